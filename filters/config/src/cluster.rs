@@ -1,0 +1,87 @@
+use serde::{Deserialize, Serialize};
+
+/// One `UpstreamCluster`, as its virtual host carries it (`DynamicModuleFilterPerRoute.filter_config`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClusterConfig {
+    /// Must equal [`crate::CONFIG_VERSION`].
+    pub version: u32,
+    /// Who this cluster is: instance, object UID and a hash of servers, upstream trust and client CA. Caches of
+    /// credentials are kept by it, so that a recreated or re-pointed cluster starts with empty ones.
+    pub identity: String,
+    /// The host names that a request's `:authority` may carry, lower-case, without port; `*.example.com` covers one
+    /// label. Requests for another name are answered 421. An IP address as authority is always accepted, because no
+    /// cluster can be named like one.
+    pub authorities: Vec<String>,
+    /// PEM bundle of the CAs that sign client certificates. Without it no certificate is accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_ca: Option<String>,
+    /// How the authenticated user is told to the upstream.
+    pub upstream_identity: UpstreamIdentity,
+    /// First match wins; no match is 403.
+    pub policies: Vec<Policy>,
+}
+
+/// How the authenticated user is told to the upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum UpstreamIdentity {
+    /// `Impersonate-*` headers beside the gateway's own credential.
+    Impersonate,
+}
+
+/// A dispatch policy: requests that match one of the rules go to the group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Policy {
+    /// The server group, as in [`crate::destination`].
+    pub group: String,
+    /// A request that matches any of them matches the policy.
+    pub rules: Vec<Rule>,
+}
+
+/// A dispatch policy's rule. Fields are combined with AND, a list's entries as `UpstreamCluster` documents it: `*` is
+/// everything, `-x` excludes `x`, exclusions count only where no positive entry stands beside them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rule {
+    /// Kubernetes verbs, or lower-case HTTP methods for non-resource requests. Empty matches nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verbs: Vec<String>,
+    /// API groups, `""` for core. Empty matches no resource request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub api_groups: Vec<String>,
+    /// API versions. Empty matches all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub api_versions: Vec<String>,
+    /// Resources, `resource/subresource` and `*/subresource`. Empty matches no resource request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<String>,
+    /// Object names; `""` is a request without a name. Empty matches all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resource_names: Vec<String>,
+    /// Namespaces; `""` is a request without one. Empty matches all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
+    /// User names; a trailing `*` is a prefix. Empty matches all if `service_accounts` is empty too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// Service accounts, a union with `users`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub service_accounts: Vec<ServiceAccount>,
+    /// Groups of which the user must be in one, or in none of the excluded. Empty matches all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub user_groups: Vec<String>,
+    /// Paths of non-resource requests; a trailing `*` is a prefix. Empty matches no non-resource request.
+    #[serde(default, rename = "nonResourceURLs", skip_serializing_if = "Vec::is_empty")]
+    pub non_resource_urls: Vec<String>,
+}
+
+/// A service account, named by both its parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ServiceAccount {
+    /// The account's namespace.
+    pub namespace: String,
+    /// The account's name.
+    pub name: String,
+}

@@ -1,0 +1,96 @@
+/// The connection pool of a server group that a request is sent through. Each is an Envoy cluster of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pool {
+    /// HTTP/2 with the gateway's credential.
+    Http2,
+    /// HTTP/1.1 with the gateway's credential, for upgrades: Envoy turns an upgrade on an HTTP/2 cluster into extended
+    /// CONNECT, which kube-apiserver refuses.
+    Upgrade,
+    /// HTTP/1.1 without any credential: kube-apiserver closes an HTTP/2 connection after an unauthenticated request.
+    Anonymous,
+}
+
+impl Pool {
+    /// All pools of a server group.
+    pub const ALL: [Pool; 3] = [Pool::Http2, Pool::Upgrade, Pool::Anonymous];
+
+    /// The pool's part of a resource name and of a destination.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Pool::Http2 => "h2",
+            Pool::Upgrade => "upgrade",
+            Pool::Anonymous => "anonymous",
+        }
+    }
+}
+
+/// What a route may do with a request: how long it may take, and whether it may be repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RequestClass {
+    /// Reads that end by themselves: the request timeout holds, a reset before headers may be retried.
+    Read,
+    /// Reads that stay open (watch, log): no timeout, a reset before headers may be retried.
+    Watch,
+    /// Everything that may change something: the request timeout holds, retried only if the upstream saw nothing.
+    Write,
+    /// Upgrades, proxied requests and commands: no timeout, retried only if the upstream saw nothing.
+    Session,
+}
+
+impl RequestClass {
+    /// All classes.
+    pub const ALL: [RequestClass; 4] =
+        [RequestClass::Read, RequestClass::Watch, RequestClass::Write, RequestClass::Session];
+
+    /// The class's part of a destination.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RequestClass::Read => "read",
+            RequestClass::Watch => "watch",
+            RequestClass::Write => "write",
+            RequestClass::Session => "session",
+        }
+    }
+
+    /// Whether the request timeout holds for this class.
+    pub const fn has_timeout(self) -> bool {
+        matches!(self, RequestClass::Read | RequestClass::Write)
+    }
+
+    /// Whether a request may be repeated after a reset before response headers.
+    pub const fn is_repeatable(self) -> bool {
+        matches!(self, RequestClass::Read | RequestClass::Watch)
+    }
+}
+
+/// The value of the [`crate::names::DESTINATION`] filter state, one entry of the virtual host's matcher tree.
+pub fn destination(group: &str, pool: Pool, class: RequestClass) -> String {
+    format!("{group}.{}.{}", pool.as_str(), class.as_str())
+}
+
+/// Every destination of a server group. Upgrades are sessions only.
+pub fn destinations(group: &str) -> impl Iterator<Item = (String, Pool, RequestClass)> {
+    Pool::ALL.into_iter().flat_map(move |pool| {
+        RequestClass::ALL
+            .into_iter()
+            .filter(move |class| pool != Pool::Upgrade || *class == RequestClass::Session)
+            .map(move |class| (destination(group, pool, class), pool, class))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_destination_of_a_group_is_its_own() {
+        let all: Vec<_> = destinations("all").map(|(key, ..)| key).collect();
+        let mut unique = all.clone();
+        unique.sort();
+        unique.dedup();
+        assert_eq!(all.len(), 9);
+        assert_eq!(unique.len(), all.len());
+        assert!(all.contains(&"all.upgrade.session".to_owned()));
+        assert!(!all.contains(&"all.upgrade.read".to_owned()));
+    }
+}

@@ -1,0 +1,24 @@
+//! Names on which Envoy's configuration and the filters must agree.
+
+/// The dynamic module's name: Envoy looks for `lib<name>.so`.
+pub const MODULE: &str = "portcullis";
+
+/// `filter_name` of the HTTP filter in `DynamicModuleFilter` and the key of its per-route configuration.
+pub const HTTP_FILTER: &str = "portcullis";
+
+/// `validator_name` of the certificate validator in `DynamicModuleCertValidatorConfig`.
+pub const CERT_VALIDATOR: &str = "portcullis";
+
+/// Request filter state, written by the filter alone: the destination that a virtual host's matcher tree looks up.
+/// Without it a request meets the deny answer.
+pub const DESTINATION: &str = "portcullis.destination";
+
+/// Connection filter state, written by the certificate validator alone: the client's certificate chain.
+pub const CLIENT_CHAIN: &str = "portcullis.client_chain";
+
+/// Prefix of the response code details of every reply that the filter itself makes. Such a reply already carries a
+/// `Status` body, which Envoy's `local_reply_config` must leave alone.
+pub const REPLY_DETAILS_PREFIX: &str = "portcullis_";
+
+/// Headers with these prefixes are dropped before the first route match, as a second line behind the filter.
+pub const EARLY_REMOVED_PREFIXES: [&str; 2] = ["x-portcullis-", "x-remote-"];
