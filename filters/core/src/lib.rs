@@ -1,1 +1,34 @@
-//! placeholder
+//! What a gateway filter in front of kube-apiserver knows, independent of the host that runs it.
+//!
+//! A host (the dynamic module, the wasm filter) shows a request's headers, the client's certificate chain and the time;
+//! [`Gateway::decide`] says whether the request goes upstream, where, and with which headers, or how it is refused.
+//!
+//! # Map
+//! - [`gateway`]: the order of the phases; a good place to start.
+//! - [`hygiene`]: which headers no client may send on, found in one pass over the request.
+//! - [`request_info`]: method, path and query to verb, group, resource and name, as kube-apiserver resolves them.
+//! - [`x509`]: a client certificate's chain to a user.
+//! - [`policy`]: which dispatch policy a request matches.
+//! - [`identity`]: the user as header lines for the upstream.
+//! - [`refusal`]: every answer that the filter gives itself, as a Kubernetes `Status`.
+//!
+//! # Invariants
+//! No I/O, no clock, no threads, no environment: the time is an argument. Anything a client can write is hostile.
+
+pub mod authority;
+pub mod cluster;
+pub mod credential;
+pub mod gateway;
+pub mod hygiene;
+pub mod identity;
+pub mod policy;
+pub mod refusal;
+pub mod request_info;
+pub mod x509;
+
+#[cfg(test)]
+mod testing;
+
+pub use cluster::{Cluster, CompileError};
+pub use gateway::{Decision, Forward, Gateway, Peer, RequestFacts};
+pub use refusal::Refusal;

@@ -1,1 +1,15 @@
-//! placeholder
+//! `libportcullis.so`: maps Envoy's dynamic module ABI to `portcullis-core`.
+//!
+//! One HTTP filter, which judges every request, and one certificate validator, which accepts any chain and keeps it for
+//! the filter to judge. Both go by the name `portcullis`.
+
+mod apply;
+mod caches;
+mod fault;
+mod filter;
+mod validator;
+
+envoy_abi::module! {
+    http_filter: filter::Filter,
+    cert_validator: validator::KeepChain,
+}

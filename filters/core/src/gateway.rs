@@ -1,0 +1,229 @@
+//! The order in which a request is judged. Phases 0 to 4 and 6 of the design; flow control comes with its own.
+
+use std::sync::Arc;
+
+use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, Pool, RequestClass};
+use rustls_pki_types::UnixTime;
+
+use crate::cluster::{Cluster, CompileError};
+use crate::credential::{has_bearer_token, is_token_subprotocol, subprotocols};
+use crate::hygiene::Scan;
+use crate::identity::{UpstreamUser, UserInfo};
+use crate::refusal::Refusal;
+use crate::request_info::{RequestInfo, check_shape, unescape_path};
+use crate::x509::{ChainError, ClientChain};
+
+/// The listener's part of the filter: who the gateway is.
+#[derive(Debug)]
+pub struct Gateway {
+    instance: Box<[u8]>,
+    via: Box<str>,
+    anonymous: UserInfo,
+}
+
+/// What the host knows of the client's certificate.
+#[derive(Clone, Copy, Debug)]
+pub enum Peer<'a> {
+    /// No certificate was presented.
+    None,
+    /// The chain that the validator kept ([`crate::x509::encode_chain`]).
+    Chain(&'a [u8]),
+    /// A certificate was presented, but there is no chain: the request fails closed.
+    Unreadable,
+}
+
+/// A request, as the host shows it.
+#[derive(Debug)]
+pub struct RequestFacts<'a> {
+    /// The headers, scanned.
+    pub scan: &'a Scan<'a>,
+    /// The client's certificate.
+    pub peer: Peer<'a>,
+    /// The time of the request.
+    pub now: UnixTime,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub enum Decision<'c> {
+    /// It goes upstream.
+    Forward(Forward<'c>),
+    /// It ends here.
+    Refuse(Refusal),
+}
+
+/// How a request goes upstream. Whatever the decision, [`Scan::lifted`] and `authorization` are taken out first.
+#[derive(Debug)]
+pub struct Forward<'c> {
+    /// The filter state value that opens the route.
+    pub destination: &'c str,
+    /// The user as header lines, or nothing for a request without credential.
+    pub user: Option<Arc<UpstreamUser>>,
+    /// Whether the request is an upgrade: `Connection` becomes exactly `Upgrade`. Otherwise it is taken out.
+    pub is_upgrade: bool,
+    /// The `Sec-WebSocket-Protocol` without the entries that carry a token, where there are such.
+    pub subprotocols: Option<Vec<u8>>,
+    /// The `Via` line to add.
+    pub via: &'c str,
+}
+
+impl Gateway {
+    /// Compiles the listener's configuration.
+    ///
+    /// # Errors
+    /// [`CompileError`], the control plane's fault.
+    pub fn compile(config: &FilterConfig) -> Result<Self, CompileError> {
+        if config.version != CONFIG_VERSION {
+            return Err(CompileError::Version(config.version));
+        }
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        if config.instance.is_empty() || !config.instance.bytes().all(is_word) {
+            return Err(CompileError::Instance);
+        }
+        Ok(Gateway {
+            instance: config.instance.as_bytes().into(),
+            via: format!("1.1 {}", config.instance).into(),
+            anonymous: UserInfo::anonymous(),
+        })
+    }
+
+    /// Reads a request's headers ([`Scan::of`]) for this gateway.
+    pub fn scan<'a>(&self, headers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Scan<'a> {
+        Scan::of(headers, &self.instance)
+    }
+
+    /// Judges a request.
+    pub fn decide<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Decision<'c> {
+        match self.judge(cluster, request) {
+            Ok(forward) => Decision::Forward(forward),
+            Err(refusal) => Decision::Refuse(refusal),
+        }
+    }
+
+    fn judge<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Result<Forward<'c>, Refusal> {
+        let scan = request.scan;
+        check_message(scan, cluster)?;
+        let (raw_path, query) = split_target(scan.path);
+        let path = unescape_path(raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let info =
+            RequestInfo::resolve(scan.method, &path, query).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
+
+        let user = authenticate(cluster, request)?;
+        if scan.impersonates {
+            return Err(Refusal::impersonation());
+        }
+        let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
+        let policy = cluster.policies.first_match(&info, known).ok_or_else(Refusal::no_policy)?;
+        let pool = pool_of(user.is_some(), scan.is_upgrade);
+        let class = class_of(&info, scan);
+        let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
+        Ok(Forward {
+            destination,
+            user,
+            is_upgrade: scan.is_upgrade,
+            subprotocols: scan.token_subprotocol.then(|| without_tokens(scan)),
+            via: &self.via,
+        })
+    }
+}
+
+/// What is wrong with a message whoever sends it.
+fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
+    if scan.is_loop {
+        return Err(Refusal::is_loop());
+    }
+    if !cluster.authorities.accept(scan.authority) {
+        return Err(Refusal::misdirected());
+    }
+    if scan.authorization_lines > 1 {
+        return Err(Refusal::bad_request("the request has more than one Authorization header"));
+    }
+    if scan.is_ambiguous_upgrade {
+        return Err(Refusal::bad_request("the Connection header is ambiguous"));
+    }
+    if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
+        return Err(Refusal::bad_request("the request's target is not a path"));
+    }
+    Ok(())
+}
+
+/// Certificate, then token, then nobody: the first that succeeds wins, and nobody only if none was presented.
+fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Option<Arc<UpstreamUser>>, Refusal> {
+    let certificate = match request.peer {
+        Peer::None => Ok(None),
+        Peer::Unreadable => return Err(Refusal::certificate_not_readable()),
+        Peer::Chain(encoded) => certified(cluster, encoded, request.now)?,
+    };
+    if let Ok(Some(user)) = certificate {
+        return Ok(Some(user));
+    }
+    let scan = request.scan;
+    if scan.authorization.is_some_and(has_bearer_token) || (scan.is_upgrade && scan.token_subprotocol) {
+        return Err(Refusal::token_not_reviewed());
+    }
+    certificate
+}
+
+/// The outer error ends the request; the inner one is a credential that failed, beside which another may succeed.
+#[allow(clippy::type_complexity, reason = "named, the two errors would be harder to tell apart")]
+fn certified(
+    cluster: &Cluster,
+    encoded: &[u8],
+    now: UnixTime,
+) -> Result<Result<Option<Arc<UpstreamUser>>, Refusal>, Refusal> {
+    let chain = match ClientChain::decode(encoded) {
+        Ok(chain) => chain,
+        Err(ChainError::TooLarge) => return Ok(Err(Refusal::unauthorized())),
+        Err(ChainError::Garbled) => return Err(Refusal::certificate_not_readable()),
+    };
+    // A certificate that nobody asked for is none, as in a kube-apiserver without --client-ca-file.
+    let Some(ca) = &cluster.client_ca else { return Ok(Ok(None)) };
+    Ok(cluster.certificates.user(&chain, ca, now).map_err(|_| Refusal::unauthorized()))
+}
+
+fn pool_of(is_authenticated: bool, is_upgrade: bool) -> Pool {
+    match (is_authenticated, is_upgrade) {
+        (false, _) => Pool::Anonymous,
+        (true, true) => Pool::Upgrade,
+        (true, false) => Pool::Http2,
+    }
+}
+
+/// Only GET and HEAD are ever repeated after the upstream may have seen them: the legacy `/watch/` path makes the verb
+/// `watch` of any method.
+fn class_of(info: &RequestInfo<'_>, scan: &Scan<'_>) -> RequestClass {
+    let is_safe = matches!(scan.method, b"GET" | b"HEAD");
+    if scan.is_upgrade {
+        return RequestClass::Session;
+    }
+    match (info.is_long_running(), is_safe) {
+        (false, true) => RequestClass::Read,
+        (false, false) => RequestClass::Write,
+        (true, true) if *info.verb == *b"watch" || info.subresource == b"log" => RequestClass::Watch,
+        (true, _) => RequestClass::Session,
+    }
+}
+
+fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
+    match target.iter().position(|byte| *byte == b'?') {
+        Some(mark) => {
+            let (path, query) = target.split_at(mark);
+            (path, query.get(1..).unwrap_or_default())
+        }
+        None => (target, &[]),
+    }
+}
+
+fn without_tokens(scan: &Scan<'_>) -> Vec<u8> {
+    let kept: Vec<&[u8]> = scan
+        .subprotocols
+        .iter()
+        .flat_map(|line| subprotocols(line))
+        .filter(|entry| !entry.is_empty() && !is_token_subprotocol(entry))
+        .collect();
+    kept.join(&b","[..])
+}
+
+#[cfg(test)]
+mod tests;

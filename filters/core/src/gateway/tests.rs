@@ -1,0 +1,199 @@
+use portcullis_filter_config::{ClusterConfig, Policy, Rule, UpstreamIdentity};
+use rcgen::DnType;
+
+use super::*;
+use crate::refusal::Cause;
+use crate::testing::{self, ca, issue, now};
+use crate::x509::CertificateCache;
+
+const POD: &str = "/api/v1/namespaces/n/pods/a";
+
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
+struct Fixture {
+    gateway: Gateway,
+    cluster: Cluster,
+    ca: testing::Ca,
+}
+
+fn all_rules() -> Rule {
+    let all = || vec!["*".to_owned()];
+    Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() }
+}
+
+fn fixture() -> Fixture {
+    let ca = ca("clients");
+    let secrets = Rule { resources: vec!["secrets".into()], non_resource_urls: vec![], ..all_rules() };
+    let config = ClusterConfig {
+        version: CONFIG_VERSION,
+        identity: "prod".into(),
+        authorities: vec!["prod.example.com".into()],
+        client_ca: Some(ca.pem()),
+        upstream_identity: UpstreamIdentity::Impersonate,
+        policies: vec![
+            Policy { group: "vault".into(), rules: vec![secrets] },
+            Policy {
+                group: "all".into(),
+                rules: vec![Rule { verbs: vec!["-deletecollection".into()], ..all_rules() }],
+            },
+        ],
+    };
+    Fixture {
+        gateway: Gateway::compile(&FilterConfig { version: CONFIG_VERSION, instance: "lab".into() }).unwrap(),
+        cluster: Cluster::compile(&config, |_, _| Arc::new(CertificateCache::default())).unwrap(),
+        ca,
+    }
+}
+
+/// `destination user` or `code cause`.
+fn outcome(fixture: &Fixture, peer: Peer<'_>, method: &str, path: &str, headers: Headers<'_>) -> String {
+    let mut all = vec![(":method", method), (":path", path)];
+    if !headers.iter().any(|(name, _)| *name == ":authority") {
+        all.push((":authority", "prod.example.com:6443"));
+    }
+    all.extend_from_slice(headers);
+    let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+    match fixture.gateway.decide(&fixture.cluster, &RequestFacts { scan: &scan, peer, now: now() }) {
+        Decision::Forward(forward) => {
+            let user = forward.user.as_ref().map_or("nobody", |user| user.user().name.as_str());
+            format!("{} {user}", forward.destination)
+        }
+        Decision::Refuse(refusal) => format!("{} {}", refusal.code, refusal.cause.as_str()),
+    }
+}
+
+#[test]
+fn pool_and_class_follow_from_user_and_request() {
+    let fixture = fixture();
+    let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+    let upgrade = [("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")];
+    let table: [(&str, &str, Headers<'_>, &str, &str); 13] = [
+        ("GET", POD, &[], "all.h2.read", "all.anonymous.read"),
+        ("HEAD", "/healthz", &[], "all.h2.read", "all.anonymous.read"),
+        ("GET", "/api/v1/secrets", &[], "vault.h2.read", "vault.anonymous.read"),
+        ("GET", "/api/v1/pods?watch=1", &[], "all.h2.watch", "all.anonymous.watch"),
+        ("POST", "/api/v1/watch/pods", &[], "all.h2.session", "all.anonymous.session"),
+        ("GET", "/api/v1/namespaces/n/pods/a/log", &[], "all.h2.watch", "all.anonymous.watch"),
+        ("POST", "/api/v1/namespaces/n/pods", &[], "all.h2.write", "all.anonymous.write"),
+        ("DELETE", POD, &[], "all.h2.write", "all.anonymous.write"),
+        ("PURGE", POD, &[], "all.h2.write", "all.anonymous.write"),
+        ("GET", "/api/v1/namespaces/n/services/s/proxy/x", &[], "all.h2.session", "all.anonymous.session"),
+        ("POST", "/api/v1/namespaces/n/pods/a/exec", &upgrade, "all.upgrade.session", "all.anonymous.session"),
+        ("GET", "/api/v1/namespaces/n/pods/a/exec", &upgrade, "all.upgrade.session", "all.anonymous.session"),
+        ("GET", "/api/v1/pods?watch=1", &upgrade, "all.upgrade.session", "all.anonymous.session"),
+    ];
+    for (method, path, headers, authenticated, anonymous) in table {
+        let of = |peer| outcome(&fixture, peer, method, path, headers);
+        assert_eq!(of(Peer::Chain(&chain)), format!("{authenticated} alice"), "{method} {path}");
+        assert_eq!(of(Peer::None), format!("{anonymous} nobody"), "{method} {path}");
+    }
+}
+
+#[test]
+fn credentials_are_never_downgraded() {
+    let fixture = fixture();
+    let good = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+    let foreign = testing::encode(&[&issue(testing::alice(), &ca("other"))]);
+    let nameless = testing::encode(&[&issue(
+        testing::client_params(&[(DnType::OrganizationName, "system:masters")]),
+        &fixture.ca,
+    )]);
+    let trimmed = testing::encode(&[&issue(testing::client_params(&[(DnType::CommonName, "alice ")]), &fixture.ca)]);
+    let too_large = testing::encode(&[b"x".as_slice(); 9]);
+    let token = [("authorization", "Bearer abc")];
+    let basic = [("authorization", "Basic abc")];
+    let two = [("authorization", "Bearer abc"), ("authorization", "Bearer def")];
+    let subprotocol = [
+        ("connection", "Upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-protocol", "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.eA"),
+    ];
+    let table: [(Peer<'_>, Headers<'_>, &str); 15] = [
+        (Peer::None, &[], "all.anonymous.read nobody"),
+        (Peer::None, &token, "503 unchecked"),
+        (Peer::None, &basic, "all.anonymous.read nobody"),
+        (Peer::None, &subprotocol, "503 unchecked"),
+        (Peer::None, &two, "400 bad_request"),
+        (Peer::Chain(&good), &[], "all.h2.read alice"),
+        (Peer::Chain(&good), &token, "all.h2.read alice"),
+        (Peer::Chain(&good), &subprotocol, "all.upgrade.session alice"),
+        (Peer::Chain(&foreign), &[], "401 unauthorized"),
+        (Peer::Chain(&foreign), &token, "503 unchecked"),
+        (Peer::Chain(&nameless), &[], "all.anonymous.read nobody"),
+        (Peer::Chain(&trimmed), &[], "401 unauthorized"),
+        (Peer::Chain(&too_large), &[], "401 unauthorized"),
+        (Peer::Chain(b"garbled"), &[], "503 unchecked"),
+        (Peer::Unreadable, &token, "503 unchecked"),
+    ];
+    for (peer, headers, expected) in table {
+        assert_eq!(outcome(&fixture, peer, "GET", POD, headers), expected, "{peer:?} {headers:?}");
+    }
+}
+
+#[test]
+fn what_is_refused_whoever_asks() {
+    let fixture = fixture();
+    let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+    let table: [(&str, &str, Headers<'_>, &str); 14] = [
+        ("GET", POD, &[("impersonate-user", "bob")], "403 impersonation"),
+        ("GET", POD, &[("impersonate-extra-x", "y")], "403 impersonation"),
+        ("GET", POD, &[("impersonate-unheard-of", "y")], "403 impersonation"),
+        ("GET", POD, &[("impersonate-uid", "1"), ("connection", "impersonate-uid")], "403 impersonation"),
+        ("GET", POD, &[("via", "1.1 lab")], "508 loop"),
+        ("GET", POD, &[(":authority", "other.example.com")], "421 misdirected"),
+        ("GET", "/api/v1/namespaces/a%2Fb/pods", &[], "400 bad_request"),
+        ("GET", "/api/v1/watch", &[], "400 bad_request"),
+        ("GET", "/api/v1/%zz", &[], "400 bad_request"),
+        ("GET", "", &[], "400 bad_request"),
+        ("OPTIONS", "*", &[], "400 bad_request"),
+        ("CONNECT", "/", &[], "400 bad_request"),
+        ("GET", POD, &[("connection", "xupgrade"), ("upgrade", "websocket")], "400 bad_request"),
+        ("DELETE", "/api/v1/pods", &[], "403 no_policy"),
+    ];
+    for (method, path, headers, expected) in table {
+        assert_eq!(
+            outcome(&fixture, Peer::Chain(&chain), method, path, headers),
+            expected,
+            "{method} {path} {headers:?}"
+        );
+    }
+}
+
+#[test]
+fn a_token_subprotocol_is_stripped_when_another_credential_wins() {
+    let fixture = fixture();
+    let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+    let headers = [
+        (":method", "GET"),
+        (":path", POD),
+        (":authority", "prod.example.com"),
+        ("connection", "Upgrade"),
+        ("upgrade", "websocket"),
+        ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.eA, v5.channel.k8s.io"),
+        ("sec-websocket-protocol", "v4.channel.k8s.io"),
+    ];
+    let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+    let request = RequestFacts { scan: &scan, peer: Peer::Chain(&chain), now: now() };
+    let Decision::Forward(forward) = fixture.gateway.decide(&fixture.cluster, &request) else { panic!() };
+    assert_eq!(forward.subprotocols.as_deref(), Some(&b"v5.channel.k8s.io,v4.channel.k8s.io"[..]));
+    assert!(forward.is_upgrade);
+    assert_eq!(forward.via, "1.1 lab");
+}
+
+#[test]
+fn configurations_for_other_versions_are_refused() {
+    let next = FilterConfig { version: CONFIG_VERSION + 1, instance: "lab".into() };
+    assert_eq!(Gateway::compile(&next).unwrap_err(), CompileError::Version(CONFIG_VERSION + 1));
+    for instance in ["", "a b", "a,b", "a\r\n"] {
+        let config = FilterConfig { version: CONFIG_VERSION, instance: instance.into() };
+        assert_eq!(Gateway::compile(&config).unwrap_err(), CompileError::Instance, "{instance:?}");
+    }
+}
+
+#[test]
+fn causes_have_names_of_their_own() {
+    let causes = [Cause::Loop, Cause::Misdirected, Cause::Unauthorized, Cause::Unchecked, Cause::Internal];
+    let mut names: Vec<_> = causes.map(Cause::as_str).to_vec();
+    names.dedup();
+    assert_eq!(names.len(), causes.len());
+}

@@ -1,0 +1,218 @@
+//! A user, and the user as header lines for the upstream.
+
+/// The group of every user who has authenticated (apiserver, `pkg/authentication/user`).
+const AUTHENTICATED: &str = "system:authenticated";
+const UNAUTHENTICATED: &str = "system:unauthenticated";
+const ANONYMOUS: &str = "system:anonymous";
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// Who somebody is, as kube-apiserver's `user.Info`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserInfo {
+    /// The user's name.
+    pub name: String,
+    /// The user's UID, or empty.
+    pub uid: String,
+    /// The groups, in the order in which the authenticator told them.
+    pub groups: Vec<String>,
+    /// Further attributes.
+    pub extra: Vec<Extra>,
+}
+
+/// One key of a user's extra attributes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// The key, as the authenticator told it.
+    pub key: String,
+    /// Its values, in order.
+    pub values: Vec<String>,
+}
+
+impl UserInfo {
+    /// A user whom an authenticator has accepted: one of the authenticated, unless it says otherwise
+    /// (apiserver, `pkg/authentication/group/authenticated_group_adder.go`).
+    pub fn authenticated(name: String, uid: String, mut groups: Vec<String>, extra: Vec<Extra>) -> Self {
+        let is_told = groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED);
+        if !is_told && name != ANONYMOUS {
+            groups.push(AUTHENTICATED.to_owned());
+        }
+        UserInfo { name, uid, groups, extra }
+    }
+
+    /// Who presents no credential.
+    pub fn anonymous() -> Self {
+        UserInfo { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..UserInfo::default() }
+    }
+
+    /// Namespace and name, if the user is a service account.
+    pub fn service_account(&self) -> Option<(&str, &str)> {
+        let (namespace, name) = self.name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
+        (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+    }
+}
+
+/// A user whom HTTP cannot carry unchanged. Told differently it would be somebody else, so it is refused, never repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// Without a name the upstream would act as the gateway itself.
+    #[error("the user has no name")]
+    NoName,
+    /// Blanks at either end would be trimmed, control characters split the line.
+    #[error("a {0} of the user has blanks at an end or control characters")]
+    Unprintable(&'static str),
+    /// An empty value would be dropped on the way.
+    #[error("a {0} of the user is empty")]
+    Empty(&'static str),
+}
+
+/// A user with the header lines that tell the upstream about it, made once.
+#[derive(Debug, PartialEq, Eq)]
+pub struct UpstreamUser {
+    user: UserInfo,
+    lines: Vec<(String, String)>,
+}
+
+impl UpstreamUser {
+    /// Writes the `Impersonate-*` lines: user, UID if there is one, one line per group, one per extra value with client-go's
+    /// key escaping (client-go, `transport/round_trippers.go`).
+    ///
+    /// # Errors
+    /// [`IdentityError`]: the credential's fault; another credential may do.
+    pub fn new(user: UserInfo) -> Result<Self, IdentityError> {
+        if user.name.is_empty() {
+            return Err(IdentityError::NoName);
+        }
+        let mut lines = Vec::with_capacity(user.groups.len().saturating_add(user.extra.len()).saturating_add(2));
+        lines.push(("impersonate-user".to_owned(), carried("name", &user.name)?));
+        if !user.uid.is_empty() {
+            lines.push(("impersonate-uid".to_owned(), carried("UID", &user.uid)?));
+        }
+        for group in &user.groups {
+            lines.push(("impersonate-group".to_owned(), carried("group", group)?));
+        }
+        for extra in &user.extra {
+            if extra.key.is_empty() {
+                return Err(IdentityError::Empty("extra key"));
+            }
+            let name = format!("impersonate-extra-{}", escape_key(&extra.key));
+            for value in &extra.values {
+                lines.push((name.clone(), carried("extra value", value)?));
+            }
+        }
+        Ok(UpstreamUser { user, lines })
+    }
+
+    /// The user.
+    pub fn user(&self) -> &UserInfo {
+        &self.user
+    }
+
+    /// Header names, lower-case, and values.
+    pub fn lines(&self) -> &[(String, String)] {
+        &self.lines
+    }
+}
+
+fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
+    if value.is_empty() {
+        return Err(IdentityError::Empty(part));
+    }
+    let is_blank_ended = value.starts_with(' ') || value.ends_with(' ');
+    if is_blank_ended || value.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+        return Err(IdentityError::Unprintable(part));
+    }
+    Ok(value.to_owned())
+}
+
+/// Bytes that may not stand in a header's name become `%XX`. Header names are lower-case on the wire, and kube-apiserver
+/// lowers keys before it decodes them, so an upper-case letter is escaped to survive.
+fn escape_key(key: &str) -> String {
+    let mut escaped = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        let is_plain = byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&'*+-.^_`|~".contains(&byte);
+        if is_plain {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02x}"));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(name: &str, groups: &[&str], extra: &[(&str, &str)]) -> UserInfo {
+        let extra = extra.iter().map(|(key, value)| Extra { key: (*key).into(), values: vec![(*value).into()] });
+        UserInfo::authenticated(
+            name.into(),
+            String::new(),
+            groups.iter().map(|g| (*g).into()).collect(),
+            extra.collect(),
+        )
+    }
+
+    #[test]
+    fn a_user_becomes_one_line_for_each_part() {
+        let told = UpstreamUser::new(UserInfo {
+            uid: "42".into(),
+            ..user("alice", &["dev", "a,b"], &[("example.com/Zone", "x"), ("100%", "y")])
+        })
+        .unwrap();
+        let lines: Vec<_> = told.lines().iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        assert_eq!(
+            lines,
+            [
+                "impersonate-user: alice",
+                "impersonate-uid: 42",
+                "impersonate-group: dev",
+                "impersonate-group: a,b",
+                "impersonate-group: system:authenticated",
+                "impersonate-extra-example.com%2f%5aone: x",
+                "impersonate-extra-100%25: y",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_http_would_change_is_refused() {
+        let refused = [
+            user("", &[], &[]),
+            user(" alice", &[], &[]),
+            user("alice ", &[], &[]),
+            user("al\r\nice", &[], &[]),
+            user("al\0ice", &[], &[]),
+            user("al\tice", &[], &[]),
+            user("alice", &[" system:masters"], &[]),
+            user("alice", &[""], &[]),
+            user("alice", &[], &[("", "x")]),
+            user("alice", &[], &[("k", " x")]),
+        ];
+        for user in refused {
+            assert!(UpstreamUser::new(user.clone()).is_err(), "{user:?}");
+        }
+        assert!(UpstreamUser::new(user("Zoë van der A", &["größe"], &[])).is_ok());
+    }
+
+    #[test]
+    fn the_authenticated_group_is_added_as_kube_apiserver_does() {
+        assert_eq!(user("a", &["g"], &[]).groups, ["g", "system:authenticated"]);
+        assert_eq!(user("a", &["system:authenticated", "g"], &[]).groups, ["system:authenticated", "g"]);
+        assert_eq!(user("a", &["system:unauthenticated"], &[]).groups, ["system:unauthenticated"]);
+        assert!(user("system:anonymous", &[], &[]).groups.is_empty());
+    }
+
+    #[test]
+    fn service_accounts_are_told_by_their_names() {
+        let parts = |name: &str| {
+            let user = user(name, &[], &[]);
+            user.service_account().map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
+        };
+        assert_eq!(parts("system:serviceaccount:ns:sa"), Some(("ns".into(), "sa".into())));
+        for other in ["system:serviceaccount:ns:", "system:serviceaccount::sa", "system:serviceaccount:a:b:c", "ns:sa"]
+        {
+            assert_eq!(parts(other), None, "{other}");
+        }
+    }
+}

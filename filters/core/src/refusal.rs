@@ -1,0 +1,167 @@
+//! Every answer that the filter gives itself, as a Kubernetes `Status` (apimachinery, `meta/v1`).
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// A request that ends here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// HTTP status.
+    pub code: u16,
+    /// The `Status` reason, a `metav1.StatusReason` where there is one.
+    pub reason: &'static str,
+    /// For a person; holds nothing of other clients and no secret.
+    pub message: Cow<'static, str>,
+    /// Seconds for `Retry-After`. client-go repeats any method on it, so only where the upstream certainly saw nothing.
+    pub retry_after: Option<u32>,
+    /// Word for access logs and metrics, of a closed set.
+    pub cause: Cause,
+}
+
+/// Why a request was refused: the closed set that logs and metrics may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The request came back to the gateway that sent it.
+    Loop,
+    /// The authority is not one of the cluster's names.
+    Misdirected,
+    /// Path, method or headers that no honest client sends.
+    BadRequest,
+    /// A presented credential failed.
+    Unauthorized,
+    /// A credential could not be checked.
+    Unchecked,
+    /// The client asked to act as somebody else.
+    Impersonation,
+    /// No dispatch policy matches.
+    NoPolicy,
+    /// The cluster's configuration is missing.
+    NotConfigured,
+    /// The filter failed.
+    Internal,
+}
+
+impl Cause {
+    /// The cause in snake case.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Cause::Loop => "loop",
+            Cause::Misdirected => "misdirected",
+            Cause::BadRequest => "bad_request",
+            Cause::Unauthorized => "unauthorized",
+            Cause::Unchecked => "unchecked",
+            Cause::Impersonation => "impersonation",
+            Cause::NoPolicy => "no_policy",
+            Cause::NotConfigured => "not_configured",
+            Cause::Internal => "internal",
+        }
+    }
+}
+
+impl Refusal {
+    fn new(code: u16, reason: &'static str, cause: Cause, message: impl Into<Cow<'static, str>>) -> Self {
+        Refusal { code, reason, message: message.into(), retry_after: None, cause }
+    }
+
+    /// 400: what no honest client sends.
+    pub fn bad_request(message: impl Into<Cow<'static, str>>) -> Self {
+        Refusal::new(400, "BadRequest", Cause::BadRequest, message)
+    }
+
+    /// 401, with kube-apiserver's own message: a presented credential failed, which one is nobody's business.
+    pub fn unauthorized() -> Self {
+        Refusal::new(401, "Unauthorized", Cause::Unauthorized, "Unauthorized")
+    }
+
+    /// 403: any `Impersonate-*`. Dropping it would run the command with more rights than asked for.
+    pub fn impersonation() -> Self {
+        let message = "impersonation through this gateway is not supported: send the request without --as, --as-group, \
+                       --as-uid and Impersonate-* headers";
+        Refusal::new(403, "Forbidden", Cause::Impersonation, message)
+    }
+
+    /// 403: no dispatch policy.
+    pub fn no_policy() -> Self {
+        Refusal::new(403, "Forbidden", Cause::NoPolicy, "no dispatch policy of the gateway matches this request")
+    }
+
+    /// 421: the name belongs to another cluster, or to none.
+    pub fn misdirected() -> Self {
+        let message = "this connection does not serve the requested host name; open a new one for it";
+        Refusal::new(421, "MisdirectedRequest", Cause::Misdirected, message)
+    }
+
+    /// 500: the filter failed; nothing went upstream.
+    pub fn internal() -> Self {
+        Refusal::new(500, "InternalError", Cause::Internal, "the gateway failed to judge this request")
+    }
+
+    /// 503: a bearer token was presented and nobody here can review it.
+    pub fn token_not_reviewed() -> Self {
+        let message = "bearer tokens are not reviewed by this gateway; use a client certificate";
+        Refusal::new(503, "ServiceUnavailable", Cause::Unchecked, message)
+    }
+
+    /// 503: a client certificate was presented, but its chain did not reach the filter.
+    pub fn certificate_not_readable() -> Self {
+        let message = "the gateway could not read the client certificate of this connection";
+        Refusal::new(503, "ServiceUnavailable", Cause::Unchecked, message)
+    }
+
+    /// 503: no configuration for this virtual host.
+    pub fn not_configured() -> Self {
+        let message = "the gateway has no configuration for this cluster yet";
+        Refusal::new(503, "ServiceUnavailable", Cause::NotConfigured, message)
+    }
+
+    /// 508: the request came back.
+    pub fn is_loop() -> Self {
+        Refusal::new(508, "LoopDetected", Cause::Loop, "the request has already been through this gateway")
+    }
+
+    /// The `Status` body.
+    pub fn body(&self) -> String {
+        let mut body = String::with_capacity(self.message.len().saturating_add(160));
+        body.push_str(r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":""#);
+        escape_json(&self.message, &mut body);
+        // Writing to a String does not fail.
+        let _ = write!(body, r#"","reason":"{}""#, self.reason);
+        if let Some(seconds) = self.retry_after {
+            let _ = write!(body, r#","details":{{"retryAfterSeconds":{seconds}}}"#);
+        }
+        let _ = writeln!(body, r#","code":{}}}"#, self.code);
+        body
+    }
+}
+
+fn escape_json(text: &str, body: &mut String) {
+    for character in text.chars() {
+        match character {
+            '"' => body.push_str("\\\""),
+            '\\' => body.push_str("\\\\"),
+            control if control < ' ' => {
+                let _ = write!(body, "\\u{:04x}", u32::from(control));
+            }
+            other => body.push(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_a_kubernetes_status() {
+        assert_eq!(
+            Refusal::unauthorized().body(),
+            "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"Unauthorized\",\
+             \"reason\":\"Unauthorized\",\"code\":401}\n"
+        );
+        let odd = Refusal { retry_after: Some(1), ..Refusal::bad_request("a \"b\" \\ \n") };
+        assert!(
+            odd.body()
+                .contains(r#""message":"a \"b\" \\ \u000a","reason":"BadRequest","details":{"retryAfterSeconds":1}"#)
+        );
+    }
+}

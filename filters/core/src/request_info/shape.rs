@@ -1,0 +1,50 @@
+use super::{RequestInfo, trim_slashes, unescape_path};
+
+/// A resource path that an honest client never sends and that servers on the way read differently. The client's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AmbiguousPath {
+    /// `%2F` inside a segment.
+    #[error("the path has an encoded slash")]
+    EncodedSlash,
+    /// A backslash, plain or encoded.
+    #[error("the path has a backslash")]
+    Backslash,
+    /// An encoded NUL.
+    #[error("the path has a NUL byte")]
+    Nul,
+    /// `.` or `..`, plain or encoded.
+    #[error("the path has a dot segment")]
+    DotSegment,
+    /// Two slashes in a row between segments.
+    #[error("the path has an empty segment")]
+    EmptySegment,
+}
+
+/// Refuses ambiguous forms in the part of a resource path that kube-apiserver itself reads. What stands behind a `proxy`
+/// subresource or verb belongs to the proxied server and passes untouched, as do plain paths.
+///
+/// # Errors
+/// [`AmbiguousPath`], the client's fault.
+pub fn check_shape(info: &RequestInfo<'_>, raw_path: &[u8]) -> Result<(), AmbiguousPath> {
+    if !info.is_resource {
+        return Ok(());
+    }
+    let head = info.proxied_from.unwrap_or(usize::MAX);
+    for raw in trim_slashes(raw_path).split(|byte| *byte == b'/').take(head) {
+        let segment = unescape_path(raw).unwrap_or_default();
+        match &*segment {
+            b"" => return Err(AmbiguousPath::EmptySegment),
+            b"." | b".." => return Err(AmbiguousPath::DotSegment),
+            _ => {}
+        }
+        for byte in &*segment {
+            match byte {
+                b'/' => return Err(AmbiguousPath::EncodedSlash),
+                b'\\' => return Err(AmbiguousPath::Backslash),
+                0 => return Err(AmbiguousPath::Nul),
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,45 @@
+use envoy_abi::http::{FilterHandle, HeaderMap, HeadersStatus};
+use portcullis_core::{Forward, Refusal};
+use portcullis_filter_config::names;
+
+/// Writes a decision into the request and opens its route.
+///
+/// # Errors
+/// If Envoy refuses any of it, the request must not go on: it could carry another identity than the one decided.
+pub(crate) fn apply(forward: &Forward<'_>, has_connection: bool, stream: &mut FilterHandle) -> Result<(), Refusal> {
+    let mut is_written = true;
+    if forward.is_upgrade {
+        is_written &= stream.set_header(b"connection", b"Upgrade");
+    } else if has_connection {
+        stream.remove_header(HeaderMap::Request, b"connection");
+    }
+    match forward.subprotocols.as_deref() {
+        Some(b"") => stream.remove_header(HeaderMap::Request, b"sec-websocket-protocol"),
+        Some(kept) => is_written &= stream.set_header(b"sec-websocket-protocol", kept),
+        None => {}
+    }
+    if let Some(user) = &forward.user {
+        for (name, value) in user.lines() {
+            is_written &= stream.add_header(name.as_bytes(), value.as_bytes());
+        }
+    }
+    is_written &= stream.add_header(b"via", forward.via.as_bytes());
+    if !is_written || !stream.set_filter_state(names::DESTINATION, forward.destination.as_bytes()) {
+        return Err(Refusal::internal());
+    }
+    stream.clear_route_cache();
+    Ok(())
+}
+
+/// Answers a stream with a `Status`.
+pub(crate) fn refuse(refusal: &Refusal, stream: &mut FilterHandle) -> HeadersStatus {
+    let details = format!("{}{}", names::REPLY_DETAILS_PREFIX, refusal.cause.as_str());
+    let retry_after = refusal.retry_after.map(|seconds| seconds.to_string());
+    let mut headers: Vec<(&[u8], &[u8])> =
+        vec![(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")];
+    if let Some(seconds) = &retry_after {
+        headers.push((b"retry-after", seconds.as_bytes()));
+    }
+    stream.send_response(refusal.code, &headers, refusal.body().as_bytes(), details.as_bytes());
+    HeadersStatus::StopIteration
+}

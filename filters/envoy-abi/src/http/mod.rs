@@ -1,0 +1,65 @@
+//! An HTTP filter as safe traits and handles.
+
+pub mod entry;
+mod handle;
+
+pub use handle::{ConfigHandle, Counter, FilterHandle, Headers};
+
+use crate::raw;
+
+/// What a filter answers to request headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadersStatus {
+    /// On to the next filter.
+    Continue,
+    /// The stream was answered; nothing goes on.
+    StopIteration,
+}
+
+impl HeadersStatus {
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            HeadersStatus::Continue => 0,
+            HeadersStatus::StopIteration => 1,
+        }
+    }
+}
+
+/// Which of a stream's header maps is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderMap {
+    /// Request headers, pseudo-headers included.
+    Request,
+    /// Request trailers.
+    RequestTrailers,
+}
+
+impl HeaderMap {
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            HeaderMap::Request => raw::REQUEST_HEADERS,
+            HeaderMap::RequestTrailers => raw::REQUEST_TRAILERS,
+        }
+    }
+}
+
+/// A filter's configuration in a listener, shared by all workers.
+pub trait FilterConfig: Sized + Send + Sync + 'static {
+    /// What a route or virtual host may carry for this filter.
+    type Route: Send + Sync + 'static;
+
+    /// Reads the configuration. `None` refuses it: Envoy keeps what it had. Main thread.
+    fn new(name: &[u8], config: &[u8], handle: &mut ConfigHandle) -> Option<Self>;
+
+    /// Reads a route's configuration; as above.
+    fn new_route(name: &[u8], config: &[u8]) -> Option<Self::Route>;
+
+    /// Judges a request. Called once for each stream.
+    fn request_headers(&self, route: Option<&Self::Route>, stream: &mut FilterHandle) -> HeadersStatus;
+
+    /// Sees the request's trailers, if it has any.
+    fn request_trailers(&self, stream: &mut FilterHandle);
+
+    /// Answers a stream after a panic anywhere in the filter: nothing may go upstream.
+    fn fail_closed(&self, stream: &mut FilterHandle);
+}
