@@ -1,2 +1,48 @@
-//! placeholder
-fn main() {}
+//! `portcullis`: the control plane's one program.
+
+mod bootstrap;
+mod check;
+mod cli;
+mod rbac;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    match cli.command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Bootstrap(arguments) => bootstrap::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Rbac(arguments) => rbac::run(&arguments),
+    }
+}
+
+/// Writes to standard output. A reader that went away (`| head`) is no failure of ours.
+fn print(text: &str) -> ExitCode {
+    use std::io::Write;
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(&error),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Tells an error with all its causes.
+fn fail(error: &dyn std::error::Error) -> ExitCode {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    tracing::error!("{text}");
+    ExitCode::FAILURE
+}

@@ -1,1 +1,110 @@
-//! placeholder
+//! From objects to Envoy's resources.
+//!
+//! [`translate`] is pure: equal input gives equal bytes, so that a resource's content hash is its version. Every object
+//! gets a [`Diagnosis`]; a bad one is left out and never stops the others. Whatever a resource refers to by name (a
+//! secret, a route configuration, an assignment) is among the same [`Translation`]'s resources.
+
+mod cluster;
+mod diagnosis;
+mod group;
+mod identity;
+mod listener;
+mod names;
+mod ownership;
+mod policy;
+mod proto;
+mod resource;
+mod route;
+mod secrets;
+mod settings;
+mod status_body;
+
+#[cfg(test)]
+mod tests;
+
+use portcullis_api::{Cluster, Settings, check_cluster, claims_of, parse_cluster};
+use serde_json::Value;
+
+pub use diagnosis::{Diagnosis, Reason};
+pub use names::ResourceNames;
+pub use resource::{Resource, type_urls};
+pub use settings::{SettingsChoice, choose_settings};
+
+use crate::listener::Chain;
+
+/// What is translated.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// The gateway's settings.
+    pub settings: &'a Settings,
+    /// The `UpstreamCluster` documents, as they were read. Their order decides only between two objects that are equal
+    /// in every other respect.
+    pub clusters: &'a [Value],
+}
+
+/// What comes out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Translation {
+    /// Envoy's resources, sorted by type and name.
+    pub resources: Vec<Resource>,
+    /// One per document, in the documents' order.
+    pub diagnoses: Vec<Diagnosis>,
+}
+
+/// Translates all objects.
+pub fn translate(input: &Input<'_>) -> Translation {
+    let claims: Vec<_> = input.clusters.iter().map(claims_of).collect();
+    let conflicts = ownership::conflicts(&claims);
+    let mut translation = Translation::default();
+    let mut chains = Vec::new();
+    for ((document, claims), conflict) in input.clusters.iter().zip(&claims).zip(conflicts) {
+        let (cluster, mut diagnosis) = check(document, &claims.name, input.settings);
+        let cluster = match (cluster, conflict) {
+            (Some(_), Some(conflict)) => {
+                diagnosis.refuse(Reason::Conflicted, conflict);
+                None
+            }
+            (cluster, _) => cluster,
+        };
+        match cluster {
+            Some(cluster) => chains.push(emit(&cluster, input.settings, &mut translation.resources)),
+            None => chains.push(Chain::reserved(claims)),
+        }
+        translation.diagnoses.push(diagnosis);
+    }
+    translation.resources.extend(secrets::default_certificate(input.settings));
+    translation.resources.push(listener::listener(input.settings, chains));
+    translation.resources.sort();
+    translation
+}
+
+fn check(document: &Value, name: &str, settings: &Settings) -> (Option<Cluster>, Diagnosis) {
+    let raw = match parse_cluster(document) {
+        Ok(raw) => raw,
+        Err(problem) => return (None, Diagnosis::invalid(name, &[problem], Vec::new())),
+    };
+    let checked = check_cluster(&raw, settings.allow_loopback_upstreams);
+    match checked.outcome {
+        Err(problems) => (None, Diagnosis::invalid(name, &problems, checked.warnings)),
+        Ok(cluster) if cluster.serving.is_none() && settings.default_certificate.is_none() => {
+            let mut diagnosis = Diagnosis::accepted(name, checked.warnings);
+            let message =
+                "spec.secureServing.certData: is required, because the GatewaySettings have no defaultCertificate";
+            diagnosis.refuse(Reason::Invalid, message.to_owned());
+            (None, diagnosis)
+        }
+        Ok(cluster) => (Some(cluster), Diagnosis::accepted(name, checked.warnings)),
+    }
+}
+
+/// Everything of one cluster but its filter chain, which the listener collects.
+fn emit(cluster: &Cluster, settings: &Settings, resources: &mut Vec<Resource>) -> Chain {
+    let names = ResourceNames::new(&settings.instance, &cluster.name);
+    let groups = group::groups(cluster);
+    secrets::emit(cluster, &names, resources);
+    for group in &groups {
+        cluster::emit(cluster, group, &names, settings, resources);
+    }
+    resources.push(route::routes(cluster, &groups, &names, settings));
+    Chain::serving(cluster, &names, settings)
+}

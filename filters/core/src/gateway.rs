@@ -65,6 +65,8 @@ pub struct Forward<'c> {
     pub subprotocols: Option<Vec<u8>>,
     /// The `Via` line to add.
     pub via: &'c str,
+    /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
+    pub owns_unauthorized: bool,
 }
 
 impl Gateway {
@@ -124,6 +126,8 @@ impl Gateway {
             is_upgrade: scan.is_upgrade,
             subprotocols: scan.token_subprotocol.then(|| without_tokens(scan)),
             via: &self.via,
+            // What answers behind a proxy subresource or verb may ask for credentials of its own.
+            owns_unauthorized: pool != Pool::Anonymous && info.proxied_from.is_none(),
         })
     }
 }

@@ -31,6 +31,8 @@ pub enum Cause {
     Unauthorized,
     /// A credential could not be checked.
     Unchecked,
+    /// The upstream does not believe the gateway.
+    GatewayCredential,
     /// The client asked to act as somebody else.
     Impersonation,
     /// No dispatch policy matches.
@@ -50,6 +52,7 @@ impl Cause {
             Cause::BadRequest => "bad_request",
             Cause::Unauthorized => "unauthorized",
             Cause::Unchecked => "unchecked",
+            Cause::GatewayCredential => "gateway_credential",
             Cause::Impersonation => "impersonation",
             Cause::NoPolicy => "no_policy",
             Cause::NotConfigured => "not_configured",
@@ -106,6 +109,13 @@ impl Refusal {
     pub fn certificate_not_readable() -> Self {
         let message = "the gateway could not read the client certificate of this connection";
         Refusal::new(503, "ServiceUnavailable", Cause::Unchecked, message)
+    }
+
+    /// 503: the upstream answered 401 to the gateway's own credential. The client's was good, and a 401 would make it throw
+    /// that away.
+    pub fn gateway_credential() -> Self {
+        let message = "gateway credential refused: the upstream does not accept the gateway's own credential";
+        Refusal::new(503, "ServiceUnavailable", Cause::GatewayCredential, message)
     }
 
     /// 503: no configuration for this virtual host.

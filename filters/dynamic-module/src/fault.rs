@@ -1,12 +1,14 @@
-/// Panics if the test-only build is told to, by the place's name in `PORTCULLIS_FAULT`.
+use envoy_abi::http::Headers;
+
+/// Panics where a request of the test-only build asks for it, by the place's name in `x-fault-injection`.
 #[cfg(feature = "fault-injection")]
 #[allow(clippy::panic, reason = "the purpose of this build")]
-pub(crate) fn maybe(place: &str) {
-    if std::env::var("PORTCULLIS_FAULT").is_ok_and(|fault| fault == place) {
+pub(crate) fn maybe(place: &str, headers: &Headers<'_>) {
+    if headers.iter().any(|(name, value)| name == b"x-fault-injection" && value == place.as_bytes()) {
         panic!("fault injected");
     }
 }
 
 /// Nothing, in every build that is shipped.
 #[cfg(not(feature = "fault-injection"))]
-pub(crate) const fn maybe(_place: &str) {}
+pub(crate) const fn maybe(_place: &str, _headers: &Headers<'_>) {}

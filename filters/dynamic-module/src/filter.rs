@@ -15,8 +15,15 @@ pub(crate) struct Filter {
     refused: Counter,
 }
 
+/// What is kept of a stream between its hooks.
+#[derive(Default)]
+pub(crate) struct Kept {
+    owns_unauthorized: bool,
+}
+
 impl FilterConfig for Filter {
     type Route = Cluster;
+    type Stream = Kept;
 
     fn new(name: &[u8], body: &[u8], handle: &mut ConfigHandle) -> Option<Self> {
         if name != names::HTTP_FILTER.as_bytes() {
@@ -37,12 +44,12 @@ impl FilterConfig for Filter {
             .ok()
     }
 
-    fn request_headers(&self, route: Option<&Cluster>, stream: &mut FilterHandle) -> HeadersStatus {
+    fn request_headers(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
         let headers = stream.headers(HeaderMap::Request);
         let scan = self.gateway.scan(headers.iter());
         let decision = match route {
             Some(cluster) => {
-                fault::maybe("decide");
+                fault::maybe("decide", &headers);
                 let request = RequestFacts { scan: &scan, peer: peer_of(stream), now: UnixTime::now() };
                 self.gateway.decide(cluster, &request)
             }
@@ -61,12 +68,22 @@ impl FilterConfig for Filter {
         let refusal = match decision {
             Decision::Refuse(refusal) => refusal,
             Decision::Forward(forward) => match apply(&forward, has_connection, stream) {
-                Ok(()) => return HeadersStatus::Continue,
+                Ok(()) => {
+                    kept.owns_unauthorized = forward.owns_unauthorized;
+                    fault::maybe("decided", &stream.headers(HeaderMap::Request));
+                    return HeadersStatus::Continue;
+                }
                 Err(refusal) => refusal,
             },
         };
-        stream.increment(self.refused, &[refusal.cause.as_str()]);
-        refuse(&refusal, stream)
+        self.answer(&refusal, stream)
+    }
+
+    fn response_headers(&self, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
+        if kept.owns_unauthorized && stream.header(HeaderMap::Response, b":status") == Some(b"401") {
+            return self.answer(&Refusal::gateway_credential(), stream);
+        }
+        HeadersStatus::Continue
     }
 
     fn request_trailers(&self, stream: &mut FilterHandle) {
@@ -79,9 +96,15 @@ impl FilterConfig for Filter {
     }
 
     fn fail_closed(&self, stream: &mut FilterHandle) {
-        let refusal = Refusal::internal();
-        refuse(&refusal, stream);
+        self.answer(&Refusal::internal(), stream);
+    }
+}
+
+impl Filter {
+    fn answer(&self, refusal: &Refusal, stream: &mut FilterHandle) -> HeadersStatus {
+        let status = refuse(refusal, stream);
         stream.increment(self.refused, &[refusal.cause.as_str()]);
+        status
     }
 }
 

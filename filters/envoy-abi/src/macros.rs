@@ -91,12 +91,13 @@ macro_rules! module {
             }
 
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
-                _filter: FilterPtr,
-                _stream: ModulePtr,
+            unsafe extern "C" fn envoy_dynamic_module_on_http_filter_response_headers(
+                filter: FilterPtr,
+                stream: ModulePtr,
                 _end_of_stream: bool,
             ) -> u32 {
-                0
+                // SAFETY: called by Envoy.
+                unsafe { entry::response_headers::<$filter>(filter, stream) }
             }
 
             #[unsafe(no_mangle)]

@@ -72,12 +72,23 @@ pub const REQUEST_HEADERS: u32 = 0;
 /// `http_header_type`: request trailers.
 pub const REQUEST_TRAILERS: u32 = 1;
 
+/// `http_header_type`: response headers.
+pub const RESPONSE_HEADERS: u32 = 2;
+
 unsafe extern "C" {
     pub(crate) fn envoy_dynamic_module_callback_http_get_headers_size(filter: FilterPtr, kind: u32) -> usize;
     pub(crate) fn envoy_dynamic_module_callback_http_get_headers(
         filter: FilterPtr,
         kind: u32,
         headers: *mut HeaderPair,
+    ) -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_http_get_header(
+        filter: FilterPtr,
+        kind: u32,
+        key: Buffer,
+        value: *mut Buffer,
+        index: usize,
+        count: *mut usize,
     ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_set_header(
         filter: FilterPtr,

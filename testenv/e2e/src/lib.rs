@@ -1,1 +1,9 @@
-//! placeholder
+//! The whole gateway under test: the control plane over a directory of manifests, and Envoy with the module.
+//!
+//! [`Manifest`] writes the objects that a test wishes, [`Gateway`] runs them. The tests themselves stand in `tests/`.
+
+mod gateway;
+mod manifest;
+
+pub use gateway::{Gateway, GatewayOptions};
+pub use manifest::{Manifest, allow_all, settings};

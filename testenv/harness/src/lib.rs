@@ -1,1 +1,22 @@
-//! placeholder
+//! The test environment of Portcullis: real processes (Envoy, etcd, kube-apiserver, kubectl, the control plane),
+//! certificates, ports and hostile clients, behind a blocking API.
+//!
+//! Every process that is started here ends with the value that stands for it, and with the test process even if that
+//! is killed with SIGKILL. Everything listens on loopback only. Nothing of the product depends on this crate.
+
+pub mod certs;
+pub mod client;
+pub mod control_plane;
+pub mod deps;
+pub mod envoy;
+mod error;
+pub mod kube;
+pub mod kubeconfig;
+mod paths;
+pub mod ports;
+pub mod process;
+pub mod rundir;
+pub mod wait;
+
+pub use error::{Error, Result};
+pub use paths::project_root;

@@ -181,6 +181,26 @@ fn a_token_subprotocol_is_stripped_when_another_credential_wins() {
 }
 
 #[test]
+fn a_401_is_the_gateways_own_fault_where_only_kube_apiserver_can_give_it() {
+    let fixture = fixture();
+    let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+    let table = [
+        (Peer::Chain(&chain), POD, true),
+        (Peer::Chain(&chain), "/healthz", true),
+        (Peer::Chain(&chain), "/api/v1/namespaces/n/services/s/proxy/login", false),
+        (Peer::Chain(&chain), "/api/v1/nodes/n/proxy", false),
+        (Peer::None, POD, false),
+    ];
+    for (peer, path, expected) in table {
+        let headers = [(":method", "GET"), (":path", path), (":authority", "prod.example.com")];
+        let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let decision = fixture.gateway.decide(&fixture.cluster, &RequestFacts { scan: &scan, peer, now: now() });
+        let Decision::Forward(forward) = decision else { panic!("{decision:?}") };
+        assert_eq!(forward.owns_unauthorized, expected, "{peer:?} {path}");
+    }
+}
+
+#[test]
 fn configurations_for_other_versions_are_refused() {
     let next = FilterConfig { version: CONFIG_VERSION + 1, instance: "lab".into() };
     assert_eq!(Gateway::compile(&next).unwrap_err(), CompileError::Version(CONFIG_VERSION + 1));

@@ -8,8 +8,9 @@ use crate::log;
 use crate::raw::{Buffer, ConfigPtr, FilterPtr, ModulePtr};
 
 /// One stream on the module's side.
-struct Stream<C: 'static> {
+struct Stream<C: FilterConfig> {
     config: &'static C,
+    kept: C::Stream,
     is_poisoned: bool,
 }
 
@@ -64,7 +65,7 @@ pub unsafe fn route_config_destroy<C: FilterConfig>(route: ModulePtr) {
 pub unsafe fn filter_new<C: FilterConfig>(config: ModulePtr) -> ModulePtr {
     // SAFETY: alive until after `filter_destroy`; the lifetime never leaves this module.
     let config: &'static C = unsafe { &*config.cast::<C>() };
-    Box::into_raw(Box::new(Stream { config, is_poisoned: false })).cast::<c_void>()
+    Box::into_raw(Box::new(Stream { config, kept: C::Stream::default(), is_poisoned: false })).cast::<c_void>()
 }
 
 /// # Safety
@@ -86,9 +87,28 @@ pub unsafe fn request_headers<C: FilterConfig>(filter: FilterPtr, stream: Module
         let route = unsafe {
             crate::raw::envoy_dynamic_module_callback_get_most_specific_route_config(filter).cast::<C::Route>().as_ref()
         };
-        stream.config.request_headers(route, &mut handle)
+        stream.config.request_headers(route, &mut stream.kept, &mut handle)
     });
     match status {
+        Ok(status) => status.code(),
+        Err(Panicked) => {
+            stream.is_poisoned = true;
+            fail_closed(stream.config, &mut handle);
+            HeadersStatus::StopIteration.code()
+        }
+    }
+}
+
+/// # Safety
+/// As [`request_headers`].
+pub unsafe fn response_headers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
+    // SAFETY: exclusive during the call.
+    let (stream, mut handle) = unsafe { (&mut *stream.cast::<Stream<C>>().cast_mut(), FilterHandle::new(filter)) };
+    if stream.is_poisoned {
+        // The answer that `fail_closed` gave.
+        return HeadersStatus::Continue.code();
+    }
+    match guard("http_filter_response_headers", || stream.config.response_headers(&mut stream.kept, &mut handle)) {
         Ok(status) => status.code(),
         Err(Panicked) => {
             stream.is_poisoned = true;

@@ -81,6 +81,24 @@ impl FilterHandle {
         headers
     }
 
+    /// The first header of the name.
+    pub fn header(&self, map: HeaderMap, name: &[u8]) -> Option<&[u8]> {
+        let mut value = Buffer::EMPTY;
+        // SAFETY: the filter is alive, the name is lent for the call; Envoy keeps the value until a setter is called, which
+        // needs `&mut self`.
+        unsafe {
+            raw::envoy_dynamic_module_callback_http_get_header(
+                self.filter,
+                map.code(),
+                Buffer::lend(name),
+                &raw mut value,
+                0,
+                std::ptr::null_mut(),
+            )
+            .then(|| value.bytes())
+        }
+    }
+
     /// Takes out every header of the name.
     pub fn remove_header(&mut self, map: HeaderMap, name: &[u8]) {
         // SAFETY: buffers are lent for the call; a null value means removal.

@@ -32,6 +32,8 @@ pub enum HeaderMap {
     Request,
     /// Request trailers.
     RequestTrailers,
+    /// Response headers.
+    Response,
 }
 
 impl HeaderMap {
@@ -39,6 +41,7 @@ impl HeaderMap {
         match self {
             HeaderMap::Request => raw::REQUEST_HEADERS,
             HeaderMap::RequestTrailers => raw::REQUEST_TRAILERS,
+            HeaderMap::Response => raw::RESPONSE_HEADERS,
         }
     }
 }
@@ -48,6 +51,9 @@ pub trait FilterConfig: Sized + Send + Sync + 'static {
     /// What a route or virtual host may carry for this filter.
     type Route: Send + Sync + 'static;
 
+    /// What is kept of a stream between its hooks.
+    type Stream: Default + 'static;
+
     /// Reads the configuration. `None` refuses it: Envoy keeps what it had. Main thread.
     fn new(name: &[u8], config: &[u8], handle: &mut ConfigHandle) -> Option<Self>;
 
@@ -55,10 +61,18 @@ pub trait FilterConfig: Sized + Send + Sync + 'static {
     fn new_route(name: &[u8], config: &[u8]) -> Option<Self::Route>;
 
     /// Judges a request. Called once for each stream.
-    fn request_headers(&self, route: Option<&Self::Route>, stream: &mut FilterHandle) -> HeadersStatus;
+    fn request_headers(
+        &self,
+        route: Option<&Self::Route>,
+        kept: &mut Self::Stream,
+        stream: &mut FilterHandle,
+    ) -> HeadersStatus;
 
     /// Sees the request's trailers, if it has any.
     fn request_trailers(&self, stream: &mut FilterHandle);
+
+    /// Sees the upstream's answer. Not called for answers that the filter itself made.
+    fn response_headers(&self, kept: &mut Self::Stream, stream: &mut FilterHandle) -> HeadersStatus;
 
     /// Answers a stream after a panic anywhere in the filter: nothing may go upstream.
     fn fail_closed(&self, stream: &mut FilterHandle);

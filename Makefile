@@ -1,0 +1,52 @@
+# The only entry point: people and CI call the same targets.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+.PHONY: help up test test-long deps kube module faulty build lint fmt
+
+KUBE ?= stub
+SCRIPTS := testenv/scripts
+
+help: ## What there is to call
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+up: ## Start the lab until Ctrl-C; KUBE=real puts real kube-apiservers behind it
+	@case "$(KUBE)" in stub|real) ;; *) echo "KUBE is stub or real, not $(KUBE)" >&2; exit 2 ;; esac
+	$(SCRIPTS)/require
+	$(SCRIPTS)/install-envoy
+	[ "$(KUBE)" = stub ] || $(SCRIPTS)/build-kube
+	$(MAKE) --no-print-directory module
+	echo "building the control plane and the lab" >&2
+	cargo build --workspace
+	exec target/debug/portcullis-lab --kube "$(KUBE)"
+
+test: ## Everything that must pass: format, lints, unit, integration and end-to-end tests
+	@$(SCRIPTS)/test
+
+test-long: ## Cases that take longer than 30 seconds
+	@$(MAKE) --no-print-directory deps module build
+	cargo test --workspace -- --ignored
+
+deps: ## Install the real Envoys and build the real Kubernetes into .deps
+	@$(SCRIPTS)/require
+	. $(SCRIPTS)/versions.env
+	$(SCRIPTS)/install-envoy $$ENVOY_VERSION $$ENVOY_COMPAT_VERSIONS
+	$(SCRIPTS)/build-kube
+
+module: ## Build libportcullis.so as Envoy is to load it
+	@echo "building the module" >&2
+	cargo build --profile module -p portcullis-dynamic-module
+
+faulty: ## Build the module that panics on demand, for tests
+	@cargo build -p portcullis-dynamic-module --features fault-injection --target-dir target/fault
+
+build: ## Build everything else
+	@cargo build --workspace
+
+lint: ## Format and lints, warnings denied
+	@cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+
+fmt: ## Format
+	@cargo fmt --all

@@ -1,0 +1,63 @@
+use std::net::IpAddr;
+
+/// Longest DNS name.
+const MAX_NAME: usize = 253;
+/// Longest label of a DNS name.
+const MAX_LABEL: usize = 63;
+
+/// Whether `label` is a DNS label as Kubernetes names have it (RFC 1123, lower-case).
+pub(super) fn is_dns_label(label: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    !label.is_empty()
+        && label.len() <= MAX_LABEL
+        && label.bytes().all(inner)
+        && !label.starts_with('-')
+        && !label.ends_with('-')
+}
+
+/// Whether `name` is a lower-case DNS name and cannot be taken for an IP address.
+pub(super) fn is_dns_name(name: &str) -> bool {
+    let last_is_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|c| c.is_ascii_digit()));
+    name.len() <= MAX_NAME && name.split('.').all(is_dns_label) && !last_is_number && name.parse::<IpAddr>().is_err()
+}
+
+/// Whether `name` is a DNS name or `*.` before one of at least two labels.
+pub(crate) fn is_served_name(name: &str) -> bool {
+    match name.strip_prefix("*.") {
+        Some(parent) => parent.contains('.') && is_dns_name(parent),
+        None => is_dns_name(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_dns_names_and_one_leading_wildcard_are_served() {
+        for name in ["a", "prod.example.com", "*.example.com", "a-1.b", "0a.b"] {
+            assert!(is_served_name(name), "{name}");
+        }
+        let long = format!("{}.test", "a".repeat(64));
+        for name in [
+            "",
+            "*",
+            "*.com",
+            "a.*.com",
+            "*a.example.com",
+            "A.test",
+            "a_b",
+            "-a",
+            "a-",
+            "a..b",
+            "a.",
+            "1.2.3.4",
+            "a.1",
+            "::1",
+            "a:1",
+            &long,
+        ] {
+            assert!(!is_served_name(name), "{name}");
+        }
+    }
+}

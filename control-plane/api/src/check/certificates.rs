@@ -1,0 +1,149 @@
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::oid_registry::{OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION};
+
+use crate::{PublicBytes, SecretBytes};
+
+/// Most certificates of a chain or bundle: Go's and Envoy's own limits are looser, a typo's are not.
+const MAX_CERTIFICATES: usize = 256;
+/// Most bytes of a PEM text.
+const MAX_PEM: usize = 512 * 1024;
+
+/// A certificate chain and its key; they belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyPair {
+    /// The chain, leaf first: PEM that holds certificates only.
+    pub chain: PublicBytes,
+    /// The key, PEM.
+    pub key: SecretBytes,
+}
+
+/// Why certificates or keys cannot be used. No variant holds a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CertificateError {
+    #[error("holds no PEM certificate")]
+    Empty,
+    #[error("is too large: at most 512 KiB and 256 certificates")]
+    TooLarge,
+    #[error("is not well-formed PEM")]
+    Pem,
+    #[error("holds a certificate that is not well-formed X.509")]
+    X509,
+    #[error("holds no PEM private key that is usable (PKCS#8, PKCS#1 or SEC1, not encrypted)")]
+    Key,
+    #[error("must be an RSA key of 2048 bits or more, or an ECDSA key on P-256 or P-384")]
+    KeyKind,
+    #[error("the certificate does not belong to the key")]
+    Mismatch,
+}
+
+/// Reads a bundle of certificates and returns PEM that holds these and nothing else: what stood beside them (a key, a
+/// comment) goes no further.
+pub(super) fn read_bundle(pem: &PublicBytes) -> Result<PublicBytes, CertificateError> {
+    read_chain(pem).map(|chain| encode(&chain))
+}
+
+/// Reads a certificate chain and its key.
+pub(super) fn read_pair(cert: &PublicBytes, key: &SecretBytes) -> Result<KeyPair, CertificateError> {
+    let chain = read_chain(cert)?;
+    if key.expose().len() > MAX_PEM {
+        return Err(CertificateError::TooLarge);
+    }
+    let private = PrivateKeyDer::from_pem_slice(key.expose()).map_err(|_| CertificateError::Key)?;
+    let signer = rustls::crypto::ring::sign::any_supported_type(&private).map_err(|_| CertificateError::KeyKind)?;
+    let leaf = chain.first().ok_or(CertificateError::Empty)?;
+    if !envoy_can_use(leaf)? {
+        return Err(CertificateError::KeyKind);
+    }
+    let pair = CertifiedKey::new(chain.clone(), Arc::clone(&signer));
+    pair.keys_match().map_err(|_| CertificateError::Mismatch)?;
+    Ok(KeyPair { chain: encode(&chain), key: key.clone() })
+}
+
+fn read_chain(pem: &PublicBytes) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    if pem.as_slice().len() > MAX_PEM {
+        return Err(CertificateError::TooLarge);
+    }
+    let chain: Vec<_> =
+        CertificateDer::pem_slice_iter(pem.as_slice()).collect::<Result<_, _>>().map_err(|_| CertificateError::Pem)?;
+    match chain.len() {
+        0 => return Err(CertificateError::Empty),
+        n if n > MAX_CERTIFICATES => return Err(CertificateError::TooLarge),
+        _ => {}
+    }
+    for certificate in &chain {
+        let (rest, _) = x509_parser::parse_x509_certificate(certificate).map_err(|_| CertificateError::X509)?;
+        if !rest.is_empty() {
+            return Err(CertificateError::X509);
+        }
+    }
+    Ok(chain)
+}
+
+/// Envoy takes RSA and ECDSA certificates, not Ed25519.
+fn envoy_can_use(leaf: &CertificateDer<'_>) -> Result<bool, CertificateError> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(leaf).map_err(|_| CertificateError::X509)?;
+    let kind = &parsed.public_key().algorithm.algorithm;
+    Ok(*kind == OID_PKCS1_RSAENCRYPTION || *kind == OID_KEY_TYPE_EC_PUBLIC_KEY)
+}
+
+fn encode(chain: &[CertificateDer<'_>]) -> PublicBytes {
+    let mut pem = String::new();
+    for certificate in chain {
+        pem.push_str("-----BEGIN CERTIFICATE-----\n");
+        let text = STANDARD.encode(certificate);
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let (line, after) = rest.split_at(rest.len().min(64));
+            pem.push_str(line);
+            pem.push('\n');
+            rest = after;
+        }
+        pem.push_str("-----END CERTIFICATE-----\n");
+    }
+    PublicBytes::new(pem.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(kind: &'static rcgen::SignatureAlgorithm) -> (String, String) {
+        let key = rcgen::KeyPair::generate_for(kind).unwrap();
+        let certificate = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    fn pair(cert: &str, key: &str) -> Result<KeyPair, CertificateError> {
+        read_pair(&PublicBytes::new(cert.into()), &SecretBytes::new(key.into()))
+    }
+
+    #[test]
+    fn a_pair_must_belong_together_and_be_of_a_kind_that_envoy_takes() {
+        let (cert, key) = made(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let (_, other_key) = made(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let (ed_cert, ed_key) = made(&rcgen::PKCS_ED25519);
+        assert!(pair(&cert, &key).is_ok());
+        assert_eq!(pair(&cert, &other_key), Err(CertificateError::Mismatch));
+        assert_eq!(pair(&ed_cert, &ed_key), Err(CertificateError::KeyKind));
+        assert_eq!(pair(&cert, "no key"), Err(CertificateError::Key));
+        assert_eq!(pair("", &key), Err(CertificateError::Empty));
+        assert_eq!(
+            pair("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", &key),
+            Err(CertificateError::X509)
+        );
+    }
+
+    #[test]
+    fn only_certificates_leave_a_bundle() {
+        let (cert, key) = made(&rcgen::PKCS_ECDSA_P256_SHA256);
+        let mixed = PublicBytes::new(format!("# comment\n{key}{cert}{cert}").into_bytes());
+        let read = String::from_utf8(read_bundle(&mixed).unwrap().as_slice().to_vec()).unwrap();
+        assert_eq!(read, format!("{cert}{cert}").replace("\r\n", "\n"));
+    }
+}

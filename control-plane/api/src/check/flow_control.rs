@@ -1,0 +1,85 @@
+use std::collections::BTreeSet;
+
+use super::Findings;
+use crate::{FlowControl, FlowControlSchema};
+
+const PATH: &str = "spec.flowControl.flowControlSchemas";
+
+pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) {
+    let mut names = BTreeSet::new();
+    for (index, schema) in raw.flow_control_schemas.iter().enumerate() {
+        let path = format!("{PATH}[{index}]");
+        if schema.name.is_empty() {
+            findings.problem(format!("{path}.name"), "is required");
+        } else if !names.insert(&schema.name) {
+            findings.problem(format!("{path}.name"), "is used by another schema");
+        }
+        check_schema(schema, &path, findings);
+    }
+}
+
+/// A schema that a policy names must exist, and its writer must know that it does not limit yet.
+pub(super) fn check_reference(name: &str, limits: &FlowControl, policy: &str, findings: &mut Findings) {
+    if name.is_empty() {
+        return;
+    }
+    let path = format!("{policy}.flowControlSchemaName");
+    match limits.flow_control_schemas.iter().find(|schema| schema.name == name) {
+        None => findings.problem(path, "is not one of spec.flowControl.flowControlSchemas"),
+        Some(schema) if schema.exempt.is_some() => {}
+        Some(schema) if schema.max_requests_inflight.as_ref().is_some_and(|limit| limit.max == 0) => {
+            let message = "refers to a schema with maxRequestsInflight.max 0, which refuses every request: limits are not \
+                           enforced yet, so the object is refused rather than opened";
+            findings.problem(path, message);
+        }
+        Some(_) => findings.warning(path, "flow control is not enforced yet: the requests are not limited"),
+    }
+}
+
+fn check_schema(schema: &FlowControlSchema, path: &str, findings: &mut Findings) {
+    if !matches!(schema.strategy.as_str(), "" | "local" | "globalAllocate" | "globalCount") {
+        findings.problem(format!("{path}.strategy"), "must be local, globalAllocate or globalCount");
+    }
+    let kinds = [schema.exempt.is_some(), schema.max_requests_inflight.is_some(), schema.token_bucket.is_some()];
+    if kinds.into_iter().filter(|set| *set).count() != 1 {
+        findings.problem(path, "exactly one of exempt, maxRequestsInflight and tokenBucket is required");
+    }
+    check_inflight(schema, path, findings);
+    check_bucket(schema, path, findings);
+}
+
+fn check_inflight(schema: &FlowControlSchema, path: &str, findings: &mut Findings) {
+    let local = schema.max_requests_inflight.as_ref().map(|limit| limit.max);
+    if local.is_some_and(|max| max < 0) {
+        findings.problem(format!("{path}.maxRequestsInflight.max"), "must not be negative");
+    }
+    if let Some(global) = &schema.global_max_requests_inflight {
+        let path = format!("{path}.globalMaxRequestsInflight");
+        match local {
+            None => findings.problem(path, "needs maxRequestsInflight beside it"),
+            Some(local) if global.max < local => findings.problem(path, "must be at least maxRequestsInflight"),
+            Some(_) => {}
+        }
+    }
+}
+
+fn check_bucket(schema: &FlowControlSchema, path: &str, findings: &mut Findings) {
+    if let Some(bucket) = &schema.token_bucket {
+        if bucket.qps <= 0 {
+            findings.problem(format!("{path}.tokenBucket.qps"), "must be at least 1");
+        }
+        if bucket.burst < bucket.qps {
+            findings.problem(format!("{path}.tokenBucket.burst"), "must be at least qps");
+        }
+    }
+    if let Some(global) = &schema.global_token_bucket {
+        let path = format!("{path}.globalTokenBucket");
+        match &schema.token_bucket {
+            None => findings.problem(path, "needs tokenBucket beside it"),
+            Some(local) if global.qps < local.qps || global.burst < local.burst => {
+                findings.problem(path, "must be at least tokenBucket, qps and burst");
+            }
+            Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,88 @@
+use std::collections::BTreeSet;
+
+use super::endpoint::{Endpoint, parse_endpoint};
+use super::servers::Server;
+use super::{Findings, flow_control};
+use crate::{DispatchPolicy, FlowControl, Rule};
+
+/// A dispatch policy. The rules' lists stand as they were written: the filter normalises them.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// The servers it sends to, `None` for all. Never empty.
+    pub subset: Option<BTreeSet<Endpoint>>,
+    /// A request that matches any of them matches the policy.
+    pub rules: Vec<Rule>,
+}
+
+pub(super) fn check_policies(
+    raw: &[DispatchPolicy],
+    servers: &[Server],
+    limits: &FlowControl,
+    findings: &mut Findings,
+) -> Vec<Policy> {
+    if raw.is_empty() {
+        findings
+            .problem("spec.dispatchPolicies", "at least one policy is required: without it every request is refused");
+    }
+    let mut policies = Vec::with_capacity(raw.len());
+    for (index, policy) in raw.iter().enumerate() {
+        let path = format!("spec.dispatchPolicies[{index}]");
+        check_words(policy, &path, findings);
+        flow_control::check_reference(&policy.flow_control_schema_name, limits, &path, findings);
+        if policy.rules.is_empty() {
+            findings.problem(format!("{path}.rules"), "at least one rule is required");
+        }
+        for (number, rule) in policy.rules.iter().enumerate() {
+            check_rule(rule, &format!("{path}.rules[{number}]"), findings);
+        }
+        let subset = check_subset(&policy.upstream_subset, servers, &path, findings);
+        policies.push(Policy { subset, rules: policy.rules.clone() });
+    }
+    policies
+}
+
+fn check_words(policy: &DispatchPolicy, path: &str, findings: &mut Findings) {
+    if !matches!(policy.strategy.as_str(), "" | "RoundRobin") {
+        findings.problem(format!("{path}.strategy"), "must be RoundRobin");
+    }
+    check_log_mode(&policy.log_mode, format!("{path}.logMode"), findings);
+}
+
+/// Access logs are not written yet.
+pub(super) fn check_log_mode(mode: &str, path: String, findings: &mut Findings) {
+    match mode {
+        "" | "off" => {}
+        "on" => findings.warning(path, "access logs are not written yet"),
+        _ => findings.problem(path, "must be on or off"),
+    }
+}
+
+fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {
+    if rule.verbs.is_empty() {
+        findings.problem(format!("{path}.verbs"), "is required: without it the rule matches nothing");
+    }
+    let resources = !rule.api_groups.is_empty() && !rule.resources.is_empty();
+    if !resources && rule.non_resource_urls.is_empty() {
+        findings.problem(path, "apiGroups with resources, or nonResourceURLs, is required: the rule matches nothing");
+    }
+    for (index, account) in rule.service_accounts.iter().enumerate() {
+        if account.namespace.is_empty() || account.name.is_empty() {
+            findings.problem(format!("{path}.serviceAccounts[{index}]"), "namespace and name are required");
+        }
+    }
+}
+
+fn check_subset(raw: &[String], servers: &[Server], path: &str, findings: &mut Findings) -> Option<BTreeSet<Endpoint>> {
+    let mut subset = BTreeSet::new();
+    for (index, endpoint) in raw.iter().enumerate() {
+        let path = format!("{path}.upstreamSubset[{index}]");
+        match parse_endpoint(endpoint) {
+            Ok(parsed) if servers.iter().any(|server| server.endpoint == parsed.endpoint) => {
+                subset.insert(parsed.endpoint);
+            }
+            Ok(_) => findings.problem(path, "is not one of spec.servers"),
+            Err(error) => findings.problem(path, error.to_string()),
+        }
+    }
+    (!subset.is_empty()).then_some(subset)
+}

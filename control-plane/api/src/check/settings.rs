@@ -1,0 +1,120 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::authority::is_dns_label;
+use super::certificates::{KeyPair, read_pair};
+use super::{Checked, Findings};
+use crate::{GatewaySettings, LimitSettings};
+
+/// The checked form of `GatewaySettings`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The gateway's instance id.
+    pub instance: String,
+    /// Where clients connect.
+    pub address: IpAddr,
+    /// Where clients connect.
+    pub port: u16,
+    /// Served where a cluster has no certificate of its own.
+    pub default_certificate: Option<KeyPair>,
+    /// Lets servers stand at loopback addresses.
+    pub allow_loopback_upstreams: bool,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Bounds of the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections of one pool to its servers.
+    pub max_connections: u32,
+    /// Requests of one pool in flight.
+    pub max_requests: u32,
+    /// Requests of one pool that wait for a connection.
+    pub max_pending_requests: u32,
+    /// Streams of one HTTP/2 connection of a client.
+    pub max_concurrent_streams: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_connections: 65_536,
+            max_requests: 65_536,
+            max_pending_requests: 65_536,
+            max_concurrent_streams: 100,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            instance: "portcullis".to_owned(),
+            address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            port: 6443,
+            default_certificate: None,
+            allow_loopback_upstreams: false,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Checks `GatewaySettings`.
+pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
+    let mut findings = Findings::default();
+    let default = Settings::default();
+    let settings = Settings {
+        instance: check_instance(raw, default.instance, &mut findings),
+        address: check_address(raw, default.address, &mut findings),
+        port: raw.spec.listener.port.unwrap_or(default.port),
+        default_certificate: check_default_certificate(raw, &mut findings),
+        allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
+        limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
+    };
+    if settings.port == 0 {
+        findings.problem("spec.listener.port", "must not be 0");
+    }
+    findings.finish(Some(settings))
+}
+
+fn check_instance(raw: &GatewaySettings, default: String, findings: &mut Findings) -> String {
+    let instance = raw.spec.instance.clone().unwrap_or(default);
+    if !is_dns_label(&instance) {
+        findings.problem("spec.instance", "must be a DNS label: lower-case letters, digits and -");
+    }
+    instance
+}
+
+fn check_address(raw: &GatewaySettings, default: IpAddr, findings: &mut Findings) -> IpAddr {
+    let Some(text) = &raw.spec.listener.address else { return default };
+    text.parse().unwrap_or_else(|_| {
+        findings.problem("spec.listener.address", "must be an IP address");
+        default
+    })
+}
+
+fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> Option<KeyPair> {
+    let certificate = raw.spec.default_certificate.as_ref()?;
+    read_pair(&certificate.cert_data, &certificate.key_data)
+        .map_err(|error| findings.problem("spec.defaultCertificate", error.to_string()))
+        .ok()
+}
+
+fn check_limits(raw: &LimitSettings, default: Limits, findings: &mut Findings) -> Limits {
+    let mut limit = |field: &str, value: Option<u32>, default: u32| {
+        if value == Some(0) {
+            findings.problem(format!("spec.limits.{field}"), "must be at least 1");
+        }
+        value.unwrap_or(default)
+    };
+    Limits {
+        max_connections: limit("maxConnections", raw.max_connections, default.max_connections),
+        max_requests: limit("maxRequests", raw.max_requests, default.max_requests),
+        max_pending_requests: limit("maxPendingRequests", raw.max_pending_requests, default.max_pending_requests),
+        max_concurrent_streams: limit(
+            "maxConcurrentStreams",
+            raw.max_concurrent_streams,
+            default.max_concurrent_streams,
+        ),
+    }
+}

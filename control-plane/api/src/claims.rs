@@ -1,0 +1,42 @@
+use serde_json::Value;
+
+use crate::check::is_served_name;
+
+/// How strongly a host name is claimed: `metadata.name` before `serverNames`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ClaimKind {
+    /// `metadata.name`.
+    Name,
+    /// An entry of `spec.secureServing.serverNames`.
+    ServerName,
+}
+
+/// The host names that an object claims, lower-case.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.creationTimestamp`; the older object wins.
+    pub creation_timestamp: Option<String>,
+    /// Every name that could be served, with how it is claimed.
+    pub names: Vec<(String, ClaimKind)>,
+}
+
+/// What a document claims, read leniently: an object that is refused for another reason still owns its names, so that a
+/// typo in it does not hand its clients to somebody else.
+pub fn claims_of(document: &Value) -> Claims {
+    let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str);
+    let name = text("/metadata/name").unwrap_or_default().to_ascii_lowercase();
+    let mut names = Vec::new();
+    if is_served_name(&name) {
+        names.push((name.clone(), ClaimKind::Name));
+    }
+    let listed = document.pointer("/spec/secureServing/serverNames").and_then(Value::as_array);
+    for listed in listed.into_iter().flatten().filter_map(Value::as_str) {
+        let listed = listed.to_ascii_lowercase();
+        if is_served_name(&listed) && names.iter().all(|(known, _)| *known != listed) {
+            names.push((listed, ClaimKind::ServerName));
+        }
+    }
+    Claims { name, creation_timestamp: text("/metadata/creationTimestamp").map(str::to_owned), names }
+}

@@ -1,0 +1,135 @@
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{GatewaySettings, Problem, UpstreamCluster};
+
+/// `apiVersion` of an `UpstreamCluster`.
+pub const CLUSTER_API_VERSION: &str = "proxy.kubegateway.io/v1alpha1";
+/// `kind` of an `UpstreamCluster`.
+pub const CLUSTER_KIND: &str = "UpstreamCluster";
+/// `apiVersion` of `GatewaySettings`.
+pub const SETTINGS_API_VERSION: &str = "portcullis.dev/v1alpha1";
+/// `kind` of `GatewaySettings`.
+pub const SETTINGS_KIND: &str = "GatewaySettings";
+
+/// What a document is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// An `UpstreamCluster` of a version that is known.
+    UpstreamCluster,
+    /// `GatewaySettings` of a version that is known.
+    GatewaySettings,
+    /// One of our kinds in a version that is not known: refused, because nobody meant it to be ignored.
+    UnknownVersion {
+        /// What stands there.
+        api_version: String,
+        /// What stands there.
+        kind: String,
+    },
+    /// Somebody else's.
+    Foreign {
+        /// What stands there.
+        api_version: String,
+        /// What stands there.
+        kind: String,
+    },
+}
+
+/// Tells what a document is, by its `apiVersion` and `kind`.
+pub fn kind_of(document: &Value) -> ObjectKind {
+    let text = |field| document.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let group = |known: &str| known.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
+    match (api_version.as_str(), kind.as_str()) {
+        (CLUSTER_API_VERSION, CLUSTER_KIND) => ObjectKind::UpstreamCluster,
+        (SETTINGS_API_VERSION, SETTINGS_KIND) => ObjectKind::GatewaySettings,
+        (version, CLUSTER_KIND) if version.starts_with(&group(CLUSTER_API_VERSION)) => {
+            ObjectKind::UnknownVersion { api_version, kind }
+        }
+        (version, SETTINGS_KIND) if version.starts_with(&group(SETTINGS_API_VERSION)) => {
+            ObjectKind::UnknownVersion { api_version, kind }
+        }
+        _ => ObjectKind::Foreign { api_version, kind },
+    }
+}
+
+/// Reads the raw form of an `UpstreamCluster`. An unknown field is an error, so that a typo is told.
+pub fn parse_cluster(document: &Value) -> Result<UpstreamCluster, Problem> {
+    parse(document)
+}
+
+/// Reads the raw form of `GatewaySettings`. An unknown field is an error, so that a typo is told.
+pub fn parse_settings(document: &Value) -> Result<GatewaySettings, Problem> {
+    parse(document)
+}
+
+fn parse<T: DeserializeOwned>(document: &Value) -> Result<T, Problem> {
+    T::deserialize(document).map_err(|error| Problem::new("", without_values(&error.to_string())))
+}
+
+/// serde quotes a value of the wrong type; the value may be a key that was put into the wrong place.
+fn without_values(message: &str) -> String {
+    let quotes_value = message.starts_with("invalid type") || message.starts_with("invalid value");
+    match message.rsplit_once(", expected ") {
+        Some((_, expected)) if quotes_value => format!("a field has the wrong type: expected {expected}"),
+        _ => message.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn with_spec(spec: Value) -> Value {
+        json!({"apiVersion": CLUSTER_API_VERSION, "kind": CLUSTER_KIND, "metadata": {"name": "a.test"}, "spec": spec})
+    }
+
+    #[test]
+    fn a_typo_is_told_by_its_name() {
+        for spec in [
+            json!({"serverz": []}),
+            json!({"servers": [{"endpointt": "x"}]}),
+            json!({"dispatchPolicies": [{"rules": [{"verb": ["get"]}]}]}),
+            json!({"portcullis": {"requestTimeOut": "1s"}}),
+        ] {
+            let problem = parse_cluster(&with_spec(spec)).unwrap_err();
+            assert!(problem.message.contains("unknown field"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn both_spellings_of_the_subset_are_read() {
+        for field in ["upstreamSubset", "upsteamSubset"] {
+            let cluster = parse_cluster(&with_spec(json!({"dispatchPolicies": [{field: ["https://x"]}]}))).unwrap();
+            assert_eq!(cluster.spec.dispatch_policies[0].upstream_subset, ["https://x"]);
+        }
+    }
+
+    #[test]
+    fn no_error_and_no_debug_form_shows_a_secret() {
+        for spec in [
+            json!({"clientConfig": "TOPSECRET"}),
+            json!({"clientConfig": {"bearerToken": "TOPSECRET*"}}),
+            json!({"clientConfig": {"qps": "TOPSECRET, expected"}}),
+            json!({"clientConfig": {"keyData": {"TOPSECRET": 1}}}),
+        ] {
+            let problem = parse_cluster(&with_spec(spec)).unwrap_err();
+            assert!(!problem.message.contains("TOPSECRET"), "{problem}");
+        }
+        let read = parse_cluster(&with_spec(json!({"clientConfig": {"bearerToken": "VE9QU0VDUkVU"}}))).unwrap();
+        assert_eq!(read.spec.client_config.bearer_token.expose(), b"TOPSECRET");
+        let shown = format!("{read:?}");
+        assert!(shown.contains("[redacted]") && !shown.contains("TOPSECRET") && !shown.contains("84, 79"), "{shown}");
+    }
+
+    #[test]
+    fn kinds_are_told_apart() {
+        let kind = |api_version: &str, kind: &str| kind_of(&json!({"apiVersion": api_version, "kind": kind}));
+        assert_eq!(kind(CLUSTER_API_VERSION, CLUSTER_KIND), ObjectKind::UpstreamCluster);
+        assert_eq!(kind(SETTINGS_API_VERSION, SETTINGS_KIND), ObjectKind::GatewaySettings);
+        assert!(matches!(kind("proxy.kubegateway.io/v2", CLUSTER_KIND), ObjectKind::UnknownVersion { .. }));
+        assert!(matches!(kind("v1", "Secret"), ObjectKind::Foreign { .. }));
+        assert!(matches!(kind_of(&json!([])), ObjectKind::Foreign { .. }));
+    }
+}

@@ -1,0 +1,111 @@
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{DispatchPolicy, FlowControl, ObjectMeta};
+use crate::{PublicBytes, SecretBytes};
+
+/// A group of kube-apiservers behind one host name. The shape is KubeGateway's, `spec.portcullis` is ours.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UpstreamCluster {
+    /// [`crate::CLUSTER_API_VERSION`].
+    pub api_version: String,
+    /// [`crate::CLUSTER_KIND`].
+    pub kind: String,
+    /// `metadata.name` is the host name.
+    pub metadata: ObjectMeta,
+    /// What is wished.
+    #[serde(default)]
+    pub spec: UpstreamClusterSpec,
+    /// Ignored.
+    #[serde(default)]
+    pub status: Option<Value>,
+}
+
+/// What an `UpstreamCluster` wishes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct UpstreamClusterSpec {
+    /// The kube-apiservers.
+    pub servers: Vec<ServerSpec>,
+    /// How the gateway talks to them, and as whom.
+    pub client_config: ClientConfig,
+    /// How the gateway presents itself to clients.
+    pub secure_serving: SecureServing,
+    /// Limits that policies may name.
+    pub flow_control: FlowControl,
+    /// Which request goes where; the first match wins.
+    pub dispatch_policies: Vec<DispatchPolicy>,
+    /// The access log.
+    pub logging: Logging,
+    /// Fields of Portcullis, which KubeGateway does not have.
+    pub portcullis: PortcullisSpec,
+}
+
+/// One kube-apiserver.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ServerSpec {
+    /// `https://host[:port]`; the port defaults to 443, a path is ignored.
+    pub endpoint: String,
+    /// Takes the server out of balancing. Unset is enabled.
+    pub disabled: Option<bool>,
+}
+
+/// How the gateway talks to the servers, and as whom.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ClientConfig {
+    /// Skips verification of the servers' certificates; excludes `caData`.
+    pub insecure: bool,
+    /// The gateway's own token.
+    pub bearer_token: SecretBytes,
+    /// The gateway's client key, PEM.
+    pub key_data: SecretBytes,
+    /// The gateway's client certificate, PEM.
+    pub cert_data: PublicBytes,
+    /// The CAs that sign the servers' certificates, PEM.
+    pub ca_data: PublicBytes,
+    /// Requests per second of the gateway's own calls. Not enforced yet.
+    pub qps: i32,
+    /// Burst of the gateway's own calls. Not enforced yet.
+    pub burst: i32,
+    /// Divides `qps`. Not enforced yet.
+    pub qps_divisor: i32,
+    /// SNI and the name that the servers' certificates must carry; `metadata.name` if empty.
+    pub server_name: String,
+}
+
+/// How the gateway presents itself to clients.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct SecureServing {
+    /// The serving key, PEM. Without it the gateway's default certificate is served.
+    pub key_data: SecretBytes,
+    /// The serving certificate, PEM.
+    pub cert_data: PublicBytes,
+    /// The CAs that sign client certificates, PEM. Without it no client certificate is accepted.
+    #[serde(rename = "clientCAData")]
+    pub client_ca_data: PublicBytes,
+    /// More host names, also as `*.example.com`.
+    pub server_names: Vec<String>,
+}
+
+/// The access log of a cluster.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Logging {
+    /// `on`, `off` or empty.
+    pub mode: String,
+}
+
+/// Fields of Portcullis, which KubeGateway does not have.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PortcullisSpec {
+    /// How long a request may take that is no watch, session or upgrade: a Go duration, 75s if unset. It has to be
+    /// longer than the servers' own timeout, so that theirs is the one a client sees.
+    pub request_timeout: Option<String>,
+    /// Host names that a request's `:authority` may carry beside those that the cluster serves.
+    pub extra_authorities: Vec<String>,
+}

@@ -1,0 +1,53 @@
+use serde::Deserialize;
+
+/// Limits that policies may name.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct FlowControl {
+    /// The limits.
+    #[serde(alias = "schemas")]
+    pub flow_control_schemas: Vec<FlowControlSchema>,
+}
+
+/// One limit: exactly one of `exempt`, `maxRequestsInflight` and `tokenBucket`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct FlowControlSchema {
+    /// Unique in the object.
+    pub name: String,
+    /// `local`, `globalAllocate`, `globalCount` or empty.
+    pub strategy: String,
+    /// No limit.
+    pub exempt: Option<Exempt>,
+    /// So many requests at a time.
+    pub max_requests_inflight: Option<MaxRequestsInflight>,
+    /// So many requests per second.
+    pub token_bucket: Option<TokenBucket>,
+    /// `maxRequestsInflight` over all gateways.
+    pub global_max_requests_inflight: Option<MaxRequestsInflight>,
+    /// `tokenBucket` over all gateways.
+    pub global_token_bucket: Option<TokenBucket>,
+}
+
+/// No limit.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Exempt {}
+
+/// So many requests at a time.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct MaxRequestsInflight {
+    /// 0 refuses every request.
+    pub max: i32,
+}
+
+/// So many requests per second.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct TokenBucket {
+    /// Requests per second.
+    pub qps: i32,
+    /// At least `qps`.
+    pub burst: i32,
+}

@@ -1,0 +1,19 @@
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// What the gateway reads of Kubernetes' `ObjectMeta`; its other fields are allowed and ignored.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ObjectMeta {
+    /// The object's name; of an `UpstreamCluster`, the host name that it serves.
+    pub name: String,
+    /// Must be empty: both kinds are cluster-scoped.
+    pub namespace: Option<String>,
+    /// Set by a Kubernetes API server; files have none unless it is written there.
+    pub uid: Option<String>,
+    /// RFC 3339; decides between objects that claim the same name.
+    pub creation_timestamp: Option<String>,
+    /// Feature gates stand here.
+    pub annotations: Option<BTreeMap<String, String>>,
+}

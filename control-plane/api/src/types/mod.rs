@@ -1,0 +1,15 @@
+//! The raw objects, as users write them.
+
+mod cluster;
+mod flow_control;
+mod meta;
+mod policy;
+mod settings;
+
+pub use cluster::{
+    ClientConfig, Logging, PortcullisSpec, SecureServing, ServerSpec, UpstreamCluster, UpstreamClusterSpec,
+};
+pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
+pub use meta::ObjectMeta;
+pub use policy::{DispatchPolicy, Rule, ServiceAccount};
+pub use settings::{Certificate, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings};

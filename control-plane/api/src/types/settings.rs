@@ -1,0 +1,74 @@
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::ObjectMeta;
+use crate::{PublicBytes, SecretBytes};
+
+/// What holds for the whole gateway.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GatewaySettings {
+    /// [`crate::SETTINGS_API_VERSION`].
+    pub api_version: String,
+    /// [`crate::SETTINGS_KIND`].
+    pub kind: String,
+    /// Only the name is used.
+    pub metadata: ObjectMeta,
+    /// What is wished.
+    #[serde(default)]
+    pub spec: GatewaySettingsSpec,
+    /// Ignored.
+    #[serde(default)]
+    pub status: Option<Value>,
+}
+
+/// What the gateway's operator wishes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct GatewaySettingsSpec {
+    /// The gateway's instance id, a DNS label; `portcullis` if unset. It starts every resource name and stands in `Via`.
+    pub instance: Option<String>,
+    /// Where clients connect.
+    pub listener: ListenerSettings,
+    /// Served to names that have no certificate of their own, and to names that nobody serves (503). Without it the
+    /// handshake with an unknown name fails.
+    pub default_certificate: Option<Certificate>,
+    /// Lets servers stand at loopback addresses: for labs and tests.
+    pub allow_loopback_upstreams: bool,
+    /// Bounds.
+    pub limits: LimitSettings,
+}
+
+/// Where clients connect.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ListenerSettings {
+    /// An IP address; `0.0.0.0` if unset.
+    pub address: Option<String>,
+    /// 6443 if unset.
+    pub port: Option<u16>,
+}
+
+/// A certificate with its key.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Certificate {
+    /// The chain, leaf first, PEM.
+    pub cert_data: PublicBytes,
+    /// The key, PEM.
+    pub key_data: SecretBytes,
+}
+
+/// Bounds; each must be at least 1.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct LimitSettings {
+    /// Connections of one pool to its servers; 65,536 if unset.
+    pub max_connections: Option<u32>,
+    /// Requests of one pool in flight; 65,536 if unset.
+    pub max_requests: Option<u32>,
+    /// Requests of one pool that wait for a connection; 65,536 if unset.
+    pub max_pending_requests: Option<u32>,
+    /// Streams of one HTTP/2 connection of a client; 100 if unset, as kube-apiserver.
+    pub max_concurrent_streams: Option<u32>,
+}

@@ -1,0 +1,67 @@
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use crate::cli::Bootstrap;
+
+pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
+    let mut text = format!("{:#}", bootstrap(arguments));
+    text.push('\n');
+    crate::print(&text)
+}
+
+/// Envoy's part that cannot come over xDS: who it is, where xDS is, and bounds of the whole process.
+fn bootstrap(arguments: &Bootstrap) -> Value {
+    json!({
+        "node": {"id": arguments.node_id, "cluster": "portcullis"},
+        "admin": {"address": socket_address(&arguments.admin_address)},
+        "dynamic_resources": {
+            "ads_config": {
+                "api_type": "DELTA_GRPC",
+                "transport_api_version": "V3",
+                "set_node_on_first_message_only": true,
+                "grpc_services": [{"envoy_grpc": {"cluster_name": XDS}}],
+            },
+            "cds_config": {"ads": {}, "resource_api_version": "V3"},
+            "lds_config": {"ads": {}, "resource_api_version": "V3"},
+        },
+        "static_resources": {"clusters": [xds_cluster(arguments)]},
+        "overload_manager": {
+            "resource_monitors": [{
+                "name": "envoy.resource_monitors.global_downstream_max_connections",
+                "typed_config": {
+                    "@type": "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
+                    "max_active_downstream_connections": arguments.max_downstream_connections,
+                },
+            }],
+        },
+    })
+}
+
+const XDS: &str = "portcullis-xds";
+
+fn xds_cluster(arguments: &Bootstrap) -> Value {
+    json!({
+        "name": XDS,
+        "type": "STATIC",
+        "connect_timeout": "1s",
+        "typed_extension_protocol_options": {
+            "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                "explicit_http_config": {"http2_protocol_options": {
+                    "connection_keepalive": {"interval": "30s", "timeout": "10s"},
+                }},
+            },
+        },
+        "load_assignment": {
+            "cluster_name": XDS,
+            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": {
+                "pipe": {"path": arguments.xds_socket.to_string_lossy()},
+            }}}]}],
+        },
+    })
+}
+
+fn socket_address(address: &std::net::SocketAddr) -> Value {
+    json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}})
+}

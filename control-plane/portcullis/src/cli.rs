@@ -1,0 +1,87 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Control plane of Portcullis, a gateway in front of kube-apiservers.
+///
+/// It reads UpstreamCluster and GatewaySettings objects and tells Envoy over xDS what to do. To start:
+///
+///   portcullis check DIR                                  # are the objects good?
+///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
+///   portcullis bootstrap --xds-socket /run/portcullis/xds.sock > envoy.json
+///   ENVOY_DYNAMIC_MODULES_SEARCH_PATH=/usr/lib/portcullis envoy -c envoy.json
+#[derive(Debug, Parser)]
+#[command(name = "portcullis", version, verbatim_doc_comment)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve Envoy over xDS, and follow every change of the objects.
+    Serve(Serve),
+    /// Print the bootstrap with which Envoy finds this control plane.
+    Bootstrap(Bootstrap),
+    /// Tell what is wrong with the objects of a directory; exit with 1 if one is refused.
+    Check(Check),
+    /// Print the permissions that the gateway's own user needs in a cluster behind it.
+    Rbac(Rbac),
+}
+
+/// Serve Envoy over xDS, and follow every change of the objects.
+///
+/// A bad object is left out and told by /status; the others go on. A file that cannot be parsed keeps its last good
+/// objects. Replace files by renaming a finished one into place.
+///
+/// HTTP: /healthz (the process lives), /readyz (something is served), /status (objects, Envoys and what each of them has
+/// acknowledged; no secrets).
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Directory of *.yaml, *.yml and *.json files.
+    #[arg(long, env = "PORTCULLIS_CONFIG", value_name = "DIR")]
+    pub(crate) config: PathBuf,
+    /// Unix socket for Envoy; only this process's user may connect, because keys travel there.
+    #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH")]
+    pub(crate) xds_socket: PathBuf,
+    /// Where /healthz, /readyz and /status are served; port 0 takes a free one.
+    #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
+    pub(crate) http_address: SocketAddr,
+}
+
+/// Print the bootstrap with which Envoy finds this control plane (JSON).
+#[derive(Debug, Args)]
+pub(crate) struct Bootstrap {
+    /// The socket of `portcullis serve`.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) xds_socket: PathBuf,
+    /// Envoy's own admin interface. It is not protected: keep it on loopback.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9901")]
+    pub(crate) admin_address: SocketAddr,
+    /// How this Envoy is called in /status.
+    #[arg(long, value_name = "ID", default_value = "envoy")]
+    pub(crate) node_id: String,
+    /// Most client connections at a time.
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    pub(crate) max_downstream_connections: u64,
+}
+
+/// Tell what is wrong with the objects of a directory; exit with 1 if one is refused.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Directory of *.yaml, *.yml and *.json files.
+    #[arg(value_name = "DIR")]
+    pub(crate) config: PathBuf,
+}
+
+/// Print the permissions that the gateway's own user needs in a cluster behind it.
+///
+/// Apply it there: portcullis rbac --user system:portcullis | kubectl apply -f -
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Rbac {
+    /// The user that the gateway's client certificate or token stands for.
+    #[arg(long, value_name = "NAME", default_value = "system:portcullis")]
+    pub(crate) user: String,
+}

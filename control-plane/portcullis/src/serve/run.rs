@@ -1,0 +1,130 @@
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_sources::{DirectoryError, ObjectSet};
+use portcullis_translate::Diagnosis;
+use portcullis_xds::{Registry, ServeError, Snapshot, Socket, SocketError};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{oneshot, watch};
+
+use super::http::{Pages, router};
+use super::{Model, ModelError};
+use crate::cli::Serve;
+
+/// How long open connections may take to end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Why the control plane cannot start or go on. The operator has to act.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error("cannot start the runtime")]
+    Runtime(#[source] io::Error),
+    #[error("cannot listen for signals")]
+    Signal(#[source] io::Error),
+    #[error("cannot read the configuration")]
+    Directory(#[from] DirectoryError),
+    #[error("cannot open the xDS socket")]
+    Socket(#[from] SocketError),
+    #[error("cannot listen at {0}")]
+    Http(SocketAddr, #[source] io::Error),
+    #[error("the status pages failed")]
+    Pages(#[source] io::Error),
+    #[error(transparent)]
+    Xds(#[from] ServeError),
+}
+
+pub(crate) fn run(arguments: &Serve) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(RunError::Runtime);
+    match runtime.and_then(|runtime| runtime.block_on(serve(arguments))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => crate::fail(&error),
+    }
+}
+
+async fn serve(arguments: &Serve) -> Result<(), RunError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
+    let objects = portcullis_sources::watch(arguments.config.clone()).await?;
+    let socket = Socket::bind(&arguments.xds_socket)?;
+    let failed = |error| RunError::Http(arguments.http_address, error);
+    let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
+    let http_address = listener.local_addr().map_err(failed)?;
+    tracing::info!(xds_socket = %arguments.xds_socket.display(), %http_address, "listening");
+
+    let (snapshot_sender, snapshots) = watch::channel(None);
+    let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
+    let registry = Arc::new(Registry::default());
+    let pages = router(Pages { diagnoses, snapshots: snapshots.clone(), registry: Arc::clone(&registry) });
+    let follow = tokio::spawn(follow(objects, snapshot_sender, diagnosis_sender));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let shutdown = async {
+        // An error means that the other end is gone, which is the end as well.
+        let _ = stopped.await;
+    };
+    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, shutdown));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        ended = &mut xds => return ended.map_err(|error| RunError::Pages(io::Error::other(error)))?.map_err(RunError::Xds),
+        ended = async { axum::serve(listener, pages).await } => return ended.map_err(RunError::Pages),
+    }
+    tracing::info!("stopping");
+    // Takes the sender of snapshots with it, at which every stream ends.
+    follow.abort();
+    drop(stop);
+    if tokio::time::timeout(FAREWELL, &mut xds).await.is_err() {
+        xds.abort();
+        // Its end removes the socket's file.
+        let _ = xds.await;
+    }
+    Ok(())
+}
+
+/// Translates every newer set of objects.
+async fn follow(
+    mut objects: watch::Receiver<Arc<ObjectSet>>,
+    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    diagnoses: watch::Sender<Arc<Vec<Diagnosis>>>,
+) {
+    let mut model = Model::default();
+    loop {
+        let newest = objects.borrow_and_update().clone();
+        match model.update(&newest) {
+            Ok(update) => {
+                log(&update.diagnoses);
+                diagnoses.send_replace(Arc::new(update.diagnoses));
+                publish(&snapshots, update.snapshot);
+            }
+            Err(ModelError::Settings(told)) => {
+                log(&told);
+                diagnoses.send_replace(Arc::new(told));
+            }
+        }
+        if objects.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn publish(snapshots: &watch::Sender<Option<Arc<Snapshot>>>, snapshot: Snapshot) {
+    let is_new = snapshots.borrow().as_ref().is_none_or(|before| before.version() != snapshot.version());
+    if is_new {
+        tracing::info!(snapshot = snapshot.version(), "serving");
+        snapshots.send_replace(Some(Arc::new(snapshot)));
+    }
+}
+
+fn log(diagnoses: &[Diagnosis]) {
+    for diagnosis in diagnoses {
+        if !diagnosis.accepted {
+            tracing::warn!(kind = diagnosis.kind, name = diagnosis.name, reason = %diagnosis.reason, "{}", diagnosis.message);
+        }
+        for warning in &diagnosis.warnings {
+            tracing::warn!(kind = diagnosis.kind, name = diagnosis.name, "{warning}");
+        }
+    }
+}

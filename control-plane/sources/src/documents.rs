@@ -1,0 +1,75 @@
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// Why a file has no documents. The text itself is not shown: it may hold keys.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DocumentError {
+    #[error("is not UTF-8")]
+    Encoding,
+    #[error("is not well-formed YAML or JSON{0}")]
+    Syntax(String),
+    #[error("holds a document that is no mapping")]
+    NotAMapping,
+}
+
+/// The documents of a file, `List`s unfolded, empty documents left out.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Arc<Value>>, DocumentError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| DocumentError::Encoding)?;
+    let values: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
+        let place = error.location().map(|at| format!(" (line {}, column {})", at.line(), at.column()));
+        DocumentError::Syntax(place.unwrap_or_default())
+    })?;
+    let mut documents = Vec::new();
+    for value in values {
+        match value {
+            Value::Null => {}
+            Value::Object(_) => unfold(value, &mut documents)?,
+            _ => return Err(DocumentError::NotAMapping),
+        }
+    }
+    Ok(documents)
+}
+
+/// `kubectl get -o yaml` writes a `List`.
+fn unfold(value: Value, documents: &mut Vec<Arc<Value>>) -> Result<(), DocumentError> {
+    let is_list = value.get("apiVersion").and_then(Value::as_str) == Some("v1")
+        && value.get("kind").and_then(Value::as_str) == Some("List");
+    if !is_list {
+        documents.push(Arc::new(value));
+        return Ok(());
+    }
+    for item in value.get("items").and_then(Value::as_array).into_iter().flatten() {
+        if !item.is_object() {
+            return Err(DocumentError::NotAMapping);
+        }
+        documents.push(Arc::new(item.clone()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_separated_and_lists_unfolded() {
+        let text = "a: 1\n---\n# nothing\n---\napiVersion: v1\nkind: List\nitems: [{b: 2}, {c: 3}]\n";
+        let read: Vec<String> = parse(text.as_bytes()).unwrap().iter().map(|value| value.to_string()).collect();
+        assert_eq!(read, [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#]);
+        assert_eq!(parse(b"").unwrap(), []);
+        assert_eq!(parse(br#"{"a": {"t": "2024-01-01T00:00:00Z", "l": "on"}}"#).unwrap()[0]["a"]["l"], "on");
+        let yaml = parse(b"t: 2024-01-01T00:00:00Z\nl: on\nn: 5\nb: true\n").unwrap();
+        assert_eq!(yaml[0].to_string(), r#"{"b":true,"l":"on","n":5,"t":"2024-01-01T00:00:00Z"}"#);
+    }
+
+    #[test]
+    fn an_error_shows_the_place_and_nothing_of_the_text() {
+        for text in ["a: [TOPSECRET", "- TOPSECRET", "a: b: TOPSECRET", "a: \"TOPSECRET", "TOPSECRET: 1\nTOPSECRET: 2"]
+        {
+            let error = parse(text.as_bytes()).unwrap_err();
+            assert!(!error.to_string().contains("TOPSECRET"), "{error}");
+        }
+        assert_eq!(parse(&[0xff, 0xfe]), Err(DocumentError::Encoding));
+    }
+}

@@ -1,0 +1,32 @@
+use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::{Thresholds, thresholds::RetryBudget};
+use envoy_types::pb::envoy::config::cluster::v3::load_balancing_policy::Policy;
+use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, LoadBalancingPolicy};
+use envoy_types::pb::envoy::extensions::load_balancing_policies::round_robin::v3::RoundRobin;
+use envoy_types::pb::envoy::r#type::v3::Percent;
+use portcullis_api::Limits;
+
+use crate::proto::{extension, uint};
+
+/// Envoy's own defaults (1,024) would refuse the watches of a middling cluster.
+pub(super) fn circuit_breakers(limits: &Limits) -> CircuitBreakers {
+    CircuitBreakers {
+        thresholds: vec![Thresholds {
+            max_connections: Some(uint(limits.max_connections)),
+            max_requests: Some(uint(limits.max_requests)),
+            max_pending_requests: Some(uint(limits.max_pending_requests)),
+            retry_budget: Some(RetryBudget {
+                budget_percent: Some(Percent { value: 20.0 }),
+                min_retry_concurrency: Some(uint(3)),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+/// The only strategy that an `UpstreamCluster` knows.
+pub(super) fn round_robin() -> LoadBalancingPolicy {
+    let policy = extension("envoy.load_balancing_policies.round_robin", RoundRobin::default());
+    LoadBalancingPolicy { policies: vec![Policy { typed_extension_config: Some(policy) }] }
+}

@@ -1,0 +1,81 @@
+use envoy_types::pb::envoy::config::cluster::v3::OutlierDetection;
+use envoy_types::pb::envoy::config::cluster::v3::cluster::CommonLbConfig;
+use envoy_types::pb::envoy::config::core::v3::HealthCheck;
+use envoy_types::pb::envoy::config::core::v3::health_check::{HealthChecker, HttpHealthCheck};
+use envoy_types::pb::envoy::r#type::v3::{CodecClientType, Int64Range, Percent};
+use portcullis_api::PeerName;
+use portcullis_filter_config::Pool;
+
+use crate::proto::{boolean, seconds, uint};
+
+/// Seconds between two checks of a server, also while it gets no traffic.
+const INTERVAL: u64 = 5;
+/// Seconds that a check may take.
+const TIMEOUT: u64 = 5;
+
+/// GET /readyz over the pool's own TLS and protocol: with the client certificate if the pool has one, never with the
+/// token, because Envoy does not inject credentials into health checks. By default anybody may read /readyz; a server that
+/// asks a check without credential for one (401, 403) is alive, and more it does not tell strangers.
+pub(super) fn health_check(peer: &PeerName, pool: Pool, has_certificate: bool) -> HealthCheck {
+    let codec = match pool {
+        Pool::Http2 => CodecClientType::Http2,
+        Pool::Upgrade | Pool::Anonymous => CodecClientType::Http1,
+    };
+    let exactly = |status| Int64Range { start: status, end: status + 1 };
+    let is_stranger = pool == Pool::Anonymous || !has_certificate;
+    let strangers = [401, 403].into_iter().filter(|_| is_stranger);
+    let http = HttpHealthCheck {
+        host: authority(peer),
+        path: "/readyz".to_owned(),
+        codec_client_type: codec.into(),
+        expected_statuses: std::iter::once(200).chain(strangers).map(exactly).collect(),
+        ..Default::default()
+    };
+    HealthCheck {
+        timeout: Some(seconds(TIMEOUT)),
+        interval: Some(seconds(INTERVAL)),
+        // Without it a cluster without traffic is checked once a minute.
+        no_traffic_interval: Some(seconds(INTERVAL)),
+        unhealthy_interval: Some(seconds(INTERVAL)),
+        interval_jitter_percent: 10,
+        unhealthy_threshold: Some(uint(2)),
+        healthy_threshold: Some(uint(1)),
+        reuse_connection: Some(boolean(true)),
+        health_checker: Some(HealthChecker::HttpHealthCheck(http)),
+        ..Default::default()
+    }
+}
+
+fn authority(peer: &PeerName) -> String {
+    match peer {
+        PeerName::Dns(name) => name.clone(),
+        PeerName::Ip(std::net::IpAddr::V6(ip)) => format!("[{ip}]"),
+        PeerName::Ip(std::net::IpAddr::V4(ip)) => ip.to_string(),
+    }
+}
+
+/// Ejects a server after connections to it failed, and for nothing else: what a server answers may be a service proxy's
+/// 5xx, and a user who can cause that must not be able to take a kube-apiserver out.
+pub(super) fn outlier_detection() -> OutlierDetection {
+    OutlierDetection {
+        split_external_local_origin_errors: true,
+        consecutive_local_origin_failure: Some(uint(2)),
+        enforcing_consecutive_local_origin_failure: Some(uint(100)),
+        interval: Some(seconds(1)),
+        base_ejection_time: Some(seconds(5)),
+        max_ejection_time: Some(seconds(30)),
+        max_ejection_percent: Some(uint(100)),
+        enforcing_consecutive_5xx: Some(uint(0)),
+        enforcing_consecutive_gateway_failure: Some(uint(0)),
+        enforcing_success_rate: Some(uint(0)),
+        enforcing_local_origin_success_rate: Some(uint(0)),
+        enforcing_failure_percentage: Some(uint(0)),
+        enforcing_failure_percentage_local_origin: Some(uint(0)),
+        ..Default::default()
+    }
+}
+
+/// Unhealthy servers get nothing, even if all are: Envoy's default would spread requests over them.
+pub(super) fn common_lb_config() -> CommonLbConfig {
+    CommonLbConfig { healthy_panic_threshold: Some(Percent { value: 0.0 }), ..Default::default() }
+}

@@ -1,0 +1,90 @@
+//! One Envoy cluster per server group and pool, and the group's endpoints.
+
+mod balancing;
+mod endpoints;
+mod health;
+mod protocol;
+mod tls;
+
+use std::collections::HashMap;
+
+use envoy_types::pb::envoy::config::cluster::v3::cluster::{
+    ClusterDiscoveryType, DiscoveryType, DnsLookupFamily, EdsClusterConfig,
+};
+use envoy_types::pb::envoy::config::cluster::v3::{Cluster as EnvoyCluster, UpstreamConnectionOptions};
+use envoy_types::pb::envoy::config::core::v3::TcpKeepalive;
+use portcullis_api::{Cluster, Host, Settings};
+use portcullis_filter_config::Pool;
+
+use crate::group::Group;
+use crate::names::{ResourceNames, stat_name};
+use crate::proto::{ads, seconds, uint};
+use crate::resource::Resource;
+
+/// Most bytes that Envoy buffers of one upstream connection before it stops reading.
+const BUFFER_LIMIT: u32 = 1024 * 1024;
+/// How long a TCP and TLS handshake with a server may take, seconds.
+const CONNECT_TIMEOUT: u64 = 5;
+
+/// The clusters and endpoints of a group.
+pub(crate) fn emit(
+    cluster: &Cluster,
+    group: &Group,
+    names: &ResourceNames,
+    settings: &Settings,
+    resources: &mut Vec<Resource>,
+) {
+    let assignment = endpoints::assignment(names.group(&group.name), group);
+    let by_address = group.endpoints.iter().all(|endpoint| matches!(endpoint.host, Host::Ip(_)));
+    for pool in Pool::ALL {
+        let mut envoy = pool_cluster(cluster, pool, names.pool(&group.name, pool), names, settings);
+        if by_address {
+            envoy.cluster_discovery_type = Some(ClusterDiscoveryType::Type(DiscoveryType::Eds.into()));
+            envoy.eds_cluster_config =
+                Some(EdsClusterConfig { eds_config: Some(ads()), service_name: names.group(&group.name) });
+        } else {
+            envoy.cluster_discovery_type = Some(ClusterDiscoveryType::Type(DiscoveryType::StrictDns.into()));
+            envoy.dns_lookup_family = DnsLookupFamily::V4Preferred.into();
+            envoy.load_assignment = Some(assignment.clone());
+        }
+        let mut resource = Resource::new(envoy.name.clone(), &envoy);
+        resource.assignment = by_address.then(|| names.group(&group.name));
+        resources.push(resource);
+    }
+    if by_address {
+        resources.push(Resource::new(assignment.cluster_name.clone(), &assignment));
+    }
+}
+
+fn pool_cluster(
+    cluster: &Cluster,
+    pool: Pool,
+    name: String,
+    names: &ResourceNames,
+    settings: &Settings,
+) -> EnvoyCluster {
+    EnvoyCluster {
+        alt_stat_name: stat_name(&name),
+        name,
+        connect_timeout: Some(seconds(CONNECT_TIMEOUT)),
+        per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
+        health_checks: vec![health::health_check(&cluster.peer_name, pool, cluster.certificate.is_some())],
+        outlier_detection: Some(health::outlier_detection()),
+        common_lb_config: Some(health::common_lb_config()),
+        ignore_health_on_host_removal: true,
+        circuit_breakers: Some(balancing::circuit_breakers(&settings.limits)),
+        load_balancing_policy: Some(balancing::round_robin()),
+        transport_socket: Some(tls::transport_socket(cluster, pool, names)),
+        // One entry, so that a map without order has one encoding.
+        typed_extension_protocol_options: HashMap::from([protocol::options(cluster, pool, names)]),
+        upstream_connection_options: Some(UpstreamConnectionOptions {
+            tcp_keepalive: Some(TcpKeepalive {
+                keepalive_probes: Some(uint(3)),
+                keepalive_time: Some(uint(30)),
+                keepalive_interval: Some(uint(10)),
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,81 @@
+use envoy_types::pb::envoy::config::core::v3::{Http1ProtocolOptions, Http2ProtocolOptions, KeepaliveSettings};
+use envoy_types::pb::envoy::extensions::filters::http::credential_injector::v3::CredentialInjector;
+use envoy_types::pb::envoy::extensions::filters::http::upstream_codec::v3::UpstreamCodec;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_filter::ConfigType;
+use envoy_types::pb::envoy::extensions::http::injected_credentials::generic::v3::Generic;
+use envoy_types::pb::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
+use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_options::explicit_http_config::ProtocolConfig;
+use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_options::{
+    ExplicitHttpConfig, UpstreamProtocolOptions,
+};
+use envoy_types::pb::google::protobuf::Any;
+use envoy_types::util::pack_any;
+use portcullis_api::Cluster;
+use portcullis_filter_config::Pool;
+use prost::Name;
+
+use crate::names::{ResourceNames, parts};
+use crate::proto::{extension, sds, seconds, uint};
+
+/// Streams on one connection to a server: what kube-apiserver allows. Further ones open another connection.
+const MAX_STREAMS: u32 = 100;
+/// What a server may send on one stream before its reader took some.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// What a server may send on one connection: more than all streams together, so that a slow reader holds up no other.
+const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
+
+/// The pool's protocol, and the gateway's token if the pool carries the gateway's credential.
+pub(super) fn options(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> (String, Any) {
+    let protocol = match pool {
+        Pool::Http2 => ProtocolConfig::Http2ProtocolOptions(http2()),
+        Pool::Upgrade | Pool::Anonymous => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
+    };
+    let explicit = ExplicitHttpConfig { protocol_config: Some(protocol) };
+    let options = HttpProtocolOptions {
+        upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(explicit)),
+        http_filters: match pool {
+            Pool::Http2 | Pool::Upgrade if cluster.token.is_some() => token_filters(names),
+            _ => Vec::new(),
+        },
+        ..Default::default()
+    };
+    (HttpProtocolOptions::full_name(), pack_any(options))
+}
+
+fn http2() -> Http2ProtocolOptions {
+    Http2ProtocolOptions {
+        max_concurrent_streams: Some(uint(MAX_STREAMS)),
+        initial_stream_window_size: Some(uint(STREAM_WINDOW)),
+        initial_connection_window_size: Some(uint(CONNECTION_WINDOW)),
+        connection_keepalive: Some(KeepaliveSettings {
+            interval: Some(seconds(30)),
+            timeout: Some(seconds(15)),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+/// A request for which there is no token fails: sent without one it would be anonymous, or worse, carry the client's.
+fn token_filters(names: &ResourceNames) -> Vec<HttpFilter> {
+    let generic = Generic {
+        credential: Some(sds(names.part(parts::TOKEN))),
+        header_value_prefix: "Bearer ".to_owned(),
+        ..Default::default()
+    };
+    let injector = CredentialInjector {
+        overwrite: true,
+        allow_request_without_credential: false,
+        credential: Some(extension("envoy.http.injected_credentials.generic", generic)),
+    };
+    let filter = |name: &str, config: Any| HttpFilter {
+        name: name.to_owned(),
+        config_type: Some(ConfigType::TypedConfig(config)),
+        ..Default::default()
+    };
+    vec![
+        filter("envoy.filters.http.credential_injector", pack_any(injector)),
+        filter("envoy.filters.http.upstream_codec", pack_any(UpstreamCodec {})),
+    ]
+}

@@ -1,0 +1,37 @@
+use std::fmt::Write;
+
+use portcullis_api::{Cluster, PeerName, Trust};
+use ring::digest::{Context, SHA256};
+
+/// The SHA-256 of a list, in hexadecimal. Every part is preceded by its length, so that no two lists run together.
+pub(crate) fn sha256_hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        context.update(part);
+    }
+    context.finish().as_ref().iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Who a cluster is, for caches of credentials: they start empty when the object is recreated, or when what stands
+/// behind it or signs for its users changes. Disabling a server changes nothing.
+pub(crate) fn identity(cluster: &Cluster, instance: &str) -> String {
+    let made = cluster.uid.as_deref().or(cluster.creation_timestamp.as_deref()).unwrap_or_default();
+    let servers: Vec<String> = cluster.servers.iter().map(|server| server.endpoint.to_string()).collect();
+    let peer = match &cluster.peer_name {
+        PeerName::Dns(name) => format!("dns {name}"),
+        PeerName::Ip(ip) => format!("ip {ip}"),
+    };
+    let trust = match &cluster.trust {
+        Trust::Bundle(pem) => pem.as_slice(),
+        Trust::Insecure => b"insecure",
+    };
+    let client_ca = cluster.client_ca.as_ref().map_or(&b""[..], |pem| pem.as_slice());
+    let joined = servers.join(",");
+    let hash = sha256_hex([made.as_bytes(), joined.as_bytes(), peer.as_bytes(), trust, client_ca]);
+    format!("{instance}/-/{}/{hash}", cluster.name)
+}

@@ -1,0 +1,64 @@
+use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, filter};
+use envoy_types::pb::envoy::extensions::filters::network::direct_response::v3::Config as CloseConfig;
+use envoy_types::util::pack_any;
+use portcullis_api::{Cluster, Settings};
+
+use super::{hcm, tls};
+use crate::names::{ResourceNames, parts, stat_name};
+use crate::proto::seconds;
+
+/// Seconds that a TLS handshake may take.
+const HANDSHAKE_TIMEOUT: u64 = 10;
+
+/// The chain of a cluster that is served.
+pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> FilterChain {
+    let certificate = match cluster.serving {
+        Some(_) => names.part(parts::SERVING),
+        None => ResourceNames::gateway(&settings.instance).part(parts::DEFAULT_CERTIFICATE),
+    };
+    let mut server_names = vec![cluster.name.clone()];
+    server_names.extend(cluster.server_names.iter().cloned());
+    let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings);
+    FilterChain {
+        name: names.chain().to_owned(),
+        filter_chain_match: Some(FilterChainMatch { server_names, ..Default::default() }),
+        filters: vec![http_connection_manager(manager)],
+        transport_socket: Some(tls::with_client_certificate(certificate)),
+        transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
+        ..Default::default()
+    }
+}
+
+/// What meets a name that nobody serves: 503 with a `Status` body, and no way to any server.
+pub(super) fn default(settings: &Settings) -> Option<FilterChain> {
+    settings.default_certificate.as_ref()?;
+    let names = ResourceNames::gateway(&settings.instance);
+    Some(FilterChain {
+        name: names.part("default"),
+        filters: vec![http_connection_manager(hcm::refusing(settings))],
+        transport_socket: Some(tls::plain(names.part(parts::DEFAULT_CERTIFICATE))),
+        transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
+        ..Default::default()
+    })
+}
+
+/// Closes every connection at once: it needs no certificate.
+pub(super) fn closed(name: String, server_names: Vec<String>) -> FilterChain {
+    let filter = Filter {
+        name: "envoy.filters.network.direct_response".to_owned(),
+        config_type: Some(filter::ConfigType::TypedConfig(pack_any(CloseConfig::default()))),
+    };
+    FilterChain {
+        name,
+        filter_chain_match: Some(FilterChainMatch { server_names, ..Default::default() }),
+        filters: vec![filter],
+        ..Default::default()
+    }
+}
+
+fn http_connection_manager(config: hcm::Manager) -> Filter {
+    Filter {
+        name: "envoy.filters.network.http_connection_manager".to_owned(),
+        config_type: Some(filter::ConfigType::TypedConfig(pack_any(config))),
+    }
+}

@@ -1,0 +1,154 @@
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation as Mutation;
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::header_mutation::{Action, RemoveOnMatch};
+use envoy_types::pb::envoy::config::core::v3::http_protocol_options::HeadersWithUnderscoresAction;
+use envoy_types::pb::envoy::config::core::v3::{
+    Http2ProtocolOptions, HttpProtocolOptions, KeepaliveSettings, TypedExtensionConfig,
+};
+use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
+use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
+    CodecType, ForwardClientCertDetails, InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier,
+    ServerHeaderTransformation, UpgradeConfig,
+};
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpConnectionManager, HttpFilter, Rds, http_filter,
+};
+use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation;
+use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
+use envoy_types::pb::google::protobuf::Any;
+use envoy_types::util::pack_any;
+use portcullis_api::Settings;
+use portcullis_filter_config::names as agreed;
+
+use super::local_reply;
+use crate::names::{ResourceNames, stat_name};
+use crate::policy::filter_config;
+use crate::proto::{ads, boolean, extension, json_any, module, seconds, uint};
+use crate::route::direct_response;
+use crate::status_body;
+
+pub(super) type Manager = HttpConnectionManager;
+
+/// Most headers of a request: 64 impersonated parts and what a client and its proxies add.
+const MAX_HEADERS: u32 = 128;
+/// Most KiB of a request's headers.
+const MAX_HEADERS_KIB: u32 = 60;
+/// What a client may send on one stream before the upstream took some.
+const STREAM_WINDOW: u32 = 256 * 1024;
+/// Bounds of what a client may send on one connection.
+const CONNECTION_WINDOW: (u32, u32) = (1024 * 1024, 256 * 1024 * 1024);
+
+/// The manager of a cluster that is served.
+pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings) -> Manager {
+    let rds = Rds { config_source: Some(ads()), route_config_name: routes };
+    HttpConnectionManager {
+        route_specifier: Some(RouteSpecifier::Rds(rds)),
+        http_filters: vec![portcullis_filter(settings), router()],
+        early_header_mutation_extensions: vec![early_mutation()],
+        upgrade_configs: ["websocket", "spdy/3.1"].map(upgrade).to_vec(),
+        ..common(stat_prefix, settings)
+    }
+}
+
+/// The manager for names that nobody serves. It knows no cluster and loads no module.
+pub(super) fn refusing(settings: &Settings) -> Manager {
+    let body = status_body::fixed("no cluster is served under this name", "ServiceUnavailable", 503);
+    let names = ResourceNames::gateway(&settings.instance);
+    let routes = RouteConfiguration {
+        name: names.part("default"),
+        virtual_hosts: vec![VirtualHost {
+            name: "default".to_owned(),
+            domains: vec!["*".to_owned()],
+            routes: vec![direct_response(503, body)],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    HttpConnectionManager {
+        route_specifier: Some(RouteSpecifier::RouteConfig(routes)),
+        http_filters: vec![router()],
+        ..common(stat_name("default"), settings)
+    }
+}
+
+fn common(stat_prefix: String, settings: &Settings) -> Manager {
+    HttpConnectionManager {
+        codec_type: CodecType::Auto.into(),
+        stat_prefix,
+        use_remote_address: Some(boolean(true)),
+        // Nobody is internal: an internal client could steer the router by x-envoy- headers.
+        internal_address_config: Some(InternalAddressConfig::default()),
+        // kube-apiserver sees the path exactly as the client wrote it, so that the filter judges what it judges.
+        normalize_path: Some(boolean(false)),
+        merge_slashes: false,
+        path_with_escaped_slashes_action: PathWithEscapedSlashesAction::KeepUnchanged.into(),
+        forward_client_cert_details: ForwardClientCertDetails::Sanitize.into(),
+        server_header_transformation: ServerHeaderTransformation::PassThrough.into(),
+        stream_idle_timeout: Some(seconds(300)),
+        request_headers_timeout: Some(seconds(10)),
+        max_request_headers_kb: Some(uint(MAX_HEADERS_KIB)),
+        common_http_protocol_options: Some(HttpProtocolOptions {
+            max_headers_count: Some(uint(MAX_HEADERS)),
+            headers_with_underscores_action: HeadersWithUnderscoresAction::Allow.into(),
+            ..Default::default()
+        }),
+        http2_protocol_options: Some(http2(settings.limits.max_concurrent_streams)),
+        local_reply_config: Some(local_reply::config()),
+        ..Default::default()
+    }
+}
+
+fn http2(streams: u32) -> Http2ProtocolOptions {
+    let (least, most) = CONNECTION_WINDOW;
+    Http2ProtocolOptions {
+        max_concurrent_streams: Some(uint(streams)),
+        initial_stream_window_size: Some(uint(STREAM_WINDOW)),
+        initial_connection_window_size: Some(uint(streams.saturating_mul(STREAM_WINDOW).clamp(least, most))),
+        // A watch whose client is gone without a word is found out.
+        connection_keepalive: Some(KeepaliveSettings {
+            interval: Some(seconds(30)),
+            timeout: Some(seconds(15)),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn portcullis_filter(settings: &Settings) -> HttpFilter {
+    let config = DynamicModuleFilter {
+        dynamic_module_config: Some(module()),
+        filter_name: agreed::HTTP_FILTER.to_owned(),
+        filter_config: Some(json_any(&filter_config(&settings.instance))),
+        ..Default::default()
+    };
+    http_filter(agreed::HTTP_FILTER, pack_any(config))
+}
+
+fn router() -> HttpFilter {
+    http_filter("envoy.filters.http.router", pack_any(Router { suppress_envoy_headers: true, ..Default::default() }))
+}
+
+fn http_filter(name: &str, config: Any) -> HttpFilter {
+    HttpFilter {
+        name: name.to_owned(),
+        config_type: Some(http_filter::ConfigType::TypedConfig(config)),
+        ..Default::default()
+    }
+}
+
+/// A second line behind the filter's own hygiene: names that only the gateway writes are gone before the first route
+/// match.
+fn early_mutation() -> TypedExtensionConfig {
+    let remove = |prefix: &str| {
+        let matcher =
+            StringMatcher { match_pattern: Some(MatchPattern::Prefix(prefix.to_owned())), ..Default::default() };
+        Mutation { action: Some(Action::RemoveOnMatch(RemoveOnMatch { key_matcher: Some(matcher) })) }
+    };
+    let config = HeaderMutation { mutations: agreed::EARLY_REMOVED_PREFIXES.map(remove).to_vec() };
+    extension("envoy.http.early_header_mutation.header_mutation", config)
+}
+
+fn upgrade(kind: &str) -> UpgradeConfig {
+    UpgradeConfig { upgrade_type: kind.to_owned(), ..Default::default() }
+}

@@ -1,0 +1,55 @@
+use portcullis_api::{Cluster, Rule};
+use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, FilterConfig, UpstreamIdentity};
+
+use crate::group::group_name;
+use crate::identity::identity;
+
+/// The cluster's part of the filter's configuration.
+pub(crate) fn cluster_config(cluster: &Cluster, instance: &str) -> ClusterConfig {
+    let mut authorities = vec![cluster.name.clone()];
+    for name in cluster.server_names.iter().chain(&cluster.extra_authorities) {
+        if !authorities.contains(name) {
+            authorities.push(name.clone());
+        }
+    }
+    ClusterConfig {
+        version: CONFIG_VERSION,
+        identity: identity(cluster, instance),
+        authorities,
+        // The checked form holds PEM that this program wrote, which is ASCII.
+        client_ca: cluster.client_ca.as_ref().map(|pem| String::from_utf8_lossy(pem.as_slice()).into_owned()),
+        upstream_identity: UpstreamIdentity::Impersonate,
+        policies: cluster
+            .policies
+            .iter()
+            .map(|policy| config::Policy {
+                group: group_name(policy.subset.as_ref()),
+                rules: policy.rules.iter().map(rule).collect(),
+            })
+            .collect(),
+    }
+}
+
+/// The listener's part of the filter's configuration.
+pub(crate) fn filter_config(instance: &str) -> FilterConfig {
+    FilterConfig { version: CONFIG_VERSION, instance: instance.to_owned() }
+}
+
+fn rule(raw: &Rule) -> config::Rule {
+    config::Rule {
+        verbs: raw.verbs.clone(),
+        api_groups: raw.api_groups.clone(),
+        api_versions: raw.api_versions.clone(),
+        resources: raw.resources.clone(),
+        resource_names: raw.resource_names.clone(),
+        namespaces: raw.namespaces.clone(),
+        users: raw.users.clone(),
+        service_accounts: raw
+            .service_accounts
+            .iter()
+            .map(|account| config::ServiceAccount { namespace: account.namespace.clone(), name: account.name.clone() })
+            .collect(),
+        user_groups: raw.user_groups.clone(),
+        non_resource_urls: raw.non_resource_urls.clone(),
+    }
+}

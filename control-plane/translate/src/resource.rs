@@ -1,0 +1,59 @@
+use std::fmt;
+
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use envoy_types::pb::envoy::config::listener::v3::Listener;
+use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::Secret;
+use prost::Name;
+
+/// One of Envoy's resources, encoded. Equal content has equal bytes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Resource {
+    /// `type.googleapis.com/…`.
+    pub type_url: String,
+    /// The name, unique in its type.
+    pub name: String,
+    /// The message, as it stands in `Any.value`. A secret's bytes are secret.
+    pub value: Vec<u8>,
+    /// The assignment that Envoy waits for when it builds this cluster: it has to be sent again with the cluster.
+    pub assignment: Option<String>,
+}
+
+impl Resource {
+    pub(crate) fn new<M: Name>(name: String, message: &M) -> Self {
+        Self { type_url: M::type_url(), name, value: message.encode_to_vec(), assignment: None }
+    }
+}
+
+impl fmt::Debug for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({} bytes)", self.type_url, self.name, self.value.len())
+    }
+}
+
+/// The types of resource that a translation holds.
+pub mod type_urls {
+    use super::{Cluster, ClusterLoadAssignment, Listener, Name, RouteConfiguration, Secret};
+
+    /// Clusters (CDS).
+    pub fn cluster() -> String {
+        Cluster::type_url()
+    }
+    /// Endpoints (EDS).
+    pub fn assignment() -> String {
+        ClusterLoadAssignment::type_url()
+    }
+    /// Listeners (LDS).
+    pub fn listener() -> String {
+        Listener::type_url()
+    }
+    /// Routes (RDS).
+    pub fn route_configuration() -> String {
+        RouteConfiguration::type_url()
+    }
+    /// Secrets (SDS).
+    pub fn secret() -> String {
+        Secret::type_url()
+    }
+}

@@ -1,0 +1,98 @@
+//! The route configuration of one cluster: the filter's decision selects a destination, anything else is refused.
+
+mod destination;
+mod sorted;
+
+#[cfg(test)]
+pub(crate) use sorted::RouteParts;
+
+use std::collections::{BTreeMap, HashMap};
+
+use envoy_types::pb::envoy::config::route::v3::{
+    DirectResponseAction, Route, RouteMatch, VirtualHost, route, route_match,
+};
+use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilterPerRoute;
+use envoy_types::pb::envoy::extensions::matching::common_inputs::network::v3::FilterStateInput;
+use envoy_types::pb::xds::core::v3::TypedExtensionConfig;
+use envoy_types::pb::xds::r#type::matcher::v3::matcher::{OnMatch, on_match};
+use envoy_types::util::pack_any;
+use portcullis_api::{Cluster, Settings};
+use portcullis_filter_config::{destinations, names as agreed};
+
+use crate::group::Group;
+use crate::names::{ResourceNames, parts};
+use crate::policy::cluster_config;
+use crate::proto::{header, inline_string, json_any, module};
+use crate::resource::{Resource, type_urls};
+use crate::status_body;
+
+/// The cluster's routes.
+pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames, settings: &Settings) -> Resource {
+    let mut entries = BTreeMap::new();
+    for group in groups {
+        for (key, pool, class) in destinations(&group.name) {
+            let target = names.pool(&group.name, pool);
+            let route = destination::route(&key, target, pool, class, cluster.request_timeout);
+            entries.insert(key, on_match(route));
+        }
+    }
+    let matcher = sorted::Matcher::exact(filter_state_input(), entries, on_match(deny()));
+    let name = names.part(parts::ROUTES);
+    let host = virtual_host(cluster, settings);
+    Resource {
+        type_url: type_urls::route_configuration(),
+        value: sorted::route_configuration(&name, &host, matcher),
+        name,
+        assignment: None,
+    }
+}
+
+fn virtual_host(cluster: &Cluster, settings: &Settings) -> VirtualHost {
+    let config = DynamicModuleFilterPerRoute {
+        dynamic_module_config: Some(module()),
+        // No name: the field's name differs between Envoy 1.39 and 1.40, and the module has one configuration only.
+        filter_config: Some(json_any(&cluster_config(cluster, &settings.instance))),
+        ..Default::default()
+    };
+    VirtualHost {
+        name: cluster.name.clone(),
+        domains: vec!["*".to_owned()],
+        // One entry, so that a map without order has one encoding.
+        typed_per_filter_config: HashMap::from([(agreed::HTTP_FILTER.to_owned(), pack_any(config))]),
+        ..Default::default()
+    }
+}
+
+fn filter_state_input() -> TypedExtensionConfig {
+    let input = FilterStateInput { key: agreed::DESTINATION.to_owned(), ..Default::default() };
+    TypedExtensionConfig { name: "destination".to_owned(), typed_config: Some(pack_any(input)) }
+}
+
+/// The answer to a request about which the filter decided nothing.
+fn deny() -> Route {
+    let body = status_body::fixed("the gateway made no decision about this request", "ServiceUnavailable", 503);
+    Route { name: "deny".to_owned(), ..direct_response(503, body) }
+}
+
+/// A route that answers every request itself, with a `Status` body.
+pub(crate) fn direct_response(status: u32, body: String) -> Route {
+    Route {
+        r#match: Some(any_path()),
+        action: Some(route::Action::DirectResponse(DirectResponseAction {
+            status,
+            body: Some(inline_string(body)),
+            ..Default::default()
+        })),
+        response_headers_to_add: vec![header("content-type", "application/json")],
+        ..Default::default()
+    }
+}
+
+fn any_path() -> RouteMatch {
+    RouteMatch { path_specifier: Some(route_match::PathSpecifier::Prefix("/".to_owned())), ..Default::default() }
+}
+
+fn on_match(route: Route) -> OnMatch {
+    let action = TypedExtensionConfig { name: "route".to_owned(), typed_config: Some(pack_any(route)) };
+    OnMatch { on_match: Some(on_match::OnMatch::Action(action)), ..Default::default() }
+}

@@ -1,0 +1,93 @@
+//! A virtual host's matcher tree in a fixed order.
+//!
+//! The generated message keeps the tree's entries in a `HashMap`, whose order differs from run to run: equal
+//! configuration would get unequal bytes, and so be sent again. The messages here are the same on the wire, with a
+//! `BTreeMap`.
+
+use std::collections::BTreeMap;
+
+use envoy_types::pb::envoy::config::route::v3::VirtualHost;
+use envoy_types::pb::xds::core::v3::TypedExtensionConfig;
+use envoy_types::pb::xds::r#type::matcher::v3::matcher::OnMatch;
+use prost::Message;
+
+/// `xds.type.matcher.v3.Matcher` with a matcher tree.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Matcher {
+    #[prost(message, optional, tag = "2")]
+    tree: Option<MatcherTree>,
+    #[prost(message, optional, tag = "3")]
+    on_no_match: Option<OnMatch>,
+}
+
+/// `xds.type.matcher.v3.Matcher.MatcherTree` with an exact match map.
+#[derive(Clone, PartialEq, Message)]
+struct MatcherTree {
+    #[prost(message, optional, tag = "1")]
+    input: Option<TypedExtensionConfig>,
+    #[prost(message, optional, tag = "2")]
+    exact: Option<MatchMap>,
+}
+
+/// `xds.type.matcher.v3.Matcher.MatcherTree.MatchMap`.
+#[derive(Clone, PartialEq, Message)]
+struct MatchMap {
+    #[prost(btree_map = "string, message", tag = "1")]
+    map: BTreeMap<String, OnMatch>,
+}
+
+/// `envoy.config.route.v3.VirtualHost`, its matcher only. Encodings of parts of a message, one behind the other, are the
+/// encoding of the whole.
+#[derive(Clone, PartialEq, Message)]
+struct VirtualHostMatcher {
+    #[prost(message, optional, tag = "21")]
+    matcher: Option<Matcher>,
+}
+
+/// `envoy.config.route.v3.RouteConfiguration` around virtual hosts that are encoded already.
+#[derive(Clone, PartialEq, Message)]
+struct RouteConfiguration {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    virtual_hosts: Vec<Vec<u8>>,
+}
+
+impl Matcher {
+    /// Looks `input` up in `entries`.
+    pub(super) fn exact(input: TypedExtensionConfig, entries: BTreeMap<String, OnMatch>, on_no_match: OnMatch) -> Self {
+        let tree = MatcherTree { input: Some(input), exact: Some(MatchMap { map: entries }) };
+        Self { tree: Some(tree), on_no_match: Some(on_no_match) }
+    }
+}
+
+/// Encodes a route configuration of one virtual host. `host` has no matcher of its own, and no map of more than one
+/// entry.
+pub(super) fn route_configuration(name: &str, host: &VirtualHost, matcher: Matcher) -> Vec<u8> {
+    let mut encoded = host.encode_to_vec();
+    encoded.extend(VirtualHostMatcher { matcher: Some(matcher) }.encode_to_vec());
+    RouteConfiguration { name: name.to_owned(), virtual_hosts: vec![encoded] }.encode_to_vec()
+}
+
+/// A route configuration with its matcher in order, for tests to show.
+#[cfg(test)]
+#[derive(Debug)]
+#[expect(dead_code, reason = "shown by Debug")]
+pub(crate) struct RouteParts {
+    name: String,
+    host: VirtualHost,
+    matcher: Option<Matcher>,
+}
+
+#[cfg(test)]
+impl RouteParts {
+    pub(crate) fn decode_for_test(value: &[u8]) -> Self {
+        let outer = RouteConfiguration::decode(value).unwrap();
+        let [host] = &outer.virtual_hosts[..] else { panic!("one virtual host") };
+        Self {
+            name: outer.name,
+            host: VirtualHost { matcher: None, ..VirtualHost::decode(host.as_slice()).unwrap() },
+            matcher: VirtualHostMatcher::decode(host.as_slice()).unwrap().matcher,
+        }
+    }
+}

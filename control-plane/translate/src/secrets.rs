@@ -1,0 +1,46 @@
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
+    CertificateValidationContext, GenericSecret, Secret, TlsCertificate, secret,
+};
+use portcullis_api::{Cluster, KeyPair, Settings, Trust};
+
+use crate::names::{ResourceNames, parts};
+use crate::proto::inline_bytes;
+use crate::resource::Resource;
+
+/// The secrets of a cluster. All keys and tokens travel so; CAs do too, so that their rotation changes no cluster.
+pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, resources: &mut Vec<Resource>) {
+    if let Some(pair) = &cluster.serving {
+        resources.push(secret(names.part(parts::SERVING), certificate(pair)));
+    }
+    if let Some(pair) = &cluster.certificate {
+        resources.push(secret(names.part(parts::CLIENT), certificate(pair)));
+    }
+    if let Some(token) = &cluster.token {
+        let generic = GenericSecret { secret: Some(inline_bytes(token.expose())), ..Default::default() };
+        resources.push(secret(names.part(parts::TOKEN), secret::Type::GenericSecret(generic)));
+    }
+    if let Trust::Bundle(pem) = &cluster.trust {
+        let context =
+            CertificateValidationContext { trusted_ca: Some(inline_bytes(pem.as_slice())), ..Default::default() };
+        resources.push(secret(names.part(parts::UPSTREAM_CA), secret::Type::ValidationContext(context)));
+    }
+}
+
+/// The gateway's own certificate.
+pub(crate) fn default_certificate(settings: &Settings) -> Option<Resource> {
+    let pair = settings.default_certificate.as_ref()?;
+    let name = ResourceNames::gateway(&settings.instance).part(parts::DEFAULT_CERTIFICATE);
+    Some(secret(name, certificate(pair)))
+}
+
+fn certificate(pair: &KeyPair) -> secret::Type {
+    secret::Type::TlsCertificate(TlsCertificate {
+        certificate_chain: Some(inline_bytes(pair.chain.as_slice())),
+        private_key: Some(inline_bytes(pair.key.expose())),
+        ..Default::default()
+    })
+}
+
+fn secret(name: String, kind: secret::Type) -> Resource {
+    Resource::new(name.clone(), &Secret { name, r#type: Some(kind) })
+}

@@ -1,0 +1,163 @@
+use serde_json::{Value, json};
+
+use super::fixture::{Pki, base64, set, translated};
+use crate::{Reason, choose_settings};
+
+/// Where, what to put there, and a part of the message or warning.
+type Row = (&'static str, Value, &'static str);
+
+fn diagnosed(pki: &Pki, (pointer, value, _): &Row) -> crate::Diagnosis {
+    let mut cluster = pki.cluster("prod.example.com");
+    set(&mut cluster, pointer, value.clone());
+    translated(&pki.settings(), &[cluster]).diagnoses.remove(0)
+}
+
+#[test]
+fn problems_are_told_with_their_field() {
+    let pki = Pki::new();
+    let schema = |body: Value| json!({"flowControlSchemas": [body]});
+    let gates = |text: &str| json!({"proxy.kubegateway.io/feature-gates": text});
+    let rule = |rule: Value| json!([{"rules": [rule]}]);
+    let rows: Vec<Row> = vec![
+        ("/metadata/name", json!("10.0.0.1"), "metadata.name: must be a DNS name"),
+        ("/metadata/name", json!(""), "metadata.name: must be a DNS name"),
+        ("/metadata/namespace", json!("x"), "metadata.namespace: must be empty"),
+        ("/metadata/annotations", gates("DenyAllRequests=true"), "DenyAllRequests is not implemented"),
+        ("/metadata/annotations", gates("DenyAllRequest=true"), "names a feature gate that does not exist"),
+        ("/metadata/annotations", gates("DenyAllRequests"), "must be a list of Gate=true"),
+        ("/spec/servers", json!([]), "spec.servers: at least one"),
+        ("/spec/servers/0/endpoint", json!("http://10.0.0.1"), "spec.servers[0].endpoint: http is not supported"),
+        ("/spec/servers/1/endpoint", json!("https://127.0.0.1"), "spec.servers[1].endpoint: a loopback address"),
+        ("/spec/servers/1/endpoint", json!("https://169.254.169.254"), "spec.servers[1].endpoint: link-local"),
+        ("/spec/clientConfig/insecure", json!(true), "spec.clientConfig.caData: excludes insecure"),
+        ("/spec/clientConfig/caData", json!(""), "spec.clientConfig.caData: is required"),
+        ("/spec/clientConfig/caData", json!(base64("nothing")), "spec.clientConfig.caData: holds no PEM certificate"),
+        ("/spec/clientConfig/caData", json!("%"), "not valid base64"),
+        ("/spec/clientConfig/certData", json!(""), "spec.clientConfig.certData: is missing beside keyData"),
+        ("/spec/clientConfig/keyData", json!(""), "spec.clientConfig.keyData: is missing beside certData"),
+        ("/spec/clientConfig/keyData", json!(base64(&pki.serving.key)), "does not belong to the key"),
+        ("/spec/clientConfig", json!({"caData": base64(&pki.upstream_ca.cert)}), "the gateway would have no identity"),
+        ("/spec/clientConfig/bearerToken", json!(base64("a b")), "spec.clientConfig.bearerToken: must be visible"),
+        ("/spec/clientConfig/serverName", json!("a_b"), "spec.clientConfig.serverName: must be"),
+        ("/spec/secureServing/keyData", json!(""), "spec.secureServing: certData and keyData must be set together"),
+        ("/spec/secureServing/clientCAData", json!(base64("x")), "spec.secureServing.clientCAData: holds no PEM"),
+        ("/spec/secureServing/serverNames", json!(["ok.test", "*"]), "spec.secureServing.serverNames[1]: must be"),
+        ("/spec/dispatchPolicies", json!([]), "spec.dispatchPolicies: at least one"),
+        ("/spec/dispatchPolicies/0/rules", json!([]), "spec.dispatchPolicies[0].rules: at least one"),
+        ("/spec/dispatchPolicies", rule(json!({"verbs": ["*"]})), "spec.dispatchPolicies[0].rules[0]: apiGroups with"),
+        ("/spec/dispatchPolicies", rule(json!({"nonResourceURLs": ["*"]})), "rules[0].verbs: is required"),
+        ("/spec/dispatchPolicies/0/strategy", json!("Random"), "spec.dispatchPolicies[0].strategy: must be"),
+        ("/spec/dispatchPolicies/0/upsteamSubset", json!(["https://x.test"]), "upstreamSubset[0]: is not one of"),
+        ("/spec/dispatchPolicies/0/flowControlSchemaName", json!("x"), "flowControlSchemaName: is not one of"),
+        ("/spec/flowControl", schema(json!({"name": "a"})), "flowControlSchemas[0]: exactly one of"),
+        ("/spec/flowControl", schema(json!({"exempt": {}})), "flowControlSchemas[0].name: is required"),
+        (
+            "/spec/flowControl",
+            schema(json!({"name": "a", "tokenBucket": {"qps": 5, "burst": 1}})),
+            "flowControlSchemas[0].tokenBucket.burst: must be at least qps",
+        ),
+        (
+            "/spec/flowControl",
+            schema(json!({"name": "a", "exempt": {}, "globalMaxRequestsInflight": {"max": -1}})),
+            "flowControlSchemas[0].globalMaxRequestsInflight: needs maxRequestsInflight",
+        ),
+        ("/spec/portcullis", json!({"requestTimeout": "5"}), "spec.portcullis.requestTimeout: not a duration"),
+        ("/spec/portcullis", json!({"requestTimeout": "2h"}), "spec.portcullis.requestTimeout: must be from 1s"),
+        ("/spec/portcullis", json!({"extraAuthorities": ["A:1"]}), "spec.portcullis.extraAuthorities[0]: must be"),
+        ("/spec/portcullis", json!({"typo": 1}), "unknown field `typo`"),
+    ];
+    for row in &rows {
+        let diagnosis = diagnosed(&pki, row);
+        assert_eq!((diagnosis.accepted, diagnosis.reason), (false, Reason::Invalid), "{row:?}");
+        assert!(diagnosis.message.contains(row.2), "{row:?}: {}", diagnosis.message);
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_told() {
+    let pki = Pki::new();
+    let gate = json!({"proxy.kubegateway.io/feature-gates": "CloseConnectionWhenIdle=true,DenyAllRequests=false"});
+    let rows: Vec<Row> = vec![
+        ("/metadata/annotations", gate, "CloseConnectionWhenIdle has no effect yet"),
+        ("/spec/clientConfig/qps", json!(5), "spec.clientConfig.qps: not enforced yet"),
+        ("/spec/logging", json!({"mode": "on"}), "spec.logging.mode: access logs are not written yet"),
+        (
+            "/spec/servers/0/endpoint",
+            json!("https://10.0.0.1:6443/path"),
+            "spec.servers[0].endpoint: the path is ignored",
+        ),
+        ("/spec/servers/0/endpoint", json!("https://10.0.0.2:6443"), "spec.servers[1].endpoint: is listed twice"),
+    ];
+    for row in &rows {
+        let diagnosis = diagnosed(&pki, row);
+        assert!(diagnosis.accepted, "{row:?}: {}", diagnosis.message);
+        assert!(diagnosis.warnings.iter().any(|warning| warning.contains(row.2)), "{row:?}: {:?}", diagnosis.warnings);
+    }
+    let plain = diagnosed(&pki, &("/metadata/labels", json!({}), ""));
+    assert_eq!((plain.accepted, plain.warnings), (true, Vec::new()));
+}
+
+#[test]
+fn a_limit_that_is_not_enforced_is_told_and_one_that_refuses_all_refuses_the_object() {
+    let pki = Pki::new();
+    for (limit, accepted) in [
+        (json!({"name": "a", "maxRequestsInflight": {"max": 5}}), true),
+        (json!({"name": "a", "tokenBucket": {"qps": 5, "burst": 5}}), true),
+        (json!({"name": "a", "maxRequestsInflight": {"max": 0}}), false),
+    ] {
+        let mut cluster = pki.cluster("prod.example.com");
+        set(&mut cluster, "/spec/flowControl", json!({"flowControlSchemas": [limit]}));
+        set(&mut cluster, "/spec/dispatchPolicies/1/flowControlSchemaName", json!("a"));
+        let diagnosis = translated(&pki.settings(), &[cluster]).diagnoses.remove(0);
+        assert_eq!(diagnosis.accepted, accepted, "{limit}");
+        let told = format!("{} {:?}", diagnosis.message, diagnosis.warnings);
+        assert!(
+            told.contains("spec.dispatchPolicies[1].flowControlSchemaName") && told.contains("not enforced"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_claimed_name_is_refused_with_its_owner() {
+    let pki = Pki::new();
+    let owner = pki.cluster("a.test");
+    let mut other = pki.cluster("b.test");
+    set(&mut other, "/spec/secureServing/serverNames", json!(["A.test"]));
+    let translation = translated(&pki.settings(), &[other, owner]);
+    let [refused, accepted] = &translation.diagnoses[..] else { panic!("two objects") };
+    assert_eq!((refused.reason, accepted.reason), (Reason::Conflicted, Reason::Accepted));
+    assert_eq!(refused.message, "the name a.test belongs to the UpstreamCluster a.test");
+    assert!(!translation.resources.iter().any(|one| one.name.contains("b.test")));
+}
+
+#[test]
+fn without_any_certificate_nothing_can_be_served() {
+    let pki = Pki::new();
+    let mut settings = pki.settings();
+    settings.default_certificate = None;
+    let mut cluster = pki.cluster("a.test");
+    cluster["spec"].as_object_mut().unwrap().remove("secureServing");
+    let diagnosis = translated(&settings, &[cluster]).diagnoses.remove(0);
+    assert!(diagnosis.message.contains("spec.secureServing.certData: is required"), "{diagnosis:?}");
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_told_and_not_guessed() {
+    let with = |spec: Value| json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "g"}, "spec": spec});
+    assert_eq!(choose_settings(&[]).settings, Some(portcullis_api::Settings::default()));
+    for (spec, message) in [
+        (json!({"instance": "A.b"}), "spec.instance: must be a DNS label"),
+        (json!({"listener": {"address": "localhost"}}), "spec.listener.address: must be an IP address"),
+        (json!({"listener": {"port": 0}}), "spec.listener.port: must not be 0"),
+        (json!({"limits": {"maxRequests": 0}}), "spec.limits.maxRequests: must be at least 1"),
+        (json!({"defaultCertificate": {"certData": "", "keyData": ""}}), "spec.defaultCertificate: holds no PEM"),
+        (json!({"port": 1}), "unknown field `port`"),
+    ] {
+        let choice = choose_settings(&[with(spec)]);
+        assert_eq!(choice.settings, None, "{message}");
+        assert!(choice.diagnoses[0].message.contains(message), "{:?}", choice.diagnoses);
+    }
+    let twice = choose_settings(&[with(json!({})), with(json!({}))]);
+    assert_eq!((twice.settings, twice.diagnoses[0].reason), (None, Reason::Conflicted));
+}

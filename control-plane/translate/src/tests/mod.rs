@@ -1,0 +1,5 @@
+mod diagnoses;
+mod fixture;
+mod golden;
+mod invariants;
+mod render;

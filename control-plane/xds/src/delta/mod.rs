@@ -1,0 +1,163 @@
+//! One Envoy's conversation in the incremental protocol.
+//!
+//! Of each type one response is under way at a time. What to say next is computed from what the other side has
+//! acknowledged and from the newest snapshot, never from a queue: a burst of snapshots costs one response.
+
+mod status;
+mod subscription;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource as WireResource,
+};
+use envoy_types::pb::google::protobuf::Any;
+
+use crate::Snapshot;
+use crate::kind::Kind;
+use subscription::{Change, Subscription};
+
+pub use status::TypeStatus;
+
+/// The server's side of one stream.
+#[derive(Debug)]
+pub struct DeltaStream {
+    snapshot: Arc<Snapshot>,
+    node: String,
+    subscriptions: BTreeMap<(Kind, String), Subscription>,
+    nonces: u64,
+}
+
+impl DeltaStream {
+    /// A new stream.
+    pub fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0 }
+    }
+
+    /// The node's id: empty before the first request.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// The version of the newest snapshot that the stream knows.
+    pub fn snapshot_version(&self) -> &str {
+        self.snapshot.version()
+    }
+
+    /// Takes a request: a subscription, an acknowledgement or both. Returns what is to be sent, in this order.
+    pub fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
+        if self.node.is_empty()
+            && let Some(node) = &request.node
+        {
+            self.node.clone_from(&node.id);
+        }
+        let key = (Kind::of(&request.type_url), request.type_url.clone());
+        self.subscriptions.entry(key).or_default().on_request(request);
+        self.advance()
+    }
+
+    /// Takes a newer snapshot. Returns what is to be sent, in this order.
+    pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
+        self.snapshot = snapshot;
+        self.advance()
+    }
+
+    fn advance(&mut self) -> Vec<DeltaDiscoveryResponse> {
+        let keys: Vec<_> = self.subscriptions.keys().cloned().collect();
+        let mut responses = Vec::new();
+        for key in keys {
+            let gates = self.gates(key.0);
+            let Some(subscription) = self.subscriptions.get_mut(&key) else { continue };
+            let Some(change) = subscription.next_change(&self.snapshot, &key.1, gates) else { continue };
+            self.touch_companions(&key.1, &change);
+            self.nonces += 1;
+            let nonce = self.nonces.to_string();
+            if let Some(subscription) = self.subscriptions.get_mut(&key) {
+                subscription.sent(&nonce, &change, self.snapshot.type_version(&key.1));
+            }
+            responses.push(encode(&self.snapshot, &key.1, nonce, change));
+        }
+        responses
+    }
+
+    /// Marks what has to be sent again with a change. Companions come later in the order of types, so that they follow in
+    /// the same turn.
+    fn touch_companions(&mut self, type_url: &str, change: &Change) {
+        for name in change.updates.keys() {
+            let Some(resource) = self.snapshot.get(type_url, name) else { continue };
+            let Some((type_url, name)) = resource.companion() else { continue };
+            let key = (Kind::of(type_url), type_url.to_owned());
+            self.subscriptions.entry(key).or_default().touch(name);
+        }
+    }
+
+    /// What may be sent of a type now, given where the others stand.
+    fn gates(&self, kind: Kind) -> Gates {
+        let settled = |wanted: fn(Kind) -> bool, settled: fn(&Subscription, &Snapshot, &str) -> bool| {
+            self.subscriptions
+                .iter()
+                .filter(|((other, _), _)| *other != kind && wanted(*other))
+                .all(|((_, type_url), subscription)| settled(subscription, &self.snapshot, type_url))
+        };
+        if kind.is_referred_to() {
+            let referrers = settled(|kind| !kind.is_referred_to(), Subscription::is_in_sync);
+            let clusters = settled(|kind| kind == Kind::Cluster, Subscription::is_settled);
+            return Gates { updates: true, removals: self.knows_referrers() && referrers && clusters };
+        }
+        let referred = settled(Kind::is_referred_to, Subscription::has_no_update);
+        Gates { updates: referred, removals: referred }
+    }
+
+    /// After a reconnect the types come one by one. Before routes and listeners are asked for, nobody can tell what they
+    /// refer to.
+    fn knows_referrers(&self) -> bool {
+        let asked = |kind| self.subscriptions.iter().find(|((other, _), _)| *other == kind);
+        asked(Kind::Listener).is_some_and(|(_, listeners)| listeners.knows_nothing() || asked(Kind::Routes).is_some())
+    }
+
+    /// Whether all that the node subscribed to is acknowledged in the newest version. A node that has not asked for
+    /// clusters and listeners yet is not.
+    pub fn is_in_sync(&self) -> bool {
+        let asked = |kind| self.subscriptions.keys().any(|(other, _)| *other == kind);
+        asked(Kind::Cluster)
+            && asked(Kind::Listener)
+            && self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_in_sync(&self.snapshot, url))
+    }
+
+    /// Where each type stands.
+    pub fn status(&self) -> BTreeMap<String, TypeStatus> {
+        let open = self.subscriptions.iter().filter(|(_, subscription)| subscription.is_open());
+        open.map(|((_, url), subscription)| (url.clone(), subscription.status())).collect()
+    }
+}
+
+/// What may be sent of a type.
+#[derive(Clone, Copy, Debug)]
+struct Gates {
+    updates: bool,
+    removals: bool,
+}
+
+fn encode(snapshot: &Snapshot, type_url: &str, nonce: String, change: Change) -> DeltaDiscoveryResponse {
+    let resources = change.updates.keys().filter_map(|name| {
+        let resource = snapshot.get(type_url, name)?;
+        Some(WireResource {
+            name: name.clone(),
+            version: resource.version().to_owned(),
+            resource: Some(Any { type_url: type_url.to_owned(), value: resource.body().to_vec() }),
+            ..Default::default()
+        })
+    });
+    DeltaDiscoveryResponse {
+        system_version_info: snapshot.type_version(type_url).to_owned(),
+        resources: resources.collect(),
+        type_url: type_url.to_owned(),
+        removed_resources: change.removals.into_iter().collect(),
+        nonce,
+        ..Default::default()
+    }
+}

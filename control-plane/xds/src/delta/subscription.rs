@@ -1,0 +1,280 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+
+use super::{Gates, TypeStatus};
+use crate::Snapshot;
+use crate::kind::Kind;
+
+/// A response's content: resources or removals, never both.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Change {
+    /// Name and version.
+    pub(super) updates: BTreeMap<String, String>,
+    pub(super) removals: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    nonce: String,
+    version: String,
+    change: Change,
+}
+
+/// One type of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Subscription {
+    wildcard: bool,
+    /// Names that were asked for one by one.
+    names: BTreeSet<String>,
+    /// What the other side has: name and version.
+    known: BTreeMap<String, String>,
+    /// Names that the other side was told do not exist.
+    absent: BTreeSet<String>,
+    in_flight: Option<InFlight>,
+    /// Versions that the other side refused. They are not sent again.
+    refused: BTreeMap<String, String>,
+    /// Groups of resources, refused together: sent again in halves, until the bad one stands alone.
+    suspects: Vec<BTreeSet<String>>,
+    /// Names that were touched before this type was asked for.
+    touched_early: BTreeSet<String>,
+    /// Whether this type was asked for before on this stream.
+    opened: bool,
+    /// A first answer is owed, even if it is empty: the other side waits for it.
+    owes_answer: bool,
+    status: TypeStatus,
+}
+
+impl Subscription {
+    pub(super) fn on_request(&mut self, request: DeltaDiscoveryRequest) {
+        self.take_acknowledgement(&request);
+        let kind = Kind::of(&request.type_url);
+        for name in &request.resource_names_unsubscribe {
+            self.unsubscribe(name);
+        }
+        let first = !std::mem::replace(&mut self.opened, true);
+        if first && request.resource_names_subscribe.is_empty() && kind.allows_wildcard() {
+            self.wildcard = true;
+            self.owes_answer = request.initial_resource_versions.is_empty();
+        }
+        for name in request.resource_names_subscribe {
+            if name == "*" {
+                if kind.allows_wildcard() {
+                    self.owes_answer |= !self.wildcard && request.initial_resource_versions.is_empty();
+                    self.wildcard = true;
+                }
+            } else {
+                self.subscribe(name);
+            }
+        }
+        // After a reconnect: what it has need not be sent again.
+        if first {
+            self.known.extend(request.initial_resource_versions);
+            for name in std::mem::take(&mut self.touched_early) {
+                self.known.remove(&name);
+            }
+        }
+    }
+
+    /// A name that is asked for again is sent again: the other side wants it for something new.
+    fn subscribe(&mut self, name: String) {
+        self.touch(&name);
+        self.names.insert(name);
+    }
+
+    /// Forgets that a resource was sent.
+    pub(super) fn touch(&mut self, name: &str) {
+        if !self.opened {
+            self.touched_early.insert(name.to_owned());
+        }
+        self.known.remove(name);
+        self.absent.remove(name);
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.change.updates.remove(name);
+            in_flight.change.removals.remove(name);
+        }
+    }
+
+    fn unsubscribe(&mut self, name: &str) {
+        if name == "*" {
+            self.wildcard = false;
+            self.known.retain(|name, _| self.names.contains(name));
+            return;
+        }
+        self.names.remove(name);
+        self.absent.remove(name);
+        self.refused.remove(name);
+        if !self.wildcard {
+            self.known.remove(name);
+        }
+    }
+
+    fn take_acknowledgement(&mut self, request: &DeltaDiscoveryRequest) {
+        let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.nonce == request.response_nonce) else {
+            return;
+        };
+        match &request.error_detail {
+            Some(error) => {
+                self.status.nack = Some(error.message.clone());
+                self.quarantine(in_flight.change);
+            }
+            None => {
+                self.status.acked = in_flight.version;
+                self.accept(in_flight.change);
+            }
+        }
+    }
+
+    fn accept(&mut self, change: Change) {
+        for name in change.removals {
+            self.known.remove(&name);
+            self.absent.insert(name);
+        }
+        for (name, version) in change.updates {
+            self.refused.remove(&name);
+            if self.is_wanted(&name) {
+                self.known.insert(name, version);
+            }
+        }
+    }
+
+    /// Envoy tells that something of a response is bad, and for some types stops at the first bad one. So halves are
+    /// tried, and only what is refused alone is refused.
+    fn quarantine(&mut self, change: Change) {
+        for name in change.removals {
+            self.known.remove(&name);
+            self.absent.insert(name);
+        }
+        if change.updates.len() <= 1 {
+            self.refused.extend(change.updates);
+            return;
+        }
+        let half = change.updates.len() / 2;
+        let mut names = change.updates.into_keys();
+        let first: BTreeSet<_> = names.by_ref().take(half).collect();
+        self.suspects.push(names.collect());
+        self.suspects.push(first);
+    }
+
+    fn is_wanted(&self, name: &str) -> bool {
+        self.wildcard || self.names.contains(name)
+    }
+
+    /// What is to be sent now, if anything may be.
+    pub(super) fn next_change(&mut self, snapshot: &Snapshot, type_url: &str, gates: Gates) -> Option<Change> {
+        if self.in_flight.is_some() {
+            return None;
+        }
+        self.forget_refusals(snapshot, type_url);
+        // A name that is new to the other side and does not exist is told at once: nothing can refer to it.
+        let unknown: BTreeSet<_> =
+            self.names.iter().filter(|name| self.is_unknown(snapshot, type_url, name)).cloned().collect();
+        if !unknown.is_empty() {
+            return Some(Change { removals: unknown, ..Default::default() });
+        }
+        if gates.updates {
+            let updates = self.next_updates(snapshot, type_url);
+            if !updates.is_empty() {
+                return Some(Change { updates, ..Default::default() });
+            }
+        }
+        if gates.removals {
+            let removals: BTreeSet<_> = self.removals(snapshot, type_url).cloned().collect();
+            if !removals.is_empty() {
+                return Some(Change { removals, ..Default::default() });
+            }
+        }
+        (gates.updates && std::mem::take(&mut self.owes_answer)).then(Change::default)
+    }
+
+    fn is_unknown(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
+        !self.known.contains_key(name) && !self.absent.contains(name) && snapshot.get(type_url, name).is_none()
+    }
+
+    /// A refused version that is no longer in the snapshot need not be remembered.
+    fn forget_refusals(&mut self, snapshot: &Snapshot, type_url: &str) {
+        self.refused
+            .retain(|name, version| snapshot.get(type_url, name).is_some_and(|resource| resource.version() == version));
+        if self.refused.is_empty() && self.suspects.is_empty() {
+            self.status.nack = None;
+        }
+    }
+
+    fn next_updates(&mut self, snapshot: &Snapshot, type_url: &str) -> BTreeMap<String, String> {
+        while let Some(group) = self.suspects.pop() {
+            let updates: BTreeMap<_, _> =
+                self.updates(snapshot, type_url).filter(|(name, _)| group.contains(name)).collect();
+            if !updates.is_empty() {
+                return updates;
+            }
+        }
+        self.updates(snapshot, type_url).collect()
+    }
+
+    /// Every resource that is wanted, not known in this version and not refused in this version.
+    fn updates<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        type_url: &'a str,
+    ) -> impl Iterator<Item = (String, String)> + use<'a> {
+        let all = snapshot.names(type_url).filter(move |_| self.wildcard);
+        let listed = self.names.iter().filter(move |_| !self.wildcard);
+        all.chain(listed).filter_map(move |name| {
+            let version = snapshot.get(type_url, name)?.version();
+            let is = |versions: &BTreeMap<String, String>| versions.get(name).is_some_and(|known| known == version);
+            (!is(&self.known) && !is(&self.refused)).then(|| (name.clone(), version.to_owned()))
+        })
+    }
+
+    /// What the other side has and should not have.
+    fn removals<'a>(&'a self, snapshot: &'a Snapshot, type_url: &'a str) -> impl Iterator<Item = &'a String> + use<'a> {
+        self.known.keys().filter(move |name| snapshot.get(type_url, name).is_none())
+    }
+
+    pub(super) fn sent(&mut self, nonce: &str, change: &Change, version: &str) {
+        self.owes_answer = false;
+        for name in change.updates.keys() {
+            self.absent.remove(name);
+        }
+        self.status.sent = version.to_owned();
+        self.in_flight =
+            Some(InFlight { nonce: nonce.to_owned(), version: version.to_owned(), change: change.clone() });
+    }
+
+    /// Whether this type was asked for.
+    pub(super) fn is_open(&self) -> bool {
+        self.opened
+    }
+
+    /// Whether the other side has nothing of this type.
+    pub(super) fn knows_nothing(&self) -> bool {
+        self.known.is_empty()
+    }
+
+    /// Nothing to send and nothing under way but removals: what refers to this type may be sent.
+    pub(super) fn has_no_update(&self, snapshot: &Snapshot, type_url: &str) -> bool {
+        let flying = self.in_flight.as_ref().is_some_and(|in_flight| !in_flight.change.updates.is_empty());
+        !flying && self.updates(snapshot, type_url).next().is_none()
+    }
+
+    /// Nothing to send and nothing under way; something may be refused.
+    pub(super) fn is_settled(&self, snapshot: &Snapshot, type_url: &str) -> bool {
+        self.in_flight.is_none()
+            && !self.owes_answer
+            && self.updates(snapshot, type_url).next().is_none()
+            && self.removals(snapshot, type_url).next().is_none()
+            && !self.names.iter().any(|name| self.is_unknown(snapshot, type_url, name))
+    }
+
+    /// Settled, and nothing is refused.
+    pub(super) fn is_in_sync(&self, snapshot: &Snapshot, type_url: &str) -> bool {
+        let current = |(name, version): (&String, &String)| {
+            snapshot.get(type_url, name).is_some_and(|resource| resource.version() == version)
+        };
+        self.is_settled(snapshot, type_url) && !self.refused.iter().any(current)
+    }
+
+    pub(super) fn status(&self) -> TypeStatus {
+        self.status.clone()
+    }
+}

@@ -1,0 +1,216 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
+use envoy_types::pb::google::rpc::Status;
+
+use super::*;
+use crate::DeltaStream;
+
+/// A response as `type: +name -name`.
+fn show(responses: &[DeltaDiscoveryResponse]) -> Vec<String> {
+    let short = BTreeMap::from([(CDS, "CDS"), (EDS, "EDS"), (LDS, "LDS"), (RDS, "RDS"), (SDS, "SDS")]);
+    let one = |response: &DeltaDiscoveryResponse| {
+        let mut text = format!("{}:", short[response.type_url.as_str()]);
+        response.resources.iter().for_each(|resource| text += &format!(" +{}", resource.name));
+        response.removed_resources.iter().for_each(|name| text += &format!(" -{name}"));
+        text
+    };
+    responses.iter().map(one).collect()
+}
+
+fn ask(url: &str, names: &[&str]) -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest {
+        type_url: url.to_owned(),
+        resource_names_subscribe: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..Default::default()
+    }
+}
+
+fn ack(response: &DeltaDiscoveryResponse) -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest { response_nonce: response.nonce.clone(), ..ask(&response.type_url, &[]) }
+}
+
+fn nack(response: &DeltaDiscoveryResponse) -> DeltaDiscoveryRequest {
+    let error = Status { message: "bad thing".to_owned(), ..Default::default() };
+    DeltaDiscoveryRequest { error_detail: Some(error), ..ack(response) }
+}
+
+/// Acknowledges everything until nothing is said any more; returns what was said.
+fn settle(stream: &mut DeltaStream, mut responses: Vec<DeltaDiscoveryResponse>) -> Vec<String> {
+    let mut said = Vec::new();
+    while !responses.is_empty() {
+        said.extend(show(&responses));
+        responses = responses.iter().flat_map(|response| stream.on_request(ack(response))).collect();
+    }
+    said
+}
+
+fn opened(snapshot: Arc<Snapshot>, asked: &[(&str, &[&str])]) -> DeltaStream {
+    let mut stream = DeltaStream::new(snapshot);
+    for (url, names) in asked {
+        let responses = stream.on_request(ask(url, names));
+        settle(&mut stream, responses);
+    }
+    stream
+}
+
+#[test]
+fn the_first_request_decides_what_is_wanted() {
+    let all = snapshot(&[(CDS, "a", "1"), (CDS, "b", "1"), (EDS, "a", "1"), (SDS, "s", "1")]);
+    for (url, names, said) in [
+        (CDS, &[][..], &["CDS: +a +b"][..]),
+        (CDS, &["*"], &["CDS: +a +b"]),
+        (CDS, &["a"], &["CDS: +a"]),
+        (LDS, &[], &["LDS:"]),
+        (EDS, &["a"], &["EDS: +a"]),
+        (EDS, &["a", "x"], &["EDS: -x", "EDS: +a"]),
+        // Secrets go to who knows their names.
+        (SDS, &[], &[]),
+        (SDS, &["*"], &[]),
+        (SDS, &["s"], &["SDS: +s"]),
+    ] {
+        let mut stream = DeltaStream::new(all.clone());
+        let responses = stream.on_request(ask(url, names));
+        assert_eq!(settle(&mut stream, responses), said, "{url} {names:?}");
+    }
+}
+
+#[test]
+fn a_client_that_reconnects_gets_only_what_changed() {
+    let now = snapshot(&[(CDS, "a", "1"), (CDS, "b", "2"), (CDS, "c", "1")]);
+    let version = |name| now.get(CDS, name).unwrap().version().to_owned();
+    let mut stream = DeltaStream::new(now.clone());
+    let mut request = ask(CDS, &[]);
+    request.initial_resource_versions =
+        [("a".to_owned(), version("a")), ("b".to_owned(), "old".to_owned()), ("gone".to_owned(), "1".to_owned())]
+            .into();
+    let responses = stream.on_request(request);
+    assert_eq!(settle(&mut stream, responses), ["CDS: +b +c"], "its listeners may refer to what is gone");
+    let responses = stream.on_request(ask(LDS, &[]));
+    assert_eq!(settle(&mut stream, responses), ["LDS:", "CDS: -gone"]);
+    let mut same = DeltaStream::new(now.clone());
+    let mut request = ask(CDS, &[]);
+    request.initial_resource_versions = ["a", "b", "c"].map(|name| (name.to_owned(), version(name))).into();
+    assert_eq!(show(&same.on_request(request)), [""; 0]);
+}
+
+#[test]
+fn additions_go_before_what_refers_to_them_and_removals_after() {
+    let before = [(CDS, "a", "1"), (EDS, "a", "1"), (LDS, "l", "1"), (RDS, "r", "a")];
+    let after = [(CDS, "b", "1"), (EDS, "b", "1"), (LDS, "l", "1"), (RDS, "r", "b")];
+    let mut stream = opened(snapshot(&before), &[(CDS, &[]), (EDS, &["a"]), (LDS, &[]), (RDS, &["r"])]);
+    let first = stream.on_snapshot(snapshot(&after));
+    assert_eq!(show(&first), ["CDS: +b"]);
+    let second = stream.on_request(ack(&first[0]));
+    assert_eq!(show(&second), ["RDS: +r"]);
+    let third = stream.on_request(ack(&second[0]));
+    assert_eq!(show(&third), ["CDS: -a"]);
+    let fourth = stream.on_request(ack(&third[0]));
+    assert_eq!(show(&fourth), ["EDS: -a"]);
+    assert!(!stream.is_in_sync());
+    assert_eq!(settle(&mut stream, fourth), ["EDS: -a"]);
+    assert!(stream.is_in_sync());
+}
+
+#[test]
+fn a_changed_cluster_takes_its_endpoints_along() {
+    let mut stream = opened(snapshot(&[(CDS, "a", "1"), (EDS, "a", "1")]), &[(CDS, &[]), (EDS, &["a"]), (LDS, &[])]);
+    let responses = stream.on_snapshot(snapshot(&[(CDS, "a", "2"), (EDS, "a", "1")]));
+    assert_eq!(show(&responses), ["CDS: +a", "EDS: +a"], "at once: Envoy acknowledges the cluster after both");
+    settle(&mut stream, responses);
+    assert!(stream.is_in_sync());
+}
+
+#[test]
+fn a_cluster_that_changed_while_nobody_was_connected_takes_its_endpoints_along() {
+    let now = snapshot(&[(CDS, "a", "2"), (EDS, "a", "1")]);
+    let mut stream = DeltaStream::new(now.clone());
+    let mut request = ask(CDS, &[]);
+    request.initial_resource_versions = [("a".to_owned(), "old".to_owned())].into();
+    assert_eq!(show(&stream.on_request(request)), ["CDS: +a"]);
+    let mut request = ask(EDS, &["a"]);
+    request.initial_resource_versions = [("a".to_owned(), now.get(EDS, "a").unwrap().version().to_owned())].into();
+    assert_eq!(show(&stream.on_request(request)), ["EDS: +a"]);
+}
+
+#[test]
+fn a_name_that_is_asked_for_again_is_sent_again() {
+    let mut stream = opened(snapshot(&[(EDS, "a", "1")]), &[(EDS, &["a"])]);
+    assert_eq!(show(&stream.on_request(ask(EDS, &[]))), [""; 0]);
+    assert_eq!(show(&stream.on_request(ask(EDS, &["a"]))), ["EDS: +a"]);
+}
+
+#[test]
+fn an_unsubscribed_name_is_not_sent() {
+    let mut stream = opened(snapshot(&[(EDS, "a", "1")]), &[(EDS, &["a"])]);
+    let mut request = ask(EDS, &[]);
+    request.resource_names_unsubscribe = vec!["a".to_owned()];
+    assert_eq!(show(&stream.on_request(request)), [""; 0]);
+    assert_eq!(show(&stream.on_snapshot(snapshot(&[(EDS, "a", "2")]))), [""; 0]);
+}
+
+#[test]
+fn one_response_of_a_type_is_under_way_at_a_time() {
+    let mut stream = opened(snapshot(&[]), &[(CDS, &[])]);
+    let first = stream.on_snapshot(snapshot(&[(CDS, "a", "1")]));
+    assert_eq!(show(&stream.on_snapshot(snapshot(&[(CDS, "a", "2")]))), [""; 0]);
+    assert_eq!(show(&stream.on_snapshot(snapshot(&[(CDS, "a", "3")]))), [""; 0]);
+    let mut stale = ack(&first[0]);
+    stale.response_nonce = "0".to_owned();
+    assert_eq!(show(&stream.on_request(stale)), [""; 0], "an old nonce acknowledges nothing");
+    let next = stream.on_request(ack(&first[0]));
+    assert_eq!(next[0].resources[0].resource.as_ref().unwrap().value, b"3");
+    assert_eq!(settle(&mut stream, next), ["CDS: +a"]);
+}
+
+#[test]
+fn what_is_refused_is_found_told_and_not_sent_again() {
+    let mut stream = opened(snapshot(&[]), &[(CDS, &[]), (LDS, &[])]);
+    let all = [(CDS, "a", "1"), (CDS, "b", "bad"), (CDS, "c", "1"), (CDS, "d", "1")];
+    let mut responses = stream.on_snapshot(snapshot(&all));
+    let mut said = Vec::new();
+    while let [response] = &responses[..] {
+        said.extend(show(&responses));
+        let is_bad = response.resources.iter().any(|resource| resource.name == "b");
+        responses = stream.on_request(if is_bad { nack(response) } else { ack(response) });
+    }
+    assert_eq!(said, ["CDS: +a +b +c +d", "CDS: +a +b", "CDS: +a", "CDS: +b", "CDS: +c +d"]);
+    assert_eq!(stream.status()[CDS].nack.as_deref(), Some("bad thing"));
+    assert!(!stream.is_in_sync());
+    let mut more = all.to_vec();
+    more.push((CDS, "e", "1"));
+    let responses = stream.on_snapshot(snapshot(&more));
+    assert_eq!(settle(&mut stream, responses), ["CDS: +e"]);
+    more[1] = (CDS, "b", "good");
+    let responses = stream.on_snapshot(snapshot(&more));
+    assert_eq!(settle(&mut stream, responses), ["CDS: +b"]);
+    assert_eq!(stream.status()[CDS].nack, None);
+    assert!(stream.is_in_sync());
+}
+
+#[test]
+fn nothing_is_removed_while_a_route_is_refused() {
+    let before = [(CDS, "a", "1"), (RDS, "r", "a")];
+    let after = [(CDS, "b", "1"), (RDS, "r", "b")];
+    let mut stream = opened(snapshot(&before), &[(CDS, &[]), (LDS, &[]), (RDS, &["r"])]);
+    let clusters = stream.on_snapshot(snapshot(&after));
+    let routes = stream.on_request(ack(&clusters[0]));
+    assert_eq!(show(&routes), ["RDS: +r"]);
+    assert_eq!(show(&stream.on_request(nack(&routes[0]))), [""; 0], "the old route still needs a");
+}
+
+#[test]
+fn a_node_is_in_sync_only_after_it_asked_for_clusters_and_listeners() {
+    let mut stream = DeltaStream::new(snapshot(&[]));
+    let mut request = ask(CDS, &[]);
+    request.node = Some(Node { id: "n1".to_owned(), ..Default::default() });
+    let responses = stream.on_request(request);
+    settle(&mut stream, responses);
+    assert_eq!((stream.node(), stream.is_in_sync()), ("n1", false));
+    let responses = stream.on_request(ask(LDS, &[]));
+    assert!(!stream.is_in_sync());
+    settle(&mut stream, responses);
+    assert!(stream.is_in_sync());
+}

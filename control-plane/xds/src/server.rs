@@ -1,0 +1,151 @@
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::{
+    AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
+};
+use envoy_types::pb::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+};
+use futures_util::{Stream, StreamExt};
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::{DeltaStream, Registry, Snapshot, Socket};
+
+/// Most bytes of one request: a reconnecting Envoy lists all that it has.
+const MAX_REQUEST: usize = 64 * 1024 * 1024;
+/// Responses that wait for a slow connection; more stay unmade.
+const WAITING: usize = 8;
+/// How often a silent connection is probed.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// Why the server ended before it was told to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The transport failed.
+    #[error("the xDS server failed")]
+    Transport(#[from] tonic::transport::Error),
+}
+
+/// Serves the aggregated discovery service, incremental variant, until `shutdown` is done and every stream has ended.
+/// Streams end when the sender of `snapshots` is gone. Until there is a snapshot, nobody is answered.
+pub async fn serve(
+    socket: Socket,
+    snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    registry: Arc<Registry>,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let (listener, _file) = socket.into_parts();
+    let service = AggregatedDiscoveryServiceServer::new(Service { snapshots, registry })
+        .max_decoding_message_size(MAX_REQUEST)
+        .max_encoding_message_size(usize::MAX);
+    tonic::transport::Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE))
+        .add_service(service)
+        .serve_with_incoming_shutdown(UnixListenerStream::new(listener), shutdown)
+        .await?;
+    Ok(())
+}
+
+struct Service {
+    snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    registry: Arc<Registry>,
+}
+
+type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl AggregatedDiscoveryService for Service {
+    type StreamAggregatedResourcesStream = Responses<DiscoveryResponse>;
+    type DeltaAggregatedResourcesStream = Responses<DeltaDiscoveryResponse>;
+
+    async fn stream_aggregated_resources(
+        &self,
+        _: Request<Streaming<DiscoveryRequest>>,
+    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
+        Err(Status::unimplemented("use DELTA_GRPC"))
+    }
+
+    async fn delta_aggregated_resources(
+        &self,
+        request: Request<Streaming<DeltaDiscoveryRequest>>,
+    ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        let conversation =
+            Conversation { id: self.registry.open(), registry: Arc::clone(&self.registry), responses: sender };
+        tokio::spawn(conversation.run(request.into_inner(), self.snapshots.clone()));
+        Ok(Response::new(ReceiverStream::new(receiver).boxed()))
+    }
+}
+
+/// One open stream.
+struct Conversation {
+    id: u64,
+    registry: Arc<Registry>,
+    responses: mpsc::Sender<Result<DeltaDiscoveryResponse, Status>>,
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.registry.close(self.id);
+    }
+}
+
+impl Conversation {
+    async fn run<S>(self, mut requests: S, mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>)
+    where
+        S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
+    {
+        let Ok(first) = snapshots.wait_for(Option::is_some).await.map(|snapshot| snapshot.clone().unwrap_or_default())
+        else {
+            return;
+        };
+        let mut stream = DeltaStream::new(first);
+        loop {
+            let responses = tokio::select! {
+                request = requests.next() => match request {
+                    Some(Ok(request)) => {
+                        log_refusal(&stream, &request);
+                        stream.on_request(request)
+                    }
+                    Some(Err(_)) | None => return,
+                },
+                changed = snapshots.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let newest = snapshots.borrow_and_update().clone().unwrap_or_default();
+                    stream.on_snapshot(newest)
+                }
+            };
+            self.registry.update(self.id, &stream);
+            for response in responses {
+                log_response(&stream, &response);
+                if self.responses.send(Ok(response)).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn log_refusal(stream: &DeltaStream, request: &DeltaDiscoveryRequest) {
+    if let Some(error) = &request.error_detail {
+        tracing::warn!(node = stream.node(), type_url = request.type_url, error = error.message, "refused by Envoy");
+    }
+}
+
+fn log_response(stream: &DeltaStream, response: &DeltaDiscoveryResponse) {
+    tracing::debug!(
+        node = stream.node(),
+        type_url = response.type_url,
+        nonce = response.nonce,
+        resources = response.resources.len(),
+        removed = response.removed_resources.len(),
+        "sent"
+    );
+}

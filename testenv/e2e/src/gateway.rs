@@ -1,0 +1,168 @@
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::client::TlsTarget;
+use portcullis_harness::control_plane::ControlPlane;
+use portcullis_harness::envoy::{Envoy, EnvoyOptions};
+use portcullis_harness::kubeconfig::Kubeconfig;
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{Result, ports};
+
+use crate::manifest::{Manifest, settings};
+
+/// How long a change may take to arrive.
+const ARRIVES: Duration = Duration::from_secs(20);
+
+/// How to run a gateway.
+#[derive(Clone, Debug, Default)]
+pub struct GatewayOptions {
+    /// Envoy's version; the pinned one if unset.
+    pub envoy_version: Option<String>,
+    /// Where Envoy looks for the module; the built one if unset.
+    pub module_dir: Option<PathBuf>,
+}
+
+/// A control plane and an Envoy. End with this value.
+#[derive(Debug)]
+pub struct Gateway {
+    plane: ControlPlane,
+    envoy: Envoy,
+    dir: PathBuf,
+    manifests: PathBuf,
+    address: SocketAddr,
+    serving_ca: Ca,
+}
+
+impl Gateway {
+    /// Starts a gateway without any cluster below the run's directory.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn start(run: &RunDir, options: &GatewayOptions) -> Result<Self> {
+        let dir = run.make_dir("gateway")?;
+        let manifests = run.make_dir("gateway/manifests")?;
+        let address = ports::free_address()?;
+        let serving_ca = Ca::new("gateway serving authority")?;
+        let default_certificate = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"]))?;
+        run.write("gateway/manifests/settings.yaml", settings("e2e", address, &default_certificate))?;
+        let plane = ControlPlane::start(&dir, &manifests)?;
+        let mut envoy_options = EnvoyOptions::new(plane.bootstrap("envoy-0")?);
+        envoy_options.version.clone_from(&options.envoy_version);
+        envoy_options.module_dir.clone_from(&options.module_dir);
+        let envoy = Envoy::start(&dir, "envoy-0", &envoy_options)?;
+        Ok(Gateway { plane, envoy, dir, manifests, address, serving_ca })
+    }
+
+    /// A certificate for a host name, of the authority that clients of this gateway trust.
+    ///
+    /// # Errors
+    /// [`portcullis_harness::Error::Certificate`].
+    pub fn serving_identity(&self, name: &str) -> Result<Identity> {
+        self.serving_ca.issue(&CertSpec::server(name, [name]))
+    }
+
+    /// Writes a cluster's manifest, without waiting for it to take effect.
+    ///
+    /// # Errors
+    /// [`portcullis_harness::Error::File`].
+    pub fn write(&self, manifest: &Manifest) -> Result<()> {
+        self.write_file(&format!("{}.yaml", manifest.name()), &manifest.to_text())
+    }
+
+    /// Writes any file into the watched directory, in one step, as a reader sees it.
+    ///
+    /// # Errors
+    /// [`portcullis_harness::Error::File`].
+    pub fn write_file(&self, name: &str, text: &str) -> Result<()> {
+        let failed = |step, path: &PathBuf| {
+            let path = path.clone();
+            move |source| portcullis_harness::Error::File { step, path, source }
+        };
+        let hidden = self.dir.join(format!("{name}.new"));
+        let path = self.manifests.join(name);
+        std::fs::write(&hidden, text).map_err(failed("writing", &hidden))?;
+        std::fs::rename(&hidden, &path).map_err(failed("renaming to", &path))
+    }
+
+    /// Writes a cluster's manifest and waits until Envoy has acknowledged a snapshot that differs from the one before.
+    ///
+    /// # Errors
+    /// The step that failed, with the control plane's last log lines.
+    pub fn apply(&self, manifest: &Manifest) -> Result<()> {
+        let before = snapshot_of(&self.plane.status()?);
+        self.write(manifest)?;
+        self.plane.wait_status("the change is in effect", ARRIVES, |status| {
+            let is_synced = status.pointer("/nodes/0/inSync").and_then(serde_json::Value::as_bool) == Some(true);
+            is_synced && snapshot_of(status) != before
+        })?;
+        self.envoy.wait_listening(self.address, ARRIVES)
+    }
+
+    /// Ends the control plane and starts another one on the same manifests and socket.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn restart_control_plane(&mut self) -> Result<()> {
+        self.plane.restart()?;
+        self.plane.wait_in_sync(1, ARRIVES).map(drop)
+    }
+
+    /// Removes a cluster's manifest, without waiting for it to take effect.
+    ///
+    /// # Errors
+    /// [`portcullis_harness::Error::File`].
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let path = self.manifests.join(format!("{name}.yaml"));
+        std::fs::remove_file(&path)
+            .map_err(|source| portcullis_harness::Error::File { step: "removing", path, source })
+    }
+
+    /// The manifests that grant the gateway's own user what it needs.
+    ///
+    /// # Errors
+    /// [`portcullis_harness::Error::Command`].
+    pub fn rbac(&self, user: &str) -> Result<String> {
+        self.plane.rbac(user)
+    }
+
+    /// The watched directory.
+    pub fn manifests(&self) -> &Path {
+        &self.manifests
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Who signs what the gateway presents to clients.
+    pub fn serving_ca(&self) -> &Ca {
+        &self.serving_ca
+    }
+
+    /// The gateway under a host name.
+    pub fn target(&self, name: &str) -> TlsTarget {
+        TlsTarget::new(self.address).sni(name).trust(&self.serving_ca)
+    }
+
+    /// A kubeconfig for a cluster behind the gateway, without a credential.
+    pub fn kubeconfig(&self, name: &str) -> Kubeconfig {
+        Kubeconfig::new(format!("https://{}", self.address)).ca(&self.serving_ca).tls_server_name(name)
+    }
+
+    /// The control plane.
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// Envoy.
+    pub fn envoy(&self) -> &Envoy {
+        &self.envoy
+    }
+}
+
+fn snapshot_of(status: &serde_json::Value) -> String {
+    status.get("snapshot").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+}

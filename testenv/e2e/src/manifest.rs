@@ -1,0 +1,113 @@
+use std::net::SocketAddr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use portcullis_harness::certs::{Ca, Identity};
+use serde_json::{Value, json};
+
+/// An `UpstreamCluster` as a test wishes it.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    object: Value,
+}
+
+impl Manifest {
+    /// A cluster of servers under a host name, with one policy that lets everything through.
+    pub fn new(name: &str, servers: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let servers: Vec<Value> =
+            servers.into_iter().map(|address| json!({"endpoint": format!("https://{address}")})).collect();
+        Manifest {
+            object: json!({
+                "apiVersion": "proxy.kubegateway.io/v1alpha1",
+                "kind": "UpstreamCluster",
+                "metadata": {"name": name},
+                "spec": {
+                    "servers": servers,
+                    "dispatchPolicies": [{"rules": [allow_all()]}],
+                },
+            }),
+        }
+    }
+
+    /// What the gateway presents to the servers, who signs theirs, and under which name they are verified.
+    #[must_use]
+    pub fn upstream(self, identity: &Identity, server_ca: &Ca, server_name: &str) -> Self {
+        self.set(
+            "/spec/clientConfig",
+            json!({
+                "certData": encode(&identity.pem()),
+                "keyData": encode(&identity.key_pem()),
+                "caData": encode(&server_ca.pem()),
+                "serverName": server_name,
+            }),
+        )
+    }
+
+    /// What the gateway presents to clients, and who signs theirs.
+    #[must_use]
+    pub fn serving(self, identity: &Identity, client_ca: &Ca) -> Self {
+        self.set(
+            "/spec/secureServing",
+            json!({
+                "certData": encode(&identity.pem()),
+                "keyData": encode(&identity.key_pem()),
+                "clientCAData": encode(&client_ca.pem()),
+            }),
+        )
+    }
+
+    /// The dispatch policies.
+    #[must_use]
+    pub fn policies(self, policies: Value) -> Self {
+        self.set("/spec/dispatchPolicies", policies)
+    }
+
+    /// Sets a field by its JSON pointer; the objects above its parent must be there.
+    #[must_use]
+    pub fn set(mut self, pointer: &str, value: Value) -> Self {
+        if let Some((parent, field)) = pointer.rsplit_once('/')
+            && let Some(parent) = self.object.pointer_mut(parent).and_then(Value::as_object_mut)
+        {
+            parent.insert(field.to_owned(), value);
+        }
+        self
+    }
+
+    /// The object's name.
+    pub fn name(&self) -> &str {
+        self.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The object, as JSON, which is YAML as well.
+    pub fn to_text(&self) -> String {
+        format!("{:#}", self.object)
+    }
+}
+
+/// A rule that matches every request.
+pub fn allow_all() -> Value {
+    json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]})
+}
+
+/// `GatewaySettings` for loopback, as text.
+pub fn settings(instance: &str, address: SocketAddr, default_certificate: &Identity) -> String {
+    let object = json!({
+        "apiVersion": "portcullis.dev/v1alpha1",
+        "kind": "GatewaySettings",
+        "metadata": {"name": instance},
+        "spec": {
+            "instance": instance,
+            "listener": {"address": address.ip().to_string(), "port": address.port()},
+            "allowLoopbackUpstreams": true,
+            "defaultCertificate": {
+                "certData": encode(&default_certificate.pem()),
+                "keyData": encode(&default_certificate.key_pem()),
+            },
+        },
+    });
+    format!("{object:#}")
+}
+
+fn encode(pem: &str) -> String {
+    STANDARD.encode(pem)
+}

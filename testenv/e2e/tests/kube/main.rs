@@ -1,0 +1,7 @@
+//! The promises, judged by a real kube-apiserver and a real kubectl.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod anonymous;
+mod kubectl;
+mod streams;
+mod world;

@@ -1,0 +1,81 @@
+use std::path::{Path, PathBuf};
+
+use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
+use portcullis_harness::certs::{CertSpec, Identity};
+use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube};
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{client::TlsTarget, deps};
+
+/// The host name of the cluster in these tests.
+pub const NAME: &str = "prod.example.com";
+
+/// A real Kubernetes behind a gateway. alice may edit in `default`, bob may nothing.
+pub struct World {
+    pub gateway: Gateway,
+    pub kube: RealKube,
+    pub gateway_identity: Identity,
+    pub alice: Identity,
+    pub bob: Identity,
+    pub run: RunDir,
+}
+
+impl World {
+    /// `None`, said loudly, where the real Kubernetes is not built and CI does not ask for it.
+    pub fn start(test: &str, options: &KubeOptions) -> Option<Self> {
+        deps::kube_or_skip(test).unwrap()?;
+        let run = RunDir::new(test).unwrap();
+        let kube = RealKube::start(&run, "kube", options).unwrap();
+        let user = |name: &str, groups: &[&str]| {
+            kube.client_ca().issue(&CertSpec::client(name, groups.iter().copied())).unwrap()
+        };
+        let (gateway_identity, alice, bob) = (user("portcullis", &[]), user("alice", &["dev"]), user("bob", &[]));
+        let gateway = Gateway::start(&run, &GatewayOptions::default()).unwrap();
+        let world = World { gateway, kube, gateway_identity, alice, bob, run };
+        world.grant();
+        world.gateway.apply(&world.manifest()).unwrap();
+        Some(world)
+    }
+
+    pub fn manifest(&self) -> Manifest {
+        Manifest::new(NAME, self.kube.apiservers().iter().map(|server| server.address()))
+            .upstream(&self.gateway_identity, self.kube.server_ca(), "kubernetes.default.svc")
+            .serving(&self.gateway.serving_identity(NAME).unwrap(), self.kube.client_ca())
+    }
+
+    /// kubectl through the gateway.
+    pub fn kubectl(&self, user: &Identity) -> Kubectl {
+        let kubeconfig = self.gateway.kubeconfig(NAME).identity(user);
+        self.kube.kubectl(&self.written(&kubeconfig))
+    }
+
+    /// The gateway, for requests that kubectl does not make.
+    pub fn target(&self) -> TlsTarget {
+        self.gateway.target(NAME)
+    }
+
+    fn written(&self, kubeconfig: &portcullis_harness::kubeconfig::Kubeconfig) -> PathBuf {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("kubeconfig-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        kubeconfig.write(&self.run.join(&name)).unwrap()
+    }
+
+    /// What an operator does once: the gateway's own rights, as `portcullis rbac` prints them, and alice's.
+    fn grant(&self) {
+        let rbac = self.run.write("rbac.yaml", self.gateway.rbac("portcullis").unwrap()).unwrap();
+        self.admin(&["apply", "-f", path(&rbac)]);
+        // view and edit themselves are put together by a controller, which does not run here.
+        for part in ["view", "edit"] {
+            let (name, role) = (format!("dev-{part}"), format!("--clusterrole=system:aggregate-to-{part}"));
+            self.admin(&["create", "rolebinding", &name, &role, "--group=dev"]);
+        }
+    }
+
+    pub fn admin(&self, args: &[&str]) -> String {
+        self.kube.admin_kubectl().unwrap().args(args).run_ok().unwrap()
+    }
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

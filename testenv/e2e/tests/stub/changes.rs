@@ -1,0 +1,94 @@
+//! A changed manifest takes effect without a restart, and an object that is wrong takes nobody along.
+
+use portcullis_e2e::{GatewayOptions, Manifest, allow_all};
+use serde_json::json;
+
+use crate::world::{NAME, PODS, World};
+
+fn status_of(world: &World, name: &str, path: &str) -> u16 {
+    let target = world.gateway.target(name).identity(&world.pki.alice);
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    target.raw_request(request.as_bytes()).unwrap().status
+}
+
+#[test]
+fn policies_change_while_the_gateway_runs() {
+    let world = World::start("policies", &GatewayOptions::default());
+    assert_eq!(status_of(&world, NAME, PODS), 200);
+    let no_pods = json!([{"rules": [{"verbs": ["*"], "apiGroups": [""], "resources": ["-pods"]}]}]);
+    world.gateway.apply(&world.manifest().policies(no_pods)).unwrap();
+    assert_eq!(status_of(&world, NAME, PODS), 403);
+    assert_eq!(status_of(&world, NAME, "/api/v1/namespaces/default/configmaps"), 200);
+    world.gateway.apply(&world.manifest()).unwrap();
+    assert_eq!(status_of(&world, NAME, PODS), 200);
+}
+
+#[test]
+fn subsets_send_requests_to_their_servers_only() {
+    let world = World::start("subsets", &GatewayOptions::default());
+    let second = world.pki.stub("stub-1");
+    let servers = [world.stub.address(), second.address()];
+    let manifest = Manifest::new(NAME, servers)
+        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
+        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca)
+        .policies(json!([
+            {"rules": [{"verbs": ["list"], "apiGroups": [""], "resources": ["configmaps"]}],
+             "upsteamSubset": [second.url()]},
+            {"rules": [allow_all()], "upstreamSubset": [world.stub.url()]},
+        ]));
+    world.gateway.apply(&manifest).unwrap();
+    let configmaps = "/api/v1/namespaces/default/configmaps";
+    world.stub.clear();
+    for _ in 0..10 {
+        assert_eq!(status_of(&world, NAME, configmaps), 200);
+        assert_eq!(status_of(&world, NAME, PODS), 200);
+    }
+    assert_eq!(second.records_for(configmaps).len(), 10);
+    assert_eq!(second.records_for(PODS).len(), 0);
+    assert_eq!(world.stub.records_for(PODS).len(), 10);
+}
+
+#[test]
+fn requests_are_balanced_one_by_one() {
+    let world = World::start("balance", &GatewayOptions::default());
+    let second = world.pki.stub("stub-1");
+    let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
+        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
+        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca);
+    world.gateway.apply(&manifest).unwrap();
+    let client =
+        portcullis_harness::client::H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    // Workers learn of a new server one after the other; from then on a single connection reaches both.
+    let reached = || {
+        let response = client.get(PODS, &[]).ok()?;
+        (response.status == 200 && !second.records_for(PODS).is_empty()).then_some(())
+    };
+    portcullis_harness::wait::until("the new server is reached", std::time::Duration::from_secs(20), reached).unwrap();
+    world.stub.clear();
+    second.clear();
+    for _ in 0..20 {
+        assert_eq!(client.get(PODS, &[]).unwrap().status, 200);
+    }
+    assert_eq!(world.stub.records_for(PODS).len(), 10);
+    assert_eq!(second.records_for(PODS).len(), 10);
+}
+
+#[test]
+fn a_bad_object_takes_nobody_along() {
+    let world = World::start("bad-object", &GatewayOptions::default());
+    let bad = world.manifest().set("/metadata/name", json!("bad.example.com")).set("/spec/servers", json!([]));
+    world.gateway.write(&bad).unwrap();
+    world.gateway.write_file("broken.yaml", "kind: [").unwrap();
+    let told = |status: &serde_json::Value| {
+        let objects = status["objects"].as_array().cloned().unwrap_or_default();
+        objects.iter().any(|object| object["name"] == "bad.example.com" && object["accepted"] == false)
+    };
+    world.gateway.plane().wait_status("the bad object is told", std::time::Duration::from_secs(20), told).unwrap();
+    assert_eq!(status_of(&world, NAME, PODS), 200);
+    let good = world
+        .manifest()
+        .set("/metadata/name", json!("good.example.com"))
+        .serving(&world.gateway.serving_identity("good.example.com").unwrap(), &world.pki.client_ca);
+    world.gateway.apply(&good).unwrap();
+    assert_eq!(status_of(&world, "good.example.com", PODS), 200);
+}

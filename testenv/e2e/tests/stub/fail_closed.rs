@@ -1,0 +1,94 @@
+//! Whatever breaks, an upstream that trusts the gateway sees no request.
+
+use std::time::Duration;
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::client::TlsTarget;
+use portcullis_harness::{project_root, wait};
+
+use crate::world::{NAME, PODS, World};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn get(target: &TlsTarget, headers: &str) -> Option<(u16, String)> {
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n{headers}\r\n");
+    let response = target.raw_request(request.as_bytes()).ok()?;
+    Some((response.status, response.text()))
+}
+
+#[test]
+fn without_the_module_nothing_is_served() {
+    let empty = portcullis_harness::rundir::RunDir::new("empty").unwrap();
+    let options = GatewayOptions { module_dir: Some(empty.path().to_owned()), ..GatewayOptions::default() };
+    let world = World::without_cluster("no-module", &options);
+    world.gateway.write(&world.manifest()).unwrap();
+    world
+        .gateway
+        .plane()
+        .wait_status("Envoy refuses the listener", SOON, |status| status.to_string().contains("libportcullis.so"))
+        .unwrap();
+    assert_eq!(get(&world.gateway.target(NAME).identity(&world.pki.alice), ""), None);
+    assert!(world.client_records().is_empty());
+}
+
+#[test]
+fn a_panic_answers_that_request_and_no_other() {
+    let faulty = project_root().join("target/fault/debug");
+    let options = GatewayOptions { module_dir: Some(faulty), ..GatewayOptions::default() };
+    let world = World::start("panic", &options);
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    for place in ["decide", "decided"] {
+        let (status, body) = get(&target, &format!("X-Fault-Injection: {place}\r\n")).unwrap();
+        assert_eq!(status, 500, "{place}: {body}");
+        assert!(body.contains("\"reason\":\"InternalError\""), "{place}: {body}");
+        assert!(world.client_records().is_empty(), "{place}");
+    }
+    let panics = world.gateway.envoy().admin().stats("portcullis_refused_total.cause.internal").unwrap();
+    assert_eq!(panics.iter().map(|(_, count)| count).sum::<u64>(), 2, "{panics:?}");
+    assert_eq!(get(&target, "").unwrap().0, 200, "Envoy goes on");
+    assert_eq!(world.client_records().len(), 1);
+}
+
+#[test]
+fn an_unknown_name_meets_a_503() {
+    let world = World::start("unknown-name", &GatewayOptions::default());
+    let nobody = TlsTarget::new(world.gateway.address()).sni("nobody.example.com").identity(&world.pki.alice);
+    let without_sni = TlsTarget::new(world.gateway.address()).identity(&world.pki.alice);
+    for target in [nobody, without_sni] {
+        let (status, body) = get(&target, "").unwrap();
+        assert_eq!(status, 503, "{body}");
+        assert!(body.contains("\"kind\":\"Status\""), "{body}");
+    }
+    assert!(world.client_records().is_empty());
+}
+
+#[test]
+fn before_the_first_configuration_nothing_listens() {
+    let world = World::without_cluster("no-config", &GatewayOptions::default());
+    let (status, _) = get(&TlsTarget::new(world.gateway.address()).sni(NAME), "").unwrap_or((0, String::new()));
+    assert!(matches!(status, 0 | 503), "{status}");
+    let run = portcullis_harness::rundir::RunDir::new("dead-plane").unwrap();
+    let plane = world.gateway.plane();
+    let bootstrap = plane.bootstrap("orphan").unwrap();
+    plane.process().kill();
+    let options = portcullis_harness::envoy::EnvoyOptions::new(bootstrap);
+    let envoy = portcullis_harness::envoy::Envoy::start(run.path(), "orphan", &options).unwrap();
+    let listeners = envoy.admin().get("/listeners").unwrap();
+    assert_eq!(listeners.text().trim(), "", "no listener without a configuration");
+    assert!(world.client_records().is_empty());
+}
+
+#[test]
+fn a_removed_cluster_is_served_no_more() {
+    let world = World::start("removed", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    assert_eq!(get(&target, "").unwrap().0, 200);
+    world.gateway.remove(NAME).unwrap();
+    let refused = || get(&TlsTarget::new(world.gateway.address()).sni(NAME), "").filter(|(status, _)| *status == 503);
+    wait::until("the name is unknown", SOON, refused).unwrap();
+    world.stub.clear();
+    for _ in 0..10 {
+        assert_eq!(get(&TlsTarget::new(world.gateway.address()).sni(NAME), "").unwrap().0, 503);
+    }
+    assert!(world.client_records().is_empty());
+}

@@ -1,0 +1,169 @@
+//! Nothing that a client writes changes who the upstream takes it for: it is dropped, or the request is refused.
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::client::{H2Client, Response, TlsTarget};
+use portcullis_stub_apiserver::Record;
+
+use crate::world::{NAME, PODS, World};
+
+/// Headers that claim an identity or a way through the gateway.
+const FORGED: [(&str, &str); 21] = [
+    ("Impersonate-User", "eve"),
+    ("Impersonate-Group", "system:masters"),
+    ("Impersonate-Uid", "0"),
+    ("Impersonate-Extra-Scopes", "all"),
+    ("Impersonate-Unheard-Of", "x"),
+    ("Impersonate_User", "eve"),
+    ("X-Remote-User", "eve"),
+    ("X-Remote-Group", "system:masters"),
+    ("X-Remote-Uid", "0"),
+    ("X-Remote-Extra-Scopes", "all"),
+    ("X_Remote_User", "eve"),
+    ("X-Forwarded-Client-Cert", "Hash=00;Subject=\"CN=eve,O=system:masters\""),
+    ("X-Portcullis-Destination", "all.h2.read"),
+    ("X-Portcullis-Cluster", "e2e/-/prod.example.com/all.h2"),
+    ("X-Envoy-Original-Path", "/api/v1/secrets"),
+    ("X-Envoy-Retry-On", "5xx"),
+    ("X-Envoy-Upstream-Rq-Timeout-Ms", "1"),
+    ("X-Envoy-Decorator-Operation", "x"),
+    ("X-Envoy-Force-Trace", "true"),
+    ("Authorization", "Basic ZXZlOmV2ZQ=="),
+    ("Via", "1.1 elsewhere"),
+];
+
+const NONE: &[(&str, &str)] = &[];
+
+/// Prefixes of names that only the gateway may write.
+const RESERVED: [&str; 6] =
+    ["impersonate", "x-remote", "x_remote", "x-forwarded-client-cert", "x-portcullis", "x-envoy"];
+
+#[test]
+fn forged_headers_change_nothing_or_are_refused() {
+    let world = World::start("spoofing", &GatewayOptions::default());
+    for target in [world.gateway.target(NAME), world.gateway.target(NAME).identity(&world.pki.alice)] {
+        let clean = send(&world, &target, NONE).1.expect("an honest request goes through");
+        for (name, value) in FORGED {
+            for (case, lines) in variants(name, value) {
+                let (response, record) = send(&world, &target, &lines);
+                check(&format!("{name}, {case}"), &clean, &response, record.as_ref());
+            }
+            let lower = name.to_ascii_lowercase();
+            for lines in [vec![(lower.as_str(), value)], vec![(lower.as_str(), value); 2]] {
+                let (response, record) = send_h2(&world, &target, &lines);
+                check(&format!("{name}, HTTP/2 x{}", lines.len()), &clean, &response, record.as_ref());
+            }
+        }
+    }
+}
+
+#[test]
+fn forged_trailers_change_nothing() {
+    let world = World::start("trailers", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"t"}}"#;
+    let request = format!(
+        "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: Impersonate-User, X-Remote-User\r\n\r\n\
+         {:x}\r\n{body}\r\n0\r\nImpersonate-User: eve\r\nX-Remote-User: eve\r\n\r\n",
+        body.len()
+    );
+    let response = target.raw_request(request.as_bytes()).unwrap();
+    assert_eq!(response.status, 201, "{}", response.text());
+    let record = world.client_records().pop().unwrap();
+    assert_eq!(record.effective.as_ref().unwrap().username, "alice");
+    assert_eq!(record.header_all("impersonate-user"), ["alice"]);
+    assert!(record.header("x-remote-user").is_none());
+}
+
+#[test]
+fn a_client_certificate_of_somebody_else_names_nobody() {
+    use portcullis_harness::certs::{Ca, CertSpec, self_signed};
+    let world = World::start("certificates", &GatewayOptions::default());
+    let masters = CertSpec::client("eve", ["system:masters"]);
+    let other = Ca::new("clients").unwrap();
+    let table = [
+        ("self-signed", self_signed(&masters).unwrap()),
+        ("another CA of the same name", other.issue(&masters).unwrap()),
+        ("expired", world.pki.client_ca.issue(&masters.clone().expired()).unwrap()),
+        ("not yet valid", world.pki.client_ca.issue(&masters.clone().not_yet_valid()).unwrap()),
+        ("for servers", world.pki.client_ca.issue(&CertSpec::server("eve", ["eve"])).unwrap()),
+        ("blank at the end", world.pki.client_ca.issue(&CertSpec::client("alice ", ["dev"])).unwrap()),
+        ("line break", world.pki.client_ca.issue(&CertSpec::client("al\r\nice", ["dev"])).unwrap()),
+        ("blank before the group", world.pki.client_ca.issue(&CertSpec::client("al", [" system:masters"])).unwrap()),
+    ];
+    for (case, identity) in table {
+        let target = world.gateway.target(NAME).identity(&identity);
+        let (response, record) = send(&world, &target, NONE);
+        assert_eq!(response.status, 401, "{case}");
+        assert_eq!(response.json().unwrap()["message"], "Unauthorized", "{case}");
+        assert!(record.is_none(), "{case}: {record:?}");
+    }
+}
+
+#[test]
+fn other_names_on_a_connection_are_misdirected() {
+    let world = World::start("authority", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    for authority in ["other.example.com", "prod.example.com.evil.com", "default.gateway"] {
+        let response = H2Client::connect(&target).unwrap().authority(authority).get(PODS, &[]).unwrap();
+        assert_eq!(response.status, 421, "{authority}");
+    }
+    assert!(world.client_records().is_empty());
+    for authority in ["PROD.example.com:6443", "prod.example.com.", "127.0.0.1"] {
+        let response = H2Client::connect(&target).unwrap().authority(authority).get(PODS, &[]).unwrap();
+        assert_eq!(response.status, 200, "{authority}");
+    }
+}
+
+fn variants<'a>(name: &'a str, value: &'a str) -> Vec<(&'static str, Vec<(String, String)>)> {
+    let line = |name: &str| (name.to_owned(), value.to_owned());
+    let mixed: String =
+        name.chars().enumerate().map(|(i, c)| if i % 2 == 0 { c.to_ascii_lowercase() } else { c.to_ascii_uppercase() }).collect();
+    let connection = |extra: &str| ("Connection".to_owned(), format!("close, {extra}"));
+    vec![
+        ("once", vec![line(name)]),
+        ("twice", vec![line(name), line(name)]),
+        ("mixed case", vec![line(&mixed)]),
+        ("named in Connection", vec![line(name), connection(name)]),
+        ("named in Connection in mixed case", vec![line(name), connection(&mixed)]),
+        ("the gateway's own names in Connection", vec![connection("Impersonate-User, Impersonate-Group, Via")]),
+    ]
+}
+
+fn send<S: AsRef<str>>(world: &World, target: &TlsTarget, headers: &[(S, S)]) -> (Response, Option<Record>) {
+    world.stub.clear();
+    let mut request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n");
+    for (name, value) in headers {
+        request.push_str(&format!("{}: {}\r\n", name.as_ref(), value.as_ref()));
+    }
+    if !headers.iter().any(|(name, _)| name.as_ref() == "Connection") {
+        request.push_str("Connection: close\r\n");
+    }
+    let response = target.raw_request(format!("{request}\r\n").as_bytes()).unwrap();
+    (response, world.client_records().pop())
+}
+
+fn send_h2(world: &World, target: &TlsTarget, headers: &[(&str, &str)]) -> (Response, Option<Record>) {
+    world.stub.clear();
+    let response = H2Client::connect(target).unwrap().get(PODS, headers).unwrap();
+    (response, world.client_records().pop())
+}
+
+/// Either the request was refused and the upstream saw nothing, or it saw what an honest request shows.
+fn check(case: &str, clean: &Record, response: &Response, record: Option<&Record>) {
+    let Some(record) = record else {
+        assert!((400..500).contains(&response.status), "{case}: {}", response.status);
+        assert_eq!(response.json().unwrap()["kind"], "Status", "{case}");
+        return;
+    };
+    for prefix in RESERVED {
+        for name in record.header_names_with_prefix(prefix) {
+            assert_eq!(record.header_all(&name), clean.header_all(&name), "{case}: {name}");
+        }
+    }
+    assert!(record.header("authorization").is_none(), "{case}");
+    assert_eq!(record.effective, clean.effective, "{case}");
+    assert_eq!(record.authenticated, clean.authenticated, "{case}");
+    assert_eq!(record.target, clean.target, "{case}");
+    assert_eq!(record.peer_common_name, clean.peer_common_name, "{case}");
+}

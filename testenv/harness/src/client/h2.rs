@@ -1,0 +1,188 @@
+//! HTTP/2 with free choice of headers, duplicates included. Asynchronous inside, blocking outside.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::header::{HeaderName, HeaderValue};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+
+use super::{Response, TlsTarget};
+use crate::{Error, Result};
+
+/// One HTTP/2 connection over TLS.
+#[derive(Debug)]
+pub struct H2Client {
+    runtime: Runtime,
+    sender: SendRequest<Full<Bytes>>,
+    driver: JoinHandle<()>,
+    authority: String,
+    timeout: Duration,
+}
+
+/// An answer whose body is still coming, like a watch. Dropping it resets the stream.
+#[derive(Debug)]
+pub struct H2Stream<'a> {
+    client: &'a H2Client,
+    /// Status and headers; the body stays empty.
+    pub response: Response,
+    body: Incoming,
+}
+
+impl H2Client {
+    /// Connects with ALPN `h2`.
+    ///
+    /// # Errors
+    /// [`Error::Connection`] or [`Error::Http`], also when the server does not choose `h2`.
+    pub fn connect(target: &TlsTarget) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(Error::connection("starting a runtime for", target.address))?;
+        let target = target.clone().alpn(&["h2"]);
+        let limit = target.timeout;
+        let connecting = runtime.block_on(async { tokio::time::timeout(limit, open(&target)).await });
+        let (sender, driver) = connecting.map_err(|_| failed("connecting", "timeout"))??;
+        let authority = target.sni.clone().unwrap_or_else(|| target.address.to_string());
+        Ok(Self { runtime, sender, driver, authority, timeout: limit })
+    }
+
+    /// Sends `:authority` other than the SNI.
+    #[must_use]
+    pub fn authority(self, authority: &str) -> Self {
+        Self { authority: authority.to_owned(), ..self }
+    }
+
+    /// GET with headers.
+    ///
+    /// # Errors
+    /// As [`H2Client::request`].
+    pub fn get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Response> {
+        let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+        self.request("GET", path, &headers, b"")
+    }
+
+    /// Sends one request and reads the whole answer. A header may be given several times; the order among equal names
+    /// is kept.
+    ///
+    /// # Errors
+    /// [`Error::Http`]: the request cannot be expressed, the stream was reset, or the time is over.
+    pub fn request(&self, method: &str, path: &str, headers: &[(&str, &[u8])], body: &[u8]) -> Result<Response> {
+        let mut stream = self.open(method, path, headers, body)?;
+        let mut bytes = Vec::new();
+        while let Some(chunk) = stream.next_chunk(self.timeout)? {
+            bytes.extend(chunk);
+        }
+        Ok(Response { body: bytes, ..stream.response })
+    }
+
+    /// Sends one request and reads the headers of the answer only.
+    ///
+    /// # Errors
+    /// As [`H2Client::request`].
+    pub fn open(&self, method: &str, path: &str, headers: &[(&str, &[u8])], body: &[u8]) -> Result<H2Stream<'_>> {
+        let request = self.build(method, path, headers, body)?;
+        // Each clone is a stream of the same connection.
+        let mut sender = self.sender.clone();
+        let limit = self.timeout;
+        let answer = self.runtime.block_on(async {
+            tokio::time::timeout(limit, async {
+                sender.ready().await?;
+                sender.send_request(request).await
+            })
+            .await
+        });
+        let answer = answer.map_err(|_| failed("waiting for headers", "timeout"))?;
+        let answer = answer.map_err(|error| failed("waiting for headers", &chain(&error)))?;
+        let (parts, body) = answer.into_parts();
+        let headers = parts.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_owned()));
+        let response = Response { status: parts.status.as_u16(), headers: headers.collect(), body: Vec::new() };
+        Ok(H2Stream { client: self, response, body })
+    }
+
+    /// Whether the connection has ended: closed, or drained after a GOAWAY.
+    pub fn is_closed(&self) -> bool {
+        self.driver.is_finished() || self.sender.is_closed()
+    }
+
+    fn build(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &[u8])],
+        body: &[u8],
+    ) -> Result<hyper::Request<Full<Bytes>>> {
+        let bad = |reason: String| failed("building a request", &reason);
+        let mut request = hyper::Request::builder()
+            .method(method)
+            .uri(format!("https://{}{path}", self.authority))
+            .body(Full::new(Bytes::copy_from_slice(body)))
+            .map_err(|error| bad(error.to_string()))?;
+        for (name, value) in headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| bad(format!("{name}: {error}")))?;
+            let value = HeaderValue::from_bytes(value).map_err(|error| bad(format!("{name}: {error}")))?;
+            request.headers_mut().append(name, value);
+        }
+        Ok(request)
+    }
+}
+
+impl H2Stream<'_> {
+    /// The next piece of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// [`Error::Http`]: the stream was reset, or nothing came in time.
+    pub fn next_chunk(&mut self, deadline: Duration) -> Result<Option<Vec<u8>>> {
+        loop {
+            let frame = self.client.runtime.block_on(async { tokio::time::timeout(deadline, self.body.frame()).await });
+            match frame.map_err(|_| failed("waiting for the body", "timeout"))? {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(failed("reading the body", &chain(&error))),
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => return Ok(Some(data.to_vec())),
+                    // Trailers are of no interest.
+                    Err(_) => continue,
+                },
+            }
+        }
+    }
+}
+
+type Opened = (SendRequest<Full<Bytes>>, JoinHandle<()>);
+
+async fn open(target: &TlsTarget) -> Result<Opened> {
+    let peer = target.address;
+    let tcp = TcpStream::connect(peer).await.map_err(Error::connection("connecting to", peer))?;
+    let tls = TlsConnector::from(target.config()?)
+        .connect(target.server_name()?, tcp)
+        .await
+        .map_err(Error::connection("handshaking with", peer))?;
+    if tls.get_ref().1.alpn_protocol() != Some(b"h2") {
+        return Err(failed("connecting", "the server did not choose h2"));
+    }
+    let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(tls))
+        .await
+        .map_err(|error| failed("connecting", &chain(&error)))?;
+    let driver = tokio::spawn(async move {
+        // How the connection ended shows in the requests on it.
+        let _ = connection.await;
+    });
+    Ok((sender, driver))
+}
+
+/// An error with its causes, because hyper's own text says little.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+fn failed(step: &'static str, reason: &str) -> Error {
+    Error::Http { step, reason: reason.to_owned() }
+}

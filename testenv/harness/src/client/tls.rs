@@ -1,0 +1,157 @@
+//! Where and how to connect with TLS.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
+
+use crate::certs::{Ca, Identity};
+use crate::{Error, Result};
+
+/// Whose server certificates are believed.
+#[derive(Debug, Clone)]
+pub enum Trust {
+    /// Those of this authority (DER) that carry the name connected to.
+    Ca(Vec<u8>),
+    /// Any: for tests that are about something else.
+    Anybody,
+}
+
+/// A TLS server to connect to, with the client's side of the handshake.
+#[derive(Debug, Clone)]
+pub struct TlsTarget {
+    pub(super) address: SocketAddr,
+    pub(super) sni: Option<String>,
+    pub(super) trust: Trust,
+    pub(super) identity: Option<Identity>,
+    pub(super) alpn: Vec<Vec<u8>>,
+    pub(super) timeout: Duration,
+}
+
+impl TlsTarget {
+    /// The server at `address`, believed whatever it shows, without SNI, ALPN and client certificate.
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            sni: None,
+            trust: Trust::Anybody,
+            identity: None,
+            alpn: Vec::new(),
+            timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// Sends this SNI and (with [`TlsTarget::trust`]) wants the server's certificate to carry it.
+    #[must_use]
+    pub fn sni(self, name: &str) -> Self {
+        Self { sni: Some(name.to_owned()), ..self }
+    }
+
+    /// Believes only this authority.
+    #[must_use]
+    pub fn trust(self, ca: &Ca) -> Self {
+        Self { trust: Trust::Ca(ca.certificate_der().to_owned()), ..self }
+    }
+
+    /// Shows this client certificate.
+    #[must_use]
+    pub fn identity(self, identity: &Identity) -> Self {
+        Self { identity: Some(identity.clone()), ..self }
+    }
+
+    /// Offers these protocols, like `http/1.1`.
+    #[must_use]
+    pub fn alpn(self, protocols: &[&str]) -> Self {
+        Self { alpn: protocols.iter().map(|name| name.as_bytes().to_owned()).collect(), ..self }
+    }
+
+    /// How long each read or write, and each HTTP/2 answer, may take.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(super) fn server_name(&self) -> Result<ServerName<'static>> {
+        match &self.sni {
+            None => Ok(ServerName::IpAddress(self.address.ip().into())),
+            Some(name) => ServerName::try_from(name.clone())
+                .map_err(|error| Error::Http { step: "choosing the server name", reason: error.to_string() }),
+        }
+    }
+
+    pub(super) fn config(&self) -> Result<Arc<ClientConfig>> {
+        let tls = |source| Error::Tls { peer: self.address.to_string(), source };
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(tls)?;
+        let builder = match &self.trust {
+            Trust::Ca(der) => {
+                let mut roots = RootCertStore::empty();
+                roots.add(CertificateDer::from(der.clone())).map_err(tls)?;
+                builder.with_root_certificates(roots)
+            }
+            Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer { provider })),
+        };
+        let mut config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                builder.with_client_cert_resolver(Arc::new(super::always::Always::new(identity).map_err(tls)?))
+            }
+        };
+        config.alpn_protocols.clone_from(&self.alpn);
+        // Each test connection makes a full handshake.
+        config.resumption = rustls::client::Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+}
+
+/// Believes any certificate, but wants the peer to own its key.
+#[derive(Debug)]
+struct AnyServer {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}

@@ -1,0 +1,120 @@
+//! Executables that the tests need: found, never built or downloaded here.
+
+use std::path::{Path, PathBuf};
+
+use crate::paths::{profile_dir, project_root};
+
+/// Something was not built or installed yet. The text says which command makes it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} is missing at {}; run `{remedy}`", path.display())]
+pub struct Missing {
+    /// What is missing.
+    pub what: String,
+    /// Where it was looked for.
+    pub path: PathBuf,
+    /// The command that makes it.
+    pub remedy: &'static str,
+}
+
+/// The real Kubernetes executables.
+#[derive(Debug, Clone)]
+pub struct KubeBinaries {
+    /// etcd.
+    pub etcd: PathBuf,
+    /// kube-apiserver.
+    pub kube_apiserver: PathBuf,
+    /// kubectl.
+    pub kubectl: PathBuf,
+}
+
+/// One value of `testenv/scripts/versions.env`, without quotes.
+pub fn pinned(name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(project_root().join("testenv/scripts/versions.env")).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
+    Some(value.trim().trim_matches('"').to_owned())
+}
+
+/// Envoy of the pinned version. `PORTCULLIS_ENVOY` overrides the path.
+pub fn envoy() -> Result<PathBuf, Missing> {
+    if let Some(path) = std::env::var_os("PORTCULLIS_ENVOY") {
+        return present("Envoy (PORTCULLIS_ENVOY)", PathBuf::from(path), "make deps");
+    }
+    envoy_version(&pinned("ENVOY_VERSION").unwrap_or_default())
+}
+
+/// Envoy of a given version, like `1.38.3`.
+pub fn envoy_version(version: &str) -> Result<PathBuf, Missing> {
+    let path = project_root().join(".deps/envoy").join(version).join("envoy");
+    present(&format!("Envoy {version}"), path, "make deps")
+}
+
+/// The older Envoy versions that must work too.
+pub fn envoy_compat_versions() -> Vec<String> {
+    pinned("ENVOY_COMPAT_VERSIONS").unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+}
+
+/// The real etcd, kube-apiserver and kubectl. Built from source and long to build, hence optional on a laptop: see
+/// [`kube_or_skip`].
+pub fn kube() -> Result<KubeBinaries, Missing> {
+    let dir = project_root().join(".deps/kube/current");
+    let find = |name: &str| present(name, dir.join(name), "make deps");
+    Ok(KubeBinaries { etcd: find("etcd")?, kube_apiserver: find("kube-apiserver")?, kubectl: find("kubectl")? })
+}
+
+/// What was found, or a reason to skip a test, said loudly on stderr. With `CI=true` a missing file is an error instead,
+/// so that nobody mistakes a skipped test for a passed one.
+pub fn or_skip<T>(test: &str, found: Result<T, Missing>) -> Result<Option<T>, Missing> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(missing) if std::env::var("CI").is_ok_and(|ci| ci == "true") => Err(missing),
+        Err(missing) => {
+            eprintln!("*** SKIPPED {test}: {missing} ***");
+            Ok(None)
+        }
+    }
+}
+
+/// [`kube`] for tests that are skipped without it; see [`or_skip`].
+pub fn kube_or_skip(test: &str) -> Result<Option<KubeBinaries>, Missing> {
+    or_skip(test, kube())
+}
+
+/// The directory with `libportcullis.so`. `PORTCULLIS_MODULE_DIR` overrides it; else `<target>/module` of the running
+/// executable, else `target/module` of the project.
+pub fn module_dir() -> Result<PathBuf, Missing> {
+    let name = "libportcullis.so";
+    if let Some(dir) = std::env::var_os("PORTCULLIS_MODULE_DIR") {
+        let dir = PathBuf::from(dir);
+        present(name, dir.join(name), "make module")?;
+        return Ok(dir);
+    }
+    let own = profile_dir().and_then(|dir| Some(dir.parent()?.join("module")));
+    let project = project_root().join("target/module");
+    let dir = own.filter(|dir| dir.join(name).is_file()).unwrap_or(project);
+    present(name, dir.join(name), "make module")?;
+    Ok(dir)
+}
+
+/// The `portcullis` executable. `PORTCULLIS_BIN` overrides it; else the one next to the running test.
+pub fn portcullis() -> Result<PathBuf, Missing> {
+    binary("portcullis", "PORTCULLIS_BIN")
+}
+
+/// The `stub-apiserver` executable. `PORTCULLIS_STUB_BIN` overrides it; else the one next to the running test.
+pub fn stub_apiserver() -> Result<PathBuf, Missing> {
+    binary("stub-apiserver", "PORTCULLIS_STUB_BIN")
+}
+
+fn binary(name: &str, variable: &str) -> Result<PathBuf, Missing> {
+    let remedy = "cargo build --workspace --bins";
+    if let Some(path) = std::env::var_os(variable) {
+        return present(name, PathBuf::from(path), remedy);
+    }
+    let fallback = project_root().join("target/debug").join(name);
+    let own = profile_dir().map(|dir| dir.join(name)).filter(|path| path.is_file());
+    present(name, own.unwrap_or(fallback), remedy)
+}
+
+fn present(what: &str, path: PathBuf, remedy: &'static str) -> Result<PathBuf, Missing> {
+    if Path::is_file(&path) { Ok(path) } else { Err(Missing { what: what.to_owned(), path, remedy }) }
+}

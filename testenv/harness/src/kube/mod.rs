@@ -1,0 +1,161 @@
+//! A real Kubernetes API: etcd and one or more kube-apiservers that share it.
+
+mod apiserver;
+mod audit;
+mod etcd;
+mod kubectl;
+mod options;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use apiserver::ApiServer;
+pub use kubectl::{Kubectl, Output};
+pub use options::{Anonymous, KubeOptions, RequestHeader};
+
+use crate::certs::{Ca, CertSpec, Identity};
+use crate::deps::{self, KubeBinaries};
+use crate::kubeconfig::Kubeconfig;
+use crate::process::Process;
+use crate::rundir::RunDir;
+use crate::{Error, Result};
+
+/// etcd with kube-apiservers, all on free loopback ports with certificates of their own authorities. Ends with this
+/// value.
+#[derive(Debug)]
+pub struct RealKube {
+    // Order matters: servers end before the store does.
+    apiservers: Vec<ApiServer>,
+    etcd: Process,
+    binaries: KubeBinaries,
+    dir: PathBuf,
+    server_ca: Ca,
+    client_ca: Ca,
+    admin: Identity,
+}
+
+impl RealKube {
+    /// Starts everything below `<run>/<name>` and waits until every kube-apiserver is ready.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] when the executables are not built; else the step that failed, with the last log lines.
+    pub fn start(run: &RunDir, name: &str, options: &KubeOptions) -> Result<Self> {
+        let binaries = deps::kube()?;
+        let dir = run.make_dir(name)?;
+        let server_ca = Ca::new(&format!("{name} server authority"))?;
+        let client_ca = Ca::new(&format!("{name} client authority"))?;
+        let admin = client_ca.issue(&CertSpec::client("admin", ["system:masters"]))?;
+        let (etcd, etcd_url) = etcd::start(&binaries.etcd, &dir)?;
+        let mut kube = Self { apiservers: Vec::new(), etcd, binaries, dir, server_ca, client_ca, admin };
+        kube.write_shared_files(options)?;
+        for index in 0..options.apiservers.max(1) {
+            let server = ApiServer::start(&kube.setup(options, &etcd_url), index)?;
+            kube.apiservers.push(server);
+        }
+        for server in &kube.apiservers {
+            server.wait_ready(&kube.server_ca, &kube.admin, Duration::from_secs(90))?;
+        }
+        Ok(kube)
+    }
+
+    /// The kube-apiservers.
+    pub fn apiservers(&self) -> &[ApiServer] {
+        &self.apiservers
+    }
+
+    /// The address of one kube-apiserver.
+    ///
+    /// # Errors
+    /// [`Error::Lacks`] when there are fewer.
+    pub fn address(&self, index: usize) -> Result<SocketAddr> {
+        Ok(self.apiserver(index)?.address())
+    }
+
+    /// One kube-apiserver.
+    ///
+    /// # Errors
+    /// [`Error::Lacks`] when there are fewer.
+    pub fn apiserver(&self, index: usize) -> Result<&ApiServer> {
+        let lacks = || Error::Lacks { what: "the real Kubernetes".to_owned(), field: format!("apiserver {index}") };
+        self.apiservers.get(index).ok_or_else(lacks)
+    }
+
+    /// Stops one kube-apiserver in order and starts it again on the same port; waits until it is ready.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn restart(&mut self, index: usize) -> Result<()> {
+        let lacks = || Error::Lacks { what: "the real Kubernetes".to_owned(), field: format!("apiserver {index}") };
+        let server = self.apiservers.get_mut(index).ok_or_else(lacks)?;
+        server.restart()?;
+        server.wait_ready(&self.server_ca, &self.admin, Duration::from_secs(90))
+    }
+
+    /// Who signs the servers' certificates.
+    pub fn server_ca(&self) -> &Ca {
+        &self.server_ca
+    }
+
+    /// Who signs users' certificates.
+    pub fn client_ca(&self) -> &Ca {
+        &self.client_ca
+    }
+
+    /// A client certificate in the group `system:masters`.
+    pub fn admin(&self) -> &Identity {
+        &self.admin
+    }
+
+    /// A kubeconfig of the first kube-apiserver without a credential.
+    pub fn kubeconfig(&self) -> Kubeconfig {
+        let server = self.apiservers.first().map(|server| format!("https://{}", server.address()));
+        Kubeconfig::new(server.unwrap_or_default()).ca(&self.server_ca)
+    }
+
+    /// kubectl as the administrator, straight to the first kube-apiserver.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn admin_kubectl(&self) -> Result<Kubectl> {
+        let path = self.kubeconfig().identity(&self.admin).write(&self.dir.join("admin.kubeconfig"))?;
+        Ok(self.kubectl(&path))
+    }
+
+    /// kubectl with any kubeconfig.
+    pub fn kubectl(&self, kubeconfig: &Path) -> Kubectl {
+        Kubectl::new(&self.binaries.kubectl, kubeconfig, &self.dir)
+    }
+
+    /// The store's process.
+    pub fn etcd(&self) -> &Process {
+        &self.etcd
+    }
+
+    fn setup<'a>(&'a self, options: &'a KubeOptions, etcd_url: &'a str) -> apiserver::Setup<'a> {
+        apiserver::Setup {
+            binary: &self.binaries.kube_apiserver,
+            dir: &self.dir,
+            server_ca: &self.server_ca,
+            etcd_url,
+            options,
+        }
+    }
+
+    fn write_shared_files(&self, options: &KubeOptions) -> Result<()> {
+        use crate::certs::PrivateKey;
+        use crate::rundir::write_private;
+        let accounts = PrivateKey::generate()?;
+        self.client_ca.write_pem(&self.dir.join("client-ca.pem"))?;
+        write_private(&self.dir.join("accounts.key"), accounts.pem().as_bytes())?;
+        write_private(&self.dir.join("accounts.pub"), accounts.public_pem().as_bytes())?;
+        write_private(&self.dir.join("audit-policy.json"), audit::POLICY.as_bytes())?;
+        if let Some(config) = options.anonymous.authentication_configuration() {
+            write_private(&self.dir.join("authentication.json"), config.as_bytes())?;
+        }
+        if let Some(front) = &options.request_header {
+            front.ca.write_pem(&self.dir.join("requestheader-ca.pem"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+//! What kind of kube-apiserver to start.
+
+use crate::certs::Ca;
+
+/// Who may come without a credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Anonymous {
+    /// Everybody, as `system:anonymous`: kube-apiserver's default.
+    #[default]
+    On,
+    /// Nobody: 401.
+    Off,
+    /// Only on /healthz, /livez and /readyz, by an AuthenticationConfiguration.
+    HealthOnly,
+}
+
+impl Anonymous {
+    pub(super) fn authentication_configuration(self) -> Option<String> {
+        (self == Self::HealthOnly).then(|| {
+            serde_json::json!({
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "AuthenticationConfiguration",
+                "anonymous": {
+                    "enabled": true,
+                    "conditions": [{"path": "/healthz"}, {"path": "/livez"}, {"path": "/readyz"}],
+                },
+            })
+            .to_string()
+        })
+    }
+}
+
+/// The front-proxy way in: whose certificates may bring X-Remote-* headers.
+#[derive(Debug, Clone)]
+pub struct RequestHeader {
+    /// The authority of the proxies' certificates.
+    pub ca: Ca,
+    /// Common names that are allowed; empty = any.
+    pub allowed_names: Vec<String>,
+}
+
+/// Options of a real Kubernetes. The default is one kube-apiserver with RBAC and anonymous access on.
+#[derive(Debug, Clone)]
+pub struct KubeOptions {
+    /// How many kube-apiservers share the store; at least one.
+    pub apiservers: usize,
+    /// Access without a credential.
+    pub anonymous: Anonymous,
+    /// X-Remote-* headers.
+    pub request_header: Option<RequestHeader>,
+    /// DNS names in the servers' certificates besides localhost and kubernetes.default.svc.
+    pub server_names: Vec<String>,
+    /// More flags, like `--goaway-chance=0.02`.
+    pub flags: Vec<String>,
+}
+
+impl Default for KubeOptions {
+    fn default() -> Self {
+        Self {
+            apiservers: 1,
+            anonymous: Anonymous::default(),
+            request_header: None,
+            server_names: Vec::new(),
+            flags: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Child processes that cannot outlive the tests.
+//!
+//! Three nets: the value's `Drop` ends its process; `setpriv --pdeathsig KILL` has the kernel end it when this process
+//! dies in any other way; and each child has a process group of its own, so that a Ctrl-C on the terminal reaches the
+//! tests first and they can end their children in order.
+
+mod log;
+mod spawner;
+mod spec;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+pub use spec::Spec;
+
+use crate::{Error, Result, wait};
+
+/// How long a process has to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What can be sent to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// End in order.
+    Term,
+    /// End now.
+    Kill,
+    /// Freeze: the process keeps its sockets and answers nothing.
+    Stop,
+    /// Go on after [`Signal::Stop`].
+    Cont,
+    /// Hang up; many servers read their configuration again.
+    Hup,
+}
+
+/// A running process with its log.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    pid: u32,
+    child: Mutex<Child>,
+    log: PathBuf,
+    stdout: PathBuf,
+}
+
+impl Process {
+    /// Starts a process.
+    ///
+    /// # Errors
+    /// [`Error::Spawn`] if it cannot be started, [`Error::File`] if its log cannot be written.
+    pub fn start(spec: Spec) -> Result<Self> {
+        let (name, log, stdout) = (spec.name.clone(), spec.log.clone(), spec.stdout_path().to_owned());
+        let child = spawner::spawn(spec.command()?)
+            .map_err(name_the_missing)
+            .map_err(|source| Error::Spawn { name: name.clone(), source })?;
+        Ok(Self { name, pid: child.id(), child: Mutex::new(child), log, stdout })
+    }
+
+    /// The process's id. `setpriv` replaces itself by the command, so this is the command's own id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The name given in the [`Spec`].
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it has not ended.
+    pub fn is_running(&self) -> bool {
+        self.exit_status().is_none()
+    }
+
+    /// The exit status if it has ended.
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        self.lock().try_wait().ok().flatten()
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] with the last log lines; the process keeps running.
+    pub fn wait_exit(&self, deadline: Duration) -> Result<ExitStatus> {
+        let what = format!("end of {}", self.name);
+        wait::until_ok(&what, deadline, || self.exit_status().ok_or_else(|| self.log_tail()))
+    }
+
+    /// Asks `probe` until it succeeds, and stops early when the process ends.
+    ///
+    /// # Errors
+    /// [`Error::Ended`] or [`Error::Deadline`], both with the last log lines.
+    pub fn wait_ready<T, E: std::fmt::Display>(
+        &self,
+        what: &str,
+        deadline: Duration,
+        mut probe: impl FnMut() -> std::result::Result<T, E>,
+    ) -> Result<T> {
+        let outcome = wait::until_ok(what, deadline, || match (self.exit_status(), probe()) {
+            (_, Ok(value)) => Ok(Ok(value)),
+            (Some(status), Err(_)) => Ok(Err(status)),
+            (None, Err(reason)) => Err(reason.to_string()),
+        });
+        match outcome {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(status)) => Err(Error::Ended {
+                name: self.name.clone(),
+                status: status.to_string(),
+                what: what.to_owned(),
+                log: self.log_tail(),
+            }),
+            Err(Error::Deadline { what, waited, detail }) => {
+                Err(Error::Deadline { what, waited, detail: format!("{detail}{}", self.log_tail()) })
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Sends a signal; nothing happens if the process has ended.
+    ///
+    /// # Errors
+    /// [`Error::Signal`].
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        // Locked and not reaped: the id still belongs to this process.
+        let mut child = self.lock();
+        if child.try_wait().ok().flatten().is_some() {
+            return Ok(());
+        }
+        let sent = match self.rustix_pid() {
+            Some(pid) => rustix::process::kill_process(pid, signal.into()),
+            None => Err(rustix::io::Errno::SRCH),
+        };
+        sent.map_err(|errno| Error::Signal { name: self.name.clone(), source: errno.into() })
+    }
+
+    /// Ends the process: SIGTERM, up to five seconds of patience, then SIGKILL for its whole group.
+    pub fn stop(&self) {
+        if self.signal(Signal::Term).is_ok() && self.signal(Signal::Cont).is_ok() && self.wait_exit(GRACE).is_ok() {
+            return;
+        }
+        self.kill();
+    }
+
+    /// Ends the process and its group with SIGKILL and waits until it is gone.
+    pub fn kill(&self) {
+        let mut child = self.lock();
+        if child.try_wait().ok().flatten().is_some() {
+            return;
+        }
+        if let Some(pid) = self.rustix_pid() {
+            // A group that is gone already is what was wanted.
+            let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+
+    /// The file that holds its standard error (and standard output unless that goes elsewhere).
+    pub fn log_path(&self) -> &Path {
+        &self.log
+    }
+
+    /// What it has written to its standard output file so far.
+    pub fn stdout(&self) -> String {
+        log::read(&self.stdout)
+    }
+
+    /// What is in its log so far.
+    pub fn log(&self) -> String {
+        log::read(&self.log)
+    }
+
+    /// The last lines of its log, with a heading that starts with a line break.
+    pub fn log_tail(&self) -> String {
+        log::tail(&self.name, &self.log)
+    }
+
+    fn rustix_pid(&self) -> Option<Pid> {
+        Pid::from_raw(i32::try_from(self.pid).ok()?)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Child> {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is started directly is always `setpriv`; a missing program shows in the log instead.
+fn name_the_missing(error: std::io::Error) -> std::io::Error {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        return std::io::Error::other("setpriv is missing; it comes with util-linux");
+    }
+    error
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl From<Signal> for rustix::process::Signal {
+    fn from(signal: Signal) -> Self {
+        match signal {
+            Signal::Term => Self::TERM,
+            Signal::Kill => Self::KILL,
+            Signal::Stop => Self::STOP,
+            Signal::Cont => Self::CONT,
+            Signal::Hup => Self::HUP,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What to start.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::{Error, Result};
+
+/// A process to start: program, arguments, environment and where its output goes.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    pub(super) name: String,
+    pub(super) log: PathBuf,
+    stdout: Option<PathBuf>,
+    program: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    env_remove: Vec<OsString>,
+}
+
+impl Spec {
+    /// A process called `name`, whose output is appended to `<dir>/<name>.log`.
+    pub fn new(name: impl Into<String>, program: impl Into<PathBuf>, dir: &Path) -> Self {
+        let name = name.into();
+        Self {
+            log: dir.join(format!("{name}.log")),
+            stdout: None,
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            env_remove: Vec::new(),
+            name,
+        }
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// More arguments.
+    #[must_use]
+    pub fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, args: I) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// `--name=value`, the form that every program here understands.
+    #[must_use]
+    pub fn flag(self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        let mut arg = OsString::from(format!("--{name}="));
+        arg.push(value);
+        self.arg(arg)
+    }
+
+    /// One variable of its environment; the rest is inherited.
+    #[must_use]
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Takes a variable out of the inherited environment.
+    #[must_use]
+    pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.env_remove.push(name.as_ref().to_owned());
+        self
+    }
+
+    /// Standard output goes to a file of its own, emptied first, instead of the log.
+    #[must_use]
+    pub fn stdout_to(mut self, path: PathBuf) -> Self {
+        self.stdout = Some(path);
+        self
+    }
+
+    /// The program and its arguments, for messages.
+    pub fn command_line(&self) -> String {
+        let args: Vec<_> = self.args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        format!("{} {}", self.program.display(), args.join(" "))
+    }
+
+    pub(super) fn stdout_path(&self) -> &Path {
+        self.stdout.as_deref().unwrap_or(&self.log)
+    }
+
+    pub(super) fn command(self) -> Result<Command> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .map_err(Error::file("opening the log", &self.log))?;
+        let stdout = match &self.stdout {
+            Some(path) => File::create(path).map_err(Error::file("opening", path))?,
+            None => log.try_clone().map_err(Error::file("opening the log", &self.log))?,
+        };
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(&self.program).args(&self.args);
+        command.stdin(Stdio::null()).stdout(stdout).stderr(log).process_group(0);
+        for name in &self.env_remove {
+            command.env_remove(name);
+        }
+        command.envs(self.env);
+        Ok(command)
+    }
+}

@@ -1,0 +1,40 @@
+//! Waiting for a condition with a deadline: the only place of the harness that lets time pass.
+
+use std::time::{Duration, Instant};
+
+use crate::{Error, Result};
+
+/// How often a condition is looked at.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Asks `probe` until it gives a value, at most for `deadline`.
+///
+/// # Errors
+/// [`Error::Deadline`] naming `what`.
+pub fn until<T>(what: &str, deadline: Duration, mut probe: impl FnMut() -> Option<T>) -> Result<T> {
+    until_ok(what, deadline, || probe().ok_or_else(String::new))
+}
+
+/// As [`until`], for a probe that can say why the condition does not hold yet; the last reason is in the error.
+///
+/// # Errors
+/// [`Error::Deadline`] naming `what`, with the probe's last error as detail.
+pub fn until_ok<T, E: std::fmt::Display>(
+    what: &str,
+    deadline: Duration,
+    mut probe: impl FnMut() -> std::result::Result<T, E>,
+) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        let reason = match probe() {
+            Ok(value) => return Ok(value),
+            Err(reason) => reason.to_string(),
+        };
+        let waited = start.elapsed();
+        if waited >= deadline {
+            let detail = if reason.is_empty() { reason } else { format!("\nlast seen: {reason}") };
+            return Err(Error::Deadline { what: what.to_owned(), waited, detail });
+        }
+        std::thread::park_timeout(INTERVAL.min(deadline.saturating_sub(waited)));
+    }
+}

@@ -1,0 +1,52 @@
+//! No port is given out twice, in this process or in another.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a failing helper is a failing test"
+)]
+
+use std::collections::HashSet;
+use std::net::TcpListener;
+use std::process::Command;
+
+use portcullis_harness::ports;
+
+const PRINT: &str = "HARNESS_TEST_PRINT_PORTS";
+
+#[test]
+fn ports_are_distinct_and_free_across_threads() {
+    let threads: Vec<_> =
+        (0..4).map(|_| std::thread::spawn(|| (0..20).map(|_| ports::free().unwrap()).collect::<Vec<_>>())).collect();
+    let given: Vec<u16> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+    assert_eq!(given.iter().collect::<HashSet<_>>().len(), given.len());
+    for port in given {
+        TcpListener::bind(("127.0.0.1", port)).unwrap();
+    }
+}
+
+/// Not a test of its own: what the other process of the next test runs.
+#[test]
+fn print_role() {
+    if let Ok(path) = std::env::var(PRINT) {
+        let ports: Vec<String> = (0..200).map(|_| ports::free().unwrap().to_string()).collect();
+        std::fs::write(path, ports.join("\n")).unwrap();
+    }
+}
+
+#[test]
+fn a_port_held_here_is_not_given_to_another_process() {
+    let held: HashSet<u16> = (0..200).map(|_| ports::free().unwrap()).collect();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "print_role"])
+        .env(PRINT, file.path())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let text = std::fs::read_to_string(file.path()).unwrap();
+    let theirs: HashSet<u16> = text.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(theirs.len(), 200);
+    assert!(held.is_disjoint(&theirs));
+}

@@ -1,0 +1,23 @@
+use portcullis_harness::Result;
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+
+/// The people of the lab, by certificate.
+pub(crate) struct Users {
+    pub(crate) gateway: Identity,
+    pub(crate) alice: Identity,
+    pub(crate) bob: Identity,
+    pub(crate) admin: Identity,
+}
+
+impl Users {
+    /// alice of the group dev, bob of none, an administrator, and the gateway itself.
+    pub(crate) fn new(client_ca: &Ca) -> Result<Self> {
+        let user = |name: &str, groups: &[&str]| client_ca.issue(&CertSpec::client(name, groups.iter().copied()));
+        Ok(Users {
+            gateway: user("portcullis", &[])?,
+            alice: user("alice", &["dev"])?,
+            bob: user("bob", &[])?,
+            admin: user("admin", &["system:masters"])?,
+        })
+    }
+}

@@ -1,0 +1,68 @@
+//! One connection: handshake, HTTP, and the ways in which it can be ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use rustls_pki_types::CertificateDer;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio_rustls::TlsAcceptor;
+
+use crate::certificate;
+use crate::handler::handle;
+use crate::server::App;
+
+/// A client that does not finish its handshake by then is gone.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Who is at the other end.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) id: u64,
+    pub(crate) chain: Vec<CertificateDer<'static>>,
+    pub(crate) common_name: Option<String>,
+    /// Ends the connection after what is running.
+    pub(crate) goaway: Notify,
+    /// Ends the connection at once.
+    pub(crate) abort: Notify,
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(app: Arc<App>, acceptor: TlsAcceptor, tcp: TcpStream) {
+    let id = app.records.count(|counters| counters.connections += 1);
+    // Small answers at once; a kernel that refuses is no reason to fail.
+    let _ = tcp.set_nodelay(true);
+    let Ok(Ok(tls)) = tokio::time::timeout(HANDSHAKE, acceptor.accept(tcp)).await else {
+        app.records.count(|counters| counters.handshakes_failed += 1);
+        return;
+    };
+    let chain: Vec<_> =
+        tls.get_ref().1.peer_certificates().unwrap_or_default().iter().map(|der| der.clone().into_owned()).collect();
+    let common_name = chain.first().and_then(certificate::common_name);
+    let peer = Arc::new(Peer { id, chain, common_name, goaway: Notify::new(), abort: Notify::new() });
+    let service = {
+        let (app, peer) = (Arc::clone(&app), Arc::clone(&peer));
+        service_fn(move |request| handle(Arc::clone(&app), Arc::clone(&peer), request))
+    };
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new());
+    // As many streams as kube-apiserver allows.
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(100);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
+    tokio::pin!(connection);
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if ended.is_err() {
+                    app.records.count(|counters| counters.protocol_errors += 1);
+                }
+                return;
+            }
+            () = peer.goaway.notified() => connection.as_mut().graceful_shutdown(),
+            () = peer.abort.notified() => return,
+        }
+    }
+}

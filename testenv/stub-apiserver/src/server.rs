@@ -1,0 +1,74 @@
+//! The server's state and its accept loop.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::certificate::Authorities;
+use crate::faults::Faults;
+use crate::record::Records;
+use crate::store::Store;
+use crate::{StubError, StubOptions, admin, connection, tls};
+
+/// All that a request can meet.
+#[derive(Debug)]
+pub(crate) struct App {
+    pub(crate) options: StubOptions,
+    pub(crate) client_ca: Option<Authorities>,
+    pub(crate) requestheader_ca: Option<Authorities>,
+    pub(crate) records: Records,
+    pub(crate) faults: Faults,
+    pub(crate) store: Arc<Store>,
+}
+
+/// A server that listens but does not answer yet.
+pub(crate) struct Bound {
+    pub(crate) app: Arc<App>,
+    pub(crate) address: SocketAddr,
+    pub(crate) admin_address: Option<SocketAddr>,
+    acceptor: TlsAcceptor,
+    listener: TcpListener,
+    admin: Option<TcpListener>,
+}
+
+impl Bound {
+    pub(crate) async fn new(options: StubOptions) -> Result<Self, StubError> {
+        let authorities =
+            |what, pem: &Option<String>| pem.as_deref().map(|pem| Authorities::from_pem(what, pem)).transpose();
+        let client_ca = authorities("the client authorities", &options.client_ca)?;
+        let requestheader_ca = authorities("the front proxies' authorities", &options.requestheader_ca)?;
+        let hints: Vec<&Authorities> = client_ca.iter().chain(requestheader_ca.iter()).collect();
+        let acceptor = TlsAcceptor::from(tls::server_config(&options, &hints)?);
+        let (listener, address) = listen(options.address).await?;
+        let (admin, admin_address) = match options.admin_address {
+            Some(address) => listen(address).await.map(|(listener, address)| (Some(listener), Some(address)))?,
+            None => (None, None),
+        };
+        let (records, faults) = (Records::default(), Faults::default());
+        let store = Arc::clone(&options.store.0);
+        let app = Arc::new(App { options, client_ca, requestheader_ca, records, faults, store });
+        Ok(Self { app, address, admin_address, acceptor, listener, admin })
+    }
+
+    /// Answers until the future is dropped.
+    pub(crate) async fn run(self) {
+        if let Some(admin) = self.admin {
+            tokio::spawn(admin::run(Arc::clone(&self.app), admin));
+        }
+        loop {
+            // A connection that failed before it was accepted is no reason to stop.
+            if let Ok((tcp, _)) = self.listener.accept().await {
+                tokio::spawn(connection::serve(Arc::clone(&self.app), self.acceptor.clone(), tcp));
+            }
+        }
+    }
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StubError> {
+    let failed = |source| StubError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}

@@ -1,0 +1,29 @@
+//! Pod logs and proxies: answers that are not objects.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures_util::stream::{StreamExt, iter, pending};
+use http_body_util::{BodyExt, StreamBody};
+use hyper::StatusCode;
+use hyper::body::Frame;
+
+use crate::route::flag;
+use crate::status::{self, Answer};
+
+const LOG: &str = "line 1\nline 2\n";
+
+/// Two lines; with `follow` the answer then stays open.
+pub(crate) fn log(uri: &str) -> Answer {
+    if !flag(uri, "follow") {
+        return status::text(StatusCode::OK, LOG);
+    }
+    let first = iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(LOG.as_bytes())))]);
+    let body = StreamBody::new(first.chain(pending())).boxed_unsync();
+    status::answer(StatusCode::OK, "text/plain; charset=utf-8", body)
+}
+
+/// What a proxied server would have said: the method and target that reached it.
+pub(crate) fn proxied(method: &str, uri: &str) -> Answer {
+    status::text(StatusCode::OK, format!("proxied {method} {uri}\n"))
+}
