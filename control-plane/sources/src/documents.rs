@@ -16,7 +16,9 @@ pub(crate) enum DocumentError {
 /// The documents of a file, `List`s unfolded, empty documents left out.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Arc<Value>>, DocumentError> {
     let text = std::str::from_utf8(bytes).map_err(|_| DocumentError::Encoding)?;
-    let values: Vec<Value> = serde_saphyr::from_multiple(text).map_err(|error| {
+    // As YAML 1.2 has it: `mode: on` is a text.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let values: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
         let place = error.location().map(|at| format!(" (line {}, column {})", at.line(), at.column()));
         DocumentError::Syntax(place.unwrap_or_default())
     })?;

@@ -115,8 +115,7 @@ impl Gateway {
     /// [`portcullis_harness::Error::File`].
     pub fn remove(&self, name: &str) -> Result<()> {
         let path = self.manifests.join(format!("{name}.yaml"));
-        std::fs::remove_file(&path)
-            .map_err(|source| portcullis_harness::Error::File { step: "removing", path, source })
+        std::fs::remove_file(&path).map_err(|source| portcullis_harness::Error::File { step: "removing", path, source })
     }
 
     /// The manifests that grant the gateway's own user what it needs.

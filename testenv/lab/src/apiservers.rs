@@ -15,9 +15,16 @@ pub(crate) const SERVER_NAME: &str = "kubernetes.default.svc";
 /// What stands behind the gateway.
 pub(crate) enum Apiservers {
     /// Three stubs over one store.
-    Stub { servers: Vec<StubServer>, server_ca: Ca, client_ca: Ca },
+    Stub(Box<Stubs>),
     /// Two kube-apiservers over one etcd.
     Real(Box<RealKube>),
+}
+
+/// Stubs and the authorities of their lab.
+pub(crate) struct Stubs {
+    servers: Vec<StubServer>,
+    server_ca: Ca,
+    client_ca: Ca,
 }
 
 impl Apiservers {
@@ -33,21 +40,21 @@ impl Apiservers {
 
     pub(crate) fn kind(&self) -> &'static str {
         match self {
-            Apiservers::Stub { .. } => "stub-apiserver",
+            Apiservers::Stub(_) => "stub-apiserver",
             Apiservers::Real(_) => "kube-apiserver",
         }
     }
 
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         match self {
-            Apiservers::Stub { servers, .. } => servers.iter().map(StubServer::address).collect(),
+            Apiservers::Stub(stubs) => stubs.servers.iter().map(StubServer::address).collect(),
             Apiservers::Real(kube) => kube.apiservers().iter().map(|server| server.address()).collect(),
         }
     }
 
     pub(crate) fn server_ca(&self) -> &Ca {
         match self {
-            Apiservers::Stub { server_ca, .. } => server_ca,
+            Apiservers::Stub(stubs) => &stubs.server_ca,
             Apiservers::Real(kube) => kube.server_ca(),
         }
     }
@@ -55,7 +62,7 @@ impl Apiservers {
     /// Who signs users' certificates.
     pub(crate) fn client_ca(&self) -> &Ca {
         match self {
-            Apiservers::Stub { client_ca, .. } => client_ca,
+            Apiservers::Stub(stubs) => &stubs.client_ca,
             Apiservers::Real(kube) => kube.client_ca(),
         }
     }
@@ -93,14 +100,13 @@ fn start_stubs() -> Result<Apiservers, LabError> {
             groups: vec!["system:serviceaccounts".to_owned(), "system:serviceaccounts:default".to_owned()],
             ..TokenEntry::default()
         };
-        let mut options = StubOptions::new(identity.pem(), identity.key_pem())
-            .client_ca(client_ca.pem())
-            .token(ROBOT_TOKEN, robot);
+        let mut options =
+            StubOptions::new(identity.pem(), identity.key_pem()).client_ca(client_ca.pem()).token(ROBOT_TOKEN, robot);
         options.store = store.clone();
         options.impersonators = vec!["portcullis".to_owned()];
         options.forbidden_users = vec!["bob".to_owned()];
         options.name = format!("stub-{index}");
         servers.push(StubServer::start(options)?);
     }
-    Ok(Apiservers::Stub { servers, server_ca, client_ca })
+    Ok(Apiservers::Stub(Box::new(Stubs { servers, server_ca, client_ca })))
 }

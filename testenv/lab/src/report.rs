@@ -84,10 +84,7 @@ fn print_kubectl_lines(kubectl: &str, dir: &Path, alice: &Path) {
 
 fn print_curl_lines(lab: &Lab, dir: &Path) {
     let (address, port) = (lab.gateway.address().ip(), lab.gateway.address().port());
-    let curl = format!(
-        "curl --cacert {} --resolve {CLUSTER}:{port}:{address}",
-        dir.join("gateway-ca.crt").display()
-    );
+    let curl = format!("curl --cacert {} --resolve {CLUSTER}:{port}:{address}", dir.join("gateway-ca.crt").display());
     let user = |name: &str| {
         let file = |kind: &str| dir.join(format!("users/{name}.{kind}")).display().to_string();
         format!("--cert {} --key {}", file("crt"), file("key"))

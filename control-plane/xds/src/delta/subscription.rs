@@ -14,6 +14,9 @@ pub(super) struct Change {
     pub(super) removals: BTreeSet<String>,
 }
 
+/// The version of a resource of which nobody knows what the other side has. No hash is empty.
+const UNSURE: &str = "";
+
 #[derive(Debug)]
 struct InFlight {
     nonce: String,
@@ -148,6 +151,10 @@ impl Subscription {
         if change.updates.len() <= 1 {
             self.refused.extend(change.updates);
             return;
+        }
+        for name in change.updates.keys() {
+            // Perhaps it was taken, perhaps not.
+            self.known.insert(name.clone(), UNSURE.to_owned());
         }
         let half = change.updates.len() / 2;
         let mut names = change.updates.into_keys();

@@ -106,8 +106,7 @@ fn review(target: &portcullis_harness::client::TlsTarget, headers: &[(&str, &str
     let mut all: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     all.push(("content-type", b"application/json"));
     let client = H2Client::connect(target).unwrap();
-    let response =
-        client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", &all, body).unwrap();
+    let response = client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", &all, body).unwrap();
     if response.status != 201 {
         assert_eq!(response.status, 403, "{}", response.text());
         return None;

@@ -7,21 +7,21 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{client::TlsTarget, deps};
 
 /// The host name of the cluster in these tests.
-pub const NAME: &str = "prod.example.com";
+pub(crate) const NAME: &str = "prod.example.com";
 
 /// A real Kubernetes behind a gateway. alice may edit in `default`, bob may nothing.
-pub struct World {
-    pub gateway: Gateway,
-    pub kube: RealKube,
-    pub gateway_identity: Identity,
-    pub alice: Identity,
-    pub bob: Identity,
-    pub run: RunDir,
+pub(crate) struct World {
+    pub(crate) gateway: Gateway,
+    pub(crate) kube: RealKube,
+    pub(crate) gateway_identity: Identity,
+    pub(crate) alice: Identity,
+    pub(crate) bob: Identity,
+    pub(crate) run: RunDir,
 }
 
 impl World {
     /// `None`, said loudly, where the real Kubernetes is not built and CI does not ask for it.
-    pub fn start(test: &str, options: &KubeOptions) -> Option<Self> {
+    pub(crate) fn start(test: &str, options: &KubeOptions) -> Option<Self> {
         deps::kube_or_skip(test).unwrap()?;
         let run = RunDir::new(test).unwrap();
         let kube = RealKube::start(&run, "kube", options).unwrap();
@@ -36,20 +36,20 @@ impl World {
         Some(world)
     }
 
-    pub fn manifest(&self) -> Manifest {
+    pub(crate) fn manifest(&self) -> Manifest {
         Manifest::new(NAME, self.kube.apiservers().iter().map(|server| server.address()))
             .upstream(&self.gateway_identity, self.kube.server_ca(), "kubernetes.default.svc")
             .serving(&self.gateway.serving_identity(NAME).unwrap(), self.kube.client_ca())
     }
 
     /// kubectl through the gateway.
-    pub fn kubectl(&self, user: &Identity) -> Kubectl {
+    pub(crate) fn kubectl(&self, user: &Identity) -> Kubectl {
         let kubeconfig = self.gateway.kubeconfig(NAME).identity(user);
         self.kube.kubectl(&self.written(&kubeconfig))
     }
 
     /// The gateway, for requests that kubectl does not make.
-    pub fn target(&self) -> TlsTarget {
+    pub(crate) fn target(&self) -> TlsTarget {
         self.gateway.target(NAME)
     }
 
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    pub fn admin(&self, args: &[&str]) -> String {
+    pub(crate) fn admin(&self, args: &[&str]) -> String {
         self.kube.admin_kubectl().unwrap().args(args).run_ok().unwrap()
     }
 }

@@ -117,8 +117,11 @@ fn other_names_on_a_connection_are_misdirected() {
 
 fn variants<'a>(name: &'a str, value: &'a str) -> Vec<(&'static str, Vec<(String, String)>)> {
     let line = |name: &str| (name.to_owned(), value.to_owned());
-    let mixed: String =
-        name.chars().enumerate().map(|(i, c)| if i % 2 == 0 { c.to_ascii_lowercase() } else { c.to_ascii_uppercase() }).collect();
+    let mixed: String = name
+        .chars()
+        .enumerate()
+        .map(|(i, c)| if i % 2 == 0 { c.to_ascii_lowercase() } else { c.to_ascii_uppercase() })
+        .collect();
     let connection = |extra: &str| ("Connection".to_owned(), format!("close, {extra}"));
     vec![
         ("once", vec![line(name)]),

@@ -4,20 +4,20 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::{Record, StubOptions, StubServer};
 
 /// The host name of the cluster in these tests.
-pub const NAME: &str = "prod.example.com";
+pub(crate) const NAME: &str = "prod.example.com";
 /// A path that only clients ask for: health checks go elsewhere.
-pub const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// The authorities and users of one test.
-pub struct Pki {
-    pub server_ca: Ca,
-    pub client_ca: Ca,
-    pub gateway: Identity,
-    pub alice: Identity,
+pub(crate) struct Pki {
+    pub(crate) server_ca: Ca,
+    pub(crate) client_ca: Ca,
+    pub(crate) gateway: Identity,
+    pub(crate) alice: Identity,
 }
 
 impl Pki {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let client_ca = Ca::new("clients").unwrap();
         Pki {
             server_ca: Ca::new("servers").unwrap(),
@@ -27,7 +27,7 @@ impl Pki {
         }
     }
 
-    pub fn stub(&self, name: &str) -> StubServer {
+    pub(crate) fn stub(&self, name: &str) -> StubServer {
         let identity = self.server_ca.issue(&CertSpec::server(name, ["kubernetes"])).unwrap();
         let mut options = StubOptions::new(identity.pem(), identity.key_pem()).client_ca(self.client_ca.pem());
         options.impersonators = vec!["portcullis".to_owned()];
@@ -37,22 +37,22 @@ impl Pki {
 }
 
 /// A gateway with one cluster of one stub.
-pub struct World {
-    pub gateway: Gateway,
-    pub stub: StubServer,
-    pub pki: Pki,
+pub(crate) struct World {
+    pub(crate) gateway: Gateway,
+    pub(crate) stub: StubServer,
+    pub(crate) pki: Pki,
     // Removed last.
     _run: RunDir,
 }
 
 impl World {
-    pub fn start(test: &str, options: &GatewayOptions) -> Self {
+    pub(crate) fn start(test: &str, options: &GatewayOptions) -> Self {
         let world = World::without_cluster(test, options);
         world.gateway.apply(&world.manifest()).unwrap();
         world
     }
 
-    pub fn without_cluster(test: &str, options: &GatewayOptions) -> Self {
+    pub(crate) fn without_cluster(test: &str, options: &GatewayOptions) -> Self {
         let run = RunDir::new(test).unwrap();
         let pki = Pki::new();
         let stub = pki.stub("stub-0");
@@ -60,14 +60,14 @@ impl World {
         World { gateway, stub, pki, _run: run }
     }
 
-    pub fn manifest(&self) -> Manifest {
+    pub(crate) fn manifest(&self) -> Manifest {
         Manifest::new(NAME, [self.stub.address()])
             .upstream(&self.pki.gateway, &self.pki.server_ca, "kubernetes")
             .serving(&self.gateway.serving_identity(NAME).unwrap(), &self.pki.client_ca)
     }
 
     /// What clients caused: everything but Envoy's health checks.
-    pub fn client_records(&self) -> Vec<Record> {
+    pub(crate) fn client_records(&self) -> Vec<Record> {
         let mut records = self.stub.records();
         records.retain(|record| record.path() != "/readyz");
         records

@@ -191,6 +191,16 @@ fn what_is_refused_is_found_told_and_not_sent_again() {
 }
 
 #[test]
+fn after_a_refusal_of_several_nobody_knows_what_was_taken() {
+    let before = snapshot(&[(CDS, "a", "1"), (CDS, "b", "1")]);
+    let mut stream = opened(before.clone(), &[(CDS, &[]), (LDS, &[])]);
+    let responses = stream.on_snapshot(snapshot(&[(CDS, "a", "2"), (CDS, "b", "2"), (CDS, "c", "2")]));
+    assert_eq!(show(&stream.on_snapshot(before)), [""; 0]);
+    let responses = stream.on_request(nack(&responses[0]));
+    assert_eq!(settle(&mut stream, responses), ["CDS: +a", "CDS: +b", "CDS: -c"]);
+}
+
+#[test]
 fn nothing_is_removed_while_a_route_is_refused() {
     let before = [(CDS, "a", "1"), (RDS, "r", "a")];
     let after = [(CDS, "b", "1"), (RDS, "r", "b")];

@@ -1,0 +1,149 @@
+//! The program as an operator meets it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+    command.env_clear();
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    program().args(arguments).output().unwrap()
+}
+
+fn write(directory: &Path, file: &str, text: &str) {
+    let hidden = directory.join(format!(".{file}"));
+    std::fs::write(&hidden, text).unwrap();
+    std::fs::rename(hidden, directory.join(file)).unwrap();
+}
+
+const SETTINGS: &str = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: gateway}\n";
+const BAD: &str = "apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamCluster\nmetadata: {name: a.test}\n";
+
+/// A running `portcullis serve`; killed if the test ends before it does.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It has ended already in a test that passes.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Served {
+    fn start(config: &Path, socket: &Path) -> Self {
+        let mut child = program()
+            .args(["serve", "--http-address", "127.0.0.1:0"])
+            .arg("--config")
+            .arg(config)
+            .arg("--xds-socket")
+            .arg(socket)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let line = lines.find(|line| line.as_ref().unwrap().contains("listening")).unwrap().unwrap();
+        let address = line.split("http_address=").nth(1).unwrap().to_owned();
+        // Drained, so that the program never waits for us.
+        std::thread::spawn(move || lines.count());
+        Self { child, address }
+    }
+
+    fn get(&self, path: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
+    }
+
+    fn status_when(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
+            let status = serde_json::from_str(&self.get("/status").1).unwrap();
+            if wanted(&status) {
+                return status;
+            }
+            assert!(start.elapsed() < DEADLINE, "{status}");
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn serve_tells_where_it_stands_follows_changes_and_ends_cleanly() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config");
+    let socket = dir.path().join("xds.sock");
+    std::fs::create_dir(&config).unwrap();
+    write(&config, "settings.yaml", &format!("{SETTINGS}spec: {{instance: Not A Label}}\n"));
+    let mut served = Served::start(&config, &socket);
+    assert_eq!(served.get("/healthz").0, "200");
+    served.status_when(|status| status["objects"][0]["reason"] == "Invalid");
+    assert_eq!(served.get("/readyz").0, "503", "settings that cannot be used are not guessed");
+    write(&config, "settings.yaml", SETTINGS);
+    let status = served.status_when(|status| status["snapshot"] != "");
+    assert_eq!(served.get("/readyz").0, "200");
+    assert_eq!(status["objects"][0]["accepted"], true);
+    write(&config, "bad.yaml", BAD);
+    let worse = served.status_when(|status| status["objects"][1]["name"] == "a.test");
+    assert_eq!(worse["objects"][1]["accepted"], false);
+    assert_eq!(worse["snapshot"], status["snapshot"]);
+    assert!(socket.exists());
+    kill_process(Pid::from_child(&served.child), Signal::TERM).unwrap();
+    assert!(served.child.wait().unwrap().success());
+    assert!(!socket.exists());
+}
+
+#[test]
+fn check_fails_exactly_if_an_object_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "settings.yaml", SETTINGS);
+    let path = dir.path().to_str().unwrap();
+    assert!(output(&["check", path]).status.success());
+    write(dir.path(), "bad.yaml", BAD);
+    let refused = output(&["check", path]);
+    assert_eq!(refused.status.code(), Some(1));
+    let text = String::from_utf8(refused.stdout).unwrap();
+    assert!(text.contains("UpstreamCluster a.test: Invalid\n  error: spec.servers: at least one"), "{text}");
+    write(dir.path(), "bad.yaml", "a: [");
+    let text = String::from_utf8(output(&["check", path]).stdout).unwrap();
+    assert!(text.contains("File bad.yaml: Invalid"), "{text}");
+    assert_eq!(output(&["check", "/nowhere/at/all"]).status.code(), Some(1));
+}
+
+fn documents(text: &str) -> Vec<Value> {
+    serde_json::Deserializer::from_str(&text.replace("\n---\n", "\n")).into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn bootstrap_and_rbac_print_what_they_are_asked_for() {
+    let printed = output(&["bootstrap", "--xds-socket", "/run/x.sock", "--node-id", "n", "--admin-address", "127.0.0.1:1"]);
+    let bootstrap = &documents(&String::from_utf8(printed.stdout).unwrap())[0];
+    assert_eq!(bootstrap["node"]["id"], "n");
+    assert_eq!(bootstrap["dynamic_resources"]["ads_config"]["api_type"], "DELTA_GRPC");
+    assert_eq!(bootstrap["admin"]["address"]["socket_address"]["port_value"], 1);
+    assert!(bootstrap.to_string().contains(r#"{"pipe":{"path":"/run/x.sock"}}"#));
+    let printed = output(&["rbac", "--user", "gate: 'x'\n"]);
+    let rbac = documents(&String::from_utf8(printed.stdout).unwrap());
+    assert_eq!(rbac[0]["kind"], "ClusterRole");
+    assert_eq!(rbac[1]["subjects"][0]["name"], "gate: 'x'\n", "whatever the name is, it stays one value");
+    let verbs: Vec<_> = rbac[0]["rules"].as_array().unwrap().iter().map(|rule| rule["verbs"][0].clone()).collect();
+    assert_eq!(verbs, ["impersonate", "impersonate", "get"]);
+}
