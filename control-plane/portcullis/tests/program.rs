@@ -1,5 +1,7 @@
 //! The program as an operator meets it.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -134,7 +136,8 @@ fn documents(text: &str) -> Vec<Value> {
 
 #[test]
 fn bootstrap_and_rbac_print_what_they_are_asked_for() {
-    let printed = output(&["bootstrap", "--xds-socket", "/run/x.sock", "--node-id", "n", "--admin-address", "127.0.0.1:1"]);
+    let printed =
+        output(&["bootstrap", "--xds-socket", "/run/x.sock", "--node-id", "n", "--admin-address", "127.0.0.1:1"]);
     let bootstrap = &documents(&String::from_utf8(printed.stdout).unwrap())[0];
     assert_eq!(bootstrap["node"]["id"], "n");
     assert_eq!(bootstrap["dynamic_resources"]["ads_config"]["api_type"], "DELTA_GRPC");

@@ -8,7 +8,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{Result, ports};
+use portcullis_harness::{Result, ports, write_private};
 
 use crate::manifest::{Manifest, settings};
 
@@ -22,6 +22,8 @@ pub struct GatewayOptions {
     pub envoy_version: Option<String>,
     /// Where Envoy looks for the module; the built one if unset.
     pub module_dir: Option<PathBuf>,
+    /// The gateway's instance id; `e2e` if unset.
+    pub instance: Option<String>,
 }
 
 /// A control plane and an Envoy. End with this value.
@@ -29,7 +31,6 @@ pub struct GatewayOptions {
 pub struct Gateway {
     plane: ControlPlane,
     envoy: Envoy,
-    dir: PathBuf,
     manifests: PathBuf,
     address: SocketAddr,
     serving_ca: Ca,
@@ -41,18 +42,19 @@ impl Gateway {
     /// # Errors
     /// The step that failed.
     pub fn start(run: &RunDir, options: &GatewayOptions) -> Result<Self> {
+        let instance = options.instance.as_deref().unwrap_or("e2e");
         let dir = run.make_dir("gateway")?;
         let manifests = run.make_dir("gateway/manifests")?;
         let address = ports::free_address()?;
         let serving_ca = Ca::new("gateway serving authority")?;
         let default_certificate = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"]))?;
-        run.write("gateway/manifests/settings.yaml", settings("e2e", address, &default_certificate))?;
+        run.write("gateway/manifests/settings.yaml", settings(instance, address, &default_certificate))?;
         let plane = ControlPlane::start(&dir, &manifests)?;
         let mut envoy_options = EnvoyOptions::new(plane.bootstrap("envoy-0")?);
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
         let envoy = Envoy::start(&dir, "envoy-0", &envoy_options)?;
-        Ok(Gateway { plane, envoy, dir, manifests, address, serving_ca })
+        Ok(Gateway { plane, envoy, manifests, address, serving_ca })
     }
 
     /// A certificate for a host name, of the authority that clients of this gateway trust.
@@ -76,14 +78,7 @@ impl Gateway {
     /// # Errors
     /// [`portcullis_harness::Error::File`].
     pub fn write_file(&self, name: &str, text: &str) -> Result<()> {
-        let failed = |step, path: &PathBuf| {
-            let path = path.clone();
-            move |source| portcullis_harness::Error::File { step, path, source }
-        };
-        let hidden = self.dir.join(format!("{name}.new"));
-        let path = self.manifests.join(name);
-        std::fs::write(&hidden, text).map_err(failed("writing", &hidden))?;
-        std::fs::rename(&hidden, &path).map_err(failed("renaming to", &path))
+        write_private(&self.manifests.join(name), text.as_bytes())
     }
 
     /// Writes a cluster's manifest and waits until Envoy has acknowledged a snapshot that differs from the one before.

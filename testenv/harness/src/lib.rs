@@ -20,3 +20,4 @@ pub mod wait;
 
 pub use error::{Error, Result};
 pub use paths::project_root;
+pub use rundir::write_private;

@@ -88,8 +88,12 @@ impl Drop for RunDir {
     }
 }
 
-/// Writes a file with mode 0600, replacing it in one step, so that a reader never sees half of it.
-pub(crate) fn write_private(path: &Path, content: &[u8]) -> Result<()> {
+/// Writes a file with mode 0600, replacing it in one step, so that a reader never sees half of it. Directories on the way
+/// are made.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn write_private(path: &Path, content: &[u8]) -> Result<()> {
     use std::io::Write;
     let dir = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(dir).map_err(Error::file("making", dir))?;

@@ -87,7 +87,8 @@ fn start(kube: Kube, dir: &Path) -> Result<Lab, LabError> {
     let apiservers = Apiservers::start(kube, &run)?;
     let users = Users::new(apiservers.client_ca())?;
     step("starting the control plane and Envoy");
-    let gateway = Gateway::start(&run, &GatewayOptions::default())?;
+    let options = GatewayOptions { instance: Some("lab".to_owned()), ..GatewayOptions::default() };
+    let gateway = Gateway::start(&run, &options)?;
     let token = apiservers.grant(&run, &gateway)?;
     step("applying the cluster's manifest");
     let manifest = Manifest::new(CLUSTER, apiservers.addresses())
