@@ -16,8 +16,8 @@ mod secret;
 mod types;
 
 pub use check::{
-    Checked, Cluster, Endpoint, Host, KeyPair, Limits, PeerName, Policy, Server, Settings, Trust, check_cluster,
-    check_settings,
+    Checked, Cluster, CredentialCache, Endpoint, Host, KeyPair, Limits, PeerName, Policy, Server, Settings, Trust,
+    check_cluster, check_settings,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};
@@ -28,7 +28,7 @@ pub use parse::{
 pub use problem::Problem;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
-    Certificate, ClientConfig, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings,
-    GatewaySettingsSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta, PortcullisSpec,
-    Rule, SecureServing, ServerSpec, ServiceAccount, TokenBucket, UpstreamCluster, UpstreamClusterSpec,
+    Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema,
+    GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta,
+    PortcullisSpec, Rule, SecureServing, ServerSpec, ServiceAccount, TokenBucket, UpstreamCluster, UpstreamClusterSpec,
 };

@@ -1,5 +1,6 @@
 use std::process::ExitCode;
 
+use portcullis_filter_config::DEFAULT_EXTRAS;
 use serde_json::{Value, json};
 
 use crate::cli::Rbac;
@@ -11,19 +12,19 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
 
 const NAME: &str = "portcullis";
 
-/// What impersonation needs, and nothing else. Reviews are not made yet.
+/// What telling the user to the upstream and reviewing credentials need, and nothing else.
 fn role() -> Value {
+    let extras = DEFAULT_EXTRAS.iter().map(|key| format!("userextras/{key}"));
+    let told: Vec<String> = std::iter::once("uids".to_owned()).chain(extras).collect();
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": NAME},
         "rules": [
             {"apiGroups": [""], "resources": ["users", "groups", "serviceaccounts"], "verbs": ["impersonate"]},
-            {
-                "apiGroups": ["authentication.k8s.io"],
-                "resources": ["uids", "userextras/authentication.kubernetes.io/credential-id"],
-                "verbs": ["impersonate"],
-            },
+            {"apiGroups": ["authentication.k8s.io"], "resources": told, "verbs": ["impersonate"]},
+            {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+            {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
             {"nonResourceURLs": ["/readyz"], "verbs": ["get"]},
         ],
     })

@@ -148,5 +148,5 @@ fn bootstrap_and_rbac_print_what_they_are_asked_for() {
     assert_eq!(rbac[0]["kind"], "ClusterRole");
     assert_eq!(rbac[1]["subjects"][0]["name"], "gate: 'x'\n", "whatever the name is, it stays one value");
     let verbs: Vec<_> = rbac[0]["rules"].as_array().unwrap().iter().map(|rule| rule["verbs"][0].clone()).collect();
-    assert_eq!(verbs, ["impersonate", "impersonate", "get"]);
+    assert_eq!(verbs, ["impersonate", "impersonate", "create", "create", "get"]);
 }

@@ -1,11 +1,14 @@
 use portcullis_api::{Cluster, Rule};
-use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, FilterConfig, UpstreamIdentity};
+use portcullis_filter_config::{
+    self as config, CONFIG_VERSION, ClusterConfig, FilterConfig, Pool, Reviews, UpstreamIdentity,
+};
 
-use crate::group::group_name;
+use crate::group::{ALL, group_name};
 use crate::identity::identity;
+use crate::names::ResourceNames;
 
 /// The cluster's part of the filter's configuration.
-pub(crate) fn cluster_config(cluster: &Cluster, instance: &str) -> ClusterConfig {
+pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, instance: &str) -> ClusterConfig {
     let mut authorities = vec![cluster.name.clone()];
     for name in cluster.server_names.iter().chain(&cluster.extra_authorities) {
         if !authorities.contains(name) {
@@ -18,6 +21,8 @@ pub(crate) fn cluster_config(cluster: &Cluster, instance: &str) -> ClusterConfig
         authorities,
         // The checked form holds PEM that this program wrote, which is ASCII.
         client_ca: cluster.client_ca.as_ref().map(|pem| String::from_utf8_lossy(pem.as_slice()).into_owned()),
+        anonymous: cluster.anonymous,
+        reviews: Some(reviews(cluster, names)),
         upstream_identity: UpstreamIdentity::Impersonate,
         policies: cluster
             .policies
@@ -27,6 +32,17 @@ pub(crate) fn cluster_config(cluster: &Cluster, instance: &str) -> ClusterConfig
                 rules: policy.rules.iter().map(rule).collect(),
             })
             .collect(),
+    }
+}
+
+fn reviews(cluster: &Cluster, names: &ResourceNames) -> Reviews {
+    let cache = &cluster.credential_cache;
+    Reviews {
+        cluster: names.pool(ALL, Pool::Http2),
+        token_seconds: cache.token.as_secs(),
+        rejected_token_seconds: cache.rejected_token.as_secs(),
+        allowed_seconds: cache.allowed_impersonation.as_secs(),
+        denied_seconds: cache.denied_impersonation.as_secs(),
     }
 }
 

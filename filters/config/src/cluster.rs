@@ -16,10 +16,31 @@ pub struct ClusterConfig {
     /// PEM bundle of the CAs that sign client certificates. Without it no certificate is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_ca: Option<String>,
+    /// Whether requests without a credential are let through, for the upstream to judge.
+    pub anonymous: bool,
+    /// How tokens and impersonation are reviewed. Without it both are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reviews: Option<Reviews>,
     /// How the authenticated user is told to the upstream.
     pub upstream_identity: UpstreamIdentity,
     /// First match wins; no match is 403.
     pub policies: Vec<Policy>,
+}
+
+/// Who answers reviews, and for how long answers are believed, in seconds. Failures are never remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Reviews {
+    /// The Envoy cluster to ask, one that carries the gateway's credential.
+    pub cluster: String,
+    /// A token's user; never longer than the token says itself.
+    pub token_seconds: u64,
+    /// That a token is nobody's.
+    pub rejected_token_seconds: u64,
+    /// That a user may impersonate.
+    pub allowed_seconds: u64,
+    /// That a user may not.
+    pub denied_seconds: u64,
 }
 
 /// How the authenticated user is told to the upstream.

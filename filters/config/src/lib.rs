@@ -14,9 +14,21 @@ mod destination;
 mod filter;
 pub mod names;
 
-pub use cluster::{ClusterConfig, Policy, Rule, ServiceAccount, UpstreamIdentity};
+pub use cluster::{ClusterConfig, Policy, Reviews, Rule, ServiceAccount, UpstreamIdentity};
 pub use destination::{Pool, RequestClass, destination, destinations};
 pub use filter::FilterConfig;
+
+/// Extra attributes of a user that are told to the upstream: those that current kube-apiservers attach to tokens and
+/// certificates. Each needs a grant of the gateway's own user (`portcullis rbac`), without which the upstream would refuse
+/// the whole request; others are dropped.
+pub const DEFAULT_EXTRAS: [&str; 6] = [
+    "authentication.kubernetes.io/credential-id",
+    "authentication.kubernetes.io/node-name",
+    "authentication.kubernetes.io/node-uid",
+    "authentication.kubernetes.io/pod-name",
+    "authentication.kubernetes.io/pod-uid",
+    "scopes",
+];
 
 /// The version of this configuration's format. A filter refuses any version that it does not know, so that a rule that
 /// it would not understand is never dropped in silence.

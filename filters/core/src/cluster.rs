@@ -7,7 +7,8 @@ use portcullis_filter_config::{CONFIG_VERSION, Pool, RequestClass, UpstreamIdent
 
 use crate::authority::Authorities;
 use crate::policy::Policies;
-use crate::x509::{CertificateCache, ClientCa, ClientCaError};
+use crate::review::{CredentialCaches, Lifetimes};
+use crate::x509::{ClientCa, ClientCaError};
 
 /// Why a configuration is refused. The control plane's fault; Envoy keeps the configuration that it has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,24 +29,42 @@ pub enum CompileError {
 pub struct Cluster {
     pub(crate) authorities: Authorities,
     pub(crate) client_ca: Option<ClientCa>,
-    pub(crate) certificates: Arc<CertificateCache>,
+    pub(crate) anonymous: bool,
+    pub(crate) reviewer: Option<Reviewer>,
+    pub(crate) caches: Arc<CredentialCaches>,
     pub(crate) policies: Policies,
     /// By policy, then by pool and class.
     destinations: Vec<Destinations>,
+}
+
+/// Who answers reviews.
+#[derive(Debug)]
+pub(crate) struct Reviewer {
+    /// The Envoy cluster to ask.
+    pub(crate) cluster: Arc<str>,
+}
+
+/// What caches of credentials belong to: another cluster, another client CA or other lifetimes start with empty ones, an
+/// edit of policies keeps what is known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CacheOwner {
+    identity: String,
+    client_ca: Vec<u8>,
+    /// For how long answers are believed.
+    pub lifetimes: Lifetimes,
 }
 
 #[derive(Debug)]
 struct Destinations([[Box<str>; RequestClass::ALL.len()]; Pool::ALL.len()]);
 
 impl Cluster {
-    /// Compiles a configuration. `caches` finds the certificate cache of a cluster by its identity and the digest of its
-    /// client CA: an edit of policies keeps what was verified, another CA or another cluster starts with nothing.
+    /// Compiles a configuration. `caches` finds what an earlier configuration of the same cluster has learnt.
     ///
     /// # Errors
     /// [`CompileError`], the control plane's fault.
     pub fn compile(
         config: &config::ClusterConfig,
-        caches: impl FnOnce(&str, &[u8]) -> Arc<CertificateCache>,
+        caches: impl FnOnce(CacheOwner) -> Arc<CredentialCaches>,
     ) -> Result<Self, CompileError> {
         if config.version != CONFIG_VERSION {
             return Err(CompileError::Version(config.version));
@@ -53,12 +72,16 @@ impl Cluster {
         // Matched so that a further way of telling the user cannot be forgotten here.
         let UpstreamIdentity::Impersonate = config.upstream_identity;
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
-        let ca_digest: &[u8] = client_ca.as_ref().map_or(&[], |ca| ca.digest());
-        let certificates = caches(&config.identity, ca_digest);
+        let caches = caches(CacheOwner {
+            identity: config.identity.clone(),
+            client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
+            lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::of),
+        });
+        let reviewer = config.reviews.as_ref().map(|reviews| Reviewer { cluster: reviews.cluster.as_str().into() });
         let policies = Policies::new(&config.policies);
         let destinations = policies.groups().map(Destinations::of).collect();
         let authorities = Authorities::new(config.authorities.iter().map(String::as_str));
-        Ok(Cluster { authorities, client_ca, certificates, policies, destinations })
+        Ok(Cluster { authorities, client_ca, anonymous: config.anonymous, reviewer, caches, policies, destinations })
     }
 
     /// The filter state value that opens the route to a policy's server group.

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, Pool, RequestClass};
 use rustls_pki_types::UnixTime;
 
+use crate::authenticate::{authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError};
-use crate::credential::{has_bearer_token, is_token_subprotocol, subprotocols};
+use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::hygiene::Scan;
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::refusal::Refusal;
 use crate::request_info::{RequestInfo, check_shape, unescape_path};
-use crate::x509::{ChainError, ClientChain};
+use crate::review::{Review, Settled};
 
 /// The listener's part of the filter: who the gateway is.
 #[derive(Debug)]
@@ -39,6 +40,8 @@ pub struct RequestFacts<'a> {
     pub scan: &'a Scan<'a>,
     /// The client's certificate.
     pub peer: Peer<'a>,
+    /// Answers to reviews that this request has waited for.
+    pub settled: &'a Settled,
     /// The time of the request.
     pub now: UnixTime,
 }
@@ -48,6 +51,8 @@ pub struct RequestFacts<'a> {
 pub enum Decision<'c> {
     /// It goes upstream.
     Forward(Forward<'c>),
+    /// It waits until these are answered, then it is judged again.
+    Review(Vec<Review>),
     /// It ends here.
     Refuse(Refusal),
 }
@@ -67,6 +72,21 @@ pub struct Forward<'c> {
     pub via: &'c str,
     /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
     pub owns_unauthorized: bool,
+}
+
+/// Why judging a request stops before its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The request ends here.
+    Refuse(Refusal),
+    /// The upstream has to be asked first.
+    Review(Vec<Review>),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Stop::Refuse(refusal)
+    }
 }
 
 impl Gateway {
@@ -89,6 +109,11 @@ impl Gateway {
         })
     }
 
+    /// The `Via` that everything carries which this gateway sends.
+    pub fn via(&self) -> &str {
+        &self.via
+    }
+
     /// Reads a request's headers ([`Scan::of`]) for this gateway.
     pub fn scan<'a>(&self, headers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Scan<'a> {
         Scan::of(headers, &self.instance)
@@ -98,11 +123,12 @@ impl Gateway {
     pub fn decide<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Decision<'c> {
         match self.judge(cluster, request) {
             Ok(forward) => Decision::Forward(forward),
-            Err(refusal) => Decision::Refuse(refusal),
+            Err(Stop::Review(reviews)) => Decision::Review(reviews),
+            Err(Stop::Refuse(refusal)) => Decision::Refuse(refusal),
         }
     }
 
-    fn judge<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Result<Forward<'c>, Refusal> {
+    fn judge<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
         check_message(scan, cluster)?;
         let (raw_path, query) = split_target(scan.path);
@@ -112,9 +138,7 @@ impl Gateway {
         check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
 
         let user = authenticate(cluster, request)?;
-        if scan.impersonates {
-            return Err(Refusal::impersonation());
-        }
+        let user = effective_user(cluster, user, &self.anonymous, request)?;
         let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
         let policy = cluster.policies.first_match(&info, known).ok_or_else(Refusal::no_policy)?;
         let pool = pool_of(user.is_some(), scan.is_upgrade);
@@ -143,47 +167,16 @@ fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
     if scan.authorization_lines > 1 {
         return Err(Refusal::bad_request("the request has more than one Authorization header"));
     }
-    if scan.is_ambiguous_upgrade {
-        return Err(Refusal::bad_request("the Connection header is ambiguous"));
+    if let Some(bad) = scan.bad_connection {
+        return Err(Refusal::bad_request(bad.to_string()));
     }
     if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
         return Err(Refusal::bad_request("the request's target is not a path"));
     }
+    if !scan.path.iter().all(u8::is_ascii_graphic) {
+        return Err(Refusal::bad_request("the path has a byte that has to be percent-encoded"));
+    }
     Ok(())
-}
-
-/// Certificate, then token, then nobody: the first that succeeds wins, and nobody only if none was presented.
-fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Option<Arc<UpstreamUser>>, Refusal> {
-    let certificate = match request.peer {
-        Peer::None => Ok(None),
-        Peer::Unreadable => return Err(Refusal::certificate_not_readable()),
-        Peer::Chain(encoded) => certified(cluster, encoded, request.now)?,
-    };
-    if let Ok(Some(user)) = certificate {
-        return Ok(Some(user));
-    }
-    let scan = request.scan;
-    if scan.authorization.is_some_and(has_bearer_token) || (scan.is_upgrade && scan.token_subprotocol) {
-        return Err(Refusal::token_not_reviewed());
-    }
-    certificate
-}
-
-/// The outer error ends the request; the inner one is a credential that failed, beside which another may succeed.
-#[allow(clippy::type_complexity, reason = "named, the two errors would be harder to tell apart")]
-fn certified(
-    cluster: &Cluster,
-    encoded: &[u8],
-    now: UnixTime,
-) -> Result<Result<Option<Arc<UpstreamUser>>, Refusal>, Refusal> {
-    let chain = match ClientChain::decode(encoded) {
-        Ok(chain) => chain,
-        Err(ChainError::TooLarge) => return Ok(Err(Refusal::unauthorized())),
-        Err(ChainError::Garbled) => return Err(Refusal::certificate_not_readable()),
-    };
-    // A certificate that nobody asked for is none, as in a kube-apiserver without --client-ca-file.
-    let Some(ca) = &cluster.client_ca else { return Ok(Ok(None)) };
-    Ok(cluster.certificates.user(&chain, ca, now).map_err(|_| Refusal::unauthorized()))
 }
 
 fn pool_of(is_authenticated: bool, is_upgrade: bool) -> Pool {

@@ -11,8 +11,29 @@ const FORWARDED_CLIENT_CERT: &[u8] = b"x-forwarded-client-cert";
 const NOT_NOMINATED: [&[u8]; 8] =
     [b"", b"close", b"connection", b"content-length", b"host", b"keep-alive", b"transfer-encoding", b"upgrade"];
 
+/// Headers that Envoy has written by now; a `Connection` that lists one would hide where a request comes from.
+const HOP_WRITTEN: [&[u8]; 5] = [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"];
+
+/// Names that `Connection` may list.
+const MAX_NOMINATED: usize = 16;
+
+/// A `Connection` that no honest client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadConnection {
+    /// kube-apiserver, which looks for the word `upgrade` anywhere, would see an upgrade where Envoy, which looks for a
+    /// list's entry, sees none.
+    #[error("the Connection header is ambiguous")]
+    AmbiguousUpgrade,
+    /// It lists a header that the gateway writes.
+    #[error("the Connection header names a header of the gateway's own")]
+    NamesHop,
+    /// It lists too many headers.
+    #[error("the Connection header names too many headers")]
+    TooLong,
+}
+
 /// What one pass over a request's headers found. Borrows from them.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Scan<'a> {
     /// `:method`.
     pub method: &'a [u8],
@@ -22,25 +43,34 @@ pub struct Scan<'a> {
     pub authority: &'a [u8],
     /// The first `Authorization` line.
     pub authorization: Option<&'a [u8]>,
-    /// How many `Authorization` lines there are.
+    /// How many `Authorization` lines there are, joined ones counted apart.
     pub authorization_lines: usize,
-    /// Whether the client asks to act as somebody else, in whatever words.
-    pub impersonates: bool,
+    /// Every `Impersonate-*` line: the client asks to act as somebody else.
+    pub impersonation: Vec<(&'a [u8], &'a [u8])>,
     /// Whether there is a `Connection`.
     pub has_connection: bool,
     /// Whether the request asks for an upgrade: `Connection` lists the word, in any case, and there is an `Upgrade`.
     pub is_upgrade: bool,
-    /// Whether kube-apiserver, which looks for the word anywhere in `Connection`, would see an upgrade where Envoy, which
-    /// looks for a list's entry, sees none.
-    pub is_ambiguous_upgrade: bool,
+    /// Whether the upgrade is to WebSocket, whose subprotocols may carry a token.
+    pub is_websocket: bool,
     /// Whether a WebSocket subprotocol carries a token.
     pub token_subprotocol: bool,
+    /// What is wrong with `Connection`, if anything is.
+    pub bad_connection: Option<BadConnection>,
     /// Every `Sec-WebSocket-Protocol` line.
     pub subprotocols: Vec<&'a [u8]>,
     /// Whether the request has been through this gateway before.
     pub is_loop: bool,
     /// Names of the headers to take out. May hold a name more than once.
     pub lifted: Vec<&'a [u8]>,
+    nominated: usize,
+}
+
+impl std::fmt::Debug for Scan<'_> {
+    /// Headers may be secrets.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Scan").finish_non_exhaustive()
+    }
 }
 
 impl<'a> Scan<'a> {
@@ -48,7 +78,7 @@ impl<'a> Scan<'a> {
     pub fn of(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>, instance: &[u8]) -> Self {
         let mut scan = Scan::default();
         let mut connections: Vec<&'a [u8]> = Vec::new();
-        let mut has_upgrade = false;
+        let (mut has_upgrade, mut to_websocket) = (false, false);
         for (name, value) in headers {
             match name {
                 b":method" => scan.method = value,
@@ -56,17 +86,24 @@ impl<'a> Scan<'a> {
                 b":authority" => scan.authority = value,
                 b"authorization" => {
                     scan.authorization.get_or_insert(value);
-                    scan.authorization_lines = scan.authorization_lines.saturating_add(1);
+                    // Envoy joins lines of one name by commas, and no credential that Kubernetes knows holds one.
+                    let lines = value.split(|byte| *byte == b',').count();
+                    scan.authorization_lines = scan.authorization_lines.saturating_add(lines);
                 }
                 b"connection" => connections.push(value),
-                b"upgrade" => has_upgrade |= !value.is_empty(),
+                b"upgrade" => {
+                    has_upgrade |= !value.is_empty();
+                    to_websocket |= value.eq_ignore_ascii_case(b"websocket");
+                }
                 b"via" => scan.is_loop |= names_instance(value, instance),
                 b"sec-websocket-protocol" => {
                     scan.token_subprotocol |= subprotocols(value).any(is_token_subprotocol);
                     scan.subprotocols.push(value);
                 }
                 _ if is_reserved(name) => {
-                    scan.impersonates |= name.starts_with(b"impersonate-");
+                    if name.starts_with(b"impersonate-") {
+                        scan.impersonation.push((name, value));
+                    }
                     scan.lifted.push(name);
                 }
                 _ => {}
@@ -74,8 +111,10 @@ impl<'a> Scan<'a> {
         }
         scan.has_connection = !connections.is_empty();
         scan.is_upgrade = has_upgrade && connections.iter().any(|value| lists_upgrade(value));
-        scan.is_ambiguous_upgrade =
-            has_upgrade && !scan.is_upgrade && connections.iter().any(|value| contains_upgrade(value));
+        scan.is_websocket = scan.is_upgrade && to_websocket;
+        if has_upgrade && !scan.is_upgrade && connections.iter().any(|value| contains_upgrade(value)) {
+            scan.bad_connection = Some(BadConnection::AmbiguousUpgrade);
+        }
         for value in connections {
             scan.lift_nominated(value);
         }
@@ -84,9 +123,16 @@ impl<'a> Scan<'a> {
 
     fn lift_nominated(&mut self, connection: &'a [u8]) {
         for name in connection.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
-            let is_kept = name.starts_with(b":") || NOT_NOMINATED.iter().any(|kept| kept.eq_ignore_ascii_case(name));
-            if !is_kept {
+            if is_one_of(name, &HOP_WRITTEN) {
+                self.bad_connection = Some(BadConnection::NamesHop);
+            } else if !name.starts_with(b":") && !is_one_of(name, &NOT_NOMINATED) {
                 self.lifted.push(name);
+                self.nominated = self.nominated.saturating_add(1);
+            }
+            // Each costs a call to Envoy, and off the upgrade path Envoy itself stops at ten.
+            if self.nominated > MAX_NOMINATED {
+                self.bad_connection = Some(BadConnection::TooLong);
+                return;
             }
         }
     }
@@ -103,6 +149,10 @@ pub fn is_reserved(name: &[u8]) -> bool {
         }
         _ => false,
     }
+}
+
+fn is_one_of(name: &[u8], names: &[&[u8]]) -> bool {
+    names.iter().any(|other| other.eq_ignore_ascii_case(name))
 }
 
 fn is_like(name: &[u8], prefix: &[u8]) -> bool {
@@ -160,14 +210,33 @@ mod tests {
 
     #[test]
     fn impersonation_is_seen_even_where_the_connection_header_would_hide_it() {
-        assert!(scan(&[("impersonate-uid", "1"), ("connection", "Impersonate-Uid")]).impersonates);
-        assert!(!scan(&[("impersonate_uid", "1")]).impersonates);
+        let hidden = [("impersonate-uid", "1"), ("connection", "Impersonate-Uid")];
+        assert_eq!(scan(&hidden).impersonation, [(&b"impersonate-uid"[..], &b"1"[..])]);
+        assert!(scan(&[("impersonate_uid", "1")]).impersonation.is_empty());
     }
 
     #[test]
     fn names_listed_in_connection_are_lifted_in_any_case() {
         let found = scan(&[("connection", "keep-alive, X-Secret ,Content-Length"), ("connection", "authorization")]);
         assert_eq!(found.lifted, [&b"X-Secret"[..], b"authorization"]);
+    }
+
+    #[test]
+    fn connection_hides_nothing_that_the_gateway_wrote_and_is_bounded() {
+        for name in ["X-Forwarded-For", "x-request-id", "Via", "forwarded", "x-forwarded-proto"] {
+            let listed = format!("Upgrade, {name}");
+            assert_eq!(scan(&[("connection", &listed)]).bad_connection, Some(BadConnection::NamesHop), "{name}");
+        }
+        assert_eq!(scan(&[("connection", &["a"; 16].join(","))]).bad_connection, None);
+        let many = scan(&[("connection", &["a"; 30_000].join(","))]).lifted.len();
+        assert!(many < 20, "{many}");
+        assert_eq!(scan(&[("connection", &["a"; 17].join(","))]).bad_connection, Some(BadConnection::TooLong));
+    }
+
+    #[test]
+    fn lines_that_envoy_joined_count_apart() {
+        assert_eq!(scan(&[("authorization", "Bearer a")]).authorization_lines, 1);
+        assert_eq!(scan(&[("authorization", "Bearer a,Bearer b")]).authorization_lines, 2);
     }
 
     #[test]
@@ -180,8 +249,9 @@ mod tests {
         assert!(!is_upgrade("upgrade", ""));
         assert!(!scan(&[("upgrade", "websocket")]).is_upgrade);
         assert!(!is_upgrade("xupgrade", "websocket"));
-        assert!(scan(&[("connection", "xupgrade"), ("upgrade", "websocket")]).is_ambiguous_upgrade);
-        assert!(!scan(&[("connection", "xupgrade")]).is_ambiguous_upgrade);
+        let ambiguous = scan(&[("connection", "xupgrade"), ("upgrade", "websocket")]);
+        assert_eq!(ambiguous.bad_connection, Some(BadConnection::AmbiguousUpgrade));
+        assert_eq!(scan(&[("connection", "xupgrade")]).bad_connection, None);
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! A user, and the user as header lines for the upstream.
 
+use crate::dns::{is_label, is_subdomain};
+
 /// The group of every user who has authenticated (apiserver, `pkg/authentication/user`).
 const AUTHENTICATED: &str = "system:authenticated";
-const UNAUTHENTICATED: &str = "system:unauthenticated";
-const ANONYMOUS: &str = "system:anonymous";
+pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
+pub(crate) const ANONYMOUS: &str = "system:anonymous";
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// Who somebody is, as kube-apiserver's `user.Info`.
@@ -46,10 +48,18 @@ impl UserInfo {
 
     /// Namespace and name, if the user is a service account.
     pub fn service_account(&self) -> Option<(&str, &str)> {
-        let (namespace, name) = self.name.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
-        (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
+        service_account(&self.name)
     }
 }
+
+/// Namespace and name of a service account's user name (apiserver, `pkg/authentication/serviceaccount`).
+pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
+    (is_label(namespace.as_bytes()) && is_subdomain(name.as_bytes())).then_some((namespace, name))
+}
+
+/// The most groups and extra values of a user.
+const MAX_LINES: usize = 256;
 
 /// A user whom HTTP cannot carry unchanged. Told differently it would be somebody else, so it is refused, never repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +70,9 @@ pub enum IdentityError {
     /// Blanks at either end would be trimmed, control characters split the line.
     #[error("a {0} of the user has blanks at an end or control characters")]
     Unprintable(&'static str),
+    /// Each group and extra is a header line, and each is authorised on its own by the upstream.
+    #[error("the user has more than {MAX_LINES} groups and extra values")]
+    TooMany,
     /// An empty value would be dropped on the way.
     #[error("a {0} of the user is empty")]
     Empty(&'static str),
@@ -81,6 +94,10 @@ impl UpstreamUser {
     pub fn new(user: UserInfo) -> Result<Self, IdentityError> {
         if user.name.is_empty() {
             return Err(IdentityError::NoName);
+        }
+        let extras: usize = user.extra.iter().map(|extra| extra.values.len()).sum();
+        if user.groups.len().saturating_add(extras) > MAX_LINES {
+            return Err(IdentityError::TooMany);
         }
         let mut lines = Vec::with_capacity(user.groups.len().saturating_add(user.extra.len()).saturating_add(2));
         lines.push(("impersonate-user".to_owned(), carried("name", &user.name)?));
@@ -192,6 +209,8 @@ mod tests {
         for user in refused {
             assert!(UpstreamUser::new(user.clone()).is_err(), "{user:?}");
         }
+        assert!(UpstreamUser::new(user("alice", &["g"; 255], &[])).is_ok());
+        assert_eq!(UpstreamUser::new(user("alice", &["g"; 256], &[])), Err(IdentityError::TooMany));
         assert!(UpstreamUser::new(user("Zoë van der A", &["größe"], &[])).is_ok());
     }
 
@@ -210,8 +229,13 @@ mod tests {
             user.service_account().map(|(namespace, name)| (namespace.to_owned(), name.to_owned()))
         };
         assert_eq!(parts("system:serviceaccount:ns:sa"), Some(("ns".into(), "sa".into())));
-        for other in ["system:serviceaccount:ns:", "system:serviceaccount::sa", "system:serviceaccount:a:b:c", "ns:sa"]
-        {
+        for other in [
+            "system:serviceaccount:ns:",
+            "system:serviceaccount::sa",
+            "system:serviceaccount:a:b:c",
+            "system:serviceaccount:NS:sa",
+            "ns:sa",
+        ] {
             assert_eq!(parts(other), None, "{other}");
         }
     }

@@ -8,6 +8,7 @@
 //! - [`hygiene`]: which headers no client may send on, found in one pass over the request.
 //! - [`request_info`]: method, path and query to verb, group, resource and name, as kube-apiserver resolves them.
 //! - [`x509`]: a client certificate's chain to a user.
+//! - [`review`]: what only the upstream can say: whose a token is, and who may act as another.
 //! - [`policy`]: which dispatch policy a request matches.
 //! - [`identity`]: the user as header lines for the upstream.
 //! - [`refusal`]: every answer that the filter gives itself, as a Kubernetes `Status`.
@@ -15,15 +16,19 @@
 //! # Invariants
 //! No I/O, no clock, no threads, no environment: the time is an argument. Anything a client can write is hostile.
 
+mod authenticate;
 pub mod authority;
 pub mod cluster;
 pub mod credential;
+mod dns;
 pub mod gateway;
 pub mod hygiene;
 pub mod identity;
+mod impersonation;
 pub mod policy;
 pub mod refusal;
 pub mod request_info;
+pub mod review;
 pub mod x509;
 
 #[cfg(test)]

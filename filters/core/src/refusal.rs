@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use crate::review::ResourceAttributes;
+
 /// A request that ends here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -83,6 +85,26 @@ impl Refusal {
         Refusal::new(403, "Forbidden", Cause::Impersonation, message)
     }
 
+    /// 403: an `Impersonate-*` header that this gateway does not know, and so cannot judge.
+    pub fn unknown_impersonation() -> Self {
+        Refusal::new(403, "Forbidden", Cause::Impersonation, "the request has an unknown Impersonate-* header")
+    }
+
+    /// 403, in kube-apiserver's words. The grants of constrained impersonation are not looked at.
+    pub fn may_not_impersonate(client: &str, part: &ResourceAttributes) -> Self {
+        let ResourceAttributes { group, resource, namespace, name, .. } = part;
+        let place = if namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace \"{namespace}\"")
+        };
+        let message = format!(
+            "{resource} \"{name}\" is forbidden: User \"{client}\" cannot impersonate resource \"{resource}\" in API group \
+             \"{group}\" {place} (through this gateway, grants of constrained impersonation do not count)"
+        );
+        Refusal::new(403, "Forbidden", Cause::Impersonation, message)
+    }
+
     /// 403: no dispatch policy.
     pub fn no_policy() -> Self {
         Refusal::new(403, "Forbidden", Cause::NoPolicy, "no dispatch policy of the gateway matches this request")
@@ -103,6 +125,18 @@ impl Refusal {
     pub fn token_not_reviewed() -> Self {
         let message = "bearer tokens are not reviewed by this gateway; use a client certificate";
         Refusal::new(503, "ServiceUnavailable", Cause::Unchecked, message)
+    }
+
+    /// 503: the upstream did not answer a review. It saw nothing of the request, which may be repeated.
+    pub fn review_failed() -> Self {
+        let message = "the gateway could not have the request's credentials reviewed";
+        Refusal { retry_after: Some(1), ..Refusal::new(503, "ServiceUnavailable", Cause::Unchecked, message) }
+    }
+
+    /// 429: too many reviews are under way.
+    pub fn too_many_reviews() -> Self {
+        let message = "the gateway is reviewing too many credentials at the moment";
+        Refusal { retry_after: Some(1), ..Refusal::new(429, "TooManyRequests", Cause::Unchecked, message) }
     }
 
     /// 503: a client certificate was presented, but its chain did not reach the filter.

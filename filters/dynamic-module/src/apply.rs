@@ -31,9 +31,16 @@ pub(crate) fn apply(forward: &Forward<'_>, has_connection: bool, stream: &mut Fi
     Ok(())
 }
 
-/// Answers a stream with a `Status`.
+/// Answers a stream with a `Status`. It may be gone when this returns.
 pub(crate) fn refuse(refusal: &Refusal, stream: &mut FilterHandle) -> HeadersStatus {
     let details = format!("{}{}", names::REPLY_DETAILS_PREFIX, refusal.cause.as_str());
+    // To a gRPC request Envoy answers 200 with a grpc-status, and for a `Status` body that is 0: success. No kube-apiserver
+    // speaks gRPC to its clients.
+    let is_grpc = |content_type: &[u8]| content_type.starts_with(b"application/grpc");
+    if stream.header(HeaderMap::Request, b"content-type").is_some_and(is_grpc) {
+        stream.reset(details.as_bytes());
+        return HeadersStatus::StopIteration;
+    }
     let retry_after = refusal.retry_after.map(|seconds| seconds.to_string());
     let mut headers: Vec<(&[u8], &[u8])> =
         vec![(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")];

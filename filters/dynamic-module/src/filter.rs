@@ -1,5 +1,10 @@
-use envoy_abi::http::{ConfigHandle, Counter, FilterConfig, FilterHandle, HeaderMap, HeadersStatus};
+use std::sync::Arc;
+
+use envoy_abi::http::{
+    CalloutId, CalloutResponse, ConfigHandle, Counter, FilterConfig, FilterHandle, HeaderMap, HeadersStatus, MainThread,
+};
 use envoy_abi::log;
+use portcullis_core::review::{Review, Settled};
 use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts, hygiene};
 use portcullis_filter_config as config;
 use portcullis_filter_config::names;
@@ -7,18 +12,26 @@ use rustls_pki_types::UnixTime;
 use serde::de::DeserializeOwned;
 
 use crate::apply::{apply, refuse};
+use crate::reviews::{Pending, Reviews};
 use crate::{caches, fault};
+
+/// How often a request may wait for reviews: for its tokens, then for its impersonation, and once more for each if the
+/// configuration changes meanwhile.
+const ROUNDS: u8 = 5;
 
 /// The HTTP filter in a listener.
 pub(crate) struct Filter {
     gateway: Gateway,
     refused: Counter,
+    reviews: Reviews,
 }
 
 /// What is kept of a stream between its hooks.
 #[derive(Default)]
 pub(crate) struct Kept {
     owns_unauthorized: bool,
+    waiting: Option<Arc<Pending>>,
+    rounds: u8,
 }
 
 impl FilterConfig for Filter {
@@ -33,50 +46,37 @@ impl FilterConfig for Filter {
         let config = read::<config::FilterConfig>(body)?;
         let gateway = Gateway::compile(&config).map_err(|error| log::error(&format!("portcullis: {error}"))).ok()?;
         let refused = handle.counter("portcullis_refused_total", &["cause"])?;
-        Some(Filter { gateway, refused })
+        let reviews = Reviews::new(handle.scheduler(), gateway.via().to_owned());
+        Some(Filter { gateway, refused, reviews })
     }
 
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
     fn new_route(_name: &[u8], body: &[u8]) -> Option<Cluster> {
         let config = read::<config::ClusterConfig>(body)?;
-        Cluster::compile(&config, caches::certificates_of)
+        let secret = caches::secret()?;
+        Cluster::compile(&config, |owner| caches::of(owner, &secret))
             .map_err(|error| log::error(&format!("portcullis: {}: {error}", config.identity)))
             .ok()
     }
 
     fn request_headers(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
-        let headers = stream.headers(HeaderMap::Request);
-        let scan = self.gateway.scan(headers.iter());
-        let decision = match route {
-            Some(cluster) => {
-                fault::maybe("decide", &headers);
-                let request = RequestFacts { scan: &scan, peer: peer_of(stream), now: UnixTime::now() };
-                self.gateway.decide(cluster, &request)
-            }
-            None => Decision::Refuse(Refusal::not_configured()),
-        };
-        // What is borrowed from Envoy ends here: the first setter invalidates it.
-        let lifted: Vec<Box<[u8]>> = scan.lifted.iter().map(|name| (*name).into()).collect();
-        let (has_authorization, has_connection) = (scan.authorization.is_some(), scan.has_connection);
+        self.judge(route, Settled::default(), kept, stream)
+    }
 
-        for name in &lifted {
-            stream.remove_header(HeaderMap::Request, name);
+    fn resumed(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) {
+        let Some(settled) = kept.waiting.as_ref().and_then(|pending| pending.settled()) else { return };
+        kept.waiting = None;
+        if self.judge(route, settled, kept, stream) == HeadersStatus::Continue {
+            stream.continue_decoding();
         }
-        if has_authorization {
-            stream.remove_header(HeaderMap::Request, b"authorization");
-        }
-        let refusal = match decision {
-            Decision::Refuse(refusal) => refusal,
-            Decision::Forward(forward) => match apply(&forward, has_connection, stream) {
-                Ok(()) => {
-                    kept.owns_unauthorized = forward.owns_unauthorized;
-                    fault::maybe("decided", &stream.headers(HeaderMap::Request));
-                    return HeadersStatus::Continue;
-                }
-                Err(refusal) => refusal,
-            },
-        };
-        self.answer(&refusal, stream)
+    }
+
+    fn on_main_thread(&self, main: &mut MainThread) {
+        self.reviews.send(main);
+    }
+
+    fn callout_done(&self, id: CalloutId, response: &CalloutResponse<'_>) {
+        self.reviews.done(id, response);
     }
 
     fn response_headers(&self, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
@@ -101,10 +101,77 @@ impl FilterConfig for Filter {
 }
 
 impl Filter {
+    /// Judges a request, the first time or with answers that it waited for.
+    fn judge(
+        &self,
+        route: Option<&Cluster>,
+        settled: Settled,
+        kept: &mut Kept,
+        stream: &mut FilterHandle,
+    ) -> HeadersStatus {
+        let headers = stream.headers(HeaderMap::Request);
+        let scan = self.gateway.scan(headers.iter());
+        let decision = match route {
+            Some(cluster) => {
+                fault::maybe("decide", &headers);
+                let (peer, now) = (peer_of(stream), UnixTime::now());
+                self.gateway.decide(cluster, &RequestFacts { scan: &scan, peer, settled: &settled, now })
+            }
+            None => Decision::Refuse(Refusal::not_configured()),
+        };
+        // What is borrowed from Envoy ends here: the first setter invalidates it.
+        let lifted: Vec<Box<[u8]>> = scan.lifted.iter().map(|name| (*name).into()).collect();
+        let (has_authorization, has_connection) = (scan.authorization.is_some(), scan.has_connection);
+
+        let decision = match decision {
+            // The headers stay as they are until they are judged again; nothing goes upstream meanwhile.
+            Decision::Review(reviews) => match self.wait(reviews, settled, kept, stream) {
+                Ok(()) => return HeadersStatus::Wait,
+                Err(refusal) => Decision::Refuse(refusal),
+            },
+            decided => decided,
+        };
+        for name in &lifted {
+            stream.remove_header(HeaderMap::Request, name);
+        }
+        if has_authorization {
+            stream.remove_header(HeaderMap::Request, b"authorization");
+        }
+        let refusal = match decision {
+            Decision::Forward(forward) => match apply(&forward, has_connection, stream) {
+                Ok(()) => {
+                    kept.owns_unauthorized = forward.owns_unauthorized;
+                    fault::maybe("decided", &stream.headers(HeaderMap::Request));
+                    return HeadersStatus::Continue;
+                }
+                Err(refusal) => refusal,
+            },
+            Decision::Refuse(refusal) => refusal,
+            Decision::Review(_) => Refusal::internal(),
+        };
+        self.answer(&refusal, stream)
+    }
+
+    fn wait(
+        &self,
+        reviews: Vec<Review>,
+        settled: Settled,
+        kept: &mut Kept,
+        stream: &mut FilterHandle,
+    ) -> Result<(), Refusal> {
+        kept.rounds = kept.rounds.saturating_add(1);
+        if kept.rounds > ROUNDS {
+            return Err(Refusal::review_failed());
+        }
+        let pending = Pending::new(stream.scheduler(), reviews.len(), settled);
+        self.reviews.ask(reviews, &pending)?;
+        kept.waiting = Some(pending);
+        Ok(())
+    }
+
     fn answer(&self, refusal: &Refusal, stream: &mut FilterHandle) -> HeadersStatus {
-        let status = refuse(refusal, stream);
         stream.increment(self.refused, &[refusal.cause.as_str()]);
-        status
+        refuse(refusal, stream)
     }
 }
 

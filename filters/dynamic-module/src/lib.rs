@@ -7,6 +7,7 @@ mod apply;
 mod caches;
 mod fault;
 mod filter;
+mod reviews;
 mod validator;
 
 envoy_abi::module! {

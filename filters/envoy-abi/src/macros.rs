@@ -121,11 +121,46 @@ macro_rules! module {
             extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(_filter: FilterPtr, _stream: ModulePtr) {}
 
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
-                _filter: FilterPtr,
-                _stream: ModulePtr,
+            unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(
+                filter: FilterPtr,
+                stream: ModulePtr,
                 _event: u64,
             ) {
+                // SAFETY: called by Envoy.
+                unsafe { entry::scheduled::<$filter>(filter, stream) }
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_scheduled(
+                envoy: ConfigPtr,
+                config: ModulePtr,
+                _event: u64,
+            ) {
+                // SAFETY: called by Envoy.
+                unsafe { entry::config_scheduled::<$filter>(envoy, config) }
+            }
+
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn envoy_dynamic_module_on_http_filter_config_http_callout_done(
+                _envoy: ConfigPtr,
+                config: ModulePtr,
+                id: u64,
+                result: u32,
+                headers: *const HeaderPair,
+                headers_len: usize,
+                chunks: *const Buffer,
+                chunks_len: usize,
+            ) {
+                // SAFETY: called by Envoy.
+                unsafe {
+                    entry::config_callout_done::<$filter>(
+                        config,
+                        id,
+                        result,
+                        (headers, headers_len),
+                        (chunks, chunks_len),
+                    );
+                }
             }
 
             #[unsafe(no_mangle)]

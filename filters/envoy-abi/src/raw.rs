@@ -64,6 +64,8 @@ impl Buffer {
 pub type ConfigPtr = *mut c_void;
 /// An HTTP filter on Envoy's side: one stream.
 pub type FilterPtr = *mut c_void;
+/// A scheduler on Envoy's side.
+pub type SchedulerPtr = *mut c_void;
 /// What the module handed to Envoy to keep.
 pub type ModulePtr = *const c_void;
 
@@ -146,5 +148,29 @@ unsafe extern "C" {
         key: Buffer,
         value: Buffer,
     ) -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_reset_stream(
+        filter: FilterPtr,
+        reason: u32,
+        details: Buffer,
+    );
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_continue_decoding(filter: FilterPtr);
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_scheduler_new(filter: FilterPtr) -> SchedulerPtr;
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_scheduler_commit(scheduler: SchedulerPtr, event: u64);
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_scheduler_delete(scheduler: SchedulerPtr);
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_config_scheduler_new(config: ConfigPtr) -> SchedulerPtr;
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_config_scheduler_commit(
+        scheduler: SchedulerPtr,
+        event: u64,
+    );
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_config_scheduler_delete(scheduler: SchedulerPtr);
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_config_http_callout(
+        config: ConfigPtr,
+        id: *mut u64,
+        cluster: Buffer,
+        headers: *const HeaderPair,
+        headers_len: usize,
+        body: Buffer,
+        timeout_ms: u64,
+    ) -> u32;
     pub(crate) fn envoy_dynamic_module_callback_log(level: u32, message: Buffer);
 }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use super::authority::{is_dns_name, is_served_name};
 use super::certificates::{KeyPair, read_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
+use super::credentials::{CredentialCache, check_credential_cache};
 use super::flow_control::check_flow_control;
 use super::gates::check_gates;
 use super::policies::{Policy, check_log_mode, check_policies};
@@ -44,6 +45,10 @@ pub struct Cluster {
     pub policies: Vec<Policy>,
     /// How long a request may take that is no watch, session or upgrade.
     pub request_timeout: Duration,
+    /// Whether requests without a credential are let through.
+    pub anonymous: bool,
+    /// For how long answers about credentials are believed.
+    pub credential_cache: CredentialCache,
 }
 
 /// Checks an `UpstreamCluster`. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
@@ -63,6 +68,8 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
     let extra_authorities =
         served_names(&raw.spec.portcullis.extra_authorities, "spec.portcullis.extraAuthorities", &name, &mut findings);
     let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), &mut findings);
+    let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
+    let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, &mut findings);
     let cluster = client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
@@ -78,6 +85,8 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
         client_ca,
         policies,
         request_timeout,
+        anonymous,
+        credential_cache,
     });
     findings.finish(cluster)
 }

@@ -108,4 +108,22 @@ pub struct PortcullisSpec {
     pub request_timeout: Option<String>,
     /// Host names that a request's `:authority` may carry beside those that the cluster serves.
     pub extra_authorities: Vec<String>,
+    /// Whether requests without a credential are let through, for the servers to judge; true if unset.
+    pub anonymous: Option<bool>,
+    /// For how long answers of the servers about credentials are believed.
+    pub credential_cache: CredentialCacheSpec,
+}
+
+/// For how long answers of the servers about credentials are believed. Go durations up to 1h; 0 asks every time.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct CredentialCacheSpec {
+    /// Whose a token is: 2m if unset, and never longer than the token says itself.
+    pub token: Option<String>,
+    /// That a token is nobody's: 10s if unset.
+    pub rejected_token: Option<String>,
+    /// That a user may impersonate: 5m if unset.
+    pub allowed_impersonation: Option<String>,
+    /// That a user may not impersonate: 30s if unset.
+    pub denied_impersonation: Option<String>,
 }

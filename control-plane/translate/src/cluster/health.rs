@@ -64,7 +64,9 @@ pub(super) fn outlier_detection() -> OutlierDetection {
         interval: Some(seconds(1)),
         base_ejection_time: Some(seconds(5)),
         max_ejection_time: Some(seconds(30)),
-        max_ejection_percent: Some(uint(100)),
+        // Timeouts count, too, and a user may cause those: half of the servers stay, and the last one always. A server that
+        // is really gone is found by the active checks.
+        max_ejection_percent: Some(uint(50)),
         enforcing_consecutive_5xx: Some(uint(0)),
         enforcing_consecutive_gateway_failure: Some(uint(0)),
         enforcing_success_rate: Some(uint(0)),

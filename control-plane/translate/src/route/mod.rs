@@ -38,7 +38,7 @@ pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames,
     }
     let matcher = sorted::Matcher::exact(filter_state_input(), entries, on_match(deny()));
     let name = names.part(parts::ROUTES);
-    let host = virtual_host(cluster, settings);
+    let host = virtual_host(cluster, names, settings);
     Resource {
         type_url: type_urls::route_configuration(),
         value: sorted::route_configuration(&name, &host, matcher),
@@ -47,11 +47,11 @@ pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames,
     }
 }
 
-fn virtual_host(cluster: &Cluster, settings: &Settings) -> VirtualHost {
+fn virtual_host(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> VirtualHost {
     let config = DynamicModuleFilterPerRoute {
         dynamic_module_config: Some(module()),
         // No name: the field's name differs between Envoy 1.39 and 1.40, and the module has one configuration only.
-        filter_config: Some(json_any(&cluster_config(cluster, &settings.instance))),
+        filter_config: Some(json_any(&cluster_config(cluster, names, &settings.instance))),
         ..Default::default()
     };
     VirtualHost {

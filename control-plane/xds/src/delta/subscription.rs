@@ -258,10 +258,14 @@ impl Subscription {
         self.known.is_empty()
     }
 
-    /// Nothing to send and nothing under way but removals: what refers to this type may be sent.
+    /// Nothing to send and nothing under way but removals that still hold: what refers to this type may be sent. A resource
+    /// that came back while its removal was under way has to be sent again first.
     pub(super) fn has_no_update(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        let flying = self.in_flight.as_ref().is_some_and(|in_flight| !in_flight.change.updates.is_empty());
-        !flying && self.updates(snapshot, type_url).next().is_none()
+        let is_outdated = |change: &Change| {
+            !change.updates.is_empty() || change.removals.iter().any(|name| snapshot.get(type_url, name).is_some())
+        };
+        !self.in_flight.as_ref().is_some_and(|in_flight| is_outdated(&in_flight.change))
+            && self.updates(snapshot, type_url).next().is_none()
     }
 
     /// Nothing to send and nothing under way; something may be refused.

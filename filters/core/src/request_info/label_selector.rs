@@ -1,6 +1,8 @@
 //! Whether a label selector parses: kube-apiserver narrows a list to a name only if all of its options decode. The
 //! grammar and the rules for keys and values are apimachinery's (`labels/selector.go`, `validation.go`).
 
+use crate::dns::is_subdomain;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
     End,
@@ -156,7 +158,7 @@ fn is_qualified_name(key: &[u8]) -> bool {
     let name = match key.iter().position(|byte| *byte == b'/') {
         Some(slash) => {
             let (prefix, rest) = key.split_at(slash);
-            if !is_dns_subdomain(prefix) {
+            if !is_subdomain(prefix) {
                 return false;
             }
             rest.get(1..).unwrap_or_default()
@@ -172,14 +174,4 @@ fn is_label_value(value: &[u8]) -> bool {
         && outer_ok(value.first())
         && outer_ok(value.last())
         && value.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
-}
-
-fn is_dns_subdomain(name: &[u8]) -> bool {
-    let is_label = |label: &[u8]| {
-        let outer_ok = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        outer_ok(label.first())
-            && outer_ok(label.last())
-            && label.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
-    };
-    name.len() <= 253 && name.split(|byte| *byte == b'.').all(is_label)
 }

@@ -2,10 +2,10 @@
 
 use std::ffi::c_void;
 
-use super::{ConfigHandle, FilterConfig, FilterHandle, HeadersStatus};
+use super::{CalloutId, CalloutResponse, ConfigHandle, FilterConfig, FilterHandle, HeadersStatus, MainThread};
 use crate::guard::{Panicked, guard};
 use crate::log;
-use crate::raw::{Buffer, ConfigPtr, FilterPtr, ModulePtr};
+use crate::raw::{Buffer, ConfigPtr, FilterPtr, HeaderPair, ModulePtr};
 
 /// One stream on the module's side.
 struct Stream<C: FilterConfig> {
@@ -83,10 +83,8 @@ pub unsafe fn request_headers<C: FilterConfig>(filter: FilterPtr, stream: Module
     // SAFETY: exclusive during the call.
     let (stream, mut handle) = unsafe { (&mut *stream.cast::<Stream<C>>().cast_mut(), FilterHandle::new(filter)) };
     let status = guard("http_filter_request_headers", || {
-        // SAFETY: null, or what `route_config_new` made, kept by the route that the stream holds.
-        let route = unsafe {
-            crate::raw::envoy_dynamic_module_callback_get_most_specific_route_config(filter).cast::<C::Route>().as_ref()
-        };
+        // SAFETY: called from a hook of a live stream.
+        let route = unsafe { route_of::<C>(filter) };
         stream.config.request_headers(route, &mut stream.kept, &mut handle)
     });
     match status {
@@ -120,6 +118,87 @@ pub unsafe fn response_headers<C: FilterConfig>(filter: FilterPtr, stream: Modul
 
 /// # Safety
 /// As [`request_headers`].
+pub unsafe fn scheduled<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) {
+    // SAFETY: exclusive during the call.
+    let (stream, mut handle) = unsafe { (&mut *stream.cast::<Stream<C>>().cast_mut(), FilterHandle::new(filter)) };
+    if stream.is_poisoned {
+        return;
+    }
+    let resumed = guard("http_filter_scheduled", || {
+        // SAFETY: as in `request_headers`.
+        let route = unsafe { route_of::<C>(filter) };
+        stream.config.resumed(route, &mut stream.kept, &mut handle);
+    });
+    if let Err(Panicked) = resumed {
+        stream.is_poisoned = true;
+        fail_closed(stream.config, &mut handle);
+    }
+}
+
+/// # Safety
+/// Called by Envoy on the main thread; both pointers are alive.
+pub unsafe fn config_scheduled<C: FilterConfig>(envoy: ConfigPtr, config: ModulePtr) {
+    let _ = guard("http_filter_config_scheduled", || {
+        // SAFETY: alive during the call.
+        let (config, mut main) = unsafe { (&*config.cast::<C>(), MainThread::new(envoy)) };
+        config.on_main_thread(&mut main);
+    });
+}
+
+/// # Safety
+/// Called by Envoy on the main thread; the configuration is alive, the arrays are readable during the call.
+pub unsafe fn config_callout_done<C: FilterConfig>(
+    config: ModulePtr,
+    id: CalloutId,
+    result: u32,
+    headers: (*const HeaderPair, usize),
+    chunks: (*const Buffer, usize),
+) {
+    // SAFETY: alive during the call.
+    let config = unsafe { &*config.cast::<C>() };
+    let done = guard("http_filter_config_http_callout_done", || {
+        if result != 0 {
+            return config.callout_done(id, &CalloutResponse::NONE);
+        }
+        // SAFETY: Envoy vouches for its arrays and buffers during the call.
+        let response = unsafe { callout_response(headers, chunks) };
+        config.callout_done(id, &response);
+    });
+    if let Err(Panicked) = done {
+        // Whoever waits for the answer must not wait for ever.
+        let _ = guard("callout_done", || config.callout_done(id, &CalloutResponse::NONE));
+    }
+}
+
+/// # Safety
+/// Null, or arrays of that many readable elements during `'a`.
+unsafe fn callout_response<'a>(
+    (headers, headers_len): (*const HeaderPair, usize),
+    (chunks, chunks_len): (*const Buffer, usize),
+) -> CalloutResponse<'a> {
+    let (headers, chunks): (&[HeaderPair], &[Buffer]) = (
+        if headers.is_null() {
+            &[]
+        } else {
+            // SAFETY: as the caller says.
+            unsafe { std::slice::from_raw_parts(headers, headers_len) }
+        },
+        if chunks.is_null() {
+            &[]
+        } else {
+            // SAFETY: as the caller says.
+            unsafe { std::slice::from_raw_parts(chunks, chunks_len) }
+        },
+    );
+    // SAFETY: as the caller says.
+    let field = |buffer: &Buffer| unsafe { buffer.bytes() };
+    let status = headers.iter().find(|pair| field(&pair.key) == b":status").map(|pair| field(&pair.value));
+    let status = status.and_then(|status| std::str::from_utf8(status).ok()).and_then(|status| status.parse().ok());
+    CalloutResponse { status: status.unwrap_or_default(), chunks: chunks.iter().map(field).collect() }
+}
+
+/// # Safety
+/// As [`request_headers`].
 pub unsafe fn request_trailers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
     // SAFETY: exclusive during the call.
     let (stream, mut handle) = unsafe { (&mut *stream.cast::<Stream<C>>().cast_mut(), FilterHandle::new(filter)) };
@@ -133,6 +212,18 @@ pub unsafe fn request_trailers<C: FilterConfig>(filter: FilterPtr, stream: Modul
             fail_closed(stream.config, &mut handle);
             HeadersStatus::StopIteration.code()
         }
+    }
+}
+
+/// The configuration of the stream's route, if it carries one.
+///
+/// # Safety
+/// `filter` is what Envoy passed to the hook that is running; the reference must not outlive the hook, nor the next
+/// clearing of the route cache.
+unsafe fn route_of<'a, C: FilterConfig>(filter: FilterPtr) -> Option<&'a C::Route> {
+    // SAFETY: null, or what `route_config_new` made, kept by the route that the stream holds.
+    unsafe {
+        crate::raw::envoy_dynamic_module_callback_get_most_specific_route_config(filter).cast::<C::Route>().as_ref()
     }
 }
 

@@ -1,7 +1,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use super::HeaderMap;
+use super::{ConfigScheduler, HeaderMap, StreamScheduler};
 use crate::raw::{self, Buffer, ConfigPtr, FilterPtr, HeaderPair};
 
 /// Room for the headers of an honest request, on the stack.
@@ -24,6 +24,12 @@ impl ConfigHandle {
     /// `config` is what Envoy passed to `http_filter_config_new`, and the call has not returned.
     pub(crate) unsafe fn new(config: ConfigPtr) -> Self {
         ConfigHandle { config }
+    }
+
+    /// Wakes this configuration on the main thread.
+    pub fn scheduler(&mut self) -> ConfigScheduler {
+        // SAFETY: the call that `new` speaks of is running.
+        unsafe { ConfigScheduler::new(self.config) }
     }
 
     /// Defines a counter. `None` if Envoy refuses, for instance because the name is taken.
@@ -164,6 +170,21 @@ impl FilterHandle {
         }
     }
 
+    /// Ends the stream without an answer.
+    pub fn reset(&mut self, details: &[u8]) {
+        /// `filter_stream_reset_reason`: local reset.
+        const LOCAL_RESET: u32 = 0;
+        self.answered = true;
+        // SAFETY: the filter is alive, the details are lent for the call and Envoy copies them.
+        unsafe {
+            raw::envoy_dynamic_module_callback_http_filter_reset_stream(
+                self.filter,
+                LOCAL_RESET,
+                Buffer::lend(details),
+            );
+        }
+    }
+
     /// Whether the connection's client presented a certificate: presented, not verified.
     pub fn presented_certificate(&self) -> bool {
         /// `connection.mtls`
@@ -206,6 +227,18 @@ impl FilterHandle {
                 Buffer::lend(value),
             )
         }
+    }
+
+    /// Wakes this stream from elsewhere.
+    pub fn scheduler(&mut self) -> StreamScheduler {
+        // SAFETY: the filter is alive.
+        unsafe { StreamScheduler::new(self.filter) }
+    }
+
+    /// Lets a waiting stream go on to the next filter.
+    pub fn continue_decoding(&mut self) {
+        // SAFETY: the filter is alive.
+        unsafe { raw::envoy_dynamic_module_callback_http_filter_continue_decoding(self.filter) }
     }
 
     /// Makes Envoy choose the route again.

@@ -2,8 +2,12 @@
 
 pub mod entry;
 mod handle;
+mod main_thread;
+mod scheduler;
 
 pub use handle::{ConfigHandle, Counter, FilterHandle, Headers};
+pub use main_thread::{CalloutId, CalloutResponse, MainThread};
+pub use scheduler::{ConfigScheduler, StreamScheduler};
 
 use crate::raw;
 
@@ -14,6 +18,8 @@ pub enum HeadersStatus {
     Continue,
     /// The stream was answered; nothing goes on.
     StopIteration,
+    /// The stream waits, its body held back at the sender, until [`FilterHandle::continue_decoding`] or an answer.
+    Wait,
 }
 
 impl HeadersStatus {
@@ -21,6 +27,7 @@ impl HeadersStatus {
         match self {
             HeadersStatus::Continue => 0,
             HeadersStatus::StopIteration => 1,
+            HeadersStatus::Wait => 4,
         }
     }
 }
@@ -67,6 +74,17 @@ pub trait FilterConfig: Sized + Send + Sync + 'static {
         kept: &mut Self::Stream,
         stream: &mut FilterHandle,
     ) -> HeadersStatus;
+
+    /// Goes on with a stream that answered [`HeadersStatus::Wait`], after its [`StreamScheduler`] was woken. Either answers
+    /// the stream, lets it continue, or leaves it waiting.
+    fn resumed(&self, route: Option<&Self::Route>, kept: &mut Self::Stream, stream: &mut FilterHandle);
+
+    /// Runs after the [`ConfigScheduler`] was woken, on the main thread.
+    fn on_main_thread(&self, main: &mut MainThread);
+
+    /// Takes the answer to a callout of [`FilterConfig::on_main_thread`], on the main thread. May come before the call that
+    /// starts the callout has returned.
+    fn callout_done(&self, id: CalloutId, response: &CalloutResponse<'_>);
 
     /// Sees the request's trailers, if it has any.
     fn request_trailers(&self, stream: &mut FilterHandle);

@@ -4,4 +4,5 @@
 mod anonymous;
 mod kubectl;
 mod streams;
+mod tokens;
 mod world;

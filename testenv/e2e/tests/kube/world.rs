@@ -53,7 +53,7 @@ impl World {
         self.gateway.target(NAME)
     }
 
-    fn written(&self, kubeconfig: &portcullis_harness::kubeconfig::Kubeconfig) -> PathBuf {
+    pub(crate) fn written(&self, kubeconfig: &portcullis_harness::kubeconfig::Kubeconfig) -> PathBuf {
         use std::sync::atomic::{AtomicU32, Ordering};
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let name = format!("kubeconfig-{}", COUNT.fetch_add(1, Ordering::Relaxed));

@@ -3,6 +3,7 @@
 
 mod changes;
 mod fail_closed;
+mod reviews;
 mod spoofing;
 mod versions;
 mod world;

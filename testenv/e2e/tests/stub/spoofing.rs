@@ -57,6 +57,48 @@ fn forged_headers_change_nothing_or_are_refused() {
 }
 
 #[test]
+fn a_refusal_is_no_success_to_a_grpc_client_either() {
+    let world = World::start("grpc", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let headers = [("content-type", "application/grpc"), ("impersonate-group", "system:masters")];
+    let over_h2 = H2Client::connect(&target).unwrap().get(PODS, &headers);
+    assert!(over_h2.is_err(), "{over_h2:?}");
+    let request = format!(
+        "GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nContent-Type: application/grpc\r\nImpersonate-Group: x\r\n\r\n"
+    );
+    assert_eq!(target.raw_exchange(request.as_bytes()).unwrap_or_default(), b"");
+    assert!(world.client_records().is_empty());
+    assert_eq!(send(&world, &target, NONE).0.status, 200, "Envoy goes on");
+}
+
+#[test]
+fn an_upgrade_does_not_hide_where_it_comes_from() {
+    let world = World::start("upgrade-connection", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let exec = "/api/v1/namespaces/default/pods/p/exec";
+    let upgrade = |connection: &str| {
+        let request = format!(
+            "POST {exec}?command=x HTTP/1.1\r\nHost: {NAME}\r\nConnection: {connection}\r\nUpgrade: SPDY/3.1\r\n\
+             X-Remote-User: eve\r\nX-Secret: 1\r\n\r\n"
+        );
+        let mut connection = target.connect().unwrap();
+        connection.write(request.as_bytes()).unwrap();
+        connection.read_head().unwrap().status
+    };
+    assert_eq!(upgrade("Upgrade, X-Forwarded-For"), 400);
+    assert_eq!(upgrade(&format!("Upgrade, {}", ["a"; 1000].join(","))), 400);
+    assert!(world.client_records().is_empty());
+    assert_eq!(upgrade("keep-alive, upgrade, X-Secret"), 101);
+    let record = world.stub.records_for(exec).pop().unwrap();
+    assert_eq!(record.version, "HTTP/1.1");
+    assert_eq!(record.header_all("connection"), ["Upgrade"]);
+    assert_eq!(record.effective.as_ref().unwrap().username, "alice");
+    assert!(record.header("x-forwarded-for").is_some());
+    assert!(record.header("x-remote-user").is_none());
+    assert!(record.header("x-secret").is_none());
+}
+
+#[test]
 fn forged_trailers_change_nothing() {
     let world = World::start("trailers", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice);

@@ -1,12 +1,15 @@
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::rundir::RunDir;
-use portcullis_stub_apiserver::{Record, StubOptions, StubServer};
+use portcullis_stub_apiserver::{Record, StubOptions, StubServer, TokenEntry};
 
 /// The host name of the cluster in these tests.
 pub(crate) const NAME: &str = "prod.example.com";
 /// A path that only clients ask for: health checks go elsewhere.
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A token that the stubs know.
+pub(crate) const ROBOT: &str = "the-token-of-the-robot";
 
 /// The authorities and users of one test.
 pub(crate) struct Pki {
@@ -14,6 +17,7 @@ pub(crate) struct Pki {
     pub(crate) client_ca: Ca,
     pub(crate) gateway: Identity,
     pub(crate) alice: Identity,
+    pub(crate) admin: Identity,
 }
 
 impl Pki {
@@ -23,6 +27,7 @@ impl Pki {
             server_ca: Ca::new("servers").unwrap(),
             gateway: client_ca.issue(&CertSpec::client("portcullis", [""; 0])).unwrap(),
             alice: client_ca.issue(&CertSpec::client("alice", ["dev"])).unwrap(),
+            admin: client_ca.issue(&CertSpec::client("admin", ["system:masters"])).unwrap(),
             client_ca,
         }
     }
@@ -32,6 +37,8 @@ impl Pki {
         let mut options = StubOptions::new(identity.pem(), identity.key_pem()).client_ca(self.client_ca.pem());
         options.impersonators = vec!["portcullis".to_owned()];
         options.name = name.to_owned();
+        let robot = TokenEntry { user: "robot".to_owned(), ..TokenEntry::default() };
+        let options = options.token(ROBOT, robot);
         StubServer::start(options).unwrap()
     }
 }
@@ -66,10 +73,10 @@ impl World {
             .serving(&self.gateway.serving_identity(NAME).unwrap(), &self.pki.client_ca)
     }
 
-    /// What clients caused: everything but Envoy's health checks.
+    /// What clients sent: neither Envoy's health checks nor the gateway's own reviews.
     pub(crate) fn client_records(&self) -> Vec<Record> {
         let mut records = self.stub.records();
-        records.retain(|record| record.path() != "/readyz");
+        records.retain(|record| record.path() != "/readyz" && !record.path().ends_with("reviews"));
         records
     }
 }

@@ -63,7 +63,10 @@ impl Client {
         let Some(response) = self.inbox.pop_front() else { return false };
         let url = TYPES.into_iter().find(|url| *url == response.type_url).unwrap();
         let view = self.view.get_mut(url).unwrap();
-        for resource in &response.resources {
+        // What it does not want any more, Envoy drops.
+        let asked = self.asked.entry(url).or_default();
+        let is_wanted = |name: &String| url == CDS || url == LDS || asked.contains(name);
+        for resource in response.resources.iter().filter(|resource| is_wanted(&resource.name)) {
             let content = String::from_utf8(resource.resource.as_ref().unwrap().value.clone()).unwrap();
             view.insert(resource.name.clone(), (resource.version.clone(), content));
         }

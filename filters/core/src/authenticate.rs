@@ -1,0 +1,119 @@
+//! Who sends a request, and as whom it acts. Certificate, then bearer token, then nobody: the first credential that
+//! succeeds wins, and nobody only if none was presented.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::cluster::{Cluster, Reviewer};
+use crate::credential::{BrokenToken, bearer_token, subprotocol_token};
+use crate::gateway::{Peer, RequestFacts, Stop};
+use crate::identity::{UpstreamUser, UserInfo};
+use crate::impersonation;
+use crate::refusal::Refusal;
+use crate::review::{Review, ReviewResult};
+use crate::x509::{ChainError, ClientChain};
+
+/// What a kind of credential says.
+enum Said {
+    /// It was not presented.
+    Nothing,
+    /// It names somebody.
+    User(Arc<UpstreamUser>),
+    /// It was presented and fails.
+    Failed,
+}
+
+/// The user whom the presented credentials name, or nobody.
+pub(crate) fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Option<Arc<UpstreamUser>>, Stop> {
+    let mut has_failed = false;
+    match certificate(cluster, request)? {
+        Said::User(user) => return Ok(Some(user)),
+        Said::Failed => has_failed = true,
+        Said::Nothing => {}
+    }
+    let scan = request.scan;
+    let from_header = || scan.authorization.map_or(Ok(None), bearer_token);
+    let from_subprotocol = || if scan.is_websocket { subprotocol_token(&scan.subprotocols) } else { Ok(None) };
+    for presented in [from_header(), from_subprotocol()] {
+        match token(cluster, presented, request)? {
+            Said::User(user) => return Ok(Some(user)),
+            Said::Failed => has_failed = true,
+            Said::Nothing => {}
+        }
+    }
+    if has_failed || !cluster.anonymous { Err(Refusal::unauthorized().into()) } else { Ok(None) }
+}
+
+fn certificate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Said, Refusal> {
+    let encoded = match request.peer {
+        Peer::None => return Ok(Said::Nothing),
+        Peer::Unreadable => return Err(Refusal::certificate_not_readable()),
+        Peer::Chain(encoded) => encoded,
+    };
+    let chain = match ClientChain::decode(encoded) {
+        Ok(chain) => chain,
+        Err(ChainError::TooLarge) => return Ok(Said::Failed),
+        Err(ChainError::Garbled) => return Err(Refusal::certificate_not_readable()),
+    };
+    // A certificate that nobody asked for is none, as in a kube-apiserver without --client-ca-file.
+    let Some(ca) = &cluster.client_ca else { return Ok(Said::Nothing) };
+    Ok(match cluster.caches.certificates.user(&chain, ca, request.now) {
+        Ok(Some(user)) => Said::User(user),
+        Ok(None) => Said::Nothing,
+        Err(_) => Said::Failed,
+    })
+}
+
+fn token(
+    cluster: &Cluster,
+    presented: Result<Option<Cow<'_, [u8]>>, BrokenToken>,
+    request: &RequestFacts<'_>,
+) -> Result<Said, Stop> {
+    let token = match presented {
+        Ok(Some(token)) => token,
+        Ok(None) => return Ok(Said::Nothing),
+        Err(BrokenToken) => return Ok(Said::Failed),
+    };
+    let Some(Reviewer { cluster: reviewer }) = &cluster.reviewer else {
+        return Err(Refusal::token_not_reviewed().into());
+    };
+    let review = Review::of_token(&token, reviewer, &cluster.caches);
+    match review.known(request.settled, request.now) {
+        Some(ReviewResult::User(user)) => Ok(Said::User(user)),
+        Some(ReviewResult::Rejected) => Ok(Said::Failed),
+        Some(_) => Err(Refusal::review_failed().into()),
+        None => Err(Stop::Review(vec![review])),
+    }
+}
+
+/// As whom the request acts: the user itself, or the one whom it may impersonate.
+pub(crate) fn effective_user(
+    cluster: &Cluster,
+    user: Option<Arc<UpstreamUser>>,
+    anonymous: &UserInfo,
+    request: &RequestFacts<'_>,
+) -> Result<Option<Arc<UpstreamUser>>, Stop> {
+    if request.scan.impersonation.is_empty() {
+        return Ok(user);
+    }
+    let Some(Reviewer { cluster: reviewer }) = &cluster.reviewer else {
+        return Err(Refusal::impersonation().into());
+    };
+    let Some(asked) = impersonation::read(&request.scan.impersonation)? else { return Ok(user) };
+    let client = user.as_deref().map_or(anonymous, UpstreamUser::user);
+    let mut unknown = Vec::new();
+    for part in &asked.parts {
+        let review = Review::of_access(client, part, reviewer, &cluster.caches);
+        match review.known(request.settled, request.now) {
+            Some(ReviewResult::Allowed) => {}
+            Some(ReviewResult::Denied) => return Err(Refusal::may_not_impersonate(&client.name, part).into()),
+            Some(_) => return Err(Refusal::review_failed().into()),
+            None => unknown.push(review),
+        }
+    }
+    if !unknown.is_empty() {
+        return Err(Stop::Review(unknown));
+    }
+    let target = UpstreamUser::new(asked.target).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    Ok(Some(Arc::new(target)))
+}

@@ -1,0 +1,128 @@
+//! The client's own impersonation (`kubectl --as`): read as kube-apiserver reads it (apiserver,
+//! `pkg/endpoints/filters/impersonation.go`), each part authorised by a review about the client.
+
+use std::collections::BTreeMap;
+
+use crate::identity::{ANONYMOUS, Extra, UNAUTHENTICATED, UserInfo, service_account};
+use crate::refusal::Refusal;
+use crate::request_info::unescape_path;
+use crate::review::ResourceAttributes;
+
+/// The most parts, each a review of its own, that one request may ask for.
+const MAX_PARTS: usize = 64;
+const AUTHENTICATION: &str = "authentication.k8s.io";
+
+/// Whom a client asks to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Impersonation {
+    pub(crate) target: UserInfo,
+    /// What the client must be allowed to impersonate, all of it.
+    pub(crate) parts: Vec<ResourceAttributes>,
+}
+
+#[derive(Default)]
+struct Requested<'a> {
+    user: Option<&'a str>,
+    uid: Option<&'a str>,
+    groups: Vec<&'a str>,
+    extra: BTreeMap<String, Vec<&'a str>>,
+}
+
+/// Reads `Impersonate-*` lines. `None` if they ask for nothing.
+pub(crate) fn read(lines: &[(&[u8], &[u8])]) -> Result<Option<Impersonation>, Refusal> {
+    let requested = Requested::of(lines)?;
+    let Some(user) = requested.user.filter(|user| !user.is_empty()) else {
+        if requested.uid.is_some_and(|uid| !uid.is_empty()) || requested.has_companions() {
+            return Err(Refusal::bad_request("impersonating a group, UID or extra without a user"));
+        }
+        return Ok(None);
+    };
+    let parts = requested.parts(user);
+    if parts.len() > MAX_PARTS {
+        return Err(Refusal::bad_request("impersonating more than 64 users, groups, UIDs and extras at a time"));
+    }
+    Ok(Some(Impersonation { target: requested.target(user), parts }))
+}
+
+impl<'a> Requested<'a> {
+    fn of(lines: &[(&'a [u8], &'a [u8])]) -> Result<Self, Refusal> {
+        let mut requested = Requested::default();
+        for (name, value) in lines {
+            let value =
+                std::str::from_utf8(value).map_err(|_| Refusal::bad_request("an Impersonate-* header is not UTF-8"))?;
+            match *name {
+                b"impersonate-user" => {
+                    requested.user.get_or_insert(value);
+                }
+                b"impersonate-uid" => {
+                    requested.uid.get_or_insert(value);
+                }
+                b"impersonate-group" => requested.groups.push(value),
+                other => {
+                    let key = extra_key(other)?;
+                    requested.extra.entry(key).or_default().push(value);
+                }
+            }
+        }
+        Ok(requested)
+    }
+
+    fn has_companions(&self) -> bool {
+        !self.groups.is_empty() || !self.extra.is_empty()
+    }
+
+    fn parts(&self, user: &str) -> Vec<ResourceAttributes> {
+        let part = |group, resource, name: &str| ResourceAttributes {
+            group,
+            resource,
+            subresource: String::new(),
+            namespace: String::new(),
+            name: name.to_owned(),
+        };
+        let mut parts = vec![match service_account(user) {
+            Some((namespace, name)) => {
+                ResourceAttributes { namespace: namespace.to_owned(), ..part("", "serviceaccounts", name) }
+            }
+            None => part("", "users", user),
+        }];
+        parts.extend(self.groups.iter().map(|group| part("", "groups", group)));
+        for (key, values) in &self.extra {
+            parts.extend(values.iter().map(|value| ResourceAttributes {
+                subresource: key.clone(),
+                ..part(AUTHENTICATION, "userextras", value)
+            }));
+        }
+        parts.extend(self.uid.filter(|uid| !uid.is_empty()).map(|uid| part(AUTHENTICATION, "uids", uid)));
+        parts
+    }
+
+    fn target(self, user: &str) -> UserInfo {
+        let mut groups: Vec<String> = self.groups.iter().map(|group| (*group).to_owned()).collect();
+        if let Some((namespace, _)) = service_account(user).filter(|_| groups.is_empty()) {
+            groups.push("system:serviceaccounts".to_owned());
+            groups.push(format!("system:serviceaccounts:{namespace}"));
+        }
+        if user == ANONYMOUS && !groups.iter().any(|group| group == UNAUTHENTICATED) {
+            groups.push(UNAUTHENTICATED.to_owned());
+        }
+        let extra = self
+            .extra
+            .into_iter()
+            .map(|(key, values)| Extra { key, values: values.into_iter().map(str::to_owned).collect() })
+            .collect();
+        UserInfo::authenticated(user.to_owned(), self.uid.unwrap_or_default().to_owned(), groups, extra)
+    }
+}
+
+/// The key behind `impersonate-extra-`: percent-decoded, a malformed one as it is. Any other name is unknown, and what it
+/// asks for cannot be judged.
+fn extra_key(name: &[u8]) -> Result<String, Refusal> {
+    let Some(key) = name.strip_prefix(b"impersonate-extra-").filter(|key| !key.is_empty()) else {
+        return Err(Refusal::unknown_impersonation());
+    };
+    let key = unescape_path(key).map_or_else(|_| key.to_vec(), std::borrow::Cow::into_owned);
+    String::from_utf8(key).map_err(|_| Refusal::bad_request("the key of an impersonated extra is not UTF-8"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::ReviewResult;
+use crate::identity::UserInfo;
+
+pub(super) const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+
+/// What somebody wants to impersonate, in the words of RBAC's verb `impersonate`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceAttributes {
+    /// The API group.
+    pub group: &'static str,
+    /// The resource: users, groups, serviceaccounts, uids or userextras.
+    pub resource: &'static str,
+    /// The key of an extra, else empty.
+    pub subresource: String,
+    /// The service account's namespace, else empty.
+    pub namespace: String,
+    /// The name or value.
+    pub name: String,
+}
+
+pub(super) fn question(user: &UserInfo, attributes: &ResourceAttributes) -> String {
+    let mut resource = Map::new();
+    let mut set = |key: &str, value: &str| {
+        if !value.is_empty() {
+            resource.insert(key.to_owned(), Value::from(value));
+        }
+    };
+    set("verb", "impersonate");
+    set("group", attributes.group);
+    set("resource", attributes.resource);
+    set("subresource", &attributes.subresource);
+    set("namespace", &attributes.namespace);
+    set("name", &attributes.name);
+    let extra: BTreeMap<&str, &Vec<String>> =
+        user.extra.iter().map(|extra| (extra.key.as_str(), &extra.values)).collect();
+    json!({
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": user.name,
+            "uid": user.uid,
+            "groups": user.groups,
+            "extra": extra,
+            "resourceAttributes": resource,
+        },
+    })
+    .to_string()
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    kind: String,
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    allowed: bool,
+    #[serde(default)]
+    denied: bool,
+}
+
+pub(super) fn answer(body: &[u8]) -> ReviewResult {
+    match serde_json::from_slice::<Answer>(body) {
+        Ok(Answer { kind, status }) if kind == "SubjectAccessReview" => {
+            if status.allowed && !status.denied {
+                ReviewResult::Allowed
+            } else {
+                ReviewResult::Denied
+            }
+        }
+        _ => ReviewResult::Failed,
+    }
+}

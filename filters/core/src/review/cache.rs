@@ -1,0 +1,128 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use portcullis_filter_config::Reviews;
+use quick_cache::sync::Cache;
+use ring::hmac;
+
+use super::{ReviewKey, ReviewResult};
+use crate::x509::CertificateCache;
+
+/// Answers that are remembered per cluster: good and bad ones apart, so that a flood of bad ones displaces no good one.
+const GOOD: usize = 65_536;
+const BAD: usize = 16_384;
+
+/// Reviews of one cluster that may be under way at a time.
+const REVIEWS: usize = 64;
+
+/// For how long answers are believed, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lifetimes {
+    /// A token's user; never longer than the token says itself.
+    pub token: u64,
+    /// That a token is nobody's.
+    pub rejected_token: u64,
+    /// That a user may impersonate.
+    pub allowed: u64,
+    /// That a user may not.
+    pub denied: u64,
+}
+
+impl Lifetimes {
+    /// As configured.
+    pub fn of(config: &Reviews) -> Self {
+        Lifetimes {
+            token: config.token_seconds,
+            rejected_token: config.rejected_token_seconds,
+            allowed: config.allowed_seconds,
+            denied: config.denied_seconds,
+        }
+    }
+}
+
+impl Default for Lifetimes {
+    fn default() -> Self {
+        Lifetimes { token: 120, rejected_token: 10, allowed: 300, denied: 30 }
+    }
+}
+
+/// What is known of one cluster's credentials, shared by all workers and kept over edits of its policies.
+#[derive(Debug)]
+pub struct CredentialCaches {
+    /// Client certificates.
+    pub certificates: CertificateCache,
+    good: Cache<ReviewKey, (u64, ReviewResult)>,
+    bad: Cache<ReviewKey, (u64, ReviewResult)>,
+    secret: hmac::Key,
+    lifetimes: Lifetimes,
+    under_way: Arc<AtomicUsize>,
+}
+
+/// Leave to ask; given back when it is dropped.
+#[derive(Debug)]
+pub struct ReviewPermit(Arc<AtomicUsize>);
+
+impl Drop for ReviewPermit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl CredentialCaches {
+    /// Empty caches. `secret` is random: without it nobody can tell which token a key belongs to.
+    pub fn new(secret: &[u8; 32], lifetimes: Lifetimes) -> Self {
+        CredentialCaches {
+            certificates: CertificateCache::default(),
+            good: Cache::new(GOOD),
+            bad: Cache::new(BAD),
+            secret: hmac::Key::new(hmac::HMAC_SHA256, secret),
+            lifetimes,
+            under_way: Arc::default(),
+        }
+    }
+
+    pub(super) fn token_key(&self, token: &[u8]) -> ReviewKey {
+        self.key(b"token", token)
+    }
+
+    pub(super) fn access_key(&self, question: &str) -> ReviewKey {
+        self.key(b"access", question.as_bytes())
+    }
+
+    fn key(&self, domain: &[u8], text: &[u8]) -> ReviewKey {
+        let mut context = hmac::Context::with_key(&self.secret);
+        context.update(domain);
+        context.update(&[0]);
+        context.update(text);
+        let mut key = ReviewKey::default();
+        key.copy_from_slice(context.sign().as_ref());
+        key
+    }
+
+    pub(super) fn get(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
+        let of = |cache: &Cache<ReviewKey, (u64, ReviewResult)>| {
+            cache.get(key).filter(|(until, _)| now < *until).map(|(_, result)| result)
+        };
+        of(&self.good).or_else(|| of(&self.bad))
+    }
+
+    pub(super) fn insert(&self, key: ReviewKey, result: &ReviewResult, expires: Option<u64>, now: u64) {
+        let (cache, lifetime) = match result {
+            ReviewResult::User(_) => (&self.good, self.lifetimes.token),
+            ReviewResult::Allowed => (&self.good, self.lifetimes.allowed),
+            ReviewResult::Rejected => (&self.bad, self.lifetimes.rejected_token),
+            ReviewResult::Denied => (&self.bad, self.lifetimes.denied),
+            ReviewResult::Failed => return,
+        };
+        let until = now.saturating_add(lifetime);
+        let until = expires.filter(|_| matches!(result, ReviewResult::User(_))).map_or(until, |exp| until.min(exp));
+        cache.insert(key, (until, result.clone()));
+    }
+
+    pub(super) fn permit(&self) -> Option<ReviewPermit> {
+        let taken = self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+            (count < REVIEWS).then_some(count.saturating_add(1))
+        });
+        taken.ok().map(|_| ReviewPermit(Arc::clone(&self.under_way)))
+    }
+}

@@ -1,0 +1,158 @@
+//! Questions to the upstream that judging a request may need: whose token is it (TokenReview), may this user act as
+//! another (SubjectAccessReview). The core writes the question and reads the answer; the host carries them.
+
+mod access;
+mod cache;
+mod token;
+
+use std::sync::Arc;
+
+use rustls_pki_types::UnixTime;
+
+pub use access::ResourceAttributes;
+pub use cache::{CredentialCaches, Lifetimes, ReviewPermit};
+pub(crate) use token::BASE64URL;
+
+use crate::identity::{UpstreamUser, UserInfo};
+
+/// How long a review may take, in milliseconds, from its start to its answer.
+pub const DEADLINE_MS: u64 = 5_000;
+
+/// Names a question, and through it the answer in a cache: a keyed hash, so that no cache holds a token.
+pub type ReviewKey = [u8; 32];
+
+/// A question to ask with the gateway's own credential.
+pub struct Review {
+    key: ReviewKey,
+    kind: Kind,
+    path: &'static str,
+    body: String,
+    cluster: Arc<str>,
+    caches: Arc<CredentialCaches>,
+}
+
+impl std::fmt::Debug for Review {
+    /// The body may hold a token.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Review { kind, cluster, .. } = self;
+        formatter.debug_struct("Review").field("kind", kind).field("cluster", cluster).finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// With the token's own expiry, if it tells one.
+    Token {
+        expires: Option<u64>,
+    },
+    Access,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReviewResult {
+    /// The token is this user's.
+    User(Arc<UpstreamUser>),
+    /// The token is nobody's.
+    Rejected,
+    /// The user may.
+    Allowed,
+    /// The user may not.
+    Denied,
+    /// There is no answer. Never cached; the request fails with 503.
+    Failed,
+}
+
+/// Answers that a request has waited for. They count for that request even where no cache may keep them.
+#[derive(Clone, Debug, Default)]
+pub struct Settled(Vec<(ReviewKey, ReviewResult)>);
+
+impl Settled {
+    /// Adds an answer.
+    pub fn push(&mut self, key: ReviewKey, result: ReviewResult) {
+        self.0.push((key, result));
+    }
+
+    fn get(&self, key: &ReviewKey) -> Option<ReviewResult> {
+        self.0.iter().find(|(settled, _)| settled == key).map(|(_, result)| result.clone())
+    }
+}
+
+impl Review {
+    pub(crate) fn of_token(token: &[u8], cluster: &Arc<str>, caches: &Arc<CredentialCaches>) -> Review {
+        Review {
+            key: caches.token_key(token),
+            kind: Kind::Token { expires: token::expiry(token) },
+            path: token::PATH,
+            body: token::question(token),
+            cluster: Arc::clone(cluster),
+            caches: Arc::clone(caches),
+        }
+    }
+
+    pub(crate) fn of_access(
+        user: &UserInfo,
+        attributes: &ResourceAttributes,
+        cluster: &Arc<str>,
+        caches: &Arc<CredentialCaches>,
+    ) -> Review {
+        let body = access::question(user, attributes);
+        Review {
+            key: caches.access_key(&body),
+            kind: Kind::Access,
+            path: access::PATH,
+            body,
+            cluster: Arc::clone(cluster),
+            caches: Arc::clone(caches),
+        }
+    }
+
+    /// What is already known: from answers that this request has waited for, else from the caches.
+    pub(crate) fn known(&self, settled: &Settled, now: UnixTime) -> Option<ReviewResult> {
+        settled.get(&self.key).or_else(|| self.caches.get(&self.key, now.as_secs()))
+    }
+
+    /// Names the question: equal questions of one cluster have equal keys, and share one answer.
+    pub fn key(&self) -> ReviewKey {
+        self.key
+    }
+
+    /// The Envoy cluster to ask.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The path to POST to.
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// The JSON to POST. May hold a token: for the upstream only.
+    pub fn body(&self) -> &str {
+        &self.body
+    }
+
+    /// Leave to ask, or `None` where too many questions of this cluster are under way.
+    pub fn permit(&self) -> Option<ReviewPermit> {
+        self.caches.permit()
+    }
+
+    /// Reads the upstream's answer and keeps it, if it is one. Anything but a 201 with the expected object is none: Envoy
+    /// makes a 503 or 504 of its own where the upstream was not reached.
+    pub fn settle(&self, status: u16, body: &[u8], now: UnixTime) -> ReviewResult {
+        let result = match self.kind {
+            _ if status != 201 => ReviewResult::Failed,
+            Kind::Token { .. } => token::answer(body),
+            Kind::Access => access::answer(body),
+        };
+        let expires = match self.kind {
+            Kind::Token { expires } => expires,
+            Kind::Access => None,
+        };
+        self.caches.insert(self.key, &result, expires, now.as_secs());
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use portcullis_filter_config::DEFAULT_EXTRAS;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::ReviewResult;
+use crate::identity::{Extra, UpstreamUser, UserInfo};
+
+pub(super) const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+
+/// As Go's `RawURLEncoding`: no padding, and left-over bits may be anything.
+pub(crate) const BASE64URL: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
+
+pub(super) fn question(token: &[u8]) -> String {
+    json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "spec": {"token": String::from_utf8_lossy(token)},
+    })
+    .to_string()
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    kind: String,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    authenticated: bool,
+    #[serde(default)]
+    user: User,
+}
+
+#[derive(Default, Deserialize)]
+struct User {
+    #[serde(default)]
+    username: String,
+    #[serde(default)]
+    uid: String,
+    #[serde(default)]
+    groups: Option<Vec<String>>,
+    #[serde(default)]
+    extra: Option<BTreeMap<String, Vec<String>>>,
+}
+
+/// Reads a TokenReview. `authenticated` alone decides; a user without a name, or one whom no header can carry, is nobody.
+pub(super) fn answer(body: &[u8]) -> ReviewResult {
+    let Ok(Answer { kind, status }) = serde_json::from_slice::<Answer>(body) else { return ReviewResult::Failed };
+    if kind != "TokenReview" {
+        return ReviewResult::Failed;
+    }
+    if !status.authenticated {
+        return ReviewResult::Rejected;
+    }
+    let extra = status.user.extra.unwrap_or_default().into_iter();
+    let extra = extra
+        .filter(|(key, _)| DEFAULT_EXTRAS.contains(&key.as_str()))
+        .map(|(key, values)| Extra { key, values })
+        .collect();
+    let groups = status.user.groups.unwrap_or_default();
+    let user = UserInfo::authenticated(status.user.username, status.user.uid, groups, extra);
+    UpstreamUser::new(user).map_or(ReviewResult::Rejected, |user| ReviewResult::User(Arc::new(user)))
+}
+
+/// When the token says that it expires, in seconds since the epoch: only ever shortens what a cache keeps.
+pub(super) fn expiry(token: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Claims {
+        exp: f64,
+    }
+    let mut parts = token.split(|byte| *byte == b'.');
+    let (_header, claims, _signature) = (parts.next()?, parts.next()?, parts.next()?);
+    let claims: Claims = serde_json::from_slice(&BASE64URL.decode(claims).ok()?).ok()?;
+    // A cast of a float saturates, and makes 0 of what is no number.
+    Some(claims.exp as u64)
+}

@@ -1,0 +1,170 @@
+//! Carries reviews to the upstream: each question once at a time, whoever waits for its answer.
+//!
+//! Streams ask on their workers; callouts run on Envoy's main thread and outlive the stream that asked first. No lock is held
+//! while Envoy is called, because Envoy may answer before the call returns.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread, StreamScheduler};
+use portcullis_core::Refusal;
+use portcullis_core::review::{DEADLINE_MS, Review, ReviewKey, ReviewPermit, ReviewResult, Settled};
+use rustls_pki_types::UnixTime;
+
+/// Streams that may wait for the same answer.
+const WAITERS: usize = 512;
+
+/// Reviews that are under way for one filter configuration.
+#[derive(Debug)]
+pub(crate) struct Reviews {
+    main: ConfigScheduler,
+    via: String,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    flights: HashMap<ReviewKey, Flight>,
+    /// Asked for, not yet sent.
+    outbox: Vec<ReviewKey>,
+    callouts: HashMap<CalloutId, ReviewKey>,
+    /// Answers that came before their callout's id was known.
+    early: HashMap<CalloutId, (u16, Vec<u8>)>,
+}
+
+#[derive(Debug)]
+struct Flight {
+    review: Arc<Review>,
+    waiters: Vec<Arc<Pending>>,
+    _permit: ReviewPermit,
+}
+
+/// A stream that waits for answers.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    stream: StreamScheduler,
+    missing: AtomicUsize,
+    settled: Mutex<Settled>,
+}
+
+impl Pending {
+    /// A stream that waits for `missing` answers, with those that it already has.
+    pub(crate) fn new(stream: StreamScheduler, missing: usize, settled: Settled) -> Arc<Self> {
+        Arc::new(Pending { stream, missing: AtomicUsize::new(missing), settled: Mutex::new(settled) })
+    }
+
+    /// The answers, once all are there.
+    pub(crate) fn settled(&self) -> Option<Settled> {
+        let is_complete = self.missing.load(Ordering::Acquire) == 0;
+        is_complete.then(|| self.settled.lock().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+
+    fn settle(&self, key: ReviewKey, result: ReviewResult) {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner).push(key, result);
+        if self.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.stream.wake();
+        }
+    }
+}
+
+impl Reviews {
+    /// None under way. `via` goes into every question, so that a gateway recognises its own.
+    pub(crate) fn new(main: ConfigScheduler, via: String) -> Self {
+        Reviews { main, via, inner: Mutex::default() }
+    }
+
+    /// Has the questions answered for a waiting stream.
+    ///
+    /// # Errors
+    /// A refusal where too many reviews or waiters are under way; the stream is then never woken.
+    pub(crate) fn ask(&self, reviews: Vec<Review>, pending: &Arc<Pending>) -> Result<(), Refusal> {
+        let mut inner = self.lock();
+        let mut is_new = false;
+        for review in reviews {
+            let key = review.key();
+            if let Some(flight) = inner.flights.get_mut(&key) {
+                if flight.waiters.len() >= WAITERS {
+                    return Err(Refusal::too_many_reviews());
+                }
+                flight.waiters.push(Arc::clone(pending));
+            } else {
+                let permit = review.permit().ok_or_else(Refusal::too_many_reviews)?;
+                let waiters = vec![Arc::clone(pending)];
+                inner.flights.insert(key, Flight { review: Arc::new(review), waiters, _permit: permit });
+                inner.outbox.push(key);
+                // Before a later question can fail: what stands in the outbox is sent in any case.
+                if !std::mem::replace(&mut is_new, true) {
+                    self.main.wake();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what was asked for.
+    pub(crate) fn send(&self, main: &mut MainThread) {
+        let outbox = std::mem::take(&mut self.lock().outbox);
+        for key in outbox {
+            let Some(review) = self.lock().flights.get(&key).map(|flight| Arc::clone(&flight.review)) else { continue };
+            match self.callout(&review, main) {
+                Some(id) => self.register(id, key),
+                None => self.finish(&key, 0, &[]),
+            }
+        }
+    }
+
+    fn callout(&self, review: &Review, main: &mut MainThread) -> Option<CalloutId> {
+        let headers = [
+            (":method", "POST"),
+            (":path", review.path()),
+            (":authority", "kubernetes.default.svc"),
+            ("content-type", "application/json"),
+            ("accept", "application/json"),
+            ("user-agent", "portcullis"),
+            ("via", &self.via),
+        ];
+        main.callout(review.cluster(), &headers, review.body().as_bytes(), DEADLINE_MS)
+    }
+
+    fn register(&self, id: CalloutId, key: ReviewKey) {
+        let early = {
+            let mut inner = self.lock();
+            let early = inner.early.remove(&id);
+            if early.is_none() {
+                inner.callouts.insert(id, key);
+            }
+            early
+        };
+        if let Some((status, body)) = early {
+            self.finish(&key, status, &body);
+        }
+    }
+
+    /// Takes an answer.
+    pub(crate) fn done(&self, id: CalloutId, response: &CalloutResponse<'_>) {
+        let key = {
+            let mut inner = self.lock();
+            let key = inner.callouts.remove(&id);
+            if key.is_none() {
+                inner.early.insert(id, (response.status, response.chunks.concat()));
+            }
+            key
+        };
+        if let Some(key) = key {
+            self.finish(&key, response.status, &response.chunks.concat());
+        }
+    }
+
+    fn finish(&self, key: &ReviewKey, status: u16, body: &[u8]) {
+        let Some(flight) = self.lock().flights.remove(key) else { return };
+        let result = flight.review.settle(status, body, UnixTime::now());
+        for waiter in flight.waiters {
+            waiter.settle(*key, result.clone());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

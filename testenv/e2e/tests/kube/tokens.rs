@@ -1,0 +1,37 @@
+use std::time::Duration;
+
+use portcullis_harness::kube::KubeOptions;
+use portcullis_harness::wait;
+use serde_json::json;
+
+use crate::world::{NAME, World};
+
+#[test]
+fn a_service_account_token_is_what_it_is_directly() {
+    let Some(world) = World::start("tokens", &KubeOptions::default()) else { return };
+    let short = json!({"credentialCache": {"token": "1s", "rejectedToken": "1s"}});
+    world.gateway.apply(&world.manifest().set("/spec/portcullis", short)).unwrap();
+    world.admin(&["create", "serviceaccount", "robot"]);
+    let token = world.admin(&["create", "token", "robot"]).trim().to_owned();
+    let whoami = |kubeconfig: portcullis_harness::kubeconfig::Kubeconfig| {
+        let mut review = world.kube.kubectl(&world.written(&kubeconfig)).args(["auth", "whoami"]).json().unwrap();
+        review["status"]["userInfo"].take()
+    };
+    let through = world.gateway.kubeconfig(NAME).token(&token);
+    let user = whoami(through);
+    assert_eq!(user["username"], "system:serviceaccount:default:robot");
+    assert_eq!(user, whoami(world.kube.kubeconfig().token(&token)), "extras included");
+
+    let forged = world.gateway.kubeconfig(NAME).token(&format!("{token}x"));
+    let raw = ["get", "--raw", "/api"];
+    let refused = world.kube.kubectl(&world.written(&forged)).args(raw).run().unwrap();
+    assert!(refused.stderr.contains("Unauthorized"), "{}", refused.stderr);
+
+    world.admin(&["delete", "serviceaccount", "robot"]);
+    let status = || {
+        let request =
+            format!("GET /api HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n");
+        (world.target().raw_request(request.as_bytes()).ok()?.status == 401).then_some(())
+    };
+    wait::until("the token of a deleted account is refused", Duration::from_secs(30), status).unwrap();
+}

@@ -1,0 +1,200 @@
+//! Tokens and impersonation are reviewed by the upstream: once for all who wait, within bounds, and never concluded from a
+//! missing answer.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::client::{Response, TlsTarget};
+use portcullis_harness::wait;
+use portcullis_stub_apiserver::{Action, Fault};
+
+use crate::world::{NAME, PODS, ROBOT, World};
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const SOON: Duration = Duration::from_secs(20);
+
+fn get(target: &TlsTarget, headers: &str) -> Response {
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n{headers}\r\n");
+    target.raw_request(request.as_bytes()).unwrap()
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+#[test]
+fn a_token_is_reviewed_once_for_all_who_wait_and_then_remembered() {
+    let world = World::start("single-flight", &GatewayOptions::default());
+    world.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 500 }));
+    let target = world.gateway.target(NAME);
+    let start = Barrier::new(20);
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| {
+                start.wait();
+                assert_eq!(get(&target, &bearer(ROBOT)).status, 200);
+            });
+        }
+    });
+    assert_eq!(get(&target, &bearer(ROBOT)).status, 200);
+    assert_eq!(world.stub.records_for(REVIEWS).len(), 1);
+    let records = world.stub.records_for(PODS);
+    assert_eq!(records.len(), 21);
+    for record in records {
+        assert_eq!(record.effective.unwrap().username, "robot");
+        assert_eq!(record.peer_common_name.as_deref(), Some("portcullis"));
+        assert!(record.headers.iter().all(|header| header.name != "authorization"));
+    }
+}
+
+#[test]
+fn a_waiting_client_that_leaves_takes_no_answer_along() {
+    let world = World::start("leaver", &GatewayOptions::default());
+    world.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 500 }));
+    let target = world.gateway.target(NAME);
+    let mut leaver = target.connect().unwrap();
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{}\r\n", bearer(ROBOT));
+    leaver.write(request.as_bytes()).unwrap();
+    let asked = || (!world.stub.records_for(REVIEWS).is_empty()).then_some(());
+    wait::until("the review is under way", SOON, asked).unwrap();
+    drop(leaver);
+    assert_eq!(get(&target, &bearer(ROBOT)).status, 200);
+    assert_eq!(world.stub.records_for(REVIEWS).len(), 1);
+}
+
+#[test]
+fn a_rejected_token_is_401_and_not_asked_about_again_at_once() {
+    let world = World::start("rejected", &GatewayOptions::default());
+    let target = world.gateway.target(NAME);
+    for _ in 0..3 {
+        let response = get(&target, &bearer("forged"));
+        assert_eq!(response.status, 401);
+        assert_eq!(response.json().unwrap()["message"], "Unauthorized");
+        assert!(response.header("retry-after").is_none());
+    }
+    assert_eq!(world.stub.records_for(REVIEWS).len(), 1);
+    assert!(world.stub.records_for(PODS).is_empty());
+    let alice = target.identity(&world.pki.alice);
+    assert_eq!(get(&alice, &bearer("forged")).status, 200, "a certificate that is good is enough");
+}
+
+#[test]
+fn without_an_answer_nobody_is_let_in() {
+    let world = World::start("no-answer", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).timeout(Duration::from_secs(20));
+    let respond = |status, body: &str| Action::Respond { status, headers: vec![], body: body.to_owned() };
+    let user = r#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"eve"}}}"#;
+    let faults = [
+        respond(500, ""),
+        respond(403, "{}"),
+        respond(200, user),
+        respond(201, "garbage"),
+        respond(201, r#"{"kind":"TokenReview","status":{"authenticated":tru"#),
+        Action::Unauthorized,
+        Action::CloseConnection,
+        Action::ResetStream { code: 2 },
+    ];
+    for fault in faults {
+        world.stub.clear_faults();
+        world.stub.fault(Fault::new(REVIEWS, fault.clone()));
+        let response = get(&target, &bearer(ROBOT));
+        assert_eq!(response.status, 503, "{fault:?}: {}", response.text());
+        assert_eq!(response.header("retry-after").as_deref(), Some("1"), "{fault:?}");
+        assert!(world.stub.records_for(PODS).is_empty(), "{fault:?}");
+    }
+    world.stub.clear_faults();
+    assert_eq!(get(&target, &bearer(ROBOT)).status, 200, "a failure is not remembered");
+}
+
+#[test]
+fn reviews_that_hang_are_bounded_in_number_and_time() {
+    let world = World::start("hanging-reviews", &GatewayOptions::default());
+    world.stub.fault(Fault::new(REVIEWS, Action::Hang));
+    let target = world.gateway.target(NAME).timeout(Duration::from_secs(30));
+    let started = Instant::now();
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..80)
+            .map(|number| {
+                let target = &target;
+                scope.spawn(move || get(target, &bearer(&format!("stranger-{number}"))).status)
+            })
+            .collect();
+        let full = || (world.stub.records_for(REVIEWS).len() >= 64).then_some(());
+        wait::until("as many reviews as may be are under way", SOON, full).unwrap();
+        let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+        assert_eq!(get(&alice, "").status, 200, "the known user next door notices nothing");
+        asking.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(world.stub.records_for(REVIEWS).len(), 64);
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 16, "{statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 64, "{statuses:?}");
+    assert!(started.elapsed() < Duration::from_secs(20), "nobody waits past the deadline");
+    assert_eq!(world.stub.records_for(PODS).len(), 1);
+    world.stub.clear_faults();
+    let after = get(&target, &bearer(ROBOT));
+    assert_eq!(after.status, 200, "the places are free again: {}", after.text());
+}
+
+#[test]
+fn an_upload_waits_for_its_review_and_arrives_whole() {
+    let world = World::start("upload", &GatewayOptions::default());
+    world.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 300 }));
+    let data = "x".repeat(2_900_000);
+    let body =
+        format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"big"}},"data":{{"k":"{data}"}}}}"#);
+    let request = format!(
+        "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n{}\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        bearer(ROBOT),
+        body.len()
+    );
+    let response = world.gateway.target(NAME).raw_request(request.as_bytes()).unwrap();
+    assert_eq!(response.status, 201, "{}", response.text());
+    let record = world.stub.records_for("/api/v1/namespaces/default/configmaps").pop().unwrap();
+    assert_eq!(record.body.len(), body.len());
+}
+
+#[test]
+fn no_token_is_written_anywhere() {
+    let world = World::start("secrets", &GatewayOptions::default());
+    let target = world.gateway.target(NAME);
+    let (good, bad) = (ROBOT, "a-token-that-nobody-knows");
+    assert_eq!(get(&target, &bearer(good)).status, 200);
+    assert_eq!(get(&target, &bearer(bad)).status, 401);
+    let envoy = world.gateway.envoy();
+    let dumps = [
+        ("Envoy's log", envoy.process().log()),
+        ("config_dump", envoy.admin().get("/config_dump?include_eds").unwrap().text()),
+        ("stats", envoy.admin().get("/stats").unwrap().text()),
+        ("the control plane's log", world.gateway.plane().process().log()),
+        ("status", world.gateway.plane().status().unwrap().to_string()),
+    ];
+    let key = world.pki.gateway.key_pem();
+    let key = key.lines().nth(1).unwrap();
+    for (place, text) in dumps {
+        for secret in [good, bad, key] {
+            assert!(!text.contains(secret), "{place}");
+        }
+    }
+}
+
+#[test]
+fn only_whom_the_upstream_lets_impersonate_may() {
+    let world = World::start("impersonate", &GatewayOptions::default());
+    let as_bob = "Impersonate-User: bob\r\nImpersonate-Group: ops\r\n";
+    let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+    let refused = get(&alice, as_bob);
+    assert_eq!(refused.status, 403);
+    assert!(refused.text().contains("cannot impersonate resource"), "{}", refused.text());
+    assert!(world.stub.records_for(PODS).is_empty());
+    let admin = world.gateway.target(NAME).identity(&world.pki.admin);
+    assert_eq!(get(&admin, as_bob).status, 200);
+    let record = world.stub.records_for(PODS).pop().unwrap();
+    assert_eq!(record.effective.as_ref().unwrap().username, "bob");
+    assert_eq!(record.header_all("impersonate-user"), ["bob"]);
+    assert_eq!(record.header_all("impersonate-group"), ["ops", "system:authenticated"]);
+    let without_user = get(&admin, "Impersonate-Group: system:masters\r\n");
+    assert_eq!(without_user.status, 400);
+    assert_eq!(get(&admin, "Impersonate-User: bob\r\nImpersonate-Unheard-Of: x\r\n").status, 403);
+}
