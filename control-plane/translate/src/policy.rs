@@ -17,18 +17,29 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, instance:
     }
     ClusterConfig {
         version: CONFIG_VERSION,
+        name: names.chain().to_owned(),
         identity: identity(cluster, instance),
         authorities,
         // The checked form holds PEM that this program wrote, which is ASCII.
         client_ca: cluster.client_ca.as_ref().map(|pem| String::from_utf8_lossy(pem.as_slice()).into_owned()),
+        deny_all_requests: cluster.gates.deny_all_requests,
         anonymous: cluster.anonymous,
         reviews: Some(reviews(cluster, names)),
         upstream_identity: UpstreamIdentity::Impersonate,
+        flow_control_schemas: cluster
+            .schemas
+            .iter()
+            .map(|schema| config::FlowControlSchema {
+                name: schema.name.clone(),
+                max_requests_inflight: schema.max_requests_inflight,
+            })
+            .collect(),
         policies: cluster
             .policies
             .iter()
             .map(|policy| config::Policy {
                 group: group_name(policy.subset.as_ref()),
+                flow_control_schema: policy.schema.clone(),
                 rules: policy.rules.iter().map(rule).collect(),
             })
             .collect(),

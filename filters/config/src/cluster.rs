@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 pub struct ClusterConfig {
     /// Must equal [`crate::CONFIG_VERSION`].
     pub version: u32,
+    /// The cluster's name over all edits, `<instance>/<namespace or ->/<name>`: counts of running requests are kept by it.
+    pub name: String,
     /// Who this cluster is: instance, object UID and a hash of servers, upstream trust and client CA. Caches of
     /// credentials are kept by it, so that a recreated or re-pointed cluster starts with empty ones.
     pub identity: String,
@@ -16,6 +18,9 @@ pub struct ClusterConfig {
     /// PEM bundle of the CAs that sign client certificates. Without it no certificate is accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_ca: Option<String>,
+    /// Answers every request with 429, before anything else is asked of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deny_all_requests: bool,
     /// Whether requests without a credential are let through, for the upstream to judge.
     pub anonymous: bool,
     /// How tokens and impersonation are reviewed. Without it both are refused.
@@ -23,6 +28,9 @@ pub struct ClusterConfig {
     pub reviews: Option<Reviews>,
     /// How the authenticated user is told to the upstream.
     pub upstream_identity: UpstreamIdentity,
+    /// Limits that policies name. Those without a limit of the filter's own do not stand here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flow_control_schemas: Vec<FlowControlSchema>,
     /// First match wins; no match is 403.
     pub policies: Vec<Policy>,
 }
@@ -50,12 +58,25 @@ pub enum UpstreamIdentity {
     Impersonate,
 }
 
+/// A limit, shared by all policies that name it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct FlowControlSchema {
+    /// Unique in the cluster.
+    pub name: String,
+    /// So many requests at a time, exactly, over all workers; 0 refuses all.
+    pub max_requests_inflight: u32,
+}
+
 /// A dispatch policy: requests that match one of the rules go to the group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Policy {
     /// The server group, as in [`crate::destination`].
     pub group: String,
+    /// The flow control schema that its requests count under; one that is not in the list does not limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_control_schema: Option<String>,
     /// A request that matches any of them matches the policy.
     pub rules: Vec<Rule>,
 }

@@ -6,6 +6,7 @@ use portcullis_filter_config as config;
 use portcullis_filter_config::{CONFIG_VERSION, Pool, RequestClass, UpstreamIdentity, destination};
 
 use crate::authority::Authorities;
+use crate::limit::{InFlight, Place};
 use crate::policy::Policies;
 use crate::review::{CredentialCaches, Lifetimes};
 use crate::x509::{ClientCa, ClientCaError};
@@ -33,8 +34,27 @@ pub struct Cluster {
     pub(crate) reviewer: Option<Reviewer>,
     pub(crate) caches: Arc<CredentialCaches>,
     pub(crate) policies: Policies,
+    pub(crate) deny_all_requests: bool,
     /// By policy, then by pool and class.
     destinations: Vec<Destinations>,
+    /// By policy.
+    limits: Vec<Option<Limit>>,
+}
+
+/// The limit that a policy's requests come under.
+#[derive(Clone, Debug)]
+struct Limit {
+    running: Arc<InFlight>,
+    max: u32,
+}
+
+/// What outlives a cluster's configurations, kept by the host for the whole process.
+pub trait Memory {
+    /// What an earlier configuration of the owner has learnt of credentials; empty if there was none.
+    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches>;
+
+    /// The running requests of a flow control schema, by the cluster's name and the schema's.
+    fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight>;
 }
 
 /// Who answers reviews.
@@ -58,21 +78,18 @@ pub struct CacheOwner {
 struct Destinations([[Box<str>; RequestClass::ALL.len()]; Pool::ALL.len()]);
 
 impl Cluster {
-    /// Compiles a configuration. `caches` finds what an earlier configuration of the same cluster has learnt.
+    /// Compiles a configuration.
     ///
     /// # Errors
     /// [`CompileError`], the control plane's fault.
-    pub fn compile(
-        config: &config::ClusterConfig,
-        caches: impl FnOnce(CacheOwner) -> Arc<CredentialCaches>,
-    ) -> Result<Self, CompileError> {
+    pub fn compile(config: &config::ClusterConfig, memory: &impl Memory) -> Result<Self, CompileError> {
         if config.version != CONFIG_VERSION {
             return Err(CompileError::Version(config.version));
         }
         // Matched so that a further way of telling the user cannot be forgotten here.
         let UpstreamIdentity::Impersonate = config.upstream_identity;
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
-        let caches = caches(CacheOwner {
+        let caches = memory.caches(CacheOwner {
             identity: config.identity.clone(),
             client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
             lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::of),
@@ -80,8 +97,30 @@ impl Cluster {
         let reviewer = config.reviews.as_ref().map(|reviews| Reviewer { cluster: reviews.cluster.as_str().into() });
         let policies = Policies::new(&config.policies);
         let destinations = policies.groups().map(Destinations::of).collect();
+        let limits = config.policies.iter().map(|policy| limit_of(policy, config, memory)).collect();
         let authorities = Authorities::new(config.authorities.iter().map(String::as_str));
-        Ok(Cluster { authorities, client_ca, anonymous: config.anonymous, reviewer, caches, policies, destinations })
+        Ok(Cluster {
+            authorities,
+            client_ca,
+            anonymous: config.anonymous,
+            reviewer,
+            caches,
+            policies,
+            deny_all_requests: config.deny_all_requests,
+            destinations,
+            limits,
+        })
+    }
+
+    /// A place among the running requests of a policy's schema: `Ok(None)` where there is no limit.
+    ///
+    /// # Errors
+    /// [`Full`] where no place is free.
+    pub(crate) fn enter(&self, policy: usize) -> Result<Option<Place>, Full> {
+        match self.limits.get(policy) {
+            Some(Some(limit)) => limit.running.enter(limit.max).map(Some).ok_or(Full),
+            _ => Ok(None),
+        }
     }
 
     /// The filter state value that opens the route to a policy's server group.
@@ -91,6 +130,16 @@ impl Cluster {
         let class = RequestClass::ALL.iter().position(|candidate| *candidate == class)?;
         table.get(pool)?.get(class).map(|destination| &**destination)
     }
+}
+
+/// As many requests run as may.
+#[derive(Debug)]
+pub(crate) struct Full;
+
+fn limit_of(policy: &config::Policy, config: &config::ClusterConfig, memory: &impl Memory) -> Option<Limit> {
+    let name = policy.flow_control_schema.as_ref()?;
+    let schema = config.flow_control_schemas.iter().find(|schema| schema.name == *name)?;
+    Some(Limit { running: memory.in_flight(&config.name, name), max: schema.max_requests_inflight })
 }
 
 impl Destinations {

@@ -1,4 +1,4 @@
-//! The order in which a request is judged. Phases 0 to 4 and 6 of the design; flow control comes with its own.
+//! The order in which a request is judged. Phases 0 to 6 of the design; the token bucket of phase 5 is Envoy's.
 
 use std::sync::Arc;
 
@@ -6,10 +6,11 @@ use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, Pool, RequestClass}
 use rustls_pki_types::UnixTime;
 
 use crate::authenticate::{authenticate, effective_user};
-use crate::cluster::{Cluster, CompileError};
+use crate::cluster::{Cluster, CompileError, Full};
 use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::hygiene::Scan;
 use crate::identity::{UpstreamUser, UserInfo};
+use crate::limit::Place;
 use crate::refusal::Refusal;
 use crate::request_info::{RequestInfo, check_shape, unescape_path};
 use crate::review::{Review, Settled};
@@ -70,6 +71,8 @@ pub struct Forward<'c> {
     pub subprotocols: Option<Vec<u8>>,
     /// The `Via` line to add.
     pub via: &'c str,
+    /// The request's place among those that run, to be kept until it ends.
+    pub place: Option<Place>,
     /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
     pub owns_unauthorized: bool,
 }
@@ -141,6 +144,7 @@ impl Gateway {
         let user = effective_user(cluster, user, &self.anonymous, request)?;
         let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
         let policy = cluster.policies.first_match(&info, known).ok_or_else(Refusal::no_policy)?;
+        let place = cluster.enter(policy).map_err(|Full| Refusal::too_many_requests(info.resource))?;
         let pool = pool_of(user.is_some(), scan.is_upgrade);
         let class = class_of(&info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
@@ -150,6 +154,7 @@ impl Gateway {
             is_upgrade: scan.is_upgrade,
             subprotocols: scan.token_subprotocol.then(|| without_tokens(scan)),
             via: &self.via,
+            place,
             // What answers behind a proxy subresource or verb may ask for credentials of its own.
             owns_unauthorized: pool != Pool::Anonymous && info.proxied_from.is_none(),
         })
@@ -158,6 +163,9 @@ impl Gateway {
 
 /// What is wrong with a message whoever sends it.
 fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
+    if cluster.deny_all_requests {
+        return Err(Refusal::denied());
+    }
     if scan.is_loop {
         return Err(Refusal::is_loop());
     }

@@ -10,6 +10,7 @@
 //! - [`x509`]: a client certificate's chain to a user.
 //! - [`review`]: what only the upstream can say: whose a token is, and who may act as another.
 //! - [`policy`]: which dispatch policy a request matches.
+//! - [`limit`]: how many requests run at a time.
 //! - [`identity`]: the user as header lines for the upstream.
 //! - [`refusal`]: every answer that the filter gives itself, as a Kubernetes `Status`.
 //!
@@ -25,6 +26,7 @@ pub mod gateway;
 pub mod hygiene;
 pub mod identity;
 mod impersonation;
+pub mod limit;
 pub mod policy;
 pub mod refusal;
 pub mod request_info;
@@ -34,6 +36,6 @@ pub mod x509;
 #[cfg(test)]
 mod testing;
 
-pub use cluster::{Cluster, CompileError};
+pub use cluster::{Cluster, CompileError, Memory};
 pub use gateway::{Decision, Forward, Gateway, Peer, RequestFacts};
 pub use refusal::Refusal;

@@ -35,6 +35,10 @@ pub enum Cause {
     Unchecked,
     /// The upstream does not believe the gateway.
     GatewayCredential,
+    /// The cluster is closed.
+    Denied,
+    /// As many requests run as may.
+    FlowControl,
     /// The client asked to act as somebody else.
     Impersonation,
     /// No dispatch policy matches.
@@ -55,6 +59,8 @@ impl Cause {
             Cause::Unauthorized => "unauthorized",
             Cause::Unchecked => "unchecked",
             Cause::GatewayCredential => "gateway_credential",
+            Cause::Denied => "denied",
+            Cause::FlowControl => "flow_control",
             Cause::Impersonation => "impersonation",
             Cause::NoPolicy => "no_policy",
             Cause::NotConfigured => "not_configured",
@@ -137,6 +143,20 @@ impl Refusal {
     pub fn too_many_reviews() -> Self {
         let message = "the gateway is reviewing too many credentials at the moment";
         Refusal { retry_after: Some(1), ..Refusal::new(429, "TooManyRequests", Cause::Unchecked, message) }
+    }
+
+    /// 429: the cluster is closed by `DenyAllRequests`. Without Retry-After: clients should not hurry.
+    pub fn denied() -> Self {
+        let message = "the gateway denies all requests to this cluster at the moment";
+        Refusal::new(429, "TooManyRequests", Cause::Denied, message)
+    }
+
+    /// 429: as many requests run as may. Events are dropped by their clients rather than repeated, so that they do not pile
+    /// up where there is too much already.
+    pub fn too_many_requests(resource: &[u8]) -> Self {
+        let message = "too many requests of this kind run at the moment; please try again later";
+        let retry_after = (resource != b"events").then_some(1);
+        Refusal { retry_after, ..Refusal::new(429, "TooManyRequests", Cause::FlowControl, message) }
     }
 
     /// 503: a client certificate was presented, but its chain did not reach the filter.

@@ -4,6 +4,7 @@ use envoy_abi::http::{
     CalloutId, CalloutResponse, ConfigHandle, Counter, FilterConfig, FilterHandle, HeaderMap, HeadersStatus, MainThread,
 };
 use envoy_abi::log;
+use portcullis_core::limit::Place;
 use portcullis_core::review::{Review, Settled};
 use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts, hygiene};
 use portcullis_filter_config as config;
@@ -12,8 +13,9 @@ use rustls_pki_types::UnixTime;
 use serde::de::DeserializeOwned;
 
 use crate::apply::{apply, refuse};
+use crate::fault;
+use crate::memory::ProcessMemory;
 use crate::reviews::{Pending, Reviews};
-use crate::{caches, fault};
 
 /// How often a request may wait for reviews: for its tokens, then for its impersonation, and once more for each if the
 /// configuration changes meanwhile.
@@ -30,6 +32,8 @@ pub(crate) struct Filter {
 #[derive(Default)]
 pub(crate) struct Kept {
     owns_unauthorized: bool,
+    /// Given back when Envoy destroys the stream's filter, which it does exactly once, however the stream ends.
+    place: Option<Place>,
     waiting: Option<Arc<Pending>>,
     rounds: u8,
 }
@@ -53,8 +57,7 @@ impl FilterConfig for Filter {
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
     fn new_route(_name: &[u8], body: &[u8]) -> Option<Cluster> {
         let config = read::<config::ClusterConfig>(body)?;
-        let secret = caches::secret()?;
-        Cluster::compile(&config, |owner| caches::of(owner, &secret))
+        Cluster::compile(&config, &ProcessMemory::new()?)
             .map_err(|error| log::error(&format!("portcullis: {}: {error}", config.identity)))
             .ok()
     }
@@ -138,8 +141,9 @@ impl Filter {
             stream.remove_header(HeaderMap::Request, b"authorization");
         }
         let refusal = match decision {
-            Decision::Forward(forward) => match apply(&forward, has_connection, stream) {
+            Decision::Forward(mut forward) => match apply(&forward, has_connection, stream) {
                 Ok(()) => {
+                    kept.place = forward.place.take();
                     kept.owns_unauthorized = forward.owns_unauthorized;
                     fault::maybe("decided", &stream.headers(HeaderMap::Request));
                     return HeadersStatus::Continue;

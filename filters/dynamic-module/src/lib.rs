@@ -4,9 +4,9 @@
 //! the filter to judge. Both go by the name `portcullis`.
 
 mod apply;
-mod caches;
 mod fault;
 mod filter;
+mod memory;
 mod reviews;
 mod validator;
 

@@ -4,8 +4,8 @@ use super::authority::{is_dns_name, is_served_name};
 use super::certificates::{KeyPair, read_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache};
-use super::flow_control::check_flow_control;
-use super::gates::check_gates;
+use super::flow_control::{Schema, check_flow_control};
+use super::gates::{Gates, check_gates};
 use super::policies::{Policy, check_log_mode, check_policies};
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
@@ -45,6 +45,10 @@ pub struct Cluster {
     pub policies: Vec<Policy>,
     /// How long a request may take that is no watch, session or upgrade.
     pub request_timeout: Duration,
+    /// What its feature gates ask for.
+    pub gates: Gates,
+    /// Limits of requests in flight that policies may name.
+    pub schemas: Vec<Schema>,
     /// Whether requests without a credential are let through.
     pub anonymous: bool,
     /// For how long answers about credentials are believed.
@@ -55,9 +59,9 @@ pub struct Cluster {
 pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Cluster> {
     let mut findings = Findings::default();
     let name = check_name(raw, &mut findings);
-    check_gates(&raw.metadata, &mut findings);
+    let gates = check_gates(&raw.metadata, &mut findings);
     check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), &mut findings);
-    check_flow_control(&raw.spec.flow_control, &mut findings);
+    let schemas = check_flow_control(&raw.spec.flow_control, &mut findings);
     let servers = check_servers(&raw.spec.servers, allow_loopback, &mut findings);
     let client = check_client(&raw.spec.client_config, &name, &mut findings);
     let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, &mut findings);
@@ -85,6 +89,8 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
         client_ca,
         policies,
         request_timeout,
+        gates,
+        schemas,
         anonymous,
         credential_cache,
     });

@@ -5,7 +5,17 @@ use crate::{FlowControl, FlowControlSchema};
 
 const PATH: &str = "spec.flowControl.flowControlSchemas";
 
-pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) {
+/// A limit of requests in flight.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// Unique in the object.
+    pub name: String,
+    /// So many requests at a time; 0 refuses all.
+    pub max_requests_inflight: u32,
+}
+
+/// Checks all schemas, and gives those that limit requests in flight.
+pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) -> Vec<Schema> {
     let mut names = BTreeSet::new();
     for (index, schema) in raw.flow_control_schemas.iter().enumerate() {
         let path = format!("{PATH}[{index}]");
@@ -16,9 +26,14 @@ pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) {
         }
         check_schema(schema, &path, findings);
     }
+    let limits = raw.flow_control_schemas.iter().filter_map(|schema| {
+        let max = u32::try_from(schema.max_requests_inflight.as_ref()?.max).ok()?;
+        Some(Schema { name: schema.name.clone(), max_requests_inflight: max })
+    });
+    limits.collect()
 }
 
-/// A schema that a policy names must exist, and its writer must know that it does not limit yet.
+/// A schema that a policy names must exist, and its writer must know if it does not limit yet.
 pub(super) fn check_reference(name: &str, limits: &FlowControl, policy: &str, findings: &mut Findings) {
     if name.is_empty() {
         return;
@@ -27,12 +42,8 @@ pub(super) fn check_reference(name: &str, limits: &FlowControl, policy: &str, fi
     match limits.flow_control_schemas.iter().find(|schema| schema.name == name) {
         None => findings.problem(path, "is not one of spec.flowControl.flowControlSchemas"),
         Some(schema) if schema.exempt.is_some() => {}
-        Some(schema) if schema.max_requests_inflight.as_ref().is_some_and(|limit| limit.max == 0) => {
-            let message = "refers to a schema with maxRequestsInflight.max 0, which refuses every request: limits are not \
-                           enforced yet, so the object is refused rather than opened";
-            findings.problem(path, message);
-        }
-        Some(_) => findings.warning(path, "flow control is not enforced yet: the requests are not limited"),
+        Some(schema) if schema.max_requests_inflight.is_some() => {}
+        Some(_) => findings.warning(path, "tokenBucket is not enforced yet: the requests are not limited"),
     }
 }
 

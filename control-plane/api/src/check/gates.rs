@@ -4,9 +4,17 @@ use crate::ObjectMeta;
 /// KubeGateway's feature gates of one object, `A=true,B=false`.
 const ANNOTATION: &str = "proxy.kubegateway.io/feature-gates";
 
+/// What the gates of an object ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gates {
+    /// Every request is answered 429.
+    pub deny_all_requests: bool,
+}
+
 /// A gate that cannot be read or is not known may have been meant to close the cluster, so it refuses the object.
-pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) {
-    let Some(text) = meta.annotations.as_ref().and_then(|all| all.get(ANNOTATION)) else { return };
+pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Gates {
+    let mut gates = Gates::default();
+    let Some(text) = meta.annotations.as_ref().and_then(|all| all.get(ANNOTATION)) else { return gates };
     let path = format!("metadata.annotations[{ANNOTATION}]");
     for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
         let (name, value) = gate.split_once('=').unwrap_or((gate, ""));
@@ -19,15 +27,13 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) {
             }
         };
         match (name.trim(), on) {
-            ("DenyAllRequests", true) => findings.problem(
-                path.clone(),
-                "DenyAllRequests is not implemented yet: the object is refused, and nothing of it is served",
-            ),
+            ("DenyAllRequests", on) => gates.deny_all_requests = on,
             (name @ ("CloseConnectionWhenIdle" | "GlobalRateLimiter" | "Tracing"), true) => {
                 findings.warning(path.clone(), format!("{name} has no effect yet"));
             }
-            ("DenyAllRequests" | "CloseConnectionWhenIdle" | "GlobalRateLimiter" | "Tracing", false) => {}
+            ("CloseConnectionWhenIdle" | "GlobalRateLimiter" | "Tracing", false) => {}
             _ => findings.problem(path.clone(), "names a feature gate that does not exist"),
         }
     }
+    gates
 }

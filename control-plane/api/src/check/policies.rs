@@ -10,6 +10,8 @@ use crate::{DispatchPolicy, FlowControl, Rule};
 pub struct Policy {
     /// The servers it sends to, `None` for all. Never empty.
     pub subset: Option<BTreeSet<Endpoint>>,
+    /// The flow control schema that its requests come under.
+    pub schema: Option<String>,
     /// A request that matches any of them matches the policy.
     pub rules: Vec<Rule>,
 }
@@ -36,7 +38,8 @@ pub(super) fn check_policies(
             check_rule(rule, &format!("{path}.rules[{number}]"), findings);
         }
         let subset = check_subset(&policy.upstream_subset, servers, &path, findings);
-        policies.push(Policy { subset, rules: policy.rules.clone() });
+        let schema = Some(policy.flow_control_schema_name.clone()).filter(|name| !name.is_empty());
+        policies.push(Policy { subset, schema, rules: policy.rules.clone() });
     }
     policies
 }

@@ -1,12 +1,26 @@
-use portcullis_filter_config::{ClusterConfig, Policy, Reviews, Rule, UpstreamIdentity};
+use portcullis_filter_config::{ClusterConfig, FlowControlSchema, Policy, Reviews, Rule, UpstreamIdentity};
 use rcgen::DnType;
 
 use super::*;
+use crate::cluster::{CacheOwner, Memory};
+use crate::limit::InFlight;
 use crate::refusal::Cause;
 use crate::review::CredentialCaches;
 use crate::testing::{self, ca, issue, now};
 
 const POD: &str = "/api/v1/namespaces/n/pods/a";
+
+struct Forgetful;
+
+impl Memory for Forgetful {
+    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
+        Arc::new(CredentialCaches::new(&[7; 32], owner.lifetimes))
+    }
+
+    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
+        Arc::default()
+    }
+}
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
@@ -42,16 +56,20 @@ fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     let secrets = Rule { resources: vec!["secrets".into()], non_resource_urls: vec![], ..all_rules() };
     let mut config = ClusterConfig {
         version: CONFIG_VERSION,
+        name: "lab/-/prod.example.com".into(),
         identity: "prod".into(),
         authorities: vec!["prod.example.com".into()],
         client_ca: Some(ca.pem()),
+        deny_all_requests: false,
         anonymous: true,
         reviews: None,
         upstream_identity: UpstreamIdentity::Impersonate,
+        flow_control_schemas: vec![],
         policies: vec![
-            Policy { group: "vault".into(), rules: vec![secrets] },
+            Policy { group: "vault".into(), flow_control_schema: Some("few".into()), rules: vec![secrets] },
             Policy {
                 group: "all".into(),
+                flow_control_schema: None,
                 rules: vec![Rule { verbs: vec!["-deletecollection".into()], ..all_rules() }],
             },
         ],
@@ -59,7 +77,7 @@ fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     change(&mut config);
     Fixture {
         gateway: Gateway::compile(&FilterConfig { version: CONFIG_VERSION, instance: "lab".into() }).unwrap(),
-        cluster: Cluster::compile(&config, |owner| Arc::new(CredentialCaches::new(&[7; 32], owner.lifetimes))).unwrap(),
+        cluster: Cluster::compile(&config, &Forgetful).unwrap(),
         ca,
     }
 }
@@ -280,6 +298,33 @@ fn causes_have_names_of_their_own() {
     let mut names: Vec<_> = causes.map(Cause::as_str).to_vec();
     names.dedup();
     assert_eq!(names.len(), causes.len());
+}
+
+#[test]
+fn a_limit_counts_requests_until_they_end() {
+    let fixture = fixture_with(|config| {
+        config.flow_control_schemas = vec![FlowControlSchema { name: "few".into(), max_requests_inflight: 1 }];
+    });
+    let headers = [(":method", "GET"), (":path", "/api/v1/secrets"), (":authority", "prod.example.com")];
+    let decide = || {
+        let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let settled = Settled::default();
+        let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now() };
+        fixture.gateway.decide(&fixture.cluster, &request)
+    };
+    let Decision::Forward(running) = decide() else { panic!() };
+    let Decision::Refuse(refusal) = decide() else { panic!() };
+    assert_eq!((refusal.code, refusal.retry_after), (429, Some(1)));
+    assert_eq!(outcome_of_nobody(&fixture), "all.anonymous.read nobody", "other policies are not limited");
+    drop(running);
+    assert!(matches!(decide(), Decision::Forward(_)));
+    assert_eq!(Refusal::too_many_requests(b"events").retry_after, None);
+}
+
+#[test]
+fn a_closed_cluster_answers_429_before_it_asks_who_it_is() {
+    let fixture = fixture_with(|config| config.deny_all_requests = true);
+    assert_eq!(outcome(&fixture, Peer::Unreadable, "GET", POD, &[("via", "1.1 lab")]), "429 denied");
 }
 
 const TOKEN: Headers<'static> = &[("authorization", "Bearer abc")];

@@ -1,44 +1,88 @@
 //! Dispatch policies: the first one that matches a request decides its server group.
+//!
+//! Policies are compiled into an index, so that a match does not walk their list (docs/decisions/0008-policy-index.md).
+//! - `compile` reads rules into *clauses*: per dimension (user, verb, resource...) one of some values, or none of some.
+//!   Texts become ids (`vocabulary`).
+//! - `grow` builds a `tree` over them: it splits on the dimension that tells most apart, with a way on for each value and
+//!   one for the clauses that do not ask. What cannot be told apart so ends in a leaf.
+//! - A match turns what the request says into ids once (`facts`), follows the ways that these open and checks the
+//!   clauses in the leaves, but only where a policy can be that comes before the best match so far.
 
-mod rule;
-mod selector;
+mod buckets;
+mod clause;
+mod compile;
+mod dimension;
+mod edges;
+mod facts;
+mod grow;
+mod list;
+mod names;
+mod prefixes;
+mod tally;
+mod tree;
+mod vocabulary;
 
 use portcullis_filter_config as config;
 
 use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
-use rule::Rule;
+use clause::Clauses;
+use compile::Compiler;
+use facts::{Facts, Vocabularies};
+use tree::Tree;
 
 /// The policies of a cluster, compiled.
 #[derive(Debug)]
 pub struct Policies {
-    policies: Vec<Policy>,
+    groups: Vec<String>,
+    known: Vocabularies,
+    resource: Index,
+    plain: Index,
 }
 
+/// The clauses for one kind of request.
 #[derive(Debug)]
-struct Policy {
-    rules: Vec<Rule>,
-    group: String,
+struct Index {
+    clauses: Clauses,
+    tree: Tree,
 }
 
 impl Policies {
     /// Compiles policies, in the order in which they are tried.
     pub fn new(policies: &[config::Policy]) -> Self {
-        let compile = |policy: &config::Policy| Policy {
-            rules: policy.rules.iter().map(Rule::new).collect(),
-            group: policy.group.clone(),
-        };
-        Policies { policies: policies.iter().map(compile).collect() }
+        let mut compiler = Compiler::default();
+        for (policy, number) in policies.iter().zip(0..) {
+            for rule in &policy.rules {
+                compiler.add(number, rule);
+            }
+        }
+        Policies {
+            groups: policies.iter().map(|policy| policy.group.clone()).collect(),
+            known: compiler.vocabularies(),
+            resource: Index::new(compiler.resource),
+            plain: Index::new(compiler.plain),
+        }
     }
 
     /// The index of the first policy that the request matches.
+    ///
+    /// Allocates nothing, unless rules name more than about 60 of the user's groups and name's beginnings: then one
+    /// vector of their ids.
     pub fn first_match(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<usize> {
-        self.policies.iter().position(|policy| policy.rules.iter().any(|rule| rule.matches(info, user)))
+        let facts = Facts::of_request(info, user, &self.known);
+        let index = if info.is_resource { &self.resource } else { &self.plain };
+        index.tree.first_match(&index.clauses, &facts).map(|policy| policy as usize)
     }
 
     /// The server groups, in the order of the policies.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
-        self.policies.iter().map(|policy| policy.group.as_str())
+        self.groups.iter().map(String::as_str)
+    }
+}
+
+impl Index {
+    fn new(clauses: Clauses) -> Self {
+        Index { tree: grow::grow(&clauses), clauses }
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod changes;
 mod fail_closed;
+mod limits;
 mod reviews;
 mod spoofing;
 mod versions;

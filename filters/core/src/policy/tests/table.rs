@@ -1,4 +1,5 @@
-use super::*;
+use super::model::Model;
+use super::{Policies, RequestInfo, UserInfo, config};
 use crate::request_info::unescape_path;
 
 fn list(entries: &str) -> Vec<String> {
@@ -25,7 +26,10 @@ fn matches(rule: &config::Rule, request: &str, user: &UserInfo) -> bool {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let path = unescape_path(path.as_bytes()).unwrap();
     let info = RequestInfo::resolve(method.as_bytes(), &path, query.as_bytes()).unwrap();
-    Rule::new(rule).matches(&info, user)
+    let policies = [config::Policy { group: "g".into(), flow_control_schema: None, rules: vec![rule.clone()] }];
+    let index = Policies::new(&policies).first_match(&info, user);
+    assert_eq!(Model::new(&policies).first_match(&info, user), index, "the model differs: {rule:?} {request}");
+    index.is_some()
 }
 
 const POD: &str = "GET /api/v1/namespaces/n/pods/a";
@@ -162,6 +166,7 @@ fn users_and_groups_match_as_documented() {
 fn the_first_policy_that_matches_wins() {
     let policy = |group: &str, verbs: &str| config::Policy {
         group: group.into(),
+        flow_control_schema: None,
         rules: vec![config::Rule { verbs: list(verbs), ..everything() }],
     };
     let policies = Policies::new(&[policy("a", "list"), policy("b", "get"), policy("c", "*")]);

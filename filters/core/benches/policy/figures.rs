@@ -1,0 +1,68 @@
+//! What the index costs besides time: `policy-figures <shape> <policies> <hit> <rounds>` prints compile time and memory,
+//! then matches `rounds` times, so that two runs under callgrind tell the instructions of one match.
+
+#[path = "../../src/policy/tests/model.rs"]
+mod model;
+mod workload;
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use portcullis_core::identity::UserInfo;
+use portcullis_core::policy::Policies;
+use portcullis_core::request_info::RequestInfo;
+use portcullis_filter_config as config;
+use workload::{Asked, Hit, Shape, policies, requests};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let [shape, count, hit, rounds] = arguments.as_slice() else {
+        for shape in ["tenants", "crowded", "all-but-one"] {
+            for count in [10, 100, 1_000, 10_000] {
+                measure(shape, count, "never", 0);
+            }
+        }
+        return;
+    };
+    measure(shape, count.parse().unwrap_or(1_000), hit, rounds.parse().unwrap_or(0));
+}
+
+fn measure(shape: &str, count: usize, hit: &str, rounds: usize) {
+    let shape = match shape {
+        "tenants" => Shape::Tenants,
+        "crowded" => Shape::Crowded,
+        _ => Shape::AllButOne,
+    };
+    let hit = match hit {
+        "early" => Hit::Early,
+        "late" => Hit::Late,
+        _ => Hit::Never,
+    };
+    let written = policies(shape, count);
+    let (before, start) = (resident_kib(), Instant::now());
+    let index = Policies::new(&written);
+    let (took, after) = (start.elapsed(), resident_kib());
+    println!("{shape:?} {count}: compiled in {took:?}, resident + {} KiB", after.saturating_sub(before));
+    if rounds == 0 {
+        return;
+    }
+    let asked = requests(shape, &index, count, hit);
+    let walk = |matcher: &dyn Fn(&Asked) -> Option<usize>| {
+        let start = Instant::now();
+        for asked in asked.iter().cycle().take(rounds) {
+            black_box(matcher(black_box(asked)));
+        }
+        start.elapsed().as_nanos() / rounds.max(1) as u128
+    };
+    println!("  {hit:?}, {} requests: {} ns", asked.len(), walk(&|(info, user)| index.first_match(info, user)));
+    if std::env::var_os("MODEL").is_some() {
+        let model = model::Model::new(&written);
+        println!("  the list, walked: {} ns", walk(&|(info, user)| model.first_match(info, user)));
+    }
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}

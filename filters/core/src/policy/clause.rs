@@ -1,0 +1,127 @@
+use super::dimension::{Dimension, Dimensions};
+use super::facts::Facts;
+
+/// One way of matching a policy: conditions that must all hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clause {
+    pub(super) policy: u32,
+    pub(super) conditions: Vec<Condition>,
+}
+
+/// What a clause asks in one dimension. Ids ascend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Condition {
+    pub(super) dimension: Dimension,
+    pub(super) wants: Wants,
+    pub(super) ids: Vec<u32>,
+}
+
+/// Whether one of the ids must be among what a request says, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wants {
+    AnyOf,
+    NoneOf,
+}
+
+/// All clauses, close together in memory, in the order of their policies.
+#[derive(Debug, Default)]
+pub(super) struct Clauses {
+    heads: Vec<Head>,
+    conditions: Vec<Packed>,
+    ids: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Head {
+    policy: u32,
+    /// Where its conditions begin; they end where the next clause's begin.
+    start: u32,
+}
+
+#[derive(Debug)]
+struct Packed {
+    dimension: Dimension,
+    wants: Wants,
+    /// A single id, or where several begin in `ids`.
+    at: u32,
+    count: u32,
+}
+
+impl Clauses {
+    pub(super) fn push(&mut self, clause: &mut Clause) {
+        clause.conditions.sort_unstable_by_key(|condition| (condition.wants, condition.dimension));
+        self.heads.push(Head { policy: clause.policy, start: count(self.conditions.len()) });
+        for condition in &clause.conditions {
+            let at = match condition.ids.as_slice() {
+                [id] => *id,
+                ids => {
+                    let at = count(self.ids.len());
+                    self.ids.extend_from_slice(ids);
+                    at
+                }
+            };
+            self.conditions.push(Packed {
+                dimension: condition.dimension,
+                wants: condition.wants,
+                at,
+                count: count(condition.ids.len()),
+            });
+        }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        count(self.heads.len())
+    }
+
+    pub(super) fn policy(&self, clause: u32) -> u32 {
+        self.heads.get(clause as usize).map_or(u32::MAX, |head| head.policy)
+    }
+
+    pub(super) fn holds(&self, clause: u32, facts: &Facts) -> bool {
+        self.packed(clause).iter().all(|packed| {
+            let said = facts.of(packed.dimension);
+            let is_met = !said.is_empty() && intersect(self.ids(packed), said);
+            is_met == (packed.wants == Wants::AnyOf)
+        })
+    }
+
+    /// The dimension, kind and ids of each condition.
+    pub(super) fn conditions(&self, clause: u32) -> impl Iterator<Item = (Dimension, Wants, &[u32])> {
+        self.packed(clause).iter().map(|packed| (packed.dimension, packed.wants, self.ids(packed)))
+    }
+
+    /// Whether a clause holds once all the dimensions in which it wants one of several values are known to be met.
+    pub(super) fn is_certain(&self, clause: u32, met: Dimensions) -> bool {
+        let open = |packed: &Packed| packed.wants == Wants::NoneOf || !met.contains(packed.dimension);
+        !self.packed(clause).iter().any(open)
+    }
+
+    fn packed(&self, clause: u32) -> &[Packed] {
+        let clause = clause as usize;
+        let start = self.heads.get(clause).map_or(self.conditions.len(), |head| head.start as usize);
+        let end = self.heads.get(clause.saturating_add(1)).map_or(self.conditions.len(), |head| head.start as usize);
+        self.conditions.get(start..end).unwrap_or_default()
+    }
+
+    fn ids<'s>(&'s self, packed: &'s Packed) -> &'s [u32] {
+        if packed.count == 1 {
+            return std::slice::from_ref(&packed.at);
+        }
+        let start = packed.at as usize;
+        self.ids.get(start..start.saturating_add(packed.count as usize)).unwrap_or_default()
+    }
+}
+
+/// What counts here is bounded by the configuration's size, far below 2^32.
+pub(super) fn count(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
+/// Whether two ascending lists share a value: the shorter is walked, the longer searched.
+fn intersect(left: &[u32], right: &[u32]) -> bool {
+    let (short, long) = if left.len() <= right.len() { (left, right) } else { (right, left) };
+    if long.len() <= 8 {
+        return short.iter().any(|id| long.contains(id));
+    }
+    short.iter().any(|id| long.binary_search(id).is_ok())
+}

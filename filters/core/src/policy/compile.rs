@@ -1,0 +1,151 @@
+use portcullis_filter_config as config;
+
+use super::clause::{Clause, Clauses, Condition, Wants};
+use super::dimension::Dimension;
+use super::facts::Vocabularies;
+use super::list::List;
+use super::vocabulary::{ANY_GROUP, Term, Words};
+use crate::identity::UserInfo;
+
+/// Rules, read into clauses: one set for resource requests, one for plain paths.
+#[derive(Debug, Default)]
+pub(super) struct Compiler<'c> {
+    words: [Words<'c>; Dimension::COUNT],
+    names_any_group: bool,
+    pub(super) resource: Clauses,
+    pub(super) plain: Clauses,
+}
+
+/// What a rule's field asks of a request.
+#[derive(Clone, Debug)]
+enum Asks {
+    Nothing,
+    Impossible,
+    OneOf(Condition),
+}
+
+impl<'c> Compiler<'c> {
+    /// Adds a rule of a policy, which may not come before the policies that were added.
+    pub(super) fn add(&mut self, policy: u32, rule: &'c config::Rule) {
+        let verbs = self.field(Dimension::Verb, &rule.verbs, Asks::Impossible);
+        let groups = self.field(Dimension::UserGroup, &rule.user_groups, Asks::Nothing);
+        let target = [
+            self.field(Dimension::Resource, &rule.resources, Asks::Impossible),
+            self.field(Dimension::ApiGroup, &rule.api_groups, Asks::Impossible),
+            self.field(Dimension::ApiVersion, &rule.api_versions, Asks::Nothing),
+            self.field(Dimension::ResourceName, &rule.resource_names, Asks::Nothing),
+            self.field(Dimension::Namespace, &rule.namespaces, Asks::Nothing),
+        ];
+        let path = self.field(Dimension::Path, &rule.non_resource_urls, Asks::Impossible);
+        for subject in self.subjects(rule) {
+            let common = [&verbs, &groups, &subject];
+            if let Some(mut clause) = clause(policy, common.into_iter().chain(&target)) {
+                self.resource.push(&mut clause);
+            }
+            if let Some(mut clause) = clause(policy, common.into_iter().chain([&path])) {
+                self.plain.push(&mut clause);
+            }
+        }
+    }
+
+    pub(super) fn vocabularies(&self) -> Vocabularies {
+        Vocabularies { by_dimension: self.words.each_ref().map(Words::freeze), names_any_group: self.names_any_group }
+    }
+
+    fn field(&mut self, dimension: Dimension, entries: &'c [String], empty: Asks) -> Asks {
+        match List::read(entries) {
+            None => empty,
+            Some(List::All) => Asks::Nothing,
+            Some(List::AnyOf(entries)) => self.any_of(dimension, &entries),
+            Some(List::NoneOf(entries)) => self.none_of(dimension, &entries),
+        }
+    }
+
+    fn any_of(&mut self, dimension: Dimension, entries: &[&'c str]) -> Asks {
+        let mut ids = Vec::new();
+        for entry in entries {
+            match self.read(dimension, entry) {
+                Term::Everything => return Asks::Nothing,
+                Term::Nothing => {}
+                Term::Value(id) => ids.push(id),
+            }
+        }
+        Asks::one_of(dimension, ids)
+    }
+
+    fn none_of(&mut self, dimension: Dimension, entries: &[&'c str]) -> Asks {
+        let mut ids = Vec::new();
+        for entry in entries {
+            match self.read(dimension, entry) {
+                // Who is in no group at all is in none of all groups.
+                Term::Everything if dimension == Dimension::UserGroup => {
+                    self.names_any_group = true;
+                    ids.push(ANY_GROUP);
+                }
+                Term::Everything => return Asks::Impossible,
+                Term::Nothing => {}
+                Term::Value(id) => ids.push(id),
+            }
+        }
+        if ids.is_empty() { Asks::Nothing } else { Asks::OneOf(condition(dimension, Wants::NoneOf, ids)) }
+    }
+
+    /// Users and service accounts are a union, and everybody where both lists are empty. Excluded users beside service
+    /// accounts are two ways of matching.
+    fn subjects(&mut self, rule: &'c config::Rule) -> Vec<Asks> {
+        let users = self.field(Dimension::User, &rule.users, Asks::Impossible);
+        if rule.users.is_empty() && rule.service_accounts.is_empty() {
+            return vec![Asks::Nothing];
+        }
+        let names: Vec<String> = rule.service_accounts.iter().filter_map(user_name).collect();
+        let accounts: Vec<u32> = names.into_iter().filter_map(|name| self.user(name)).collect();
+        match users {
+            Asks::Nothing => vec![Asks::Nothing],
+            Asks::Impossible => vec![Asks::one_of(Dimension::User, accounts)],
+            Asks::OneOf(Condition { wants: Wants::AnyOf, mut ids, .. }) => {
+                ids.extend(accounts);
+                vec![Asks::one_of(Dimension::User, ids)]
+            }
+            excluded @ Asks::OneOf(_) => vec![excluded, Asks::one_of(Dimension::User, accounts)],
+        }
+    }
+
+    fn read(&mut self, dimension: Dimension, entry: &'c str) -> Term {
+        self.words.get_mut(dimension.index()).map_or(Term::Nothing, |words| words.read(dimension, entry))
+    }
+
+    fn user(&mut self, name: String) -> Option<u32> {
+        self.words.get_mut(Dimension::User.index()).map(|words| words.name(name.into(), ""))
+    }
+}
+
+impl Asks {
+    fn one_of(dimension: Dimension, ids: Vec<u32>) -> Self {
+        if ids.is_empty() { Asks::Impossible } else { Asks::OneOf(condition(dimension, Wants::AnyOf, ids)) }
+    }
+}
+
+fn condition(dimension: Dimension, wants: Wants, mut ids: Vec<u32>) -> Condition {
+    ids.sort_unstable();
+    ids.dedup();
+    Condition { dimension, wants, ids }
+}
+
+fn clause<'a>(policy: u32, fields: impl Iterator<Item = &'a Asks>) -> Option<Clause> {
+    let mut clause = Clause { policy, conditions: Vec::new() };
+    for field in fields {
+        match field {
+            Asks::Nothing => {}
+            Asks::Impossible => return None,
+            Asks::OneOf(condition) => clause.conditions.push(condition.clone()),
+        }
+    }
+    Some(clause)
+}
+
+/// The name of the user that is the service account, if there can be one.
+fn user_name(account: &config::ServiceAccount) -> Option<String> {
+    let config::ServiceAccount { namespace, name } = account;
+    let user = UserInfo { name: format!("system:serviceaccount:{namespace}:{name}"), ..UserInfo::default() };
+    (user.service_account() == Some((namespace, name))).then_some(user.name)
+}

@@ -1,0 +1,115 @@
+//! Builds a [`Tree`] over clauses.
+
+use super::clause::{Clauses, Wants, count};
+use super::dimension::{Dimension, Dimensions};
+use super::edges::{Edge, Edges};
+use super::tally::Tally;
+use super::tree::{Branch, Node, Tree};
+
+/// So few clauses are checked faster than told apart.
+const LEAF: usize = 8;
+/// A clause that wants one of several values stands below each of them. It may stand in so many places; a further
+/// dimension in which it would exceed that is checked in the leaf instead. The first dimension is free: there a clause
+/// stands once per entry of the configuration.
+const PLACES: u32 = 64;
+
+/// A clause on its way down.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub(super) clause: u32,
+    /// In how many places it stands.
+    places: u32,
+    /// The dimensions in which the way down has met what it wants.
+    met: Dimensions,
+}
+
+/// Builds the tree of all clauses.
+pub(super) fn grow(clauses: &Clauses) -> Tree {
+    let items = (0..clauses.len()).map(|clause| Item { clause, places: 1, met: Dimensions::default() }).collect();
+    let mut grower = Grower { clauses, tree: Tree::default(), edges: Vec::new(), tally: Tally::default() };
+    let root = grower.grow(items, Dimensions::default());
+    Tree { root, edges: Edges::new(grower.edges), ..grower.tree }
+}
+
+struct Grower<'c> {
+    clauses: &'c Clauses,
+    tree: Tree,
+    edges: Vec<Edge>,
+    tally: Tally,
+}
+
+impl Item {
+    /// The values below which the item is put when a node splits on the dimension; none if it wants none, or too many.
+    pub(super) fn values<'c>(&self, clauses: &'c Clauses, dimension: Dimension) -> &'c [u32] {
+        let mut conditions = clauses.conditions(self.clause);
+        let wanted = conditions.find(|(at, wants, _)| *at == dimension && *wants == Wants::AnyOf);
+        wanted.map(|(_, _, ids)| ids).filter(|ids| self.may_stand_below(ids.len())).unwrap_or_default()
+    }
+
+    pub(super) fn may_stand_below(&self, values: usize) -> bool {
+        self.places == 1 || self.places.saturating_mul(count(values)) <= PLACES
+    }
+
+    fn below(self, dimension: Dimension, values: usize) -> Self {
+        Item { places: self.places.saturating_mul(count(values)), met: self.met.with(dimension), ..self }
+    }
+}
+
+impl Grower<'_> {
+    fn grow(&mut self, mut items: Vec<Item>, used: Dimensions) -> Option<Branch> {
+        self.drop_unreachable(&mut items);
+        let first = self.clauses.policy(items.first()?.clause);
+        let split = if items.len() <= LEAF { None } else { self.tally.best_split(self.clauses, &items, used) };
+        let node = match split {
+            Some(dimension) => self.split(items, dimension, used.with(dimension)),
+            None => self.leaf(&items),
+        };
+        Some(Branch { node, first })
+    }
+
+    /// Behind a clause that holds for whoever comes here, no other is ever the first.
+    fn drop_unreachable(&self, items: &mut Vec<Item>) {
+        let is_certain = |item: &Item| self.clauses.is_certain(item.clause, item.met);
+        if let Some(certain) = items.iter().position(is_certain) {
+            items.truncate(certain.saturating_add(1));
+        }
+    }
+
+    fn leaf(&mut self, items: &[Item]) -> u32 {
+        let start = count(self.tree.leaves.len());
+        self.tree.leaves.extend(items.iter().map(|item| item.clause));
+        self.add(Node::Leaf { start, end: count(self.tree.leaves.len()) })
+    }
+
+    fn split(&mut self, items: Vec<Item>, dimension: Dimension, used: Dimensions) -> u32 {
+        let mut below: Vec<(u32, Item)> = Vec::new();
+        let mut others = Vec::new();
+        for item in items {
+            let values = item.values(self.clauses, dimension);
+            if values.is_empty() {
+                others.push(item);
+            }
+            below.extend(values.iter().map(|value| (*value, item.below(dimension, values.len()))));
+        }
+        below.sort_unstable_by_key(|(value, item)| (*value, item.clause));
+        let node = self.add(Node::Split { dimension, others: None });
+        for child in below.chunk_by(|(left, _), (right, _)| left == right) {
+            let Some((value, _)) = child.first() else { continue };
+            let items = child.iter().map(|(_, item)| *item).collect();
+            if let Some(to) = self.grow(items, used) {
+                self.edges.push(Edge { node, value: *value, to });
+            }
+        }
+        drop(below);
+        let others = self.grow(others, used);
+        if let Some(place) = self.tree.nodes.get_mut(node as usize) {
+            *place = Node::Split { dimension, others };
+        }
+        node
+    }
+
+    fn add(&mut self, node: Node) -> u32 {
+        self.tree.nodes.push(node);
+        count(self.tree.nodes.len()).saturating_sub(1)
+    }
+}

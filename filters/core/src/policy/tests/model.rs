@@ -1,0 +1,238 @@
+//! The policies' meaning, told by walking their list: what the index is compared with.
+
+use super::{RequestInfo, UserInfo, config};
+
+/// The policies, read but not indexed.
+pub(crate) struct Model(Vec<Vec<Rule>>);
+
+impl Model {
+    pub(crate) fn new(policies: &[config::Policy]) -> Self {
+        Model(policies.iter().map(|policy| policy.rules.iter().map(Rule::new).collect()).collect())
+    }
+
+    pub(crate) fn first_match(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<usize> {
+        self.0.iter().position(|rules| rules.iter().any(|rule| rule.matches(info, user)))
+    }
+}
+
+/// A rule, compiled. All fields that apply to a request's kind must match.
+#[derive(Debug)]
+struct Rule {
+    verbs: Selector<Exact>,
+    api_groups: Selector<Exact>,
+    api_versions: Selector<Exact>,
+    resources: Selector<ResourcePattern>,
+    resource_names: Selector<Exact>,
+    namespaces: Selector<Exact>,
+    subjects: Subjects,
+    user_groups: Selector<Exact>,
+    non_resource_urls: Selector<Prefix>,
+}
+
+/// Users and service accounts: a union, and everybody where both lists are empty.
+#[derive(Debug)]
+struct Subjects {
+    users: Selector<Prefix>,
+    service_accounts: Vec<config::ServiceAccount>,
+}
+
+impl Rule {
+    fn new(rule: &config::Rule) -> Self {
+        Rule {
+            verbs: Selector::new(&rule.verbs, Selector::nothing()),
+            api_groups: Selector::new(&rule.api_groups, Selector::nothing()),
+            api_versions: Selector::new(&rule.api_versions, Selector::All),
+            resources: Selector::new(&rule.resources, Selector::nothing()),
+            resource_names: Selector::new(&rule.resource_names, Selector::All),
+            namespaces: Selector::new(&rule.namespaces, Selector::All),
+            subjects: Subjects::new(rule),
+            user_groups: Selector::new(&rule.user_groups, Selector::All),
+            non_resource_urls: Selector::new(&rule.non_resource_urls, Selector::nothing()),
+        }
+    }
+
+    fn matches(&self, info: &RequestInfo<'_>, user: &UserInfo) -> bool {
+        self.verbs.matches(&info.verb)
+            && self.matches_target(info)
+            && self.subjects.include(user)
+            && self.matches_groups(user)
+    }
+
+    fn matches_target(&self, info: &RequestInfo<'_>) -> bool {
+        if !info.is_resource {
+            return self.non_resource_urls.matches(info.path);
+        }
+        self.resources.matches(&(info.resource, info.subresource))
+            && self.api_groups.matches(info.api_group)
+            && self.api_versions.matches(info.api_version)
+            && self.resource_names.matches(&info.name)
+            && self.namespaces.matches(info.namespace)
+    }
+
+    /// A positive entry wants one group of the user's, an exclusion wants none.
+    fn matches_groups(&self, user: &UserInfo) -> bool {
+        let mut groups = user.groups.iter().map(String::as_bytes);
+        match &self.user_groups {
+            Selector::All => true,
+            wanted @ Selector::AnyOf(_) => groups.any(|group| wanted.matches(group)),
+            unwanted @ Selector::NoneOf(_) => groups.all(|group| unwanted.matches(group)),
+        }
+    }
+}
+
+impl Subjects {
+    fn new(rule: &config::Rule) -> Self {
+        let nobody_named = rule.users.is_empty() && rule.service_accounts.is_empty();
+        let empty = if nobody_named { Selector::All } else { Selector::nothing() };
+        let is_whole = |account: &&config::ServiceAccount| !account.namespace.is_empty() && !account.name.is_empty();
+        Subjects {
+            users: Selector::new(&rule.users, empty),
+            service_accounts: rule.service_accounts.iter().filter(is_whole).cloned().collect(),
+        }
+    }
+
+    fn include(&self, user: &UserInfo) -> bool {
+        self.users.matches(user.name.as_bytes())
+            || user.service_account().is_some_and(|(namespace, name)| {
+                self.service_accounts.iter().any(|account| account.namespace == namespace && account.name == name)
+            })
+    }
+}
+
+/// A rule's list, compiled: `*` is everything, positive entries are alternatives, and a list of exclusions only excludes
+/// every one of them. Exclusions beside a positive entry do not count.
+#[derive(Debug, PartialEq, Eq)]
+enum Selector<P> {
+    All,
+    AnyOf(Vec<P>),
+    NoneOf(Vec<P>),
+}
+
+/// What an entry of a list is compared with.
+trait Pattern: Sized {
+    /// What one entry is matched against.
+    type Subject<'a>: ?Sized;
+
+    /// Reads an entry, without its leading `-`.
+    fn parse(entry: &str) -> Self;
+
+    /// Whether the entry covers the subject.
+    fn covers(&self, subject: &Self::Subject<'_>) -> bool;
+}
+
+impl<P: Pattern> Selector<P> {
+    /// Compiles a list. What an empty one means is the field's own rule.
+    fn new(entries: &[String], empty: Selector<P>) -> Self {
+        if entries.is_empty() {
+            return empty;
+        }
+        if entries.iter().any(|entry| entry == "*") {
+            return Selector::All;
+        }
+        let positives: Vec<P> = entries.iter().filter(|e| !e.starts_with('-')).map(|e| P::parse(e)).collect();
+        if !positives.is_empty() {
+            return Selector::AnyOf(positives);
+        }
+        Selector::NoneOf(entries.iter().filter_map(|entry| entry.strip_prefix('-')).map(P::parse).collect())
+    }
+
+    /// Nothing at all.
+    const fn nothing() -> Self {
+        Selector::AnyOf(Vec::new())
+    }
+
+    fn matches(&self, subject: &P::Subject<'_>) -> bool {
+        match self {
+            Selector::All => true,
+            Selector::AnyOf(patterns) => patterns.iter().any(|pattern| pattern.covers(subject)),
+            Selector::NoneOf(patterns) => !patterns.iter().any(|pattern| pattern.covers(subject)),
+        }
+    }
+}
+
+/// The same text; behind a `-`, a lone `*` is everything.
+#[derive(Debug, PartialEq, Eq)]
+enum Exact {
+    Everything,
+    Text(Box<[u8]>),
+}
+
+impl Pattern for Exact {
+    type Subject<'a> = [u8];
+
+    fn parse(entry: &str) -> Self {
+        if entry == "*" { Exact::Everything } else { Exact::Text(entry.as_bytes().into()) }
+    }
+
+    fn covers(&self, subject: &[u8]) -> bool {
+        match self {
+            Exact::Everything => true,
+            Exact::Text(text) => **text == *subject,
+        }
+    }
+}
+
+/// The same text, or the same beginning where the entry ends in `*`.
+#[derive(Debug, PartialEq, Eq)]
+enum Prefix {
+    Text(Box<[u8]>),
+    Start(Box<[u8]>),
+}
+
+impl Pattern for Prefix {
+    type Subject<'a> = [u8];
+
+    fn parse(entry: &str) -> Self {
+        match entry.strip_suffix('*') {
+            Some(start) => Prefix::Start(start.as_bytes().into()),
+            None => Prefix::Text(entry.as_bytes().into()),
+        }
+    }
+
+    fn covers(&self, subject: &[u8]) -> bool {
+        match self {
+            Prefix::Text(text) => **text == *subject,
+            Prefix::Start(start) => subject.starts_with(start),
+        }
+    }
+}
+
+/// `resource`, `resource/subresource` or `*/subresource`. `resource/*` covers nothing.
+#[derive(Debug, PartialEq, Eq)]
+enum ResourcePattern {
+    Everything,
+    Resource(Box<[u8]>),
+    Subresource { resource: Box<[u8]>, subresource: Box<[u8]> },
+    AnySubresource(Box<[u8]>),
+    Nothing,
+}
+
+impl Pattern for ResourcePattern {
+    /// Resource and subresource.
+    type Subject<'a> = (&'a [u8], &'a [u8]);
+
+    fn parse(entry: &str) -> Self {
+        match entry.split_once('/') {
+            None if entry == "*" => ResourcePattern::Everything,
+            None => ResourcePattern::Resource(entry.as_bytes().into()),
+            Some((_, "*" | "")) => ResourcePattern::Nothing,
+            Some(("*", subresource)) => ResourcePattern::AnySubresource(subresource.as_bytes().into()),
+            Some((resource, subresource)) => ResourcePattern::Subresource {
+                resource: resource.as_bytes().into(),
+                subresource: subresource.as_bytes().into(),
+            },
+        }
+    }
+
+    fn covers(&self, (resource, subresource): &(&[u8], &[u8])) -> bool {
+        match self {
+            ResourcePattern::Everything => true,
+            ResourcePattern::Resource(wanted) => subresource.is_empty() && **wanted == **resource,
+            ResourcePattern::Subresource { resource: wanted, subresource: sub } => {
+                **wanted == **resource && **sub == **subresource
+            }
+            ResourcePattern::AnySubresource(sub) => **sub == **subresource,
+            ResourcePattern::Nothing => false,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+use super::clause::Clauses;
+use super::dimension::Dimension;
+use super::edges::Edges;
+use super::facts::Facts;
+
+/// Where a search goes on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Branch {
+    pub(super) node: u32,
+    /// The first policy below: nothing there is better than a match that is already known to come before it.
+    pub(super) first: u32,
+}
+
+#[derive(Debug)]
+pub(super) enum Node {
+    /// Clauses to check one by one, in the order of their policies: `clauses[start..end]`.
+    Leaf { start: u32, end: u32 },
+    /// A way on for each value of the dimension that the request has, and one for the clauses that want none there.
+    Split { dimension: Dimension, others: Option<Branch> },
+}
+
+/// Finds the clauses that can match a request, without looking at the rest.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    pub(super) root: Option<Branch>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) leaves: Vec<u32>,
+    pub(super) edges: Edges,
+}
+
+/// The best match so far, in a search that only looks for better ones.
+struct Search<'s> {
+    tree: &'s Tree,
+    clauses: &'s Clauses,
+    facts: &'s Facts,
+    best: u32,
+}
+
+impl Tree {
+    /// The first policy that has a clause which holds.
+    pub(super) fn first_match(&self, clauses: &Clauses, facts: &Facts) -> Option<u32> {
+        let mut search = Search { tree: self, clauses, facts, best: u32::MAX };
+        search.follow(self.root?);
+        (search.best != u32::MAX).then_some(search.best)
+    }
+}
+
+impl Search<'_> {
+    /// No deeper than there are dimensions: no way splits twice on one.
+    fn follow(&mut self, branch: Branch) {
+        if branch.first >= self.best {
+            return;
+        }
+        match self.tree.nodes.get(branch.node as usize) {
+            Some(Node::Leaf { start, end }) => self.check(*start, *end),
+            Some(Node::Split { dimension, others }) => {
+                self.follow_values(branch.node, *dimension);
+                if let Some(others) = others {
+                    self.follow(*others);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn follow_values(&mut self, node: u32, dimension: Dimension) {
+        let mut before = None;
+        for id in self.facts.of(dimension) {
+            // A user may be told to be in a group twice.
+            if before.replace(*id) == Some(*id) {
+                continue;
+            }
+            if let Some(branch) = self.tree.edges.find(node, *id) {
+                self.follow(branch);
+            }
+        }
+    }
+
+    fn check(&mut self, start: u32, end: u32) {
+        let leaf = self.tree.leaves.get(start as usize..end as usize).unwrap_or_default();
+        for clause in leaf {
+            let policy = self.clauses.policy(*clause);
+            if policy >= self.best {
+                return;
+            }
+            if self.clauses.holds(*clause, self.facts) {
+                self.best = policy;
+                return;
+            }
+        }
+    }
+}

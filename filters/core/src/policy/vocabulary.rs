@@ -1,0 +1,86 @@
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+use super::dimension::Dimension;
+use super::names::Names;
+use super::prefixes::Prefixes;
+
+/// The id of being in a group at all. No text has it.
+pub(super) const ANY_GROUP: u32 = u32::MAX;
+
+/// What an entry of a rule's list covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Term {
+    Everything,
+    Nothing,
+    Value(u32),
+}
+
+/// The texts of one dimension, while rules are read. A text's id says which text it is, nothing more.
+#[derive(Debug, Default)]
+pub(super) struct Words<'c> {
+    names: HashMap<(Cow<'c, str>, &'c str), u32>,
+    prefixes: BTreeMap<&'c str, u32>,
+}
+
+impl<'c> Words<'c> {
+    pub(super) fn name(&mut self, first: Cow<'c, str>, second: &'c str) -> u32 {
+        let next = self.next();
+        *self.names.entry((first, second)).or_insert(next)
+    }
+
+    fn prefix(&mut self, text: &'c str) -> u32 {
+        let next = self.next();
+        *self.prefixes.entry(text).or_insert(next)
+    }
+
+    /// Below [`ANY_GROUP`]: so many entries fit no message.
+    fn next(&self) -> u32 {
+        u32::try_from(self.names.len().saturating_add(self.prefixes.len())).unwrap_or(ANY_GROUP - 1)
+    }
+
+    /// Reads an entry, without its leading `-`.
+    pub(super) fn read(&mut self, dimension: Dimension, entry: &'c str) -> Term {
+        match dimension {
+            Dimension::User | Dimension::Path => match entry.strip_suffix('*') {
+                Some("") => Term::Everything,
+                Some(start) => Term::Value(self.prefix(start)),
+                None => Term::Value(self.name(entry.into(), "")),
+            },
+            _ if entry == "*" => Term::Everything,
+            Dimension::Resource => match entry.split_once('/') {
+                Some((_, "*" | "")) => Term::Nothing,
+                Some((resource, subresource)) => Term::Value(self.name(resource.into(), subresource)),
+                None => Term::Value(self.name(entry.into(), "")),
+            },
+            _ => Term::Value(self.name(entry.into(), "")),
+        }
+    }
+
+    pub(super) fn freeze(&self) -> Vocabulary {
+        let mut names: Vec<_> =
+            self.names.iter().map(|((first, second), id)| ((first.as_ref(), *second), *id)).collect();
+        names.sort_unstable_by_key(|(_, id)| *id);
+        Vocabulary {
+            names: Names::new(names.into_iter()),
+            prefixes: Prefixes::new(self.prefixes.iter().map(|(text, id)| (*text, *id))),
+        }
+    }
+}
+
+/// The texts of one dimension, to look up what a request says.
+#[derive(Debug)]
+pub(super) struct Vocabulary {
+    names: Names,
+    prefixes: Prefixes,
+}
+
+impl Vocabulary {
+    pub(super) fn name(&self, first: &[u8], second: &[u8]) -> Option<u32> {
+        self.names.find(first, second)
+    }
+
+    pub(super) fn prefixes(&self, subject: &[u8]) -> impl Iterator<Item = u32> {
+        self.prefixes.of(subject)
+    }
+}

@@ -1,0 +1,99 @@
+//! Limits of requests in flight hold exactly over all workers, live edits included.
+
+use std::time::Duration;
+
+use portcullis_e2e::{GatewayOptions, Manifest, allow_all};
+use portcullis_harness::client::H2Client;
+use portcullis_harness::wait;
+use portcullis_stub_apiserver::{Action, Fault};
+use serde_json::json;
+
+use crate::world::{NAME, PODS, World};
+
+const SOON: Duration = Duration::from_secs(20);
+const EVENTS: &str = "/api/v1/namespaces/default/events";
+
+fn limited(world: &World, max: u32) -> Manifest {
+    world
+        .manifest()
+        .set("/spec/flowControl", json!({"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": max}}]}))
+        .policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "few"}]))
+}
+
+#[test]
+fn watches_hold_their_places_until_they_end_and_edits_count_them() {
+    let world = World::start("limits", &GatewayOptions::default());
+    world.gateway.apply(&limited(&world, 3)).unwrap();
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let clients: Vec<_> = (0..4).map(|_| H2Client::connect(&target).unwrap()).collect();
+    let open = |client: usize| clients[client].open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    let mut watches: Vec<_> = (0..3).map(open).collect();
+    assert!(watches.iter().all(|watch| watch.response.status == 200));
+
+    let refused = clients[3].get(PODS, &[]).unwrap();
+    assert_eq!((refused.status, refused.header("retry-after").as_deref()), (429, Some("1")));
+    assert_eq!(refused.json().unwrap()["reason"], "TooManyRequests");
+    let event = clients[3].get(EVENTS, &[]).unwrap();
+    assert_eq!((event.status, event.header("retry-after")), (429, None), "clients drop events");
+
+    world.gateway.apply(&limited(&world, 4)).unwrap();
+    assert_eq!(clients[3].get(PODS, &[]).unwrap().status, 200, "growing acts at once");
+    world.gateway.apply(&limited(&world, 1)).unwrap();
+    assert_eq!(clients[3].get(PODS, &[]).unwrap().status, 429);
+    watches.truncate(1);
+    assert_eq!(clients[3].get(PODS, &[]).unwrap().status, 429, "the place that is left is taken");
+    drop(watches);
+    let free = || (clients[3].get(PODS, &[]).ok()?.status == 200).then_some(());
+    wait::until("a place is free", SOON, free).unwrap();
+    world.gateway.apply(&limited(&world, 0)).unwrap();
+    assert_eq!(clients[3].get(PODS, &[]).unwrap().status, 429, "0 refuses all");
+}
+
+#[test]
+fn no_more_requests_run_than_may_and_every_place_comes_back() {
+    let world = World::start("exact", &GatewayOptions::default());
+    world.gateway.apply(&limited(&world, 5)).unwrap();
+    world.stub.fault(Fault::new(PODS, Action::Delay { millis: 50 }));
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            let (target, request) = (&target, &request);
+            scope.spawn(move || {
+                for round in 0..10 {
+                    if (number + round) % 3 == 0 {
+                        // A client that leaves at once.
+                        target.connect().unwrap().write(request.as_bytes()).unwrap();
+                    } else {
+                        let status = target.raw_request(request.as_bytes()).unwrap().status;
+                        assert!(matches!(status, 200 | 429), "{status}");
+                    }
+                }
+            });
+        }
+    });
+    world.stub.clear_faults();
+    let clients: Vec<_> = (0..5).map(|_| H2Client::connect(&target).unwrap()).collect();
+    let all_free = || {
+        let watches: Vec<_> = clients
+            .iter()
+            .map(|client| client.open("GET", &format!("{PODS}?watch=true"), &[], b"").ok())
+            .collect::<Option<_>>()?;
+        watches.iter().all(|watch| watch.response.status == 200).then_some(())
+    };
+    wait::until("all five places are free again", SOON, all_free).unwrap();
+}
+
+#[test]
+fn a_closed_cluster_refuses_all_and_reopens() {
+    let world = World::start("deny-all", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let status = || H2Client::connect(&target).unwrap().get(PODS, &[]).unwrap().status;
+    let gates = json!({"proxy.kubegateway.io/feature-gates": "DenyAllRequests=true"});
+    world.gateway.apply(&world.manifest().set("/metadata/annotations", gates)).unwrap();
+    world.stub.clear();
+    assert_eq!(status(), 429);
+    assert!(world.client_records().is_empty());
+    world.gateway.apply(&world.manifest()).unwrap();
+    assert_eq!(status(), 200);
+}
