@@ -115,3 +115,47 @@ fn a_limit_that_is_not_enforced_is_told() {
         assert_eq!(is_told, !is_enforced, "{limit}: {:?}", diagnosis.warnings);
     }
 }
+
+#[test]
+fn a_claimed_name_is_refused_with_its_owner() {
+    let pki = Pki::new();
+    let owner = pki.cluster("a.test");
+    let mut other = pki.cluster("b.test");
+    set(&mut other, "/spec/secureServing/serverNames", json!(["A.test"]));
+    let translation = translated(&pki.settings(), &[other, owner]);
+    let [refused, accepted] = &translation.diagnoses[..] else { panic!("two objects") };
+    assert_eq!((refused.reason, accepted.reason), (Reason::Conflicted, Reason::Accepted));
+    assert_eq!(refused.message, "the name a.test belongs to the UpstreamCluster a.test");
+    assert!(!translation.resources.iter().any(|one| one.name.contains("b.test")));
+}
+
+#[test]
+fn without_any_certificate_nothing_can_be_served() {
+    let pki = Pki::new();
+    let mut settings = pki.settings();
+    settings.default_certificate = None;
+    let mut cluster = pki.cluster("a.test");
+    cluster["spec"].as_object_mut().unwrap().remove("secureServing");
+    let diagnosis = translated(&settings, &[cluster]).diagnoses.remove(0);
+    assert!(diagnosis.message.contains("spec.secureServing.certData: is required"), "{diagnosis:?}");
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_told_and_not_guessed() {
+    let with = |spec: Value| json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "g"}, "spec": spec});
+    assert_eq!(choose_settings(&[]).settings, Some(portcullis_api::Settings::default()));
+    for (spec, message) in [
+        (json!({"instance": "A.b"}), "spec.instance: must be a DNS label"),
+        (json!({"listener": {"address": "localhost"}}), "spec.listener.address: must be an IP address"),
+        (json!({"listener": {"port": 0}}), "spec.listener.port: must not be 0"),
+        (json!({"limits": {"maxRequests": 0}}), "spec.limits.maxRequests: must be at least 1"),
+        (json!({"defaultCertificate": {"certData": "", "keyData": ""}}), "spec.defaultCertificate: holds no PEM"),
+        (json!({"port": 1}), "unknown field `port`"),
+    ] {
+        let choice = choose_settings(&[with(spec)]);
+        assert_eq!(choice.settings, None, "{message}");
+        assert!(choice.diagnoses[0].message.contains(message), "{:?}", choice.diagnoses);
+    }
+    let twice = choose_settings(&[with(json!({})), with(json!({}))]);
+    assert_eq!((twice.settings, twice.diagnoses[0].reason), (None, Reason::Conflicted));
+}
