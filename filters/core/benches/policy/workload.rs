@@ -77,7 +77,11 @@ pub(crate) fn policies(shape: Shape, count: usize) -> Vec<config::Policy> {
     };
     let rules = |dice: &mut Dice, policy| (0..RULES).map(|_| rule(dice, policy)).collect();
     (0..count)
-        .map(|policy| config::Policy { group: format!("g{}", policy % 8), rules: rules(&mut dice, policy) })
+        .map(|policy| config::Policy {
+            group: format!("g{}", policy % 8),
+            flow_control_schema: None,
+            rules: rules(&mut dice, policy),
+        })
         .collect()
 }
 

@@ -1,5 +1,6 @@
 use super::dimension::{Dimension, Dimensions};
 use super::facts::Facts;
+use super::lanes::Lanes;
 
 /// One way of matching a policy: conditions that must all hold.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +89,17 @@ impl Clauses {
     /// The dimension, kind and ids of each condition.
     pub(super) fn conditions(&self, clause: u32) -> impl Iterator<Item = (Dimension, Wants, &[u32])> {
         self.packed(clause).iter().map(|packed| (packed.dimension, packed.wants, self.ids(packed)))
+    }
+
+    /// What the clause wants, roughly.
+    pub(super) fn lanes(&self, clause: u32) -> Lanes {
+        let mut lanes = Lanes::NONE;
+        for (dimension, wants, ids) in self.conditions(clause) {
+            if wants == Wants::AnyOf {
+                lanes.want(dimension, ids);
+            }
+        }
+        lanes
     }
 
     /// Whether a clause holds once all the dimensions in which it wants one of several values are known to be met.

@@ -1,4 +1,5 @@
 use super::dimension::Dimension;
+use super::lanes::Lanes;
 use super::vocabulary::{ANY_GROUP, Vocabulary};
 use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
@@ -15,6 +16,8 @@ pub(super) struct Facts {
     /// All ids, where they are more than fit; otherwise nothing is allocated.
     spilled: Vec<u32>,
     ends: [usize; Dimension::COUNT],
+    /// All of it, roughly.
+    pub(super) lanes: Lanes,
 }
 
 /// All dimensions' texts.
@@ -27,7 +30,7 @@ pub(super) struct Vocabularies {
 
 impl Facts {
     pub(super) fn of_request(info: &RequestInfo<'_>, user: &UserInfo, known: &Vocabularies) -> Self {
-        let mut facts = Facts { inline: [0; INLINE], len: 0, spilled: Vec::new(), ends: [0; Dimension::COUNT] };
+        let mut facts = Facts { inline: [0; INLINE], len: 0, spilled: Vec::new(), ends: [0; Dimension::COUNT], lanes: Lanes::NONE };
         for (dimension, vocabulary) in Dimension::ALL.into_iter().zip(&known.by_dimension) {
             let start = facts.len();
             match dimension {
@@ -98,10 +101,11 @@ impl Facts {
 
     fn close(&mut self, dimension: Dimension, start: usize) {
         let all = if self.spilled.is_empty() { self.inline.get_mut(..self.len) } else { Some(&mut *self.spilled) };
-        if let Some(added) = all.and_then(|all| all.get_mut(start..))
-            && added.len() > 1
-        {
-            added.sort_unstable();
+        if let Some(added) = all.and_then(|all| all.get_mut(start..)) {
+            if added.len() > 1 {
+                added.sort_unstable();
+            }
+            self.lanes.say(dimension, added);
         }
         let end = self.len();
         if let Some(place) = self.ends.get_mut(dimension.index()) {

@@ -4,10 +4,10 @@ use super::clause::{Clauses, Wants, count};
 use super::dimension::{Dimension, Dimensions};
 use super::edges::{Edge, Edges};
 use super::tally::Tally;
-use super::tree::{Branch, Node, Tree};
+use super::tree::{Branch, Candidate, Node, Tree};
 
 /// So few clauses are checked faster than told apart.
-const LEAF: usize = 8;
+const LEAF: usize = 32;
 /// A clause that wants one of several values stands below each of them. It may stand in so many places; a further
 /// dimension in which it would exceed that is checked in the leaf instead. The first dimension is free: there a clause
 /// stands once per entry of the configuration.
@@ -77,7 +77,9 @@ impl Grower<'_> {
 
     fn leaf(&mut self, items: &[Item]) -> u32 {
         let start = count(self.tree.leaves.len());
-        self.tree.leaves.extend(items.iter().map(|item| item.clause));
+        let clauses = self.clauses;
+        let candidate = |clause| Candidate { lanes: clauses.lanes(clause), clause, policy: clauses.policy(clause) };
+        self.tree.leaves.extend(items.iter().map(|item| candidate(item.clause)));
         self.add(Node::Leaf { start, end: count(self.tree.leaves.len()) })
     }
 

@@ -15,6 +15,7 @@ mod dimension;
 mod edges;
 mod facts;
 mod grow;
+mod lanes;
 mod list;
 mod names;
 mod prefixes;

@@ -2,6 +2,7 @@ use super::clause::Clauses;
 use super::dimension::Dimension;
 use super::edges::Edges;
 use super::facts::Facts;
+use super::lanes::Lanes;
 
 /// Where a search goes on.
 #[derive(Clone, Copy, Debug)]
@@ -13,10 +14,18 @@ pub(super) struct Branch {
 
 #[derive(Debug)]
 pub(super) enum Node {
-    /// Clauses to check one by one, in the order of their policies: `clauses[start..end]`.
+    /// Clauses to check one by one, in the order of their policies: `leaves[start..end]`.
     Leaf { start: u32, end: u32 },
     /// A way on for each value of the dimension that the request has, and one for the clauses that want none there.
     Split { dimension: Dimension, others: Option<Branch> },
+}
+
+/// A clause in a leaf.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) lanes: Lanes,
+    pub(super) clause: u32,
+    pub(super) policy: u32,
 }
 
 /// Finds the clauses that can match a request, without looking at the rest.
@@ -24,7 +33,7 @@ pub(super) enum Node {
 pub(super) struct Tree {
     pub(super) root: Option<Branch>,
     pub(super) nodes: Vec<Node>,
-    pub(super) leaves: Vec<u32>,
+    pub(super) leaves: Vec<Candidate>,
     pub(super) edges: Edges,
 }
 
@@ -78,13 +87,12 @@ impl Search<'_> {
 
     fn check(&mut self, start: u32, end: u32) {
         let leaf = self.tree.leaves.get(start as usize..end as usize).unwrap_or_default();
-        for clause in leaf {
-            let policy = self.clauses.policy(*clause);
-            if policy >= self.best {
+        for candidate in leaf {
+            if candidate.policy >= self.best {
                 return;
             }
-            if self.clauses.holds(*clause, self.facts) {
-                self.best = policy;
+            if self.facts.lanes.may_meet(candidate.lanes) && self.clauses.holds(candidate.clause, self.facts) {
+                self.best = candidate.policy;
                 return;
             }
         }
