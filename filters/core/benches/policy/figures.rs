@@ -17,7 +17,7 @@ use workload::{Asked, Hit, Shape, policies, requests};
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let [shape, count, hit, rounds] = arguments.as_slice() else {
-        for shape in ["tenants", "crowded", "all-but-one"] {
+        for shape in ["tenants", "crowded", "wide", "all-but-one"] {
             for count in [10, 100, 1_000, 10_000] {
                 measure(shape, count, "never", 0);
             }
@@ -31,18 +31,23 @@ fn measure(shape: &str, count: usize, hit: &str, rounds: usize) {
     let shape = match shape {
         "tenants" => Shape::Tenants,
         "crowded" => Shape::Crowded,
+        "wide" => Shape::Wide,
         _ => Shape::AllButOne,
     };
     let hit = match hit {
         "early" => Hit::Early,
         "late" => Hit::Late,
+        "in-many-groups" => Hit::InManyGroups,
         _ => Hit::Never,
     };
     let written = policies(shape, count);
-    let (before, start) = (resident_kib(), Instant::now());
+    let (before, start) = (kib("VmRSS:"), Instant::now());
     let index = Policies::new(&written);
-    let (took, after) = (start.elapsed(), resident_kib());
-    println!("{shape:?} {count}: compiled in {took:?}, resident + {} KiB", after.saturating_sub(before));
+    let (took, after) = (start.elapsed(), kib("VmRSS:"));
+    let peak = kib("VmHWM:");
+    println!(
+        "{shape:?} {count}: compiled in {took:?}, resident {before} KiB before, {after} KiB after, {peak} KiB at the peak"
+    );
     if rounds == 0 {
         return;
     }
@@ -61,8 +66,8 @@ fn measure(shape: &str, count: usize, hit: &str, rounds: usize) {
     }
 }
 
-fn resident_kib() -> u64 {
+fn kib(field: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }

@@ -56,13 +56,15 @@ fn resource(dice: &mut Dice) -> String {
     if dice.percent(10) { format!("{resource}/status") } else { resource }
 }
 
-/// What a policy is about. Each is a tenth of its policies' rules wide.
+/// What policies look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Each rule names users, groups or namespaces of its policy's own tenant. Everything else is random.
     Tenants,
     /// All rules choose from the same few users, groups and namespaces.
     Crowded,
+    /// As `Crowded`, but without exclusions, and every list has four entries: the index grows with their product.
+    Wide,
     /// Every rule is for everybody but some, and the user who asks is always among them.
     AllButOne,
 }
@@ -73,6 +75,7 @@ pub(crate) fn policies(shape: Shape, count: usize) -> Vec<config::Policy> {
     let rule = |dice: &mut Dice, policy: usize| match shape {
         Shape::Tenants => tenant_rule(dice, policy, count),
         Shape::Crowded => crowded_rule(dice),
+        Shape::Wide => wide_rule(dice),
         Shape::AllButOne => excluding_rule(dice),
     };
     let rules = |dice: &mut Dice, policy| (0..RULES).map(|_| rule(dice, policy)).collect();
@@ -136,6 +139,19 @@ fn crowded_rule(dice: &mut Dice) -> config::Rule {
     }
 }
 
+fn wide_rule(dice: &mut Dice) -> config::Rule {
+    let mut four = |kind: &str, of: usize| (0..4).map(|_| format!("{kind}{}", dice.below(of))).collect::<Vec<_>>();
+    config::Rule {
+        users: four("user-", 100),
+        user_groups: four("team-", 20),
+        namespaces: four("namespace-", 30),
+        resources: four("resources", RESOURCES),
+        verbs: VERBS.iter().skip(dice.below(4)).take(4).map(|verb| (*verb).to_owned()).collect(),
+        api_groups: vec!["*".into()],
+        ..config::Rule::default()
+    }
+}
+
 fn excluding_rule(dice: &mut Dice) -> config::Rule {
     let all = || vec!["*".to_owned()];
     let other = format!("-user-{}", dice.below(1000));
@@ -160,6 +176,8 @@ pub(crate) enum Hit {
     Late,
     /// None matches.
     Never,
+    /// The user is in a thousand groups besides, most of which rules name; whatever matches.
+    InManyGroups,
 }
 
 impl Hit {
@@ -167,7 +185,7 @@ impl Hit {
         match (self, found) {
             (Hit::Early, Some(at)) => at * 10 < count.max(10),
             (Hit::Late, Some(at)) => (at + 1) * 10 > count * 9,
-            (Hit::Never, None) => true,
+            (Hit::Never, None) | (Hit::InManyGroups, _) => true,
             _ => false,
         }
     }
@@ -176,13 +194,17 @@ impl Hit {
 /// Up to 256 different requests of a kind; fewer, or none, where such are rare.
 pub(crate) fn requests(shape: Shape, policies: &Policies, count: usize, hit: Hit) -> Vec<Asked> {
     let mut dice = Dice(7);
-    let asked = (0..200_000).map(|_| {
+    let asked = (0..20_000).map(|_| {
         let tenant = match hit {
             Hit::Early => dice.below(count.div_ceil(10)),
             Hit::Late => count - 1 - dice.below(count.div_ceil(10)),
-            Hit::Never => dice.below(count * 2),
+            Hit::Never | Hit::InManyGroups => dice.below(count * 2),
         };
-        request(shape, &mut dice, tenant)
+        let (info, mut user) = request(shape, &mut dice, tenant);
+        if hit == Hit::InManyGroups {
+            user.groups.extend((0..1000).map(|number| format!("tenant-{number:05}")));
+        }
+        (info, user)
     });
     asked.filter(|(info, user)| hit.is(policies.first_match(info, user), count)).take(256).collect()
 }
@@ -198,7 +220,7 @@ fn request(shape: Shape, dice: &mut Dice, tenant: usize) -> Asked {
             format!("tenant-{tenant:05}"),
             format!("tenant-{tenant:05}-ns-{}", dice.below(4)),
         ),
-        Shape::Crowded => (
+        Shape::Crowded | Shape::Wide => (
             format!("user-{}", dice.below(110)),
             format!("team-{}", dice.below(22)),
             format!("namespace-{}", dice.below(33)),

@@ -1,40 +1,40 @@
 use super::buckets::{Buckets, mix};
 use super::clause::count;
-use super::tree::Branch;
 
-/// The ways from split nodes, by node and value.
+/// Something for some pairs of a place in the tree and a value. Both are numbers of the configuration's making.
 #[derive(Debug)]
-pub(super) struct Edges {
+pub(super) struct Edges<T> {
     buckets: Buckets,
-    edges: Box<[Edge]>,
+    edges: Box<[Edge<T>]>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Edge {
-    pub(super) node: u32,
+pub(super) struct Edge<T> {
+    pub(super) from: u32,
     pub(super) value: u32,
-    pub(super) to: Branch,
+    pub(super) to: T,
 }
 
-impl Edges {
-    pub(super) fn new(edges: Vec<Edge>) -> Self {
-        let hash = |seed, at: u32| edges.get(at as usize).map_or(0, |edge| hash_edge(seed, edge.node, edge.value));
+impl<T: Copy> Edges<T> {
+    /// No pair may be there twice.
+    pub(super) fn new(edges: Vec<Edge<T>>) -> Self {
+        let hash = |seed, at: u32| edges.get(at as usize).map_or(0, |edge| hash_pair(seed, edge.from, edge.value));
         Edges { buckets: Buckets::build(count(edges.len()), hash), edges: edges.into() }
     }
 
-    pub(super) fn find(&self, node: u32, value: u32) -> Option<Branch> {
-        let hash = hash_edge(self.buckets.seed(), node, value);
-        let edges = self.buckets.candidates(hash).filter_map(|at| self.edges.get(at));
-        edges.filter(|edge| edge.node == node && edge.value == value).map(|edge| edge.to).next()
+    pub(super) fn find(&self, from: u32, value: u32) -> Option<T> {
+        let hash = hash_pair(self.buckets.seed(), from, value);
+        let mut edges = self.buckets.candidates(hash).filter_map(|at| self.edges.get(at));
+        edges.find(|edge| edge.from == from && edge.value == value).map(|edge| edge.to)
     }
 }
 
-impl Default for Edges {
+impl<T: Copy> Default for Edges<T> {
     fn default() -> Self {
         Edges::new(Vec::new())
     }
 }
 
-fn hash_edge(seed: u64, node: u32, value: u32) -> u64 {
-    mix(seed ^ (u64::from(node) << 32 | u64::from(value)), seed)
+fn hash_pair(seed: u64, from: u32, value: u32) -> u64 {
+    mix(seed ^ (u64::from(from) << 32 | u64::from(value)), seed)
 }

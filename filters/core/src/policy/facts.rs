@@ -15,7 +15,8 @@ pub(super) struct Facts {
     len: usize,
     /// All ids, where they are more than fit; otherwise nothing is allocated.
     spilled: Vec<u32>,
-    ends: [usize; Dimension::COUNT],
+    /// Where each dimension's ids begin and end.
+    bounds: [(usize, usize); Dimension::COUNT],
     /// All of it, roughly.
     pub(super) lanes: Lanes,
 }
@@ -23,6 +24,7 @@ pub(super) struct Facts {
 /// All dimensions' texts.
 #[derive(Debug)]
 pub(super) struct Vocabularies {
+    /// In the order of [`Dimension::ALL`].
     pub(super) by_dimension: [Vocabulary; Dimension::COUNT],
     /// Whether a rule asks for a user without any group.
     pub(super) names_any_group: bool,
@@ -30,43 +32,56 @@ pub(super) struct Vocabularies {
 
 impl Facts {
     pub(super) fn of_request(info: &RequestInfo<'_>, user: &UserInfo, known: &Vocabularies) -> Self {
-        let mut facts = Facts { inline: [0; INLINE], len: 0, spilled: Vec::new(), ends: [0; Dimension::COUNT], lanes: Lanes::NONE };
-        for (dimension, vocabulary) in Dimension::ALL.into_iter().zip(&known.by_dimension) {
-            let start = facts.len();
-            match dimension {
-                Dimension::User => facts.add_text(vocabulary, user.name.as_bytes()),
-                Dimension::UserGroup => facts.add_groups(vocabulary, user, known.names_any_group),
-                Dimension::Verb => facts.add(vocabulary.name(&info.verb, b"")),
-                Dimension::Path if !info.is_resource => facts.add_text(vocabulary, info.path),
-                _ if info.is_resource => facts.add_target(dimension, vocabulary, info),
-                _ => {}
-            }
-            facts.close(dimension, start);
+        let mut facts = Facts {
+            inline: [0; INLINE],
+            len: 0,
+            spilled: Vec::new(),
+            bounds: [(0, 0); Dimension::COUNT],
+            lanes: Lanes::NONE,
+        };
+        let [users, groups, names, namespaces, paths, resources, verbs, api_groups, api_versions] = &known.by_dimension;
+        facts.say(Dimension::User, |facts| facts.add_text(users, user.name.as_bytes()));
+        facts.say(Dimension::UserGroup, |facts| facts.add_groups(groups, user, known.names_any_group));
+        facts.say(Dimension::Verb, |facts| facts.add(verbs.name(&info.verb, b"")));
+        if info.is_resource {
+            facts.say(Dimension::Resource, |facts| facts.add_resource(resources, info));
+            facts.say(Dimension::ApiGroup, |facts| facts.add(api_groups.name(info.api_group, b"")));
+            facts.say(Dimension::ApiVersion, |facts| facts.add(api_versions.name(info.api_version, b"")));
+            facts.say(Dimension::Namespace, |facts| facts.add(namespaces.name(info.namespace, b"")));
+            facts.say(Dimension::ResourceName, |facts| facts.add(names.name(&info.name, b"")));
+        } else {
+            facts.say(Dimension::Path, |facts| facts.add_text(paths, info.path));
         }
         facts
     }
 
     /// The ids of one dimension.
     pub(super) fn of(&self, dimension: Dimension) -> &[u32] {
-        let index = dimension.index();
-        let start = index.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        let end = self.ends.get(index).copied().unwrap_or(start);
+        let (start, end) = self.bounds.get(dimension.index()).copied().unwrap_or_default();
         self.all().get(start..end).unwrap_or_default()
     }
 
-    fn add_target(&mut self, dimension: Dimension, vocabulary: &Vocabulary, info: &RequestInfo<'_>) {
-        match dimension {
-            Dimension::ResourceName => self.add(vocabulary.name(&info.name, b"")),
-            Dimension::Namespace => self.add(vocabulary.name(info.namespace, b"")),
-            Dimension::ApiGroup => self.add(vocabulary.name(info.api_group, b"")),
-            Dimension::ApiVersion => self.add(vocabulary.name(info.api_version, b"")),
-            Dimension::Resource => {
-                self.add(vocabulary.name(info.resource, info.subresource));
-                if !info.subresource.is_empty() {
-                    self.add(vocabulary.name(b"*", info.subresource));
-                }
-            }
-            Dimension::User | Dimension::UserGroup | Dimension::Path | Dimension::Verb => {}
+    /// Adds what one dimension has to say.
+    #[inline]
+    fn say(&mut self, dimension: Dimension, add: impl FnOnce(&mut Self)) {
+        let start = self.all().len();
+        add(self);
+        let all = if self.spilled.is_empty() { self.inline.get_mut(..self.len) } else { Some(&mut *self.spilled) };
+        let added = all.and_then(|all| all.get_mut(start..)).unwrap_or_default();
+        if added.len() > 1 {
+            added.sort_unstable();
+        }
+        self.lanes.say(dimension, added);
+        let end = start.saturating_add(added.len());
+        if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
+            *bounds = (start, end);
+        }
+    }
+
+    fn add_resource(&mut self, resources: &Vocabulary, info: &RequestInfo<'_>) {
+        self.add(resources.name(info.resource, info.subresource));
+        if !info.subresource.is_empty() {
+            self.add(resources.name(b"*", info.subresource));
         }
     }
 
@@ -77,47 +92,36 @@ impl Facts {
         }
     }
 
-    fn add_groups(&mut self, vocabulary: &Vocabulary, user: &UserInfo, names_any_group: bool) {
+    fn add_groups(&mut self, groups: &Vocabulary, user: &UserInfo, names_any_group: bool) {
         for group in &user.groups {
-            self.add(vocabulary.name(group.as_bytes(), b""));
+            self.add(groups.name(group.as_bytes(), b""));
         }
         if names_any_group && !user.groups.is_empty() {
             self.add(Some(ANY_GROUP));
         }
     }
 
+    #[inline]
     fn add(&mut self, id: Option<u32>) {
         let Some(id) = id else { return };
-        if self.spilled.is_empty() {
-            if let Some(place) = self.inline.get_mut(self.len) {
+        match self.inline.get_mut(self.len) {
+            Some(place) => {
                 *place = id;
                 self.len = self.len.saturating_add(1);
-                return;
             }
+            None => self.spill(id),
+        }
+    }
+
+    #[cold]
+    fn spill(&mut self, id: u32) {
+        if self.spilled.is_empty() {
             self.spilled.extend_from_slice(&self.inline);
         }
         self.spilled.push(id);
     }
 
-    fn close(&mut self, dimension: Dimension, start: usize) {
-        let all = if self.spilled.is_empty() { self.inline.get_mut(..self.len) } else { Some(&mut *self.spilled) };
-        if let Some(added) = all.and_then(|all| all.get_mut(start..)) {
-            if added.len() > 1 {
-                added.sort_unstable();
-            }
-            self.lanes.say(dimension, added);
-        }
-        let end = self.len();
-        if let Some(place) = self.ends.get_mut(dimension.index()) {
-            *place = end;
-        }
-    }
-
     fn all(&self) -> &[u32] {
         if self.spilled.is_empty() { self.inline.get(..self.len).unwrap_or_default() } else { &self.spilled }
-    }
-
-    fn len(&self) -> usize {
-        self.all().len()
     }
 }

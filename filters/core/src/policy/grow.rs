@@ -1,6 +1,7 @@
 //! Builds a [`Tree`] over clauses.
 
 use super::clause::{Clauses, Wants, count};
+use super::crowd::{BLOCK, Crowding};
 use super::dimension::{Dimension, Dimensions};
 use super::edges::{Edge, Edges};
 use super::tally::Tally;
@@ -26,15 +27,22 @@ pub(super) struct Item {
 /// Builds the tree of all clauses.
 pub(super) fn grow(clauses: &Clauses) -> Tree {
     let items = (0..clauses.len()).map(|clause| Item { clause, places: 1, met: Dimensions::default() }).collect();
-    let mut grower = Grower { clauses, tree: Tree::default(), edges: Vec::new(), tally: Tally::default() };
+    let mut grower = Grower {
+        clauses,
+        tree: Tree::default(),
+        edges: Vec::new(),
+        crowds: Crowding::default(),
+        tally: Tally::default(),
+    };
     let root = grower.grow(items, Dimensions::default());
-    Tree { root, edges: Edges::new(grower.edges), ..grower.tree }
+    Tree { root, edges: Edges::new(grower.edges), crowds: grower.crowds.finish(), ..grower.tree }
 }
 
 struct Grower<'c> {
     clauses: &'c Clauses,
     tree: Tree,
-    edges: Vec<Edge>,
+    edges: Vec<Edge<Branch>>,
+    crowds: Crowding,
     tally: Tally,
 }
 
@@ -80,7 +88,9 @@ impl Grower<'_> {
         let clauses = self.clauses;
         let candidate = |clause| Candidate { lanes: clauses.lanes(clause), clause, policy: clauses.policy(clause) };
         self.tree.leaves.extend(items.iter().map(|item| candidate(item.clause)));
-        self.add(Node::Leaf { start, end: count(self.tree.leaves.len()) })
+        let is_crowded = items.len() > BLOCK;
+        let crowd = is_crowded.then(|| self.crowds.add(clauses, items.iter().map(|item| item.clause)));
+        self.add(Node::Leaf { start, end: count(self.tree.leaves.len()), crowd })
     }
 
     fn split(&mut self, items: Vec<Item>, dimension: Dimension, used: Dimensions) -> u32 {
@@ -99,7 +109,7 @@ impl Grower<'_> {
             let Some((value, _)) = child.first() else { continue };
             let items = child.iter().map(|(_, item)| *item).collect();
             if let Some(to) = self.grow(items, used) {
-                self.edges.push(Edge { node, value: *value, to });
+                self.edges.push(Edge { from: node, value: *value, to });
             }
         }
         drop(below);

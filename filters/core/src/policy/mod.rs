@@ -11,6 +11,7 @@
 mod buckets;
 mod clause;
 mod compile;
+mod crowd;
 mod dimension;
 mod edges;
 mod facts;

@@ -45,8 +45,8 @@ impl Names {
             return None;
         }
         let hash = hash_pair(self.buckets.seed(), first, second);
-        let spans = self.buckets.candidates(hash).filter_map(|entry| self.spans.get(entry));
-        spans.filter(|span| self.reads(span, first, second)).map(|span| span.id).next()
+        let mut spans = self.buckets.candidates(hash).filter_map(|entry| self.spans.get(entry));
+        spans.find(|span| self.reads(span, first, second)).map(|span| span.id)
     }
 
     fn reads(&self, span: &Span, first: &[u8], second: &[u8]) -> bool {

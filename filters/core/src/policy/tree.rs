@@ -1,4 +1,5 @@
-use super::clause::Clauses;
+use super::clause::{Clauses, count};
+use super::crowd::{BLOCK, Crowd, Crowds};
 use super::dimension::Dimension;
 use super::edges::Edges;
 use super::facts::Facts;
@@ -15,7 +16,7 @@ pub(super) struct Branch {
 #[derive(Debug)]
 pub(super) enum Node {
     /// Clauses to check one by one, in the order of their policies: `leaves[start..end]`.
-    Leaf { start: u32, end: u32 },
+    Leaf { start: u32, end: u32, crowd: Option<Crowd> },
     /// A way on for each value of the dimension that the request has, and one for the clauses that want none there.
     Split { dimension: Dimension, others: Option<Branch> },
 }
@@ -34,7 +35,8 @@ pub(super) struct Tree {
     pub(super) root: Option<Branch>,
     pub(super) nodes: Vec<Node>,
     pub(super) leaves: Vec<Candidate>,
-    pub(super) edges: Edges,
+    pub(super) edges: Edges<Branch>,
+    pub(super) crowds: Crowds,
 }
 
 /// The best match so far, in a search that only looks for better ones.
@@ -61,33 +63,54 @@ impl Search<'_> {
             return;
         }
         match self.tree.nodes.get(branch.node as usize) {
-            Some(Node::Leaf { start, end }) => self.check(*start, *end),
-            Some(Node::Split { dimension, others }) => {
-                self.follow_values(branch.node, *dimension);
-                if let Some(others) = others {
-                    self.follow(*others);
+            Some(Node::Leaf { start, end, crowd }) => {
+                let leaf = self.tree.leaves.get(*start as usize..*end as usize).unwrap_or_default();
+                match crowd {
+                    None => self.check(leaf.iter()),
+                    Some(crowd) => self.check_crowd(leaf, *crowd),
                 }
             }
+            Some(Node::Split { dimension, others }) => self.follow_split(branch.node, *dimension, *others),
             None => {}
         }
     }
 
-    fn follow_values(&mut self, node: u32, dimension: Dimension) {
+    /// What begins with the earlier policy comes first: a match there spares more of the rest.
+    fn follow_split(&mut self, node: u32, dimension: Dimension, mut others: Option<Branch>) {
         let mut before = None;
         for id in self.facts.of(dimension) {
             // A user may be told to be in a group twice.
             if before.replace(*id) == Some(*id) {
                 continue;
             }
-            if let Some(branch) = self.tree.edges.find(node, *id) {
-                self.follow(branch);
+            let Some(branch) = self.tree.edges.find(node, *id) else { continue };
+            if let Some(others) = others.take_if(|others| others.first < branch.first) {
+                self.follow(others);
+            }
+            self.follow(branch);
+        }
+        if let Some(others) = others {
+            self.follow(others);
+        }
+    }
+
+    fn check_crowd(&mut self, leaf: &[Candidate], crowd: Crowd) {
+        let mut excluded = self.tree.crowds.excluded(crowd, self.facts);
+        for (number, block) in leaf.chunks(BLOCK).enumerate() {
+            if block.first().is_some_and(|candidate| candidate.policy >= self.best) {
+                return;
+            }
+            let out = excluded.in_block(count(number));
+            if out != u64::MAX {
+                let left = block.iter().enumerate().filter(|(at, _)| out >> at & 1 == 0);
+                self.check(left.map(|(_, candidate)| candidate));
             }
         }
     }
 
-    fn check(&mut self, start: u32, end: u32) {
-        let leaf = self.tree.leaves.get(start as usize..end as usize).unwrap_or_default();
-        for candidate in leaf {
+    /// Checks clauses in the order of their policies, up to the first that holds.
+    fn check<'c>(&mut self, candidates: impl Iterator<Item = &'c Candidate>) {
+        for candidate in candidates {
             if candidate.policy >= self.best {
                 return;
             }

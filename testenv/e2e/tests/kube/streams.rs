@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use portcullis_e2e::allow_all;
+use portcullis_harness::certs::CertSpec;
 use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::process::Process;
 use portcullis_harness::wait;
@@ -28,6 +29,10 @@ fn a_watch_survives_what_operators_do() {
     let rotated = || (served_certificate(&world) != before).then_some(());
     wait::until("the new certificate is served", SOON, rotated).unwrap();
     still_sees(&world, &watch, "after-certificate");
+
+    world.gateway_identity = world.kube.client_ca().issue(&CertSpec::client("portcullis", [""; 0])).unwrap();
+    world.gateway.apply(&world.manifest()).unwrap();
+    still_sees(&world, &watch, "after-client-certificate");
 
     world.gateway.restart_control_plane().unwrap();
     still_sees(&world, &watch, "after-restart");

@@ -160,6 +160,36 @@ proptest! {
     }
 }
 
+fn exclusions(words: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
+    vec(select(words).prop_map(|word| format!("-{word}")), 0..6)
+}
+
+prop_compose! {
+    fn excluding_rule()(
+        rule in rule(),
+        users in exclusions(USER_PATTERNS),
+        user_groups in exclusions(USER_GROUPS),
+        namespaces in exclusions(NAMESPACES),
+        resource_names in exclusions(NAMES),
+    ) -> config::Rule {
+        let all = || vec!["*".to_owned()];
+        config::Rule { verbs: all(), api_groups: all(), resources: all(), users, user_groups, namespaces, resource_names, ..rule }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Nothing to split on, so that leaves are crowded; most requests are excluded many times before they match.
+    #[test]
+    fn with_many_exclusions(
+        rules in vec(vec(excluding_rule(), 1..3), 100..200),
+        requests in vec((request(), user()), 100),
+    ) {
+        check(&policies(rules), &requests)?;
+    }
+}
+
 /// Were all requests refused, the properties would hold of an index that finds nothing.
 #[test]
 fn requests_often_match_and_often_do_not() {
