@@ -1,5 +1,7 @@
-use portcullis_filter_config::{ClusterConfig, FlowControlSchema, Policy, Reviews, Rule, UpstreamIdentity};
+use portcullis_filter_config::{ClusterConfig, FlowControlSchema, Policy, Rule, UpstreamIdentity};
 use rcgen::DnType;
+
+mod reviews;
 
 use super::*;
 use crate::cluster::{CacheOwner, Memory};
@@ -37,18 +39,6 @@ fn all_rules() -> Rule {
 
 fn fixture() -> Fixture {
     fixture_with(|_| {})
-}
-
-fn reviewing() -> Fixture {
-    fixture_with(|config| {
-        config.reviews = Some(Reviews {
-            cluster: "apiserver".into(),
-            token_seconds: 120,
-            rejected_token_seconds: 10,
-            allowed_seconds: 300,
-            denied_seconds: 30,
-        });
-    })
 }
 
 fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
@@ -100,42 +90,6 @@ fn outcome(fixture: &Fixture, peer: Peer<'_>, method: &str, path: &str, headers:
         }
         Decision::Review(reviews) => format!("review {}", reviews.len()),
         Decision::Refuse(refusal) => format!("{} {}", refusal.code, refusal.cause.as_str()),
-    }
-}
-
-/// Like `outcome`, with an upstream that answers every review by the status and body that `answer` makes of its question.
-/// Questions that were asked, and the outcome.
-fn reviewed(
-    fixture: &Fixture,
-    peer: Peer<'_>,
-    headers: Headers<'_>,
-    now: UnixTime,
-    answer: impl Fn(&str) -> (u16, String),
-) -> (Vec<String>, String) {
-    let mut all = vec![(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
-    all.extend_from_slice(headers);
-    let mut settled = Settled::default();
-    let mut asked = Vec::new();
-    loop {
-        let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let request = RequestFacts { scan: &scan, peer, settled: &settled, now };
-        match fixture.gateway.decide(&fixture.cluster, &request) {
-            Decision::Forward(forward) => {
-                let lines = forward.user.as_ref().map(|user| user.lines()).unwrap_or_default();
-                let lines: Vec<String> = lines.iter().map(|(name, value)| format!("{name}={value}")).collect();
-                return (asked, format!("{} {}", forward.destination, lines.join(" ")).trim_end().to_owned());
-            }
-            Decision::Refuse(refusal) => return (asked, format!("{} {}", refusal.code, refusal.cause.as_str())),
-            Decision::Review(reviews) => {
-                assert!(asked.len() < 100, "it always needs more");
-                for review in reviews {
-                    assert_eq!(review.cluster(), "apiserver");
-                    let (status, body) = answer(review.body());
-                    asked.push(review.body().to_owned());
-                    settled.push(review.key(), review.settle(status, body.as_bytes(), now));
-                }
-            }
-        }
     }
 }
 
@@ -327,166 +281,6 @@ fn a_closed_cluster_answers_429_before_it_asks_who_it_is() {
     assert_eq!(outcome(&fixture, Peer::Unreadable, "GET", POD, &[("via", "1.1 lab")]), "429 denied");
 }
 
-const TOKEN: Headers<'static> = &[("authorization", "Bearer abc")];
-
-fn token_of(user: &str) -> (u16, String) {
-    let status = serde_json::json!({"authenticated": true, "user": {
-        "username": user, "uid": "u1", "groups": ["g"],
-        "extra": {"scopes": ["all"], "example.com/other": ["x"], "authentication.kubernetes.io/pod-name": ["p"]},
-    }});
-    (201, serde_json::json!({"kind": "TokenReview", "status": status}).to_string())
-}
-
-fn access(allowed: bool) -> (u16, String) {
-    (201, serde_json::json!({"kind": "SubjectAccessReview", "status": {"allowed": allowed}}).to_string())
-}
-
-#[test]
-fn a_token_names_whom_the_review_names() {
-    let fixture = reviewing();
-    let (asked, outcome) = reviewed(&fixture, Peer::None, TOKEN, now(), |_| token_of("robot"));
-    assert_eq!(asked.len(), 1);
-    assert!(asked[0].contains(r#""token":"abc""#), "{asked:?}");
-    assert_eq!(
-        outcome,
-        "all.h2.read impersonate-user=robot impersonate-uid=u1 impersonate-group=g \
-         impersonate-group=system:authenticated \
-         impersonate-extra-authentication.kubernetes.io%2fpod-name=p impersonate-extra-scopes=all"
-    );
-    let (asked, again) = reviewed(&fixture, Peer::None, TOKEN, now(), |_| (500, String::new()));
-    assert_eq!((asked.len(), again), (0, outcome), "the answer is remembered");
-    let later = testing::at(now().as_secs() + 120);
-    let (asked, _) = reviewed(&fixture, Peer::None, TOKEN, later, |_| token_of("robot"));
-    assert_eq!(asked.len(), 1, "but not for ever");
-}
-
-#[test]
-fn what_is_no_confirmation_of_a_token_lets_nobody_in() {
-    let body = |text: &str| text.to_owned();
-    let rejected = [
-        (201, body(r#"{"kind":"TokenReview","status":{"authenticated":false,"user":{"username":"eve"}}}"#)),
-        (201, body(r#"{"kind":"TokenReview","status":{"user":{"username":"eve"},"error":"bad"}}"#)),
-        (201, body(r#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":""}}}"#)),
-        (201, body(r#"{"kind":"TokenReview","status":{"authenticated":true}}"#)),
-        (201, body(r#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"eve "}}}"#)),
-        (201, body(r#"{"kind":"TokenReview"}"#)),
-    ];
-    let failed = [
-        (200, token_of("eve").1),
-        (503, token_of("eve").1),
-        (401, body("")),
-        (403, body("{}")),
-        (201, body("")),
-        (201, body("null")),
-        (201, body(r#"{"kind":"Status"}"#)),
-        (201, body(r#"{"kind":"TokenReview","status":{"authenticated":"true","user":{"username":"eve"}}}"#)),
-    ];
-    for (answers, expected) in [(rejected.as_slice(), "401 unauthorized"), (failed.as_slice(), "503 unchecked")] {
-        for answer in answers {
-            let (_, outcome) = reviewed(&reviewing(), Peer::None, TOKEN, now(), |_| answer.clone());
-            assert_eq!(outcome, expected, "{answer:?}");
-        }
-    }
-}
-
-#[test]
-fn failures_are_not_remembered_and_rejections_are_for_a_while() {
-    let fixture = reviewing();
-    let ask = |seconds: u64, answer: (u16, &str)| {
-        let now = testing::at(now().as_secs() + seconds);
-        let (asked, outcome) = reviewed(&fixture, Peer::None, TOKEN, now, |_| (answer.0, answer.1.to_owned()));
-        (asked.len(), outcome)
-    };
-    let rejection = r#"{"kind":"TokenReview","status":{"authenticated":false}}"#;
-    assert_eq!(ask(0, (503, "")), (1, "503 unchecked".to_owned()));
-    assert_eq!(ask(0, (201, rejection)), (1, "401 unauthorized".to_owned()));
-    assert_eq!(ask(9, (503, "")), (0, "401 unauthorized".to_owned()));
-    assert_eq!(ask(10, (503, "")), (1, "503 unchecked".to_owned()));
-}
-
-#[test]
-fn a_token_is_never_believed_past_its_own_expiry() {
-    use base64::Engine;
-    let fixture = reviewing();
-    let claims = format!(r#"{{"exp":{}}}"#, now().as_secs() + 5);
-    let token = format!("h.{}.s", crate::review::BASE64URL.encode(claims));
-    let header = format!("Bearer {token}");
-    let headers = [("authorization", header.as_str())];
-    let asked = |seconds: u64| {
-        let now = testing::at(now().as_secs() + seconds);
-        reviewed(&fixture, Peer::None, &headers, now, |_| token_of("robot")).0.len()
-    };
-    assert_eq!([asked(0), asked(4), asked(5)], [1, 0, 1]);
-}
-
-#[test]
-fn a_good_token_stands_in_for_a_bad_certificate_and_a_good_certificate_for_any_token() {
-    let fixture = reviewing();
-    let foreign = testing::encode(&[&issue(testing::alice(), &ca("other"))]);
-    let good = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
-    let (_, outcome) = reviewed(&fixture, Peer::Chain(&foreign), TOKEN, now(), |_| token_of("robot"));
-    assert!(outcome.starts_with("all.h2.read impersonate-user=robot "), "{outcome}");
-    let (asked, outcome) = reviewed(&fixture, Peer::Chain(&good), TOKEN, now(), |_| (500, String::new()));
-    assert_eq!(asked.len(), 0);
-    assert!(outcome.starts_with("all.h2.read impersonate-user=alice "), "{outcome}");
-    let no_anonymous = fixture_with(|config| config.anonymous = false);
-    assert_eq!(outcome_of_nobody(&no_anonymous), "401 unauthorized");
-    assert_eq!(outcome_of_nobody(&fixture), "all.anonymous.read nobody");
-}
-
 fn outcome_of_nobody(fixture: &Fixture) -> String {
     outcome(fixture, Peer::None, "GET", POD, &[])
-}
-
-#[test]
-fn the_client_may_act_as_whom_it_may_impersonate() {
-    let fixture = reviewing();
-    let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
-    let headers = [
-        ("impersonate-user", "bob"),
-        ("impersonate-group", "ops"),
-        ("impersonate-uid", "7"),
-        ("impersonate-extra-example.com%2fteam", "blue"),
-    ];
-    let (asked, outcome) = reviewed(&fixture, Peer::Chain(&chain), &headers, now(), |_| access(true));
-    assert_eq!(asked.len(), 4);
-    assert!(asked.iter().all(|question| question.contains(r#""user":"alice""#)), "{asked:?}");
-    assert_eq!(
-        outcome,
-        "all.h2.read impersonate-user=bob impersonate-uid=7 impersonate-group=ops \
-         impersonate-group=system:authenticated impersonate-extra-example.com%2fteam=blue"
-    );
-    for part in ["users", "groups", "uids", "userextras"] {
-        let fixture = reviewing();
-        let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
-        let refuse = format!(r#""resource":"{part}""#);
-        let (_, outcome) =
-            reviewed(&fixture, Peer::Chain(&chain), &headers, now(), |question| access(!question.contains(&refuse)));
-        assert_eq!(outcome, "403 impersonation", "{part}");
-    }
-    let fixture = reviewing();
-    let (_, outcome) = reviewed(&fixture, Peer::None, &headers, now(), |question| {
-        assert!(question.contains(r#""user":"system:anonymous""#));
-        access(false)
-    });
-    assert_eq!(outcome, "403 impersonation", "an anonymous client is asked about, too");
-    for broken in [(503, ""), (201, "{}"), (200, r#"{"kind":"SubjectAccessReview","status":{"allowed":true}}"#)] {
-        let fixture = reviewing();
-        let (_, outcome) = reviewed(&fixture, Peer::None, &headers, now(), |_| (broken.0, broken.1.to_owned()));
-        assert_eq!(outcome, "503 unchecked", "{broken:?}");
-    }
-}
-
-#[test]
-fn the_rights_of_one_user_are_not_those_of_another() {
-    let fixture = reviewing();
-    let bob = testing::client_params(&[(DnType::CommonName, "bob")]);
-    let (alice, bob) = (issue(testing::alice(), &fixture.ca), issue(bob, &fixture.ca));
-    let headers = [("impersonate-user", "admin")];
-    for (leaf, allowed, expected) in [(&alice, true, "all.h2.read"), (&bob, false, "403 impersonation")] {
-        let chain = testing::encode(&[leaf]);
-        let (asked, outcome) = reviewed(&fixture, Peer::Chain(&chain), &headers, now(), |_| access(allowed));
-        assert_eq!(asked.len(), 1);
-        assert!(outcome.starts_with(expected), "{outcome}");
-    }
 }
