@@ -5,7 +5,7 @@
 //! client makes a bucket longer, and no random seed is needed.
 
 /// How many entries of one bucket are accepted before another seed is tried. With one bucket per entry a random
-/// function exceeds this about once in 10^14 entries.
+/// function exceeds this less than once in 10^14 entries.
 const DEEPEST: usize = 16;
 /// After so many seeds the best one is taken: building ends whatever the keys are.
 const SEEDS: u64 = 8;

@@ -102,10 +102,9 @@ impl Clauses {
         lanes
     }
 
-    /// Whether a clause holds once all the dimensions in which it wants one of several values are known to be met.
+    /// Whether a clause holds for all who meet what it wants in these dimensions.
     pub(super) fn is_certain(&self, clause: u32, met: Dimensions) -> bool {
-        let open = |packed: &Packed| packed.wants == Wants::NoneOf || !met.contains(packed.dimension);
-        !self.packed(clause).iter().any(open)
+        self.packed(clause).iter().all(|packed| met.contains(packed.dimension))
     }
 
     fn packed(&self, clause: u32) -> &[Packed] {

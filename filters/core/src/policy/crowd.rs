@@ -77,7 +77,7 @@ impl Excluded<'_> {
                 *rest = behind;
             }
             if let Some(block) = rest.first().filter(|block| block.number == number) {
-                members = block.members;
+                members |= block.members;
             }
         }
         members
@@ -132,4 +132,23 @@ fn insert(blocks: &mut Vec<Block>, at: usize) {
 /// One number for a leaf and a dimension.
 fn place(crowd: u32, dimension: Dimension) -> u32 {
     crowd.saturating_mul(count(Dimension::COUNT)).saturating_add(count(dimension.index()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_are_joined_block_by_block() {
+        let block = |number, members| Block { number, members };
+        let (first, second) = ([block(0, 0b1), block(2, 0b101)], [block(2, 0b10), block(3, 0b1)]);
+        let excluded = || {
+            let mut rest: [&[Block]; JOINED] = [&[]; JOINED];
+            rest[..2].copy_from_slice(&[&first, &second]);
+            Excluded { rest }
+        };
+        let mut all = excluded();
+        assert_eq!([0, 1, 2, 3, 4].map(|number| all.in_block(number)), [0b1, 0, 0b111, 0b1, 0]);
+        assert_eq!(excluded().in_block(3), 0b1);
+    }
 }

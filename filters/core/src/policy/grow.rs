@@ -125,3 +125,76 @@ impl Grower<'_> {
         count(self.tree.nodes.len()).saturating_sub(1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::clause::{Clause, Condition};
+    use super::*;
+
+    fn condition(dimension: Dimension, wants: Wants, ids: Vec<u32>) -> Condition {
+        Condition { dimension, wants, ids }
+    }
+
+    fn clauses(all: impl Iterator<Item = Vec<Condition>>) -> Clauses {
+        let mut clauses = Clauses::default();
+        for (conditions, policy) in all.zip(0..) {
+            clauses.push(&mut Clause { policy, conditions });
+        }
+        clauses
+    }
+
+    /// The clauses in each leaf, and whether it is treated as crowded.
+    fn leaves(tree: &Tree) -> Vec<(u32, bool)> {
+        let leaf = |node: &Node| match node {
+            Node::Leaf { start, end, crowd } => Some((end - start, crowd.is_some())),
+            Node::Split { .. } => None,
+        };
+        tree.nodes.iter().filter_map(leaf).collect()
+    }
+
+    #[test]
+    fn what_can_be_told_apart_is() {
+        let of_ten = |n| {
+            vec![
+                condition(Dimension::User, Wants::AnyOf, vec![n / 40]),
+                condition(Dimension::Verb, Wants::AnyOf, vec![n % 40 / 4]),
+                condition(Dimension::Namespace, Wants::NoneOf, vec![n]),
+            ]
+        };
+        let tree = grow(&clauses((0..4000).map(of_ten)));
+        assert!(leaves(&tree).iter().all(|(len, is_crowded)| *len as usize <= LEAF && !is_crowded));
+        assert_eq!(tree.leaves.len(), 4000);
+    }
+
+    #[test]
+    fn what_only_excludes_is_crowded() {
+        let excluding = |n| vec![condition(Dimension::User, Wants::NoneOf, vec![n])];
+        assert_eq!(leaves(&grow(&clauses((0..500).map(excluding)))), [(500, true)]);
+    }
+
+    #[test]
+    fn behind_a_clause_that_always_holds_nothing_is_kept() {
+        let only_one = |n| if n == 3 { vec![] } else { vec![condition(Dimension::User, Wants::AnyOf, vec![n])] };
+        let tree = grow(&clauses((0..500).map(only_one)));
+        assert_eq!((tree.leaves.len(), tree.nodes.len()), (4, 1));
+    }
+
+    #[test]
+    fn long_lists_are_multiplied_out_only_so_far() {
+        let list = |n: u32| (n..n + 100).collect::<Vec<_>>();
+        let wide = |n| {
+            [Dimension::User, Dimension::Namespace, Dimension::Resource]
+                .map(|dimension| condition(dimension, Wants::AnyOf, list(n)))
+                .into()
+        };
+        let tree = grow(&clauses((0..300).map(wide)));
+        assert!((300..=300 * 100).contains(&tree.leaves.len()), "{}", tree.leaves.len());
+        let short = |n: u32| {
+            [Dimension::User, Dimension::Namespace, Dimension::Resource, Dimension::Verb]
+                .map(|dimension| condition(dimension, Wants::AnyOf, (n % 50..n % 50 + 6).collect()))
+                .into()
+        };
+        let tree = grow(&clauses((0..300).map(short)));
+        assert!(tree.leaves.len() <= 300 * PLACES as usize, "{}", tree.leaves.len());
+    }
+}

@@ -68,8 +68,8 @@ impl Policies {
 
     /// The index of the first policy that the request matches.
     ///
-    /// Allocates nothing, unless rules name more than about 60 of the user's groups and name's beginnings: then one
-    /// vector of their ids.
+    /// Allocates nothing, unless rules name more than 64 of the things that a request says (its user's groups, that is):
+    /// then one vector of their ids.
     pub fn first_match(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<usize> {
         let facts = Facts::of_request(info, user, &self.known);
         let index = if info.is_resource { &self.resource } else { &self.plain };
