@@ -103,22 +103,53 @@ fn forged_headers_change_nobody(world: &World) {
     let target = world.target().identity(&world.alice);
     let clean = review(&target, &[]).expect("an honest request goes through");
     for (name, value) in forged {
-        for headers in [vec![(name, value)], vec![(name, value), (name, value)]] {
-            if let Some(user) = review(&target, &headers) {
-                assert_eq!(user, clean, "{name} x{}", headers.len());
-            } else {
-                assert!(name.starts_with("impersonate-"), "{name} is dropped, not refused");
+        let mixed = mixed_case(name);
+        let over_h1 = |lines: &[(&str, &str)]| review_h1(&target, lines);
+        let reviews = [
+            ("once", review(&target, &[(name, value)])),
+            ("twice", review(&target, &[(name, value), (name, value)])),
+            ("once, HTTP/1.1", over_h1(&[(name, value)])),
+            ("twice, HTTP/1.1", over_h1(&[(name, value), (name, value)])),
+            ("mixed case", over_h1(&[(&mixed, value)])),
+            ("named in Connection", over_h1(&[(name, value), ("Connection", name)])),
+            ("named in Connection in mixed case", over_h1(&[(name, value), ("Connection", &mixed)])),
+        ];
+        for (case, user) in reviews {
+            match user {
+                Some(user) => assert_eq!(user, clean, "{name}, {case}"),
+                None => assert!(name.starts_with("impersonate-"), "{name}, {case}: dropped, not refused"),
             }
         }
     }
 }
 
+fn mixed_case(name: &str) -> String {
+    let flip = |(index, c): (usize, char)| if index % 2 == 0 { c.to_ascii_uppercase() } else { c };
+    name.chars().enumerate().map(flip).collect()
+}
+
+const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+
+fn review_h1(target: &portcullis_harness::client::TlsTarget, headers: &[(&str, &str)]) -> Option<Value> {
+    let mut request = format!(
+        "POST {REVIEWS} HTTP/1.1\r\nHost: {NAME}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n",
+        REVIEW.len()
+    );
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    user_of(&target.raw_request(format!("{request}\r\n{REVIEW}").as_bytes()).unwrap())
+}
+
 fn review(target: &portcullis_harness::client::TlsTarget, headers: &[(&str, &str)]) -> Option<Value> {
-    let body = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
     let mut all: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     all.push(("content-type", b"application/json"));
     let client = H2Client::connect(target).unwrap();
-    let response = client.request("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", &all, body).unwrap();
+    user_of(&client.request("POST", REVIEWS, &all, REVIEW.as_bytes()).unwrap())
+}
+
+fn user_of(response: &portcullis_harness::client::Response) -> Option<Value> {
     if response.status != 201 {
         assert!(matches!(response.status, 400 | 403), "{}", response.text());
         return None;
