@@ -1,12 +1,20 @@
+use std::collections::BTreeMap;
+
 use portcullis_api::Settings;
 use portcullis_sources::{FileDiagnosis, ObjectSet};
-use portcullis_translate::{Diagnosis, Input, Reason, Resource as Translated, choose_settings, translate, type_urls};
+use portcullis_translate::{
+    Diagnosis, Input, Reason, Resource as Translated, Translation, choose_settings, translate, type_urls,
+};
 use portcullis_xds::{Resource, Snapshot};
+use serde_json::Value;
 
-/// Turns sets of objects into snapshots, and remembers the last good settings.
-#[derive(Debug, Default)]
+/// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
+/// nothing, as if an API server had refused it.
+#[derive(Default)]
 pub(crate) struct Model {
     settings: Option<Settings>,
+    /// The document that was accepted last, by name. Holds keys.
+    accepted: BTreeMap<String, Value>,
 }
 
 /// What a set of objects leads to.
@@ -32,11 +40,38 @@ impl Model {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(file).collect();
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
-        let translation = translate(&Input { settings, clusters: &objects.clusters });
+        let translation = keep_last_good(settings, &objects.clusters, &mut self.accepted);
         diagnoses.extend(translation.diagnoses);
         let snapshot = Snapshot::new(translation.resources.into_iter().map(entry));
         Ok(Update { snapshot, diagnoses })
     }
+}
+
+/// Translates; where an object is invalid, the document of it that was accepted last.
+fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTreeMap<String, Value>) -> Translation {
+    let mut translation = translate(&Input { settings, clusters: documents });
+    let mut documents = documents.to_vec();
+    let mut refused = Vec::new();
+    for (index, (document, diagnosis)) in documents.iter_mut().zip(&translation.diagnoses).enumerate() {
+        let invalid = !diagnosis.accepted && diagnosis.reason == Reason::Invalid;
+        if let Some(good) = accepted.get(&diagnosis.name).filter(|_| invalid) {
+            document.clone_from(good);
+            refused.push((index, diagnosis.clone()));
+        }
+    }
+    if !refused.is_empty() {
+        translation = translate(&Input { settings, clusters: &documents });
+    }
+    let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
+    *accepted = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
+    for (index, mut told) in refused {
+        let Some(diagnosis) = translation.diagnoses.get_mut(index) else { continue };
+        if diagnosis.accepted {
+            told.message.push_str("; the version of it that was accepted last is still served");
+        }
+        *diagnosis = told;
+    }
+    translation
 }
 
 fn entry(one: Translated) -> (String, String, Resource) {

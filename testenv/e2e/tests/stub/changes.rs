@@ -74,6 +74,32 @@ fn requests_are_balanced_one_by_one() {
 }
 
 #[test]
+fn an_edit_that_is_wrong_changes_nothing() {
+    let world = World::start("bad-edit", &GatewayOptions::default());
+    let told = |accepted: bool| {
+        move |status: &serde_json::Value| {
+            let objects = status["objects"].as_array().cloned().unwrap_or_default();
+            objects.iter().any(|object| object["name"] == NAME && object["accepted"] == accepted)
+        }
+    };
+    let soon = std::time::Duration::from_secs(20);
+    world.gateway.write(&world.manifest().policies(json!([{"rules": [{"verbs": ["get"]}]}]))).unwrap();
+    let status = world.gateway.plane().wait_status("the edit is refused", soon, told(false)).unwrap();
+    assert!(status.to_string().contains("accepted last is still served"), "{status}");
+    assert_eq!(status_of(&world, NAME, PODS), 200);
+    let closed = json!({"proxy.kubegateway.io/feature-gates": "DenyAllRequests=true"});
+    world.gateway.apply(&world.manifest().set("/metadata/annotations", closed)).unwrap();
+    assert_eq!(status_of(&world, NAME, PODS), 429);
+    world.gateway.remove(NAME).unwrap();
+    let gone = |status: &serde_json::Value| !told(true)(status) && !told(false)(status);
+    world.gateway.plane().wait_status("the object is gone", soon, gone).unwrap();
+    let target = portcullis_harness::client::TlsTarget::new(world.gateway.address()).sni(NAME);
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
+    let gone = || (target.raw_request(request.as_bytes()).ok()?.status == 503).then_some(());
+    portcullis_harness::wait::until("a removed object is served no more", soon, gone).unwrap();
+}
+
+#[test]
 fn a_bad_object_takes_nobody_along() {
     let world = World::start("bad-object", &GatewayOptions::default());
     let bad = world.manifest().set("/metadata/name", json!("bad.example.com")).set("/spec/servers", json!([]));
