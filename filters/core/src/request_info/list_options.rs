@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 
 use super::escape::unescape_query;
+use super::field_selector::InvalidSelector;
 use super::{field_selector, label_selector};
 
 /// What of a list's options bears on the verb and the name.
@@ -22,7 +23,7 @@ pub(super) fn read(query: &[u8]) -> ListOptions<'_> {
     let mut timeout_seen = false;
     for (key, value) in pairs(query) {
         match &*key {
-            b"watch" if watch.is_none() => watch = Some(is_true(&value)),
+            b"watch" if watch.is_none() => watch = Some(value),
             b"fieldSelector" if field_selector.is_none() => field_selector = Some(value),
             b"labelSelector" if label_selector.is_none() => label_selector = Some(value),
             b"limit" if !std::mem::replace(&mut limit_seen, true) => decodes &= is_int64(&value),
@@ -31,11 +32,35 @@ pub(super) fn read(query: &[u8]) -> ListOptions<'_> {
         }
     }
     decodes &= label_selector.is_none_or(|selector| label_selector::is_valid(&selector));
-    let required_name = field_selector
-        .and_then(|selector| field_selector::required_name(&selector))
-        .filter(|name| decodes && is_path_segment(name))
-        .map(Cow::Owned);
-    ListOptions { watch: watch.unwrap_or(false), required_name }
+    let mut required_name = None;
+    if let Some(selector) = field_selector {
+        match field_selector::required_name(&selector) {
+            Ok(name) => required_name = name.filter(|name| decodes && is_path_segment(name)).map(Cow::Owned),
+            Err(InvalidSelector) => decodes = false,
+        }
+    }
+    ListOptions { watch: watch.is_some_and(|value| is_true(&value, decodes)), required_name }
+}
+
+/// The selectors of a query as they are written, percent-decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selectors<'a> {
+    /// The first `fieldSelector`.
+    pub field: Option<Cow<'a, [u8]>>,
+    /// The first `labelSelector`.
+    pub label: Option<Cow<'a, [u8]>>,
+}
+
+pub(super) fn selectors(query: &[u8]) -> Selectors<'_> {
+    let mut found = Selectors::default();
+    for (key, value) in pairs(query) {
+        match &*key {
+            b"fieldSelector" if found.field.is_none() => found.field = Some(value),
+            b"labelSelector" if found.label.is_none() => found.label = Some(value),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Key and value of every pair that Go's `url.ParseQuery` keeps: one with a raw semicolon or a bad escape is dropped.
@@ -47,9 +72,18 @@ fn pairs(query: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
     })
 }
 
-/// Only `0` and any spelling of `false` are false (apimachinery, `conversion.go`); a bare `?watch` is true.
-fn is_true(value: &[u8]) -> bool {
-    value != b"0" && !value.eq_ignore_ascii_case(b"false")
+/// Only `0` and any spelling of `false` are false (apimachinery, `conversion.go`); a bare `?watch` is true. Decoding
+/// compares by Unicode's folding, where the long s is an s; where the options do not decode, kube-apiserver lowers the
+/// text instead, and the long s stays what it is.
+fn is_true(value: &[u8], decodes: bool) -> bool {
+    let is_false = value.eq_ignore_ascii_case(b"false") || (decodes && is_false_with_long_s(value));
+    value != b"0" && !is_false
+}
+
+fn is_false_with_long_s(value: &[u8]) -> bool {
+    let long_s = "\u{17f}".as_bytes();
+    let Some((start, end)) = value.split_at_checked(3) else { return false };
+    start.eq_ignore_ascii_case(b"fal") && end.strip_prefix(long_s).is_some_and(|e| e.eq_ignore_ascii_case(b"e"))
 }
 
 fn is_int64(value: &[u8]) -> bool {
