@@ -12,7 +12,7 @@ use crate::hygiene::Scan;
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
 use crate::refusal::Refusal;
-use crate::request_info::{RequestInfo, check_shape, unescape_path};
+use crate::request_info::{RequestInfo, check_query, check_shape, unescape_path};
 use crate::review::{Review, Settled};
 
 /// The listener's part of the filter: who the gateway is.
@@ -139,6 +139,7 @@ impl Gateway {
         let info =
             RequestInfo::resolve(scan.method, &path, query).map_err(|error| Refusal::bad_request(error.to_string()))?;
         check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        check_query(query).map_err(|error| Refusal::bad_request(error.to_string()))?;
 
         let user = authenticate(cluster, request)?;
         let user = effective_user(cluster, user, &self.anonymous, request)?;

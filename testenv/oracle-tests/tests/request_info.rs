@@ -78,13 +78,19 @@ fn lists_are_narrowed_where_kube_apiserver_narrows_them() {
 fn known_traps_resolve_as_kube_apiserver_resolves_them() {
     let Some(oracle) = Oracle::or_skip("traps of request info") else { return };
     let traps = include_str!("traps/targets.txt");
-    let requests: Vec<_> = traps
+    let mut requests: Vec<_> = traps
         .lines()
         .filter(|line| !line.starts_with('#') && !line.is_empty())
         .filter_map(|line| line.split_once(' '))
         .map(|(method, target)| (method, target.to_owned()))
         .collect();
     assert!(requests.len() > 30);
+    // Go reads at most 10,000 parameters, or none.
+    for ampersands in [9_999, 10_000] {
+        let padding = "&".repeat(ampersands);
+        requests.push(("GET", format!("/api/v1/pods?watch=1&fieldSelector=metadata.name%3Da&limit=5{padding}")));
+        requests.push(("GET", format!("/api/v1/pods?watch=1{padding}")));
+    }
     compare(&oracle, &requests);
 }
 

@@ -3,6 +3,7 @@ use std::borrow::Cow;
 use super::escape::unescape_query;
 use super::field_selector::InvalidSelector;
 use super::{field_selector, label_selector};
+use crate::go_text::equal_fold;
 
 /// What of a list's options bears on the verb and the name.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -63,8 +64,10 @@ pub(super) fn selectors(query: &[u8]) -> Selectors<'_> {
     found
 }
 
-/// Key and value of every pair that Go's `url.ParseQuery` keeps: one with a raw semicolon or a bad escape is dropped.
+/// Key and value of every pair that Go's `url.ParseQuery` keeps: one with a raw semicolon or a bad escape is dropped, and
+/// of a query with too many nothing is kept.
 fn pairs(query: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
+    let query = if has_too_many_parameters(query) { &[] } else { query };
     query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty() && !pair.contains(&b';')).filter_map(|pair| {
         let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
         let (key, value) = pair.split_at(end);
@@ -72,18 +75,20 @@ fn pairs(query: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
     })
 }
 
+/// Parameters that Go 1.26 reads, empty ones counted.
+const MAX_PARAMETERS: usize = 10_000;
+
+/// Whether Go drops the whole query (`net/url`, `urlmaxqueryparams`).
+pub(super) fn has_too_many_parameters(query: &[u8]) -> bool {
+    query.len() >= MAX_PARAMETERS && query.iter().filter(|byte| **byte == b'&').count() >= MAX_PARAMETERS
+}
+
 /// Only `0` and any spelling of `false` are false (apimachinery, `conversion.go`); a bare `?watch` is true. Decoding
 /// compares by Unicode's folding, where the long s is an s; where the options do not decode, kube-apiserver lowers the
 /// text instead, and the long s stays what it is.
 fn is_true(value: &[u8], decodes: bool) -> bool {
-    let is_false = value.eq_ignore_ascii_case(b"false") || (decodes && is_false_with_long_s(value));
+    let is_false = if decodes { equal_fold(value, b"false") } else { value.eq_ignore_ascii_case(b"false") };
     value != b"0" && !is_false
-}
-
-fn is_false_with_long_s(value: &[u8]) -> bool {
-    let long_s = "\u{17f}".as_bytes();
-    let Some((start, end)) = value.split_at_checked(3) else { return false };
-    start.eq_ignore_ascii_case(b"fal") && end.strip_prefix(long_s).is_some_and(|e| e.eq_ignore_ascii_case(b"e"))
 }
 
 fn is_int64(value: &[u8]) -> bool {

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 pub use escape::unescape_path;
 pub use list_options::Selectors;
-pub use shape::{AmbiguousPath, check_shape};
+pub use shape::{AmbiguousPath, AmbiguousQuery, check_query, check_shape};
 
 /// What a request asks for, in Kubernetes' words. Bytes, because a client chooses them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -95,6 +95,11 @@ fn the_query_decides_watch_and_name() {
     for (query, expected) in table {
         assert_eq!(summary("GET", &format!("/api/v1/pods?{query}")), expected, "{query}");
     }
+    let with = |ampersands: usize| format!("/api/v1/pods?watch=1{}", "&".repeat(ampersands));
+    assert_eq!(summary("GET", &with(9_999)), "watch |v1||pods||");
+    assert_eq!(summary("GET", &with(10_000)), "list |v1||pods||", "Go drops such a query");
+    assert_eq!(check_query(&b"&".repeat(9_999)), Ok(()));
+    assert_eq!(check_query(&b"&".repeat(10_000)), Err(AmbiguousQuery), "but an older Go does not");
     assert_eq!(summary("GET", "/api/v1/namespaces/n/pods/a?watch=1"), "get |v1|n|pods||a");
     assert_eq!(
         summary("DELETE", "/api/v1/namespaces/n/pods?fieldSelector=metadata.name=a"),
