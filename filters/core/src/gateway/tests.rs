@@ -1,6 +1,7 @@
 use portcullis_filter_config::{ClusterConfig, FlowControlSchema, Policy, Rule, UpstreamIdentity};
 use rcgen::DnType;
 
+mod identity;
 mod reviews;
 
 use super::*;
