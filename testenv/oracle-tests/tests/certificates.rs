@@ -1,5 +1,6 @@
 //! Client certificates: whom kube-apiserver's authenticator sees in a chain. Where we see nobody and it sees somebody, the
 //! case stands in a list here and in docs/compatibility.md; the other way round is never allowed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -73,8 +74,12 @@ const STRICTER: [(&str, &[&str]); 12] = [
 
 /// Chains that are stricter only beside something else: a trusted leaf needs no issuer with Go, and extensions in a root of
 /// version 1 count here.
-const STRICTER_IN_PAIRS: [&str; 3] =
-    ["leaf in the pool", "root of version 1", "root of version 1 above an intermediate"];
+const STRICTER_IN_PAIRS: [&str; 4] = [
+    "critical policy constraints of the intermediate",
+    "leaf in the pool",
+    "root of version 1",
+    "root of version 1 above an intermediate",
+];
 
 #[derive(Debug, PartialEq)]
 enum Verdict {
