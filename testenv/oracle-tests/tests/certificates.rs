@@ -180,3 +180,31 @@ fn certificates_name_whom_kube_apiserver_sees_or_nobody() {
         }
     }
 }
+
+/// What the end-to-end tests present is ordinary: here, with Go, and through an intermediate.
+#[test]
+fn the_harness_makes_certificates_that_are_believed() {
+    use portcullis_harness::certs::{Ca, CertSpec, Usage};
+    let root = Ca::new("clients").unwrap();
+    let middle = root.intermediate(&CertSpec::new("middle")).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let spec = CertSpec::new("alice").usages([Usage::Client]);
+    let encode = |der: &[u8]| STANDARD.encode(der);
+    let questions: Vec<Value> = [root.issue(&spec).unwrap(), middle.issue(&spec).unwrap()]
+        .iter()
+        .map(|identity| {
+            let chain: Vec<String> = identity.chain_der().iter().map(|der| encode(der)).collect();
+            serde_json::json!({
+                "ask": "certificate", "certificates": chain, "roots": [encode(root.certificate_der())], "now": now,
+            })
+        })
+        .collect();
+    for question in &questions {
+        assert!(matches!(ours(question), Verdict::User(user) if user.name == "alice"));
+    }
+    if let Some(oracle) = Oracle::or_skip("the harness's certificates beside Go") {
+        for (question, answer) in questions.iter().zip(oracle.ask(&questions)) {
+            assert_eq!(ours(question), theirs(&answer));
+        }
+    }
+}
