@@ -90,6 +90,32 @@ impl Files {
     }
 }
 
+/// Why a single file has no objects.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// It cannot be read. Not the writer's fault; trying again may help.
+    #[error("{0} cannot be read")]
+    Read(String, #[source] io::Error),
+    /// It is no YAML or JSON. The writer's fault.
+    #[error("{0} {1}")]
+    Parse(String, String),
+}
+
+/// The objects of one file, whatever its name ends in.
+///
+/// # Errors
+/// [`FileError`].
+pub fn read_file(path: &Path) -> Result<ObjectSet, FileError> {
+    let shown = path.display().to_string();
+    let bytes = read(path).map_err(|error| FileError::Read(shown.clone(), error))?;
+    let documents = parse(&bytes).map_err(|error| FileError::Parse(shown.clone(), error.to_string()))?;
+    let mut set = ObjectSet::default();
+    for document in &documents {
+        set.add(&shown, document);
+    }
+    Ok(set)
+}
+
 /// Files that configure. Names that start with a dot are a volume's own (`..data`) or an editor's.
 fn list(directory: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();

@@ -13,6 +13,7 @@ use portcullis_api::{ObjectKind, kind_of};
 use serde_json::Value;
 
 pub use directory::{DirectoryError, read_once, watch};
+pub use files::{FileError, read_file};
 
 /// Everything that a source holds at one time.
 #[derive(Clone, Debug, Default, PartialEq)]

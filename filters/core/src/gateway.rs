@@ -131,6 +131,18 @@ impl Gateway {
         }
     }
 
+    /// Who a request acts as, to dispatch policies: the authenticated user or the one whom it impersonates, else the
+    /// anonymous one. `None` if that is refused or not known yet. For tools; [`Gateway::decide`] asks itself.
+    pub fn acting_user(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Option<UserInfo> {
+        let user = self.identify(cluster, request).ok()?;
+        Some(user.map_or_else(|| self.anonymous.clone(), |user| user.user().clone()))
+    }
+
+    fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Option<Arc<UpstreamUser>>, Stop> {
+        let user = authenticate(cluster, request)?;
+        effective_user(cluster, user, &self.anonymous, request)
+    }
+
     fn judge<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
         check_message(scan, cluster)?;
@@ -140,8 +152,7 @@ impl Gateway {
             RequestInfo::resolve(scan.method, &path, query).map_err(|error| Refusal::bad_request(error.to_string()))?;
         check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
 
-        let user = authenticate(cluster, request)?;
-        let user = effective_user(cluster, user, &self.anonymous, request)?;
+        let user = self.identify(cluster, request)?;
         let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
         let policy = cluster.policies.first_match(&info, known).ok_or_else(Refusal::no_policy)?;
         let place = cluster.enter(policy).map_err(|Full| Refusal::too_many_requests(info.resource))?;
@@ -152,13 +163,44 @@ impl Gateway {
             destination,
             user,
             is_upgrade: scan.is_upgrade,
-            subprotocols: scan.token_subprotocol.then(|| without_tokens(scan)),
+            subprotocols: scan.token_subprotocol.then(|| subprotocols_without_tokens(scan)),
             via: &self.via,
             place,
             // What answers behind a proxy subresource or verb may ask for credentials of its own.
             owns_unauthorized: pool != Pool::Anonymous && info.proxied_from.is_none(),
         })
     }
+}
+
+/// The headers that a request goes upstream with, pseudo-headers aside. For tools: a host writes them into the message
+/// that it has.
+pub fn outgoing_headers<'a>(
+    headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    scan: &Scan<'_>,
+    forward: &Forward<'_>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let is_kept = |name: &[u8]| {
+        let replaced = match name {
+            b"authorization" | b"connection" => true,
+            b"sec-websocket-protocol" => forward.subprotocols.is_some(),
+            _ => name.starts_with(b":"),
+        };
+        !replaced && !scan.lifted.iter().any(|lifted| lifted.eq_ignore_ascii_case(name))
+    };
+    let mut outgoing: Vec<(Vec<u8>, Vec<u8>)> =
+        headers.filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+    let mut add = |name: &[u8], value: &[u8]| outgoing.push((name.to_vec(), value.to_vec()));
+    if forward.is_upgrade {
+        add(b"connection", b"Upgrade");
+    }
+    if let Some(kept) = forward.subprotocols.as_deref().filter(|kept| !kept.is_empty()) {
+        add(b"sec-websocket-protocol", kept);
+    }
+    for (name, value) in forward.user.iter().flat_map(|user| user.lines()) {
+        add(name.as_bytes(), value.as_bytes());
+    }
+    add(b"via", forward.via.as_bytes());
+    outgoing
 }
 
 /// What is wrong with a message whoever sends it.
@@ -220,12 +262,13 @@ fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn without_tokens(scan: &Scan<'_>) -> Vec<u8> {
+/// The `Sec-WebSocket-Protocol` that goes upstream: all entries but those that carry a token, as kube-apiserver joins them.
+pub fn subprotocols_without_tokens(scan: &Scan<'_>) -> Vec<u8> {
     let kept: Vec<&[u8]> = scan
         .subprotocols
         .iter()
         .flat_map(|line| subprotocols(line))
-        .filter(|entry| !entry.is_empty() && !is_token_subprotocol(entry))
+        .filter(|entry| !is_token_subprotocol(entry))
         .collect();
     kept.join(&b","[..])
 }

@@ -9,7 +9,7 @@ use super::gates::{Gates, check_gates};
 use super::policies::{Policy, check_log_mode, check_policies};
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
-use crate::{PublicBytes, SecretBytes, SecureServing, UpstreamCluster, parse_duration};
+use crate::{ClientConfig, PublicBytes, SecretBytes, SecureServing, UpstreamCluster, parse_duration};
 
 /// The default of `spec.portcullis.requestTimeout`: longer than the 60 s of kube-apiserver.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(75);
@@ -58,23 +58,41 @@ pub struct Cluster {
 /// Checks an `UpstreamCluster`. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
 pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Cluster> {
     let mut findings = Findings::default();
-    let name = check_name(raw, &mut findings);
-    let gates = check_gates(&raw.metadata, &mut findings);
-    check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), &mut findings);
-    let schemas = check_flow_control(&raw.spec.flow_control, &mut findings);
-    let servers = check_servers(&raw.spec.servers, allow_loopback, &mut findings);
-    let client = check_client(&raw.spec.client_config, &name, &mut findings);
-    let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, &mut findings);
-    let serving = check_serving(&raw.spec.secure_serving, &mut findings);
-    let client_ca = check_client_ca(&raw.spec.secure_serving, &mut findings);
+    let cluster = read(raw, allow_loopback, &mut findings);
+    findings.finish(cluster)
+}
+
+/// The checked form of an `UpstreamCluster` whatever is wrong with it, and with a credential that is none: for tools that
+/// explain what its policies mean. It must not be served.
+pub fn cluster_as_written(raw: &UpstreamCluster) -> Option<Cluster> {
+    let mut raw = raw.clone();
+    raw.spec.client_config = ClientConfig {
+        insecure: true,
+        bearer_token: SecretBytes::new(b"none".to_vec()),
+        server_name: "explained.invalid".to_owned(),
+        ..ClientConfig::default()
+    };
+    read(&raw, true, &mut Findings::default())
+}
+
+fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) -> Option<Cluster> {
+    let name = check_name(raw, findings);
+    let gates = check_gates(&raw.metadata, findings);
+    check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
+    let schemas = check_flow_control(&raw.spec.flow_control, findings);
+    let servers = check_servers(&raw.spec.servers, allow_loopback, findings);
+    let client = check_client(&raw.spec.client_config, &name, findings);
+    let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, findings);
+    let serving = check_serving(&raw.spec.secure_serving, findings);
+    let client_ca = check_client_ca(&raw.spec.secure_serving, findings);
     let server_names =
-        served_names(&raw.spec.secure_serving.server_names, "spec.secureServing.serverNames", &name, &mut findings);
+        served_names(&raw.spec.secure_serving.server_names, "spec.secureServing.serverNames", &name, findings);
     let extra_authorities =
-        served_names(&raw.spec.portcullis.extra_authorities, "spec.portcullis.extraAuthorities", &name, &mut findings);
-    let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), &mut findings);
+        served_names(&raw.spec.portcullis.extra_authorities, "spec.portcullis.extraAuthorities", &name, findings);
+    let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
     let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
-    let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, &mut findings);
-    let cluster = client.map(|client| Cluster {
+    let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
+    client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
         creation_timestamp: raw.metadata.creation_timestamp.clone().filter(|time| !time.is_empty()),
@@ -93,8 +111,7 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
         schemas,
         anonymous,
         credential_cache,
-    });
-    findings.finish(cluster)
+    })
 }
 
 fn check_name(raw: &UpstreamCluster, findings: &mut Findings) -> String {

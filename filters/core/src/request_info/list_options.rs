@@ -38,6 +38,13 @@ pub(super) fn read(query: &[u8]) -> ListOptions<'_> {
     ListOptions { watch: watch.unwrap_or(false), required_name }
 }
 
+/// The first field selector and the first label selector, decoded, but not read.
+pub(super) fn selectors(query: &[u8]) -> (Cow<'_, [u8]>, Cow<'_, [u8]>) {
+    let first =
+        |wanted: &[u8]| pairs(query).find(|(key, _)| **key == *wanted).map(|(_, value)| value).unwrap_or_default();
+    (first(b"fieldSelector"), first(b"labelSelector"))
+}
+
 /// Key and value of every pair that Go's `url.ParseQuery` keeps: one with a raw semicolon or a bad escape is dropped.
 fn pairs(query: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
     query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty() && !pair.contains(&b';')).filter_map(|pair| {

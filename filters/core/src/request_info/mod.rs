@@ -39,6 +39,10 @@ pub struct RequestInfo<'a> {
     /// Index of the first path segment behind a `proxy` subresource or verb: from there on the path belongs to
     /// somebody else's server.
     pub proxied_from: Option<usize>,
+    /// Index of the path segment that names the resource; behind the namespace, where there is one.
+    pub parts_from: usize,
+    /// Whether the verb stands in the path (`/watch/`, `/proxy/`).
+    pub is_verb_in_path: bool,
 }
 
 /// A path that kube-apiserver answers with 500, because nothing follows `watch` or `proxy`.
@@ -90,6 +94,7 @@ impl<'a> RequestInfo<'a> {
             return Err(UnresolvablePath);
         }
         self.verb = Cow::Borrowed(segments.take());
+        self.is_verb_in_path = true;
         if word == b"proxy" {
             self.proxied_from = Some(segments.taken());
         }
@@ -104,6 +109,7 @@ impl<'a> RequestInfo<'a> {
                 segments.take();
             }
         }
+        self.parts_from = segments.taken();
         if segments.len() >= 3 && *self.verb != *b"proxy" {
             self.subresource = segments.peek(2);
             if self.subresource == b"proxy" {
@@ -128,6 +134,23 @@ impl<'a> RequestInfo<'a> {
             }
             b"delete" => self.verb = Cow::Borrowed(b"deletecollection"),
             _ => {}
+        }
+    }
+
+    /// The path segments from the resource on; none for a plain path.
+    pub fn parts(&self) -> impl Iterator<Item = &'a [u8]> {
+        let count = if self.is_resource { usize::MAX } else { 0 };
+        trim_slashes(self.path).split(|byte| *byte == b'/').skip(self.parts_from).take(count)
+    }
+
+    /// Field selector and label selector as kube-apiserver hands them to its authorizers: the first of each in the raw
+    /// query, whether or not it parses, for verbs that take them and do not stand in the path.
+    pub fn selectors<'q>(&self, query: &'q [u8]) -> (Cow<'q, [u8]>, Cow<'q, [u8]>) {
+        let takes = matches!(&*self.verb, b"list" | b"watch" | b"deletecollection");
+        if takes && self.is_resource && !self.is_verb_in_path {
+            list_options::selectors(query)
+        } else {
+            Default::default()
         }
     }
 

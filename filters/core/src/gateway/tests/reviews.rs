@@ -77,7 +77,8 @@ fn a_token_names_whom_the_review_names() {
         outcome,
         "all.h2.read impersonate-user=robot impersonate-uid=u1 impersonate-group=g \
          impersonate-group=system:authenticated \
-         impersonate-extra-authentication.kubernetes.io%2fpod-name=p impersonate-extra-scopes=all"
+         impersonate-extra-authentication.kubernetes.io%2fpod-name=p impersonate-extra-example.com%2fother=x \
+         impersonate-extra-scopes=all"
     );
     let (asked, again) = reviewed(&fixture, Peer::None, TOKEN, now(), |_| (500, String::new()));
     assert_eq!((asked.len(), again), (0, outcome), "the answer is remembered");
