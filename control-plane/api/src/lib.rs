@@ -16,8 +16,8 @@ mod secret;
 mod types;
 
 pub use check::{
-    Checked, Cluster, CredentialCache, Endpoint, Gates, Host, KeyPair, Limits, PeerName, Policy, Schema, Server,
-    Settings, Trust, check_cluster, check_settings,
+    Checked, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, Host, KeyPair, Limits, PeerName, Policy,
+    Schema, Server, Settings, Trust, check_cluster, check_settings,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};
