@@ -1,6 +1,7 @@
-//! The order in which a request is judged. Phases 0 to 6 of the design; the token bucket of phase 5 is Envoy's.
+//! The order in which a request is judged: phases 0 to 6 of the design.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, Pool, RequestClass};
 use rustls_pki_types::UnixTime;
@@ -43,8 +44,10 @@ pub struct RequestFacts<'a> {
     pub peer: Peer<'a>,
     /// Answers to reviews that this request has waited for.
     pub settled: &'a Settled,
-    /// The time of the request.
+    /// The time of the request: what certificates and answers are valid by.
     pub now: UnixTime,
+    /// The time since any fixed point, by a clock that nobody sets: what rates are measured by.
+    pub uptime: Duration,
 }
 
 /// What becomes of a request.
@@ -155,10 +158,12 @@ impl Gateway {
         let user = self.identify(cluster, request)?;
         let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
         let policy = cluster.policies.first_match(&info, known).ok_or_else(Refusal::no_policy)?;
-        let place = cluster.enter(policy).map_err(|Full| Refusal::too_many_requests(info.resource))?;
         let pool = pool_of(user.is_some(), scan.is_upgrade);
         let class = class_of(&info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
+        // Last: whoever is refused for another reason takes no token.
+        let refused = |Full| Refusal::too_many_requests(info.resource);
+        let place = cluster.enter(policy, request.uptime).map_err(refused)?;
         Ok(Forward {
             destination,
             user,

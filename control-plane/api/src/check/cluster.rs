@@ -47,7 +47,7 @@ pub struct Cluster {
     pub request_timeout: Duration,
     /// What its feature gates ask for.
     pub gates: Gates,
-    /// Limits of requests in flight that policies may name.
+    /// Limits that policies may name.
     pub schemas: Vec<Schema>,
     /// Whether requests without a credential are let through.
     pub anonymous: bool,

@@ -18,7 +18,7 @@ pub use client::{PeerName, Trust};
 pub use cluster::{Cluster, check_cluster, cluster_as_written};
 pub use credentials::CredentialCache;
 pub use endpoint::{Endpoint, Host};
-pub use flow_control::Schema;
+pub use flow_control::{FlowControlLimit, Schema};
 pub use gates::Gates;
 pub use policies::Policy;
 pub use servers::Server;

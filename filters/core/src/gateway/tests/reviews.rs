@@ -32,7 +32,7 @@ fn reviewed(
     let mut asked = Vec::new();
     loop {
         let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let request = RequestFacts { scan: &scan, peer, settled: &settled, now };
+        let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime: UPTIME };
         match fixture.gateway.decide(&fixture.cluster, &request) {
             Decision::Forward(forward) => {
                 let lines = forward.user.as_ref().map(|user| user.lines()).unwrap_or_default();
