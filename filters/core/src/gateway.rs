@@ -13,7 +13,7 @@ use crate::hygiene::Scan;
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
 use crate::refusal::Refusal;
-use crate::request_info::{RequestInfo, check_shape, unescape_path};
+use crate::request_info::{RequestInfo, check_query, check_shape, unescape_path};
 use crate::review::{Review, Settled};
 
 /// The listener's part of the filter: who the gateway is.
@@ -154,6 +154,7 @@ impl Gateway {
         let info =
             RequestInfo::resolve(scan.method, &path, query).map_err(|error| Refusal::bad_request(error.to_string()))?;
         check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        check_query(query).map_err(|error| Refusal::bad_request(error.to_string()))?;
 
         let user = self.identify(cluster, request)?;
         let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);

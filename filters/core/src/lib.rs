@@ -26,6 +26,7 @@ pub mod cluster;
 pub mod credential;
 mod dns;
 pub mod gateway;
+mod go_text;
 pub mod hygiene;
 pub mod identity;
 mod impersonation;

@@ -82,7 +82,7 @@ impl Answer {
 
 impl RequestInfoAnswer {
     pub(super) fn new(info: &RequestInfo<'_>, query: &[u8]) -> Self {
-        let (field_selector, label_selector) = info.selectors(query);
+        let selectors = info.selectors(query);
         RequestInfoAnswer {
             is_resource_request: info.is_resource,
             verb: text(&info.verb),
@@ -95,8 +95,8 @@ impl RequestInfoAnswer {
             name: text(&info.name),
             parts: info.is_resource.then(|| info.parts().map(text).collect()),
             path: text(info.path),
-            field_selector: text(&field_selector),
-            label_selector: text(&label_selector),
+            field_selector: text(&selectors.field.unwrap_or_default()),
+            label_selector: text(&selectors.label.unwrap_or_default()),
             long_running: info.is_long_running(),
         }
     }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_core::gateway::outgoing_headers;
 use portcullis_core::hygiene::Scan;
@@ -75,7 +76,13 @@ impl World {
         let scan = self.gateway.scan(pairs(&as_user));
         let mut settled = Settled::default();
         for _ in 0..ROUNDS {
-            let facts = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: UnixTime::now() };
+            let facts = RequestFacts {
+                scan: &scan,
+                peer: Peer::None,
+                settled: &settled,
+                now: UnixTime::now(),
+                uptime: Duration::ZERO,
+            };
             let is_dispatched = match self.gateway.decide(&served.cluster, &facts) {
                 Decision::Review(reviews) => {
                     let results: Vec<_> =

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use portcullis_core::authority::Authorities;
+use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::cluster::CacheOwner;
 use portcullis_core::limit::InFlight;
 use portcullis_core::policy::Walk;
@@ -114,5 +115,9 @@ impl Memory for Nothing {
 
     fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
         Arc::default()
+    }
+
+    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        Arc::new(TokenBucket::new(rate))
     }
 }

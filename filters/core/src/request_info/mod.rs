@@ -11,7 +11,8 @@ mod shape;
 use std::borrow::Cow;
 
 pub use escape::unescape_path;
-pub use shape::{AmbiguousPath, check_shape};
+pub use list_options::Selectors;
+pub use shape::{AmbiguousPath, AmbiguousQuery, check_query, check_shape};
 
 /// What a request asks for, in Kubernetes' words. Bytes, because a client chooses them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,8 +42,8 @@ pub struct RequestInfo<'a> {
     pub proxied_from: Option<usize>,
     /// Index of the path segment that names the resource; behind the namespace, where there is one.
     pub parts_from: usize,
-    /// Whether the verb stands in the path (`/watch/`, `/proxy/`).
-    pub is_verb_in_path: bool,
+    /// Whether the verb stands in the path (`/api/v1/watch/pods`) rather than in the method.
+    pub verb_in_path: bool,
 }
 
 /// A path that kube-apiserver answers with 500, because nothing follows `watch` or `proxy`.
@@ -94,7 +95,7 @@ impl<'a> RequestInfo<'a> {
             return Err(UnresolvablePath);
         }
         self.verb = Cow::Borrowed(segments.take());
-        self.is_verb_in_path = true;
+        self.verb_in_path = true;
         if word == b"proxy" {
             self.proxied_from = Some(segments.taken());
         }
@@ -143,26 +144,24 @@ impl<'a> RequestInfo<'a> {
         trim_slashes(self.path).split(|byte| *byte == b'/').skip(self.parts_from).take(count)
     }
 
-    /// Field selector and label selector as kube-apiserver hands them to its authorizers: the first of each in the raw
-    /// query, whether or not it parses, for verbs that take them and do not stand in the path.
-    pub fn selectors<'q>(&self, query: &'q [u8]) -> (Cow<'q, [u8]>, Cow<'q, [u8]>) {
-        let takes = matches!(&*self.verb, b"list" | b"watch" | b"deletecollection");
-        if takes && self.is_resource && !self.is_verb_in_path {
+    /// The selectors that kube-apiserver shows its authorizers: of lists, watches and deletecollections whose verb does not
+    /// stand in the path, as they are written, also where they do not parse. `query` is raw.
+    pub fn selectors<'q>(&self, query: &'q [u8]) -> Selectors<'q> {
+        let has_selectors = matches!(&*self.verb, b"list" | b"watch" | b"deletecollection");
+        if self.is_resource && has_selectors && !self.verb_in_path {
             list_options::selectors(query)
         } else {
-            Default::default()
+            Selectors::default()
         }
     }
 
     /// Whether kube-apiserver counts the request as long-running: it may stay open for as long as both sides like
     /// (apiserver, `pkg/server/config.go`, with kube-apiserver's own verbs and subresources).
     pub fn is_long_running(&self) -> bool {
-        if self.is_resource {
-            matches!(&*self.verb, b"watch" | b"proxy")
-                || matches!(self.subresource, b"attach" | b"exec" | b"proxy" | b"log" | b"portforward")
-        } else {
-            self.path.starts_with(b"/debug/pprof/")
-        }
+        // A method named PROXY makes the verb of a plain path, too.
+        matches!(&*self.verb, b"watch" | b"proxy")
+            || matches!(self.subresource, b"attach" | b"exec" | b"proxy" | b"log" | b"portforward")
+            || (!self.is_resource && self.path.starts_with(b"/debug/pprof/"))
     }
 }
 
