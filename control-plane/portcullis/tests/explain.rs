@@ -17,7 +17,7 @@ spec:
   servers: [{endpoint: "https://10.0.0.1:6443"}, {endpoint: "https://10.0.0.2:6443"}]
   secureServing: {serverNames: ["*.shared.test"]}
   flowControl:
-    flowControlSchemas: [{name: some, maxRequestsInflight: {max: 5}}, {name: none, maxRequestsInflight: {max: 0}}]
+    flowControlSchemas: [{name: some, maxRequestsInflight: {max: 5}}, {name: none, maxRequestsInflight: {max: 0}}, {name: few, tokenBucket: {qps: 1, burst: 1}}]
   dispatchPolicies:
   - rules: [{verbs: [create], apiGroups: ["*"], resources: ["*"], users: ["-bob"]}]
     flowControlSchemaName: some
@@ -27,6 +27,8 @@ spec:
     - {verbs: [list, watch, get], apiGroups: [""], resources: [pods, pods/exec], userGroups: [dev, "system:unauthenticated"]}
   - rules: [{verbs: [delete], apiGroups: ["*"], resources: ["*"]}]
     flowControlSchemaName: none
+  - rules: [{verbs: [get], nonResourceURLs: [/few]}]
+    flowControlSchemaName: few
 "#;
 
 fn portcullis(arguments: &[&str], input: &str) -> Output {
@@ -115,6 +117,8 @@ fn an_answer_has_every_part_that_applies_and_null_for_the_rest() {
             "refusal": null,
         })
     );
+    let (few, _) = world.batch(&[get("/few"), get("/few")]);
+    assert_eq!(few[1]["refusal"], Value::Null, "an earlier request takes nothing from a later one");
     let plain = world.one(get("/healthz"));
     assert_eq!(plain["requestInfo"]["parts"], Value::Null);
     assert_eq!(plain["dispatch"]["policy"], 1);
@@ -158,7 +162,7 @@ fn refusals_say_what_the_gateway_would() {
     assert_eq!(encoded["requestInfo"]["parts"], json!(["b", "pods"]), "kube-apiserver's reading is shown nevertheless");
     assert_eq!(world.one(get("/api/v1/watch"))["requestInfo"], Value::Null);
     assert_eq!(world.one(get("/api/v1/secrets"))["dispatch"]["matched"], false);
-    assert_eq!(world.one(get("/api/v1/secrets"))["dispatch"]["trace"].as_array().unwrap().len(), 3);
+    assert_eq!(world.one(get("/api/v1/secrets"))["dispatch"]["trace"].as_array().unwrap().len(), 4);
     assert_eq!(world.one(with(get(named), json!({"method": "DELETE"})))["dispatch"]["policy"], 2);
 }
 

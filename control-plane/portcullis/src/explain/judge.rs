@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use portcullis_core::gateway::outgoing_headers;
 use portcullis_core::hygiene::Scan;
@@ -74,15 +73,9 @@ impl World {
     fn judge(&self, served: &Served, request: &Request, headers: &Headers, answer: &mut Answer) {
         let as_user = with_user(request, headers);
         let scan = self.gateway.scan(pairs(&as_user));
-        let mut settled = Settled::default();
+        let (mut settled, uptime) = (Settled::default(), self.later());
         for _ in 0..ROUNDS {
-            let facts = RequestFacts {
-                scan: &scan,
-                peer: Peer::None,
-                settled: &settled,
-                now: UnixTime::now(),
-                uptime: Duration::ZERO,
-            };
+            let facts = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: UnixTime::now(), uptime };
             let is_dispatched = match self.gateway.decide(&served.cluster, &facts) {
                 Decision::Review(reviews) => {
                     let results: Vec<_> =

@@ -1,5 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use portcullis_core::authority::Authorities;
 use portcullis_core::bucket::{Rate, TokenBucket};
@@ -40,6 +42,7 @@ pub(super) struct World {
     /// Whether clusters were asked about at all.
     pub(super) has_files: bool,
     problems: Vec<String>,
+    asked: AtomicU64,
 }
 
 /// One `UpstreamCluster`.
@@ -59,7 +62,13 @@ impl World {
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, WorldError> {
         let config = FilterConfig { version: CONFIG_VERSION, instance: INSTANCE.to_owned() };
         let gateway = Gateway::compile(&config).map_err(WorldError::Gateway)?;
-        let mut world = World { gateway, clusters: Vec::new(), has_files: !paths.is_empty(), problems: Vec::new() };
+        let mut world = World {
+            gateway,
+            clusters: Vec::new(),
+            has_files: !paths.is_empty(),
+            problems: Vec::new(),
+            asked: AtomicU64::new(0),
+        };
         for path in paths {
             world.add(&objects(path)?)?;
         }
@@ -67,6 +76,11 @@ impl World {
             return Err(WorldError::NoCluster);
         }
         Ok(world)
+    }
+
+    /// A time so long after every earlier one that each request finds the token buckets full.
+    pub(super) fn later(&self) -> Duration {
+        Duration::from_secs(self.asked.fetch_add(1, Ordering::Relaxed).saturating_mul(1_000_000_000))
     }
 
     /// What the files' writer should know.
