@@ -24,6 +24,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, instance:
         client_ca: cluster.client_ca.as_ref().map(|pem| String::from_utf8_lossy(pem.as_slice()).into_owned()),
         deny_all_requests: cluster.gates.deny_all_requests,
         anonymous: cluster.anonymous,
+        audit_attribution: cluster.audit_attribution,
         reviews: Some(reviews(cluster, names)),
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: cluster

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::authority::{is_dns_name, is_served_name};
 use super::certificates::{KeyPair, read_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
-use super::credentials::{CredentialCache, check_credential_cache};
+use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::flow_control::{Schema, check_flow_control};
 use super::gates::{Gates, check_gates};
 use super::policies::{Policy, check_log_mode, check_policies};
@@ -53,6 +53,10 @@ pub struct Cluster {
     pub anonymous: bool,
     /// For how long answers about credentials are believed.
     pub credential_cache: CredentialCache,
+    /// Keys of extra attributes beside the default ones, sorted, each once.
+    pub forwarded_extras: Vec<String>,
+    /// Whether the servers' audit logs are told where a request comes from.
+    pub audit_attribution: bool,
 }
 
 /// Checks an `UpstreamCluster`. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
@@ -92,6 +96,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
     let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
+    let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
@@ -111,6 +116,8 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         schemas,
         anonymous,
         credential_cache,
+        forwarded_extras,
+        audit_attribution: raw.spec.portcullis.audit_attribution,
     })
 }
 

@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,8 +11,10 @@ use portcullis_core::policy::Walk;
 use portcullis_core::review::CredentialCaches;
 use portcullis_core::{Cluster, CompileError, Gateway, Memory};
 use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
-use portcullis_sources::{DirectoryError, FileError, ObjectSet, read_file, read_once};
+use portcullis_sources::ObjectSet;
 use portcullis_translate::offline;
+
+use crate::objects::{ObjectsError, read_objects};
 
 /// Stands in resource names and in `Via`, where no settings say otherwise.
 const INSTANCE: &str = "portcullis";
@@ -21,9 +23,7 @@ const INSTANCE: &str = "portcullis";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WorldError {
     #[error(transparent)]
-    Directory(#[from] DirectoryError),
-    #[error(transparent)]
-    File(#[from] FileError),
+    Objects(#[from] ObjectsError),
     #[error("no UpstreamCluster is among the files")]
     NoCluster,
     #[error("UpstreamCluster {0}: {1}")]
@@ -70,7 +70,7 @@ impl World {
             asked: AtomicU64::new(0),
         };
         for path in paths {
-            world.add(&objects(path)?)?;
+            world.add(&read_objects(path)?)?;
         }
         if world.has_files && world.clusters.is_empty() {
             return Err(WorldError::NoCluster);
@@ -113,10 +113,6 @@ impl World {
         }
         Ok(())
     }
-}
-
-fn objects(path: &Path) -> Result<ObjectSet, WorldError> {
-    Ok(if path.is_dir() { read_once(path)? } else { read_file(path)? })
 }
 
 /// A process in which nothing has happened yet.

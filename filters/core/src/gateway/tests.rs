@@ -1,6 +1,7 @@
 use portcullis_filter_config::{ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Rule, UpstreamIdentity};
 use rcgen::DnType;
 
+mod attribution;
 mod flow_control;
 mod reviews;
 
@@ -69,6 +70,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         client_ca,
         deny_all_requests: false,
         anonymous: true,
+        audit_attribution: false,
         reviews: None,
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
