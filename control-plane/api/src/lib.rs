@@ -16,8 +16,8 @@ mod secret;
 mod types;
 
 pub use check::{
-    Checked, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, Host, KeyPair, Limits, PeerName, Policy,
-    Schema, Server, Settings, Trust, check_cluster, check_settings, cluster_as_written,
+    Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, Host, KeyPair, Limits,
+    PeerName, Policy, Schema, Server, Settings, Trust, check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};

@@ -41,6 +41,8 @@ pub struct Cluster {
     pub serving: Option<KeyPair>,
     /// The CAs of client certificates, PEM.
     pub client_ca: Option<PublicBytes>,
+    /// When a client certificate is verified.
+    pub client_verification: ClientVerification,
     /// Dispatch policies, in order.
     pub policies: Vec<Policy>,
     /// How long a request may take that is no watch, session or upgrade.
@@ -57,6 +59,15 @@ pub struct Cluster {
     pub forwarded_extras: Vec<String>,
     /// Whether the servers' audit logs are told where a request comes from.
     pub audit_attribution: bool,
+}
+
+/// When a client certificate is verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientVerification {
+    /// At each request, as kube-apiserver does: a client with an expired certificate and a good token gets in.
+    Request,
+    /// In the handshake, too: a client whose certificate does not verify gets no connection.
+    Handshake,
 }
 
 /// Checks an `UpstreamCluster`. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
@@ -89,6 +100,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, findings);
     let serving = check_serving(&raw.spec.secure_serving, findings);
     let client_ca = check_client_ca(&raw.spec.secure_serving, findings);
+    let client_verification = check_verification(raw, findings);
     let server_names =
         served_names(&raw.spec.secure_serving.server_names, "spec.secureServing.serverNames", &name, findings);
     let extra_authorities =
@@ -110,6 +122,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         token: client.token,
         serving,
         client_ca,
+        client_verification,
         policies,
         request_timeout,
         gates,
@@ -130,6 +143,23 @@ fn check_name(raw: &UpstreamCluster, findings: &mut Findings) -> String {
         findings.problem("metadata.namespace", "must be empty: an UpstreamCluster is cluster-scoped");
     }
     name
+}
+
+fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientVerification {
+    let path = "spec.portcullis.clientCertificateVerification";
+    match raw.spec.portcullis.client_certificate_verification.as_str() {
+        "" | "Request" => ClientVerification::Request,
+        "Handshake" => {
+            if raw.spec.secure_serving.client_ca_data.is_empty() {
+                findings.problem(path, "needs spec.secureServing.clientCAData: without it no certificate verifies");
+            }
+            ClientVerification::Handshake
+        }
+        _ => {
+            findings.problem(path, "must be Request or Handshake");
+            ClientVerification::Request
+        }
+    }
 }
 
 fn check_serving(raw: &SecureServing, findings: &mut Findings) -> Option<KeyPair> {

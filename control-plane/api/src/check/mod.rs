@@ -15,7 +15,7 @@ mod settings;
 pub(crate) use authority::is_served_name;
 pub use certificates::KeyPair;
 pub use client::{PeerName, Trust};
-pub use cluster::{Cluster, check_cluster, cluster_as_written};
+pub use cluster::{ClientVerification, Cluster, check_cluster, cluster_as_written};
 pub use credentials::CredentialCache;
 pub use endpoint::{Endpoint, Host};
 pub use flow_control::{FlowControlLimit, Schema};

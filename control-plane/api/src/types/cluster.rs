@@ -110,6 +110,8 @@ pub struct PortcullisSpec {
     pub extra_authorities: Vec<String>,
     /// Whether requests without a credential are let through, for the servers to judge; true if unset.
     pub anonymous: Option<bool>,
+    /// When a client certificate is verified: `Request` (if empty) or `Handshake`.
+    pub client_certificate_verification: String,
     /// For how long answers of the servers about credentials are believed.
     pub credential_cache: CredentialCacheSpec,
     /// Keys of extra attributes that users carry beside the default ones; `portcullis rbac` lets the gateway tell them.

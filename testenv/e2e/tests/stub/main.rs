@@ -4,6 +4,7 @@
 mod buckets;
 mod changes;
 mod fail_closed;
+mod handshake;
 mod limits;
 mod reviews;
 mod spoofing;
