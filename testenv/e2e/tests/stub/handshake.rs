@@ -34,7 +34,7 @@ fn a_certificate_that_does_not_verify_ends_the_handshake() {
         assert_eq!(status(&world, Some(stranger), ROBOT), None);
     }
 
-    let mut open = H2Client::connect(&world.gateway.target(NAME).identity(alice)).unwrap();
+    let open = H2Client::connect(&world.gateway.target(NAME).identity(alice)).unwrap();
     assert_eq!(open.get(PODS, &[]).unwrap().status, 200);
     let moved = strict.clone().serving(&world.gateway.serving_identity(NAME).unwrap(), &other);
     world.gateway.apply(&moved).unwrap();
