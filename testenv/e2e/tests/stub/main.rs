@@ -5,6 +5,7 @@ mod buckets;
 mod changes;
 mod fail_closed;
 mod limits;
+mod replies;
 mod reviews;
 mod spoofing;
 mod versions;
