@@ -218,6 +218,8 @@ fn no_server_is_healthy_or_takes_connections() {
         check(&format!("{what}, exec"), &get(&alice, EXEC, UPGRADE), UNREACHED, world);
     };
     on_every_pool("nobody is healthy", &world);
+    let grpc = get(&alice, PODS, "Content-Type: application/grpc\r\n");
+    assert_eq!(grpc.header("grpc-status").as_deref(), Some("14"), "UNAVAILABLE, and never 0");
 
     world.gateway.apply(&world.manifest()).unwrap();
     let is_up = || (get(&alice, PODS, "").status == 200 && get(&nobody, "/healthz", "").status == 200).then_some(());
