@@ -240,6 +240,10 @@ fn narrow(test: &str) -> World {
     object["spec"]["limits"] = json!({"maxRequests": 1});
     gateway.write_file("settings.yaml", &object.to_string()).unwrap();
     gateway.apply(&world.manifest().set("/spec/portcullis", json!({"requestTimeout": "1s"}))).unwrap();
+    // Two files are two changes.
+    let alice = gateway.target(NAME).identity(&world.pki.alice);
+    let is_served = || Some(H2Client::connect(&alice).ok()?.get(PODS, &[]).ok()?.status == 200).filter(|ok| *ok);
+    wait::until("the cluster is served", SOON, is_served).unwrap();
     world
 }
 
