@@ -128,6 +128,12 @@ impl Gateway {
         Scan::of(headers, &self.instance)
     }
 
+    /// What meets a request for which the host has no cluster's configuration.
+    pub fn unrouted(scan: &Scan<'_>) -> Refusal {
+        // Without a path there is no route and so no configuration, which is not the gateway's fault.
+        check_target(scan).err().unwrap_or_else(Refusal::not_configured)
+    }
+
     /// Judges a request.
     pub fn decide<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Decision<'c> {
         match self.judge(cluster, request) {
@@ -232,11 +238,16 @@ fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
     if let Some(bad) = scan.bad_connection {
         return Err(Refusal::bad_request(bad.to_string()));
     }
-    if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
-        return Err(Refusal::bad_request("the request's target is not a path"));
-    }
+    check_target(scan)?;
     if !scan.path.iter().all(u8::is_ascii_graphic) {
         return Err(Refusal::bad_request("the path has a byte that has to be percent-encoded"));
+    }
+    Ok(())
+}
+
+fn check_target(scan: &Scan<'_>) -> Result<(), Refusal> {
+    if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
+        return Err(Refusal::bad_request("the request's target is not a path"));
     }
     Ok(())
 }

@@ -267,6 +267,18 @@ fn configurations_for_other_versions_are_refused() {
 }
 
 #[test]
+fn without_a_configuration_a_request_is_refused_and_told_whose_fault_it_is() {
+    let gateway = gateway();
+    for (method, path, code) in
+        [("GET", POD, 503), ("CONNECT", "", 400), ("CONNECT", "/", 400), ("OPTIONS", "*", 400), ("GET", "", 400)]
+    {
+        let headers = [(":method", method), (":path", path), (":authority", "prod.example.com")];
+        let scan = gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        assert_eq!(Gateway::unrouted(&scan).code, code, "{method} {path}");
+    }
+}
+
+#[test]
 fn causes_have_names_of_their_own() {
     let causes = [Cause::Loop, Cause::Misdirected, Cause::Unauthorized, Cause::Unchecked, Cause::Internal];
     let mut names: Vec<_> = causes.map(Cause::as_str).to_vec();

@@ -6,6 +6,7 @@ mod changes;
 mod fail_closed;
 mod handshake;
 mod limits;
+mod replies;
 mod reviews;
 mod spoofing;
 mod versions;
