@@ -2,9 +2,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod changes;
+mod crowd;
 mod fail_closed;
+mod hostile;
+mod in_flight;
 mod limits;
+mod review_faults;
+mod review_storm;
 mod reviews;
+mod swap;
 mod spoofing;
 mod versions;
 mod world;
