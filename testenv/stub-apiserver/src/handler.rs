@@ -131,7 +131,9 @@ impl Call<'_> {
     fn resource(&self, user: &User, target: &Target, upgraded: Option<OnUpgrade>) -> Answer {
         let method = self.parts.method.as_str();
         match target.subresource.as_str() {
-            "exec" | "attach" | "portforward" => return upgrade::echo(&self.parts.headers, upgraded, self.running.clone()),
+            "exec" | "attach" | "portforward" => {
+                return upgrade::echo(&self.parts.headers, upgraded, self.running.clone());
+            }
             "log" => return streams::log(&self.uri),
             "proxy" if upgrade::wants_upgrade(&self.parts.headers).is_some() => {
                 return upgrade::echo(&self.parts.headers, upgraded, self.running.clone());

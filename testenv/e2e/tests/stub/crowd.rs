@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::{Crowd, H2Client, Outgoing, Response};
 use portcullis_stub_apiserver::TokenEntry;
@@ -108,7 +109,8 @@ fn crowd(test: &str, h2: usize, h1: usize) {
         groups: vec![format!("group-{user}")],
         ..TokenEntry::default()
     };
-    let world = World::with_tokens(test, (with_certificate..all).map(|user| (token_of(user), entry(user))));
+    let tokens = (with_certificate..all).map(|user| (token_of(user), entry(user)));
+    let world = World::with_tokens(test, &GatewayOptions::default(), tokens);
     let identity = |user: usize| {
         let spec = CertSpec::client(format!("user-{user}"), [format!("group-{user}")]).uid(format!("uid-{user}"));
         world.pki.client_ca.issue(&spec).unwrap()

@@ -10,7 +10,7 @@ mod limits;
 mod review_faults;
 mod review_storm;
 mod reviews;
-mod swap;
 mod spoofing;
+mod swap;
 mod versions;
 mod world;

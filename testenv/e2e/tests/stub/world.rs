@@ -63,8 +63,12 @@ impl World {
     }
 
     /// As [`World::start`], with a stub that knows more tokens.
-    pub(crate) fn with_tokens(test: &str, tokens: impl IntoIterator<Item = (String, TokenEntry)>) -> Self {
-        let world = World::with_pki(test, &GatewayOptions::default(), |pki| {
+    pub(crate) fn with_tokens(
+        test: &str,
+        options: &GatewayOptions,
+        tokens: impl IntoIterator<Item = (String, TokenEntry)>,
+    ) -> Self {
+        let world = World::with_pki(test, options, |pki| {
             let mut options = pki.stub_options("stub-0");
             options.tokens.extend(tokens);
             StubServer::start(options).unwrap()

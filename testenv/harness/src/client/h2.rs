@@ -205,7 +205,11 @@ impl Outgoing {
 type Built = (usize, Result<hyper::Request<Full<Bytes>>>);
 
 /// One request after the other, each within `limit`.
-async fn lane(sender: SendRequest<Full<Bytes>>, requests: Vec<Built>, limit: Duration) -> Vec<(usize, Result<Response>)> {
+async fn lane(
+    sender: SendRequest<Full<Bytes>>,
+    requests: Vec<Built>,
+    limit: Duration,
+) -> Vec<(usize, Result<Response>)> {
     let mut answers = Vec::with_capacity(requests.len());
     for (index, request) in requests {
         let answer = match request {
