@@ -18,9 +18,8 @@ pub(crate) fn is_dns_label(label: &str) -> bool {
 /// Whether `name` is a DNS subdomain as Kubernetes names have it (RFC 1123, lower-case).
 pub(crate) fn is_subdomain(name: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-    let is_part = |part: &str| {
-        !part.is_empty() && part.bytes().all(inner) && !part.starts_with('-') && !part.ends_with('-')
-    };
+    let is_part =
+        |part: &str| !part.is_empty() && part.bytes().all(inner) && !part.starts_with('-') && !part.ends_with('-');
     name.len() <= MAX_NAME && name.split('.').all(is_part)
 }
 

@@ -10,7 +10,10 @@ use super::gates::{Gates, check_gates};
 use super::policies::{Policy, check_log_mode, check_policies};
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
-use crate::{Code, Problem, PublicBytes, SecretBytes, SecureServing, ServerSpec, UpstreamCluster, UpstreamClusterSpec, parse_duration};
+use crate::{
+    Code, Problem, PublicBytes, SecretBytes, SecureServing, ServerSpec, UpstreamCluster, UpstreamClusterSpec,
+    parse_duration,
+};
 
 /// The default of `spec.portcullis.requestTimeout`: longer than the 60 s of kube-apiserver.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(75);

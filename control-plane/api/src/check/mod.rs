@@ -14,12 +14,12 @@ mod servers;
 mod settings;
 
 pub(crate) use authority::{is_dns_label, is_served_name, is_subdomain};
-pub(crate) use certificates::certificates;
-pub(crate) use endpoint::parse_endpoint;
 pub use certificates::KeyPair;
+pub(crate) use certificates::certificates;
 pub use client::{PeerName, Trust};
 pub use cluster::{Cluster, check_cluster};
 pub use credentials::CredentialCache;
+pub(crate) use endpoint::parse_endpoint;
 pub use endpoint::{Endpoint, Host};
 pub use flow_control::Schema;
 pub use gates::Gates;

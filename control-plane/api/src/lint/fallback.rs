@@ -5,8 +5,7 @@ use crate::{Code, DispatchPolicy};
 
 const PATH: &str = "spec.dispatchPolicies";
 /// What kubectl and client libraries ask for before anything else, and what probes ask for.
-const USUAL: [&str; 8] =
-    ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz"];
+const USUAL: [&str; 8] = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz"];
 
 pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
     if policies.is_empty() {
@@ -23,7 +22,12 @@ pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
         );
     }
     if !is_complete(1) {
-        told.add(Code::MissingDefault, PATH, paths(&all), r#"end the list with a policy that has the rule {verbs: ["*"], nonResourceURLs: ["*"]}"#);
+        told.add(
+            Code::MissingDefault,
+            PATH,
+            paths(&all),
+            r#"end the list with a policy that has the rule {verbs: ["*"], nonResourceURLs: ["*"]}"#,
+        );
     }
 }
 

@@ -7,7 +7,12 @@ pub(super) fn lint(spec: &UpstreamClusterSpec, told: &mut Told) {
         let is_used = spec.dispatch_policies.iter().any(|policy| policy.flow_control_schema_name == schema.name);
         if !is_used {
             let hint = "name it in flowControlSchemaName of a policy, or remove it";
-            told.add(Code::UnusedSchema, format!("{path}.name"), "no policy names this schema: it limits nothing", hint);
+            told.add(
+                Code::UnusedSchema,
+                format!("{path}.name"),
+                "no policy names this schema: it limits nothing",
+                hint,
+            );
         }
         if schema.max_requests_inflight.as_ref().is_some_and(|limit| limit.max == 0) {
             told.add(

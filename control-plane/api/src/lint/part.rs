@@ -1,6 +1,6 @@
 use super::selector::{Exact, Pattern, Prefix, Resource, Selector};
-use crate::{Rule, ServiceAccount};
 use crate::check::{is_dns_label, is_subdomain};
+use crate::{Rule, ServiceAccount};
 
 /// What a rule says about one of the two kinds of requests, in a form that can be compared.
 #[derive(Clone, Debug)]
@@ -112,7 +112,8 @@ impl Target {
             Target::Path(paths) => paths.is_empty(),
             Target::Resource { groups, versions, resources, names, namespaces } => {
                 let texts = [groups, versions, names, namespaces];
-                let unreal = matches!(resources, Selector::AnyOf(all) if all.iter().all(|one| *one == Resource::Nothing));
+                let unreal =
+                    matches!(resources, Selector::AnyOf(all) if all.iter().all(|one| *one == Resource::Nothing));
                 resources.is_empty() || unreal || texts.into_iter().any(Selector::is_empty)
             }
         }
@@ -135,7 +136,11 @@ impl Target {
                 Target::Resource { groups, versions, resources, names, namespaces },
                 Target::Resource { groups: g, versions: v, resources: r, names: n, namespaces: ns },
             ) => {
-                resources.covers(r) && groups.covers(g) && versions.covers(v) && names.covers(n) && namespaces.covers(ns)
+                resources.covers(r)
+                    && groups.covers(g)
+                    && versions.covers(v)
+                    && names.covers(n)
+                    && namespaces.covers(ns)
             }
             _ => false,
         }
