@@ -18,15 +18,12 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// What each does stands at its arguments, from where its help comes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve Envoy over xDS, and follow every change of the objects.
     Serve(Serve),
-    /// Print the bootstrap with which Envoy finds this control plane.
     Bootstrap(Bootstrap),
-    /// Tell what is wrong with objects, and what is hardly meant; exit with 1 if one is refused.
     Check(Check),
-    /// Print the permissions that the gateway's own user needs in a cluster behind it.
     Rbac(Rbac),
 }
 
