@@ -10,6 +10,7 @@ mod group;
 mod identity;
 mod listener;
 mod names;
+mod offline;
 mod ownership;
 mod policy;
 mod proto;
@@ -29,6 +30,7 @@ use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason};
 pub use names::ResourceNames;
+pub use offline::{Offline, offline};
 pub use resource::{Resource, type_urls};
 pub use settings::{SettingsChoice, choose_settings};
 

@@ -1,4 +1,4 @@
-use portcullis_api::{Cluster, Rule};
+use portcullis_api::{Cluster, FlowControlLimit, Rule};
 use portcullis_filter_config::{
     self as config, CONFIG_VERSION, ClusterConfig, FilterConfig, Pool, Reviews, UpstreamIdentity,
 };
@@ -29,10 +29,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, instance:
         flow_control_schemas: cluster
             .schemas
             .iter()
-            .map(|schema| config::FlowControlSchema {
-                name: schema.name.clone(),
-                max_requests_inflight: schema.max_requests_inflight,
-            })
+            .map(|schema| config::FlowControlSchema { name: schema.name.clone(), limit: limit(schema.limit) })
             .collect(),
         policies: cluster
             .policies
@@ -43,6 +40,13 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, instance:
                 rules: policy.rules.iter().map(rule).collect(),
             })
             .collect(),
+    }
+}
+
+fn limit(checked: FlowControlLimit) -> config::FlowControlLimit {
+    match checked {
+        FlowControlLimit::MaxRequestsInflight(max) => config::FlowControlLimit::MaxRequestsInflight(max),
+        FlowControlLimit::TokenBucket { qps, burst } => config::FlowControlLimit::TokenBucket { qps, burst },
     }
 }
 

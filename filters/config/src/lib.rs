@@ -14,7 +14,9 @@ mod destination;
 mod filter;
 pub mod names;
 
-pub use cluster::{ClusterConfig, FlowControlSchema, Policy, Reviews, Rule, ServiceAccount, UpstreamIdentity};
+pub use cluster::{
+    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Reviews, Rule, ServiceAccount, UpstreamIdentity,
+};
 pub use destination::{Pool, RequestClass, destination, destinations};
 pub use filter::FilterConfig;
 

@@ -1,6 +1,7 @@
-//! The order in which a request is judged. Phases 0 to 6 of the design; the token bucket of phase 5 is Envoy's.
+//! The order in which a request is judged: phases 0 to 6 of the design.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, Pool, RequestClass};
 use rustls_pki_types::UnixTime;
@@ -12,7 +13,7 @@ use crate::hygiene::Scan;
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
 use crate::refusal::Refusal;
-use crate::request_info::{RequestInfo, check_shape, unescape_path};
+use crate::request_info::{RequestInfo, check_query, check_shape, unescape_path};
 use crate::review::{Review, Settled};
 
 /// The listener's part of the filter: who the gateway is.
@@ -43,8 +44,10 @@ pub struct RequestFacts<'a> {
     pub peer: Peer<'a>,
     /// Answers to reviews that this request has waited for.
     pub settled: &'a Settled,
-    /// The time of the request.
+    /// The time of the request: what certificates and answers are valid by.
     pub now: UnixTime,
+    /// The time since any fixed point, by a clock that nobody sets: what rates are measured by.
+    pub uptime: Duration,
 }
 
 /// What becomes of a request.
@@ -131,6 +134,18 @@ impl Gateway {
         }
     }
 
+    /// Who a request acts as, to dispatch policies: the authenticated user or the one whom it impersonates, else the
+    /// anonymous one. `None` if that is refused or not known yet. For tools; [`Gateway::decide`] asks itself.
+    pub fn acting_user(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Option<UserInfo> {
+        let user = self.identify(cluster, request).ok()?;
+        Some(user.map_or_else(|| self.anonymous.clone(), |user| user.user().clone()))
+    }
+
+    fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Option<Arc<UpstreamUser>>, Stop> {
+        let user = authenticate(cluster, request)?;
+        effective_user(cluster, user, &self.anonymous, request)
+    }
+
     fn judge<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
         check_message(scan, cluster)?;
@@ -139,26 +154,59 @@ impl Gateway {
         let info =
             RequestInfo::resolve(scan.method, &path, query).map_err(|error| Refusal::bad_request(error.to_string()))?;
         check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        check_query(query).map_err(|error| Refusal::bad_request(error.to_string()))?;
 
-        let user = authenticate(cluster, request)?;
-        let user = effective_user(cluster, user, &self.anonymous, request)?;
+        let user = self.identify(cluster, request)?;
         let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
         let policy = cluster.policies.first_match(&info, known).ok_or_else(Refusal::no_policy)?;
-        let place = cluster.enter(policy).map_err(|Full| Refusal::too_many_requests(info.resource))?;
         let pool = pool_of(user.is_some(), scan.is_upgrade);
         let class = class_of(&info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
+        // Last: whoever is refused for another reason takes no token.
+        let refused = |Full| Refusal::too_many_requests(info.resource);
+        let place = cluster.enter(policy, request.uptime).map_err(refused)?;
         Ok(Forward {
             destination,
             user,
             is_upgrade: scan.is_upgrade,
-            subprotocols: scan.token_subprotocol.then(|| without_tokens(scan)),
+            subprotocols: scan.token_subprotocol.then(|| subprotocols_without_tokens(scan)),
             via: &self.via,
             place,
             // What answers behind a proxy subresource or verb may ask for credentials of its own.
             owns_unauthorized: pool != Pool::Anonymous && info.proxied_from.is_none(),
         })
     }
+}
+
+/// The headers that a request goes upstream with, pseudo-headers aside. For tools: a host writes them into the message
+/// that it has.
+pub fn outgoing_headers<'a>(
+    headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    scan: &Scan<'_>,
+    forward: &Forward<'_>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let is_kept = |name: &[u8]| {
+        let replaced = match name {
+            b"authorization" | b"connection" => true,
+            b"sec-websocket-protocol" => forward.subprotocols.is_some(),
+            _ => name.starts_with(b":"),
+        };
+        !replaced && !scan.lifted.iter().any(|lifted| lifted.eq_ignore_ascii_case(name))
+    };
+    let mut outgoing: Vec<(Vec<u8>, Vec<u8>)> =
+        headers.filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+    let mut add = |name: &[u8], value: &[u8]| outgoing.push((name.to_vec(), value.to_vec()));
+    if forward.is_upgrade {
+        add(b"connection", b"Upgrade");
+    }
+    if let Some(kept) = forward.subprotocols.as_deref().filter(|kept| !kept.is_empty()) {
+        add(b"sec-websocket-protocol", kept);
+    }
+    for (name, value) in forward.user.iter().flat_map(|user| user.lines()) {
+        add(name.as_bytes(), value.as_bytes());
+    }
+    add(b"via", forward.via.as_bytes());
+    outgoing
 }
 
 /// What is wrong with a message whoever sends it.
@@ -220,12 +268,13 @@ fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn without_tokens(scan: &Scan<'_>) -> Vec<u8> {
+/// The `Sec-WebSocket-Protocol` that goes upstream: all entries but those that carry a token, as kube-apiserver joins them.
+pub fn subprotocols_without_tokens(scan: &Scan<'_>) -> Vec<u8> {
     let kept: Vec<&[u8]> = scan
         .subprotocols
         .iter()
         .flat_map(|line| subprotocols(line))
-        .filter(|entry| !entry.is_empty() && !is_token_subprotocol(entry))
+        .filter(|entry| !is_token_subprotocol(entry))
         .collect();
     kept.join(&b","[..])
 }

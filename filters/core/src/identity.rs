@@ -41,6 +41,11 @@ impl UserInfo {
         UserInfo { name, uid, groups, extra }
     }
 
+    /// The same user, accepted by an authenticator ([`UserInfo::authenticated`]).
+    pub fn into_authenticated(self) -> Self {
+        UserInfo::authenticated(self.name, self.uid, self.groups, self.extra)
+    }
+
     /// Who presents no credential.
     pub fn anonymous() -> Self {
         UserInfo { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..UserInfo::default() }
@@ -73,6 +78,9 @@ pub enum IdentityError {
     /// Each group and extra is a header line, and each is authorised on its own by the upstream.
     #[error("the user has more than {MAX_LINES} groups and extra values")]
     TooMany,
+    /// Extra keys that differ in case only would become one on the way.
+    #[error("two extra keys of the user differ in case only")]
+    Ambiguous,
     /// An empty value would be dropped on the way.
     #[error("a {0} of the user is empty")]
     Empty(&'static str),
@@ -112,6 +120,9 @@ impl UpstreamUser {
                 return Err(IdentityError::Empty("extra key"));
             }
             let name = format!("impersonate-extra-{}", escape_key(&extra.key));
+            if lines.iter().any(|(told, _)| *told == name) {
+                return Err(IdentityError::Ambiguous);
+            }
             for value in &extra.values {
                 lines.push((name.clone(), carried("extra value", value)?));
             }
@@ -141,14 +152,14 @@ fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
     Ok(value.to_owned())
 }
 
-/// Bytes that may not stand in a header's name become `%XX`. Header names are lower-case on the wire, and kube-apiserver
-/// lowers keys before it decodes them, so an upper-case letter is escaped to survive.
+/// Bytes that may not stand in a header's name, and the percent sign, become `%XX` (client-go,
+/// `transport/round_trippers.go`). Header names are lower-case on the wire, so keys arrive so, too: Kubernetes asks for
+/// lower-case keys, because impersonation changes others (apiserver, `pkg/authentication/user`).
 fn escape_key(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {
-        let is_plain = byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&'*+-.^_`|~".contains(&byte);
-        if is_plain {
-            escaped.push(char::from(byte));
+        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
+            escaped.push(char::from(byte.to_ascii_lowercase()));
         } else {
             escaped.push_str(&format!("%{byte:02x}"));
         }
@@ -186,7 +197,7 @@ mod tests {
                 "impersonate-group: dev",
                 "impersonate-group: a,b",
                 "impersonate-group: system:authenticated",
-                "impersonate-extra-example.com%2f%5aone: x",
+                "impersonate-extra-example.com%2fzone: x",
                 "impersonate-extra-100%25: y",
             ]
         );
@@ -205,6 +216,7 @@ mod tests {
             user("alice", &[""], &[]),
             user("alice", &[], &[("", "x")]),
             user("alice", &[], &[("k", " x")]),
+            user("alice", &[], &[("k", "x"), ("K", "y")]),
         ];
         for user in refused {
             assert!(UpstreamUser::new(user.clone()).is_err(), "{user:?}");

@@ -37,7 +37,7 @@ pub enum Cause {
     GatewayCredential,
     /// The cluster is closed.
     Denied,
-    /// As many requests run as may.
+    /// As many requests run, or as many came, as may.
     FlowControl,
     /// The client asked to act as somebody else.
     Impersonation,
@@ -151,10 +151,10 @@ impl Refusal {
         Refusal::new(429, "TooManyRequests", Cause::Denied, message)
     }
 
-    /// 429: as many requests run as may. Events are dropped by their clients rather than repeated, so that they do not pile
+    /// 429: a limit of flow control. Events are dropped by their clients rather than repeated, so that they do not pile
     /// up where there is too much already.
     pub fn too_many_requests(resource: &[u8]) -> Self {
-        let message = "too many requests of this kind run at the moment; please try again later";
+        let message = "too many requests of this kind at the moment; please try again later";
         let retry_after = (resource != b"events").then_some(1);
         Refusal { retry_after, ..Refusal::new(429, "TooManyRequests", Cause::FlowControl, message) }
     }

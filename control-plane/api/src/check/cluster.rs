@@ -11,8 +11,8 @@ use super::policies::{Policy, check_log_mode, check_policies};
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
 use crate::{
-    Code, Problem, PublicBytes, SecretBytes, SecureServing, ServerSpec, UpstreamCluster, UpstreamClusterSpec,
-    parse_duration,
+    ClientConfig, Code, Problem, PublicBytes, SecretBytes, SecureServing, ServerSpec, UpstreamCluster,
+    UpstreamClusterSpec, parse_duration,
 };
 
 /// The default of `spec.portcullis.requestTimeout`: longer than the 60 s of kube-apiserver.
@@ -51,7 +51,7 @@ pub struct Cluster {
     pub request_timeout: Duration,
     /// What its feature gates ask for.
     pub gates: Gates,
-    /// Limits of requests in flight that policies may name.
+    /// Limits that policies may name.
     pub schemas: Vec<Schema>,
     /// Whether requests without a credential are let through.
     pub anonymous: bool,
@@ -62,22 +62,40 @@ pub struct Cluster {
 /// Checks an `UpstreamCluster`. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
 pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Cluster> {
     let mut findings = Findings::default();
-    let name = check_name(raw, &mut findings);
-    let gates = check_gates(&raw.metadata, &mut findings);
-    check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), &mut findings);
-    let schemas = check_flow_control(&raw.spec.flow_control, &mut findings);
-    let servers = check_servers(&raw.spec.servers, allow_loopback, &mut findings);
-    let client = check_client(&raw.spec.client_config, &name, &mut findings);
-    let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, &mut findings);
-    check_spelling(&raw.spec, &mut findings);
-    let serving = check_serving(&raw.spec.secure_serving, &mut findings);
-    let client_ca = check_client_ca(&raw.spec.secure_serving, &mut findings);
-    let server_names = check_server_names(&raw.spec.secure_serving.server_names, &name, &mut findings);
-    let extra_authorities = check_authorities(&raw.spec.portcullis.extra_authorities, &name, &mut findings);
-    let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), &mut findings);
+    let cluster = read(raw, allow_loopback, &mut findings);
+    findings.finish(cluster)
+}
+
+/// The checked form of an `UpstreamCluster` whatever is wrong with it, and with a credential that is none: for tools that
+/// explain what its policies mean. It must not be served.
+pub fn cluster_as_written(raw: &UpstreamCluster) -> Option<Cluster> {
+    let mut raw = raw.clone();
+    raw.spec.client_config = ClientConfig {
+        insecure: true,
+        bearer_token: SecretBytes::new(b"none".to_vec()),
+        server_name: "explained.invalid".to_owned(),
+        ..ClientConfig::default()
+    };
+    read(&raw, true, &mut Findings::default())
+}
+
+fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) -> Option<Cluster> {
+    let name = check_name(raw, findings);
+    let gates = check_gates(&raw.metadata, findings);
+    check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
+    let schemas = check_flow_control(&raw.spec.flow_control, findings);
+    let servers = check_servers(&raw.spec.servers, allow_loopback, findings);
+    let client = check_client(&raw.spec.client_config, &name, findings);
+    let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, findings);
+    check_spelling(&raw.spec, findings);
+    let serving = check_serving(&raw.spec.secure_serving, findings);
+    let client_ca = check_client_ca(&raw.spec.secure_serving, findings);
+    let server_names = check_server_names(&raw.spec.secure_serving.server_names, &name, findings);
+    let extra_authorities = check_authorities(&raw.spec.portcullis.extra_authorities, &name, findings);
+    let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
     let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
-    let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, &mut findings);
-    let cluster = client.map(|client| Cluster {
+    let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
+    client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
         creation_timestamp: raw.metadata.creation_timestamp.clone().filter(|time| !time.is_empty()),
@@ -96,8 +114,7 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
         schemas,
         anonymous,
         credential_cache,
-    });
-    findings.finish(cluster)
+    })
 }
 
 fn check_name(raw: &UpstreamCluster, findings: &mut Findings) -> String {

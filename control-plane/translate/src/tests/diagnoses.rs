@@ -58,6 +58,26 @@ fn problems_are_told_with_their_field() {
         ),
         (
             "/spec/flowControl",
+            schema(json!({"name": "a", "tokenBucket": {"qps": 5}})),
+            "flowControlSchemas[0].tokenBucket.burst: must be at least qps",
+        ),
+        (
+            "/spec/flowControl",
+            schema(json!({"name": "a", "tokenBucket": {"qps": 0, "burst": 5}})),
+            "flowControlSchemas[0].tokenBucket.qps: must be at least 1",
+        ),
+        (
+            "/spec/flowControl",
+            schema(json!({"name": "a", "tokenBucket": {"qps": -1, "burst": 5}})),
+            "flowControlSchemas[0].tokenBucket.qps: must be at least 1",
+        ),
+        (
+            "/spec/flowControl",
+            schema(json!({"name": "a", "tokenBucket": {"qps": 1, "burst": 1}, "maxRequestsInflight": {"max": 1}})),
+            "flowControlSchemas[0]: exactly one of",
+        ),
+        (
+            "/spec/flowControl",
             schema(json!({"name": "a", "exempt": {}, "globalMaxRequestsInflight": {"max": -1}})),
             "flowControlSchemas[0].globalMaxRequestsInflight: needs maxRequestsInflight",
         ),
@@ -119,18 +139,22 @@ fn what_has_no_effect_is_told() {
 #[test]
 fn a_limit_that_is_not_enforced_is_told() {
     let pki = Pki::new();
+    let bucket = json!({"qps": 5, "burst": 5});
     for (limit, is_enforced) in [
         (json!({"name": "a", "exempt": {}}), true),
         (json!({"name": "a", "maxRequestsInflight": {"max": 5}}), true),
         (json!({"name": "a", "maxRequestsInflight": {"max": 0}}), true),
-        (json!({"name": "a", "tokenBucket": {"qps": 5, "burst": 5}}), false),
+        (json!({"name": "a", "tokenBucket": bucket}), true),
+        (json!({"name": "a", "tokenBucket": bucket, "strategy": "globalCount"}), true),
+        (json!({"name": "a", "tokenBucket": bucket, "globalTokenBucket": bucket}), false),
+        (json!({"name": "a", "maxRequestsInflight": {"max": 1}, "globalMaxRequestsInflight": {"max": 2}}), false),
     ] {
         let mut cluster = pki.cluster("prod.example.com");
         set(&mut cluster, "/spec/flowControl", json!({"flowControlSchemas": [limit]}));
         set(&mut cluster, "/spec/dispatchPolicies/1/flowControlSchemaName", json!("a"));
         let diagnosis = translated(&pki.settings(), &[cluster]).diagnoses.remove(0);
         assert!(diagnosis.accepted, "{limit}: {}", diagnosis.message);
-        let told = "spec.dispatchPolicies[1].flowControlSchemaName: tokenBucket is not enforced yet";
+        let told = "spec.flowControl.flowControlSchemas[0]: the global limit is not enforced yet";
         let is_told = diagnosis.warnings.iter().any(|warning| warning.contains(told));
         assert_eq!(is_told, !is_enforced, "{limit}: {:?}", diagnosis.warnings);
     }

@@ -117,6 +117,11 @@ impl Review {
         self.key
     }
 
+    /// Whether it asks whose a token is; otherwise whether a user may impersonate another.
+    pub fn is_of_token(&self) -> bool {
+        matches!(self.kind, Kind::Token { .. })
+    }
+
     /// The Envoy cluster to ask.
     pub fn cluster(&self) -> &str {
         &self.cluster

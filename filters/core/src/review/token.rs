@@ -4,7 +4,6 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use portcullis_filter_config::DEFAULT_EXTRAS;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -67,10 +66,7 @@ pub(super) fn answer(body: &[u8]) -> ReviewResult {
         return ReviewResult::Rejected;
     }
     let extra = status.user.extra.unwrap_or_default().into_iter();
-    let extra = extra
-        .filter(|(key, _)| DEFAULT_EXTRAS.contains(&key.as_str()))
-        .map(|(key, values)| Extra { key, values })
-        .collect();
+    let extra = extra.map(|(key, values)| Extra { key, values }).collect();
     let groups = status.user.groups.unwrap_or_default();
     let user = UserInfo::authenticated(status.user.username, status.user.uid, groups, extra);
     UpstreamUser::new(user).map_or(ReviewResult::Rejected, |user| ReviewResult::User(Arc::new(user)))

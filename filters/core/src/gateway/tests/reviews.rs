@@ -32,7 +32,7 @@ fn reviewed(
     let mut asked = Vec::new();
     loop {
         let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let request = RequestFacts { scan: &scan, peer, settled: &settled, now };
+        let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime: UPTIME };
         match fixture.gateway.decide(&fixture.cluster, &request) {
             Decision::Forward(forward) => {
                 let lines = forward.user.as_ref().map(|user| user.lines()).unwrap_or_default();
@@ -77,7 +77,8 @@ fn a_token_names_whom_the_review_names() {
         outcome,
         "all.h2.read impersonate-user=robot impersonate-uid=u1 impersonate-group=g \
          impersonate-group=system:authenticated \
-         impersonate-extra-authentication.kubernetes.io%2fpod-name=p impersonate-extra-scopes=all"
+         impersonate-extra-authentication.kubernetes.io%2fpod-name=p impersonate-extra-example.com%2fother=x \
+         impersonate-extra-scopes=all"
     );
     let (asked, again) = reviewed(&fixture, Peer::None, TOKEN, now(), |_| (500, String::new()));
     assert_eq!((asked.len(), again), (0, outcome), "the answer is remembered");

@@ -1,0 +1,144 @@
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use portcullis_core::authority::Authorities;
+use portcullis_core::bucket::{Rate, TokenBucket};
+use portcullis_core::cluster::CacheOwner;
+use portcullis_core::limit::InFlight;
+use portcullis_core::policy::Walk;
+use portcullis_core::review::CredentialCaches;
+use portcullis_core::{Cluster, CompileError, Gateway, Memory};
+use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
+use portcullis_sources::{Input, InputError, ObjectSet, read_inputs};
+use portcullis_translate::offline;
+
+/// Stands in resource names and in `Via`, where no settings say otherwise.
+const INSTANCE: &str = "portcullis";
+
+/// Why the clusters cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WorldError {
+    #[error(transparent)]
+    Input(#[from] InputError),
+    #[error("{0}")]
+    File(String),
+    #[error("no UpstreamCluster is among the files")]
+    NoCluster,
+    #[error("UpstreamCluster {0}: {1}")]
+    Cluster(String, portcullis_api::Problem),
+    #[error("UpstreamCluster {0}")]
+    Compile(String, #[source] CompileError),
+    #[error("the gateway's own configuration")]
+    Gateway(#[source] CompileError),
+}
+
+/// The gateway with its clusters.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) gateway: Gateway,
+    pub(super) clusters: Vec<Served>,
+    /// Whether clusters were asked about at all.
+    pub(super) has_files: bool,
+    problems: Vec<String>,
+    asked: AtomicU64,
+}
+
+/// One `UpstreamCluster`.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) name: String,
+    /// The names without a wildcard, which win.
+    pub(super) exact: Authorities,
+    pub(super) names: Authorities,
+    pub(super) cluster: Cluster,
+    pub(super) config: ClusterConfig,
+    pub(super) subsets: Vec<Vec<String>>,
+    pub(super) walk: Walk,
+}
+
+impl World {
+    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, WorldError> {
+        let config = FilterConfig { version: CONFIG_VERSION, instance: INSTANCE.to_owned() };
+        let gateway = Gateway::compile(&config).map_err(WorldError::Gateway)?;
+        let mut world = World {
+            gateway,
+            clusters: Vec::new(),
+            has_files: !paths.is_empty(),
+            problems: Vec::new(),
+            asked: AtomicU64::new(0),
+        };
+        for path in paths {
+            world.add(&objects(path)?)?;
+        }
+        if world.has_files && world.clusters.is_empty() {
+            return Err(WorldError::NoCluster);
+        }
+        Ok(world)
+    }
+
+    /// A time so long after every earlier one that each request finds the token buckets full.
+    pub(super) fn later(&self) -> Duration {
+        Duration::from_secs(self.asked.fetch_add(1, Ordering::Relaxed).saturating_mul(1_000_000_000))
+    }
+
+    /// What the files' writer should know.
+    pub(super) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    fn add(&mut self, objects: &ObjectSet) -> Result<(), WorldError> {
+        for diagnosis in objects.diagnoses.iter().filter(|diagnosis| diagnosis.refused) {
+            self.problems.push(format!("{}: {}", diagnosis.file, diagnosis.message));
+        }
+        for document in &objects.clusters {
+            let name = document.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
+            let read = offline(document, INSTANCE).map_err(|problem| WorldError::Cluster(name.clone(), problem))?;
+            for problem in &read.problems {
+                self.problems.push(format!("UpstreamCluster {name} would be refused: {problem}"));
+            }
+            let cluster =
+                Cluster::compile(&read.config, &Nothing).map_err(|error| WorldError::Compile(name.clone(), error))?;
+            let names = || read.config.authorities.iter().map(String::as_str);
+            self.clusters.push(Served {
+                exact: Authorities::new(names().filter(|name| !name.starts_with('*'))),
+                names: Authorities::new(names()),
+                walk: Walk::new(&read.config.policies),
+                name,
+                cluster,
+                subsets: read.subsets,
+                config: read.config,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn objects(path: &Path) -> Result<ObjectSet, WorldError> {
+    let objects = read_inputs(&[Input::Path(path.to_owned())])?;
+    match objects.diagnoses.iter().find(|told| told.refused) {
+        Some(told) if objects.clusters.is_empty() && !path.is_dir() => {
+            let line = told.at.map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
+            Err(WorldError::File(format!("{}{line}: {}", told.file, told.message)))
+        }
+        _ => Ok(objects),
+    }
+}
+
+/// A process in which nothing has happened yet.
+struct Nothing;
+
+impl Memory for Nothing {
+    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
+        Arc::new(CredentialCaches::new(&[0; 32], owner.lifetimes))
+    }
+
+    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
+        Arc::default()
+    }
+
+    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        Arc::new(TokenBucket::new(rate))
+    }
+}
