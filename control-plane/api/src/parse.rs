@@ -142,6 +142,49 @@ mod tests {
     }
 
     #[test]
+    fn every_mistake_of_shape_is_told_with_its_path() {
+        let spec = json!({
+            "serverz": [],
+            "servers": [{"endpoint": 1, "disabled": false}, "x", {"Endpoint": "x"}],
+            "clientConfig": {"keyData": "TOPSECRET*", "qps": "TOPSECRET"},
+            "dispatchPolicies": [{"upstreamSubset": [], "rules": [{"verbs": ["get", 5], "users": "x"}]}, {"rules": {}}],
+            "logging": null,
+            "secureServing": {"clientCaData": {"a": {"b": 1}}},
+        });
+        let found = cluster_mistakes(&with_spec(spec));
+        let mut paths: Vec<_> = found.iter().map(|problem| problem.path.as_str()).collect();
+        paths.sort_unstable();
+        let wanted = [
+            "spec.clientConfig.keyData",
+            "spec.clientConfig.qps",
+            "spec.dispatchPolicies[0].rules[0].users",
+            "spec.dispatchPolicies[0].rules[0].verbs[1]",
+            "spec.dispatchPolicies[1].rules",
+            "spec.secureServing.clientCaData",
+            "spec.servers[0].endpoint",
+            "spec.servers[1]",
+            "spec.servers[2].Endpoint",
+            "spec.serverz",
+        ];
+        assert_eq!(paths, wanted);
+        assert!(!format!("{found:?}").contains("TOPSECRET"));
+        let hints: Vec<_> = found.iter().filter_map(|problem| problem.hint.as_deref()).collect();
+        for hint in ["servers is meant?", "clientCAData is meant?", "endpoint is meant?"] {
+            assert!(hints.contains(&hint), "{hint}: {hints:?}");
+        }
+        let twice = json!({"dispatchPolicies": [{"upstreamSubset": [], "upsteamSubset": []}]});
+        assert_eq!(cluster_mistakes(&with_spec(twice))[0].path, "spec.dispatchPolicies[0]");
+        assert_eq!(cluster_mistakes(&json!({"kind": "x"})).len(), 1);
+        assert_eq!(cluster_mistakes(&with_spec(json!({}))), []);
+    }
+
+    #[test]
+    fn null_is_not_set() {
+        let spec = json!({"servers": null, "clientConfig": {"qps": null}, "dispatchPolicies": [{"rules": null}]});
+        assert_eq!(parse_cluster(&with_spec(spec)).unwrap().spec.dispatch_policies.len(), 1);
+    }
+
+    #[test]
     fn both_spellings_of_the_subset_are_read() {
         for field in ["upstreamSubset", "upsteamSubset"] {
             let cluster = parse_cluster(&with_spec(json!({"dispatchPolicies": [{field: ["https://x"]}]}))).unwrap();

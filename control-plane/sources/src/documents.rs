@@ -75,6 +75,80 @@ mod tests {
         assert_eq!(yaml[0].value.to_string(), r#"{"b":true,"l":"on","n":5,"t":"2024-01-01T00:00:00Z"}"#);
     }
 
+    /// Line and column of each path in each document.
+    fn places(text: &str, document: usize, paths: &[&str]) -> Vec<(u64, u64)> {
+        let spans = &parse(text.as_bytes()).unwrap()[document].spans;
+        paths.iter().map(|path| spans.find(path)).map(|at| (at.line, at.column)).collect()
+    }
+
+    #[test]
+    fn fields_are_found_where_they_stand() {
+        let text = "\
+# comment
+metadata:
+  annotations: {example.com/a.b: x}
+spec:
+  servers:
+  - endpoint: https://a
+    disabled: true
+  dispatchPolicies:
+  - upsteamSubset: [https://a, https://b]
+    rules:
+    - verbs: [get,
+              \"list\"]
+      resources:
+      - pods
+    -
+      verbs: []
+";
+        let rows = [
+            ("", (2, 1)),
+            ("metadata.annotations[example.com/a.b]", (3, 34)),
+            ("spec", (4, 1)),
+            ("spec.servers", (5, 3)),
+            ("spec.servers[0]", (6, 5)),
+            ("spec.servers[0].endpoint", (6, 15)),
+            ("spec.servers[0].disabled", (7, 15)),
+            ("spec.servers[7].endpoint", (5, 3)),
+            ("spec.clientConfig.caData", (4, 1)),
+            ("spec.dispatchPolicies[0].upstreamSubset", (9, 5)),
+            ("spec.dispatchPolicies[0].upstreamSubset[1]", (9, 32)),
+            ("spec.dispatchPolicies[0].rules[0].verbs[1]", (12, 15)),
+            ("spec.dispatchPolicies[0].rules[0].resources[0]", (14, 9)),
+            ("spec.dispatchPolicies[0].rules[0].apiGroups", (11, 7)),
+            ("spec.dispatchPolicies[0].rules[1].verbs", (16, 7)),
+            ("nowhere", (2, 1)),
+        ];
+        let paths: Vec<_> = rows.iter().map(|(path, _)| *path).collect();
+        let wanted: Vec<_> = rows.iter().map(|(_, at)| *at).collect();
+        let found = places(text, 0, &paths);
+        assert_eq!(paths.iter().zip(found).collect::<Vec<_>>(), paths.iter().zip(wanted).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_document_and_item_has_its_own_lines() {
+        let text =
+            "a: 1\n---\napiVersion: v1\nkind: List\nitems:\n- spec:\n    b: 2\n- {spec: {b: 3}}\n---\nspec: {b: 4}\n";
+        for (document, places_of_b) in [(1, (7, 8)), (2, (8, 14)), (3, (10, 11))] {
+            assert_eq!(places(text, document, &["spec.b"]), [places_of_b], "{document}");
+        }
+        let json = "{\n  \"spec\": {\"servers\": [\n    {\"endpoint\": \"x\"}]}}";
+        assert_eq!(places(json, 0, &["spec.servers", "spec.servers[0].endpoint"]), [(2, 12), (3, 18)]);
+        let alias = "x: &a [get]\nspec:\n  verbs: *a\n";
+        assert_eq!(places(alias, 0, &["spec.verbs"]), [(3, 3)]);
+        assert_eq!(places("spec:\n  äöü: {b: 1}\n", 0, &["spec.äöü.b"]), [(2, 12)]);
+    }
+
+    #[test]
+    fn a_located_document_is_the_document() {
+        let text = "a: [1, -2, 1.5, true, null, ~, 'x', \"y\", |\n  long\n]\nb: {c: {}, d: []}\n1: 0x10\ne: &e {f: g}\nh: *e\ni:\n  <<: *e\n  k: .5\nl: 18446744073709551615\n";
+        let text = text.replace(", |\n  long\n]", "]");
+        let options = serde_saphyr::options! { strict_booleans: true };
+        let plain: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options).unwrap();
+        assert_eq!(parse(text.as_bytes()).unwrap()[0].value, plain[0]);
+        assert!(parse(b"a: .nan").is_err(), "as everywhere in JSON");
+    }
+
     #[test]
     fn an_error_shows_the_place_and_nothing_of_the_text() {
         for text in ["a: [TOPSECRET", "- TOPSECRET", "a: b: TOPSECRET", "a: \"TOPSECRET", "TOPSECRET: 1\nTOPSECRET: 2"]
@@ -82,6 +156,8 @@ mod tests {
             let error = parse(text.as_bytes()).unwrap_err();
             assert!(!error.to_string().contains("TOPSECRET"), "{error}");
         }
+        assert_eq!(parse(b"a: 1\nb: [\n").unwrap_err().at().map(|at| at.line), Some(2));
+        assert_eq!(parse(b"a: 1\n---\n- x\n").unwrap_err().at(), Some(Position { line: 3, column: 1 }));
         assert_eq!(parse(&[0xff, 0xfe]).unwrap_err(), DocumentError::Encoding);
     }
 }

@@ -76,7 +76,17 @@ impl Diagnosis {
     pub(crate) fn refuse(&mut self, reason: Reason, problems: Vec<Problem>) {
         self.accepted = false;
         self.reason = reason;
-        self.message = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         self.problems = problems;
+        self.retell();
+    }
+
+    /// One more reason why the object is not served.
+    pub(crate) fn also(&mut self, problem: Problem) {
+        self.problems.push(problem);
+        self.retell();
+    }
+
+    fn retell(&mut self) {
+        self.message = self.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     }
 }

@@ -68,7 +68,11 @@ pub fn translate(input: &Input<'_>) -> Translation {
                 diagnosis.refuse(Reason::Conflicted, vec![conflict]);
                 None
             }
-            (cluster, _) => cluster,
+            (None, Some(conflict)) => {
+                diagnosis.also(conflict);
+                None
+            }
+            (cluster, None) => cluster,
         };
         match cluster {
             Some(cluster) => chains.push(emit(&cluster, input.settings, &mut translation.resources)),

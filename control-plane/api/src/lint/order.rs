@@ -85,7 +85,7 @@ fn left_to(placed: &Placed, earlier: &[Placed], budget: &mut usize) -> Option<Le
 }
 
 fn unreachable_rule(policy: usize, rule: usize, by: &[Place], told: &mut Told) {
-    let message = format!("no request gets as far as this rule: {} matches all of it before", join(by));
+    let message = format!("no request gets as far as this rule: {} all of it before", join(by));
     let hint = "remove it, or move it up if its policy was meant to come first";
     told.add(Code::UnreachableRule, Place { policy, rule }.to_string(), message, hint);
 }
@@ -93,13 +93,15 @@ fn unreachable_rule(policy: usize, rule: usize, by: &[Place], told: &mut Told) {
 fn unreachable_policy(policy: usize, mut by: Vec<Place>, told: &mut Told) {
     by.sort_by_key(|place| (place.policy, place.rule));
     by.dedup();
-    let message = format!("no request gets as far as this policy: {} matches all of it before", join(&by));
+    let message = format!("no request gets as far as this policy: {} all of it before", join(&by));
     let hint = "the first policy that matches decides: move this one up, or narrow the other";
     told.add(Code::UnreachablePolicy, format!("spec.dispatchPolicies[{policy}]"), message, hint);
 }
 
 fn join(places: &[Place]) -> String {
-    places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+    let named = places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    let verb = if places.len() == 1 { "matches" } else { "match" };
+    format!("{named} {verb}")
 }
 
 fn too_many(told: &mut Told) {

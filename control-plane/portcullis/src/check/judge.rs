@@ -76,7 +76,11 @@ fn forgive(mut diagnosis: Diagnosis) -> Diagnosis {
     let (missing, problems): (Vec<_>, Vec<_>) =
         diagnosis.problems.into_iter().partition(|problem| problem.code == Code::NoServingCertificate);
     diagnosis.problems = problems;
-    diagnosis.cautions.extend(missing);
+    diagnosis.cautions.extend(missing.into_iter().map(|mut problem| {
+        problem.message =
+            "needs a defaultCertificate in the GatewaySettings, which are not among the objects".to_owned();
+        problem
+    }));
     if diagnosis.problems.is_empty() {
         diagnosis.reason = Reason::Accepted;
     }
@@ -94,7 +98,7 @@ fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>) -> Object {
     };
     let mut findings: Vec<Finding> = diagnosis.problems.into_iter().map(finding(true)).collect();
     findings.extend(diagnosis.cautions.into_iter().chain(lints).map(finding(false)));
-    findings.sort_by(|one, other| one.at.cmp(&other.at));
+    findings.sort_by_key(|finding| finding.at);
     Object { kind: diagnosis.kind, name: diagnosis.name, reason: diagnosis.reason, findings }
 }
 
