@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::explain::Impersonation;
 
@@ -9,7 +9,7 @@ use crate::explain::Impersonation;
 ///
 /// It reads UpstreamCluster and GatewaySettings objects and tells Envoy over xDS what to do. To start:
 ///
-///   portcullis check DIR                                  # are the objects good?
+///   portcullis check -f DIR                               # are the objects good?
 ///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
 ///   portcullis bootstrap --xds-socket /run/portcullis/xds.sock > envoy.json
 ///   ENVOY_DYNAMIC_MODULES_SEARCH_PATH=/usr/lib/portcullis envoy -c envoy.json
@@ -20,17 +20,13 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// What each does stands at its arguments, from where its help comes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve Envoy over xDS, and follow every change of the objects.
     Serve(Serve),
-    /// Print the bootstrap with which Envoy finds this control plane.
     Bootstrap(Bootstrap),
-    /// Tell what is wrong with the objects of a directory; exit with 1 if one is refused.
     Check(Check),
-    /// Tell what the gateway would do with a request, offline.
     Explain(Box<Explain>),
-    /// Print the permissions that the gateway's own user needs in a cluster behind it.
     Rbac(Rbac),
 }
 
@@ -157,12 +153,41 @@ pub(crate) struct Bootstrap {
     pub(crate) max_downstream_connections: u64,
 }
 
-/// Tell what is wrong with the objects of a directory; exit with 1 if one is refused.
+/// Tell what is wrong with objects, and what is hardly meant; exit with 1 if one is refused.
+///
+/// Every finding is one line, FILE:LINE:COLUMN: error or warning: FIELD: what is wrong (hint: what to do). An error is
+/// what the gateway refuses. A warning is accepted and yet hardly meant: a policy that no request reaches, a rule that
+/// never matches, entries that do not count, requests that match no policy, certificates near their end, and whatever
+/// means something else to KubeGateway's code (docs/kubegateway.md).
+///
+///   portcullis check -f cluster.yaml                      # one file; without GatewaySettings their defaults hold
+///   portcullis check -f settings.yaml -f clusters/        # several, as the gateway would see them together
+///   kubectl get upstreamclusters -o yaml | portcullis check -f -
+///   portcullis check -f DIR --output json | jq '.[] | select(.severity == "error")'
+///
+/// Exit: 0 if nothing is refused (warnings do not count), 1 if something is or cannot be read, 2 for a wrong command line.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Check {
-    /// Directory of *.yaml, *.yml and *.json files.
-    #[arg(value_name = "DIR")]
-    pub(crate) config: PathBuf,
+    /// File, or directory of *.yaml, *.yml and *.json files; - reads standard input. May be repeated.
+    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The same as -f DIR.
+    #[arg(value_name = "DIR", required_unless_present = "files")]
+    pub(crate) directory: Option<PathBuf>,
+    /// How findings are printed: json is an array of {file, line, column, severity, kind, name, code, path, message,
+    /// hint}.
+    #[arg(short = 'o', long, value_enum, default_value_t = CheckOutput::Text)]
+    pub(crate) output: CheckOutput,
+}
+
+/// How findings are printed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CheckOutput {
+    /// For people and editors.
+    Text,
+    /// For programs.
+    Json,
 }
 
 /// Print the permissions that the gateway's own user needs in a cluster behind it.

@@ -106,28 +106,12 @@ fn serve_tells_where_it_stands_follows_changes_and_ends_cleanly() {
     write(&config, "bad.yaml", BAD);
     let worse = served.status_when(|status| status["objects"][1]["name"] == "a.test");
     assert_eq!(worse["objects"][1]["accepted"], false);
+    assert_eq!(worse["objects"][1]["at"], "bad.yaml:1");
     assert_eq!(worse["snapshot"], status["snapshot"]);
     assert!(socket.exists());
     kill_process(Pid::from_child(&served.child), Signal::TERM).unwrap();
     assert!(served.child.wait().unwrap().success());
     assert!(!socket.exists());
-}
-
-#[test]
-fn check_fails_exactly_if_an_object_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), "settings.yaml", SETTINGS);
-    let path = dir.path().to_str().unwrap();
-    assert!(output(&["check", path]).status.success());
-    write(dir.path(), "bad.yaml", BAD);
-    let refused = output(&["check", path]);
-    assert_eq!(refused.status.code(), Some(1));
-    let text = String::from_utf8(refused.stdout).unwrap();
-    assert!(text.contains("UpstreamCluster a.test: Invalid\n  error: spec.servers: at least one"), "{text}");
-    write(dir.path(), "bad.yaml", "a: [");
-    let text = String::from_utf8(output(&["check", path]).stdout).unwrap();
-    assert!(text.contains("File bad.yaml: Invalid"), "{text}");
-    assert_eq!(output(&["check", "/nowhere/at/all"]).status.code(), Some(1));
 }
 
 fn documents(text: &str) -> Vec<Value> {

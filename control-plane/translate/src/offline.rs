@@ -1,4 +1,4 @@
-use portcullis_api::{Problem, check_cluster, cluster_as_written, parse_cluster};
+use portcullis_api::{Problem, check_cluster, cluster_as_written, cluster_mistakes, parse_cluster};
 use portcullis_filter_config::ClusterConfig;
 use serde_json::Value;
 
@@ -21,7 +21,8 @@ pub struct Offline {
 /// # Errors
 /// A document that is no `UpstreamCluster`: its writer's fault.
 pub fn offline(document: &Value, instance: &str) -> Result<Offline, Problem> {
-    let raw = parse_cluster(document)?;
+    let raw =
+        parse_cluster(document).map_err(|first| cluster_mistakes(document).into_iter().next().unwrap_or(first))?;
     let (cluster, problems) = match check_cluster(&raw, true).outcome {
         Ok(cluster) => (cluster, Vec::new()),
         Err(problems) => match cluster_as_written(&raw) {

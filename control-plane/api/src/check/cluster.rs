@@ -4,12 +4,16 @@ use super::authority::{is_dns_name, is_served_name};
 use super::certificates::{KeyPair, read_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
+use super::endpoint::parse_endpoint;
 use super::flow_control::{Schema, check_flow_control};
 use super::gates::{Gates, check_gates};
 use super::policies::{Policy, check_log_mode, check_policies};
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
-use crate::{ClientConfig, PublicBytes, SecretBytes, SecureServing, UpstreamCluster, parse_duration};
+use crate::{
+    ClientConfig, Code, Problem, PublicBytes, SecretBytes, SecureServing, ServerSpec, UpstreamCluster,
+    UpstreamClusterSpec, parse_duration,
+};
 
 /// The default of `spec.portcullis.requestTimeout`: longer than the 60 s of kube-apiserver.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(75);
@@ -98,13 +102,12 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let servers = check_servers(&raw.spec.servers, allow_loopback, findings);
     let client = check_client(&raw.spec.client_config, &name, findings);
     let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, findings);
+    check_spelling(&raw.spec, findings);
     let serving = check_serving(&raw.spec.secure_serving, findings);
     let client_ca = check_client_ca(&raw.spec.secure_serving, findings);
     let client_verification = check_verification(raw, findings);
-    let server_names =
-        served_names(&raw.spec.secure_serving.server_names, "spec.secureServing.serverNames", &name, findings);
-    let extra_authorities =
-        served_names(&raw.spec.portcullis.extra_authorities, "spec.portcullis.extraAuthorities", &name, findings);
+    let server_names = check_server_names(&raw.spec.secure_serving.server_names, &name, findings);
+    let extra_authorities = check_authorities(&raw.spec.portcullis.extra_authorities, &name, findings);
     let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
     let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
@@ -138,9 +141,12 @@ fn check_name(raw: &UpstreamCluster, findings: &mut Findings) -> String {
     let name = raw.metadata.name.to_ascii_lowercase();
     if !is_dns_name(&name) {
         findings.problem("metadata.name", "must be a DNS name, because it is the host name that is served");
+    } else if name != raw.metadata.name {
+        findings.problem("metadata.name", "must be lower-case, as every name of Kubernetes");
     }
     if raw.metadata.namespace.as_deref().is_some_and(|namespace| !namespace.is_empty()) {
-        findings.problem("metadata.namespace", "must be empty: an UpstreamCluster is cluster-scoped");
+        let message = "is ignored: an UpstreamCluster is cluster-scoped";
+        findings.warn(Problem::coded(Code::NoEffect, "metadata.namespace", message));
     }
     name
 }
@@ -162,14 +168,32 @@ fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientV
     }
 }
 
+/// KubeGateway compares the texts, so what is the same server spelt otherwise is refused there.
+fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings) {
+    for (index, policy) in spec.dispatch_policies.iter().enumerate() {
+        for (number, endpoint) in policy.upstream_subset.iter().enumerate() {
+            let same = |server: &&ServerSpec| parse_endpoint(&server.endpoint) == parse_endpoint(endpoint);
+            let Some(server) = spec.servers.iter().find(same) else { continue };
+            if spec.servers.iter().all(|server| server.endpoint != *endpoint) && parse_endpoint(endpoint).is_ok() {
+                let path = format!("spec.dispatchPolicies[{index}].upstreamSubset[{number}]");
+                let hint = format!("write it as {}", server.endpoint);
+                findings.problem_with_hint(path, "must be spelt as in spec.servers", hint);
+            }
+        }
+    }
+}
+
 fn check_serving(raw: &SecureServing, findings: &mut Findings) -> Option<KeyPair> {
     match (raw.cert_data.is_empty(), raw.key_data.is_empty()) {
         (true, true) => None,
         (false, false) => read_pair(&raw.cert_data, &raw.key_data)
             .map_err(|error| findings.problem("spec.secureServing.certData", error.to_string()))
             .ok(),
-        _ => {
-            findings.problem("spec.secureServing", "certData and keyData must be set together");
+        (cert_missing, _) => {
+            let missing = if cert_missing { "certData" } else { "keyData" };
+            let message = format!("{missing} is missing: the gateway's default certificate is served");
+            let hint = "set certData and keyData together; KubeGateway kept the pair that it had before";
+            findings.warn(Problem::coded(Code::Caution, "spec.secureServing", message).hint(hint));
             None
         }
     }
@@ -184,12 +208,28 @@ fn check_client_ca(raw: &SecureServing, findings: &mut Findings) -> Option<Publi
         .ok()
 }
 
-fn served_names(raw: &[String], path: &str, own: &str, findings: &mut Findings) -> Vec<String> {
+/// Names of which no client can ask are left out, as KubeGateway's are never asked for.
+fn check_server_names(raw: &[String], own: &str, findings: &mut Findings) -> Vec<String> {
+    served_names(raw, own, |index| {
+        let path = format!("spec.secureServing.serverNames[{index}]");
+        let message = "is not served: it is neither a DNS name nor *. before one of two or more labels";
+        findings.warn(Problem::coded(Code::NeverMatches, path, message));
+    })
+}
+
+fn check_authorities(raw: &[String], own: &str, findings: &mut Findings) -> Vec<String> {
+    served_names(raw, own, |index| {
+        let path = format!("spec.portcullis.extraAuthorities[{index}]");
+        findings.problem(path, "must be a DNS name or *. before one of two or more labels");
+    })
+}
+
+fn served_names(raw: &[String], own: &str, mut told: impl FnMut(usize)) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(raw.len());
     for (index, name) in raw.iter().enumerate() {
         let name = name.to_ascii_lowercase();
         if !is_served_name(&name) {
-            findings.problem(format!("{path}[{index}]"), "must be a DNS name or *. before one of two or more labels");
+            told(index);
         } else if name != own && !names.contains(&name) {
             names.push(name);
         }

@@ -17,12 +17,17 @@ fn problems_are_told_with_their_field() {
     let pki = Pki::new();
     let schema = |body: Value| json!({"flowControlSchemas": [body]});
     let gates = |text: &str| json!({"proxy.kubegateway.io/feature-gates": text});
-    let rule = |rule: Value| json!([{"rules": [rule]}]);
     let rows: Vec<Row> = vec![
+        ("/metadata/name", json!("Prod.example.com"), "metadata.name: must be lower-case"),
+        ("/spec/clientConfig/qps", json!(-1), "spec.clientConfig.qps: must not be negative"),
+        ("/spec/clientConfig/qps", json!(5), "spec.clientConfig.burst: must be at least qps"),
+        (
+            "/spec/dispatchPolicies/0/upsteamSubset",
+            json!(["https://10.0.0.2:6443/"]),
+            "spec.dispatchPolicies[0].upstreamSubset[0]: must be spelt as in spec.servers (hint: write it as https://10.0.0.2:6443)",
+        ),
         ("/metadata/name", json!("10.0.0.1"), "metadata.name: must be a DNS name"),
         ("/metadata/name", json!(""), "metadata.name: must be a DNS name"),
-        ("/metadata/namespace", json!("x"), "metadata.namespace: must be empty"),
-        ("/metadata/annotations", gates("DenyAllRequest=true"), "names a feature gate that does not exist"),
         ("/metadata/annotations", gates("DenyAllRequests"), "must be a list of Gate=true"),
         ("/spec/servers", json!([]), "spec.servers: at least one"),
         ("/spec/servers/0/endpoint", json!("http://10.0.0.1"), "spec.servers[0].endpoint: http is not supported"),
@@ -38,13 +43,9 @@ fn problems_are_told_with_their_field() {
         ("/spec/clientConfig", json!({"caData": base64(&pki.upstream_ca.cert)}), "the gateway would have no identity"),
         ("/spec/clientConfig/bearerToken", json!(base64("a b")), "spec.clientConfig.bearerToken: must be visible"),
         ("/spec/clientConfig/serverName", json!("a_b"), "spec.clientConfig.serverName: must be"),
-        ("/spec/secureServing/keyData", json!(""), "spec.secureServing: certData and keyData must be set together"),
         ("/spec/secureServing/clientCAData", json!(base64("x")), "spec.secureServing.clientCAData: holds no PEM"),
-        ("/spec/secureServing/serverNames", json!(["ok.test", "*"]), "spec.secureServing.serverNames[1]: must be"),
         ("/spec/dispatchPolicies", json!([]), "spec.dispatchPolicies: at least one"),
         ("/spec/dispatchPolicies/0/rules", json!([]), "spec.dispatchPolicies[0].rules: at least one"),
-        ("/spec/dispatchPolicies", rule(json!({"verbs": ["*"]})), "spec.dispatchPolicies[0].rules[0]: apiGroups with"),
-        ("/spec/dispatchPolicies", rule(json!({"nonResourceURLs": ["*"]})), "rules[0].verbs: is required"),
         ("/spec/dispatchPolicies/0/strategy", json!("Random"), "spec.dispatchPolicies[0].strategy: must be"),
         ("/spec/dispatchPolicies/0/upsteamSubset", json!(["https://x.test"]), "upstreamSubset[0]: is not one of"),
         ("/spec/dispatchPolicies/0/flowControlSchemaName", json!("x"), "flowControlSchemaName: is not one of"),
@@ -95,10 +96,29 @@ fn problems_are_told_with_their_field() {
 #[test]
 fn what_has_no_effect_is_told() {
     let pki = Pki::new();
-    let gate = json!({"proxy.kubegateway.io/feature-gates": "CloseConnectionWhenIdle=true,DenyAllRequests=false"});
+    let gates = |text: &str| json!({"proxy.kubegateway.io/feature-gates": text});
+    let rule = |rule: Value| json!([{"rules": [rule]}]);
     let rows: Vec<Row> = vec![
-        ("/metadata/annotations", gate, "CloseConnectionWhenIdle has no effect yet"),
-        ("/spec/clientConfig/qps", json!(5), "spec.clientConfig.qps: not enforced yet"),
+        (
+            "/metadata/annotations",
+            gates("CloseConnectionWhenIdle=true,DenyAllRequests=false"),
+            "CloseConnectionWhenIdle has no effect yet",
+        ),
+        ("/spec/clientConfig/burst", json!(5), "spec.clientConfig.burst: not enforced yet"),
+        ("/metadata/namespace", json!("x"), "metadata.namespace: is ignored"),
+        ("/metadata/annotations", gates("DenyAllRequest=true"), "names a feature gate that does not exist"),
+        ("/spec/secureServing/keyData", json!(""), "spec.secureServing: keyData is missing"),
+        (
+            "/spec/secureServing/serverNames",
+            json!(["ok.test", "*"]),
+            "spec.secureServing.serverNames[1]: is not served",
+        ),
+        (
+            "/spec/dispatchPolicies",
+            rule(json!({"verbs": ["*"]})),
+            "spec.dispatchPolicies[0].rules[0]: the rule matches",
+        ),
+        ("/spec/dispatchPolicies", rule(json!({"nonResourceURLs": ["*"]})), "rules[0].verbs: the rule matches nothing"),
         ("/spec/logging", json!({"mode": "on"}), "spec.logging.mode: access logs are not written yet"),
         (
             "/spec/servers/0/endpoint",
@@ -149,7 +169,10 @@ fn a_claimed_name_is_refused_with_its_owner() {
     let translation = translated(&pki.settings(), &[other, owner]);
     let [refused, accepted] = &translation.diagnoses[..] else { panic!("two objects") };
     assert_eq!((refused.reason, accepted.reason), (Reason::Conflicted, Reason::Accepted));
-    assert_eq!(refused.message, "the name a.test belongs to the UpstreamCluster a.test");
+    assert_eq!(
+        refused.message,
+        "spec.secureServing.serverNames: the name a.test belongs to the UpstreamCluster a.test"
+    );
     assert!(!translation.resources.iter().any(|one| one.name.contains("b.test")));
 }
 
