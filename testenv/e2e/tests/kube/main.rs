@@ -3,6 +3,7 @@
 
 mod anonymous;
 mod kubectl;
+mod matrix;
 mod streams;
 mod tokens;
 mod world;
