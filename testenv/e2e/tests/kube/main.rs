@@ -4,6 +4,7 @@
 mod anonymous;
 mod kubectl;
 mod refusals;
+mod matrix;
 mod streams;
 mod tokens;
 mod world;
