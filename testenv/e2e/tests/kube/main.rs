@@ -3,8 +3,8 @@
 
 mod anonymous;
 mod kubectl;
-mod refusals;
 mod matrix;
+mod refusals;
 mod streams;
 mod tokens;
 mod world;
