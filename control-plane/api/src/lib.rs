@@ -20,8 +20,8 @@ mod shape;
 mod types;
 
 pub use check::{
-    Checked, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, Host, KeyPair, Limits, PeerName, Policy,
-    Schema, Server, Settings, Trust, check_cluster, check_settings, cluster_as_written,
+    Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, Host, KeyPair, Limits,
+    PeerName, Policy, Schema, Server, Settings, Trust, check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use code::Code;

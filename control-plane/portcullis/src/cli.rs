@@ -192,10 +192,20 @@ pub(crate) enum CheckOutput {
 
 /// Print the permissions that the gateway's own user needs in a cluster behind it.
 ///
-/// Apply it there: portcullis rbac --user system:portcullis | kubectl apply -f -
+/// Apply it there:
+///
+///   portcullis rbac -f manifests/ --cluster prod.example.com --user system:portcullis | kubectl apply -f -
+///
+/// Without -f it is what a cluster with default settings needs.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Rbac {
+    /// Manifest, or directory of *.yaml, *.yml and *.json files; may be repeated.
+    #[arg(short = 'f', long = "file", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The UpstreamCluster that it is for; all of the files' if left out.
+    #[arg(long, value_name = "NAME", requires = "files")]
+    pub(crate) cluster: Option<String>,
     /// The user that the gateway's client certificate or token stands for.
     #[arg(long, value_name = "NAME", default_value = "system:portcullis")]
     pub(crate) user: String,

@@ -4,6 +4,7 @@ mod bootstrap;
 mod check;
 mod cli;
 mod explain;
+mod objects;
 mod rbac;
 mod serve;
 

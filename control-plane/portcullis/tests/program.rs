@@ -131,6 +131,23 @@ fn bootstrap_and_rbac_print_what_they_are_asked_for() {
     let rbac = documents(&String::from_utf8(printed.stdout).unwrap());
     assert_eq!(rbac[0]["kind"], "ClusterRole");
     assert_eq!(rbac[1]["subjects"][0]["name"], "gate: 'x'\n", "whatever the name is, it stays one value");
+    let directory = tempfile::tempdir().unwrap();
+    let spec = r#"{portcullis: {forwardedExtras: ["example.com/role"], auditAttribution: true}}"#;
+    write(directory.path(), "a.yaml", &format!("{BAD}spec: {spec}\n---\n{}", BAD.replace("a.test", "b.test")));
+    let more = |arguments: &[&str]| {
+        let files = ["rbac", "-f", directory.path().to_str().unwrap()];
+        let printed = output(&[&files[..], arguments].concat());
+        let text = String::from_utf8(printed.stdout).unwrap();
+        (
+            printed.status.success(),
+            text.contains("userextras/example.com/role"),
+            text.contains("userextras/portcullis.dev/"),
+        )
+    };
+    assert_eq!(more(&[]), (true, true, true));
+    assert_eq!(more(&["--cluster", "a.test"]), (true, true, true));
+    assert_eq!(more(&["--cluster", "b.test"]), (true, false, false), "nothing more than it needs");
+    assert!(!more(&["--cluster", "c.test"]).0);
     let verbs: Vec<_> = rbac[0]["rules"].as_array().unwrap().iter().map(|rule| rule["verbs"][0].clone()).collect();
     assert_eq!(verbs, ["impersonate", "impersonate", "create", "create", "get"]);
 }

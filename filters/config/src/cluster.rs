@@ -24,6 +24,9 @@ pub struct ClusterConfig {
     pub deny_all_requests: bool,
     /// Whether requests without a credential are let through, for the upstream to judge.
     pub anonymous: bool,
+    /// Whether the upstream is told, as extras of the user, where a request comes from and who acts as somebody else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub audit_attribution: bool,
     /// How tokens and impersonation are reviewed. Without it both are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviews: Option<Reviews>,

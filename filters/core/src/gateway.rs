@@ -6,7 +6,8 @@ use std::time::Duration;
 use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, Pool, RequestClass};
 use rustls_pki_types::UnixTime;
 
-use crate::authenticate::{authenticate, effective_user};
+use crate::attribution;
+use crate::authenticate::{Actor, authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, Full};
 use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::hygiene::Scan;
@@ -68,6 +69,8 @@ pub struct Forward<'c> {
     pub destination: &'c str,
     /// The user as header lines, or nothing for a request without credential.
     pub user: Option<Arc<UpstreamUser>>,
+    /// Further lines about the user, for the upstream's audit log.
+    pub attribution: Vec<(String, String)>,
     /// Whether the request is an upgrade: `Connection` becomes exactly `Upgrade`. Otherwise it is taken out.
     pub is_upgrade: bool,
     /// The `Sec-WebSocket-Protocol` without the entries that carry a token, where there are such.
@@ -125,6 +128,12 @@ impl Gateway {
         Scan::of(headers, &self.instance)
     }
 
+    /// What meets a request for which the host has no cluster's configuration.
+    pub fn unrouted(scan: &Scan<'_>) -> Refusal {
+        // Without a path there is no route and so no configuration, which is not the gateway's fault.
+        check_target(scan).err().unwrap_or_else(Refusal::not_configured)
+    }
+
     /// Judges a request.
     pub fn decide<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Decision<'c> {
         match self.judge(cluster, request) {
@@ -137,13 +146,13 @@ impl Gateway {
     /// Who a request acts as, to dispatch policies: the authenticated user or the one whom it impersonates, else the
     /// anonymous one. `None` if that is refused or not known yet. For tools; [`Gateway::decide`] asks itself.
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Option<UserInfo> {
-        let user = self.identify(cluster, request).ok()?;
+        let Actor { user, .. } = self.identify(cluster, request).ok()?;
         Some(user.map_or_else(|| self.anonymous.clone(), |user| user.user().clone()))
     }
 
-    fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Option<Arc<UpstreamUser>>, Stop> {
-        let user = authenticate(cluster, request)?;
-        effective_user(cluster, user, &self.anonymous, request)
+    fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Actor, Stop> {
+        let client = authenticate(cluster, request)?;
+        effective_user(cluster, client, &self.anonymous, request)
     }
 
     fn judge<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Result<Forward<'c>, Stop> {
@@ -156,7 +165,7 @@ impl Gateway {
         check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
         check_query(query).map_err(|error| Refusal::bad_request(error.to_string()))?;
 
-        let user = self.identify(cluster, request)?;
+        let Actor { user, original } = self.identify(cluster, request)?;
         let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
         let policy = cluster.policies.first_match(&info, known).ok_or_else(Refusal::no_policy)?;
         let pool = pool_of(user.is_some(), scan.is_upgrade);
@@ -165,8 +174,10 @@ impl Gateway {
         // Last: whoever is refused for another reason takes no token.
         let refused = |Full| Refusal::too_many_requests(info.resource);
         let place = cluster.enter(policy, request.uptime).map_err(refused)?;
+        let attributed = cluster.audit_attribution && user.is_some();
         Ok(Forward {
             destination,
+            attribution: if attributed { attribution::lines(scan, original.as_ref()) } else { Vec::new() },
             user,
             is_upgrade: scan.is_upgrade,
             subprotocols: scan.token_subprotocol.then(|| subprotocols_without_tokens(scan)),
@@ -202,7 +213,8 @@ pub fn outgoing_headers<'a>(
     if let Some(kept) = forward.subprotocols.as_deref().filter(|kept| !kept.is_empty()) {
         add(b"sec-websocket-protocol", kept);
     }
-    for (name, value) in forward.user.iter().flat_map(|user| user.lines()) {
+    let lines = forward.user.iter().flat_map(|user| user.lines()).chain(&forward.attribution);
+    for (name, value) in lines {
         add(name.as_bytes(), value.as_bytes());
     }
     add(b"via", forward.via.as_bytes());
@@ -226,11 +238,16 @@ fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
     if let Some(bad) = scan.bad_connection {
         return Err(Refusal::bad_request(bad.to_string()));
     }
-    if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
-        return Err(Refusal::bad_request("the request's target is not a path"));
-    }
+    check_target(scan)?;
     if !scan.path.iter().all(u8::is_ascii_graphic) {
         return Err(Refusal::bad_request("the path has a byte that has to be percent-encoded"));
+    }
+    Ok(())
+}
+
+fn check_target(scan: &Scan<'_>) -> Result<(), Refusal> {
+    if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
+        return Err(Refusal::bad_request("the request's target is not a path"));
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! A user, and the user as header lines for the upstream.
 
+use crate::attribution::{RESERVED, is_reserved};
 use crate::dns::{is_label, is_subdomain};
 
 /// The group of every user who has authenticated (apiserver, `pkg/authentication/user`).
@@ -78,6 +79,9 @@ pub enum IdentityError {
     /// Each group and extra is a header line, and each is authorised on its own by the upstream.
     #[error("the user has more than {MAX_LINES} groups and extra values")]
     TooMany,
+    /// The gateway's own extras say who really sent a request.
+    #[error("the user has an extra key that starts with {RESERVED}")]
+    Reserved,
     /// Extra keys that differ in case only would become one on the way.
     #[error("two extra keys of the user differ in case only")]
     Ambiguous,
@@ -119,6 +123,9 @@ impl UpstreamUser {
             if extra.key.is_empty() {
                 return Err(IdentityError::Empty("extra key"));
             }
+            if is_reserved(&extra.key) {
+                return Err(IdentityError::Reserved);
+            }
             let name = format!("impersonate-extra-{}", escape_key(&extra.key));
             if lines.iter().any(|(told, _)| *told == name) {
                 return Err(IdentityError::Ambiguous);
@@ -141,7 +148,7 @@ impl UpstreamUser {
     }
 }
 
-fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
+pub(crate) fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
     if value.is_empty() {
         return Err(IdentityError::Empty(part));
     }
@@ -155,7 +162,7 @@ fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
 /// Bytes that may not stand in a header's name, and the percent sign, become `%XX` (client-go,
 /// `transport/round_trippers.go`). Header names are lower-case on the wire, so keys arrive so, too: Kubernetes asks for
 /// lower-case keys, because impersonation changes others (apiserver, `pkg/authentication/user`).
-fn escape_key(key: &str) -> String {
+pub(crate) fn escape_key(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {
         if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
@@ -217,6 +224,8 @@ mod tests {
             user("alice", &[], &[("", "x")]),
             user("alice", &[], &[("k", " x")]),
             user("alice", &[], &[("k", "x"), ("K", "y")]),
+            user("alice", &[], &[("portcullis.dev/original-user", "bob")]),
+            user("alice", &[], &[("Portcullis.dev/x", "y")]),
         ];
         for user in refused {
             assert!(UpstreamUser::new(user.clone()).is_err(), "{user:?}");

@@ -13,12 +13,14 @@
 //! - [`limit`]: how many requests run at a time; [`bucket`]: how many come per second.
 //! - [`alive`]: what outlives the configuration that made it.
 //! - [`identity`]: the user as header lines for the upstream.
+//! - [`attribution`]: what the gateway tells the upstream's audit log beside it.
 //! - [`refusal`]: every answer that the filter gives itself, as a Kubernetes `Status`.
 //!
 //! # Invariants
 //! No I/O, no clock, no threads, no environment: the time is an argument. Anything a client can write is hostile.
 
 pub mod alive;
+pub mod attribution;
 mod authenticate;
 pub mod authority;
 pub mod bucket;

@@ -96,6 +96,12 @@ impl Refusal {
         Refusal::new(403, "Forbidden", Cause::Impersonation, "the request has an unknown Impersonate-* header")
     }
 
+    /// 403: an impersonated extra that only the gateway tells.
+    pub fn reserved_extra() -> Self {
+        let message = "extra keys that start with portcullis.dev/ are the gateway's own";
+        Refusal::new(403, "Forbidden", Cause::Impersonation, message)
+    }
+
     /// 403, in kube-apiserver's words. The grants of constrained impersonation are not looked at.
     pub fn may_not_impersonate(client: &str, part: &ResourceAttributes) -> Self {
         let ResourceAttributes { group, resource, namespace, name, .. } = part;

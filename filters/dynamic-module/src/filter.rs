@@ -120,7 +120,7 @@ impl Filter {
                 let (peer, now, uptime) = (peer_of(stream), UnixTime::now(), uptime());
                 self.gateway.decide(cluster, &RequestFacts { scan: &scan, peer, settled: &settled, now, uptime })
             }
-            None => Decision::Refuse(Refusal::not_configured()),
+            None => Decision::Refuse(Gateway::unrouted(&scan)),
         };
         // What is borrowed from Envoy ends here: the first setter invalidates it.
         let lifted: Vec<Box<[u8]>> = scan.lifted.iter().map(|name| (*name).into()).collect();

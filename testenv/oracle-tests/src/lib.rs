@@ -3,8 +3,12 @@
 
 mod ask;
 mod dice;
+mod gateway;
+mod headers;
 mod targets;
 
 pub use ask::{Oracle, bytes, text};
 pub use dice::Dice;
+pub use gateway::{Judged, Lab, Outcome};
+pub use headers::{Headers, credentials, impersonation, user};
 pub use targets::{narrowed_list, target};

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::authority::{is_dns_name, is_served_name};
 use super::certificates::{KeyPair, read_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
-use super::credentials::{CredentialCache, check_credential_cache};
+use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::endpoint::parse_endpoint;
 use super::flow_control::{Schema, check_flow_control};
 use super::gates::{Gates, check_gates};
@@ -46,6 +46,8 @@ pub struct Cluster {
     pub serving: Option<KeyPair>,
     /// The CAs of client certificates, PEM.
     pub client_ca: Option<PublicBytes>,
+    /// When a client certificate is verified.
+    pub client_verification: ClientVerification,
     /// Dispatch policies, in order.
     pub policies: Vec<Policy>,
     /// How long a request may take that is no watch, session or upgrade.
@@ -58,6 +60,19 @@ pub struct Cluster {
     pub anonymous: bool,
     /// For how long answers about credentials are believed.
     pub credential_cache: CredentialCache,
+    /// Keys of extra attributes beside the default ones, sorted, each once.
+    pub forwarded_extras: Vec<String>,
+    /// Whether the servers' audit logs are told where a request comes from.
+    pub audit_attribution: bool,
+}
+
+/// When a client certificate is verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientVerification {
+    /// At each request, as kube-apiserver does: a client with an expired certificate and a good token gets in.
+    Request,
+    /// In the handshake, too: a client whose certificate does not verify gets no connection.
+    Handshake,
 }
 
 /// Checks an `UpstreamCluster`. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
@@ -91,11 +106,13 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     check_spelling(&raw.spec, findings);
     let serving = check_serving(&raw.spec.secure_serving, findings);
     let client_ca = check_client_ca(&raw.spec.secure_serving, findings);
+    let client_verification = check_verification(raw, findings);
     let server_names = check_server_names(&raw.spec.secure_serving.server_names, &name, findings);
     let extra_authorities = check_authorities(&raw.spec.portcullis.extra_authorities, &name, findings);
     let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
     let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
+    let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
@@ -109,12 +126,15 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         token: client.token,
         serving,
         client_ca,
+        client_verification,
         policies,
         request_timeout,
         gates,
         schemas,
         anonymous,
         credential_cache,
+        forwarded_extras,
+        audit_attribution: raw.spec.portcullis.audit_attribution,
     })
 }
 
@@ -130,6 +150,23 @@ fn check_name(raw: &UpstreamCluster, findings: &mut Findings) -> String {
         findings.warn(Problem::coded(Code::NoEffect, "metadata.namespace", message));
     }
     name
+}
+
+fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientVerification {
+    let path = "spec.portcullis.clientCertificateVerification";
+    match raw.spec.portcullis.client_certificate_verification.as_str() {
+        "" | "Request" => ClientVerification::Request,
+        "Handshake" => {
+            if raw.spec.secure_serving.client_ca_data.is_empty() {
+                findings.problem(path, "needs spec.secureServing.clientCAData: without it no certificate verifies");
+            }
+            ClientVerification::Handshake
+        }
+        _ => {
+            findings.problem(path, "must be Request or Handshake");
+            ClientVerification::Request
+        }
+    }
 }
 
 /// KubeGateway compares the texts, so what is the same server spelt otherwise is refused there.

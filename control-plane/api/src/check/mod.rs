@@ -17,7 +17,7 @@ pub(crate) use authority::{is_dns_label, is_served_name, is_subdomain};
 pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;
 pub use client::{PeerName, Trust};
-pub use cluster::{Cluster, check_cluster, cluster_as_written};
+pub use cluster::{ClientVerification, Cluster, check_cluster, cluster_as_written};
 pub use credentials::CredentialCache;
 pub(crate) use endpoint::parse_endpoint;
 pub use endpoint::{Endpoint, Host};

@@ -4,7 +4,7 @@ use portcullis_core::gateway::outgoing_headers;
 use portcullis_core::hygiene::Scan;
 use portcullis_core::identity::UpstreamUser;
 use portcullis_core::refusal::Cause;
-use portcullis_core::request_info::{RequestInfo, check_shape, unescape_path};
+use portcullis_core::request_info::{RequestInfo, check_query, check_shape, unescape_path};
 use portcullis_core::review::{Review, ReviewResult, Settled};
 use portcullis_core::{Decision, Forward, Peer, Refusal, RequestFacts};
 use rustls_pki_types::UnixTime;
@@ -199,7 +199,8 @@ fn read_target(request: &Request, answer: &mut Answer) -> Option<Refusal> {
         Err(error) => return bad(&error),
     };
     answer.request_info = Some(RequestInfoAnswer::new(&info, query));
-    check_shape(&info, raw_path).err().and_then(|error| bad(&error))
+    let shape = check_shape(&info, raw_path).err().and_then(|error| bad(&error));
+    shape.or_else(|| check_query(query).err().and_then(|error| bad(&error)))
 }
 
 fn split(target: &[u8]) -> (&[u8], &[u8]) {

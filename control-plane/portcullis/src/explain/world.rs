@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,8 +11,10 @@ use portcullis_core::policy::Walk;
 use portcullis_core::review::CredentialCaches;
 use portcullis_core::{Cluster, CompileError, Gateway, Memory};
 use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
-use portcullis_sources::{Input, InputError, ObjectSet, read_inputs};
+use portcullis_sources::ObjectSet;
 use portcullis_translate::offline;
+
+use crate::objects::{ObjectsError, read_objects};
 
 /// Stands in resource names and in `Via`, where no settings say otherwise.
 const INSTANCE: &str = "portcullis";
@@ -21,9 +23,7 @@ const INSTANCE: &str = "portcullis";
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WorldError {
     #[error(transparent)]
-    Input(#[from] InputError),
-    #[error("{0}")]
-    File(String),
+    Objects(#[from] ObjectsError),
     #[error("no UpstreamCluster is among the files")]
     NoCluster,
     #[error("UpstreamCluster {0}: {1}")]
@@ -70,7 +70,7 @@ impl World {
             asked: AtomicU64::new(0),
         };
         for path in paths {
-            world.add(&objects(path)?)?;
+            world.add(&read_objects(path)?)?;
         }
         if world.has_files && world.clusters.is_empty() {
             return Err(WorldError::NoCluster);
@@ -112,17 +112,6 @@ impl World {
             });
         }
         Ok(())
-    }
-}
-
-fn objects(path: &Path) -> Result<ObjectSet, WorldError> {
-    let objects = read_inputs(&[Input::Path(path.to_owned())])?;
-    match objects.diagnoses.iter().find(|told| told.refused) {
-        Some(told) if objects.clusters.is_empty() && !path.is_dir() => {
-            let line = told.at.map(|at| format!(":{}:{}", at.line, at.column)).unwrap_or_default();
-            Err(WorldError::File(format!("{}{line}: {}", told.file, told.message)))
-        }
-        _ => Ok(objects),
     }
 }
 

@@ -1,6 +1,7 @@
 use portcullis_filter_config::{ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Rule, UpstreamIdentity};
 use rcgen::DnType;
 
+mod attribution;
 mod flow_control;
 mod reviews;
 
@@ -69,6 +70,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         client_ca,
         deny_all_requests: false,
         anonymous: true,
+        audit_attribution: false,
         reviews: None,
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
@@ -261,6 +263,18 @@ fn configurations_for_other_versions_are_refused() {
     for instance in ["", "a b", "a,b", "a\r\n"] {
         let config = FilterConfig { version: CONFIG_VERSION, instance: instance.into() };
         assert_eq!(Gateway::compile(&config).unwrap_err(), CompileError::Instance, "{instance:?}");
+    }
+}
+
+#[test]
+fn without_a_configuration_a_request_is_refused_and_told_whose_fault_it_is() {
+    let gateway = gateway();
+    for (method, path, code) in
+        [("GET", POD, 503), ("CONNECT", "", 400), ("CONNECT", "/", 400), ("OPTIONS", "*", 400), ("GET", "", 400)]
+    {
+        let headers = [(":method", method), (":path", path), (":authority", "prod.example.com")];
+        let scan = gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        assert_eq!(Gateway::unrouted(&scan).code, code, "{method} {path}");
     }
 }
 

@@ -137,9 +137,10 @@ impl Review {
         &self.body
     }
 
-    /// Leave to ask, or `None` where too many questions of this cluster are under way.
+    /// Leave to ask, or `None` where too many questions of this cluster are under way. Whoever had a good answer before finds
+    /// more room than a stranger.
     pub fn permit(&self) -> Option<ReviewPermit> {
-        self.caches.permit()
+        self.caches.permit(&self.key)
     }
 
     /// Reads the upstream's answer and keeps it, if it is one. Anything but a 201 with the expected object is none: Envoy

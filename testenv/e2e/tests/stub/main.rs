@@ -3,9 +3,17 @@
 
 mod buckets;
 mod changes;
+mod crowd;
 mod fail_closed;
+mod handshake;
+mod hostile;
+mod in_flight;
 mod limits;
+mod replies;
+mod review_faults;
+mod review_storm;
 mod reviews;
 mod spoofing;
+mod swap;
 mod versions;
 mod world;
