@@ -30,7 +30,7 @@ fn is_printable(byte: &u8) -> bool {
 
 /// Two bytes a character, without a terminator, surrogates and what Unicode keeps unassigned for ever.
 fn bmp(data: &[u8]) -> Option<String> {
-    let data = data.strip_suffix(&[0, 0]).filter(|_| data.len() % 2 == 0).unwrap_or(data);
+    let data = data.strip_suffix(&[0, 0]).filter(|_| data.len().is_multiple_of(2)).unwrap_or(data);
     let (units, []) = data.as_chunks::<2>() else { return None };
     units.iter().map(|unit| u16::from_be_bytes(*unit)).map(bmp_character).collect()
 }
