@@ -121,7 +121,7 @@ fn attend<'a>(end: End, target: &TlsTarget, client: &'a H2Client) -> Option<Gues
 /// Three times as many as may ask at once. Exactly as many as may get in; then all end.
 fn round(world: &World, end: End) {
     let gives_up = matches!(end, End::HangUp | End::Reset);
-    let patience = if gives_up { Duration::from_millis(1500) } else { SOON };
+    let patience = if gives_up { Duration::from_millis(2500) } else { SOON };
     let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(patience);
     let crowd = Crowd::new(2).unwrap();
     let clients: Vec<_> = (0..3 * MAX).map(|_| crowd.connect(&target).unwrap()).collect();
