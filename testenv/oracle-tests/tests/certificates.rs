@@ -1,5 +1,6 @@
 //! Client certificates: whom kube-apiserver's authenticator sees in a chain. Where we see nobody and it sees somebody, the
 //! case stands in a list here and in docs/compatibility.md; the other way round is never allowed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
 
@@ -75,8 +76,12 @@ const STRICTER: [(&str, &[&str]); 12] = [
 
 /// Chains that are stricter only beside something else: a trusted leaf needs no issuer with Go, and extensions in a root of
 /// version 1 count here.
-const STRICTER_IN_PAIRS: [&str; 3] =
-    ["leaf in the pool", "root of version 1", "root of version 1 above an intermediate"];
+const STRICTER_IN_PAIRS: [&str; 4] = [
+    "critical policy constraints of the intermediate",
+    "leaf in the pool",
+    "root of version 1",
+    "root of version 1 above an intermediate",
+];
 
 #[derive(Debug, PartialEq)]
 enum Verdict {
@@ -174,6 +179,34 @@ fn certificates_name_whom_kube_apiserver_sees_or_nobody() {
     for (row, names) in STRICTER {
         for listed in names {
             assert!(stricter.iter().any(|(name, _)| name == listed), "{row}: {listed} is no longer refused here only");
+        }
+    }
+}
+
+/// What the end-to-end tests present is ordinary: here, with Go, and through an intermediate.
+#[test]
+fn the_harness_makes_certificates_that_are_believed() {
+    use portcullis_harness::certs::{Ca, CertSpec, Usage};
+    let root = Ca::new("clients").unwrap();
+    let middle = root.intermediate(&CertSpec::new("middle")).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let spec = CertSpec::new("alice").usages([Usage::Client]);
+    let encode = |der: &[u8]| STANDARD.encode(der);
+    let questions: Vec<Value> = [root.issue(&spec).unwrap(), middle.issue(&spec).unwrap()]
+        .iter()
+        .map(|identity| {
+            let chain: Vec<String> = identity.chain_der().iter().map(|der| encode(der)).collect();
+            serde_json::json!({
+                "ask": "certificate", "certificates": chain, "roots": [encode(root.certificate_der())], "now": now,
+            })
+        })
+        .collect();
+    for question in &questions {
+        assert!(matches!(ours(question), Verdict::User(user) if user.name == "alice"));
+    }
+    if let Some(oracle) = Oracle::or_skip("the harness's certificates beside Go") {
+        for (question, answer) in questions.iter().zip(oracle.ask(&questions)) {
+            assert_eq!(ours(question), theirs(&answer));
         }
     }
 }

@@ -1,11 +1,29 @@
 use std::net::IpAddr;
 
-use x509_parser::asn1_rs::{Any, Tag};
+use x509_parser::asn1_rs::{Any, Oid, Tag};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::oid_registry::*;
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 use super::CertificateError;
 use super::text::text;
+
+/// Extensions whose content Go looks at; what stands in another does not matter to it.
+const READ_BY_GO: [Oid<'static>; 13] = [
+    OID_PKIX_AUTHORITY_INFO_ACCESS,
+    OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER,
+    OID_X509_EXT_BASIC_CONSTRAINTS,
+    OID_X509_EXT_CERTIFICATE_POLICIES,
+    OID_X509_EXT_CRL_DISTRIBUTION_POINTS,
+    OID_X509_EXT_EXTENDED_KEY_USAGE,
+    OID_X509_EXT_INHIBIT_ANY_POLICY,
+    OID_X509_EXT_KEY_USAGE,
+    OID_X509_EXT_NAME_CONSTRAINTS,
+    OID_X509_EXT_POLICY_CONSTRAINTS,
+    OID_X509_EXT_POLICY_MAPPINGS,
+    OID_X509_EXT_SUBJECT_ALT_NAME,
+    OID_X509_EXT_SUBJECT_KEY_IDENTIFIER,
+];
 
 /// Parses a certificate, and refuses what Go's parser refuses and a library for paths does not look at: with
 /// kube-apiserver such a certificate ends the handshake, wherever in the chain it stands.
@@ -70,12 +88,12 @@ fn elements(mut rest: &[u8]) -> impl Iterator<Item = Option<Any<'_>>> {
     })
 }
 
-/// No extension twice, and none broken that can be read.
+/// No extension twice, and none broken that Go reads.
 fn has_sound_extensions(certificate: &X509Certificate<'_>) -> bool {
     let extensions = certificate.extensions();
     has_no_equal(extensions, |extension| &extension.oid)
         && extensions.iter().all(|extension| match extension.parsed_extension() {
-            ParsedExtension::ParseError { .. } => false,
+            ParsedExtension::ParseError { .. } => !READ_BY_GO.contains(&extension.oid),
             ParsedExtension::KeyUsage(_) => is_bit_string(extension.value),
             ParsedExtension::CertificatePolicies(policies) => has_no_equal(policies, |policy| &policy.policy_id),
             ParsedExtension::SubjectAlternativeName(names) => names.general_names.iter().all(is_sound_name),
