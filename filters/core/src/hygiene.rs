@@ -60,6 +60,10 @@ pub struct Scan<'a> {
     pub bad_connection: Option<BadConnection>,
     /// Every `Sec-WebSocket-Protocol` line.
     pub subprotocols: Vec<&'a [u8]>,
+    /// The first `X-Forwarded-For` line; Envoy joins them into one.
+    pub forwarded_for: &'a [u8],
+    /// `X-Request-Id`, which Envoy writes.
+    pub request_id: &'a [u8],
     /// Whether the request has been through this gateway before.
     pub is_loop: bool,
     /// Names of the headers to take out. May hold a name more than once.
@@ -97,6 +101,8 @@ impl<'a> Scan<'a> {
                     // kube-apiserver looks at the first line only.
                     to_websocket.get_or_insert_with(|| equal_fold(value, b"websocket"));
                 }
+                b"x-forwarded-for" if scan.forwarded_for.is_empty() => scan.forwarded_for = value,
+                b"x-request-id" => scan.request_id = value,
                 b"via" => scan.is_loop |= names_instance(value, instance),
                 b"sec-websocket-protocol" => {
                     scan.token_subprotocol |= subprotocols(value).any(is_token_subprotocol);

@@ -1,5 +1,6 @@
 //! A user, and the user as header lines for the upstream.
 
+use crate::attribution::{RESERVED, is_reserved};
 use crate::dns::{is_label, is_subdomain};
 
 /// The group of every user who has authenticated (apiserver, `pkg/authentication/user`).
@@ -41,6 +42,11 @@ impl UserInfo {
         UserInfo { name, uid, groups, extra }
     }
 
+    /// The same user, accepted by an authenticator ([`UserInfo::authenticated`]).
+    pub fn into_authenticated(self) -> Self {
+        UserInfo::authenticated(self.name, self.uid, self.groups, self.extra)
+    }
+
     /// Who presents no credential.
     pub fn anonymous() -> Self {
         UserInfo { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..UserInfo::default() }
@@ -73,6 +79,9 @@ pub enum IdentityError {
     /// Each group and extra is a header line, and each is authorised on its own by the upstream.
     #[error("the user has more than {MAX_LINES} groups and extra values")]
     TooMany,
+    /// The gateway's own extras say who really sent a request.
+    #[error("the user has an extra key that starts with {RESERVED}")]
+    Reserved,
     /// An empty value would be dropped on the way.
     #[error("a {0} of the user is empty")]
     Empty(&'static str),
@@ -111,6 +120,9 @@ impl UpstreamUser {
             if extra.key.is_empty() {
                 return Err(IdentityError::Empty("extra key"));
             }
+            if is_reserved(&extra.key) {
+                return Err(IdentityError::Reserved);
+            }
             let name = format!("impersonate-extra-{}", escape_key(&extra.key));
             for value in &extra.values {
                 lines.push((name.clone(), carried("extra value", value)?));
@@ -130,7 +142,7 @@ impl UpstreamUser {
     }
 }
 
-fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
+pub(crate) fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
     if value.is_empty() {
         return Err(IdentityError::Empty(part));
     }
@@ -141,9 +153,10 @@ fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
     Ok(value.to_owned())
 }
 
-/// Bytes that may not stand in a header's name become `%XX`. Header names are lower-case on the wire, and kube-apiserver
-/// lowers keys before it decodes them, so an upper-case letter is escaped to survive.
-fn escape_key(key: &str) -> String {
+/// Bytes that may not stand in a header's name, and the percent sign, become `%XX`, as client-go writes them. Names are
+/// lower-case on the wire, and kube-apiserver lowers a key before it decodes it, so an upper-case letter is escaped, too: the
+/// upstream reads the very key.
+pub(crate) fn escape_key(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {
         let is_plain = byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&'*+-.^_`|~".contains(&byte);
@@ -205,6 +218,8 @@ mod tests {
             user("alice", &[""], &[]),
             user("alice", &[], &[("", "x")]),
             user("alice", &[], &[("k", " x")]),
+            user("alice", &[], &[("portcullis.dev/original-user", "bob")]),
+            user("alice", &[], &[("Portcullis.dev/x", "y")]),
         ];
         for user in refused {
             assert!(UpstreamUser::new(user.clone()).is_err(), "{user:?}");

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::apply::{apply, refuse};
 use crate::fault;
-use crate::memory::ProcessMemory;
+use crate::memory::{ProcessMemory, uptime};
 use crate::reviews::{Pending, Reviews};
 
 /// How often a request may wait for reviews: for its tokens, then for its impersonation, and once more for each if the
@@ -117,10 +117,10 @@ impl Filter {
         let decision = match route {
             Some(cluster) => {
                 fault::maybe("decide", &headers);
-                let (peer, now) = (peer_of(stream), UnixTime::now());
-                self.gateway.decide(cluster, &RequestFacts { scan: &scan, peer, settled: &settled, now })
+                let (peer, now, uptime) = (peer_of(stream), UnixTime::now(), uptime());
+                self.gateway.decide(cluster, &RequestFacts { scan: &scan, peer, settled: &settled, now, uptime })
             }
-            None => Decision::Refuse(Refusal::not_configured()),
+            None => Decision::Refuse(Gateway::unrouted(&scan)),
         };
         // What is borrowed from Envoy ends here: the first setter invalidates it.
         let lifted: Vec<Box<[u8]>> = scan.lifted.iter().map(|name| (*name).into()).collect();

@@ -46,7 +46,6 @@ pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings) 
         route_specifier: Some(RouteSpecifier::Rds(rds)),
         http_filters: vec![portcullis_filter(settings), router()],
         early_header_mutation_extensions: vec![early_mutation()],
-        upgrade_configs: ["websocket", "spdy/3.1"].map(upgrade).to_vec(),
         ..common(stat_prefix, settings)
     }
 }
@@ -94,6 +93,8 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
             ..Default::default()
         }),
         http2_protocol_options: Some(http2(settings.limits.max_concurrent_streams)),
+        // Also where nobody is served: an upgrade is to meet the same answer as any other request.
+        upgrade_configs: ["websocket", "spdy/3.1"].map(upgrade).to_vec(),
         local_reply_config: Some(local_reply::config()),
         ..Default::default()
     }

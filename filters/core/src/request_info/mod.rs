@@ -40,6 +40,8 @@ pub struct RequestInfo<'a> {
     /// Index of the first path segment behind a `proxy` subresource or verb: from there on the path belongs to
     /// somebody else's server.
     pub proxied_from: Option<usize>,
+    /// Index of the path segment that names the resource; behind the namespace, where there is one.
+    pub parts_from: usize,
     /// Whether the verb stands in the path (`/api/v1/watch/pods`) rather than in the method.
     pub verb_in_path: bool,
 }
@@ -108,6 +110,7 @@ impl<'a> RequestInfo<'a> {
                 segments.take();
             }
         }
+        self.parts_from = segments.taken();
         if segments.len() >= 3 && *self.verb != *b"proxy" {
             self.subresource = segments.peek(2);
             if self.subresource == b"proxy" {
@@ -133,6 +136,12 @@ impl<'a> RequestInfo<'a> {
             b"delete" => self.verb = Cow::Borrowed(b"deletecollection"),
             _ => {}
         }
+    }
+
+    /// The path segments from the resource on; none for a plain path.
+    pub fn parts(&self) -> impl Iterator<Item = &'a [u8]> {
+        let count = if self.is_resource { usize::MAX } else { 0 };
+        trim_slashes(self.path).split(|byte| *byte == b'/').skip(self.parts_from).take(count)
     }
 
     /// The selectors that kube-apiserver shows its authorizers: of lists, watches and deletecollections whose verb does not

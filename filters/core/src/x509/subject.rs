@@ -39,7 +39,7 @@ pub(super) fn user_of(leaf: &[u8]) -> Result<Option<UserInfo>, CertificateError>
         _ => return Err(CertificateError::Subject),
     };
     let credential = Extra { key: CREDENTIAL_ID.to_owned(), values: vec![credential_id(leaf)] };
-    Ok(Some(UserInfo::authenticated(name, uid, groups, vec![credential])))
+    Ok(Some(UserInfo { name, uid, groups, extra: vec![credential] }))
 }
 
 fn credential_id(leaf: &[u8]) -> String {

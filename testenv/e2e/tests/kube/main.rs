@@ -3,6 +3,8 @@
 
 mod anonymous;
 mod kubectl;
+mod matrix;
+mod refusals;
 mod streams;
 mod tokens;
 mod world;

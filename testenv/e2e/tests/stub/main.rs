@@ -1,10 +1,19 @@
 //! The gateway in front of stub apiservers, which witness exactly what reaches them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod buckets;
 mod changes;
+mod crowd;
 mod fail_closed;
+mod handshake;
+mod hostile;
+mod in_flight;
 mod limits;
+mod replies;
+mod review_faults;
+mod review_storm;
 mod reviews;
 mod spoofing;
+mod swap;
 mod versions;
 mod world;

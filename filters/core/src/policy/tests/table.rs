@@ -1,4 +1,4 @@
-use super::model::Model;
+use super::Walk;
 use super::{Policies, RequestInfo, UserInfo, config};
 use crate::request_info::unescape_path;
 
@@ -28,7 +28,11 @@ fn matches(rule: &config::Rule, request: &str, user: &UserInfo) -> bool {
     let info = RequestInfo::resolve(method.as_bytes(), &path, query.as_bytes()).unwrap();
     let policies = [config::Policy { group: "g".into(), flow_control_schema: None, rules: vec![rule.clone()] }];
     let index = Policies::new(&policies).first_match(&info, user);
-    assert_eq!(Model::new(&policies).first_match(&info, user), index, "the model differs: {rule:?} {request}");
+    assert_eq!(
+        Walk::new(&policies).first_match(&info, user).map(|matched| matched.policy),
+        index,
+        "the model differs: {rule:?} {request}"
+    );
     index.is_some()
 }
 
