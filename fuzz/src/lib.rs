@@ -4,6 +4,7 @@ pub mod der;
 
 use std::sync::Arc;
 
+use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::cluster::CacheOwner;
 use portcullis_core::limit::InFlight;
 use portcullis_core::review::{CredentialCaches, Settled};
@@ -28,6 +29,10 @@ impl Memory for Forgetful {
 
     fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
         Arc::default()
+    }
+
+    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        Arc::new(TokenBucket::new(rate))
     }
 }
 
@@ -66,6 +71,7 @@ pub fn judge<T>(
         vec![(b":method", b"GET"), (b":path", b"/api/v1/namespaces/n/pods/a"), (b":authority", b"prod")];
     all.extend_from_slice(headers);
     let scan = gateway.scan(all.iter().copied());
-    let request = RequestFacts { scan: &scan, peer: Peer::None, settled, now: at(now) };
+    let request =
+        RequestFacts { scan: &scan, peer: Peer::None, settled, now: at(now), uptime: std::time::Duration::ZERO };
     read(gateway.decide(cluster, &request))
 }
