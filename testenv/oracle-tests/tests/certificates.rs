@@ -1,6 +1,5 @@
 //! Client certificates: whom kube-apiserver's authenticator sees in a chain. Where we see nobody and it sees somebody, the
 //! case stands in a list here and in docs/compatibility.md; the other way round is never allowed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
 
 use base64::Engine;
@@ -110,7 +109,7 @@ fn ours(question: &Value) -> Verdict {
     let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(question["now"].as_u64().unwrap()));
     match verify(&chain, &ca, now) {
         Err(error) => Verdict::Refused(error.to_string()),
-        Ok(verified) => match verified.user.map(UpstreamUser::new) {
+        Ok(verified) => match verified.user.map(UserInfo::into_authenticated).map(UpstreamUser::new) {
             None => Verdict::Nobody,
             Some(Ok(user)) => Verdict::User(user.user().clone()),
             Some(Err(error)) => Verdict::Refused(error.to_string()),
