@@ -16,8 +16,8 @@ mod secret;
 mod types;
 
 pub use check::{
-    Checked, Cluster, CredentialCache, Endpoint, Gates, Host, KeyPair, Limits, PeerName, Policy, Schema, Server,
-    Settings, Trust, check_cluster, check_settings,
+    AccessLog, Checked, Cluster, CredentialCache, Endpoint, Gates, Host, KeyPair, Limits, LogMode, PeerName, Policy,
+    Schema, Server, Settings, Trust, check_cluster, check_settings,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};
@@ -28,7 +28,8 @@ pub use parse::{
 pub use problem::Problem;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
-    Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema,
-    GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta,
-    PortcullisSpec, Rule, SecureServing, ServerSpec, ServiceAccount, TokenBucket, UpstreamCluster, UpstreamClusterSpec,
+    AccessLogSettings, Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl,
+    FlowControlSchema, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings, Logging,
+    MaxRequestsInflight, ObjectMeta, PortcullisSpec, Rule, SecureServing, ServerSpec, ServiceAccount, TokenBucket,
+    UpstreamCluster, UpstreamClusterSpec,
 };

@@ -7,6 +7,7 @@ use portcullis_filter_config::{CONFIG_VERSION, Pool, RequestClass, UpstreamIdent
 
 use crate::authority::Authorities;
 use crate::limit::{InFlight, Place};
+use crate::observe::Series;
 use crate::policy::Policies;
 use crate::review::{CredentialCaches, Lifetimes};
 use crate::x509::{ClientCa, ClientCaError};
@@ -39,6 +40,7 @@ pub struct Cluster {
     destinations: Vec<Destinations>,
     /// By policy.
     limits: Vec<Option<Limit>>,
+    series: Arc<Series>,
 }
 
 /// The limit that a policy's requests come under.
@@ -98,6 +100,7 @@ impl Cluster {
         let policies = Policies::new(&config.policies);
         let destinations = policies.groups().map(Destinations::of).collect();
         let limits = config.policies.iter().map(|policy| limit_of(policy, config, memory)).collect();
+        let series = Arc::new(Series::new(config, memory, &caches));
         let authorities = Authorities::new(config.authorities.iter().map(String::as_str));
         Ok(Cluster {
             authorities,
@@ -109,7 +112,13 @@ impl Cluster {
             deny_all_requests: config.deny_all_requests,
             destinations,
             limits,
+            series,
         })
+    }
+
+    /// What is counted of its requests.
+    pub fn series(&self) -> &Arc<Series> {
+        &self.series
     }
 
     /// A place among the running requests of a policy's schema: `Ok(None)` where there is no limit.

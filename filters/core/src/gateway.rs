@@ -11,6 +11,7 @@ use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::hygiene::Scan;
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
+use crate::observe::Seen;
 use crate::refusal::Refusal;
 use crate::request_info::{RequestInfo, check_shape, unescape_path};
 use crate::review::{Review, Settled};
@@ -124,14 +125,33 @@ impl Gateway {
 
     /// Judges a request.
     pub fn decide<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Decision<'c> {
-        match self.judge(cluster, request) {
+        self.decide_seen(cluster, request, &mut Seen::default())
+    }
+
+    /// Judges a request, and tells what it was.
+    pub fn decide_seen<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestFacts<'_>,
+        seen: &mut Seen,
+    ) -> Decision<'c> {
+        let judged = self.judge(cluster, request, seen);
+        if !matches!(judged, Err(Stop::Review(_))) {
+            seen.tell_message(cluster.series(), request.scan);
+        }
+        match judged {
             Ok(forward) => Decision::Forward(forward),
             Err(Stop::Review(reviews)) => Decision::Review(reviews),
             Err(Stop::Refuse(refusal)) => Decision::Refuse(refusal),
         }
     }
 
-    fn judge<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Result<Forward<'c>, Stop> {
+    fn judge<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestFacts<'_>,
+        seen: &mut Seen,
+    ) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
         check_message(scan, cluster)?;
         let (raw_path, query) = split_target(scan.path);
@@ -139,14 +159,32 @@ impl Gateway {
         let info =
             RequestInfo::resolve(scan.method, &path, query).map_err(|error| Refusal::bad_request(error.to_string()))?;
         check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        seen.request(cluster.series(), &info);
+        let judged = self.judge_info(cluster, request, &info, seen);
+        if !matches!(judged, Err(Stop::Review(_))) {
+            seen.tell_request(cluster.series(), &info);
+        }
+        judged
+    }
 
+    fn judge_info<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestFacts<'_>,
+        info: &RequestInfo<'_>,
+        seen: &mut Seen,
+    ) -> Result<Forward<'c>, Stop> {
+        let scan = request.scan;
         let user = authenticate(cluster, request)?;
+        seen.client(cluster.series(), user.as_ref());
         let user = effective_user(cluster, user, &self.anonymous, request)?;
+        seen.effective(cluster.series(), user.as_ref());
         let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
-        let policy = cluster.policies.first_match(&info, known).ok_or_else(Refusal::no_policy)?;
+        let policy = cluster.policies.first_match(info, known).ok_or_else(Refusal::no_policy)?;
+        seen.policy(policy);
         let place = cluster.enter(policy).map_err(|Full| Refusal::too_many_requests(info.resource))?;
         let pool = pool_of(user.is_some(), scan.is_upgrade);
-        let class = class_of(&info, scan);
+        let class = class_of(info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
         Ok(Forward {
             destination,

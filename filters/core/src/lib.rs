@@ -12,6 +12,7 @@
 //! - [`policy`]: which dispatch policy a request matches.
 //! - [`limit`]: how many requests run at a time.
 //! - [`identity`]: the user as header lines for the upstream.
+//! - [`observe`]: what an operator sees of a request: labels of closed sets, the access log's line.
 //! - [`refusal`]: every answer that the filter gives itself, as a Kubernetes `Status`.
 //!
 //! # Invariants
@@ -27,6 +28,7 @@ pub mod hygiene;
 pub mod identity;
 mod impersonation;
 pub mod limit;
+pub mod observe;
 pub mod policy;
 pub mod refusal;
 pub mod request_info;

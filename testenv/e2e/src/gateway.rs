@@ -53,6 +53,8 @@ impl Gateway {
         let mut envoy_options = EnvoyOptions::new(plane.bootstrap("envoy-0")?);
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
+        // Lines of the access log, which Envoy else keeps for ten seconds.
+        envoy_options.flags = ["--file-flush-interval-msec", "50"].map(str::to_owned).to_vec();
         let envoy = Envoy::start(&dir, "envoy-0", &envoy_options)?;
         Ok(Gateway { plane, envoy, manifests, address, serving_ca })
     }

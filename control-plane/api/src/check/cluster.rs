@@ -6,7 +6,8 @@ use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache};
 use super::flow_control::{Schema, check_flow_control};
 use super::gates::{Gates, check_gates};
-use super::policies::{Policy, check_log_mode, check_policies};
+use super::logging::{LogMode, check_log_mode};
+use super::policies::{Policy, check_policies};
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
 use crate::{PublicBytes, SecretBytes, SecureServing, UpstreamCluster, parse_duration};
@@ -41,6 +42,8 @@ pub struct Cluster {
     pub serving: Option<KeyPair>,
     /// The CAs of client certificates, PEM.
     pub client_ca: Option<PublicBytes>,
+    /// Which requests the access log tells, as far as their policy leaves it open.
+    pub log_mode: LogMode,
     /// Dispatch policies, in order.
     pub policies: Vec<Policy>,
     /// How long a request may take that is no watch, session or upgrade.
@@ -60,7 +63,7 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
     let mut findings = Findings::default();
     let name = check_name(raw, &mut findings);
     let gates = check_gates(&raw.metadata, &mut findings);
-    check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), &mut findings);
+    let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), &mut findings);
     let schemas = check_flow_control(&raw.spec.flow_control, &mut findings);
     let servers = check_servers(&raw.spec.servers, allow_loopback, &mut findings);
     let client = check_client(&raw.spec.client_config, &name, &mut findings);
@@ -87,6 +90,7 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
         token: client.token,
         serving,
         client_ca,
+        log_mode,
         policies,
         request_timeout,
         gates,

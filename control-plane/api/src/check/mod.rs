@@ -8,6 +8,7 @@ mod credentials;
 mod endpoint;
 mod flow_control;
 mod gates;
+mod logging;
 mod policies;
 mod servers;
 mod settings;
@@ -20,9 +21,10 @@ pub use credentials::CredentialCache;
 pub use endpoint::{Endpoint, Host};
 pub use flow_control::Schema;
 pub use gates::Gates;
+pub use logging::LogMode;
 pub use policies::Policy;
 pub use servers::Server;
-pub use settings::{Limits, Settings, check_settings};
+pub use settings::{AccessLog, Limits, Settings, check_settings};
 
 use crate::Problem;
 

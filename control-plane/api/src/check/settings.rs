@@ -18,8 +18,24 @@ pub struct Settings {
     pub default_certificate: Option<KeyPair>,
     /// Lets servers stand at loopback addresses.
     pub allow_loopback_upstreams: bool,
+    /// Where the access log goes.
+    pub access_log: AccessLog,
     /// Bounds.
     pub limits: Limits,
+}
+
+/// Where the access log goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Envoy's standard output.
+    #[default]
+    Stdout,
+    /// Envoy's standard error.
+    Stderr,
+    /// A file on Envoy's machine.
+    File(String),
+    /// Nowhere: no request is logged, whatever a cluster says.
+    None,
 }
 
 /// Bounds of the gateway.
@@ -54,6 +70,7 @@ impl Default for Settings {
             port: 6443,
             default_certificate: None,
             allow_loopback_upstreams: false,
+            access_log: AccessLog::Stdout,
             limits: Limits::default(),
         }
     }
@@ -69,6 +86,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         port: raw.spec.listener.port.unwrap_or(default.port),
         default_certificate: check_default_certificate(raw, &mut findings),
         allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
+        access_log: check_access_log(raw, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
     };
     if settings.port == 0 {
@@ -98,6 +116,19 @@ fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> 
     read_pair(&certificate.cert_data, &certificate.key_data)
         .map_err(|error| findings.problem("spec.defaultCertificate", error.to_string()))
         .ok()
+}
+
+fn check_access_log(raw: &GatewaySettings, findings: &mut Findings) -> AccessLog {
+    match raw.spec.access_log.destination.as_deref() {
+        None | Some("stdout") => AccessLog::Stdout,
+        Some("stderr") => AccessLog::Stderr,
+        Some("none") => AccessLog::None,
+        Some(path) if path.starts_with('/') && !path.contains('\0') => AccessLog::File(path.to_owned()),
+        Some(_) => {
+            findings.problem("spec.accessLog.destination", "must be stdout, stderr, none or an absolute path");
+            AccessLog::Stdout
+        }
+    }
 }
 
 fn check_limits(raw: &LimitSettings, default: Limits, findings: &mut Findings) -> Limits {

@@ -79,7 +79,6 @@ fn what_has_no_effect_is_told() {
     let rows: Vec<Row> = vec![
         ("/metadata/annotations", gate, "CloseConnectionWhenIdle has no effect yet"),
         ("/spec/clientConfig/qps", json!(5), "spec.clientConfig.qps: not enforced yet"),
-        ("/spec/logging", json!({"mode": "on"}), "spec.logging.mode: access logs are not written yet"),
         (
             "/spec/servers/0/endpoint",
             json!("https://10.0.0.1:6443/path"),

@@ -55,11 +55,13 @@ fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
         reviews: None,
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
+        log_refused: false,
         policies: vec![
-            Policy { group: "vault".into(), flow_control_schema: Some("few".into()), rules: vec![secrets] },
+            Policy { group: "vault".into(), flow_control_schema: Some("few".into()), log: false, rules: vec![secrets] },
             Policy {
                 group: "all".into(),
                 flow_control_schema: None,
+                log: false,
                 rules: vec![Rule { verbs: vec!["-deletecollection".into()], ..all_rules() }],
             },
         ],
