@@ -53,20 +53,28 @@ impl Members {
 
     fn value(&mut self, text: &[u8], most: usize) {
         self.0.push('"');
-        // No character is shorter than a byte: what lies behind is not looked at.
+        // Nearly every text is plain, and stands as it is.
+        let plain = text.iter().position(|byte| !is_plain(*byte)).unwrap_or(text.len()).min(most);
+        let (plain, rest) = text.split_at(plain);
+        self.0.push_str(std::str::from_utf8(plain).unwrap_or_default());
+        self.odd(rest, most.saturating_sub(plain.len()));
+        self.0.push('"');
+    }
+
+    /// Whatever it is, at most so many characters of it. None is shorter than a byte: what lies behind is not looked at.
+    fn odd(&mut self, text: &[u8], most: usize) {
         let mut room = most;
         for chunk in text.utf8_chunks() {
             let broken = (!chunk.invalid().is_empty()).then_some('\u{fffd}');
             for character in chunk.valid().chars().chain(broken) {
                 let Some(left) = room.checked_sub(1) else {
-                    self.0.push_str("…\"");
+                    self.0.push('…');
                     return;
                 };
                 room = left;
                 self.character(character);
             }
         }
-        self.0.push('"');
     }
 
     fn character(&mut self, character: char) {
@@ -80,6 +88,11 @@ impl Members {
             other => self.0.push(other),
         }
     }
+}
+
+/// A character that means itself in a JSON string.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\'
 }
 
 #[cfg(test)]
