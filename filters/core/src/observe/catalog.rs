@@ -24,6 +24,38 @@ pub struct Metric {
     pub labels: &'static [&'static str],
 }
 
+/// A label, wherever it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// Which values it has.
+    pub values: &'static str,
+}
+
+/// All labels.
+pub const LABELS: [Label; 8] = [
+    Label { name: "cluster", values: "The name of the `UpstreamCluster`; `-` for what reached none." },
+    Label {
+        name: "verb",
+        values: "Kubernetes' verbs; for plain paths lower-case HTTP methods. What is neither is `other`.",
+    },
+    Label {
+        name: "resource",
+        values: "A resource of Kubernetes' own, as `pods` or `pods/exec`, whatever its API group (listed below), or one that \
+                 a dispatch policy of the cluster names, up to 1,024 of them. `NonResourceRequest` for plain paths. \
+                 Everything else is `other`.",
+    },
+    Label {
+        name: "policy",
+        values: "The number of the dispatch policy in the object, from 0; `-` where none decided.",
+    },
+    Label { name: "schema", values: "The flow control schema of that policy; `-` if it names none." },
+    Label { name: "decision", values: "What became of the request, see below." },
+    Label { name: "reason", values: "Why it was not forwarded, or why its answer was replaced; `-` otherwise." },
+    Label { name: "kind", values: "The kind of answer that is remembered." },
+];
+
 /// What Envoy puts before every name on its Prometheus page: its own word and our namespace.
 pub const PREFIX: &str = "envoy_portcullis_";
 

@@ -10,6 +10,8 @@ pub mod catalog;
 mod entry;
 mod json;
 mod outcome;
+#[cfg(test)]
+mod page;
 mod resource;
 mod seen;
 mod series;
