@@ -33,6 +33,7 @@ deps: ## Install the real Envoys and build the real Kubernetes into .deps
 	. $(SCRIPTS)/versions.env
 	$(SCRIPTS)/install-envoy $$ENVOY_VERSION $$ENVOY_COMPAT_VERSIONS
 	$(SCRIPTS)/build-kube
+	$(SCRIPTS)/build-oracle
 
 module: ## Build libportcullis.so as Envoy is to load it
 	@echo "building the module" >&2

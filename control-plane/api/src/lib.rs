@@ -3,27 +3,34 @@
 //! Each comes in two forms. The raw form ([`UpstreamCluster`], [`GatewaySettings`]) is what a user writes; the checked
 //! form ([`Cluster`], [`Settings`]) is what the rest of the control plane works with: addresses parsed, certificates read,
 //! names lower-cased, defaults filled in. Only [`check_cluster`] and [`check_settings`] lead from one to the other, and
-//! they tell every [`Problem`] with the path of its field.
+//! they tell every [`Problem`] with the path of its field. [`lint_cluster`] and [`lint_settings`] look for what is
+//! accepted and yet hardly meant.
 //!
 //! No I/O, no clock, no randomness.
 
 mod check;
 mod claims;
+mod code;
 mod duration;
+mod lint;
 mod parse;
 mod problem;
 mod secret;
+mod shape;
 mod types;
 
 pub use check::{
-    AccessLog, Checked, Cluster, CredentialCache, Endpoint, Gates, Host, KeyPair, Limits, LogMode, PeerName, Policy,
-    Schema, Server, Settings, Trust, check_cluster, check_settings,
+    AccessLog, Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, Host, KeyPair,
+    Limits, LogMode, PeerName, Policy, Schema, Server, Settings, Trust, check_cluster, check_settings,
+    cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
+pub use code::Code;
 pub use duration::{DurationError, parse_duration};
+pub use lint::{lint_cluster, lint_settings};
 pub use parse::{
-    CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of, parse_cluster,
-    parse_settings,
+    CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, cluster_mistakes, kind_of,
+    parse_cluster, parse_settings, settings_mistakes,
 };
 pub use problem::Problem;
 pub use secret::{PublicBytes, SecretBytes};

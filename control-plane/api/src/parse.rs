@@ -1,6 +1,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::shape::mistakes;
 use crate::{GatewaySettings, Problem, UpstreamCluster};
 
 /// `apiVersion` of an `UpstreamCluster`.
@@ -53,18 +54,60 @@ pub fn kind_of(document: &Value) -> ObjectKind {
     }
 }
 
-/// Reads the raw form of an `UpstreamCluster`. An unknown field is an error, so that a typo is told.
+/// Reads the raw form of an `UpstreamCluster`. An unknown field is an error, so that a typo is told. The error is the
+/// first that is found; [`cluster_mistakes`] finds all.
 pub fn parse_cluster(document: &Value) -> Result<UpstreamCluster, Problem> {
-    parse(document)
+    parse(document).map_err(|message| Problem::new("", message))
 }
 
-/// Reads the raw form of `GatewaySettings`. An unknown field is an error, so that a typo is told.
+/// Reads the raw form of `GatewaySettings`. An unknown field is an error, so that a typo is told. The error is the first
+/// that is found; [`settings_mistakes`] finds all.
 pub fn parse_settings(document: &Value) -> Result<GatewaySettings, Problem> {
-    parse(document)
+    parse(document).map_err(|message| Problem::new("", message))
 }
 
-fn parse<T: DeserializeOwned>(document: &Value) -> Result<T, Problem> {
-    T::deserialize(document).map_err(|error| Problem::new("", without_values(&error.to_string())))
+/// Every mistake because of which [`parse_cluster`] refuses a document, with its path.
+pub fn cluster_mistakes(document: &Value) -> Vec<Problem> {
+    mistakes_of::<UpstreamCluster>(document)
+}
+
+/// Every mistake because of which [`parse_settings`] refuses a document, with its path.
+pub fn settings_mistakes(document: &Value) -> Vec<Problem> {
+    mistakes_of::<GatewaySettings>(document)
+}
+
+fn mistakes_of<T: DeserializeOwned>(document: &Value) -> Vec<Problem> {
+    let Err(first) = parse::<T>(document) else { return Vec::new() };
+    let mut found = mistakes(document, &|document| parse::<T>(document).map(|_| ()));
+    if found.is_empty() {
+        found.push(Problem::new("", first));
+    }
+    found
+}
+
+fn parse<T: DeserializeOwned>(document: &Value) -> Result<T, String> {
+    let read = if has_null(document) { T::deserialize(without_nulls(document)) } else { T::deserialize(document) };
+    read.map_err(|error| without_values(&error.to_string()))
+}
+
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().any(|value| value.is_null() || has_null(value)),
+        Value::Array(items) => items.iter().any(has_null),
+        _ => false,
+    }
+}
+
+/// A field that is null is a field that is not set, as Go's decoder has it.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let set = fields.iter().filter(|(_, value)| !value.is_null());
+            Value::Object(set.map(|(name, value)| (name.clone(), without_nulls(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(without_nulls).collect()),
+        other => other.clone(),
+    }
 }
 
 /// serde quotes a value of the wrong type; the value may be a key that was put into the wrong place.
@@ -96,6 +139,49 @@ mod tests {
             let problem = parse_cluster(&with_spec(spec)).unwrap_err();
             assert!(problem.message.contains("unknown field"), "{problem}");
         }
+    }
+
+    #[test]
+    fn every_mistake_of_shape_is_told_with_its_path() {
+        let spec = json!({
+            "serverz": [],
+            "servers": [{"endpoint": 1, "disabled": false}, "x", {"Endpoint": "x"}],
+            "clientConfig": {"keyData": "TOPSECRET*", "qps": "TOPSECRET"},
+            "dispatchPolicies": [{"upstreamSubset": [], "rules": [{"verbs": ["get", 5], "users": "x"}]}, {"rules": {}}],
+            "logging": null,
+            "secureServing": {"clientCaData": {"a": {"b": 1}}},
+        });
+        let found = cluster_mistakes(&with_spec(spec));
+        let mut paths: Vec<_> = found.iter().map(|problem| problem.path.as_str()).collect();
+        paths.sort_unstable();
+        let wanted = [
+            "spec.clientConfig.keyData",
+            "spec.clientConfig.qps",
+            "spec.dispatchPolicies[0].rules[0].users",
+            "spec.dispatchPolicies[0].rules[0].verbs[1]",
+            "spec.dispatchPolicies[1].rules",
+            "spec.secureServing.clientCaData",
+            "spec.servers[0].endpoint",
+            "spec.servers[1]",
+            "spec.servers[2].Endpoint",
+            "spec.serverz",
+        ];
+        assert_eq!(paths, wanted);
+        assert!(!format!("{found:?}").contains("TOPSECRET"));
+        let hints: Vec<_> = found.iter().filter_map(|problem| problem.hint.as_deref()).collect();
+        for hint in ["servers is meant?", "clientCAData is meant?", "endpoint is meant?"] {
+            assert!(hints.contains(&hint), "{hint}: {hints:?}");
+        }
+        let twice = json!({"dispatchPolicies": [{"upstreamSubset": [], "upsteamSubset": []}]});
+        assert_eq!(cluster_mistakes(&with_spec(twice))[0].path, "spec.dispatchPolicies[0]");
+        assert_eq!(cluster_mistakes(&json!({"kind": "x"})).len(), 1);
+        assert_eq!(cluster_mistakes(&with_spec(json!({}))), []);
+    }
+
+    #[test]
+    fn null_is_not_set() {
+        let spec = json!({"servers": null, "clientConfig": {"qps": null}, "dispatchPolicies": [{"rules": null}]});
+        assert_eq!(parse_cluster(&with_spec(spec)).unwrap().spec.dispatch_policies.len(), 1);
     }
 
     #[test]

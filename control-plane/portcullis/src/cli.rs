@@ -1,13 +1,15 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::explain::Impersonation;
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.
 ///
 /// It reads UpstreamCluster and GatewaySettings objects and tells Envoy over xDS what to do. To start:
 ///
-///   portcullis check DIR                                  # are the objects good?
+///   portcullis check -f DIR                               # are the objects good?
 ///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
 ///   portcullis bootstrap --xds-socket /run/portcullis/xds.sock > envoy.json
 ///   ENVOY_DYNAMIC_MODULES_SEARCH_PATH=/usr/lib/portcullis envoy -c envoy.json
@@ -18,16 +20,100 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// What each does stands at its arguments, from where its help comes.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve Envoy over xDS, and follow every change of the objects.
     Serve(Serve),
-    /// Print the bootstrap with which Envoy finds this control plane.
     Bootstrap(Bootstrap),
-    /// Tell what is wrong with the objects of a directory; exit with 1 if one is refused.
     Check(Check),
-    /// Print the permissions that the gateway's own user needs in a cluster behind it.
+    Explain(Box<Explain>),
     Rbac(Rbac),
+}
+
+/// Tell what the gateway would do with a request, offline, by the filter's own code.
+///
+///   portcullis explain -f manifests/ GET /api/v1/namespaces/default/pods --user alice --group dev
+///   portcullis explain -f cluster.yaml GET /api/v1/pods --header 'Authorization: Bearer x' \
+///       --token-review '{"authenticated":true,"user":{"username":"alice"}}'
+///   portcullis explain GET '/api/v1/pods?watch=1'                  # without -f: request info and credential only
+///   portcullis explain -f manifests/ --batch < requests.jsonl
+///
+/// The answer is JSON; a part that does not apply is null. With --batch each line of standard input is a request:
+///
+///   {"id","method","target","host","headers":[[name,value]],"user":{"name","uid","groups":[],"extra":{key:[]}},
+///    "reviews":{"token":{TokenReview status},"impersonation":"allow|deny|error"},"expect":{}}
+///
+/// All but method and target may be left out. "user" is who the request is, as if authentication had said so; without it
+/// and without a credential it is anonymous. Nobody may impersonate unless "reviews" says so, and a token without a review
+/// is a review that failed. With "expect", any part of the answer, the call is a test: differences are told on standard
+/// error and in the answer, and the exit status is 1.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, args_conflicts_with_subcommands = true)]
+pub(crate) struct Explain {
+    #[command(subcommand)]
+    pub(crate) command: Option<ExplainCommand>,
+    /// Manifest, or directory of *.yaml, *.yml and *.json files; may be repeated.
+    #[arg(short = 'f', long = "file", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Read requests from standard input, one JSON object a line, and answer each by a line.
+    #[arg(long, conflicts_with_all = ["method", "target", "user", "header", "host"])]
+    pub(crate) batch: bool,
+    /// HTTP method.
+    #[arg(value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+    /// Path and query, as they stand in the request.
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: Option<String>,
+    /// Host name that the client asks for; needed if there are several clusters.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// Header line; may be repeated.
+    #[arg(long, short = 'H', value_name = "NAME: VALUE")]
+    pub(crate) header: Vec<String>,
+    /// The authenticated user.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// The user's UID.
+    #[arg(long, value_name = "UID", requires = "user")]
+    pub(crate) uid: Option<String>,
+    /// A group of the user; may be repeated.
+    #[arg(long, value_name = "GROUP", requires = "user")]
+    pub(crate) group: Vec<String>,
+    /// An extra value of the user; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE", requires = "user")]
+    pub(crate) extra: Vec<String>,
+    /// What the upstream answers to a TokenReview: its status.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) token_review: Option<String>,
+    /// What the upstream answers to every SubjectAccessReview.
+    #[arg(long, value_name = "ANSWER")]
+    pub(crate) impersonation: Option<Impersonation>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExplainCommand {
+    /// Tell whom a client certificate names.
+    Certificate(ExplainCertificate),
+}
+
+/// Tell whom a client certificate names: {"outcome":"user|none|error","name","uid","groups","extra","reason"}.
+///
+/// "none" is a certificate that verifies and names nobody; the groups are those of the certificate itself. Exit status 0
+/// whatever the outcome.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainCertificate {
+    /// The client's certificate; further ones in the file are its chain.
+    #[arg(long, value_name = "PEM")]
+    pub(crate) certificate: PathBuf,
+    /// Intermediate certificates that the client sends.
+    #[arg(long, value_name = "PEM")]
+    pub(crate) chain: Option<PathBuf>,
+    /// The CAs of client certificates (clientCAData).
+    #[arg(long, value_name = "PEM")]
+    pub(crate) ca: PathBuf,
+    /// The time of the request; now if left out.
+    #[arg(long, value_name = "RFC3339")]
+    pub(crate) at: Option<String>,
 }
 
 /// Serve Envoy over xDS, and follow every change of the objects.
@@ -67,20 +153,59 @@ pub(crate) struct Bootstrap {
     pub(crate) max_downstream_connections: u64,
 }
 
-/// Tell what is wrong with the objects of a directory; exit with 1 if one is refused.
+/// Tell what is wrong with objects, and what is hardly meant; exit with 1 if one is refused.
+///
+/// Every finding is one line, FILE:LINE:COLUMN: error or warning: FIELD: what is wrong (hint: what to do). An error is
+/// what the gateway refuses. A warning is accepted and yet hardly meant: a policy that no request reaches, a rule that
+/// never matches, entries that do not count, requests that match no policy, certificates near their end, and whatever
+/// means something else to KubeGateway's code (docs/kubegateway.md).
+///
+///   portcullis check -f cluster.yaml                      # one file; without GatewaySettings their defaults hold
+///   portcullis check -f settings.yaml -f clusters/        # several, as the gateway would see them together
+///   kubectl get upstreamclusters -o yaml | portcullis check -f -
+///   portcullis check -f DIR --output json | jq '.[] | select(.severity == "error")'
+///
+/// Exit: 0 if nothing is refused (warnings do not count), 1 if something is or cannot be read, 2 for a wrong command line.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Check {
-    /// Directory of *.yaml, *.yml and *.json files.
-    #[arg(value_name = "DIR")]
-    pub(crate) config: PathBuf,
+    /// File, or directory of *.yaml, *.yml and *.json files; - reads standard input. May be repeated.
+    #[arg(short = 'f', long = "filename", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The same as -f DIR.
+    #[arg(value_name = "DIR", required_unless_present = "files")]
+    pub(crate) directory: Option<PathBuf>,
+    /// How findings are printed: json is an array of {file, line, column, severity, kind, name, code, path, message,
+    /// hint}.
+    #[arg(short = 'o', long, value_enum, default_value_t = CheckOutput::Text)]
+    pub(crate) output: CheckOutput,
+}
+
+/// How findings are printed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CheckOutput {
+    /// For people and editors.
+    Text,
+    /// For programs.
+    Json,
 }
 
 /// Print the permissions that the gateway's own user needs in a cluster behind it.
 ///
-/// Apply it there: portcullis rbac --user system:portcullis | kubectl apply -f -
+/// Apply it there:
+///
+///   portcullis rbac -f manifests/ --cluster prod.example.com --user system:portcullis | kubectl apply -f -
+///
+/// Without -f it is what a cluster with default settings needs.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Rbac {
+    /// Manifest, or directory of *.yaml, *.yml and *.json files; may be repeated.
+    #[arg(short = 'f', long = "file", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The UpstreamCluster that it is for; all of the files' if left out.
+    #[arg(long, value_name = "NAME", requires = "files")]
+    pub(crate) cluster: Option<String>,
     /// The user that the gateway's client certificate or token stands for.
     #[arg(long, value_name = "NAME", default_value = "system:portcullis")]
     pub(crate) user: String,

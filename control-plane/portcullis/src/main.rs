@@ -3,6 +3,8 @@
 mod bootstrap;
 mod check;
 mod cli;
+mod explain;
+mod objects;
 mod rbac;
 mod serve;
 
@@ -21,6 +23,7 @@ fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Bootstrap(arguments) => bootstrap::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
     }
 }

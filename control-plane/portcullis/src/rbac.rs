@@ -1,20 +1,59 @@
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use portcullis_api::{Cluster, cluster_as_written, parse_cluster};
+use portcullis_core::attribution;
 use portcullis_filter_config::DEFAULT_EXTRAS;
 use serde_json::{Value, json};
 
 use crate::cli::Rbac;
+use crate::objects::{ObjectsError, read_objects};
+
+/// Why the manifests do not tell what is needed.
+#[derive(Debug, thiserror::Error)]
+enum RbacError {
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
+    #[error("UpstreamCluster {0}: {1}")]
+    Cluster(String, portcullis_api::Problem),
+    #[error("no UpstreamCluster {0} is among the files")]
+    NoCluster(String),
+}
 
 pub(crate) fn run(arguments: &Rbac) -> ExitCode {
-    // JSON is YAML, and needs no quoting of ours.
-    crate::print(&format!("{:#}\n---\n{:#}\n", role(), binding(&arguments.user)))
+    match clusters(&arguments.files, arguments.cluster.as_deref()) {
+        // JSON is YAML, and needs no quoting of ours.
+        Ok(clusters) => crate::print(&format!("{:#}\n---\n{:#}\n", role(&clusters), binding(&arguments.user))),
+        Err(error) => crate::fail(&error),
+    }
 }
 
 const NAME: &str = "portcullis";
 
+fn clusters(files: &[PathBuf], wanted: Option<&str>) -> Result<Vec<Cluster>, RbacError> {
+    let mut clusters = Vec::new();
+    for document in
+        files.iter().map(|path| read_objects(path)).collect::<Result<Vec<_>, _>>()?.iter().flat_map(|set| &set.clusters)
+    {
+        let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+        let raw = parse_cluster(document).map_err(|problem| RbacError::Cluster(name.to_owned(), problem))?;
+        clusters.extend(cluster_as_written(&raw).filter(|cluster| wanted.is_none_or(|wanted| cluster.name == wanted)));
+    }
+    match wanted {
+        Some(wanted) if clusters.is_empty() => Err(RbacError::NoCluster(wanted.to_owned())),
+        _ => Ok(clusters),
+    }
+}
+
 /// What telling the user to the upstream and reviewing credentials need, and nothing else.
-fn role() -> Value {
-    let extras = DEFAULT_EXTRAS.iter().map(|key| format!("userextras/{key}"));
+fn role(clusters: &[Cluster]) -> Value {
+    let mut extras: BTreeSet<&str> = DEFAULT_EXTRAS.into_iter().collect();
+    for cluster in clusters {
+        extras.extend(cluster.forwarded_extras.iter().map(String::as_str));
+        extras.extend(attribution::KEYS.iter().filter(|_| cluster.audit_attribution));
+    }
+    let extras = extras.into_iter().map(|key| format!("userextras/{key}"));
     let told: Vec<String> = std::iter::once("uids".to_owned()).chain(extras).collect();
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -106,28 +106,12 @@ fn serve_tells_where_it_stands_follows_changes_and_ends_cleanly() {
     write(&config, "bad.yaml", BAD);
     let worse = served.status_when(|status| status["objects"][1]["name"] == "a.test");
     assert_eq!(worse["objects"][1]["accepted"], false);
+    assert_eq!(worse["objects"][1]["at"], "bad.yaml:1");
     assert_eq!(worse["snapshot"], status["snapshot"]);
     assert!(socket.exists());
     kill_process(Pid::from_child(&served.child), Signal::TERM).unwrap();
     assert!(served.child.wait().unwrap().success());
     assert!(!socket.exists());
-}
-
-#[test]
-fn check_fails_exactly_if_an_object_is_refused() {
-    let dir = tempfile::tempdir().unwrap();
-    write(dir.path(), "settings.yaml", SETTINGS);
-    let path = dir.path().to_str().unwrap();
-    assert!(output(&["check", path]).status.success());
-    write(dir.path(), "bad.yaml", BAD);
-    let refused = output(&["check", path]);
-    assert_eq!(refused.status.code(), Some(1));
-    let text = String::from_utf8(refused.stdout).unwrap();
-    assert!(text.contains("UpstreamCluster a.test: Invalid\n  error: spec.servers: at least one"), "{text}");
-    write(dir.path(), "bad.yaml", "a: [");
-    let text = String::from_utf8(output(&["check", path]).stdout).unwrap();
-    assert!(text.contains("File bad.yaml: Invalid"), "{text}");
-    assert_eq!(output(&["check", "/nowhere/at/all"]).status.code(), Some(1));
 }
 
 fn documents(text: &str) -> Vec<Value> {
@@ -147,6 +131,23 @@ fn bootstrap_and_rbac_print_what_they_are_asked_for() {
     let rbac = documents(&String::from_utf8(printed.stdout).unwrap());
     assert_eq!(rbac[0]["kind"], "ClusterRole");
     assert_eq!(rbac[1]["subjects"][0]["name"], "gate: 'x'\n", "whatever the name is, it stays one value");
+    let directory = tempfile::tempdir().unwrap();
+    let spec = r#"{portcullis: {forwardedExtras: ["example.com/role"], auditAttribution: true}}"#;
+    write(directory.path(), "a.yaml", &format!("{BAD}spec: {spec}\n---\n{}", BAD.replace("a.test", "b.test")));
+    let more = |arguments: &[&str]| {
+        let files = ["rbac", "-f", directory.path().to_str().unwrap()];
+        let printed = output(&[&files[..], arguments].concat());
+        let text = String::from_utf8(printed.stdout).unwrap();
+        (
+            printed.status.success(),
+            text.contains("userextras/example.com/role"),
+            text.contains("userextras/portcullis.dev/"),
+        )
+    };
+    assert_eq!(more(&[]), (true, true, true));
+    assert_eq!(more(&["--cluster", "a.test"]), (true, true, true));
+    assert_eq!(more(&["--cluster", "b.test"]), (true, false, false), "nothing more than it needs");
+    assert!(!more(&["--cluster", "c.test"]).0);
     let verbs: Vec<_> = rbac[0]["rules"].as_array().unwrap().iter().map(|rule| rule["verbs"][0].clone()).collect();
     assert_eq!(verbs, ["impersonate", "impersonate", "create", "create", "get"]);
 }

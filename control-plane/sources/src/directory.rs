@@ -30,19 +30,6 @@ pub enum DirectoryError {
     Stopped(#[source] io::Error),
 }
 
-/// Reads the directory once. Blocks.
-pub fn read_once(directory: &Path) -> Result<ObjectSet, DirectoryError> {
-    first(directory).map(|files| files.objects())
-}
-
-fn first(directory: &Path) -> Result<Files, DirectoryError> {
-    let files = Files::default().reread(directory);
-    match files.error() {
-        Some(reason) => Err(DirectoryError::Read { directory: directory.to_owned(), reason: reason.to_owned() }),
-        None => Ok(files),
-    }
-}
-
 /// Reads the directory and watches it: the receiver yields a set whenever a file's content changed, until it is dropped.
 /// Needs a tokio runtime.
 ///

@@ -1,51 +1,61 @@
-use std::sync::Arc;
-
 use serde_json::Value;
+
+use crate::spans::{Located, Position};
 
 /// Why a file has no documents. The text itself is not shown: it may hold keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DocumentError {
     #[error("is not UTF-8")]
     Encoding,
-    #[error("is not well-formed YAML or JSON{0}")]
-    Syntax(String),
+    #[error("is not well-formed YAML or JSON")]
+    Syntax(Option<Position>),
     #[error("holds a document that is no mapping")]
-    NotAMapping,
+    NotAMapping(Position),
+}
+
+impl DocumentError {
+    pub(crate) fn at(&self) -> Option<Position> {
+        match self {
+            Self::Encoding => None,
+            Self::Syntax(at) => *at,
+            Self::NotAMapping(at) => Some(*at),
+        }
+    }
 }
 
 /// The documents of a file, `List`s unfolded, empty documents left out.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Arc<Value>>, DocumentError> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Located>, DocumentError> {
     let text = std::str::from_utf8(bytes).map_err(|_| DocumentError::Encoding)?;
     // As YAML 1.2 has it: `mode: on` is a text.
     let options = serde_saphyr::options! { strict_booleans: true };
-    let values: Vec<Value> = serde_saphyr::from_multiple_with_options(text, options).map_err(|error| {
-        let place = error.location().map(|at| format!(" (line {}, column {})", at.line(), at.column()));
-        DocumentError::Syntax(place.unwrap_or_default())
-    })?;
+    let values: Vec<Located> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| DocumentError::Syntax(error.location().map(Position::of)))?;
     let mut documents = Vec::new();
-    for value in values {
-        match value {
+    for located in values {
+        match located.value {
             Value::Null => {}
-            Value::Object(_) => unfold(value, &mut documents)?,
-            _ => return Err(DocumentError::NotAMapping),
+            Value::Object(_) => unfold(located, &mut documents)?,
+            _ => return Err(DocumentError::NotAMapping(located.spans.start())),
         }
     }
     Ok(documents)
 }
 
 /// `kubectl get -o yaml` writes a `List`.
-fn unfold(value: Value, documents: &mut Vec<Arc<Value>>) -> Result<(), DocumentError> {
+fn unfold(located: Located, documents: &mut Vec<Located>) -> Result<(), DocumentError> {
+    let Located { value, spans } = &located;
     let is_list = value.get("apiVersion").and_then(Value::as_str) == Some("v1")
         && value.get("kind").and_then(Value::as_str) == Some("List");
     if !is_list {
-        documents.push(Arc::new(value));
+        documents.push(located);
         return Ok(());
     }
-    for item in value.get("items").and_then(Value::as_array).into_iter().flatten() {
+    let items = value.get("items").and_then(Value::as_array).into_iter().flatten();
+    for (item, spans) in items.zip(spans.items_of("items")) {
         if !item.is_object() {
-            return Err(DocumentError::NotAMapping);
+            return Err(DocumentError::NotAMapping(spans.start()));
         }
-        documents.push(Arc::new(item.clone()));
+        documents.push(Located { value: item.clone(), spans: spans.clone() });
     }
     Ok(())
 }
@@ -57,12 +67,86 @@ mod tests {
     #[test]
     fn documents_are_separated_and_lists_unfolded() {
         let text = "a: 1\n---\n# nothing\n---\napiVersion: v1\nkind: List\nitems: [{b: 2}, {c: 3}]\n";
-        let read: Vec<String> = parse(text.as_bytes()).unwrap().iter().map(|value| value.to_string()).collect();
+        let read: Vec<String> = parse(text.as_bytes()).unwrap().iter().map(|one| one.value.to_string()).collect();
         assert_eq!(read, [r#"{"a":1}"#, r#"{"b":2}"#, r#"{"c":3}"#]);
-        assert_eq!(parse(b"").unwrap(), []);
-        assert_eq!(parse(br#"{"a": {"t": "2024-01-01T00:00:00Z", "l": "on"}}"#).unwrap()[0]["a"]["l"], "on");
+        assert!(parse(b"").unwrap().is_empty());
+        assert_eq!(parse(br#"{"a": {"t": "2024-01-01T00:00:00Z", "l": "on"}}"#).unwrap()[0].value["a"]["l"], "on");
         let yaml = parse(b"t: 2024-01-01T00:00:00Z\nl: on\nn: 5\nb: true\n").unwrap();
-        assert_eq!(yaml[0].to_string(), r#"{"b":true,"l":"on","n":5,"t":"2024-01-01T00:00:00Z"}"#);
+        assert_eq!(yaml[0].value.to_string(), r#"{"b":true,"l":"on","n":5,"t":"2024-01-01T00:00:00Z"}"#);
+    }
+
+    /// Line and column of each path in each document.
+    fn places(text: &str, document: usize, paths: &[&str]) -> Vec<(u64, u64)> {
+        let spans = &parse(text.as_bytes()).unwrap()[document].spans;
+        paths.iter().map(|path| spans.find(path)).map(|at| (at.line, at.column)).collect()
+    }
+
+    #[test]
+    fn fields_are_found_where_they_stand() {
+        let text = "\
+# comment
+metadata:
+  annotations: {example.com/a.b: x}
+spec:
+  servers:
+  - endpoint: https://a
+    disabled: true
+  dispatchPolicies:
+  - upsteamSubset: [https://a, https://b]
+    rules:
+    - verbs: [get,
+              \"list\"]
+      resources:
+      - pods
+    -
+      verbs: []
+";
+        let rows = [
+            ("", (2, 1)),
+            ("metadata.annotations[example.com/a.b]", (3, 34)),
+            ("spec", (4, 1)),
+            ("spec.servers", (5, 3)),
+            ("spec.servers[0]", (6, 5)),
+            ("spec.servers[0].endpoint", (6, 15)),
+            ("spec.servers[0].disabled", (7, 15)),
+            ("spec.servers[7].endpoint", (5, 3)),
+            ("spec.clientConfig.caData", (4, 1)),
+            ("spec.dispatchPolicies[0].upstreamSubset", (9, 5)),
+            ("spec.dispatchPolicies[0].upstreamSubset[1]", (9, 32)),
+            ("spec.dispatchPolicies[0].rules[0].verbs[1]", (12, 15)),
+            ("spec.dispatchPolicies[0].rules[0].resources[0]", (14, 9)),
+            ("spec.dispatchPolicies[0].rules[0].apiGroups", (11, 7)),
+            ("spec.dispatchPolicies[0].rules[1].verbs", (16, 7)),
+            ("nowhere", (2, 1)),
+        ];
+        let paths: Vec<_> = rows.iter().map(|(path, _)| *path).collect();
+        let wanted: Vec<_> = rows.iter().map(|(_, at)| *at).collect();
+        let found = places(text, 0, &paths);
+        assert_eq!(paths.iter().zip(found).collect::<Vec<_>>(), paths.iter().zip(wanted).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn every_document_and_item_has_its_own_lines() {
+        let text =
+            "a: 1\n---\napiVersion: v1\nkind: List\nitems:\n- spec:\n    b: 2\n- {spec: {b: 3}}\n---\nspec: {b: 4}\n";
+        for (document, places_of_b) in [(1, (7, 8)), (2, (8, 14)), (3, (10, 11))] {
+            assert_eq!(places(text, document, &["spec.b"]), [places_of_b], "{document}");
+        }
+        let json = "{\n  \"spec\": {\"servers\": [\n    {\"endpoint\": \"x\"}]}}";
+        assert_eq!(places(json, 0, &["spec.servers", "spec.servers[0].endpoint"]), [(2, 12), (3, 18)]);
+        let alias = "x: &a [get]\nspec:\n  verbs: *a\n";
+        assert_eq!(places(alias, 0, &["spec.verbs"]), [(3, 3)]);
+        assert_eq!(places("spec:\n  äöü: {b: 1}\n", 0, &["spec.äöü.b"]), [(2, 12)]);
+    }
+
+    #[test]
+    fn a_located_document_is_the_document() {
+        let text = "a: [1, -2, 1.5, true, null, ~, 'x', \"y\", |\n  long\n]\nb: {c: {}, d: []}\n1: 0x10\ne: &e {f: g}\nh: *e\ni:\n  <<: *e\n  k: .5\nl: 18446744073709551615\n";
+        let text = text.replace(", |\n  long\n]", "]");
+        let options = serde_saphyr::options! { strict_booleans: true };
+        let plain: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options).unwrap();
+        assert_eq!(parse(text.as_bytes()).unwrap()[0].value, plain[0]);
+        assert!(parse(b"a: .nan").is_err(), "as everywhere in JSON");
     }
 
     #[test]
@@ -72,6 +156,8 @@ mod tests {
             let error = parse(text.as_bytes()).unwrap_err();
             assert!(!error.to_string().contains("TOPSECRET"), "{error}");
         }
-        assert_eq!(parse(&[0xff, 0xfe]), Err(DocumentError::Encoding));
+        assert_eq!(parse(b"a: 1\nb: [\n").unwrap_err().at().map(|at| at.line), Some(2));
+        assert_eq!(parse(b"a: 1\n---\n- x\n").unwrap_err().at(), Some(Position { line: 3, column: 1 }));
+        assert_eq!(parse(&[0xff, 0xfe]).unwrap_err(), DocumentError::Encoding);
     }
 }

@@ -2,16 +2,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Arc;
 
 use ring::digest::{SHA256, digest};
-use serde_json::Value;
 
 use crate::documents::parse;
-use crate::{FileDiagnosis, ObjectSet};
-
-/// Most bytes of a file.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
+use crate::{Document, FileDiagnosis, MAX_FILE, ObjectSet, Position};
 
 /// What is known of one file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,8 +14,8 @@ struct FileState {
     /// Of the content that was read last.
     hash: Option<Vec<u8>>,
     /// The last that could be read.
-    documents: Vec<Arc<Value>>,
-    error: Option<String>,
+    documents: Vec<Document>,
+    error: Option<(String, Option<Position>)>,
 }
 
 /// What is known of a directory: for each file the last good documents.
@@ -49,15 +44,19 @@ impl Files {
         let before = self.by_name.get(name).cloned().unwrap_or_default();
         let bytes = match read(&directory.join(name)) {
             Ok(bytes) => bytes,
-            Err(error) => return FileState { hash: None, error: Some(format!("cannot be read: {error}")), ..before },
+            Err(error) => {
+                return FileState { hash: None, error: Some((format!("cannot be read: {error}"), None)), ..before };
+            }
         };
         let hash = Some(digest(&SHA256, &bytes).as_ref().to_vec());
         if hash == before.hash {
             return before;
         }
         match parse(&bytes) {
-            Ok(documents) => FileState { hash, documents, error: None },
-            Err(error) => FileState { hash, error: Some(error.to_string()), ..before },
+            Ok(documents) => {
+                FileState { hash, documents: documents.into_iter().map(Document::from).collect(), error: None }
+            }
+            Err(error) => FileState { hash, error: Some((error.to_string(), error.at())), ..before },
         }
     }
 
@@ -69,16 +68,16 @@ impl Files {
     /// All objects, in the order of the files' names.
     pub(crate) fn objects(&self) -> ObjectSet {
         let mut set = ObjectSet::default();
-        let mut refuse = |file: &str, message: String| {
-            set.diagnoses.push(FileDiagnosis { file: file.to_owned(), message, refused: true });
+        let mut refuse = |file: &str, at: Option<Position>, message: String| {
+            set.diagnoses.push(FileDiagnosis { file: file.to_owned(), at, message, refused: true });
         };
         if let Some(error) = &self.error {
-            refuse(".", format!("the directory cannot be read, its last good content stays in use: {error}"));
+            refuse(".", None, format!("the directory cannot be read, its last good content stays in use: {error}"));
         }
         for (name, state) in &self.by_name {
-            if let Some(error) = &state.error {
+            if let Some((error, at)) = &state.error {
                 let kept = if state.documents.is_empty() { "" } else { "; its last good content stays in use" };
-                refuse(name, format!("{error}{kept}"));
+                refuse(name, *at, format!("{error}{kept}"));
             }
         }
         for (name, state) in &self.by_name {
@@ -91,7 +90,7 @@ impl Files {
 }
 
 /// Files that configure. Names that start with a dot are a volume's own (`..data`) or an editor's.
-fn list(directory: &Path) -> io::Result<Vec<String>> {
+pub(crate) fn list(directory: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
@@ -105,7 +104,7 @@ fn list(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_FILE) {

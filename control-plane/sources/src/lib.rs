@@ -1,4 +1,4 @@
-//! Where objects come from. Now: a directory of YAML and JSON files.
+//! Where objects come from. Now: YAML and JSON files.
 //!
 //! A source yields whole sets of objects, newest last, by a tokio watch channel: whoever reads late reads the newest set
 //! only.
@@ -6,48 +6,93 @@
 mod directory;
 mod documents;
 mod files;
+mod once;
+mod spans;
 
 use std::sync::Arc;
 
 use portcullis_api::{ObjectKind, kind_of};
 use serde_json::Value;
 
-pub use directory::{DirectoryError, read_once, watch};
+pub use directory::{DirectoryError, watch};
+pub use once::{Input, InputError, MAX_FILE, read_inputs};
+pub use spans::{Position, Spans};
+
+use spans::Located;
 
 /// Everything that a source holds at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectSet {
     /// `UpstreamCluster` documents, in the files' order.
     pub clusters: Vec<Value>,
+    /// Where they stand, in the same order.
+    pub cluster_places: Vec<Place>,
     /// `GatewaySettings` documents, in the files' order.
     pub settings: Vec<Value>,
+    /// Where they stand, in the same order.
+    pub settings_places: Vec<Place>,
     /// What is wrong with files and with documents that are no object of ours.
     pub diagnoses: Vec<FileDiagnosis>,
+}
+
+/// Where a document stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file, as it was named to the source or found in its directory.
+    pub file: String,
+    /// The lines and columns in it.
+    pub spans: Arc<Spans>,
 }
 
 /// What is wrong with a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDiagnosis {
-    /// The file's name without its directory.
+    /// The file, as it was named to the source or found in its directory.
     pub file: String,
+    /// Where in it, if that is known.
+    pub at: Option<Position>,
     /// What is wrong. It holds nothing of the file's text, which may be secret.
     pub message: String,
     /// Whether the file, or a document of it, is not used as it stands. Otherwise it is a warning.
     pub refused: bool,
 }
 
+/// A document that can be shared.
+#[derive(Clone, Debug, PartialEq)]
+struct Document {
+    value: Arc<Value>,
+    spans: Arc<Spans>,
+}
+
+impl From<Located> for Document {
+    fn from(located: Located) -> Self {
+        Self { value: Arc::new(located.value), spans: Arc::new(located.spans) }
+    }
+}
+
 impl ObjectSet {
-    fn add(&mut self, file: &str, document: &Arc<Value>) {
-        let told = |message: String, refused| FileDiagnosis { file: file.to_owned(), message, refused };
-        match kind_of(document) {
-            ObjectKind::UpstreamCluster => self.clusters.push(document.as_ref().clone()),
-            ObjectKind::GatewaySettings => self.settings.push(document.as_ref().clone()),
+    fn add(&mut self, file: &str, document: &Document) {
+        let place = Place { file: file.to_owned(), spans: Arc::clone(&document.spans) };
+        let told = |field, message, refused| {
+            let at = Some(document.spans.find(field));
+            FileDiagnosis { file: file.to_owned(), at, message, refused }
+        };
+        match kind_of(&document.value) {
+            ObjectKind::UpstreamCluster => {
+                self.clusters.push(document.value.as_ref().clone());
+                self.cluster_places.push(place);
+            }
+            ObjectKind::GatewaySettings => {
+                self.settings.push(document.value.as_ref().clone());
+                self.settings_places.push(place);
+            }
             ObjectKind::UnknownVersion { api_version, kind } => {
-                self.diagnoses.push(told(format!("{kind} has the unknown apiVersion {api_version}"), true));
+                let message = format!("{kind} has the unknown apiVersion {api_version}");
+                self.diagnoses.push(told("apiVersion", message, true));
             }
             ObjectKind::Foreign { api_version, kind } => {
                 let message = format!("ignored: apiVersion {api_version:?}, kind {kind:?} is no object of Portcullis");
-                self.diagnoses.push(told(message, false));
+                self.diagnoses.push(told("kind", message, false));
             }
         }
     }

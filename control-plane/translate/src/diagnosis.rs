@@ -10,6 +10,9 @@ pub struct Diagnosis {
     pub kind: String,
     /// The object's name; of a file that cannot be read, the file's.
     pub name: String,
+    /// Where it stands, as `file:line`. Whoever knows the source sets it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
     /// Whether it is served.
     pub accepted: bool,
     /// Why, in one word.
@@ -18,6 +21,12 @@ pub struct Diagnosis {
     pub message: String,
     /// What is accepted but does not do what its writer may expect.
     pub warnings: Vec<String>,
+    /// What `message` tells, one by one.
+    #[serde(skip)]
+    pub problems: Vec<Problem>,
+    /// What `warnings` tell, in the same order.
+    #[serde(skip)]
+    pub cautions: Vec<Problem>,
 }
 
 /// Why an object is accepted or not, in one word.
@@ -42,32 +51,42 @@ impl fmt::Display for Reason {
 }
 
 impl Diagnosis {
-    /// An `UpstreamCluster` that is served.
-    pub(crate) fn accepted(name: &str, warnings: Vec<Problem>) -> Self {
+    /// An object that is served.
+    pub(crate) fn accepted(kind: &str, name: &str, warnings: Vec<Problem>) -> Self {
         Self {
-            kind: CLUSTER_KIND.to_owned(),
+            kind: kind.to_owned(),
             name: name.to_owned(),
+            at: None,
             accepted: true,
             reason: Reason::Accepted,
             message: String::new(),
             warnings: warnings.iter().map(ToString::to_string).collect(),
+            problems: Vec::new(),
+            cautions: warnings,
         }
     }
 
     /// An `UpstreamCluster` that is not served.
-    pub(crate) fn invalid(name: &str, problems: &[Problem], warnings: Vec<Problem>) -> Self {
-        let mut diagnosis = Self::accepted(name, warnings);
-        diagnosis.refuse(Reason::Invalid, join(problems));
+    pub(crate) fn invalid(name: &str, problems: Vec<Problem>, warnings: Vec<Problem>) -> Self {
+        let mut diagnosis = Self::accepted(CLUSTER_KIND, name, warnings);
+        diagnosis.refuse(Reason::Invalid, problems);
         diagnosis
     }
 
-    pub(crate) fn refuse(&mut self, reason: Reason, message: String) {
+    pub(crate) fn refuse(&mut self, reason: Reason, problems: Vec<Problem>) {
         self.accepted = false;
         self.reason = reason;
-        self.message = message;
+        self.problems = problems;
+        self.retell();
     }
-}
 
-pub(crate) fn join(problems: &[Problem]) -> String {
-    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    /// One more reason why the object is not served.
+    pub(crate) fn also(&mut self, problem: Problem) {
+        self.problems.push(problem);
+        self.retell();
+    }
+
+    fn retell(&mut self) {
+        self.message = self.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    }
 }

@@ -10,6 +10,7 @@ mod group;
 mod identity;
 mod listener;
 mod names;
+mod offline;
 mod ownership;
 mod policy;
 mod proto;
@@ -22,11 +23,14 @@ mod status_body;
 #[cfg(test)]
 mod tests;
 
-use portcullis_api::{Cluster, Settings, check_cluster, claims_of, parse_cluster};
+use portcullis_api::{
+    CLUSTER_KIND, Cluster, Code, Problem, Settings, check_cluster, claims_of, cluster_mistakes, parse_cluster,
+};
 use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason};
 pub use names::ResourceNames;
+pub use offline::{Offline, offline};
 pub use resource::{Resource, type_urls};
 pub use settings::{SettingsChoice, choose_settings};
 
@@ -61,10 +65,14 @@ pub fn translate(input: &Input<'_>) -> Translation {
         let (cluster, mut diagnosis) = check(document, &claims.name, input.settings);
         let cluster = match (cluster, conflict) {
             (Some(_), Some(conflict)) => {
-                diagnosis.refuse(Reason::Conflicted, conflict);
+                diagnosis.refuse(Reason::Conflicted, vec![conflict]);
                 None
             }
-            (cluster, _) => cluster,
+            (None, Some(conflict)) => {
+                diagnosis.also(conflict);
+                None
+            }
+            (cluster, None) => cluster,
         };
         match cluster {
             Some(cluster) => chains.push(emit(&cluster, input.settings, &mut translation.resources)),
@@ -79,21 +87,18 @@ pub fn translate(input: &Input<'_>) -> Translation {
 }
 
 fn check(document: &Value, name: &str, settings: &Settings) -> (Option<Cluster>, Diagnosis) {
-    let raw = match parse_cluster(document) {
-        Ok(raw) => raw,
-        Err(problem) => return (None, Diagnosis::invalid(name, &[problem], Vec::new())),
+    let Ok(raw) = parse_cluster(document) else {
+        return (None, Diagnosis::invalid(name, cluster_mistakes(document), Vec::new()));
     };
     let checked = check_cluster(&raw, settings.allow_loopback_upstreams);
     match checked.outcome {
-        Err(problems) => (None, Diagnosis::invalid(name, &problems, checked.warnings)),
+        Err(problems) => (None, Diagnosis::invalid(name, problems, checked.warnings)),
         Ok(cluster) if cluster.serving.is_none() && settings.default_certificate.is_none() => {
-            let mut diagnosis = Diagnosis::accepted(name, checked.warnings);
-            let message =
-                "spec.secureServing.certData: is required, because the GatewaySettings have no defaultCertificate";
-            diagnosis.refuse(Reason::Invalid, message.to_owned());
-            (None, diagnosis)
+            let message = "is required, because the GatewaySettings have no defaultCertificate";
+            let problem = Problem::coded(Code::NoServingCertificate, "spec.secureServing.certData", message);
+            (None, Diagnosis::invalid(name, vec![problem], checked.warnings))
         }
-        Ok(cluster) => (Some(cluster), Diagnosis::accepted(name, checked.warnings)),
+        Ok(cluster) => (Some(cluster), Diagnosis::accepted(CLUSTER_KIND, name, checked.warnings)),
     }
 }
 

@@ -48,6 +48,7 @@ pub(crate) fn stat_name(name: &str) -> String {
 pub(crate) mod parts {
     pub(crate) const ROUTES: &str = "routes";
     pub(crate) const SERVING: &str = "serving";
+    pub(crate) const CLIENT_VALIDATION: &str = "client-validation";
     pub(crate) const CLIENT: &str = "client";
     pub(crate) const TOKEN: &str = "token";
     pub(crate) const UPSTREAM_CA: &str = "ca";

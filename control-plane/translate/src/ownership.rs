@@ -1,13 +1,13 @@
 use std::collections::BTreeMap;
 
-use portcullis_api::{ClaimKind, Claims};
+use portcullis_api::{ClaimKind, Claims, Problem};
 
 /// For each object, why it may not be served: another one owns a name that it claims.
 ///
 /// A name goes to `metadata.name` before `serverNames`, then to the older object, then by name, then to the one that was
 /// read first. Whether the owner itself is served does not matter: a typo in it must not hand its clients to somebody
 /// else.
-pub(crate) fn conflicts(claims: &[Claims]) -> Vec<Option<String>> {
+pub(crate) fn conflicts(claims: &[Claims]) -> Vec<Option<Problem>> {
     let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
     let mut ranks: BTreeMap<&str, Rank<'_>> = BTreeMap::new();
     for (index, claim) in claims.iter().enumerate() {
@@ -20,14 +20,19 @@ pub(crate) fn conflicts(claims: &[Claims]) -> Vec<Option<String>> {
         }
     }
     let conflict = |(index, claim): (usize, &Claims)| {
-        claim.names.iter().find_map(|(name, _)| {
+        claim.names.iter().find_map(|(name, kind)| {
             let owner = owners.get(name.as_str()).filter(|owner| **owner != index)?;
             let owner = claims.get(*owner)?;
-            Some(if owner.name == claim.name {
+            let message = if owner.name == claim.name {
                 format!("another UpstreamCluster is named {name} too, and is older or was read first")
             } else {
                 format!("the name {name} belongs to the UpstreamCluster {}", owner.name)
-            })
+            };
+            let path = match kind {
+                ClaimKind::Name => "metadata.name",
+                ClaimKind::ServerName => "spec.secureServing.serverNames",
+            };
+            Some(Problem::new(path, message))
         })
     };
     claims.iter().enumerate().map(conflict).collect()
@@ -74,6 +79,9 @@ mod tests {
         assert_eq!(losers(&[claims("b", old, &["x"]), claims("a", old, &["x"])]), [0], "then by name");
         assert_eq!(losers(&[claims("a", None, &[]), claims("a", None, &[])]), [1], "then the first");
         let told = conflicts(&[claims("a", None, &[]), claims("b", None, &["a"])]);
-        assert_eq!(told[1].as_deref(), Some("the name a belongs to the UpstreamCluster a"));
+        assert_eq!(
+            told[1],
+            Some(Problem::new("spec.secureServing.serverNames", "the name a belongs to the UpstreamCluster a"))
+        );
     }
 }

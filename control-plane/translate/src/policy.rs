@@ -1,4 +1,4 @@
-use portcullis_api::{AccessLog, Cluster, LogMode, Rule, Settings};
+use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes, Rule, Settings};
 use portcullis_filter_config::{
     self as config, CONFIG_VERSION, ClusterConfig, FilterConfig, Pool, Reviews, UpstreamIdentity,
 };
@@ -21,19 +21,16 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         name: names.chain().to_owned(),
         identity: identity(cluster, &settings.instance),
         authorities,
-        // The checked form holds PEM that this program wrote, which is ASCII.
-        client_ca: cluster.client_ca.as_ref().map(|pem| String::from_utf8_lossy(pem.as_slice()).into_owned()),
+        client_ca: cluster.client_ca.as_ref().map(text),
         deny_all_requests: cluster.gates.deny_all_requests,
         anonymous: cluster.anonymous,
+        audit_attribution: cluster.audit_attribution,
         reviews: Some(reviews(cluster, names)),
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: cluster
             .schemas
             .iter()
-            .map(|schema| config::FlowControlSchema {
-                name: schema.name.clone(),
-                max_requests_inflight: schema.max_requests_inflight,
-            })
+            .map(|schema| config::FlowControlSchema { name: schema.name.clone(), limit: limit(schema.limit) })
             .collect(),
         log_refused: is_logged(LogMode::Unset),
         policies: cluster
@@ -47,6 +44,18 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
             })
             .collect(),
     }
+}
+
+fn limit(checked: FlowControlLimit) -> config::FlowControlLimit {
+    match checked {
+        FlowControlLimit::MaxRequestsInflight(max) => config::FlowControlLimit::MaxRequestsInflight(max),
+        FlowControlLimit::TokenBucket { qps, burst } => config::FlowControlLimit::TokenBucket { qps, burst },
+    }
+}
+
+/// The checked form holds PEM that this program wrote, which is ASCII.
+pub(crate) fn text(pem: &PublicBytes) -> String {
+    String::from_utf8_lossy(pem.as_slice()).into_owned()
 }
 
 fn reviews(cluster: &Cluster, names: &ResourceNames) -> Reviews {

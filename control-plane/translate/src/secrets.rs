@@ -1,9 +1,13 @@
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, GenericSecret, Secret, TlsCertificate, secret,
 };
-use portcullis_api::{Cluster, KeyPair, Settings, Trust};
+use portcullis_api::{ClientVerification, Cluster, KeyPair, Settings, Trust};
+use portcullis_filter_config::ValidatorConfig;
+
+use crate::listener::client_validation;
 
 use crate::names::{ResourceNames, parts};
+use crate::policy::text;
 use crate::proto::inline_bytes;
 use crate::resource::Resource;
 
@@ -18,6 +22,11 @@ pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, resources: &mut Vec
     if let Some(token) = &cluster.token {
         let generic = GenericSecret { secret: Some(inline_bytes(token.expose())), ..Default::default() };
         resources.push(secret(names.part(parts::TOKEN), secret::Type::GenericSecret(generic)));
+    }
+    if cluster.client_verification == ClientVerification::Handshake {
+        let client_ca = cluster.client_ca.as_ref().map(text);
+        let context = client_validation(&ValidatorConfig { client_ca });
+        resources.push(secret(names.part(parts::CLIENT_VALIDATION), secret::Type::ValidationContext(context)));
     }
     if let Trust::Bundle(pem) = &cluster.trust {
         let context =

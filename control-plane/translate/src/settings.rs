@@ -1,7 +1,7 @@
-use portcullis_api::{SETTINGS_KIND, Settings, check_settings, parse_settings};
+use portcullis_api::{Code, Problem, SETTINGS_KIND, Settings, check_settings, parse_settings, settings_mistakes};
 use serde_json::Value;
 
-use crate::diagnosis::{Diagnosis, Reason, join};
+use crate::diagnosis::{Diagnosis, Reason};
 
 /// What the `GatewaySettings` documents say.
 #[derive(Clone, Debug, Default)]
@@ -22,19 +22,21 @@ pub fn choose_settings(documents: &[Value]) -> SettingsChoice {
     let mut choice = SettingsChoice::default();
     for document in documents {
         let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let mut diagnosis = Diagnosis::accepted(name, Vec::new());
-        diagnosis.kind = SETTINGS_KIND.to_owned();
-        let outcome = parse_settings(document).map_err(|problem| vec![problem]).and_then(|raw| {
-            let checked = check_settings(&raw);
-            diagnosis.warnings = checked.warnings.iter().map(ToString::to_string).collect();
-            checked.outcome
-        });
+        let (outcome, warnings) = match parse_settings(document) {
+            Err(_) => (Err(settings_mistakes(document)), Vec::new()),
+            Ok(raw) => {
+                let checked = check_settings(&raw);
+                (checked.outcome, checked.warnings)
+            }
+        };
+        let mut diagnosis = Diagnosis::accepted(SETTINGS_KIND, name, warnings);
         match outcome {
             Ok(_) if documents.len() > 1 => {
-                diagnosis.refuse(Reason::Conflicted, "there is more than one GatewaySettings".to_owned());
+                let message = "there is more than one GatewaySettings, and none of them is used";
+                diagnosis.refuse(Reason::Conflicted, vec![Problem::coded(Code::Invalid, "metadata.name", message)]);
             }
             Ok(settings) => choice.settings = Some(settings),
-            Err(problems) => diagnosis.refuse(Reason::Invalid, join(&problems)),
+            Err(problems) => diagnosis.refuse(Reason::Invalid, problems),
         }
         choice.diagnoses.push(diagnosis);
     }

@@ -2,19 +2,25 @@ use serde_json::json;
 
 /// A Kubernetes `Status` of a failure. `code` may be an access-log command (`%RESPONSE_CODE%`), which a format
 /// substitutes; hence text and not a `Value`.
-fn status(message: &str, reason: &str, code: &str) -> String {
+fn status(message: &str, reason: &str, details: &str, code: &str) -> String {
     let (message, reason) = (json!(message), json!(reason));
     format!(
-        r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":{message},"reason":{reason},"code":{code}}}"#
+        r#"{{"kind":"Status","apiVersion":"v1","metadata":{{}},"status":"Failure","message":{message},"reason":{reason}{details},"code":{code}}}"#
     ) + "\n"
 }
 
 /// The body of a direct response.
 pub(crate) fn fixed(message: &str, reason: &str, code: u16) -> String {
-    status(message, reason, &code.to_string())
+    status(message, reason, "", &code.to_string())
 }
 
 /// The body of a local reply, with the response's own code. Every `%` of the message stands for itself.
 pub(crate) fn formatted(message: &str, reason: &str) -> String {
-    status(&message.replace('%', "%%"), reason, "%RESPONSE_CODE%")
+    status(&message.replace('%', "%%"), reason, "", "%RESPONSE_CODE%")
+}
+
+/// As [`formatted`], for a reply with `Retry-After`.
+pub(crate) fn formatted_retry(message: &str, reason: &str, seconds: u32) -> String {
+    let details = format!(r#","details":{{"retryAfterSeconds":{seconds}}}"#);
+    status(&message.replace('%', "%%"), reason, &details, "%RESPONSE_CODE%")
 }

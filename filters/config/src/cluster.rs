@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 pub struct ClusterConfig {
     /// Must equal [`crate::CONFIG_VERSION`].
     pub version: u32,
-    /// The cluster's name over all edits, `<instance>/<namespace or ->/<name>`: counts of running requests are kept by it.
+    /// The cluster's name over all edits, `<instance>/<namespace or ->/<name>`: counts of running requests and token buckets
+    /// are kept by it.
     pub name: String,
     /// Who this cluster is: instance, object UID and a hash of servers, upstream trust and client CA. Caches of
     /// credentials are kept by it, so that a recreated or re-pointed cluster starts with empty ones.
@@ -23,12 +24,15 @@ pub struct ClusterConfig {
     pub deny_all_requests: bool,
     /// Whether requests without a credential are let through, for the upstream to judge.
     pub anonymous: bool,
+    /// Whether the upstream is told, as extras of the user, where a request comes from and who acts as somebody else.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub audit_attribution: bool,
     /// How tokens and impersonation are reviewed. Without it both are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviews: Option<Reviews>,
     /// How the authenticated user is told to the upstream.
     pub upstream_identity: UpstreamIdentity,
-    /// Limits that policies name. Those without a limit of the filter's own do not stand here.
+    /// Limits that policies name. Those that do not limit (`exempt`) do not stand here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_control_schemas: Vec<FlowControlSchema>,
     /// Whether the access log tells requests that are refused before a policy decides about them.
@@ -67,8 +71,23 @@ pub enum UpstreamIdentity {
 pub struct FlowControlSchema {
     /// Unique in the cluster.
     pub name: String,
-    /// So many requests at a time, exactly, over all workers; 0 refuses all.
-    pub max_requests_inflight: u32,
+    /// What is limited.
+    pub limit: FlowControlLimit,
+}
+
+/// What a schema limits, exactly, over all workers of an Envoy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum FlowControlLimit {
+    /// So many requests at a time; 0 refuses all.
+    MaxRequestsInflight(u32),
+    /// In any `t` seconds at most `burst + qps × t` requests.
+    TokenBucket {
+        /// Requests per second.
+        qps: u32,
+        /// Requests at once, after a time without any.
+        burst: u32,
+    },
 }
 
 /// A dispatch policy: requests that match one of the rules go to the group.

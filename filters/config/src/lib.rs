@@ -13,14 +13,18 @@ mod cluster;
 mod destination;
 mod filter;
 pub mod names;
+mod validator;
 
-pub use cluster::{ClusterConfig, FlowControlSchema, Policy, Reviews, Rule, ServiceAccount, UpstreamIdentity};
+pub use cluster::{
+    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Reviews, Rule, ServiceAccount, UpstreamIdentity,
+};
 pub use destination::{Pool, RequestClass, destination, destinations};
 pub use filter::FilterConfig;
+pub use validator::ValidatorConfig;
 
-/// Extra attributes of a user that are told to the upstream: those that current kube-apiservers attach to tokens and
-/// certificates. Each needs a grant of the gateway's own user (`portcullis rbac`), without which the upstream would refuse
-/// the whole request; others are dropped.
+/// Extra attributes of a user that the gateway needs leave to tell in any cluster: those that current kube-apiservers attach
+/// to tokens and certificates. Without a grant (`portcullis rbac`) the upstream refuses the whole request of a user who
+/// carries one; others are told, too, and need a grant each (`spec.portcullis.forwardedExtras`).
 pub const DEFAULT_EXTRAS: [&str; 6] = [
     "authentication.kubernetes.io/credential-id",
     "authentication.kubernetes.io/node-name",

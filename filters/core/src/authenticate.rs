@@ -86,20 +86,30 @@ fn token(
     }
 }
 
+/// As whom a request acts.
+pub(crate) struct Actor {
+    /// The user, or nobody.
+    pub(crate) user: Option<Arc<UpstreamUser>>,
+    /// Who acts as that user, if it is somebody else.
+    pub(crate) original: Option<UserInfo>,
+}
+
 /// As whom the request acts: the user itself, or the one whom it may impersonate.
 pub(crate) fn effective_user(
     cluster: &Cluster,
     user: Option<Arc<UpstreamUser>>,
     anonymous: &UserInfo,
     request: &RequestFacts<'_>,
-) -> Result<Option<Arc<UpstreamUser>>, Stop> {
+) -> Result<Actor, Stop> {
     if request.scan.impersonation.is_empty() {
-        return Ok(user);
+        return Ok(Actor { user, original: None });
     }
     let Some(Reviewer { cluster: reviewer }) = &cluster.reviewer else {
         return Err(Refusal::impersonation().into());
     };
-    let Some(asked) = impersonation::read(&request.scan.impersonation)? else { return Ok(user) };
+    let Some(asked) = impersonation::read(&request.scan.impersonation)? else {
+        return Ok(Actor { user, original: None });
+    };
     let client = user.as_deref().map_or(anonymous, UpstreamUser::user);
     let mut unknown = Vec::new();
     for part in &asked.parts {
@@ -115,5 +125,5 @@ pub(crate) fn effective_user(
         return Err(Stop::Review(unknown));
     }
     let target = UpstreamUser::new(asked.target).map_err(|error| Refusal::bad_request(error.to_string()))?;
-    Ok(Some(Arc::new(target)))
+    Ok(Actor { user: Some(Arc::new(target)), original: Some(client.clone()) })
 }

@@ -27,10 +27,17 @@ impl Authorities {
 
     /// Whether the authority, port included, is one of the names or an IP address: no cluster can be named like one.
     pub fn accept(&self, authority: &[u8]) -> bool {
-        let Some(host) = host_of(authority) else { return false };
+        host_of(authority).is_some_and(|host| self.hold(host) || is_ip(host))
+    }
+
+    /// Whether the authority, port included, is one of the names.
+    pub fn name(&self, authority: &[u8]) -> bool {
+        host_of(authority).is_some_and(|host| self.hold(host))
+    }
+
+    fn hold(&self, host: &[u8]) -> bool {
         self.exact.iter().any(|name| name.eq_ignore_ascii_case(host))
             || self.suffixes.iter().any(|suffix| is_one_label_under(host, suffix))
-            || is_ip(host)
     }
 }
 

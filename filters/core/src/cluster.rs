@@ -1,11 +1,13 @@
 //! One `UpstreamCluster`'s configuration, compiled.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_filter_config as config;
-use portcullis_filter_config::{CONFIG_VERSION, Pool, RequestClass, UpstreamIdentity, destination};
+use portcullis_filter_config::{CONFIG_VERSION, FlowControlLimit, Pool, RequestClass, UpstreamIdentity, destination};
 
 use crate::authority::Authorities;
+use crate::bucket::{Rate, TokenBucket};
 use crate::limit::{InFlight, Place};
 use crate::observe::Series;
 use crate::policy::Policies;
@@ -32,22 +34,25 @@ pub struct Cluster {
     pub(crate) authorities: Authorities,
     pub(crate) client_ca: Option<ClientCa>,
     pub(crate) anonymous: bool,
+    pub(crate) audit_attribution: bool,
     pub(crate) reviewer: Option<Reviewer>,
     pub(crate) caches: Arc<CredentialCaches>,
     pub(crate) policies: Policies,
     pub(crate) deny_all_requests: bool,
     /// By policy, then by pool and class.
     destinations: Vec<Destinations>,
-    /// By policy.
-    limits: Vec<Option<Limit>>,
+    /// Of every schema in the configuration's order: also one that no policy names just now keeps its state.
+    schemas: Vec<Limit>,
+    /// By policy, which of the schemas its requests come under.
+    limits: Vec<Option<usize>>,
     series: Arc<Series>,
 }
 
-/// The limit that a policy's requests come under.
-#[derive(Clone, Debug)]
-struct Limit {
-    running: Arc<InFlight>,
-    max: u32,
+/// The limit of a flow control schema.
+#[derive(Debug)]
+enum Limit {
+    InFlight { running: Arc<InFlight>, max: u32 },
+    Bucket(Arc<TokenBucket>),
 }
 
 /// What outlives a cluster's configurations, kept by the host for the whole process.
@@ -57,6 +62,10 @@ pub trait Memory {
 
     /// The running requests of a flow control schema, by the cluster's name and the schema's.
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight>;
+
+    /// The token bucket of a flow control schema. The rate is part of what it is found by: another rate is another bucket,
+    /// and a full one.
+    fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
 }
 
 /// Who answers reviews.
@@ -99,18 +108,21 @@ impl Cluster {
         let reviewer = config.reviews.as_ref().map(|reviews| Reviewer { cluster: reviews.cluster.as_str().into() });
         let policies = Policies::new(&config.policies);
         let destinations = policies.groups().map(Destinations::of).collect();
-        let limits = config.policies.iter().map(|policy| limit_of(policy, config, memory)).collect();
+        let schemas = schemas(config, memory);
+        let limits = config.policies.iter().map(|policy| schema_of(policy, config)).collect();
         let series = Arc::new(Series::new(config, memory, &caches));
         let authorities = Authorities::new(config.authorities.iter().map(String::as_str));
         Ok(Cluster {
             authorities,
             client_ca,
             anonymous: config.anonymous,
+            audit_attribution: config.audit_attribution,
             reviewer,
             caches,
             policies,
             deny_all_requests: config.deny_all_requests,
             destinations,
+            schemas,
             limits,
             series,
         })
@@ -121,14 +133,17 @@ impl Cluster {
         &self.series
     }
 
-    /// A place among the running requests of a policy's schema: `Ok(None)` where there is no limit.
+    /// Counts a request under its policy's schema. `Ok(None)` where there is no place to give back: no limit, or a token
+    /// that is spent. The last step of a decision, because of that.
     ///
     /// # Errors
-    /// [`Full`] where no place is free.
-    pub(crate) fn enter(&self, policy: usize) -> Result<Option<Place>, Full> {
-        match self.limits.get(policy) {
-            Some(Some(limit)) => limit.running.enter(limit.max).map(Some).ok_or(Full),
-            _ => Ok(None),
+    /// [`Full`] where no place is free and where no token is left.
+    pub(crate) fn enter(&self, policy: usize, uptime: Duration) -> Result<Option<Place>, Full> {
+        let Some(Some(schema)) = self.limits.get(policy) else { return Ok(None) };
+        match self.schemas.get(*schema) {
+            Some(Limit::InFlight { running, max }) => running.enter(*max).map(Some).ok_or(Full),
+            Some(Limit::Bucket(bucket)) => bucket.take(uptime).then_some(None).ok_or(Full),
+            None => Ok(None),
         }
     }
 
@@ -141,14 +156,25 @@ impl Cluster {
     }
 }
 
-/// As many requests run as may.
+/// The schema's limit is reached.
 #[derive(Debug)]
 pub(crate) struct Full;
 
-fn limit_of(policy: &config::Policy, config: &config::ClusterConfig, memory: &impl Memory) -> Option<Limit> {
+fn schemas(config: &config::ClusterConfig, memory: &impl Memory) -> Vec<Limit> {
+    let limit = |schema: &config::FlowControlSchema| match schema.limit {
+        FlowControlLimit::MaxRequestsInflight(max) => {
+            Limit::InFlight { running: memory.in_flight(&config.name, &schema.name), max }
+        }
+        FlowControlLimit::TokenBucket { qps, burst } => {
+            Limit::Bucket(memory.token_bucket(&config.name, &schema.name, Rate { qps, burst }))
+        }
+    };
+    config.flow_control_schemas.iter().map(limit).collect()
+}
+
+fn schema_of(policy: &config::Policy, config: &config::ClusterConfig) -> Option<usize> {
     let name = policy.flow_control_schema.as_ref()?;
-    let schema = config.flow_control_schemas.iter().find(|schema| schema.name == *name)?;
-    Some(Limit { running: memory.in_flight(&config.name, name), max: schema.max_requests_inflight })
+    config.flow_control_schemas.iter().position(|schema| schema.name == *name)
 }
 
 impl Destinations {

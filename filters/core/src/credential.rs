@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use base64::Engine;
 
+use crate::go_text::trim_space;
 use crate::review::BASE64URL;
 
 /// The prefix of a WebSocket subprotocol that carries a token (apiserver, `pkg/authentication/request/websocket`).
@@ -23,7 +24,7 @@ pub struct BrokenToken;
 /// # Errors
 /// [`BrokenToken`] if it is too long or no text.
 pub fn bearer_token(authorization: &[u8]) -> Result<Option<Cow<'_, [u8]>>, BrokenToken> {
-    let mut words = authorization.trim_ascii().split(|byte| *byte == b' ');
+    let mut words = trim_space(authorization).split(|byte| *byte == b' ');
     match (words.next(), words.next()) {
         (Some(scheme), Some(token)) if scheme.eq_ignore_ascii_case(b"bearer") && !token.is_empty() => {
             readable(Cow::Borrowed(token)).map(Some)
@@ -40,12 +41,16 @@ pub fn subprotocol_token<'a>(lines: &[&'a [u8]]) -> Result<Option<Cow<'a, [u8]>>
     let entries = || lines.iter().flat_map(|line| subprotocols(line));
     let mut tokens = entries().filter_map(|entry| entry.strip_prefix(SUBPROTOCOL_PREFIX));
     let Some(encoded) = tokens.next() else { return Ok(None) };
-    if tokens.next().is_some() || !entries().any(|entry| !entry.is_empty() && !is_token_subprotocol(entry)) {
+    if tokens.next().is_some() {
         return Err(BrokenToken);
     }
     let token = BASE64URL.decode(encoded).map_err(|_| BrokenToken)?;
     if token.is_empty() {
         return Ok(None);
+    }
+    // An empty entry counts, too.
+    if entries().all(is_token_subprotocol) {
+        return Err(BrokenToken);
     }
     readable(Cow::Owned(token)).map(Some)
 }
@@ -56,7 +61,7 @@ fn readable(token: Cow<'_, [u8]>) -> Result<Cow<'_, [u8]>, BrokenToken> {
 
 /// The entries of a `Sec-WebSocket-Protocol` value.
 pub fn subprotocols(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+    value.split(|byte| *byte == b',').map(trim_space)
 }
 
 /// Whether a WebSocket subprotocol carries a token.
@@ -75,6 +80,7 @@ mod tests {
             assert_eq!(token(present), Ok(Some(b"x".to_vec())), "{present}");
         }
         assert_eq!(token("Bearer x\ty"), Ok(Some(b"x\ty".to_vec())), "a tab is no separator");
+        assert_eq!(token("\u{a0}Bearer x\u{3000}"), Ok(Some(b"x".to_vec())), "Go trims these blanks, too");
         for absent in ["", "Bearer", "Bearer ", "Bearer  x", "Bearer\tx", "Basic x", "Bearerx y", "x Bearer y"] {
             assert_eq!(token(absent), Ok(None), "{absent}");
         }
@@ -94,6 +100,9 @@ mod tests {
         assert_eq!(token(&[&format!("v5.channel.k8s.io , {}", entry("dG9rZW4"))]), Ok(Some(b"token".to_vec())));
         assert_eq!(token(&[&entry("eR"), "a"]), Ok(Some(b"y".to_vec())), "left-over bits may be anything");
         assert_eq!(token(&[&entry(""), "a"]), Ok(None));
+        assert_eq!(token(&[&entry("")]), Ok(None), "an empty token is none, whatever stands beside it");
+        assert_eq!(token(&[&entry("eA"), ""]), Ok(Some(b"x".to_vec())), "an empty subprotocol is another one");
+        assert_eq!(token(&[&format!("{},", entry("eA"))]), Ok(Some(b"x".to_vec())));
         for broken in [
             vec![entry("dG9rZW4")],
             vec![entry("dG9rZW4"), entry("dG9rZW4"), "a".to_owned()],

@@ -1,11 +1,13 @@
-//! The order in which a request is judged. Phases 0 to 6 of the design; the token bucket of phase 5 is Envoy's.
+//! The order in which a request is judged: phases 0 to 6 of the design.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, Pool, RequestClass};
 use rustls_pki_types::UnixTime;
 
-use crate::authenticate::{authenticate, effective_user};
+use crate::attribution;
+use crate::authenticate::{Actor, authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, Full};
 use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::hygiene::Scan;
@@ -13,7 +15,7 @@ use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
 use crate::observe::Seen;
 use crate::refusal::Refusal;
-use crate::request_info::{RequestInfo, check_shape, unescape_path};
+use crate::request_info::{RequestInfo, check_query, check_shape, unescape_path};
 use crate::review::{Review, Settled};
 
 /// The listener's part of the filter: who the gateway is.
@@ -44,8 +46,10 @@ pub struct RequestFacts<'a> {
     pub peer: Peer<'a>,
     /// Answers to reviews that this request has waited for.
     pub settled: &'a Settled,
-    /// The time of the request.
+    /// The time of the request: what certificates and answers are valid by.
     pub now: UnixTime,
+    /// The time since any fixed point, by a clock that nobody sets: what rates are measured by.
+    pub uptime: Duration,
 }
 
 /// What becomes of a request.
@@ -66,6 +70,8 @@ pub struct Forward<'c> {
     pub destination: &'c str,
     /// The user as header lines, or nothing for a request without credential.
     pub user: Option<Arc<UpstreamUser>>,
+    /// Further lines about the user, for the upstream's audit log.
+    pub attribution: Vec<(String, String)>,
     /// Whether the request is an upgrade: `Connection` becomes exactly `Upgrade`. Otherwise it is taken out.
     pub is_upgrade: bool,
     /// The `Sec-WebSocket-Protocol` without the entries that carry a token, where there are such.
@@ -123,6 +129,12 @@ impl Gateway {
         Scan::of(headers, &self.instance)
     }
 
+    /// What meets a request for which the host has no cluster's configuration.
+    pub fn unrouted(scan: &Scan<'_>) -> Refusal {
+        // Without a path there is no route and so no configuration, which is not the gateway's fault.
+        check_target(scan).err().unwrap_or_else(Refusal::not_configured)
+    }
+
     /// Judges a request.
     pub fn decide<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Decision<'c> {
         self.decide_seen(cluster, request, &mut Seen::default())
@@ -146,6 +158,21 @@ impl Gateway {
         }
     }
 
+    /// Who a request acts as, to dispatch policies: the authenticated user or the one whom it impersonates, else the
+    /// anonymous one. `None` if that is refused or not known yet. For tools; [`Gateway::decide`] asks itself.
+    pub fn acting_user(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Option<UserInfo> {
+        let Actor { user, .. } = self.identify(cluster, request, &mut Seen::default()).ok()?;
+        Some(user.map_or_else(|| self.anonymous.clone(), |user| user.user().clone()))
+    }
+
+    fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>, seen: &mut Seen) -> Result<Actor, Stop> {
+        let client = authenticate(cluster, request)?;
+        seen.client(cluster.series(), client.as_ref());
+        let actor = effective_user(cluster, client, &self.anonymous, request)?;
+        seen.effective(cluster.series(), actor.user.as_ref());
+        Ok(actor)
+    }
+
     fn judge<'c>(
         &'c self,
         cluster: &'c Cluster,
@@ -159,6 +186,7 @@ impl Gateway {
         let info =
             RequestInfo::resolve(scan.method, &path, query).map_err(|error| Refusal::bad_request(error.to_string()))?;
         check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        check_query(query).map_err(|error| Refusal::bad_request(error.to_string()))?;
         seen.request(cluster.series(), &info);
         let judged = self.judge_info(cluster, request, &info, seen);
         if !matches!(judged, Err(Stop::Review(_))) {
@@ -175,28 +203,61 @@ impl Gateway {
         seen: &mut Seen,
     ) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
-        let user = authenticate(cluster, request)?;
-        seen.client(cluster.series(), user.as_ref());
-        let user = effective_user(cluster, user, &self.anonymous, request)?;
-        seen.effective(cluster.series(), user.as_ref());
+        let Actor { user, original } = self.identify(cluster, request, seen)?;
         let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
         let policy = cluster.policies.first_match(info, known).ok_or_else(Refusal::no_policy)?;
         seen.policy(policy);
-        let place = cluster.enter(policy).map_err(|Full| Refusal::too_many_requests(info.resource))?;
         let pool = pool_of(user.is_some(), scan.is_upgrade);
         let class = class_of(info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
+        // Last: whoever is refused for another reason takes no token.
+        let refused = |Full| Refusal::too_many_requests(info.resource);
+        let place = cluster.enter(policy, request.uptime).map_err(refused)?;
+        let attributed = cluster.audit_attribution && user.is_some();
         Ok(Forward {
             destination,
+            attribution: if attributed { attribution::lines(scan, original.as_ref()) } else { Vec::new() },
             user,
             is_upgrade: scan.is_upgrade,
-            subprotocols: scan.token_subprotocol.then(|| without_tokens(scan)),
+            subprotocols: scan.token_subprotocol.then(|| subprotocols_without_tokens(scan)),
             via: &self.via,
             place,
             // What answers behind a proxy subresource or verb may ask for credentials of its own.
             owns_unauthorized: pool != Pool::Anonymous && info.proxied_from.is_none(),
         })
     }
+}
+
+/// The headers that a request goes upstream with, pseudo-headers aside. For tools: a host writes them into the message
+/// that it has.
+pub fn outgoing_headers<'a>(
+    headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    scan: &Scan<'_>,
+    forward: &Forward<'_>,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let is_kept = |name: &[u8]| {
+        let replaced = match name {
+            b"authorization" | b"connection" => true,
+            b"sec-websocket-protocol" => forward.subprotocols.is_some(),
+            _ => name.starts_with(b":"),
+        };
+        !replaced && !scan.lifted.iter().any(|lifted| lifted.eq_ignore_ascii_case(name))
+    };
+    let mut outgoing: Vec<(Vec<u8>, Vec<u8>)> =
+        headers.filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
+    let mut add = |name: &[u8], value: &[u8]| outgoing.push((name.to_vec(), value.to_vec()));
+    if forward.is_upgrade {
+        add(b"connection", b"Upgrade");
+    }
+    if let Some(kept) = forward.subprotocols.as_deref().filter(|kept| !kept.is_empty()) {
+        add(b"sec-websocket-protocol", kept);
+    }
+    let lines = forward.user.iter().flat_map(|user| user.lines()).chain(&forward.attribution);
+    for (name, value) in lines {
+        add(name.as_bytes(), value.as_bytes());
+    }
+    add(b"via", forward.via.as_bytes());
+    outgoing
 }
 
 /// What is wrong with a message whoever sends it.
@@ -216,11 +277,16 @@ fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
     if let Some(bad) = scan.bad_connection {
         return Err(Refusal::bad_request(bad.to_string()));
     }
-    if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
-        return Err(Refusal::bad_request("the request's target is not a path"));
-    }
+    check_target(scan)?;
     if !scan.path.iter().all(u8::is_ascii_graphic) {
         return Err(Refusal::bad_request("the path has a byte that has to be percent-encoded"));
+    }
+    Ok(())
+}
+
+fn check_target(scan: &Scan<'_>) -> Result<(), Refusal> {
+    if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
+        return Err(Refusal::bad_request("the request's target is not a path"));
     }
     Ok(())
 }
@@ -258,12 +324,13 @@ fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-fn without_tokens(scan: &Scan<'_>) -> Vec<u8> {
+/// The `Sec-WebSocket-Protocol` that goes upstream: all entries but those that carry a token, as kube-apiserver joins them.
+pub fn subprotocols_without_tokens(scan: &Scan<'_>) -> Vec<u8> {
     let kept: Vec<&[u8]> = scan
         .subprotocols
         .iter()
         .flat_map(|line| subprotocols(line))
-        .filter(|entry| !entry.is_empty() && !is_token_subprotocol(entry))
+        .filter(|entry| !is_token_subprotocol(entry))
         .collect();
     kept.join(&b","[..])
 }

@@ -2,6 +2,7 @@
 //! out of every request, also of those that end here.
 
 use crate::credential::{is_token_subprotocol, subprotocols};
+use crate::go_text::equal_fold;
 
 /// Prefixes that only the gateway, or Envoy itself, may write.
 const RESERVED_PREFIXES: [&[u8]; 4] = [b"impersonate-", b"x-remote-", b"x-envoy-", b"x-portcullis-"];
@@ -59,6 +60,10 @@ pub struct Scan<'a> {
     pub bad_connection: Option<BadConnection>,
     /// Every `Sec-WebSocket-Protocol` line.
     pub subprotocols: Vec<&'a [u8]>,
+    /// The first `X-Forwarded-For` line; Envoy joins them into one.
+    pub forwarded_for: &'a [u8],
+    /// `X-Request-Id`, which Envoy writes.
+    pub request_id: &'a [u8],
     /// Whether the request has been through this gateway before.
     pub is_loop: bool,
     /// Names of the headers to take out. May hold a name more than once.
@@ -78,7 +83,7 @@ impl<'a> Scan<'a> {
     pub fn of(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>, instance: &[u8]) -> Self {
         let mut scan = Scan::default();
         let mut connections: Vec<&'a [u8]> = Vec::new();
-        let (mut has_upgrade, mut to_websocket) = (false, false);
+        let (mut has_upgrade, mut to_websocket) = (false, None);
         for (name, value) in headers {
             match name {
                 b":method" => scan.method = value,
@@ -93,8 +98,11 @@ impl<'a> Scan<'a> {
                 b"connection" => connections.push(value),
                 b"upgrade" => {
                     has_upgrade |= !value.is_empty();
-                    to_websocket |= value.eq_ignore_ascii_case(b"websocket");
+                    // kube-apiserver looks at the first line only.
+                    to_websocket.get_or_insert_with(|| equal_fold(value, b"websocket"));
                 }
+                b"x-forwarded-for" if scan.forwarded_for.is_empty() => scan.forwarded_for = value,
+                b"x-request-id" => scan.request_id = value,
                 b"via" => scan.is_loop |= names_instance(value, instance),
                 b"sec-websocket-protocol" => {
                     scan.token_subprotocol |= subprotocols(value).any(is_token_subprotocol);
@@ -111,7 +119,7 @@ impl<'a> Scan<'a> {
         }
         scan.has_connection = !connections.is_empty();
         scan.is_upgrade = has_upgrade && connections.iter().any(|value| lists_upgrade(value));
-        scan.is_websocket = scan.is_upgrade && to_websocket;
+        scan.is_websocket = scan.is_upgrade && to_websocket == Some(true);
         if has_upgrade && !scan.is_upgrade && connections.iter().any(|value| contains_upgrade(value)) {
             scan.bad_connection = Some(BadConnection::AmbiguousUpgrade);
         }
@@ -249,6 +257,8 @@ mod tests {
         assert!(!is_upgrade("upgrade", ""));
         assert!(!scan(&[("upgrade", "websocket")]).is_upgrade);
         assert!(!is_upgrade("xupgrade", "websocket"));
+        let two = [("connection", "upgrade"), ("upgrade", "a"), ("upgrade", "websocket")];
+        assert!(!scan(&two).is_websocket, "the first line decides");
         let ambiguous = scan(&[("connection", "xupgrade"), ("upgrade", "websocket")]);
         assert_eq!(ambiguous.bad_connection, Some(BadConnection::AmbiguousUpgrade));
         assert_eq!(scan(&[("connection", "xupgrade")]).bad_connection, None);

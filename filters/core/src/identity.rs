@@ -1,5 +1,6 @@
 //! A user, and the user as header lines for the upstream.
 
+use crate::attribution::{RESERVED, is_reserved};
 use crate::dns::{is_label, is_subdomain};
 
 /// The group of every user who has authenticated (apiserver, `pkg/authentication/user`).
@@ -41,6 +42,11 @@ impl UserInfo {
         UserInfo { name, uid, groups, extra }
     }
 
+    /// The same user, accepted by an authenticator ([`UserInfo::authenticated`]).
+    pub fn into_authenticated(self) -> Self {
+        UserInfo::authenticated(self.name, self.uid, self.groups, self.extra)
+    }
+
     /// Who presents no credential.
     pub fn anonymous() -> Self {
         UserInfo { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..UserInfo::default() }
@@ -73,6 +79,12 @@ pub enum IdentityError {
     /// Each group and extra is a header line, and each is authorised on its own by the upstream.
     #[error("the user has more than {MAX_LINES} groups and extra values")]
     TooMany,
+    /// The gateway's own extras say who really sent a request.
+    #[error("the user has an extra key that starts with {RESERVED}")]
+    Reserved,
+    /// Extra keys that differ in case only would become one on the way.
+    #[error("two extra keys of the user differ in case only")]
+    Ambiguous,
     /// An empty value would be dropped on the way.
     #[error("a {0} of the user is empty")]
     Empty(&'static str),
@@ -111,7 +123,13 @@ impl UpstreamUser {
             if extra.key.is_empty() {
                 return Err(IdentityError::Empty("extra key"));
             }
+            if is_reserved(&extra.key) {
+                return Err(IdentityError::Reserved);
+            }
             let name = format!("impersonate-extra-{}", escape_key(&extra.key));
+            if lines.iter().any(|(told, _)| *told == name) {
+                return Err(IdentityError::Ambiguous);
+            }
             for value in &extra.values {
                 lines.push((name.clone(), carried("extra value", value)?));
             }
@@ -130,7 +148,7 @@ impl UpstreamUser {
     }
 }
 
-fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
+pub(crate) fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
     if value.is_empty() {
         return Err(IdentityError::Empty(part));
     }
@@ -141,14 +159,14 @@ fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
     Ok(value.to_owned())
 }
 
-/// Bytes that may not stand in a header's name become `%XX`. Header names are lower-case on the wire, and kube-apiserver
-/// lowers keys before it decodes them, so an upper-case letter is escaped to survive.
-fn escape_key(key: &str) -> String {
+/// Bytes that may not stand in a header's name, and the percent sign, become `%XX` (client-go,
+/// `transport/round_trippers.go`). Header names are lower-case on the wire, so keys arrive so, too: Kubernetes asks for
+/// lower-case keys, because impersonation changes others (apiserver, `pkg/authentication/user`).
+pub(crate) fn escape_key(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {
-        let is_plain = byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&'*+-.^_`|~".contains(&byte);
-        if is_plain {
-            escaped.push(char::from(byte));
+        if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
+            escaped.push(char::from(byte.to_ascii_lowercase()));
         } else {
             escaped.push_str(&format!("%{byte:02x}"));
         }
@@ -186,7 +204,7 @@ mod tests {
                 "impersonate-group: dev",
                 "impersonate-group: a,b",
                 "impersonate-group: system:authenticated",
-                "impersonate-extra-example.com%2f%5aone: x",
+                "impersonate-extra-example.com%2fzone: x",
                 "impersonate-extra-100%25: y",
             ]
         );
@@ -205,6 +223,9 @@ mod tests {
             user("alice", &[""], &[]),
             user("alice", &[], &[("", "x")]),
             user("alice", &[], &[("k", " x")]),
+            user("alice", &[], &[("k", "x"), ("K", "y")]),
+            user("alice", &[], &[("portcullis.dev/original-user", "bob")]),
+            user("alice", &[], &[("Portcullis.dev/x", "y")]),
         ];
         for user in refused {
             assert!(UpstreamUser::new(user.clone()).is_err(), "{user:?}");

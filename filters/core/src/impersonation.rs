@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::attribution::is_reserved;
 use crate::identity::{ANONYMOUS, Extra, UNAUTHENTICATED, UserInfo, service_account};
 use crate::refusal::Refusal;
 use crate::request_info::unescape_path;
@@ -121,7 +122,9 @@ fn extra_key(name: &[u8]) -> Result<String, Refusal> {
         return Err(Refusal::unknown_impersonation());
     };
     let key = unescape_path(key).map_or_else(|_| key.to_vec(), std::borrow::Cow::into_owned);
-    String::from_utf8(key).map_err(|_| Refusal::bad_request("the key of an impersonated extra is not UTF-8"))
+    let key =
+        String::from_utf8(key).map_err(|_| Refusal::bad_request("the key of an impersonated extra is not UTF-8"))?;
+    if is_reserved(&key) { Err(Refusal::reserved_extra()) } else { Ok(key) }
 }
 
 #[cfg(test)]

@@ -10,20 +10,26 @@
 //! - [`x509`]: a client certificate's chain to a user.
 //! - [`review`]: what only the upstream can say: whose a token is, and who may act as another.
 //! - [`policy`]: which dispatch policy a request matches.
-//! - [`limit`]: how many requests run at a time.
+//! - [`limit`]: how many requests run at a time; [`bucket`]: how many come per second.
+//! - [`alive`]: what outlives the configuration that made it.
 //! - [`identity`]: the user as header lines for the upstream.
 //! - [`observe`]: what an operator sees of a request: labels of closed sets, the access log's line.
+//! - [`attribution`]: what the gateway tells the upstream's audit log beside it.
 //! - [`refusal`]: every answer that the filter gives itself, as a Kubernetes `Status`.
 //!
 //! # Invariants
 //! No I/O, no clock, no threads, no environment: the time is an argument. Anything a client can write is hostile.
 
+pub mod alive;
+pub mod attribution;
 mod authenticate;
 pub mod authority;
+pub mod bucket;
 pub mod cluster;
 pub mod credential;
 mod dns;
 pub mod gateway;
+mod go_text;
 pub mod hygiene;
 pub mod identity;
 mod impersonation;

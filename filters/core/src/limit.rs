@@ -6,20 +6,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The requests in flight of one flow control schema. Outlives the configurations that limit it, so that an edit does not
 /// forget what is running.
 #[derive(Debug, Default)]
-pub struct InFlight(Arc<AtomicU32>);
+pub struct InFlight(AtomicU32);
 
-/// A place among the requests in flight; given back when it is dropped, however the request ends.
+/// A place among the requests in flight; given back when it is dropped, however the request ends. It keeps the count alive,
+/// so that a limit that goes and comes back finds who is still running.
 #[derive(Debug)]
-pub struct Place(Arc<AtomicU32>);
+pub struct Place(Arc<InFlight>);
 
 impl InFlight {
     /// Takes a place if fewer than `max` are taken. A `max` that shrank lets nobody in until enough have left; nobody who
     /// is in is put out.
-    pub fn enter(&self, max: u32) -> Option<Place> {
+    pub fn enter(self: &Arc<Self>, max: u32) -> Option<Place> {
         let entered = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
             if count < max { count.checked_add(1) } else { None }
         });
-        entered.ok().map(|_| Place(Arc::clone(&self.0)))
+        entered.ok().map(|_| Place(Arc::clone(self)))
     }
 
     /// How many places are taken.
@@ -30,7 +31,7 @@ impl InFlight {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -40,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_shrinks_waits_until_enough_have_left() {
-        let running = InFlight::default();
+        let running: Arc<InFlight> = Arc::default();
         let mut places: Vec<_> = (0..3).filter_map(|_| running.enter(3)).collect();
         assert_eq!(places.len(), 3);
         assert!(running.enter(3).is_none());
@@ -55,7 +56,7 @@ mod tests {
 
     #[test]
     fn no_more_enter_than_may_over_many_threads() {
-        let (running, peak) = (InFlight::default(), AtomicU32::new(0));
+        let (running, peak) = (Arc::<InFlight>::default(), AtomicU32::new(0));
         std::thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {

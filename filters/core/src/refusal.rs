@@ -37,7 +37,7 @@ pub enum Cause {
     GatewayCredential,
     /// The cluster is closed.
     Denied,
-    /// As many requests run as may.
+    /// As many requests run, or as many came, as may.
     FlowControl,
     /// The client asked to act as somebody else.
     Impersonation,
@@ -112,6 +112,12 @@ impl Refusal {
         Refusal::new(403, "Forbidden", Cause::Impersonation, "the request has an unknown Impersonate-* header")
     }
 
+    /// 403: an impersonated extra that only the gateway tells.
+    pub fn reserved_extra() -> Self {
+        let message = "extra keys that start with portcullis.dev/ are the gateway's own";
+        Refusal::new(403, "Forbidden", Cause::Impersonation, message)
+    }
+
     /// 403, in kube-apiserver's words. The grants of constrained impersonation are not looked at.
     pub fn may_not_impersonate(client: &str, part: &ResourceAttributes) -> Self {
         let ResourceAttributes { group, resource, namespace, name, .. } = part;
@@ -167,10 +173,10 @@ impl Refusal {
         Refusal::new(429, "TooManyRequests", Cause::Denied, message)
     }
 
-    /// 429: as many requests run as may. Events are dropped by their clients rather than repeated, so that they do not pile
+    /// 429: a limit of flow control. Events are dropped by their clients rather than repeated, so that they do not pile
     /// up where there is too much already.
     pub fn too_many_requests(resource: &[u8]) -> Self {
-        let message = "too many requests of this kind run at the moment; please try again later";
+        let message = "too many requests of this kind at the moment; please try again later";
         let retry_after = (resource != b"events").then_some(1);
         Refusal { retry_after, ..Refusal::new(429, "TooManyRequests", Cause::FlowControl, message) }
     }

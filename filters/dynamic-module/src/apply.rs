@@ -18,10 +18,9 @@ pub(crate) fn apply(forward: &Forward<'_>, has_connection: bool, stream: &mut Fi
         Some(kept) => is_written &= stream.set_header(b"sec-websocket-protocol", kept),
         None => {}
     }
-    if let Some(user) = &forward.user {
-        for (name, value) in user.lines() {
-            is_written &= stream.add_header(name.as_bytes(), value.as_bytes());
-        }
+    let lines = forward.user.iter().flat_map(|user| user.lines()).chain(&forward.attribution);
+    for (name, value) in lines {
+        is_written &= stream.add_header(name.as_bytes(), value.as_bytes());
     }
     is_written &= stream.add_header(b"via", forward.via.as_bytes());
     if !is_written || !stream.set_filter_state(names::DESTINATION, forward.destination.as_bytes()) {

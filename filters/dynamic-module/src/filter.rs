@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::apply::{apply, refuse};
 use crate::fault;
-use crate::memory::ProcessMemory;
+use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
 use crate::reviews::{Pending, Reviews};
 
@@ -205,11 +205,11 @@ impl Filter {
         let decision = match route {
             Some(cluster) => {
                 fault::maybe("decide", &headers);
-                let (peer, now) = (peer_of(stream), UnixTime::now());
-                let request = RequestFacts { scan: &scan, peer, settled: &settled, now };
+                let (peer, now, uptime) = (peer_of(stream), UnixTime::now(), uptime());
+                let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
                 self.gateway.decide_seen(cluster, &request, &mut seen)
             }
-            None => Decision::Refuse(Refusal::not_configured()),
+            None => Decision::Refuse(Gateway::unrouted(&scan)),
         };
         if let Some(entry) = &mut seen.entry {
             tell_client(entry, &headers);

@@ -1,19 +1,23 @@
-use std::collections::HashMap;
-use std::hash::Hash;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use portcullis_core::Memory;
+use portcullis_core::alive::Alive;
+use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::cluster::CacheOwner;
 use portcullis_core::limit::InFlight;
 use portcullis_core::review::CredentialCaches;
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// What is alive, by its key. Whoever uses a value keeps it alive; the next configuration of the same cluster is compiled
-/// before the one that it replaces is gone, and finds it here.
-type Alive<K, V> = LazyLock<Mutex<HashMap<K, Weak<V>>>>;
+static CACHES: LazyLock<Alive<CacheOwner, CredentialCaches>> = LazyLock::new(Alive::default);
+static RUNNING: LazyLock<Alive<(String, String), InFlight>> = LazyLock::new(Alive::default);
+static BUCKETS: LazyLock<Alive<(String, String, Rate), TokenBucket>> = LazyLock::new(Alive::default);
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-static CACHES: Alive<CacheOwner, CredentialCaches> = LazyLock::new(Mutex::default);
-static RUNNING: Alive<(String, String), InFlight> = LazyLock::new(Mutex::default);
+/// The time since this process first asked, which only goes forward; the same for all buckets and workers.
+pub(crate) fn uptime() -> Duration {
+    START.elapsed()
+}
 
 /// The process's memory, with a secret for caches that are yet to be made.
 pub(crate) struct ProcessMemory {
@@ -32,21 +36,14 @@ impl ProcessMemory {
 impl Memory for ProcessMemory {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
         let lifetimes = owner.lifetimes;
-        find_or_make(&CACHES, owner, || CredentialCaches::new(&self.secret, lifetimes))
+        CACHES.find_or_make(owner, || CredentialCaches::new(&self.secret, lifetimes))
     }
 
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
-        find_or_make(&RUNNING, (cluster.to_owned(), schema.to_owned()), InFlight::default)
+        RUNNING.find_or_make((cluster.to_owned(), schema.to_owned()), InFlight::default)
     }
-}
 
-fn find_or_make<K: Eq + Hash, V>(alive: &Alive<K, V>, key: K, make: impl FnOnce() -> V) -> Arc<V> {
-    let mut alive = alive.lock().unwrap_or_else(PoisonError::into_inner);
-    alive.retain(|_, value| value.strong_count() > 0);
-    if let Some(value) = alive.get(&key).and_then(Weak::upgrade) {
-        return value;
+    fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        BUCKETS.find_or_make((cluster.to_owned(), schema.to_owned(), rate), || TokenBucket::new(rate))
     }
-    let value = Arc::new(make());
-    alive.insert(key, Arc::downgrade(&value));
-    value
 }

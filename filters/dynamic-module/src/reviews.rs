@@ -123,6 +123,11 @@ impl Reviews {
             ("accept", "application/json"),
             ("user-agent", "portcullis"),
             ("via", &self.via),
+            // A question changes nothing, so others are asked where a server fails, within the same deadline. Envoy's router
+            // reads these and takes them out.
+            ("x-envoy-retry-on", "5xx,retriable-status-codes"),
+            ("x-envoy-retriable-status-codes", "429"),
+            ("x-envoy-max-retries", "2"),
         ];
         main.callout(review.cluster(), &headers, review.body().as_bytes(), DEADLINE_MS)
     }

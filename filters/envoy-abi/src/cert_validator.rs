@@ -35,7 +35,7 @@ pub trait CertValidator: Sized + Send + Sync + 'static {
     fn verify(&self, chain: &[&[u8]], handshake: &mut HandshakeHandle) -> bool;
 
     /// Bytes that tell this configuration from others.
-    fn digest(&self) -> &'static [u8];
+    fn digest(&self) -> &[u8];
 }
 
 /// # Safety
@@ -84,9 +84,9 @@ pub unsafe fn verify<V: CertValidator>(
     if matches!(goes_on, Ok(true)) {
         ValidationResult { status: 0, detailed_status: 2, tls_alert: 0, has_tls_alert: false }
     } else {
-        /// `internal_error` (RFC 8446, 6.2)
-        const INTERNAL_ERROR: u8 = 80;
-        ValidationResult { status: 1, detailed_status: 3, tls_alert: INTERNAL_ERROR, has_tls_alert: true }
+        /// `bad_certificate` (RFC 8446, 6.2)
+        const BAD_CERTIFICATE: u8 = 42;
+        ValidationResult { status: 1, detailed_status: 3, tls_alert: BAD_CERTIFICATE, has_tls_alert: true }
     }
 }
 
@@ -97,6 +97,6 @@ pub unsafe fn update_digest<V: CertValidator>(validator: ModulePtr, out: *mut Bu
         // SAFETY: made by `config_new`, not yet destroyed.
         unsafe { &*validator.cast::<V>() }.digest()
     });
-    // SAFETY: Envoy gave a place to write to; the bytes are static.
+    // SAFETY: Envoy gave a place to write to, and hashes the bytes before it uses the validator again.
     unsafe { out.write(Buffer::lend(digest.unwrap_or(b"panicked"))) }
 }

@@ -24,6 +24,8 @@ pub struct GatewayOptions {
     pub module_dir: Option<PathBuf>,
     /// The gateway's instance id; `e2e` if unset.
     pub instance: Option<String>,
+    /// More flags of Envoy.
+    pub envoy_flags: Vec<String>,
 }
 
 /// A control plane and an Envoy. End with this value.
@@ -53,8 +55,9 @@ impl Gateway {
         let mut envoy_options = EnvoyOptions::new(plane.bootstrap("envoy-0")?);
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
+        envoy_options.flags.clone_from(&options.envoy_flags);
         // Lines of the access log, which Envoy else keeps for ten seconds.
-        envoy_options.flags = ["--file-flush-interval-msec", "50"].map(str::to_owned).to_vec();
+        envoy_options.flags.extend(["--file-flush-interval-msec", "50"].map(str::to_owned));
         let envoy = Envoy::start(&dir, "envoy-0", &envoy_options)?;
         Ok(Gateway { plane, envoy, manifests, address, serving_ca })
     }
@@ -88,13 +91,34 @@ impl Gateway {
     /// # Errors
     /// The step that failed, with the control plane's last log lines.
     pub fn apply(&self, manifest: &Manifest) -> Result<()> {
+        self.and_wait(|| self.write(manifest))
+    }
+
+    fn and_wait(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
         let before = snapshot_of(&self.plane.status()?);
-        self.write(manifest)?;
+        change()?;
         self.plane.wait_status("the change is in effect", ARRIVES, |status| {
             let is_synced = status.pointer("/nodes/0/inSync").and_then(serde_json::Value::as_bool) == Some(true);
             is_synced && snapshot_of(status) != before
         })?;
         self.envoy.wait_listening(self.address, ARRIVES)
+    }
+
+    /// Changes the `spec` of the gateway's settings and waits until Envoy has acknowledged the outcome.
+    ///
+    /// # Errors
+    /// The step that failed, with the control plane's last log lines.
+    pub fn change_settings(&self, change: impl FnOnce(&mut serde_json::Value)) -> Result<()> {
+        let path = self.manifests.join("settings.yaml");
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|source| portcullis_harness::Error::File { step: "reading", path, source })?;
+        let what = || "the settings".to_owned();
+        let mut object: serde_json::Value =
+            serde_json::from_str(&text).map_err(|source| portcullis_harness::Error::Json { what: what(), source })?;
+        if let Some(spec) = object.get_mut("spec") {
+            change(spec);
+        }
+        self.and_wait(|| self.write_file("settings.yaml", &format!("{object:#}")))
     }
 
     /// Ends the control plane and starts another one on the same manifests and socket.

@@ -79,6 +79,12 @@ pub fn kube_or_skip(test: &str) -> Result<Option<KubeBinaries>, Missing> {
     or_skip(test, kube())
 }
 
+/// The program that answers by kube-apiserver's own packages (testenv/oracle). Built by Go, hence optional on a laptop,
+/// as [`kube`] is; see [`or_skip`].
+pub fn oracle() -> Result<PathBuf, Missing> {
+    present("the oracle", project_root().join(".deps/oracle/current/oracle"), "make deps")
+}
+
 /// The directory with `libportcullis.so`. `PORTCULLIS_MODULE_DIR` overrides it; else `<target>/module` of the running
 /// executable, else `target/module` of the project.
 pub fn module_dir() -> Result<PathBuf, Missing> {

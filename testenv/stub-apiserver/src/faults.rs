@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 /// What to do instead of (or before) answering.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +38,9 @@ pub enum Action {
     CloseConnection,
     /// Answers as usual and sends GOAWAY; running streams finish.
     Goaway,
+    /// Waits until the faults are cleared or replaced, then goes on with the next matching fault (of those that were there
+    /// when the request came) or the ordinary answer.
+    Hold,
     /// Never answers.
     Hang,
 }
@@ -86,12 +90,15 @@ impl Fault {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     list: Mutex<Vec<Fault>>,
+    /// Counts how often the faults were cleared or replaced.
+    replaced: watch::Sender<u64>,
 }
 
 /// What a request meets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Struck {
     pub(crate) delay: Duration,
+    pub(crate) is_held: bool,
     pub(crate) action: Option<Action>,
 }
 
@@ -102,6 +109,12 @@ impl Faults {
 
     pub(crate) fn replace(&self, faults: Vec<Fault>) {
         *self.lock() = faults;
+        self.replaced.send_modify(|count| *count += 1);
+    }
+
+    /// Tells when the faults are cleared or replaced.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.replaced.subscribe()
     }
 
     pub(crate) fn all(&self) -> Vec<Fault> {
@@ -115,6 +128,7 @@ impl Faults {
             fault.times = fault.times.map(|times| times.saturating_sub(1));
             match &fault.action {
                 Action::Delay { millis } => struck.delay += Duration::from_millis(*millis),
+                Action::Hold => struck.is_held = true,
                 other => {
                     struck.action = Some(other.clone());
                     break;
@@ -139,7 +153,7 @@ mod tests {
         let faults = Faults::default();
         let delay = |millis| Fault::new("/a", Action::Delay { millis });
         faults.replace(vec![delay(5), delay(7).method("POST"), Fault::new("/a", Action::Hang).times(1), delay(100)]);
-        let struck = |millis, action| Struck { delay: Duration::from_millis(millis), action };
+        let struck = |millis, action| Struck { delay: Duration::from_millis(millis), is_held: false, action };
         assert_eq!(faults.strike("GET", "/b"), Struck::default());
         assert_eq!(faults.strike("POST", "/a?x"), struck(12, Some(Action::Hang)));
         assert_eq!(faults.strike("GET", "/a"), struck(105, None));

@@ -75,12 +75,22 @@ impl StubServer {
         self.app.records.counters()
     }
 
+    /// How many requests run now, reviews and health checks aside.
+    pub fn running(&self) -> usize {
+        self.app.load.running()
+    }
+
+    /// The most requests that ran at a time since the start or the last call, reviews and health checks aside.
+    pub fn take_peak(&self) -> usize {
+        self.app.load.take_peak()
+    }
+
     /// Adds a fault behind those that are there.
     pub fn fault(&self, fault: Fault) {
         self.app.faults.add(fault);
     }
 
-    /// Ends all faults.
+    /// Ends all faults; what [`crate::Action::Hold`] holds goes on.
     pub fn clear_faults(&self) {
         self.app.faults.replace(Vec::new());
     }

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use crate::connection::Peer;
 use crate::faults::Action;
+use crate::load::Running;
 use crate::resources::Resource;
 use crate::route::{Route, Target, route};
 use crate::server::App;
@@ -30,16 +31,22 @@ pub(crate) type Outcome = Result<Answer, Box<dyn std::error::Error + Send + Sync
 pub(crate) async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Incoming>) -> Outcome {
     let id = app.records.add(peer.id, peer.common_name.clone(), &request);
     let uri = request.uri().path_and_query().map(ToString::to_string).unwrap_or_default();
+    let running = app.load.enter(request.uri().path());
+    // Watched before the faults are read, so that no release is missed.
+    let mut released = app.faults.watch();
     let struck = app.faults.strike(request.method().as_str(), &uri);
     if !struck.delay.is_zero() {
         tokio::time::sleep(struck.delay).await;
+    }
+    if struck.is_held {
+        released.changed().await?;
     }
     let (mut parts, body) = request.into_parts();
     let upgraded = parts.extensions.remove::<OnUpgrade>();
     let body = if upgrade::wants_upgrade(&parts.headers).is_some() { Bytes::new() } else { read(body).await? };
     app.records.set_body(id, &body);
     let body = protobuf::to_json(&body).map_or(body, |value| Bytes::from(value.to_string()));
-    let call = Call { app: &app, peer: &peer, id, uri, parts, body };
+    let call = Call { app: &app, peer: &peer, id, uri, parts, body, running: running.clone() };
     let mut answer = match call.fault(struck.action).await? {
         Some(answer) => answer,
         None => call.answer(upgraded),
@@ -48,7 +55,8 @@ pub(crate) async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Inco
         answer.headers_mut().insert(HeaderName::from_static("x-stub-name"), name);
     }
     app.records.update(id, |record| record.status = Some(answer.status().as_u16()));
-    Ok(answer)
+    drop(call);
+    Ok(running.until_sent(answer))
 }
 
 struct Call<'a> {
@@ -59,12 +67,13 @@ struct Call<'a> {
     uri: String,
     parts: Parts,
     body: Bytes,
+    running: Running,
 }
 
 impl Call<'_> {
     async fn fault(&self, action: Option<Action>) -> Result<Option<Answer>, Box<dyn std::error::Error + Send + Sync>> {
         match action {
-            None | Some(Action::Delay { .. }) => Ok(None),
+            None | Some(Action::Delay { .. } | Action::Hold) => Ok(None),
             Some(Action::Respond { status, headers, body }) => custom(status, &headers, body).map(Some),
             Some(Action::Unauthorized) => Ok(Some(self.unauthorized())),
             Some(Action::ResetStream { code }) => Err(h2::Error::from(h2::Reason::from(code)).into()),
@@ -122,10 +131,12 @@ impl Call<'_> {
     fn resource(&self, user: &User, target: &Target, upgraded: Option<OnUpgrade>) -> Answer {
         let method = self.parts.method.as_str();
         match target.subresource.as_str() {
-            "exec" | "attach" | "portforward" => return upgrade::echo(&self.parts.headers, upgraded),
+            "exec" | "attach" | "portforward" => {
+                return upgrade::echo(&self.parts.headers, upgraded, self.running.clone());
+            }
             "log" => return streams::log(&self.uri),
             "proxy" if upgrade::wants_upgrade(&self.parts.headers).is_some() => {
-                return upgrade::echo(&self.parts.headers, upgraded);
+                return upgrade::echo(&self.parts.headers, upgraded, self.running.clone());
             }
             "proxy" => return streams::proxied(method, &self.uri),
             _ => {}

@@ -17,6 +17,7 @@ mod faults;
 mod handle;
 mod handler;
 mod impersonate;
+mod load;
 mod objects;
 mod options;
 mod patch;

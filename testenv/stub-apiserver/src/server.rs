@@ -8,6 +8,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::certificate::Authorities;
 use crate::faults::Faults;
+use crate::load::Load;
 use crate::record::Records;
 use crate::store::Store;
 use crate::{StubError, StubOptions, admin, connection, tls};
@@ -20,6 +21,7 @@ pub(crate) struct App {
     pub(crate) requestheader_ca: Option<Authorities>,
     pub(crate) records: Records,
     pub(crate) faults: Faults,
+    pub(crate) load: Arc<Load>,
     pub(crate) store: Arc<Store>,
 }
 
@@ -46,9 +48,9 @@ impl Bound {
             Some(address) => listen(address).await.map(|(listener, address)| (Some(listener), Some(address)))?,
             None => (None, None),
         };
-        let (records, faults) = (Records::default(), Faults::default());
+        let (records, faults, load) = (Records::default(), Faults::default(), Arc::default());
         let store = Arc::clone(&options.store.0);
-        let app = Arc::new(App { options, client_ca, requestheader_ca, records, faults, store });
+        let app = Arc::new(App { options, client_ca, requestheader_ca, records, faults, load, store });
         Ok(Self { app, address, admin_address, acceptor, listener, admin })
     }
 

@@ -8,6 +8,7 @@ use hyper::{HeaderMap, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 
 use crate::authenticate::lossy;
+use crate::load::Running;
 use crate::status::{self, Answer, full};
 
 /// The protocol that a request wants to go over to, if `Connection` says so as well.
@@ -19,11 +20,12 @@ pub(crate) fn wants_upgrade(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Answers 101 and echoes, or 400 when no upgrade is asked for.
-pub(crate) fn echo(headers: &HeaderMap, upgraded: Option<OnUpgrade>) -> Answer {
+pub(crate) fn echo(headers: &HeaderMap, upgraded: Option<OnUpgrade>, running: Running) -> Answer {
     let (Some(protocol), Some(upgraded)) = (wants_upgrade(headers), upgraded) else {
         return status::bad_request("Upgrade request required");
     };
     tokio::spawn(async move {
+        let _running = running;
         if let Ok(stream) = upgraded.await {
             let (mut reader, mut writer) = tokio::io::split(TokioIo::new(stream));
             // Either side may close at any time.

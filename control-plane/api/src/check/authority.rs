@@ -6,13 +6,21 @@ const MAX_NAME: usize = 253;
 const MAX_LABEL: usize = 63;
 
 /// Whether `label` is a DNS label as Kubernetes names have it (RFC 1123, lower-case).
-pub(super) fn is_dns_label(label: &str) -> bool {
+pub(crate) fn is_dns_label(label: &str) -> bool {
     let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
     !label.is_empty()
         && label.len() <= MAX_LABEL
         && label.bytes().all(inner)
         && !label.starts_with('-')
         && !label.ends_with('-')
+}
+
+/// Whether `name` is a DNS subdomain as Kubernetes names have it (RFC 1123, lower-case).
+pub(crate) fn is_subdomain(name: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    let is_part =
+        |part: &str| !part.is_empty() && part.bytes().all(inner) && !part.starts_with('-') && !part.ends_with('-');
+    name.len() <= MAX_NAME && name.split('.').all(is_part)
 }
 
 /// Whether `name` is a lower-case DNS name and cannot be taken for an IP address.

@@ -65,6 +65,11 @@ pub(super) fn read_pair(cert: &PublicBytes, key: &SecretBytes) -> Result<KeyPair
     Ok(KeyPair { chain: encode(&chain), key: key.clone() })
 }
 
+/// The certificates of a PEM text, in DER; none if it does not parse, which the check tells.
+pub(crate) fn certificates(pem: &PublicBytes) -> Vec<CertificateDer<'static>> {
+    read_chain(pem).unwrap_or_default()
+}
+
 fn read_chain(pem: &PublicBytes) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     if pem.as_slice().len() > MAX_PEM {
         return Err(CertificateError::TooLarge);

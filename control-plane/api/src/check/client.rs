@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use super::Findings;
 use super::authority::is_dns_name;
 use super::certificates::{KeyPair, read_bundle, read_pair};
-use crate::{ClientConfig, PublicBytes, SecretBytes};
+use crate::{ClientConfig, Code, Problem, PublicBytes, SecretBytes};
 
 /// The name that a server's certificate must carry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub(super) struct Client {
 const PATH: &str = "spec.clientConfig";
 
 pub(super) fn check_client(raw: &ClientConfig, cluster_name: &str, findings: &mut Findings) -> Option<Client> {
-    warn_unenforced(raw, findings);
+    check_rate(raw, findings);
     let certificate = check_certificate(raw, findings);
     let token = check_token(raw, findings);
     let (has_certificate, has_token) =
@@ -114,10 +114,15 @@ fn check_peer_name(raw: &ClientConfig, cluster_name: &str, findings: &mut Findin
     None
 }
 
-fn warn_unenforced(raw: &ClientConfig, findings: &mut Findings) {
+fn check_rate(raw: &ClientConfig, findings: &mut Findings) {
     for (field, value) in [("qps", raw.qps), ("burst", raw.burst), ("qpsDivisor", raw.qps_divisor)] {
-        if value != 0 {
-            findings.warning(format!("{PATH}.{field}"), "not enforced yet");
+        match value {
+            0 => {}
+            ..0 => findings.problem(format!("{PATH}.{field}"), "must not be negative"),
+            1.. => findings.warn(Problem::coded(Code::NoEffect, format!("{PATH}.{field}"), "not enforced yet")),
         }
+    }
+    if raw.qps > 0 && (0..raw.qps).contains(&raw.burst) {
+        findings.problem(format!("{PATH}.burst"), "must be at least qps");
     }
 }

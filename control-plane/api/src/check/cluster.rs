@@ -3,14 +3,18 @@ use std::time::Duration;
 use super::authority::{is_dns_name, is_served_name};
 use super::certificates::{KeyPair, read_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
-use super::credentials::{CredentialCache, check_credential_cache};
+use super::credentials::{CredentialCache, check_credential_cache, check_extras};
+use super::endpoint::parse_endpoint;
 use super::flow_control::{Schema, check_flow_control};
 use super::gates::{Gates, check_gates};
 use super::logging::{LogMode, check_log_mode};
 use super::policies::{Policy, check_policies};
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
-use crate::{PublicBytes, SecretBytes, SecureServing, UpstreamCluster, parse_duration};
+use crate::{
+    ClientConfig, Code, Problem, PublicBytes, SecretBytes, SecureServing, ServerSpec, UpstreamCluster,
+    UpstreamClusterSpec, parse_duration,
+};
 
 /// The default of `spec.portcullis.requestTimeout`: longer than the 60 s of kube-apiserver.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(75);
@@ -44,40 +48,74 @@ pub struct Cluster {
     pub client_ca: Option<PublicBytes>,
     /// Which requests the access log tells, as far as their policy leaves it open.
     pub log_mode: LogMode,
+    /// When a client certificate is verified.
+    pub client_verification: ClientVerification,
     /// Dispatch policies, in order.
     pub policies: Vec<Policy>,
     /// How long a request may take that is no watch, session or upgrade.
     pub request_timeout: Duration,
     /// What its feature gates ask for.
     pub gates: Gates,
-    /// Limits of requests in flight that policies may name.
+    /// Limits that policies may name.
     pub schemas: Vec<Schema>,
     /// Whether requests without a credential are let through.
     pub anonymous: bool,
     /// For how long answers about credentials are believed.
     pub credential_cache: CredentialCache,
+    /// Keys of extra attributes beside the default ones, sorted, each once.
+    pub forwarded_extras: Vec<String>,
+    /// Whether the servers' audit logs are told where a request comes from.
+    pub audit_attribution: bool,
+}
+
+/// When a client certificate is verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientVerification {
+    /// At each request, as kube-apiserver does: a client with an expired certificate and a good token gets in.
+    Request,
+    /// In the handshake, too: a client whose certificate does not verify gets no connection.
+    Handshake,
 }
 
 /// Checks an `UpstreamCluster`. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
 pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Cluster> {
     let mut findings = Findings::default();
-    let name = check_name(raw, &mut findings);
-    let gates = check_gates(&raw.metadata, &mut findings);
-    let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), &mut findings);
-    let schemas = check_flow_control(&raw.spec.flow_control, &mut findings);
-    let servers = check_servers(&raw.spec.servers, allow_loopback, &mut findings);
-    let client = check_client(&raw.spec.client_config, &name, &mut findings);
-    let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, &mut findings);
-    let serving = check_serving(&raw.spec.secure_serving, &mut findings);
-    let client_ca = check_client_ca(&raw.spec.secure_serving, &mut findings);
-    let server_names =
-        served_names(&raw.spec.secure_serving.server_names, "spec.secureServing.serverNames", &name, &mut findings);
-    let extra_authorities =
-        served_names(&raw.spec.portcullis.extra_authorities, "spec.portcullis.extraAuthorities", &name, &mut findings);
-    let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), &mut findings);
+    let cluster = read(raw, allow_loopback, &mut findings);
+    findings.finish(cluster)
+}
+
+/// The checked form of an `UpstreamCluster` whatever is wrong with it, and with a credential that is none: for tools that
+/// explain what its policies mean. It must not be served.
+pub fn cluster_as_written(raw: &UpstreamCluster) -> Option<Cluster> {
+    let mut raw = raw.clone();
+    raw.spec.client_config = ClientConfig {
+        insecure: true,
+        bearer_token: SecretBytes::new(b"none".to_vec()),
+        server_name: "explained.invalid".to_owned(),
+        ..ClientConfig::default()
+    };
+    read(&raw, true, &mut Findings::default())
+}
+
+fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) -> Option<Cluster> {
+    let name = check_name(raw, findings);
+    let gates = check_gates(&raw.metadata, findings);
+    let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
+    let schemas = check_flow_control(&raw.spec.flow_control, findings);
+    let servers = check_servers(&raw.spec.servers, allow_loopback, findings);
+    let client = check_client(&raw.spec.client_config, &name, findings);
+    let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, findings);
+    check_spelling(&raw.spec, findings);
+    let serving = check_serving(&raw.spec.secure_serving, findings);
+    let client_ca = check_client_ca(&raw.spec.secure_serving, findings);
+    let client_verification = check_verification(raw, findings);
+    let server_names = check_server_names(&raw.spec.secure_serving.server_names, &name, findings);
+    let extra_authorities = check_authorities(&raw.spec.portcullis.extra_authorities, &name, findings);
+    let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
     let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
-    let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, &mut findings);
-    let cluster = client.map(|client| Cluster {
+    let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
+    let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
+    client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
         creation_timestamp: raw.metadata.creation_timestamp.clone().filter(|time| !time.is_empty()),
@@ -91,25 +129,62 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
         serving,
         client_ca,
         log_mode,
+        client_verification,
         policies,
         request_timeout,
         gates,
         schemas,
         anonymous,
         credential_cache,
-    });
-    findings.finish(cluster)
+        forwarded_extras,
+        audit_attribution: raw.spec.portcullis.audit_attribution,
+    })
 }
 
 fn check_name(raw: &UpstreamCluster, findings: &mut Findings) -> String {
     let name = raw.metadata.name.to_ascii_lowercase();
     if !is_dns_name(&name) {
         findings.problem("metadata.name", "must be a DNS name, because it is the host name that is served");
+    } else if name != raw.metadata.name {
+        findings.problem("metadata.name", "must be lower-case, as every name of Kubernetes");
     }
     if raw.metadata.namespace.as_deref().is_some_and(|namespace| !namespace.is_empty()) {
-        findings.problem("metadata.namespace", "must be empty: an UpstreamCluster is cluster-scoped");
+        let message = "is ignored: an UpstreamCluster is cluster-scoped";
+        findings.warn(Problem::coded(Code::NoEffect, "metadata.namespace", message));
     }
     name
+}
+
+fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientVerification {
+    let path = "spec.portcullis.clientCertificateVerification";
+    match raw.spec.portcullis.client_certificate_verification.as_str() {
+        "" | "Request" => ClientVerification::Request,
+        "Handshake" => {
+            if raw.spec.secure_serving.client_ca_data.is_empty() {
+                findings.problem(path, "needs spec.secureServing.clientCAData: without it no certificate verifies");
+            }
+            ClientVerification::Handshake
+        }
+        _ => {
+            findings.problem(path, "must be Request or Handshake");
+            ClientVerification::Request
+        }
+    }
+}
+
+/// KubeGateway compares the texts, so what is the same server spelt otherwise is refused there.
+fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings) {
+    for (index, policy) in spec.dispatch_policies.iter().enumerate() {
+        for (number, endpoint) in policy.upstream_subset.iter().enumerate() {
+            let same = |server: &&ServerSpec| parse_endpoint(&server.endpoint) == parse_endpoint(endpoint);
+            let Some(server) = spec.servers.iter().find(same) else { continue };
+            if spec.servers.iter().all(|server| server.endpoint != *endpoint) && parse_endpoint(endpoint).is_ok() {
+                let path = format!("spec.dispatchPolicies[{index}].upstreamSubset[{number}]");
+                let hint = format!("write it as {}", server.endpoint);
+                findings.problem_with_hint(path, "must be spelt as in spec.servers", hint);
+            }
+        }
+    }
 }
 
 fn check_serving(raw: &SecureServing, findings: &mut Findings) -> Option<KeyPair> {
@@ -118,8 +193,11 @@ fn check_serving(raw: &SecureServing, findings: &mut Findings) -> Option<KeyPair
         (false, false) => read_pair(&raw.cert_data, &raw.key_data)
             .map_err(|error| findings.problem("spec.secureServing.certData", error.to_string()))
             .ok(),
-        _ => {
-            findings.problem("spec.secureServing", "certData and keyData must be set together");
+        (cert_missing, _) => {
+            let missing = if cert_missing { "certData" } else { "keyData" };
+            let message = format!("{missing} is missing: the gateway's default certificate is served");
+            let hint = "set certData and keyData together; KubeGateway kept the pair that it had before";
+            findings.warn(Problem::coded(Code::Caution, "spec.secureServing", message).hint(hint));
             None
         }
     }
@@ -134,12 +212,28 @@ fn check_client_ca(raw: &SecureServing, findings: &mut Findings) -> Option<Publi
         .ok()
 }
 
-fn served_names(raw: &[String], path: &str, own: &str, findings: &mut Findings) -> Vec<String> {
+/// Names of which no client can ask are left out, as KubeGateway's are never asked for.
+fn check_server_names(raw: &[String], own: &str, findings: &mut Findings) -> Vec<String> {
+    served_names(raw, own, |index| {
+        let path = format!("spec.secureServing.serverNames[{index}]");
+        let message = "is not served: it is neither a DNS name nor *. before one of two or more labels";
+        findings.warn(Problem::coded(Code::NeverMatches, path, message));
+    })
+}
+
+fn check_authorities(raw: &[String], own: &str, findings: &mut Findings) -> Vec<String> {
+    served_names(raw, own, |index| {
+        let path = format!("spec.portcullis.extraAuthorities[{index}]");
+        findings.problem(path, "must be a DNS name or *. before one of two or more labels");
+    })
+}
+
+fn served_names(raw: &[String], own: &str, mut told: impl FnMut(usize)) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(raw.len());
     for (index, name) in raw.iter().enumerate() {
         let name = name.to_ascii_lowercase();
         if !is_served_name(&name) {
-            findings.problem(format!("{path}[{index}]"), "must be a DNS name or *. before one of two or more labels");
+            told(index);
         } else if name != own && !names.contains(&name) {
             names.push(name);
         }

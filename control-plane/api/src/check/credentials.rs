@@ -44,3 +44,24 @@ pub(super) fn check_credential_cache(raw: &CredentialCacheSpec, findings: &mut F
         denied_impersonation: lifetime("deniedImpersonation", &raw.denied_impersonation, 30),
     }
 }
+
+/// What the gateway's own extra keys start with.
+const RESERVED: &str = "portcullis.dev/";
+
+/// Checks the keys of extra attributes beside the default ones.
+pub(super) fn check_extras(raw: &[String], findings: &mut Findings) -> Vec<String> {
+    let mut keys: Vec<String> = Vec::with_capacity(raw.len());
+    for (index, key) in raw.iter().enumerate() {
+        let path = format!("spec.portcullis.forwardedExtras[{index}]");
+        if key.is_empty() || key.chars().any(char::is_uppercase) {
+            findings.problem(path, "must be a key in lower case: impersonation carries no other");
+        } else if key.starts_with(RESERVED) {
+            findings.problem(path, "must not start with portcullis.dev/: such keys are the gateway's own");
+        } else {
+            keys.push(key.clone());
+        }
+    }
+    keys.sort();
+    keys.dedup();
+    keys
+}

@@ -33,7 +33,7 @@ impl fmt::Display for Endpoint {
 
 /// Why an endpoint cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum EndpointError {
+pub(crate) enum EndpointError {
     #[error("must be https://host[:port]")]
     Scheme,
     #[error("http is not supported, because the gateway's credential would travel in the clear: use https")]
@@ -52,13 +52,13 @@ pub(super) enum EndpointError {
 
 /// An endpoint and whether a path was dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Parsed {
-    pub(super) endpoint: Endpoint,
-    pub(super) had_path: bool,
+pub(crate) struct Parsed {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) had_path: bool,
 }
 
 /// Reads `https://host[:port][/path]`.
-pub(super) fn parse_endpoint(text: &str) -> Result<Parsed, EndpointError> {
+pub(crate) fn parse_endpoint(text: &str) -> Result<Parsed, EndpointError> {
     let rest = match text.strip_prefix("https://") {
         Some(rest) => rest,
         None if text.starts_with("http://") => return Err(EndpointError::Http),

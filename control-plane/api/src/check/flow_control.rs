@@ -5,16 +5,30 @@ use crate::{FlowControl, FlowControlSchema};
 
 const PATH: &str = "spec.flowControl.flowControlSchemas";
 
-/// A limit of requests in flight.
+/// A schema that limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     /// Unique in the object.
     pub name: String,
-    /// So many requests at a time; 0 refuses all.
-    pub max_requests_inflight: u32,
+    /// What it limits.
+    pub limit: FlowControlLimit,
 }
 
-/// Checks all schemas, and gives those that limit requests in flight.
+/// What a schema limits, per Envoy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowControlLimit {
+    /// So many requests at a time; 0 refuses all.
+    MaxRequestsInflight(u32),
+    /// So many requests per second.
+    TokenBucket {
+        /// At least 1.
+        qps: u32,
+        /// Requests at once; at least `qps`.
+        burst: u32,
+    },
+}
+
+/// Checks all schemas, and gives those that limit.
 pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) -> Vec<Schema> {
     let mut names = BTreeSet::new();
     for (index, schema) in raw.flow_control_schemas.iter().enumerate() {
@@ -26,24 +40,27 @@ pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) -> 
         }
         check_schema(schema, &path, findings);
     }
-    let limits = raw.flow_control_schemas.iter().filter_map(|schema| {
-        let max = u32::try_from(schema.max_requests_inflight.as_ref()?.max).ok()?;
-        Some(Schema { name: schema.name.clone(), max_requests_inflight: max })
-    });
-    limits.collect()
+    let limits = raw.flow_control_schemas.iter();
+    limits.filter_map(|schema| Some(Schema { name: schema.name.clone(), limit: limit_of(schema)? })).collect()
 }
 
-/// A schema that a policy names must exist, and its writer must know if it does not limit yet.
+fn limit_of(schema: &FlowControlSchema) -> Option<FlowControlLimit> {
+    if let Some(bucket) = &schema.token_bucket {
+        let (qps, burst) = (u32::try_from(bucket.qps).ok()?, u32::try_from(bucket.burst).ok()?);
+        return Some(FlowControlLimit::TokenBucket { qps, burst });
+    }
+    let max = schema.max_requests_inflight.as_ref()?.max;
+    u32::try_from(max).ok().map(FlowControlLimit::MaxRequestsInflight)
+}
+
+/// A schema that a policy names must exist.
 pub(super) fn check_reference(name: &str, limits: &FlowControl, policy: &str, findings: &mut Findings) {
     if name.is_empty() {
         return;
     }
-    let path = format!("{policy}.flowControlSchemaName");
-    match limits.flow_control_schemas.iter().find(|schema| schema.name == name) {
-        None => findings.problem(path, "is not one of spec.flowControl.flowControlSchemas"),
-        Some(schema) if schema.exempt.is_some() => {}
-        Some(schema) if schema.max_requests_inflight.is_some() => {}
-        Some(_) => findings.warning(path, "tokenBucket is not enforced yet: the requests are not limited"),
+    if !limits.flow_control_schemas.iter().any(|schema| schema.name == name) {
+        findings
+            .problem(format!("{policy}.flowControlSchemaName"), "is not one of spec.flowControl.flowControlSchemas");
     }
 }
 
@@ -57,6 +74,9 @@ fn check_schema(schema: &FlowControlSchema, path: &str, findings: &mut Findings)
     }
     check_inflight(schema, path, findings);
     check_bucket(schema, path, findings);
+    if schema.global_max_requests_inflight.is_some() || schema.global_token_bucket.is_some() {
+        findings.warning(path, "the global limit is not enforced yet: the local one holds for each Envoy");
+    }
 }
 
 fn check_inflight(schema: &FlowControlSchema, path: &str, findings: &mut Findings) {

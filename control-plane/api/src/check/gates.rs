@@ -1,5 +1,5 @@
 use super::Findings;
-use crate::ObjectMeta;
+use crate::{Code, ObjectMeta, Problem};
 
 /// KubeGateway's feature gates of one object, `A=true,B=false`.
 const ANNOTATION: &str = "proxy.kubegateway.io/feature-gates";
@@ -11,29 +11,42 @@ pub struct Gates {
     pub deny_all_requests: bool,
 }
 
-/// A gate that cannot be read or is not known may have been meant to close the cluster, so it refuses the object.
+/// A gate that cannot be read may have been meant to close the cluster, so it refuses the object. One that is not known
+/// is told.
 pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Gates {
-    let mut gates = Gates::default();
-    let Some(text) = meta.annotations.as_ref().and_then(|all| all.get(ANNOTATION)) else { return gates };
+    let Some(text) = meta.annotations.as_ref().and_then(|all| all.get(ANNOTATION)) else { return Gates::default() };
     let path = format!("metadata.annotations[{ANNOTATION}]");
+    let (mut deny_all, mut all_alpha) = (None, false);
     for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
         let (name, value) = gate.split_once('=').unwrap_or((gate, ""));
-        let on = match value.trim() {
-            "true" => true,
-            "false" => false,
-            _ => {
-                findings.problem(path.clone(), "must be a list of Gate=true or Gate=false");
-                continue;
-            }
+        let Some(on) = truth(value.trim()) else {
+            findings.problem(path.clone(), "must be a list of Gate=true or Gate=false");
+            continue;
         };
-        match (name.trim(), on) {
-            ("DenyAllRequests", on) => gates.deny_all_requests = on,
-            (name @ ("CloseConnectionWhenIdle" | "GlobalRateLimiter" | "Tracing"), true) => {
-                findings.warning(path.clone(), format!("{name} has no effect yet"));
+        match name.trim() {
+            "DenyAllRequests" => deny_all = Some(on),
+            // Kubernetes' own word for every alpha gate, and DenyAllRequests is one.
+            "AllAlpha" => all_alpha = on,
+            "CloseConnectionWhenIdle" | "GlobalRateLimiter" | "Tracing" | "AllBeta" if !on => {}
+            known @ ("CloseConnectionWhenIdle" | "GlobalRateLimiter" | "Tracing" | "AllBeta") => {
+                findings.warn(Problem::coded(Code::NoEffect, path.clone(), format!("{known} has no effect yet")));
             }
-            ("CloseConnectionWhenIdle" | "GlobalRateLimiter" | "Tracing", false) => {}
-            _ => findings.problem(path.clone(), "names a feature gate that does not exist"),
+            _ => findings.warn(unknown(path.clone())),
         }
     }
-    gates
+    Gates { deny_all_requests: deny_all.unwrap_or(all_alpha) }
+}
+
+/// As Go's `strconv.ParseBool` reads it.
+fn truth(value: &str) -> Option<bool> {
+    match value {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+fn unknown(path: String) -> Problem {
+    let known = "the gates are DenyAllRequests, CloseConnectionWhenIdle, GlobalRateLimiter and Tracing";
+    Problem::coded(Code::UnknownGate, path, "names a feature gate that does not exist; it is ignored").hint(known)
 }

@@ -10,23 +10,26 @@ mod flow_control;
 mod gates;
 mod logging;
 mod policies;
+mod rules;
 mod servers;
 mod settings;
 
-pub(crate) use authority::is_served_name;
+pub(crate) use authority::{is_dns_label, is_served_name, is_subdomain};
 pub use certificates::KeyPair;
+pub(crate) use certificates::certificates;
 pub use client::{PeerName, Trust};
-pub use cluster::{Cluster, check_cluster};
+pub use cluster::{ClientVerification, Cluster, check_cluster, cluster_as_written};
 pub use credentials::CredentialCache;
+pub(crate) use endpoint::parse_endpoint;
 pub use endpoint::{Endpoint, Host};
-pub use flow_control::Schema;
+pub use flow_control::{FlowControlLimit, Schema};
 pub use gates::Gates;
 pub use logging::LogMode;
 pub use policies::Policy;
 pub use servers::Server;
 pub use settings::{AccessLog, Limits, Settings, check_settings};
 
-use crate::Problem;
+use crate::{Code, Problem};
 
 /// The outcome of a check: the checked form or every problem, and warnings in either case.
 #[derive(Clone, Debug)]
@@ -49,8 +52,16 @@ impl Findings {
         self.problems.push(Problem::new(path, message));
     }
 
+    fn problem_with_hint(&mut self, path: impl Into<String>, message: &str, hint: String) {
+        self.problems.push(Problem::new(path, message).hint(hint));
+    }
+
     fn warning(&mut self, path: impl Into<String>, message: impl Into<String>) {
-        self.warnings.push(Problem::new(path, message));
+        self.warn(Problem::coded(Code::Caution, path, message));
+    }
+
+    fn warn(&mut self, warning: Problem) {
+        self.warnings.push(warning);
     }
 
     /// Ends the check. `value` is only taken if nothing is wrong.

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::endpoint::{Endpoint, parse_endpoint};
 use super::logging::{LogMode, check_log_mode};
 use super::servers::Server;
-use super::{Findings, flow_control};
+use super::{Findings, flow_control, rules};
 use crate::{DispatchPolicy, FlowControl, Rule};
 
 /// A dispatch policy. The rules' lists stand as they were written: the filter normalises them.
@@ -38,7 +38,7 @@ pub(super) fn check_policies(
             findings.problem(format!("{path}.rules"), "at least one rule is required");
         }
         for (number, rule) in policy.rules.iter().enumerate() {
-            check_rule(rule, &format!("{path}.rules[{number}]"), findings);
+            rules::check_rule(rule, &format!("{path}.rules[{number}]"), findings);
         }
         let subset = check_subset(&policy.upstream_subset, servers, &path, findings);
         let schema = Some(policy.flow_control_schema_name.clone()).filter(|name| !name.is_empty());
@@ -51,21 +51,6 @@ pub(super) fn check_policies(
 fn check_words(policy: &DispatchPolicy, path: &str, findings: &mut Findings) {
     if !matches!(policy.strategy.as_str(), "" | "RoundRobin") {
         findings.problem(format!("{path}.strategy"), "must be RoundRobin");
-    }
-}
-
-fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {
-    if rule.verbs.is_empty() {
-        findings.problem(format!("{path}.verbs"), "is required: without it the rule matches nothing");
-    }
-    let resources = !rule.api_groups.is_empty() && !rule.resources.is_empty();
-    if !resources && rule.non_resource_urls.is_empty() {
-        findings.problem(path, "apiGroups with resources, or nonResourceURLs, is required: the rule matches nothing");
-    }
-    for (index, account) in rule.service_accounts.iter().enumerate() {
-        if account.namespace.is_empty() || account.name.is_empty() {
-            findings.problem(format!("{path}.serviceAccounts[{index}]"), "namespace and name are required");
-        }
     }
 }
 

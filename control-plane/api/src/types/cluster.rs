@@ -110,8 +110,15 @@ pub struct PortcullisSpec {
     pub extra_authorities: Vec<String>,
     /// Whether requests without a credential are let through, for the servers to judge; true if unset.
     pub anonymous: Option<bool>,
+    /// When a client certificate is verified: `Request` (if empty) or `Handshake`.
+    pub client_certificate_verification: String,
     /// For how long answers of the servers about credentials are believed.
     pub credential_cache: CredentialCacheSpec,
+    /// Keys of extra attributes that users carry beside the default ones; `portcullis rbac` lets the gateway tell them.
+    pub forwarded_extras: Vec<String>,
+    /// Tells the servers' audit logs, as extra attributes of the user, the client's address, the request's id and who
+    /// impersonates; false if unset, because a user sees these, too (`kubectl auth whoami`).
+    pub audit_attribution: bool,
 }
 
 /// For how long answers of the servers about credentials are believed. Go durations up to 1h; 0 asks every time.

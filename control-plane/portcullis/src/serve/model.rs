@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_api::Settings;
-use portcullis_sources::{FileDiagnosis, ObjectSet};
+use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
     Diagnosis, Input, Reason, Resource as Translated, Translation, choose_settings, translate, type_urls,
 };
@@ -33,17 +33,26 @@ pub(crate) enum ModelError {
 
 impl Model {
     pub(crate) fn update(&mut self, objects: &ObjectSet) -> Result<Update, ModelError> {
-        let choice = choose_settings(&objects.settings);
+        let mut choice = choose_settings(&objects.settings);
+        place(&mut choice.diagnoses, &objects.settings_places);
         if let Some(settings) = choice.settings {
             self.settings = Some(settings);
         }
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(file).collect();
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
-        let translation = keep_last_good(settings, &objects.clusters, &mut self.accepted);
+        let mut translation = keep_last_good(settings, &objects.clusters, &mut self.accepted);
+        place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         let snapshot = Snapshot::new(translation.resources.into_iter().map(entry));
         Ok(Update { snapshot, diagnoses })
+    }
+}
+
+/// Tells where the objects stand.
+fn place(diagnoses: &mut [Diagnosis], places: &[Place]) {
+    for (diagnosis, place) in diagnoses.iter_mut().zip(places) {
+        diagnosis.at = Some(format!("{}:{}", place.file, place.spans.start().line));
     }
 }
 
@@ -91,9 +100,12 @@ fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
     Diagnosis {
         kind: "File".to_owned(),
         name: diagnosis.file.clone(),
+        at: diagnosis.at.map(|at| format!("{}:{}", diagnosis.file, at.line)),
         accepted: !diagnosis.refused,
         reason: if diagnosis.refused { Reason::Invalid } else { Reason::Accepted },
         message,
         warnings,
+        problems: Vec::new(),
+        cautions: Vec::new(),
     }
 }

@@ -120,11 +120,12 @@ fn publish(snapshots: &watch::Sender<Option<Arc<Snapshot>>>, snapshot: Snapshot)
 
 fn log(diagnoses: &[Diagnosis]) {
     for diagnosis in diagnoses {
+        let at = diagnosis.at.as_deref();
         if !diagnosis.accepted {
-            tracing::warn!(kind = diagnosis.kind, name = diagnosis.name, reason = %diagnosis.reason, "{}", diagnosis.message);
+            tracing::warn!(at, kind = diagnosis.kind, name = diagnosis.name, reason = %diagnosis.reason, "{}", diagnosis.message);
         }
         for warning in &diagnosis.warnings {
-            tracing::warn!(kind = diagnosis.kind, name = diagnosis.name, "{warning}");
+            tracing::warn!(at, kind = diagnosis.kind, name = diagnosis.name, "{warning}");
         }
     }
 }

@@ -1,7 +1,7 @@
 use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, filter};
 use envoy_types::pb::envoy::extensions::filters::network::direct_response::v3::Config as CloseConfig;
 use envoy_types::util::pack_any;
-use portcullis_api::{Cluster, Settings};
+use portcullis_api::{ClientVerification, Cluster, Settings};
 
 use super::{hcm, tls};
 use crate::names::{ResourceNames, parts, stat_name};
@@ -16,6 +16,12 @@ pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Setti
         Some(_) => names.part(parts::SERVING),
         None => ResourceNames::gateway(&settings.instance).part(parts::DEFAULT_CERTIFICATE),
     };
+    let socket = match cluster.client_verification {
+        ClientVerification::Request => tls::with_client_certificate(certificate),
+        ClientVerification::Handshake => {
+            tls::with_verified_certificate(certificate, names.part(parts::CLIENT_VALIDATION))
+        }
+    };
     let mut server_names = vec![cluster.name.clone()];
     server_names.extend(cluster.server_names.iter().cloned());
     let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings);
@@ -23,7 +29,7 @@ pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Setti
         name: names.chain().to_owned(),
         filter_chain_match: Some(FilterChainMatch { server_names, ..Default::default() }),
         filters: vec![http_connection_manager(manager)],
-        transport_socket: Some(tls::with_client_certificate(certificate)),
+        transport_socket: Some(socket),
         transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
         ..Default::default()
     }

@@ -47,7 +47,6 @@ pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings) 
         http_filters: vec![portcullis_filter(settings), router()],
         early_header_mutation_extensions: vec![early_mutation()],
         access_log: access_log::of_requests(&settings.access_log),
-        upgrade_configs: ["websocket", "spdy/3.1"].map(upgrade).to_vec(),
         ..common(stat_prefix, settings)
     }
 }
@@ -96,6 +95,8 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
             ..Default::default()
         }),
         http2_protocol_options: Some(http2(settings.limits.max_concurrent_streams)),
+        // Also where nobody is served: an upgrade is to meet the same answer as any other request.
+        upgrade_configs: ["websocket", "spdy/3.1"].map(upgrade).to_vec(),
         local_reply_config: Some(local_reply::config()),
         ..Default::default()
     }

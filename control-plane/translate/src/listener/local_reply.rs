@@ -1,7 +1,11 @@
 //! `Status` bodies for what Envoy itself answers, because Kubernetes clients read nothing else.
 //!
 //! There is no top-level format: it would wrap the bodies of the filter and of direct responses, which are a `Status`
-//! already. The first mapper that matches wins.
+//! already. The first mapper that matches wins. Messages are fixed texts: Envoy's own name addresses and TLS errors.
+//!
+//! `Retry-After` stands only where no server saw the request, because Kubernetes clients repeat any method on it: a pool
+//! without healthy server, a connection that could not be made, a full pool. Writes are retried by Envoy under the same
+//! condition only, so an attempt before the last one has reached nobody, either.
 
 use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
 use envoy_types::pb::envoy::config::accesslog::v3::{
@@ -18,73 +22,95 @@ use portcullis_filter_config::names::REPLY_DETAILS_PREFIX;
 use crate::proto::{header, inline_string, uint};
 use crate::status_body;
 
+/// Seconds after which a client may repeat what no server saw.
+const RETRY_AFTER: u32 = 1;
+
+const UNAVAILABLE: &str = "ServiceUnavailable";
+
 /// All mappers.
 pub(super) fn config() -> LocalReplyConfig {
-    let mut mappers = vec![
-        flagged(&["UH"], 503, "ServiceUnavailable", "no kube-apiserver of this cluster is healthy"),
-        overflow(),
-        flagged(&["UF"], 503, "ServiceUnavailable", "the connection to the kube-apiserver failed"),
-        flagged(&["UT"], 504, "Timeout", "the kube-apiserver did not answer within the request timeout"),
-        flagged(&["NC"], 503, "ServiceUnavailable", "the gateway does not know the cluster's servers yet"),
-        flagged(&["SI"], 504, "Timeout", "the request was idle for too long"),
-        flagged(
-            &["UC", "UR", "LR", "URX", "UPE"],
-            503,
-            "ServiceUnavailable",
-            "the kube-apiserver broke off before it answered; whether the request took effect is unknown",
-        ),
-        mapped(
-            cel("response.code_details == 'failed_to_inject_credential'".to_owned()),
-            503,
-            "ServiceUnavailable",
-            "the gateway has no credential for this cluster",
-        ),
-    ];
-    for (from, to, reason, message) in [
-        (413, 414, "RequestEntityTooLarge", "the request is too large"),
-        (431, 432, "RequestHeaderFieldsTooLarge", "the request's headers are too large"),
-        (400, 500, "BadRequest", "the gateway cannot process this request"),
-        (500, 600, "InternalError", "the gateway failed to process this request"),
-    ] {
-        mappers.push(ResponseMapper {
-            filter: Some(cel(own_reply(from, to))),
-            body_format_override: Some(format(reason, message)),
-            ..Default::default()
-        });
-    }
+    let mut mappers = vec![untouched()];
+    mappers.extend(unreached());
+    mappers.extend(reached());
+    mappers.extend(own_replies());
     LocalReplyConfig { mappers, body_format: None }
 }
 
-/// A reply of Envoy's with a code in this range: not one of the filter, of a direct response or of an upstream.
-fn own_reply(from: u16, to: u16) -> String {
-    format!(
-        "response.code >= {from} && response.code < {to} \
-         && !response.code_details.startsWith('{REPLY_DETAILS_PREFIX}') \
-         && response.code_details != 'direct_response' && response.code_details != 'via_upstream'"
-    )
+/// Ends the search for what has its `Status` already, so that a flood of refusals costs one comparison each.
+fn untouched() -> ResponseMapper {
+    let ours = format!(
+        "response.code_details.startsWith('{REPLY_DETAILS_PREFIX}') || response.code_details == 'direct_response'"
+    );
+    ResponseMapper { filter: Some(cel(ours)), ..Default::default() }
 }
 
-/// A full pool: the upstream certainly saw nothing, so any method may be sent again.
-fn overflow() -> ResponseMapper {
-    let mut mapper = flagged(&["UO"], 429, "TooManyRequests", "too many requests to this cluster are under way");
-    mapper.headers_to_add = vec![header("retry-after", "1")];
-    mapper
+/// No server saw the request.
+fn unreached() -> impl Iterator<Item = ResponseMapper> {
+    [
+        ("UH", 503, UNAVAILABLE, "no kube-apiserver of this cluster is healthy"),
+        ("UO", 429, "TooManyRequests", "too many requests to this cluster are under way"),
+        ("UF", 503, UNAVAILABLE, "the connection to the kube-apiserver failed"),
+        ("NC", 503, UNAVAILABLE, "the gateway does not know the cluster's servers yet"),
+    ]
+    .into_iter()
+    .map(|(flag, code, reason, message)| ResponseMapper {
+        filter: Some(flagged(&[flag])),
+        status_code: Some(uint(code)),
+        headers_to_add: vec![header("retry-after", &RETRY_AFTER.to_string())],
+        body_format_override: Some(format(status_body::formatted_retry(message, reason, RETRY_AFTER))),
+        ..Default::default()
+    })
 }
 
-fn flagged(flags: &[&str], code: u32, reason: &str, message: &str) -> ResponseMapper {
-    let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-    let filter =
-        AccessLogFilter { filter_specifier: Some(FilterSpecifier::ResponseFlagFilter(ResponseFlagFilter { flags })) };
-    mapped(filter, code, reason, message)
-}
-
-fn mapped(filter: AccessLogFilter, code: u32, reason: &str, message: &str) -> ResponseMapper {
-    ResponseMapper {
+/// A server may have seen the request, or another try would fare no better.
+fn reached() -> impl Iterator<Item = ResponseMapper> {
+    let broke_off = "the kube-apiserver broke off before it answered; whether the request took effect is unknown";
+    let no_credential = "response.code_details == 'failed_to_inject_credential'".to_owned();
+    [
+        (flagged(&["UT"]), 504, "Timeout", "the kube-apiserver did not answer within the request timeout"),
+        (flagged(&["SI"]), 504, "Timeout", "the request was idle for too long"),
+        (flagged(&["UC", "UR", "LR", "URX", "UPE"]), 503, UNAVAILABLE, broke_off),
+        (cel(no_credential), 503, UNAVAILABLE, "the gateway has no credential for this cluster"),
+        // Envoy's 403 would send people looking for missing rights.
+        (cel("response.code_details == 'upgrade_failed'".to_owned()), 400, "BadRequest", "unknown kind of upgrade"),
+    ]
+    .into_iter()
+    .map(|(filter, code, reason, message)| ResponseMapper {
         filter: Some(filter),
         status_code: Some(uint(code)),
-        body_format_override: Some(format(reason, message)),
+        body_format_override: Some(format(status_body::formatted(message, reason))),
         ..Default::default()
-    }
+    })
+}
+
+/// Whatever else Envoy answers itself, by its code; reasons are those of `metav1` where there is one.
+fn own_replies() -> impl Iterator<Item = ResponseMapper> {
+    let (cannot, failed) = ("the gateway cannot process this request", "the gateway failed to process this request");
+    [
+        ("== 404", "NotFound", "there is nothing at this target"),
+        ("== 405", "MethodNotAllowed", cannot),
+        ("== 408", "Timeout", "the request did not arrive in time"),
+        ("== 413", "RequestEntityTooLarge", "the request is too large"),
+        ("== 426", "UpgradeRequired", "use HTTP/1.1 or HTTP/2"),
+        ("== 429", "TooManyRequests", "the gateway is overloaded"),
+        ("== 431", "RequestHeaderFieldsTooLarge", "the request's headers are too large or too many"),
+        ("== 501", "NotImplemented", cannot),
+        ("== 503", UNAVAILABLE, "the gateway cannot serve this request at the moment"),
+        ("== 504", "Timeout", "the request took too long"),
+        (">= 500", "InternalError", failed),
+        (">= 400", "BadRequest", cannot),
+    ]
+    .into_iter()
+    .map(|(code, reason, message)| ResponseMapper {
+        filter: Some(cel(format!("response.code {code} && response.code_details != 'via_upstream'"))),
+        body_format_override: Some(format(status_body::formatted(message, reason))),
+        ..Default::default()
+    })
+}
+
+fn flagged(flags: &[&str]) -> AccessLogFilter {
+    let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    AccessLogFilter { filter_specifier: Some(FilterSpecifier::ResponseFlagFilter(ResponseFlagFilter { flags })) }
 }
 
 fn cel(expression: String) -> AccessLogFilter {
@@ -96,11 +122,10 @@ fn cel(expression: String) -> AccessLogFilter {
     AccessLogFilter { filter_specifier: Some(FilterSpecifier::ExtensionFilter(filter)) }
 }
 
-fn format(reason: &str, message: &str) -> SubstitutionFormatString {
-    let text = inline_string(status_body::formatted(message, reason));
+fn format(body: String) -> SubstitutionFormatString {
     SubstitutionFormatString {
         content_type: "application/json".to_owned(),
-        format: Some(substitution_format_string::Format::TextFormatSource(text)),
+        format: Some(substitution_format_string::Format::TextFormatSource(inline_string(body))),
         ..Default::default()
     }
 }

@@ -9,6 +9,8 @@ mod hcm;
 mod local_reply;
 mod tls;
 
+pub(crate) use tls::client_validation;
+
 use std::collections::BTreeSet;
 
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener, ListenerFilter, listener_filter};

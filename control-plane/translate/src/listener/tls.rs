@@ -6,24 +6,34 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::tls_paramete
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, CommonTlsContext, DownstreamTlsContext, TlsParameters,
 };
-use envoy_types::pb::google::protobuf::StringValue;
 use envoy_types::util::pack_any;
-use portcullis_filter_config::names;
+use portcullis_filter_config::{ValidatorConfig, names};
 
-use crate::proto::{boolean, extension, module, sds};
+use crate::proto::{boolean, extension, json_any, module, sds};
 
 /// TLS that asks for a client certificate and takes any: the filter verifies it, request by request.
 pub(super) fn with_client_certificate(certificate: String) -> TransportSocket {
+    let context = client_validation(&ValidatorConfig::default());
+    socket(certificate, Some(ValidationContextType::ValidationContext(context)))
+}
+
+/// TLS that asks for a client certificate and takes only what the secret `validation` verifies. The filter verifies it
+/// again, request by request.
+pub(super) fn with_verified_certificate(certificate: String, validation: String) -> TransportSocket {
+    socket(certificate, Some(ValidationContextType::ValidationContextSdsSecretConfig(sds(validation))))
+}
+
+/// How our validator judges client certificates.
+pub(crate) fn client_validation(config: &ValidatorConfig) -> CertificateValidationContext {
     let validator = DynamicModuleCertValidatorConfig {
         dynamic_module_config: Some(module()),
         validator_name: names::CERT_VALIDATOR.to_owned(),
-        validator_config: Some(pack_any(StringValue { value: "{}".to_owned() })),
+        validator_config: Some(json_any(config)),
     };
-    let context = CertificateValidationContext {
+    CertificateValidationContext {
         custom_validator_config: Some(extension("envoy.tls.cert_validator.dynamic_modules", validator)),
         ..Default::default()
-    };
-    socket(certificate, Some(ValidationContextType::ValidationContext(context)))
+    }
 }
 
 /// TLS that asks for no client certificate.

@@ -17,12 +17,17 @@ fn problems_are_told_with_their_field() {
     let pki = Pki::new();
     let schema = |body: Value| json!({"flowControlSchemas": [body]});
     let gates = |text: &str| json!({"proxy.kubegateway.io/feature-gates": text});
-    let rule = |rule: Value| json!([{"rules": [rule]}]);
     let rows: Vec<Row> = vec![
+        ("/metadata/name", json!("Prod.example.com"), "metadata.name: must be lower-case"),
+        ("/spec/clientConfig/qps", json!(-1), "spec.clientConfig.qps: must not be negative"),
+        ("/spec/clientConfig/qps", json!(5), "spec.clientConfig.burst: must be at least qps"),
+        (
+            "/spec/dispatchPolicies/0/upsteamSubset",
+            json!(["https://10.0.0.2:6443/"]),
+            "spec.dispatchPolicies[0].upstreamSubset[0]: must be spelt as in spec.servers (hint: write it as https://10.0.0.2:6443)",
+        ),
         ("/metadata/name", json!("10.0.0.1"), "metadata.name: must be a DNS name"),
         ("/metadata/name", json!(""), "metadata.name: must be a DNS name"),
-        ("/metadata/namespace", json!("x"), "metadata.namespace: must be empty"),
-        ("/metadata/annotations", gates("DenyAllRequest=true"), "names a feature gate that does not exist"),
         ("/metadata/annotations", gates("DenyAllRequests"), "must be a list of Gate=true"),
         ("/spec/servers", json!([]), "spec.servers: at least one"),
         ("/spec/servers/0/endpoint", json!("http://10.0.0.1"), "spec.servers[0].endpoint: http is not supported"),
@@ -38,13 +43,9 @@ fn problems_are_told_with_their_field() {
         ("/spec/clientConfig", json!({"caData": base64(&pki.upstream_ca.cert)}), "the gateway would have no identity"),
         ("/spec/clientConfig/bearerToken", json!(base64("a b")), "spec.clientConfig.bearerToken: must be visible"),
         ("/spec/clientConfig/serverName", json!("a_b"), "spec.clientConfig.serverName: must be"),
-        ("/spec/secureServing/keyData", json!(""), "spec.secureServing: certData and keyData must be set together"),
         ("/spec/secureServing/clientCAData", json!(base64("x")), "spec.secureServing.clientCAData: holds no PEM"),
-        ("/spec/secureServing/serverNames", json!(["ok.test", "*"]), "spec.secureServing.serverNames[1]: must be"),
         ("/spec/dispatchPolicies", json!([]), "spec.dispatchPolicies: at least one"),
         ("/spec/dispatchPolicies/0/rules", json!([]), "spec.dispatchPolicies[0].rules: at least one"),
-        ("/spec/dispatchPolicies", rule(json!({"verbs": ["*"]})), "spec.dispatchPolicies[0].rules[0]: apiGroups with"),
-        ("/spec/dispatchPolicies", rule(json!({"nonResourceURLs": ["*"]})), "rules[0].verbs: is required"),
         ("/spec/dispatchPolicies/0/strategy", json!("Random"), "spec.dispatchPolicies[0].strategy: must be"),
         ("/spec/dispatchPolicies/0/upsteamSubset", json!(["https://x.test"]), "upstreamSubset[0]: is not one of"),
         ("/spec/dispatchPolicies/0/flowControlSchemaName", json!("x"), "flowControlSchemaName: is not one of"),
@@ -54,6 +55,26 @@ fn problems_are_told_with_their_field() {
             "/spec/flowControl",
             schema(json!({"name": "a", "tokenBucket": {"qps": 5, "burst": 1}})),
             "flowControlSchemas[0].tokenBucket.burst: must be at least qps",
+        ),
+        (
+            "/spec/flowControl",
+            schema(json!({"name": "a", "tokenBucket": {"qps": 5}})),
+            "flowControlSchemas[0].tokenBucket.burst: must be at least qps",
+        ),
+        (
+            "/spec/flowControl",
+            schema(json!({"name": "a", "tokenBucket": {"qps": 0, "burst": 5}})),
+            "flowControlSchemas[0].tokenBucket.qps: must be at least 1",
+        ),
+        (
+            "/spec/flowControl",
+            schema(json!({"name": "a", "tokenBucket": {"qps": -1, "burst": 5}})),
+            "flowControlSchemas[0].tokenBucket.qps: must be at least 1",
+        ),
+        (
+            "/spec/flowControl",
+            schema(json!({"name": "a", "tokenBucket": {"qps": 1, "burst": 1}, "maxRequestsInflight": {"max": 1}})),
+            "flowControlSchemas[0]: exactly one of",
         ),
         (
             "/spec/flowControl",
@@ -75,10 +96,29 @@ fn problems_are_told_with_their_field() {
 #[test]
 fn what_has_no_effect_is_told() {
     let pki = Pki::new();
-    let gate = json!({"proxy.kubegateway.io/feature-gates": "CloseConnectionWhenIdle=true,DenyAllRequests=false"});
+    let gates = |text: &str| json!({"proxy.kubegateway.io/feature-gates": text});
+    let rule = |rule: Value| json!([{"rules": [rule]}]);
     let rows: Vec<Row> = vec![
-        ("/metadata/annotations", gate, "CloseConnectionWhenIdle has no effect yet"),
-        ("/spec/clientConfig/qps", json!(5), "spec.clientConfig.qps: not enforced yet"),
+        (
+            "/metadata/annotations",
+            gates("CloseConnectionWhenIdle=true,DenyAllRequests=false"),
+            "CloseConnectionWhenIdle has no effect yet",
+        ),
+        ("/spec/clientConfig/burst", json!(5), "spec.clientConfig.burst: not enforced yet"),
+        ("/metadata/namespace", json!("x"), "metadata.namespace: is ignored"),
+        ("/metadata/annotations", gates("DenyAllRequest=true"), "names a feature gate that does not exist"),
+        ("/spec/secureServing/keyData", json!(""), "spec.secureServing: keyData is missing"),
+        (
+            "/spec/secureServing/serverNames",
+            json!(["ok.test", "*"]),
+            "spec.secureServing.serverNames[1]: is not served",
+        ),
+        (
+            "/spec/dispatchPolicies",
+            rule(json!({"verbs": ["*"]})),
+            "spec.dispatchPolicies[0].rules[0]: the rule matches",
+        ),
+        ("/spec/dispatchPolicies", rule(json!({"nonResourceURLs": ["*"]})), "rules[0].verbs: the rule matches nothing"),
         (
             "/spec/servers/0/endpoint",
             json!("https://10.0.0.1:6443/path"),
@@ -98,18 +138,22 @@ fn what_has_no_effect_is_told() {
 #[test]
 fn a_limit_that_is_not_enforced_is_told() {
     let pki = Pki::new();
+    let bucket = json!({"qps": 5, "burst": 5});
     for (limit, is_enforced) in [
         (json!({"name": "a", "exempt": {}}), true),
         (json!({"name": "a", "maxRequestsInflight": {"max": 5}}), true),
         (json!({"name": "a", "maxRequestsInflight": {"max": 0}}), true),
-        (json!({"name": "a", "tokenBucket": {"qps": 5, "burst": 5}}), false),
+        (json!({"name": "a", "tokenBucket": bucket}), true),
+        (json!({"name": "a", "tokenBucket": bucket, "strategy": "globalCount"}), true),
+        (json!({"name": "a", "tokenBucket": bucket, "globalTokenBucket": bucket}), false),
+        (json!({"name": "a", "maxRequestsInflight": {"max": 1}, "globalMaxRequestsInflight": {"max": 2}}), false),
     ] {
         let mut cluster = pki.cluster("prod.example.com");
         set(&mut cluster, "/spec/flowControl", json!({"flowControlSchemas": [limit]}));
         set(&mut cluster, "/spec/dispatchPolicies/1/flowControlSchemaName", json!("a"));
         let diagnosis = translated(&pki.settings(), &[cluster]).diagnoses.remove(0);
         assert!(diagnosis.accepted, "{limit}: {}", diagnosis.message);
-        let told = "spec.dispatchPolicies[1].flowControlSchemaName: tokenBucket is not enforced yet";
+        let told = "spec.flowControl.flowControlSchemas[0]: the global limit is not enforced yet";
         let is_told = diagnosis.warnings.iter().any(|warning| warning.contains(told));
         assert_eq!(is_told, !is_enforced, "{limit}: {:?}", diagnosis.warnings);
     }
@@ -124,7 +168,10 @@ fn a_claimed_name_is_refused_with_its_owner() {
     let translation = translated(&pki.settings(), &[other, owner]);
     let [refused, accepted] = &translation.diagnoses[..] else { panic!("two objects") };
     assert_eq!((refused.reason, accepted.reason), (Reason::Conflicted, Reason::Accepted));
-    assert_eq!(refused.message, "the name a.test belongs to the UpstreamCluster a.test");
+    assert_eq!(
+        refused.message,
+        "spec.secureServing.serverNames: the name a.test belongs to the UpstreamCluster a.test"
+    );
     assert!(!translation.resources.iter().any(|one| one.name.contains("b.test")));
 }
 

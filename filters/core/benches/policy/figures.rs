@@ -1,17 +1,12 @@
 //! What the index costs besides time: `policy-figures <shape> <policies> <hit> <rounds>` prints compile time and memory,
 //! then matches `rounds` times, so that two runs under callgrind tell the instructions of one match.
 
-#[path = "../../src/policy/tests/model.rs"]
-mod model;
 mod workload;
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use portcullis_core::identity::UserInfo;
-use portcullis_core::policy::Policies;
-use portcullis_core::request_info::RequestInfo;
-use portcullis_filter_config as config;
+use portcullis_core::policy::{Policies, Walk};
 use workload::{Asked, Hit, Shape, policies, requests};
 
 fn main() {
@@ -61,8 +56,11 @@ fn measure(shape: &str, count: usize, hit: &str, rounds: usize) {
     };
     println!("  {hit:?}, {} requests: {} ns", asked.len(), walk(&|(info, user)| index.first_match(info, user)));
     if std::env::var_os("MODEL").is_some() {
-        let model = model::Model::new(&written);
-        println!("  the list, walked: {} ns", walk(&|(info, user)| model.first_match(info, user)));
+        let model = Walk::new(&written);
+        println!(
+            "  the list, walked: {} ns",
+            walk(&|(info, user)| model.first_match(info, user).map(|matched| matched.policy))
+        );
     }
 }
 

@@ -1,9 +1,12 @@
-use portcullis_filter_config::{ClusterConfig, FlowControlSchema, Policy, Rule, UpstreamIdentity};
+use portcullis_filter_config::{ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Rule, UpstreamIdentity};
 use rcgen::DnType;
 
+mod attribution;
+mod flow_control;
 mod reviews;
 
 use super::*;
+use crate::bucket::{Rate, TokenBucket};
 use crate::cluster::{CacheOwner, Memory};
 use crate::limit::InFlight;
 use crate::refusal::Cause;
@@ -11,6 +14,7 @@ use crate::review::CredentialCaches;
 use crate::testing::{self, ca, issue, now};
 
 const POD: &str = "/api/v1/namespaces/n/pods/a";
+const UPTIME: Duration = Duration::ZERO;
 
 struct Forgetful;
 
@@ -21,6 +25,10 @@ impl Memory for Forgetful {
 
     fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
         Arc::default()
+    }
+
+    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        Arc::new(TokenBucket::new(rate))
     }
 }
 
@@ -43,15 +51,26 @@ fn fixture() -> Fixture {
 
 fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     let ca = ca("clients");
+    let mut config = plain_config(Some(ca.pem()));
+    change(&mut config);
+    Fixture { gateway: gateway(), cluster: Cluster::compile(&config, &Forgetful).unwrap(), ca }
+}
+
+fn gateway() -> Gateway {
+    Gateway::compile(&FilterConfig { version: CONFIG_VERSION, instance: "lab".into() }).unwrap()
+}
+
+fn plain_config(client_ca: Option<String>) -> ClusterConfig {
     let secrets = Rule { resources: vec!["secrets".into()], non_resource_urls: vec![], ..all_rules() };
-    let mut config = ClusterConfig {
+    ClusterConfig {
         version: CONFIG_VERSION,
         name: "lab/-/prod.example.com".into(),
         identity: "prod".into(),
         authorities: vec!["prod.example.com".into()],
-        client_ca: Some(ca.pem()),
+        client_ca,
         deny_all_requests: false,
         anonymous: true,
+        audit_attribution: false,
         reviews: None,
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
@@ -65,12 +84,6 @@ fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
                 rules: vec![Rule { verbs: vec!["-deletecollection".into()], ..all_rules() }],
             },
         ],
-    };
-    change(&mut config);
-    Fixture {
-        gateway: Gateway::compile(&FilterConfig { version: CONFIG_VERSION, instance: "lab".into() }).unwrap(),
-        cluster: Cluster::compile(&config, &Forgetful).unwrap(),
-        ca,
     }
 }
 
@@ -82,10 +95,10 @@ fn outcome(fixture: &Fixture, peer: Peer<'_>, method: &str, path: &str, headers:
     }
     all.extend_from_slice(headers);
     let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-    match fixture
-        .gateway
-        .decide(&fixture.cluster, &RequestFacts { scan: &scan, peer, settled: &Settled::default(), now: now() })
-    {
+    match fixture.gateway.decide(
+        &fixture.cluster,
+        &RequestFacts { scan: &scan, peer, settled: &Settled::default(), now: now(), uptime: UPTIME },
+    ) {
         Decision::Forward(forward) => {
             let user = forward.user.as_ref().map_or("nobody", |user| user.user().name.as_str());
             format!("{} {user}", forward.destination)
@@ -209,7 +222,13 @@ fn a_token_subprotocol_is_stripped_when_another_credential_wins() {
         ("sec-websocket-protocol", "v4.channel.k8s.io"),
     ];
     let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-    let request = RequestFacts { scan: &scan, peer: Peer::Chain(&chain), settled: &Settled::default(), now: now() };
+    let request = RequestFacts {
+        scan: &scan,
+        peer: Peer::Chain(&chain),
+        settled: &Settled::default(),
+        now: now(),
+        uptime: UPTIME,
+    };
     let Decision::Forward(forward) = fixture.gateway.decide(&fixture.cluster, &request) else { panic!() };
     assert_eq!(forward.subprotocols.as_deref(), Some(&b"v5.channel.k8s.io,v4.channel.k8s.io"[..]));
     assert!(forward.is_upgrade);
@@ -230,9 +249,10 @@ fn a_401_is_the_gateways_own_fault_where_only_kube_apiserver_can_give_it() {
     for (peer, path, expected) in table {
         let headers = [(":method", "GET"), (":path", path), (":authority", "prod.example.com")];
         let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let decision = fixture
-            .gateway
-            .decide(&fixture.cluster, &RequestFacts { scan: &scan, peer, settled: &Settled::default(), now: now() });
+        let decision = fixture.gateway.decide(
+            &fixture.cluster,
+            &RequestFacts { scan: &scan, peer, settled: &Settled::default(), now: now(), uptime: UPTIME },
+        );
         let Decision::Forward(forward) = decision else { panic!("{decision:?}") };
         assert_eq!(forward.owns_unauthorized, expected, "{peer:?} {path}");
     }
@@ -249,6 +269,18 @@ fn configurations_for_other_versions_are_refused() {
 }
 
 #[test]
+fn without_a_configuration_a_request_is_refused_and_told_whose_fault_it_is() {
+    let gateway = gateway();
+    for (method, path, code) in
+        [("GET", POD, 503), ("CONNECT", "", 400), ("CONNECT", "/", 400), ("OPTIONS", "*", 400), ("GET", "", 400)]
+    {
+        let headers = [(":method", method), (":path", path), (":authority", "prod.example.com")];
+        let scan = gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        assert_eq!(Gateway::unrouted(&scan).code, code, "{method} {path}");
+    }
+}
+
+#[test]
 fn causes_have_names_of_their_own() {
     let causes = [Cause::Loop, Cause::Misdirected, Cause::Unauthorized, Cause::Unchecked, Cause::Internal];
     let mut names: Vec<_> = causes.map(Cause::as_str).to_vec();
@@ -259,13 +291,14 @@ fn causes_have_names_of_their_own() {
 #[test]
 fn a_limit_counts_requests_until_they_end() {
     let fixture = fixture_with(|config| {
-        config.flow_control_schemas = vec![FlowControlSchema { name: "few".into(), max_requests_inflight: 1 }];
+        let limit = FlowControlLimit::MaxRequestsInflight(1);
+        config.flow_control_schemas = vec![FlowControlSchema { name: "few".into(), limit }];
     });
     let headers = [(":method", "GET"), (":path", "/api/v1/secrets"), (":authority", "prod.example.com")];
     let decide = || {
         let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let settled = Settled::default();
-        let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now() };
+        let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
         fixture.gateway.decide(&fixture.cluster, &request)
     };
     let Decision::Forward(running) = decide() else { panic!() };
@@ -274,7 +307,6 @@ fn a_limit_counts_requests_until_they_end() {
     assert_eq!(outcome_of_nobody(&fixture), "all.anonymous.read nobody", "other policies are not limited");
     drop(running);
     assert!(matches!(decide(), Decision::Forward(_)));
-    assert_eq!(Refusal::too_many_requests(b"events").retry_after, None);
 }
 
 #[test]

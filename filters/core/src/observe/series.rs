@@ -46,8 +46,11 @@ pub type Gauges = Vec<(Metric, Vec<String>, u64)>;
 impl Series {
     /// For the requests of one cluster.
     pub(crate) fn new(config: &config::ClusterConfig, memory: &impl Memory, caches: &Arc<CredentialCaches>) -> Self {
-        let in_flight = |schema: &config::FlowControlSchema| {
-            (schema.name.as_str().into(), memory.in_flight(&config.name, &schema.name))
+        let in_flight = |schema: &config::FlowControlSchema| match schema.limit {
+            config::FlowControlLimit::MaxRequestsInflight(_) => {
+                Some((schema.name.as_str().into(), memory.in_flight(&config.name, &schema.name)))
+            }
+            _ => None,
         };
         let policies = config.policies.iter().zip(0_usize..).map(|(policy, number)| Policy {
             number: number.to_string().into(),
@@ -62,7 +65,7 @@ impl Series {
             resources: Resources::of(&config.policies),
             logs_refused: config.log_refused,
             logs_some: config.log_refused || config.policies.iter().any(|policy| policy.log),
-            slots: config.flow_control_schemas.iter().map(in_flight).collect(),
+            slots: config.flow_control_schemas.iter().filter_map(in_flight).collect(),
             caches: Some(Arc::clone(caches)),
             ..Series::of_nobody()
         }

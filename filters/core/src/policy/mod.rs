@@ -23,6 +23,7 @@ mod prefixes;
 mod tally;
 mod tree;
 mod vocabulary;
+mod walk;
 
 use portcullis_filter_config as config;
 
@@ -32,6 +33,8 @@ use clause::Clauses;
 use compile::Compiler;
 use facts::{Facts, Vocabularies};
 use tree::Tree;
+
+pub use walk::{Matched, Walk};
 
 /// The policies of a cluster, compiled.
 #[derive(Debug)]

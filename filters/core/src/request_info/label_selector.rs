@@ -77,10 +77,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Values in parentheses, at least one; an empty one beside a comma counts.
+    /// Values in parentheses; an empty one beside a comma counts, and so does one in `()`.
     fn value_list(&mut self) -> Option<()> {
-        if self.take() != Token::Open || self.peek() == Token::Close {
+        if self.take() != Token::Open {
             return None;
+        }
+        if self.peek() == Token::Close {
+            self.take();
+            return Some(());
         }
         loop {
             match self.take() {
@@ -117,10 +121,12 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// A NUL byte is what apimachinery's lexer reads at the end: where a token could start nothing more is read, and right
+/// behind a token it is swallowed.
 fn next_token(text: &[u8]) -> (Token<'_>, &[u8]) {
     let text = skip_blanks(text);
     let (token, len) = match text {
-        [] => (Token::End, 0),
+        [] | [0, ..] => (Token::End, 0),
         [b',', ..] => (Token::Comma, 1),
         [b'(', ..] => (Token::Open, 1),
         [b')', ..] => (Token::Close, 1),
@@ -129,11 +135,13 @@ fn next_token(text: &[u8]) -> (Token<'_>, &[u8]) {
         [b'!', ..] => (Token::Not, 1),
         [b'<' | b'>', ..] => (Token::Order, 1),
         _ => {
-            let len = text.iter().position(|byte| is_special(*byte) || is_blank(*byte)).unwrap_or(text.len());
+            let len =
+                text.iter().position(|byte| is_special(*byte) || is_blank(*byte) || *byte == 0).unwrap_or(text.len());
             (Token::Word(text.get(..len).unwrap_or_default()), len)
         }
     };
-    (token, text.get(len..).unwrap_or_default())
+    let rest = text.get(len..).unwrap_or_default();
+    (token, if len > 0 { rest.strip_prefix(b"\0").unwrap_or(rest) } else { rest })
 }
 
 fn skip_blanks(text: &[u8]) -> &[u8] {

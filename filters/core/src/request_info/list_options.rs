@@ -1,7 +1,9 @@
 use std::borrow::Cow;
 
 use super::escape::unescape_query;
+use super::field_selector::InvalidSelector;
 use super::{field_selector, label_selector};
+use crate::go_text::equal_fold;
 
 /// What of a list's options bears on the verb and the name.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -22,7 +24,7 @@ pub(super) fn read(query: &[u8]) -> ListOptions<'_> {
     let mut timeout_seen = false;
     for (key, value) in pairs(query) {
         match &*key {
-            b"watch" if watch.is_none() => watch = Some(is_true(&value)),
+            b"watch" if watch.is_none() => watch = Some(value),
             b"fieldSelector" if field_selector.is_none() => field_selector = Some(value),
             b"labelSelector" if label_selector.is_none() => label_selector = Some(value),
             b"limit" if !std::mem::replace(&mut limit_seen, true) => decodes &= is_int64(&value),
@@ -31,15 +33,41 @@ pub(super) fn read(query: &[u8]) -> ListOptions<'_> {
         }
     }
     decodes &= label_selector.is_none_or(|selector| label_selector::is_valid(&selector));
-    let required_name = field_selector
-        .and_then(|selector| field_selector::required_name(&selector))
-        .filter(|name| decodes && is_path_segment(name))
-        .map(Cow::Owned);
-    ListOptions { watch: watch.unwrap_or(false), required_name }
+    let mut required_name = None;
+    if let Some(selector) = field_selector {
+        match field_selector::required_name(&selector) {
+            Ok(name) => required_name = name.filter(|name| decodes && is_path_segment(name)).map(Cow::Owned),
+            Err(InvalidSelector) => decodes = false,
+        }
+    }
+    ListOptions { watch: watch.is_some_and(|value| is_true(&value, decodes)), required_name }
 }
 
-/// Key and value of every pair that Go's `url.ParseQuery` keeps: one with a raw semicolon or a bad escape is dropped.
+/// The selectors of a query as they are written, percent-decoded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selectors<'a> {
+    /// The first `fieldSelector`.
+    pub field: Option<Cow<'a, [u8]>>,
+    /// The first `labelSelector`.
+    pub label: Option<Cow<'a, [u8]>>,
+}
+
+pub(super) fn selectors(query: &[u8]) -> Selectors<'_> {
+    let mut found = Selectors::default();
+    for (key, value) in pairs(query) {
+        match &*key {
+            b"fieldSelector" if found.field.is_none() => found.field = Some(value),
+            b"labelSelector" if found.label.is_none() => found.label = Some(value),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Key and value of every pair that Go's `url.ParseQuery` keeps: one with a raw semicolon or a bad escape is dropped, and
+/// of a query with too many nothing is kept.
 fn pairs(query: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
+    let query = if has_too_many_parameters(query) { &[] } else { query };
     query.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty() && !pair.contains(&b';')).filter_map(|pair| {
         let end = pair.iter().position(|byte| *byte == b'=').unwrap_or(pair.len());
         let (key, value) = pair.split_at(end);
@@ -47,9 +75,20 @@ fn pairs(query: &[u8]) -> impl Iterator<Item = (Cow<'_, [u8]>, Cow<'_, [u8]>)> {
     })
 }
 
-/// Only `0` and any spelling of `false` are false (apimachinery, `conversion.go`); a bare `?watch` is true.
-fn is_true(value: &[u8]) -> bool {
-    value != b"0" && !value.eq_ignore_ascii_case(b"false")
+/// Parameters that Go 1.26 reads, empty ones counted.
+const MAX_PARAMETERS: usize = 10_000;
+
+/// Whether Go drops the whole query (`net/url`, `urlmaxqueryparams`).
+pub(super) fn has_too_many_parameters(query: &[u8]) -> bool {
+    query.len() >= MAX_PARAMETERS && query.iter().filter(|byte| **byte == b'&').count() >= MAX_PARAMETERS
+}
+
+/// Only `0` and any spelling of `false` are false (apimachinery, `conversion.go`); a bare `?watch` is true. Decoding
+/// compares by Unicode's folding, where the long s is an s; where the options do not decode, kube-apiserver lowers the
+/// text instead, and the long s stays what it is.
+fn is_true(value: &[u8], decodes: bool) -> bool {
+    let is_false = if decodes { equal_fold(value, b"false") } else { value.eq_ignore_ascii_case(b"false") };
+    value != b"0" && !is_false
 }
 
 fn is_int64(value: &[u8]) -> bool {

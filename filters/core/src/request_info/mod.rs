@@ -11,7 +11,8 @@ mod shape;
 use std::borrow::Cow;
 
 pub use escape::unescape_path;
-pub use shape::{AmbiguousPath, check_shape};
+pub use list_options::Selectors;
+pub use shape::{AmbiguousPath, AmbiguousQuery, check_query, check_shape};
 
 /// What a request asks for, in Kubernetes' words. Bytes, because a client chooses them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,10 @@ pub struct RequestInfo<'a> {
     /// Index of the first path segment behind a `proxy` subresource or verb: from there on the path belongs to
     /// somebody else's server.
     pub proxied_from: Option<usize>,
+    /// Index of the path segment that names the resource; behind the namespace, where there is one.
+    pub parts_from: usize,
+    /// Whether the verb stands in the path (`/api/v1/watch/pods`) rather than in the method.
+    pub verb_in_path: bool,
 }
 
 /// A path that kube-apiserver answers with 500, because nothing follows `watch` or `proxy`.
@@ -90,6 +95,7 @@ impl<'a> RequestInfo<'a> {
             return Err(UnresolvablePath);
         }
         self.verb = Cow::Borrowed(segments.take());
+        self.verb_in_path = true;
         if word == b"proxy" {
             self.proxied_from = Some(segments.taken());
         }
@@ -104,6 +110,7 @@ impl<'a> RequestInfo<'a> {
                 segments.take();
             }
         }
+        self.parts_from = segments.taken();
         if segments.len() >= 3 && *self.verb != *b"proxy" {
             self.subresource = segments.peek(2);
             if self.subresource == b"proxy" {
@@ -131,15 +138,30 @@ impl<'a> RequestInfo<'a> {
         }
     }
 
+    /// The path segments from the resource on; none for a plain path.
+    pub fn parts(&self) -> impl Iterator<Item = &'a [u8]> {
+        let count = if self.is_resource { usize::MAX } else { 0 };
+        trim_slashes(self.path).split(|byte| *byte == b'/').skip(self.parts_from).take(count)
+    }
+
+    /// The selectors that kube-apiserver shows its authorizers: of lists, watches and deletecollections whose verb does not
+    /// stand in the path, as they are written, also where they do not parse. `query` is raw.
+    pub fn selectors<'q>(&self, query: &'q [u8]) -> Selectors<'q> {
+        let has_selectors = matches!(&*self.verb, b"list" | b"watch" | b"deletecollection");
+        if self.is_resource && has_selectors && !self.verb_in_path {
+            list_options::selectors(query)
+        } else {
+            Selectors::default()
+        }
+    }
+
     /// Whether kube-apiserver counts the request as long-running: it may stay open for as long as both sides like
     /// (apiserver, `pkg/server/config.go`, with kube-apiserver's own verbs and subresources).
     pub fn is_long_running(&self) -> bool {
-        if self.is_resource {
-            matches!(&*self.verb, b"watch" | b"proxy")
-                || matches!(self.subresource, b"attach" | b"exec" | b"proxy" | b"log" | b"portforward")
-        } else {
-            self.path.starts_with(b"/debug/pprof/")
-        }
+        // A method named PROXY makes the verb of a plain path, too.
+        matches!(&*self.verb, b"watch" | b"proxy")
+            || matches!(self.subresource, b"attach" | b"exec" | b"proxy" | b"log" | b"portforward")
+            || (!self.is_resource && self.path.starts_with(b"/debug/pprof/"))
     }
 }
 

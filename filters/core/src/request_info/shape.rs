@@ -1,3 +1,4 @@
+use super::list_options::has_too_many_parameters;
 use super::{RequestInfo, trim_slashes, unescape_path};
 
 /// A resource path that an honest client never sends and that servers on the way read differently. The client's fault.
@@ -18,6 +19,19 @@ pub enum AmbiguousPath {
     /// Two slashes in a row between segments.
     #[error("the path has an empty segment")]
     EmptySegment,
+}
+
+/// A query of which one kube-apiserver reads everything and another, built with a newer Go, nothing. The client's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the query has more than 10000 parameters")]
+pub struct AmbiguousQuery;
+
+/// Refuses a query that kube-apiservers read differently.
+///
+/// # Errors
+/// [`AmbiguousQuery`], the client's fault.
+pub fn check_query(query: &[u8]) -> Result<(), AmbiguousQuery> {
+    if has_too_many_parameters(query) { Err(AmbiguousQuery) } else { Ok(()) }
 }
 
 /// Refuses ambiguous forms in the part of a resource path that kube-apiserver itself reads. What stands behind a `proxy`

@@ -81,15 +81,25 @@ fn the_query_decides_watch_and_name() {
         ("fieldSelector=metadata.name=a&limit=", "list |v1||pods||"),
         ("fieldSelector=metadata.name=a&timeoutSeconds=x&watch=1", "watch |v1||pods||"),
         ("fieldSelector=metadata.name=a&labelSelector=app%20in%20(x,y),!z", "list |v1||pods||a"),
-        ("fieldSelector=metadata.name=a&labelSelector=app%20in%20()", "list |v1||pods||"),
+        ("fieldSelector=metadata.name=a&labelSelector=app%20in%20()", "list |v1||pods||a"),
+        ("fieldSelector=metadata.name=a&labelSelector=app%20in%20(", "list |v1||pods||"),
+        ("watch=fal%C5%BFe", "list |v1||pods||"),
+        ("watch=fal%C5%BFe&limit=x", "watch |v1||pods||"),
+        ("watch=fal%C5%BFe&fieldSelector=x", "watch |v1||pods||"),
         ("fieldSelector=metadata.name%3Da%5C%5Cb", "list |v1||pods||a\\b"),
         ("fieldSelector=metadata.name%3Da%5Cb", "list |v1||pods||"),
+        ("fieldSelector=metadata.name%3D%5C%5C%e2%82", "list |v1||pods||\\\u{fffd}\u{fffd}"),
         ("fieldSelector=broken,metadata.name=a", "list |v1||pods||"),
         ("fieldSelector=metadata.name=+a", "list |v1||pods|| a"),
     ];
     for (query, expected) in table {
         assert_eq!(summary("GET", &format!("/api/v1/pods?{query}")), expected, "{query}");
     }
+    let with = |ampersands: usize| format!("/api/v1/pods?watch=1{}", "&".repeat(ampersands));
+    assert_eq!(summary("GET", &with(9_999)), "watch |v1||pods||");
+    assert_eq!(summary("GET", &with(10_000)), "list |v1||pods||", "Go drops such a query");
+    assert_eq!(check_query(&b"&".repeat(9_999)), Ok(()));
+    assert_eq!(check_query(&b"&".repeat(10_000)), Err(AmbiguousQuery), "but an older Go does not");
     assert_eq!(summary("GET", "/api/v1/namespaces/n/pods/a?watch=1"), "get |v1|n|pods||a");
     assert_eq!(
         summary("DELETE", "/api/v1/namespaces/n/pods?fieldSelector=metadata.name=a"),
@@ -117,10 +127,16 @@ fn label_selectors_parse_as_in_apimachinery() {
         " a = b , c ",
         "in=notin",
         "a in (in)",
+        "a in ()",
+        "a notin ( )",
+        "\0,,,",
+        "a\0",
+        "a \0,,,",
+        "a\0,b",
     ];
     let invalid = [
-        ",", "a,", "=b", "a b", "a=b=c", "a in b", "a in ()", "a in (b", "a>x", "a>5x", "-a", "a=-b", "a<-5", "a/b/c",
-        "/a", "A_B/c", "!a=b", "a=b c", "a=(b)", "!", "a!b",
+        ",", "a,", "=b", "a b", "a=b=c", "a in b", "a in (b", "a\0b", "a,\0", "a>x", "a>5x", "-a", "a=-b", "a<-5",
+        "a/b/c", "/a", "A_B/c", "!a=b", "a=b c", "a=(b)", "!", "a!b",
     ];
     for selector in valid {
         assert!(label_selector::is_valid(selector.as_bytes()), "{selector}");
@@ -182,6 +198,8 @@ fn long_running_requests_are_those_of_kube_apiserver() {
     ] {
         assert!(is_long(target), "{target}");
     }
+    let proxy = RequestInfo::resolve(b"PROXY", b"/healthz", b"").unwrap();
+    assert!(proxy.is_long_running(), "a method is the verb of a plain path");
     for target in ["/api/v1/pods", "/api/v1/namespaces/n/pods/p/status", "/debug/pprof", "/logs"] {
         assert!(!is_long(target), "{target}");
     }

@@ -13,8 +13,11 @@ use crate::x509::CertificateCache;
 const GOOD: usize = 65_536;
 const BAD: usize = 16_384;
 
-/// Reviews of one cluster that may be under way at a time.
+/// Reviews of one cluster that may be under way at a time, about whomever.
 const REVIEWS: usize = 64;
+/// Further reviews that only renew a good answer that got too old. Strangers cannot cause them, so however many of them come,
+/// whoever was let in before is reviewed again.
+const RENEWALS: usize = 64;
 
 /// For how long answers are believed, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,11 +160,19 @@ impl CredentialCaches {
         let until = now.saturating_add(lifetime);
         let until = expires.filter(|_| matches!(result, ReviewResult::User(_))).map_or(until, |exp| until.min(exp));
         cache.insert(key, (until, result.clone()));
+        match result {
+            ReviewResult::Rejected => _ = self.tokens.good.remove(&key),
+            ReviewResult::Denied => _ = self.access.good.remove(&key),
+            _ => {}
+        }
     }
 
-    pub(super) fn permit(&self) -> Option<ReviewPermit> {
+    pub(super) fn permit(&self, key: &ReviewKey) -> Option<ReviewPermit> {
+        // An answer that got too old stays until it is displaced or replaced.
+        let is_renewal = self.tokens.good.contains_key(key) || self.access.good.contains_key(key);
+        let most = if is_renewal { REVIEWS.saturating_add(RENEWALS) } else { REVIEWS };
         let taken = self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
-            (count < REVIEWS).then_some(count.saturating_add(1))
+            (count < most).then_some(count.saturating_add(1))
         });
         taken.ok().map(|_| ReviewPermit(Arc::clone(&self.under_way)))
     }

@@ -121,6 +121,11 @@ impl Review {
         self.key
     }
 
+    /// Whether it asks whose a token is; otherwise whether a user may impersonate another.
+    pub fn is_of_token(&self) -> bool {
+        matches!(self.kind, Kind::Token { .. })
+    }
+
     /// The Envoy cluster to ask.
     pub fn cluster(&self) -> &str {
         &self.cluster
@@ -136,9 +141,10 @@ impl Review {
         &self.body
     }
 
-    /// Leave to ask, or `None` where too many questions of this cluster are under way.
+    /// Leave to ask, or `None` where too many questions of this cluster are under way. Whoever had a good answer before finds
+    /// more room than a stranger.
     pub fn permit(&self) -> Option<ReviewPermit> {
-        self.caches.permit()
+        self.caches.permit(&self.key)
     }
 
     /// Reads the upstream's answer and keeps it, if it is one. Anything but a 201 with the expected object is none: Envoy

@@ -7,10 +7,40 @@ fn caches() -> Arc<CredentialCaches> {
 #[test]
 fn no_more_reviews_are_under_way_than_the_bound() {
     let caches = caches();
-    let permits: Vec<_> = std::iter::from_fn(|| caches.permit()).take(100).collect();
+    let permits: Vec<_> = std::iter::from_fn(|| caches.permit(&[1; 32])).take(100).collect();
     assert_eq!(permits.len(), 64);
     drop(permits);
-    assert!(caches.permit().is_some());
+    assert!(caches.permit(&[1; 32]).is_some());
+}
+
+#[test]
+fn strangers_leave_room_to_renew_what_was_good() {
+    let caches = caches();
+    let (known, revoked) = ([2; 32], [3; 32]);
+    let user = UpstreamUser::new(UserInfo { name: "alice".into(), ..UserInfo::default() }).unwrap();
+    let good = ReviewResult::User(Arc::new(user));
+    caches.insert(known, &good, None, 1_000);
+    caches.insert(revoked, &good, None, 1_000);
+    caches.insert(revoked, &ReviewResult::Rejected, None, 2_000);
+    assert_eq!(caches.token(&known, 2_000), None, "too old");
+    let strangers: Vec<_> = std::iter::from_fn(|| caches.permit(&[1; 32])).take(100).collect();
+    let renewals: Vec<_> = std::iter::from_fn(|| caches.permit(&known)).take(100).collect();
+    assert_eq!((strangers.len(), renewals.len()), (64, 64));
+    drop(renewals);
+    assert!(caches.permit(&revoked).is_none(), "what was rejected since is a stranger's");
+}
+
+#[test]
+fn an_answer_without_a_name_is_none() {
+    let review = Review::of_token(b"token", &"c".into(), &caches());
+    let answer = |user: &str| {
+        let body = format!(r#"{{"kind":"TokenReview","status":{{"authenticated":true,"user":{user}}}}}"#);
+        review.settle(201, body.as_bytes(), UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_000)))
+    };
+    assert_eq!(answer(r#"{"username":""}"#), ReviewResult::Failed, "the upstream's fault, not the token's");
+    assert_eq!(answer("{}"), ReviewResult::Failed);
+    assert_eq!(answer(r#"{"username":" alice"}"#), ReviewResult::Rejected, "known, but no header can carry it");
+    assert!(matches!(answer(r#"{"username":"alice"}"#), ReviewResult::User(_)));
 }
 
 #[test]

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use portcullis_filter_config::DEFAULT_EXTRAS;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::ReviewResult;
-use crate::identity::{Extra, UpstreamUser, UserInfo};
+use crate::identity::{Extra, IdentityError, UpstreamUser, UserInfo};
 
 pub(super) const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
@@ -57,7 +56,8 @@ struct User {
     extra: Option<BTreeMap<String, Vec<String>>>,
 }
 
-/// Reads a TokenReview. `authenticated` alone decides; a user without a name, or one whom no header can carry, is nobody.
+/// Reads a TokenReview. `authenticated` alone decides. A user without a name is no answer; one whom no header can carry is
+/// nobody.
 pub(super) fn answer(body: &[u8]) -> ReviewResult {
     let Ok(Answer { kind, status }) = serde_json::from_slice::<Answer>(body) else { return ReviewResult::Failed };
     if kind != "TokenReview" {
@@ -67,13 +67,14 @@ pub(super) fn answer(body: &[u8]) -> ReviewResult {
         return ReviewResult::Rejected;
     }
     let extra = status.user.extra.unwrap_or_default().into_iter();
-    let extra = extra
-        .filter(|(key, _)| DEFAULT_EXTRAS.contains(&key.as_str()))
-        .map(|(key, values)| Extra { key, values })
-        .collect();
+    let extra = extra.map(|(key, values)| Extra { key, values }).collect();
     let groups = status.user.groups.unwrap_or_default();
     let user = UserInfo::authenticated(status.user.username, status.user.uid, groups, extra);
-    UpstreamUser::new(user).map_or(ReviewResult::Rejected, |user| ReviewResult::User(Arc::new(user)))
+    match UpstreamUser::new(user) {
+        Ok(user) => ReviewResult::User(Arc::new(user)),
+        Err(IdentityError::NoName) => ReviewResult::Failed,
+        Err(_) => ReviewResult::Rejected,
+    }
 }
 
 /// When the token says that it expires, in seconds since the epoch: only ever shortens what a cache keeps.

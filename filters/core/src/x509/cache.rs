@@ -86,6 +86,6 @@ impl CertificateCache {
 
 fn look(chain: &ClientChain<'_>, ca: &ClientCa, now: UnixTime) -> Result<(Window, CertifiedUser), CertificateRefused> {
     let verified = verify(chain, ca, now)?;
-    let user = verified.user.map(UpstreamUser::new).transpose()?.map(Arc::new);
+    let user = verified.user.map(|user| UpstreamUser::new(user.into_authenticated())).transpose()?.map(Arc::new);
     Ok((verified.window, user))
 }

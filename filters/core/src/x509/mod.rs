@@ -37,7 +37,7 @@ pub enum CertificateError {
 /// A user that a certificate names, and for how long it may be believed.
 #[derive(Debug)]
 pub struct VerifiedUser {
-    /// The user, or nobody if the subject has no common name: then the certificate says nothing.
+    /// The user as the certificate tells it, or nobody if the subject has no common name: then the certificate says nothing.
     pub user: Option<UserInfo>,
     /// Validity of the whole path, the CA included.
     pub window: Window,

@@ -36,7 +36,7 @@ pub(super) fn user_of(leaf: &[u8]) -> Result<Option<UserInfo>, CertificateError>
         return Ok(None);
     }
     let credential = Extra { key: CREDENTIAL_ID.to_owned(), values: vec![credential_id(leaf)] };
-    Ok(Some(UserInfo::authenticated(name, uid.unwrap_or_default(), groups, vec![credential])))
+    Ok(Some(UserInfo { name, uid: uid.unwrap_or_default(), groups, extra: vec![credential] }))
 }
 
 /// Only the string types that are plain text everywhere: what others would be read as differs between libraries.

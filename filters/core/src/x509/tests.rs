@@ -28,7 +28,7 @@ fn a_certificate_names_its_user() {
     let user = check(&[&leaf], &trust(&authority), now()).unwrap().user.unwrap();
     assert_eq!(user.name, "alice");
     assert_eq!(user.uid, "42");
-    assert_eq!(user.groups, ["dev, ops", "system:authenticated"]);
+    assert_eq!(user.groups, ["dev, ops"]);
     let [credential] = &*user.extra else { panic!("{:?}", user.extra) };
     assert_eq!(credential.key, "authentication.kubernetes.io/credential-id");
     let [value] = &*credential.values else { panic!("{credential:?}") };

@@ -3,6 +3,7 @@
 
 mod anonymous;
 mod kubectl;
+mod refusals;
 mod streams;
 mod tokens;
 mod world;

@@ -2,11 +2,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod access_log;
+mod buckets;
 mod changes;
+mod crowd;
 mod fail_closed;
+mod handshake;
+mod hostile;
+mod in_flight;
 mod limits;
 mod observe;
+mod replies;
+mod review_faults;
+mod review_storm;
 mod reviews;
 mod spoofing;
+mod swap;
 mod versions;
 mod world;

@@ -33,13 +33,16 @@ impl Pki {
     }
 
     pub(crate) fn stub(&self, name: &str) -> StubServer {
+        StubServer::start(self.stub_options(name)).unwrap()
+    }
+
+    pub(crate) fn stub_options(&self, name: &str) -> StubOptions {
         let identity = self.server_ca.issue(&CertSpec::server(name, ["kubernetes"])).unwrap();
         let mut options = StubOptions::new(identity.pem(), identity.key_pem()).client_ca(self.client_ca.pem());
         options.impersonators = vec!["portcullis".to_owned()];
         options.name = name.to_owned();
         let robot = TokenEntry { user: "robot".to_owned(), ..TokenEntry::default() };
-        let options = options.token(ROBOT, robot);
-        StubServer::start(options).unwrap()
+        options.token(ROBOT, robot)
     }
 }
 
@@ -59,10 +62,29 @@ impl World {
         world
     }
 
+    /// As [`World::start`], with a stub that knows more tokens.
+    pub(crate) fn with_tokens(
+        test: &str,
+        options: &GatewayOptions,
+        tokens: impl IntoIterator<Item = (String, TokenEntry)>,
+    ) -> Self {
+        let world = World::with_pki(test, options, |pki| {
+            let mut options = pki.stub_options("stub-0");
+            options.tokens.extend(tokens);
+            StubServer::start(options).unwrap()
+        });
+        world.gateway.apply(&world.manifest()).unwrap();
+        world
+    }
+
     pub(crate) fn without_cluster(test: &str, options: &GatewayOptions) -> Self {
+        World::with_pki(test, options, |pki| pki.stub("stub-0"))
+    }
+
+    fn with_pki(test: &str, options: &GatewayOptions, stub: impl FnOnce(&Pki) -> StubServer) -> Self {
         let run = RunDir::new(test).unwrap();
         let pki = Pki::new();
-        let stub = pki.stub("stub-0");
+        let stub = stub(&pki);
         let gateway = Gateway::start(&run, options).unwrap();
         World { gateway, stub, pki, _run: run }
     }

@@ -1,5 +1,6 @@
 //! HTTP/2 with free choice of headers, duplicates included. Asynchronous inside, blocking outside.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,13 +14,14 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
+use super::crowd::Crowd;
 use super::{Response, TlsTarget};
 use crate::{Error, Result};
 
 /// One HTTP/2 connection over TLS.
 #[derive(Debug)]
 pub struct H2Client {
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     sender: SendRequest<Full<Bytes>>,
     driver: JoinHandle<()>,
     authority: String,
@@ -41,11 +43,10 @@ impl H2Client {
     /// # Errors
     /// [`Error::Connection`] or [`Error::Http`], also when the server does not choose `h2`.
     pub fn connect(target: &TlsTarget) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .map_err(Error::connection("starting a runtime for", target.address))?;
+        Crowd::new(1)?.connect(target)
+    }
+
+    pub(super) fn connect_on(runtime: Arc<Runtime>, target: &TlsTarget) -> Result<Self> {
         let target = target.clone().alpn(&["h2"]);
         let limit = target.timeout;
         let connecting = runtime.block_on(async { tokio::time::timeout(limit, open(&target)).await });
@@ -107,6 +108,31 @@ impl H2Client {
         Ok(H2Stream { client: self, response, body })
     }
 
+    /// Sends many requests, up to `at_once` at a time, and reads the whole answers; they come in the requests' order.
+    pub fn burst(&self, requests: Vec<Outgoing>, at_once: usize) -> Vec<Result<Response>> {
+        let lanes = at_once.clamp(1, requests.len().max(1));
+        let mut queues: Vec<Vec<(usize, Outgoing)>> = (0..lanes).map(|_| Vec::new()).collect();
+        for (index, request) in requests.into_iter().enumerate() {
+            if let Some(queue) = queues.get_mut(index % lanes) {
+                queue.push((index, request));
+            }
+        }
+        let mut answers: Vec<(usize, Result<Response>)> = self.runtime.block_on(async {
+            let mut tasks = tokio::task::JoinSet::new();
+            for queue in queues {
+                let built = queue.into_iter().map(|(index, request)| {
+                    let headers: Vec<_> =
+                        request.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+                    (index, self.build(&request.method, &request.path, &headers, &request.body))
+                });
+                tasks.spawn(lane(self.sender.clone(), built.collect(), self.timeout));
+            }
+            tasks.join_all().await.into_iter().flatten().collect()
+        });
+        answers.sort_by_key(|(index, _)| *index);
+        answers.into_iter().map(|(_, answer)| answer).collect()
+    }
+
     /// Whether the connection has ended: closed, or drained after a GOAWAY.
     pub fn is_closed(&self) -> bool {
         self.driver.is_finished() || self.sender.is_closed()
@@ -153,6 +179,57 @@ impl H2Stream<'_> {
             }
         }
     }
+}
+
+/// One request of a [`H2Client::burst`].
+#[derive(Debug, Clone, Default)]
+pub struct Outgoing {
+    /// Method.
+    pub method: String,
+    /// Path with query.
+    pub path: String,
+    /// Header lines.
+    pub headers: Vec<(String, Vec<u8>)>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl Outgoing {
+    /// GET with headers.
+    pub fn get(path: &str, headers: &[(&str, &str)]) -> Self {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), value.as_bytes().to_owned())).collect();
+        Self { method: "GET".to_owned(), path: path.to_owned(), headers, body: Vec::new() }
+    }
+}
+
+type Built = (usize, Result<hyper::Request<Full<Bytes>>>);
+
+/// One request after the other, each within `limit`.
+async fn lane(
+    sender: SendRequest<Full<Bytes>>,
+    requests: Vec<Built>,
+    limit: Duration,
+) -> Vec<(usize, Result<Response>)> {
+    let mut answers = Vec::with_capacity(requests.len());
+    for (index, request) in requests {
+        let answer = match request {
+            Ok(request) => tokio::time::timeout(limit, exchange(sender.clone(), request))
+                .await
+                .unwrap_or_else(|_| Err(failed("waiting for an answer", "timeout"))),
+            Err(error) => Err(error),
+        };
+        answers.push((index, answer));
+    }
+    answers
+}
+
+async fn exchange(mut sender: SendRequest<Full<Bytes>>, request: hyper::Request<Full<Bytes>>) -> Result<Response> {
+    let told = |error: hyper::Error| failed("waiting for an answer", &chain(&error));
+    sender.ready().await.map_err(told)?;
+    let (parts, body) = sender.send_request(request).await.map_err(told)?.into_parts();
+    let headers = parts.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_owned())).collect();
+    let body = body.collect().await.map_err(told)?.to_bytes().to_vec();
+    Ok(Response { status: parts.status.as_u16(), headers, body })
 }
 
 type Opened = (SendRequest<Full<Bytes>>, JoinHandle<()>);

@@ -1,6 +1,7 @@
 //! Clients for tests: plain HTTP for status pages, raw TLS for hostile bytes, HTTP/2 with free choice of headers.
 
 mod always;
+mod crowd;
 mod h2;
 mod http1;
 pub mod plain;
@@ -8,7 +9,8 @@ mod raw;
 mod response;
 mod tls;
 
-pub use h2::{H2Client, H2Stream};
+pub use crowd::Crowd;
+pub use h2::{H2Client, H2Stream, Outgoing};
 pub use raw::TlsConnection;
 pub use response::Response;
 pub use tls::{TlsTarget, Trust};

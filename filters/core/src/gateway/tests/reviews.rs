@@ -6,7 +6,12 @@ use rcgen::DnType;
 use super::*;
 
 fn reviewing() -> Fixture {
+    reviewing_with(|_| {})
+}
+
+pub(super) fn reviewing_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     fixture_with(|config| {
+        change(config);
         config.reviews = Some(Reviews {
             cluster: "apiserver".into(),
             token_seconds: 120,
@@ -19,7 +24,7 @@ fn reviewing() -> Fixture {
 
 /// Like `outcome`, with an upstream that answers every review by the status and body that `answer` makes of its question.
 /// Questions that were asked, and the outcome.
-fn reviewed(
+pub(super) fn reviewed(
     fixture: &Fixture,
     peer: Peer<'_>,
     headers: Headers<'_>,
@@ -32,11 +37,11 @@ fn reviewed(
     let mut asked = Vec::new();
     loop {
         let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let request = RequestFacts { scan: &scan, peer, settled: &settled, now };
+        let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime: UPTIME };
         match fixture.gateway.decide(&fixture.cluster, &request) {
             Decision::Forward(forward) => {
-                let lines = forward.user.as_ref().map(|user| user.lines()).unwrap_or_default();
-                let lines: Vec<String> = lines.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let lines = forward.user.iter().flat_map(|user| user.lines()).chain(&forward.attribution);
+                let lines: Vec<String> = lines.map(|(name, value)| format!("{name}={value}")).collect();
                 return (asked, format!("{} {}", forward.destination, lines.join(" ")).trim_end().to_owned());
             }
             Decision::Refuse(refusal) => return (asked, format!("{} {}", refusal.code, refusal.cause.as_str())),
@@ -53,9 +58,9 @@ fn reviewed(
     }
 }
 
-const TOKEN: Headers<'static> = &[("authorization", "Bearer abc")];
+pub(super) const TOKEN: Headers<'static> = &[("authorization", "Bearer abc")];
 
-fn token_of(user: &str) -> (u16, String) {
+pub(super) fn token_of(user: &str) -> (u16, String) {
     let status = serde_json::json!({"authenticated": true, "user": {
         "username": user, "uid": "u1", "groups": ["g"],
         "extra": {"scopes": ["all"], "example.com/other": ["x"], "authentication.kubernetes.io/pod-name": ["p"]},
@@ -63,7 +68,7 @@ fn token_of(user: &str) -> (u16, String) {
     (201, serde_json::json!({"kind": "TokenReview", "status": status}).to_string())
 }
 
-fn access(allowed: bool) -> (u16, String) {
+pub(super) fn access(allowed: bool) -> (u16, String) {
     (201, serde_json::json!({"kind": "SubjectAccessReview", "status": {"allowed": allowed}}).to_string())
 }
 
@@ -77,7 +82,8 @@ fn a_token_names_whom_the_review_names() {
         outcome,
         "all.h2.read impersonate-user=robot impersonate-uid=u1 impersonate-group=g \
          impersonate-group=system:authenticated \
-         impersonate-extra-authentication.kubernetes.io%2fpod-name=p impersonate-extra-scopes=all"
+         impersonate-extra-authentication.kubernetes.io%2fpod-name=p impersonate-extra-example.com%2fother=x \
+         impersonate-extra-scopes=all"
     );
     let (asked, again) = reviewed(&fixture, Peer::None, TOKEN, now(), |_| (500, String::new()));
     assert_eq!((asked.len(), again), (0, outcome), "the answer is remembered");
@@ -92,8 +98,6 @@ fn what_is_no_confirmation_of_a_token_lets_nobody_in() {
     let rejected = [
         (201, body(r#"{"kind":"TokenReview","status":{"authenticated":false,"user":{"username":"eve"}}}"#)),
         (201, body(r#"{"kind":"TokenReview","status":{"user":{"username":"eve"},"error":"bad"}}"#)),
-        (201, body(r#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":""}}}"#)),
-        (201, body(r#"{"kind":"TokenReview","status":{"authenticated":true}}"#)),
         (201, body(r#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"eve "}}}"#)),
         (201, body(r#"{"kind":"TokenReview"}"#)),
     ];
@@ -105,6 +109,8 @@ fn what_is_no_confirmation_of_a_token_lets_nobody_in() {
         (201, body("")),
         (201, body("null")),
         (201, body(r#"{"kind":"Status"}"#)),
+        (201, body(r#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":""}}}"#)),
+        (201, body(r#"{"kind":"TokenReview","status":{"authenticated":true}}"#)),
         (201, body(r#"{"kind":"TokenReview","status":{"authenticated":"true","user":{"username":"eve"}}}"#)),
     ];
     for (answers, expected) in [(rejected.as_slice(), "401 unauthorized"), (failed.as_slice(), "503 unchecked")] {

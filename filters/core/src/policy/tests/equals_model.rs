@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 
-use super::model::Model;
+use super::Walk;
 use super::{Policies, RequestInfo, UserInfo, config};
 
 const VERBS: &[&str] = &["get", "list", "watch", "create", ""];
@@ -117,10 +117,10 @@ fn policies(rules: Vec<Vec<config::Rule>>) -> Vec<config::Policy> {
 }
 
 fn check(policies: &[config::Policy], requests: &[(RequestInfo<'static>, UserInfo)]) -> Result<usize, TestCaseError> {
-    let (index, model) = (Policies::new(policies), Model::new(policies));
+    let (index, model) = (Policies::new(policies), Walk::new(policies));
     let mut hits = 0;
     for (info, user) in requests {
-        let expected = model.first_match(info, user);
+        let expected = model.first_match(info, user).map(|matched| matched.policy);
         prop_assert_eq!(index.first_match(info, user), expected, "{:?} {:?}", info, user);
         hits += usize::from(expected.is_some());
     }

@@ -1,6 +1,5 @@
-use super::{Policies, RequestInfo, UserInfo, config};
+use super::{Policies, RequestInfo, UserInfo, Walk, config};
 
 mod equals_model;
 mod hostile;
-mod model;
 mod table;

@@ -1,4 +1,4 @@
-use super::model::Model;
+use super::Walk;
 use super::{Policies, RequestInfo, UserInfo, config};
 use crate::request_info::unescape_path;
 
@@ -29,7 +29,11 @@ fn matches(rule: &config::Rule, request: &str, user: &UserInfo) -> bool {
     let policies =
         [config::Policy { group: "g".into(), flow_control_schema: None, log: false, rules: vec![rule.clone()] }];
     let index = Policies::new(&policies).first_match(&info, user);
-    assert_eq!(Model::new(&policies).first_match(&info, user), index, "the model differs: {rule:?} {request}");
+    assert_eq!(
+        Walk::new(&policies).first_match(&info, user).map(|matched| matched.policy),
+        index,
+        "the model differs: {rule:?} {request}"
+    );
     index.is_some()
 }
 

@@ -1,23 +1,80 @@
-//! The policies' meaning, told by walking their list: what the index is compared with.
+//! The policies' meaning, told by walking their list: what the index is compared with, and what can say why a policy does
+//! not match. Far too slow for requests.
 
-use super::{RequestInfo, UserInfo, config};
+use std::fmt::Write;
+
+use portcullis_filter_config as config;
+
+use crate::identity::UserInfo;
+use crate::request_info::RequestInfo;
 
 /// The policies, read but not indexed.
-pub(crate) struct Model(Vec<Vec<Rule>>);
+#[derive(Debug)]
+pub struct Walk(Vec<Vec<Rule>>);
 
-impl Model {
-    pub(crate) fn new(policies: &[config::Policy]) -> Self {
-        Model(policies.iter().map(|policy| policy.rules.iter().map(Rule::new).collect()).collect())
+/// The first rule that matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matched {
+    /// Index of the policy.
+    pub policy: usize,
+    /// Index of the rule in it.
+    pub rule: usize,
+}
+
+impl Walk {
+    /// Reads policies, in the order in which they are tried.
+    pub fn new(policies: &[config::Policy]) -> Self {
+        Walk(policies.iter().map(|policy| policy.rules.iter().map(Rule::new).collect()).collect())
     }
 
-    pub(crate) fn first_match(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<usize> {
-        self.0.iter().position(|rules| rules.iter().any(|rule| rule.matches(info, user)))
+    /// The first rule that the request matches.
+    pub fn first_match(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<Matched> {
+        self.0.iter().enumerate().find_map(|(policy, rules)| {
+            let rule = rules.iter().position(|rule| rule.matches(info, user))?;
+            Some(Matched { policy, rule })
+        })
     }
+
+    /// Why each of the first `count` policies does not match, a sentence for each.
+    pub fn mismatches(&self, count: usize, info: &RequestInfo<'_>, user: &UserInfo) -> Vec<String> {
+        self.0
+            .iter()
+            .take(count)
+            .enumerate()
+            .map(|(policy, rules)| {
+                let mut text = format!("policy {policy}");
+                if rules.is_empty() {
+                    text.push_str(" has no rules");
+                }
+                for (number, rule) in rules.iter().enumerate() {
+                    let reason = rule.mismatch(info, user).unwrap_or_else(|| "matches".to_owned());
+                    // Writing to a String does not fail.
+                    let _ = write!(text, "{} rule {number}: {reason}", if number == 0 { "," } else { ";" });
+                }
+                text
+            })
+            .collect()
+    }
+}
+
+/// The fields of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Verbs,
+    NonResourceUrls,
+    ApiGroups,
+    Resources,
+    ApiVersions,
+    ResourceNames,
+    Namespaces,
+    Users,
+    UserGroups,
 }
 
 /// A rule, compiled. All fields that apply to a request's kind must match.
 #[derive(Debug)]
 struct Rule {
+    raw: config::Rule,
     verbs: Selector<Exact>,
     api_groups: Selector<Exact>,
     api_versions: Selector<Exact>,
@@ -39,6 +96,7 @@ struct Subjects {
 impl Rule {
     fn new(rule: &config::Rule) -> Self {
         Rule {
+            raw: rule.clone(),
             verbs: Selector::new(&rule.verbs, Selector::nothing()),
             api_groups: Selector::new(&rule.api_groups, Selector::nothing()),
             api_versions: Selector::new(&rule.api_versions, Selector::All),
@@ -52,21 +110,48 @@ impl Rule {
     }
 
     fn matches(&self, info: &RequestInfo<'_>, user: &UserInfo) -> bool {
-        self.verbs.matches(&info.verb)
-            && self.matches_target(info)
-            && self.subjects.include(user)
-            && self.matches_groups(user)
+        self.failed_field(info, user).is_none()
     }
 
-    fn matches_target(&self, info: &RequestInfo<'_>) -> bool {
-        if !info.is_resource {
-            return self.non_resource_urls.matches(info.path);
-        }
-        self.resources.matches(&(info.resource, info.subresource))
-            && self.api_groups.matches(info.api_group)
-            && self.api_versions.matches(info.api_version)
-            && self.resource_names.matches(&info.name)
-            && self.namespaces.matches(info.namespace)
+    /// The first field that keeps the request out.
+    fn failed_field(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<Field> {
+        let resource = info.is_resource;
+        let fields = [
+            (Field::Verbs, self.verbs.matches(&info.verb)),
+            (Field::NonResourceUrls, resource || self.non_resource_urls.matches(info.path)),
+            (Field::ApiGroups, !resource || self.api_groups.matches(info.api_group)),
+            (Field::Resources, !resource || self.resources.matches(&(info.resource, info.subresource))),
+            (Field::ApiVersions, !resource || self.api_versions.matches(info.api_version)),
+            (Field::ResourceNames, !resource || self.resource_names.matches(&info.name)),
+            (Field::Namespaces, !resource || self.namespaces.matches(info.namespace)),
+            (Field::Users, self.subjects.include(user)),
+            (Field::UserGroups, self.matches_groups(user)),
+        ];
+        fields.into_iter().find(|(_, holds)| !holds).map(|(field, _)| field)
+    }
+
+    fn mismatch(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<String> {
+        let field = self.failed_field(info, user)?;
+        let text = |bytes: &[u8]| format!("{:?}", String::from_utf8_lossy(bytes));
+        let entries = |list: &[String]| if list.is_empty() { "are empty and".to_owned() } else { format!("{list:?}") };
+        let raw = &self.raw;
+        let (name, list, said) = match field {
+            Field::Verbs => ("verbs", &raw.verbs, text(&info.verb)),
+            Field::NonResourceUrls => ("nonResourceURLs", &raw.non_resource_urls, text(info.path)),
+            Field::ApiGroups => ("apiGroups", &raw.api_groups, text(info.api_group)),
+            Field::Resources => {
+                let both = [info.resource, info.subresource].join(&b'/');
+                let shown = if info.subresource.is_empty() { info.resource } else { &both };
+                ("resources", &raw.resources, text(shown))
+            }
+            Field::ApiVersions => ("apiVersions", &raw.api_versions, text(info.api_version)),
+            Field::ResourceNames => ("resourceNames", &raw.resource_names, text(&info.name)),
+            Field::Namespaces => ("namespaces", &raw.namespaces, text(info.namespace)),
+            Field::Users if raw.service_accounts.is_empty() => ("users", &raw.users, format!("{:?}", user.name)),
+            Field::Users => ("users and serviceAccounts", &raw.users, format!("{:?}", user.name)),
+            Field::UserGroups => ("userGroups", &raw.user_groups, format!("{:?}", user.groups)),
+        };
+        Some(format!("{name} {} do not cover {said}", entries(list)))
     }
 
     /// A positive entry wants one group of the user's, an exclusion wants none.

@@ -1,0 +1,47 @@
+use x509_parser::certificate::X509Certificate;
+
+use super::Told;
+use crate::check::certificates;
+use crate::{Code, PublicBytes, UpstreamClusterSpec};
+
+const DAY: i64 = 86_400;
+/// How long before its end a certificate is told.
+const SOON: i64 = 30 * DAY;
+
+pub(super) fn lint_cluster(spec: &UpstreamClusterSpec, now: i64, told: &mut Told) {
+    lint(&spec.client_config.cert_data, "spec.clientConfig.certData", true, now, told);
+    lint(&spec.client_config.ca_data, "spec.clientConfig.caData", false, now, told);
+    lint(&spec.secure_serving.cert_data, "spec.secureServing.certData", true, now, told);
+    lint(&spec.secure_serving.client_ca_data, "spec.secureServing.clientCAData", false, now, told);
+}
+
+/// Of a chain, only the leaf is looked at; of a bundle of CAs, each.
+pub(super) fn lint(pem: &PublicBytes, path: &str, is_chain: bool, now: i64, told: &mut Told) {
+    let all = certificates(pem);
+    let most = if is_chain { 1 } else { all.len() };
+    let several = most > 1;
+    for (der, number) in all.iter().take(most).zip(1..) {
+        let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { continue };
+        let Some(message) = judge(&certificate, now) else { continue };
+        let which = if several { format!("certificate {number} of the bundle") } else { "the certificate".to_owned() };
+        told.add(Code::Expiry, path, format!("{which} {message}"), "renew it, and replace the field");
+    }
+}
+
+fn judge(certificate: &X509Certificate<'_>, now: i64) -> Option<String> {
+    let (start, end) = (certificate.validity().not_before.timestamp(), certificate.validity().not_after.timestamp());
+    let days = |seconds: i64| match seconds / DAY {
+        0 => "less than a day".to_owned(),
+        1 => "1 day".to_owned(),
+        days => format!("{days} days"),
+    };
+    if end <= now {
+        Some(format!("expired {} ago", days(now.saturating_sub(end))))
+    } else if start > now {
+        Some(format!("is valid only in {}", days(start.saturating_sub(now))))
+    } else if end.saturating_sub(now) < SOON {
+        Some(format!("expires in {}", days(end.saturating_sub(now))))
+    } else {
+        None
+    }
+}

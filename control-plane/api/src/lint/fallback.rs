@@ -1,0 +1,42 @@
+//! Requests that no policy matches are answered 403, also those that every client starts with.
+
+use super::{Part, Told, parts};
+use crate::{Code, DispatchPolicy};
+
+const PATH: &str = "spec.dispatchPolicies";
+/// What kubectl and client libraries ask for before anything else, and what probes ask for.
+const USUAL: [&str; 8] = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz"];
+
+pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
+    if policies.is_empty() {
+        return;
+    }
+    let all: Vec<[Part; 2]> = policies.iter().flat_map(|policy| &policy.rules).map(parts).collect();
+    let is_complete = |kind: usize| all.iter().any(|parts| parts.get(kind).is_some_and(Part::is_everything));
+    if !is_complete(0) {
+        told.add(
+            Code::MissingDefault,
+            PATH,
+            "no policy takes the resource requests that no other one matches: they are answered 403",
+            r#"end the list with a policy that has the rule {verbs: ["*"], apiGroups: ["*"], resources: ["*"]}"#,
+        );
+    }
+    if !is_complete(1) {
+        told.add(
+            Code::MissingDefault,
+            PATH,
+            paths(&all),
+            r#"end the list with a policy that has the rule {verbs: ["*"], nonResourceURLs: ["*"]}"#,
+        );
+    }
+}
+
+fn paths(all: &[[Part; 2]]) -> String {
+    let serves = |path: &&str| all.iter().flatten().any(|part| part.serves_path(path));
+    let missing: Vec<_> = USUAL.into_iter().filter(|path| !serves(path)).collect();
+    let told = "no policy takes the other non-resource requests that no other one matches: they are answered 403";
+    if missing.is_empty() {
+        return told.to_owned();
+    }
+    format!("{}; kubectl and probes need {}", told.replace("the other non", "the non"), missing.join(", "))
+}

@@ -1,0 +1,85 @@
+//! Where KubeGateway's code does something else with the same text.
+
+use std::collections::BTreeSet;
+
+use super::Told;
+use super::fields::Field;
+use crate::Code;
+
+const CODE: Code = Code::DiffersFromKubegateway;
+
+pub(super) fn lint(field: &Field<'_>, rule: &str, told: &mut Told) {
+    let list = format!("{rule}.{}", field.name);
+    if field.is_ours {
+        if !field.entries.is_empty() && !field.has_wildcard() {
+            told.add(
+                CODE,
+                list,
+                "KubeGateway does not know the field and drops it: there the rule matches more",
+                "expected here; mind it where the same manifest goes to KubeGateway",
+            );
+        }
+    } else if field.only_excludes() {
+        exclusions(field, rule, list, told);
+    } else if field.name == "resourceNames" {
+        nameless(field, rule, told);
+    }
+}
+
+fn exclusions(field: &Field<'_>, rule: &str, list: String, told: &mut Told) {
+    let distinct: BTreeSet<_> = field.entries.iter().collect();
+    match field.name {
+        "nonResourceURLs" => told.add(
+            CODE,
+            list,
+            "KubeGateway's code ignores exclusions here and matches nothing; here every other path matches",
+            "name the paths that are meant",
+        ),
+        "userGroups" => told.add(
+            CODE,
+            list,
+            "KubeGateway's code matches every user who has another group too, and all users who log in have \
+             system:authenticated; here a user in an excluded group is excluded",
+            "nothing to do if exclusion is meant",
+        ),
+        _ if distinct.len() > 1 => told.add(
+            CODE,
+            list,
+            "KubeGateway's code matches everything with two or more exclusions; here, as its documents say, each of \
+             them is excluded",
+            "nothing to do if exclusion is meant",
+        ),
+        _ => wildcards(field, rule, told),
+    }
+}
+
+/// One exclusion that KubeGateway's code compares as it stands.
+fn wildcards(field: &Field<'_>, rule: &str, told: &mut Told) {
+    for (index, entry) in field.entries.iter().enumerate() {
+        let text = entry.strip_prefix('-').unwrap_or(entry);
+        let is_pattern = match field.name {
+            "resources" => text.starts_with("*/") && text != "*/*",
+            "users" => text.ends_with('*'),
+            _ => false,
+        };
+        if is_pattern || text == "*" {
+            told.add(
+                CODE,
+                field.path(rule, index),
+                "KubeGateway's code knows no \"*\" behind \"-\" and matches everything; here it excludes what it says",
+                "nothing to do if exclusion is meant",
+            );
+        }
+    }
+}
+
+fn nameless(field: &Field<'_>, rule: &str, told: &mut Told) {
+    if let (Some(index), false) = (field.entries.iter().position(String::is_empty), field.has_wildcard()) {
+        told.add(
+            CODE,
+            field.path(rule, index),
+            "\"\" matches requests without a name here; KubeGateway's code never matches them",
+            "nothing to do if requests without a name are meant",
+        );
+    }
+}

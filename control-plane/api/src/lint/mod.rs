@@ -1,0 +1,72 @@
+//! What is accepted and yet hardly meant. Only what is certain is told.
+
+mod entries;
+mod expiry;
+mod fallback;
+mod fields;
+mod kubegateway;
+mod limits;
+mod order;
+mod part;
+mod paths;
+mod resources;
+mod selector;
+mod servers;
+mod subjects;
+mod verbs;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use part::{Part, parts};
+
+use crate::{Code, GatewaySettings, Problem, UpstreamCluster};
+
+/// Looks through an `UpstreamCluster` for what is hardly meant. `now` is in seconds since 1970.
+///
+/// What [`crate::check_cluster`] warns of is not told again.
+pub fn lint_cluster(raw: &UpstreamCluster, now: i64) -> Vec<Problem> {
+    let mut told = Told::default();
+    for (index, policy) in raw.spec.dispatch_policies.iter().enumerate() {
+        for (number, rule) in policy.rules.iter().enumerate() {
+            let path = format!("spec.dispatchPolicies[{index}].rules[{number}]");
+            for field in fields::fields(rule) {
+                entries::lint(&field, &path, &mut told);
+                kubegateway::lint(&field, &path, &mut told);
+            }
+            verbs::lint(rule, &path, &mut told);
+            resources::lint(rule, &path, &mut told);
+            paths::lint(rule, &path, &mut told);
+            subjects::lint(rule, &path, &mut told);
+        }
+    }
+    order::lint(&raw.spec.dispatch_policies, &mut told);
+    fallback::lint(&raw.spec.dispatch_policies, &mut told);
+    servers::lint(&raw.spec, &mut told);
+    limits::lint(&raw.spec, &mut told);
+    expiry::lint_cluster(&raw.spec, now, &mut told);
+    told.0
+}
+
+/// Looks through `GatewaySettings`. `now` is in seconds since 1970.
+pub fn lint_settings(raw: &GatewaySettings, now: i64) -> Vec<Problem> {
+    let mut told = Told::default();
+    if let Some(certificate) = &raw.spec.default_certificate {
+        expiry::lint(&certificate.cert_data, "spec.defaultCertificate.certData", true, now, &mut told);
+    }
+    told.0
+}
+
+/// Collects what is found.
+#[derive(Default)]
+struct Told(Vec<Problem>);
+
+impl Told {
+    fn add(&mut self, code: Code, path: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) {
+        self.0.push(Problem::coded(code, path, message).hint(hint));
+    }
+
+    fn never(&mut self, path: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) {
+        self.add(Code::NeverMatches, path, message, hint);
+    }
+}

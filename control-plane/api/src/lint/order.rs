@@ -1,0 +1,110 @@
+//! Rules that earlier ones leave nothing to.
+
+use std::fmt;
+
+use super::{Part, Told, parts};
+use crate::{Code, DispatchPolicy};
+
+/// Most comparisons of two rules: more would keep whoever waits for an answer.
+const MOST_COMPARED: usize = 20_000_000;
+
+/// A rule that is compared, and where it stands.
+struct Placed {
+    policy: usize,
+    rule: usize,
+    parts: [Part; 2],
+}
+
+/// What earlier rules leave to a rule.
+enum Left {
+    /// Nothing, because of these.
+    Nothing(Vec<Place>),
+    /// Something; or it never had anything, which is told elsewhere.
+    Something,
+    Never,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    policy: usize,
+    rule: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "spec.dispatchPolicies[{}].rules[{}]", self.policy, self.rule)
+    }
+}
+
+pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
+    let mut budget = MOST_COMPARED;
+    let mut earlier: Vec<Placed> = Vec::new();
+    for (number, policy) in policies.iter().enumerate() {
+        let mut covered = Vec::new();
+        let (mut left, mut covering) = (false, Vec::new());
+        for (index, rule) in policy.rules.iter().enumerate() {
+            let placed = Placed { policy: number, rule: index, parts: parts(rule) };
+            let Some(what) = left_to(&placed, &earlier, &mut budget) else { return too_many(told) };
+            match &what {
+                Left::Something => left = true,
+                Left::Never => {}
+                Left::Nothing(by) => {
+                    left |= by.iter().any(|place| place.policy == number);
+                    covering.extend(by.iter().copied());
+                    covered.push((index, by.clone()));
+                }
+            }
+            // What is covered itself covers nothing that its coverers do not.
+            if matches!(what, Left::Something) {
+                earlier.push(placed);
+            }
+        }
+        if left || covered.is_empty() {
+            covered.iter().for_each(|(rule, by)| unreachable_rule(number, *rule, by, told));
+        } else {
+            unreachable_policy(number, covering, told);
+        }
+    }
+}
+
+fn left_to(placed: &Placed, earlier: &[Placed], budget: &mut usize) -> Option<Left> {
+    let mut by: Vec<Place> = Vec::new();
+    for (kind, part) in placed.parts.iter().enumerate() {
+        if part.is_empty() {
+            continue;
+        }
+        *budget = budget.checked_sub(earlier.len())?;
+        let covers = |one: &&Placed| one.parts.get(kind).is_some_and(|wide| !wide.is_empty() && wide.covers(part));
+        let Some(wider) = earlier.iter().find(covers) else { return Some(Left::Something) };
+        let place = Place { policy: wider.policy, rule: wider.rule };
+        if !by.contains(&place) {
+            by.push(place);
+        }
+    }
+    Some(if by.is_empty() { Left::Never } else { Left::Nothing(by) })
+}
+
+fn unreachable_rule(policy: usize, rule: usize, by: &[Place], told: &mut Told) {
+    let message = format!("no request gets as far as this rule: {} all of it before", join(by));
+    let hint = "remove it, or move it up if its policy was meant to come first";
+    told.add(Code::UnreachableRule, Place { policy, rule }.to_string(), message, hint);
+}
+
+fn unreachable_policy(policy: usize, mut by: Vec<Place>, told: &mut Told) {
+    by.sort_by_key(|place| (place.policy, place.rule));
+    by.dedup();
+    let message = format!("no request gets as far as this policy: {} all of it before", join(&by));
+    let hint = "the first policy that matches decides: move this one up, or narrow the other";
+    told.add(Code::UnreachablePolicy, format!("spec.dispatchPolicies[{policy}]"), message, hint);
+}
+
+fn join(places: &[Place]) -> String {
+    let named = places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+    let verb = if places.len() == 1 { "matches" } else { "match" };
+    format!("{named} {verb}")
+}
+
+fn too_many(told: &mut Told) {
+    let message = "there are too many rules to look for unreachable ones among all of them";
+    told.add(Code::Caution, "spec.dispatchPolicies", message, "check the object in parts");
+}

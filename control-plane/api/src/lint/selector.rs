@@ -1,0 +1,172 @@
+//! A rule's lists as sets, for comparing them. The gateway's own reading of the lists is the filter's; a property test
+//! of the binary holds the two against each other.
+
+/// What an entry of a list stands for.
+pub(super) trait Pattern: Sized + PartialEq {
+    /// Reads an entry, without its leading `-`.
+    fn parse(entry: &str) -> Self;
+
+    /// Whether it covers everything that there is.
+    fn is_everything(&self) -> bool;
+
+    /// Whether it covers whatever `other` covers.
+    fn covers(&self, other: &Self) -> bool;
+
+    /// Whether nothing is covered by both.
+    fn is_disjoint(&self, other: &Self) -> bool;
+}
+
+/// A list: `*` is everything, positive entries are alternatives, exclusions count only without a positive entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Selector<P> {
+    All,
+    AnyOf(Vec<P>),
+    NoneOf(Vec<P>),
+}
+
+impl<P: Pattern> Selector<P> {
+    /// Reads a list. What an empty one means is the field's own rule.
+    pub(super) fn new(entries: &[String], empty: Self) -> Self {
+        if entries.is_empty() {
+            return empty;
+        }
+        if entries.iter().any(|entry| entry == "*") {
+            return Selector::All;
+        }
+        let positives: Vec<P> = entries.iter().filter(|entry| !entry.starts_with('-')).map(|e| P::parse(e)).collect();
+        if !positives.is_empty() {
+            return Selector::AnyOf(positives);
+        }
+        Selector::NoneOf(entries.iter().filter_map(|entry| entry.strip_prefix('-')).map(P::parse).collect())
+    }
+
+    pub(super) fn nothing() -> Self {
+        Selector::AnyOf(Vec::new())
+    }
+
+    /// Whether it certainly matches nothing. `false` is no promise.
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Selector::All => false,
+            Selector::AnyOf(wanted) => wanted.is_empty(),
+            Selector::NoneOf(unwanted) => unwanted.iter().any(P::is_everything),
+        }
+    }
+
+    /// Whether it certainly matches whatever `narrow` matches. `false` is no promise.
+    pub(super) fn covers(&self, narrow: &Self) -> bool {
+        if narrow.is_empty() {
+            return true;
+        }
+        match (self, narrow) {
+            (Selector::All, _) => true,
+            (Selector::AnyOf(wide), Selector::AnyOf(narrow)) => narrow.iter().all(|n| wide.iter().any(|w| w.covers(n))),
+            (Selector::AnyOf(_), _) | (Selector::NoneOf(_), Selector::All) => false,
+            (Selector::NoneOf(out), Selector::AnyOf(narrow)) => {
+                narrow.iter().all(|n| out.iter().all(|out| out.is_disjoint(n)))
+            }
+            (Selector::NoneOf(out), Selector::NoneOf(narrow)) => {
+                out.iter().all(|out| narrow.iter().any(|n| n.covers(out)))
+            }
+        }
+    }
+}
+
+/// The same text; behind a `-`, a lone `*` is everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Exact {
+    Everything,
+    Text(String),
+}
+
+impl Pattern for Exact {
+    fn parse(entry: &str) -> Self {
+        if entry == "*" { Exact::Everything } else { Exact::Text(entry.to_owned()) }
+    }
+
+    fn is_everything(&self) -> bool {
+        *self == Exact::Everything
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self.is_everything() || self == other
+    }
+
+    fn is_disjoint(&self, other: &Self) -> bool {
+        !self.covers(other) && !other.covers(self)
+    }
+}
+
+/// The same text, or the same beginning where the entry ends in `*`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Prefix {
+    Text(String),
+    Start(String),
+}
+
+impl Pattern for Prefix {
+    fn parse(entry: &str) -> Self {
+        match entry.strip_suffix('*') {
+            Some(start) => Prefix::Start(start.to_owned()),
+            None => Prefix::Text(entry.to_owned()),
+        }
+    }
+
+    fn is_everything(&self) -> bool {
+        matches!(self, Prefix::Start(start) if start.is_empty())
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Prefix::Text(text), Prefix::Text(other)) => text == other,
+            (Prefix::Text(_), Prefix::Start(_)) => false,
+            (Prefix::Start(start), Prefix::Text(other) | Prefix::Start(other)) => other.starts_with(start),
+        }
+    }
+
+    fn is_disjoint(&self, other: &Self) -> bool {
+        !self.covers(other) && !other.covers(self)
+    }
+}
+
+/// `resource`, `resource/subresource` or `*/subresource`. `resource/*` covers nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Resource {
+    Everything,
+    Plain(String),
+    Subresource { resource: String, subresource: String },
+    AnySubresource(String),
+    Nothing,
+}
+
+impl Pattern for Resource {
+    fn parse(entry: &str) -> Self {
+        match entry.split_once('/') {
+            None if entry == "*" => Resource::Everything,
+            None => Resource::Plain(entry.to_owned()),
+            Some((_, "*" | "")) => Resource::Nothing,
+            Some(("*", subresource)) => Resource::AnySubresource(subresource.to_owned()),
+            Some((resource, subresource)) => {
+                Resource::Subresource { resource: resource.to_owned(), subresource: subresource.to_owned() }
+            }
+        }
+    }
+
+    fn is_everything(&self) -> bool {
+        *self == Resource::Everything
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Resource::Everything, _) | (_, Resource::Nothing) => true,
+            (Resource::Nothing, _) => false,
+            (Resource::AnySubresource(any), Resource::Subresource { subresource, .. }) => any == subresource,
+            _ => self == other,
+        }
+    }
+
+    fn is_disjoint(&self, other: &Self) -> bool {
+        matches!((self, other), (Resource::Nothing, _) | (_, Resource::Nothing))
+            || (!self.covers(other) && !other.covers(self))
+    }
+}

@@ -1,0 +1,46 @@
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::*;
+
+const DAY: i64 = 86_400;
+
+/// A certificate of the year 2000.
+fn certificate() -> String {
+    let mut params = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+    params.not_before = rcgen::date_time_ymd(2000, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+}
+
+fn told(spec: &Value, now: i64) -> Vec<(String, String)> {
+    let mut told = lint_cluster(&cluster(spec.clone()), now);
+    told.retain(|told| told.code == Code::Expiry);
+    told.into_iter().map(|told| (told.path, told.message)).collect()
+}
+
+#[test]
+fn certificates_are_told_before_their_end() {
+    let (start, end) = (946_684_800, 978_307_200);
+    let spec = json!({"secureServing": {"certData": STANDARD.encode(certificate())}});
+    for (now, message) in [
+        (start - 2 * DAY, Some("the certificate is valid only in 2 days")),
+        (start, None),
+        (end - 30 * DAY, None),
+        (end - 30 * DAY + 1, Some("the certificate expires in 29 days")),
+        (end - 1, Some("the certificate expires in less than a day")),
+        (end, Some("the certificate expired less than a day ago")),
+        (end + DAY, Some("the certificate expired 1 day ago")),
+    ] {
+        let wanted = message.map(|message| ("spec.secureServing.certData".to_owned(), message.to_owned()));
+        assert_eq!(told(&spec, now), wanted.into_iter().collect::<Vec<_>>(), "{now}");
+    }
+    let two = STANDARD.encode(format!("{}{}", certificate(), certificate()));
+    for (spec, count) in [
+        (json!({"clientConfig": {"certData": two}}), 1),
+        (json!({"clientConfig": {"caData": two}}), 2),
+        (json!({"secureServing": {"clientCAData": two}}), 2),
+    ] {
+        assert_eq!(told(&spec, end).len(), count, "{spec}");
+    }
+}

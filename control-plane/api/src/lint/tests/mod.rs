@@ -1,0 +1,45 @@
+//! Each thing that is told, by the smallest manifest that shows it; and manifests about which nothing is told.
+
+mod expiry;
+mod rules;
+mod whole;
+
+use serde_json::{Value, json};
+
+use crate::{Code, Problem, UpstreamCluster, check_cluster, lint_cluster, parse_cluster};
+
+/// What, where.
+type Told = (Code, String);
+
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap()
+}
+
+fn cluster(spec: Value) -> UpstreamCluster {
+    let kind = json!({"apiVersion": "", "kind": "", "metadata": {"name": "a.test"}});
+    let mut document = kind;
+    document["spec"] = spec;
+    parse_cluster(&document).unwrap()
+}
+
+/// Everything that is told of a spec without being an error.
+fn warned(spec: Value) -> Vec<Problem> {
+    let raw = cluster(spec);
+    let mut warnings = check_cluster(&raw, true).warnings;
+    warnings.extend(lint_cluster(&raw, 0));
+    warnings
+}
+
+fn codes(warnings: &[Problem]) -> Vec<Told> {
+    warnings.iter().map(|told| (told.code, told.path.clone())).collect()
+}
+
+/// The policies, and behind them one that takes everything else.
+fn with_default(policies: &str) -> Value {
+    let mut policies = yaml(policies);
+    let rest = json!({"rules": [
+        {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]},
+    ]});
+    policies.as_array_mut().unwrap().push(rest);
+    json!({"dispatchPolicies": policies})
+}

@@ -1,0 +1,129 @@
+use super::*;
+
+/// A rule as it is good, with fields of the row's own.
+fn rule(fields: &str) -> Vec<Problem> {
+    let mut rule = yaml("{verbs: [get], apiGroups: [''], resources: [pods]}");
+    for (name, value) in yaml(fields).as_object().unwrap() {
+        rule[name] = value.clone();
+    }
+    warned(with_default(&format!("[{{rules: [{rule}]}}]")))
+}
+
+#[test]
+fn what_cannot_match_or_does_not_count_is_told_at_its_entry() {
+    use Code::{BesideWildcard, MixedEntries, NeverMatches, NoEffect, NoPattern};
+    for (fields, code, field) in [
+        ("verbs: []", NeverMatches, ".verbs"),
+        ("resources: []", NeverMatches, ".resources"),
+        ("apiGroups: []", NeverMatches, ".apiGroups"),
+        ("{apiGroups: [], resources: []}", NeverMatches, ""),
+        ("namespaces: ['-*']", NeverMatches, ""),
+        ("namespaces: ['-*']", NeverMatches, ".namespaces[0]"),
+        ("verbs: ['-get', list]", MixedEntries, ".verbs[0]"),
+        ("users: [alice, -bob]", MixedEntries, ".users[1]"),
+        ("verbs: [get, '*', list]", BesideWildcard, ".verbs[2]"),
+        ("userGroups: ['*', '*']", BesideWildcard, ".userGroups[1]"),
+        ("verbs: [get, get]", NoEffect, ".verbs[1]"),
+        ("verbs: ['get,list']", NeverMatches, ".verbs[0]"),
+        ("resources: [' pods']", NeverMatches, ".resources[0]"),
+        ("verbs: [GET]", NeverMatches, ".verbs[0]"),
+        ("verbs: [get, post]", NeverMatches, ".verbs[1]"),
+        ("verbs: [head]", NeverMatches, ".verbs[0]"),
+        ("verbs: [impersonate]", NeverMatches, ".verbs[0]"),
+        ("{apiGroups: [], resources: [], nonResourceURLs: [/a], verbs: [get, list]}", NeverMatches, ".verbs[1]"),
+        ("apiGroups: [core]", NeverMatches, ".apiGroups[0]"),
+        ("apiGroups: [apps, apps/v1]", NeverMatches, ".apiGroups[1]"),
+        ("apiGroups: [v1]", NeverMatches, ".apiGroups[0]"),
+        ("apiGroups: [Apps]", NeverMatches, ".apiGroups[0]"),
+        ("apiGroups: ['*.k8s.io']", NoPattern, ".apiGroups[0]"),
+        ("apiVersions: [apps/v1]", NeverMatches, ".apiVersions[0]"),
+        ("resources: [Pod]", NeverMatches, ".resources[0]"),
+        ("resources: [nodes, pod]", NeverMatches, ".resources[1]"),
+        ("resources: [svc/status]", NeverMatches, ".resources[0]"),
+        ("resources: [deployments.apps]", NeverMatches, ".resources[0]"),
+        ("resources: [pods/*]", NeverMatches, ".resources[0]"),
+        ("resources: ['*/*']", NeverMatches, ".resources[0]"),
+        ("resources: [pods/]", NeverMatches, ".resources[0]"),
+        ("resources: ['-*']", NeverMatches, ".resources[0]"),
+        ("resourceNames: ['a*']", NoPattern, ".resourceNames[0]"),
+        ("userGroups: ['system:*']", NoPattern, ".userGroups[0]"),
+        ("users: ['*:admin']", NoPattern, ".users[0]"),
+        ("namespaces: ['team-*']", NoPattern, ".namespaces[0]"),
+        ("namespaces: [Team]", NeverMatches, ".namespaces[0]"),
+        ("users: ['']", NeverMatches, ".users[0]"),
+        ("userGroups: [dev, '']", NeverMatches, ".userGroups[1]"),
+        ("serviceAccounts: [{name: a}]", NeverMatches, ".serviceAccounts[0]"),
+        ("serviceAccounts: [{name: a, namespace: b}, {namespace: b}]", NeverMatches, ".serviceAccounts[1]"),
+        ("serviceAccounts: [{name: '*', namespace: b}]", NeverMatches, ".serviceAccounts[0]"),
+        ("serviceAccounts: [{name: a, namespace: b.c}]", NeverMatches, ".serviceAccounts[0]"),
+        ("{verbs: [get, create], resourceNames: [a]}", NeverMatches, ".verbs[1]"),
+        ("{verbs: [deletecollection], resources: [pods/log], resourceNames: [a]}", NeverMatches, ".verbs[0]"),
+        ("nonResourceURLs: [healthz]", NeverMatches, ".nonResourceURLs[0]"),
+        ("nonResourceURLs: [/a, '*/b']", NeverMatches, ".nonResourceURLs[1]"),
+        ("nonResourceURLs: ['']", NeverMatches, ".nonResourceURLs[0]"),
+        ("nonResourceURLs: [/api/v1/pods]", NeverMatches, ".nonResourceURLs[0]"),
+        ("nonResourceURLs: ['/apis/apps/v1/d*']", NeverMatches, ".nonResourceURLs[0]"),
+    ] {
+        let told = codes(&rule(fields));
+        let wanted = (code, format!("spec.dispatchPolicies[0].rules[0]{field}"));
+        assert!(told.contains(&wanted), "{fields}: {told:?}");
+    }
+}
+
+#[test]
+fn what_kubegateway_reads_otherwise_is_told() {
+    for (fields, field) in [
+        ("resources: [-pods, -deployments]", ".resources"),
+        ("verbs: [-get, -list]", ".verbs"),
+        ("users: [-alice, -bob]", ".users"),
+        ("resources: ['-*/status']", ".resources[0]"),
+        ("users: ['-system:node:*']", ".users[0]"),
+        ("resources: ['-*']", ".resources[0]"),
+        ("userGroups: [-dev]", ".userGroups"),
+        ("nonResourceURLs: [-/metrics]", ".nonResourceURLs"),
+        ("resourceNames: ['']", ".resourceNames[0]"),
+        ("namespaces: [default]", ".namespaces"),
+        ("apiVersions: [v1]", ".apiVersions"),
+    ] {
+        let told = codes(&rule(fields));
+        let wanted = (Code::DiffersFromKubegateway, format!("spec.dispatchPolicies[0].rules[0]{field}"));
+        assert!(told.contains(&wanted), "{fields}: {told:?}");
+    }
+}
+
+#[test]
+fn nothing_is_told_of_rules_that_are_well_meant() {
+    for fields in [
+        "{}",
+        "verbs: [get, list, watch, create, update, patch, delete, deletecollection, proxy]",
+        "verbs: [-get]",
+        "{nonResourceURLs: [/healthz, '/livez*', /api, '/api/v1/', '/apis/apps/v1'], verbs: [get, post, create]}",
+        "resources: [pods/log, '*/status', customthings]",
+        "resources: [-pods]",
+        "users: [alice, 'system:node:*']",
+        "users: [-alice]",
+        "{verbs: [get, delete], resourceNames: [a]}",
+        "{verbs: [create], resources: [pods/exec], resourceNames: [a]}",
+        "serviceAccounts: [{name: a.b, namespace: c}]",
+        "userGroups: ['system:serviceaccounts:kube-system']",
+        "apiGroups: ['*']",
+        "namespaces: ['*']",
+    ] {
+        assert_eq!(rule(fields), [], "{fields}");
+    }
+}
+
+#[test]
+fn hints_name_what_is_meant() {
+    for (fields, hint) in [
+        ("verbs: [POST]", "write create"),
+        ("resources: [Deployment/scale]", "write deployments/scale"),
+        ("resources: [deploy]", "write deployments"),
+        ("resources: [deployments.apps/status]", "write deployments/status, and apps into apiGroups"),
+        ("apiGroups: [core]", "the core group is \"\""),
+        ("nonResourceURLs: [healthz]", "write /healthz"),
+    ] {
+        let told = rule(fields);
+        assert!(told.iter().any(|told| told.hint.as_deref() == Some(hint)), "{fields}: {told:?}");
+    }
+}

@@ -1,0 +1,142 @@
+use super::*;
+
+fn unreachable(policies: &str) -> Vec<Told> {
+    let mut told = codes(&warned(json!({"dispatchPolicies": yaml(policies)})));
+    told.retain(|(code, _)| matches!(code, Code::UnreachablePolicy | Code::UnreachableRule));
+    told
+}
+
+#[test]
+fn policies_behind_wider_ones_are_told() {
+    let first = "{verbs: [get, list], apiGroups: [''], resources: [pods, pods/log]}";
+    for (wide, narrow) in [
+        (first, first),
+        (first, "{verbs: [get], apiGroups: [''], resources: [pods]}"),
+        (first, "{verbs: [get], apiGroups: [''], resources: [pods], namespaces: [a], users: [bob]}"),
+        ("{verbs: ['*'], apiGroups: ['*'], resources: ['*']}", first),
+        (
+            "{verbs: ['*'], apiGroups: ['*'], resources: ['*/log']}",
+            "{verbs: [get], apiGroups: [a], resources: [b/log]}",
+        ),
+        ("{verbs: [-delete], apiGroups: [''], resources: [-nodes]}", first),
+        (
+            "{verbs: [-delete], apiGroups: [''], resources: [pods]}",
+            "{verbs: [-delete, -get], apiGroups: [''], resources: [pods]}",
+        ),
+        ("{verbs: [get], nonResourceURLs: ['/health*']}", "{verbs: [get], nonResourceURLs: [/healthz, '/healthz/*']}"),
+        (
+            "{verbs: [get], apiGroups: [''], resources: [pods], users: ['system:serviceaccount:ns:*']}",
+            "{verbs: [get], apiGroups: [''], resources: [pods], serviceAccounts: [{namespace: ns, name: sa}]}",
+        ),
+        (
+            "{verbs: [get], apiGroups: [''], resources: [pods], userGroups: [a, b]}",
+            "{verbs: [get], apiGroups: [''], resources: [pods], userGroups: [b], users: [x]}",
+        ),
+    ] {
+        let told = unreachable(&format!("[{{rules: [{wide}]}}, {{rules: [{narrow}]}}]"));
+        assert_eq!(told, [(Code::UnreachablePolicy, "spec.dispatchPolicies[1]".to_owned())], "{wide} before {narrow}");
+        let inside = unreachable(&format!("[{{rules: [{wide}, {narrow}]}}]"));
+        let path = "spec.dispatchPolicies[0].rules[1]".to_owned();
+        assert_eq!(inside, [(Code::UnreachableRule, path)], "{wide} beside {narrow}");
+    }
+}
+
+#[test]
+fn a_policy_that_something_is_left_to_is_reachable() {
+    let narrow = "{verbs: [get], apiGroups: [''], resources: [pods]}";
+    for wide in [
+        "{verbs: [list], apiGroups: [''], resources: [pods]}",
+        "{verbs: [get], apiGroups: [apps], resources: [pods]}",
+        "{verbs: [get], apiGroups: [''], resources: ['*/log', pods/*]}",
+        "{verbs: [get], apiGroups: [''], resources: [pods], resourceNames: [a]}",
+        "{verbs: [get], apiGroups: [''], resources: [pods], namespaces: [-a]}",
+        "{verbs: [get], apiGroups: [''], resources: [pods], users: [-a]}",
+        "{verbs: [get], apiGroups: [''], resources: [pods], serviceAccounts: [{namespace: a}]}",
+        "{verbs: [get], apiGroups: [''], resources: [pods], userGroups: [-a]}",
+        "{verbs: ['*'], nonResourceURLs: ['*']}",
+    ] {
+        assert_eq!(unreachable(&format!("[{{rules: [{wide}]}}, {{rules: [{narrow}]}}]")), [], "{wide}");
+    }
+    // Somebody in both groups passes the first by and meets the second.
+    let groups =
+        |list: &str| format!("{{rules: [{{verbs: [get], apiGroups: [''], resources: [pods], userGroups: [{list}]}}]}}");
+    assert_eq!(unreachable(&format!("[{}, {}]", groups("-a"), groups("b"))), []);
+}
+
+#[test]
+fn a_rule_of_both_kinds_needs_both_covered() {
+    let both = "{verbs: [get], apiGroups: [''], resources: [pods], nonResourceURLs: [/a]}";
+    let resources = "{rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}";
+    let paths = "{rules: [{verbs: [get], nonResourceURLs: ['/*']}]}";
+    assert_eq!(unreachable(&format!("[{resources}, {{rules: [{both}]}}]")), []);
+    let told = unreachable(&format!("[{resources}, {paths}, {{rules: [{both}]}}]"));
+    assert_eq!(told, [(Code::UnreachablePolicy, "spec.dispatchPolicies[2]".to_owned())]);
+    let message = warned(with_default(&format!("[{resources}, {paths}, {{rules: [{both}]}}]"))).pop().unwrap().message;
+    assert!(
+        message.contains("spec.dispatchPolicies[0].rules[0] and spec.dispatchPolicies[1].rules[0] match"),
+        "{message}"
+    );
+}
+
+#[test]
+fn requests_that_no_policy_takes_are_told() {
+    let missing = |rules: &str| {
+        let mut told = warned(json!({"dispatchPolicies": [{"rules": yaml(rules)}]}));
+        told.retain(|told| told.code == Code::MissingDefault);
+        told.into_iter().map(|told| told.message).collect::<Vec<_>>()
+    };
+    let resources = "{verbs: ['*'], apiGroups: ['*'], resources: ['*']}";
+    let paths = "{verbs: ['*'], nonResourceURLs: ['*']}";
+    assert_eq!(missing(&format!("[{resources}, {paths}]")), [""; 0]);
+    assert_eq!(missing("[{verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}]"), [""; 0]);
+    assert!(missing(&format!("[{paths}]"))[0].contains("resource requests"));
+    let some = missing(&format!("[{resources}, {{verbs: [get], nonResourceURLs: ['/api*', '/openapi/*']}}]"));
+    assert!(some[0].ends_with("kubectl and probes need /version, /healthz, /livez, /readyz"), "{some:?}");
+    assert_eq!(missing("[{verbs: [get], apiGroups: ['*'], resources: ['*']}]").len(), 2);
+}
+
+#[test]
+fn limits_and_subsets_that_let_nothing_through_are_told() {
+    let spec = "
+servers: [{endpoint: 'https://a.test'}, {endpoint: 'https://b.test', disabled: true}]
+flowControl: {flowControlSchemas: [{name: shut, maxRequestsInflight: {max: 0}}, {name: idle, exempt: {}}]}
+dispatchPolicies:
+- upstreamSubset: ['https://b.test']
+  flowControlSchemaName: shut
+  rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}]
+";
+    let schemas = "spec.flowControl.flowControlSchemas";
+    let wanted = [
+        (Code::RefusesEverything, "spec.dispatchPolicies[0].upstreamSubset".to_owned()),
+        (Code::RefusesEverything, format!("{schemas}[0].maxRequestsInflight.max")),
+        (Code::UnusedSchema, format!("{schemas}[1].name")),
+    ];
+    assert_eq!(codes(&warned(yaml(spec))), wanted);
+}
+
+#[test]
+fn gates_close_a_cluster_as_kubernetes_reads_them() {
+    let gates = |text: &str| {
+        let mut raw = cluster(json!({
+            "servers": [{"endpoint": "https://a.test"}], "clientConfig": {"insecure": true, "bearerToken": "YQ=="},
+            "dispatchPolicies": [{"rules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}]}],
+        }));
+        let annotation = ("proxy.kubegateway.io/feature-gates".to_owned(), text.to_owned());
+        raw.metadata.annotations = Some([annotation].into());
+        let checked = check_cluster(&raw, true);
+        let unknown = checked.warnings.iter().any(|told| told.code == Code::UnknownGate);
+        checked.outcome.map(|cluster| (cluster.gates.deny_all_requests, unknown)).ok()
+    };
+    for (text, outcome) in [
+        ("", Some((false, false))),
+        ("DenyAllRequests=true", Some((true, false))),
+        ("DenyAllRequests=T, Tracing=false", Some((true, false))),
+        ("AllAlpha=true", Some((true, false))),
+        ("AllAlpha=true,DenyAllRequests=false", Some((false, false))),
+        ("DenyAllRequest=true", Some((false, true))),
+        ("DenyAllRequests", None),
+        ("DenyAllRequests=yes", None),
+    ] {
+        assert_eq!(gates(text), outcome, "{text}");
+    }
+}

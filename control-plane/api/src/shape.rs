@@ -1,0 +1,120 @@
+//! Where the shape of a document is wrong: serde tells the first mistake and not its place.
+
+use serde_json::{Map, Value, json};
+
+use crate::{Code, Problem};
+
+/// One step down in a document.
+#[derive(Clone)]
+enum Step {
+    Field(String),
+    Item(usize),
+}
+
+/// Every mistake of shape, each with its path. `read` reads a document; it must accept one that holds nothing but
+/// `apiVersion`, `kind` and an empty `metadata`.
+///
+/// All fields below have defaults, so a document that is cut down to one value fails exactly if that value is wrong.
+pub(crate) fn mistakes(document: &Value, read: &dyn Fn(&Value) -> Result<(), String>) -> Vec<Problem> {
+    let Some(fields) = document.as_object() else { return Vec::new() };
+    let mut finder = Finder { read, found: Vec::new() };
+    for (name, value) in fields {
+        finder.look(&mut vec![Step::Field(name.clone())], value);
+    }
+    finder.found
+}
+
+struct Finder<'a> {
+    read: &'a dyn Fn(&Value) -> Result<(), String>,
+    found: Vec<Problem>,
+}
+
+impl Finder<'_> {
+    /// Looks for mistakes in the value at `path`.
+    fn look(&mut self, path: &mut Vec<Step>, value: &Value) {
+        let Err(message) = (self.read)(&cut(path, value.clone())) else { return };
+        let before = self.found.len();
+        let empty = match value {
+            Value::Object(_) => Some(json!({})),
+            Value::Array(_) => Some(json!([])),
+            _ => None,
+        };
+        // The kind of the value is right, so the mistake is further down.
+        if empty.is_some_and(|empty| (self.read)(&cut(path, empty)).is_ok()) {
+            self.look_inside(path, value);
+        }
+        if self.found.len() == before {
+            self.found.push(problem(path, &message));
+        }
+    }
+
+    fn look_inside(&mut self, path: &mut Vec<Step>, value: &Value) {
+        let fields = value.as_object().into_iter().flatten().map(|(name, value)| (Step::Field(name.clone()), value));
+        let items = value.as_array().into_iter().flatten().enumerate().map(|(index, item)| (Step::Item(index), item));
+        for (step, value) in fields.chain(items) {
+            path.push(step);
+            self.look(path, value);
+            path.pop();
+        }
+    }
+}
+
+/// A document that holds nothing but the value at this path.
+fn cut(path: &[Step], value: Value) -> Value {
+    let inner = path.iter().rev().fold(value, |inner, step| match step {
+        Step::Field(name) => Value::Object(Map::from_iter([(name.clone(), inner)])),
+        Step::Item(_) => Value::Array(vec![inner]),
+    });
+    let mut document = json!({"apiVersion": "", "kind": "", "metadata": {}});
+    if let (Some(all), Value::Object(fields)) = (document.as_object_mut(), inner) {
+        all.extend(fields);
+    }
+    document
+}
+
+fn problem(path: &[Step], message: &str) -> Problem {
+    let mut text = String::new();
+    for step in path {
+        match step {
+            Step::Item(index) => text.push_str(&format!("[{index}]")),
+            Step::Field(name) if name.contains(['.', '/', '[']) => text.push_str(&format!("[{name}]")),
+            Step::Field(name) if text.is_empty() => text.push_str(name),
+            Step::Field(name) => text.push_str(&format!(".{name}")),
+        }
+    }
+    let problem = Problem::coded(Code::Invalid, text, message);
+    match meant(path, message) {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    }
+}
+
+/// The known field that is spelt most like an unknown one.
+fn meant(path: &[Step], message: &str) -> Option<String> {
+    let Some(Step::Field(written)) = path.last() else { return None };
+    let (_, known) = message.strip_prefix("unknown field")?.split_once(", expected ")?;
+    let known = known.split('`').skip(1).step_by(2);
+    let best = known.map(|name| (distance(written, name), name)).min()?;
+    let close = best.0 <= 1 + best.1.len() / 4;
+    close.then(|| format!("{} is meant?", best.1))
+}
+
+/// How many letters have to be added, removed or replaced; upper and lower case count as the same.
+fn distance(from: &str, to: &str) -> usize {
+    let (from, to) = (from.to_ascii_lowercase(), to.to_ascii_lowercase());
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (line, a) in from.bytes().enumerate() {
+        let mut diagonal = line;
+        let mut left = line + 1;
+        for (cell, b) in row.iter_mut().skip(1).zip(to.bytes()) {
+            let best = (diagonal + usize::from(a != b)).min(left + 1).min(*cell + 1);
+            diagonal = *cell;
+            *cell = best;
+            left = best;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = line + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}

@@ -1,0 +1,115 @@
+use portcullis_api::{Code, Problem, Settings, lint_cluster, lint_settings, parse_cluster, parse_settings};
+use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
+use portcullis_translate::{Diagnosis, Input, Reason, choose_settings, translate};
+
+/// What became of everything that was read.
+#[derive(Debug)]
+pub(super) struct Report {
+    pub(super) objects: Vec<Object>,
+    /// Whether the settings were guessed, because there are none.
+    pub(super) without_settings: bool,
+}
+
+/// What became of an object, or of a file that cannot be read.
+#[derive(Debug)]
+pub(super) struct Object {
+    pub(super) kind: String,
+    pub(super) name: String,
+    pub(super) reason: Reason,
+    /// In the order of the text.
+    pub(super) findings: Vec<Finding>,
+}
+
+/// One thing that is wrong or suspicious, and where.
+#[derive(Debug)]
+pub(super) struct Finding {
+    pub(super) file: String,
+    pub(super) at: Option<Position>,
+    pub(super) is_error: bool,
+    pub(super) problem: Problem,
+}
+
+impl Report {
+    pub(super) fn errors(&self) -> usize {
+        self.findings().filter(|finding| finding.is_error).count()
+    }
+
+    pub(super) fn warnings(&self) -> usize {
+        self.findings().filter(|finding| !finding.is_error).count()
+    }
+
+    fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.objects.iter().flat_map(|object| &object.findings)
+    }
+}
+
+/// Judges every object as the gateway would, and looks for what is hardly meant. `now` is in seconds since 1970.
+pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
+    let without_settings = objects.settings.is_empty();
+    let choice = choose_settings(&objects.settings);
+    // Settings that cannot be used are told; the clusters are checked all the same.
+    let settings = choice.settings.unwrap_or_default();
+    let mut report = Report { objects: objects.diagnoses.iter().map(file).collect(), without_settings };
+    let settings_of = objects.settings.iter().zip(&objects.settings_places).zip(choice.diagnoses);
+    for ((document, place), diagnosis) in settings_of {
+        let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
+        report.objects.push(object(diagnosis, place, lints));
+    }
+    for ((document, place), diagnosis) in clusters(objects, &settings) {
+        let lints = parse_cluster(document).map(|raw| lint_cluster(&raw, now)).unwrap_or_default();
+        let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
+        report.objects.push(object(diagnosis, place, lints));
+    }
+    report
+}
+
+fn clusters<'a>(
+    objects: &'a ObjectSet,
+    settings: &Settings,
+) -> impl Iterator<Item = ((&'a serde_json::Value, &'a Place), Diagnosis)> {
+    let diagnoses = translate(&Input { settings, clusters: &objects.clusters }).diagnoses;
+    objects.clusters.iter().zip(&objects.cluster_places).zip(diagnoses)
+}
+
+/// Settings that are not here may have the default certificate.
+fn forgive(mut diagnosis: Diagnosis) -> Diagnosis {
+    let (missing, problems): (Vec<_>, Vec<_>) =
+        diagnosis.problems.into_iter().partition(|problem| problem.code == Code::NoServingCertificate);
+    diagnosis.problems = problems;
+    diagnosis.cautions.extend(missing.into_iter().map(|mut problem| {
+        problem.message =
+            "needs a defaultCertificate in the GatewaySettings, which are not among the objects".to_owned();
+        problem
+    }));
+    if diagnosis.problems.is_empty() {
+        diagnosis.reason = Reason::Accepted;
+    }
+    diagnosis
+}
+
+fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>) -> Object {
+    let finding = |is_error: bool| {
+        move |problem: Problem| Finding {
+            file: place.file.clone(),
+            at: Some(place.spans.find(&problem.path)),
+            is_error,
+            problem,
+        }
+    };
+    let mut findings: Vec<Finding> = diagnosis.problems.into_iter().map(finding(true)).collect();
+    findings.extend(diagnosis.cautions.into_iter().chain(lints).map(finding(false)));
+    findings.sort_by_key(|finding| finding.at);
+    Object { kind: diagnosis.kind, name: diagnosis.name, reason: diagnosis.reason, findings }
+}
+
+fn file(told: &FileDiagnosis) -> Object {
+    let code = if told.refused { Code::Invalid } else { Code::NoEffect };
+    let problem = Problem::coded(code, "", told.message.clone());
+    let finding = Finding { file: told.file.clone(), at: told.at, is_error: told.refused, problem };
+    Object {
+        kind: "File".to_owned(),
+        name: told.file.clone(),
+        reason: if told.refused { Reason::Invalid } else { Reason::Accepted },
+        findings: vec![finding],
+    }
+}

@@ -1,0 +1,40 @@
+use std::fmt::Write;
+
+use super::judge::{Finding, Report};
+
+/// One line for each finding, in the form that editors jump from, under its object.
+pub(super) fn render(report: &Report) -> String {
+    let mut text = String::new();
+    for object in &report.objects {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{} {}: {}", object.kind, object.name, object.reason);
+        for finding in &object.findings {
+            let _ = writeln!(text, "{}", line(finding));
+        }
+    }
+    if report.without_settings {
+        text.push_str("note: there is no GatewaySettings among the objects; its defaults are assumed\n");
+    }
+    let (objects, errors, warnings) = (report.objects.len(), report.errors(), report.warnings());
+    let _ = writeln!(
+        text,
+        "checked: {}, {}, {}",
+        many(objects, "object"),
+        many(errors, "error"),
+        many(warnings, "warning")
+    );
+    text
+}
+
+fn line(finding: &Finding) -> String {
+    let place = match finding.at {
+        Some(at) => format!("{}:{}:{}", finding.file, at.line, at.column),
+        None => finding.file.clone(),
+    };
+    let severity = if finding.is_error { "error" } else { "warning" };
+    format!("{place}: {severity}: {}", finding.problem)
+}
+
+fn many(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}

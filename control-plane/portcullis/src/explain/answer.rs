@@ -1,0 +1,119 @@
+use portcullis_core::Refusal;
+use portcullis_core::request_info::RequestInfo;
+use serde::Serialize;
+use serde_json::Value;
+
+/// What would become of a request. A part that does not apply is null.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Answer {
+    pub(super) id: Value,
+    pub(super) request_info: Option<RequestInfoAnswer>,
+    pub(super) credential: Option<CredentialAnswer>,
+    pub(super) dispatch: Option<DispatchAnswer>,
+    pub(super) upstream_headers: Option<Vec<(String, String)>>,
+    pub(super) refusal: Option<RefusalAnswer>,
+    /// Why there is no answer: the call's fault.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) error: Option<String>,
+    /// Where the answer is not what the call expects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) differences: Option<Vec<String>>,
+}
+
+/// Kube-apiserver's reading of the request.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RequestInfoAnswer {
+    is_resource_request: bool,
+    verb: String,
+    api_prefix: String,
+    api_group: String,
+    api_version: String,
+    namespace: String,
+    resource: String,
+    subresource: String,
+    name: String,
+    parts: Option<Vec<String>>,
+    path: String,
+    field_selector: String,
+    label_selector: String,
+    long_running: bool,
+}
+
+/// The bearer credential that the request presents.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct CredentialAnswer {
+    pub(super) outcome: &'static str,
+    pub(super) source: Option<&'static str>,
+    pub(super) token_sha256: Option<String>,
+    pub(super) subprotocols_after_success: Option<String>,
+}
+
+/// Which policy decides.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DispatchAnswer {
+    pub(super) upstream_cluster: String,
+    pub(super) matched: bool,
+    pub(super) policy: Option<usize>,
+    pub(super) rule: Option<usize>,
+    pub(super) flow_control_schema: Option<String>,
+    pub(super) upstream_subset: Option<Vec<String>>,
+    pub(super) trace: Vec<String>,
+}
+
+/// The gateway's own answer to the client.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RefusalAnswer {
+    code: u16,
+    reason: &'static str,
+    message: String,
+    retry_after: Option<u32>,
+}
+
+impl Answer {
+    pub(super) fn failed(error: String) -> Self {
+        Answer { error: Some(error), ..Answer::default() }
+    }
+}
+
+impl RequestInfoAnswer {
+    pub(super) fn new(info: &RequestInfo<'_>, query: &[u8]) -> Self {
+        let selectors = info.selectors(query);
+        RequestInfoAnswer {
+            is_resource_request: info.is_resource,
+            verb: text(&info.verb),
+            api_prefix: text(info.api_prefix),
+            api_group: text(info.api_group),
+            api_version: text(info.api_version),
+            namespace: text(info.namespace),
+            resource: text(info.resource),
+            subresource: text(info.subresource),
+            name: text(&info.name),
+            parts: info.is_resource.then(|| info.parts().map(text).collect()),
+            path: text(info.path),
+            field_selector: text(&selectors.field.unwrap_or_default()),
+            label_selector: text(&selectors.label.unwrap_or_default()),
+            long_running: info.is_long_running(),
+        }
+    }
+}
+
+impl RefusalAnswer {
+    pub(super) fn new(refusal: &Refusal) -> Self {
+        RefusalAnswer {
+            code: refusal.code,
+            reason: refusal.reason,
+            message: refusal.message.to_string(),
+            retry_after: refusal.retry_after,
+        }
+    }
+}
+
+/// JSON holds text only: other bytes are shown as U+FFFD.
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,101 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use portcullis_core::identity::UserInfo;
+use portcullis_core::x509::{ClientCa, ClientChain, encode_chain, verify};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, UnixTime};
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::cli::ExplainCertificate;
+
+/// What is wrong with the call. The certificates themselves are answered about, whatever they are.
+#[derive(Debug, thiserror::Error)]
+enum CallError {
+    #[error("{0} cannot be read")]
+    Read(PathBuf, #[source] io::Error),
+    #[error("--at is no time of RFC 3339 since 1970")]
+    Time,
+}
+
+/// Whom a certificate names.
+#[derive(Debug, Default, Serialize)]
+struct Answer {
+    outcome: &'static str,
+    name: Option<String>,
+    uid: Option<String>,
+    groups: Option<Vec<String>>,
+    extra: Option<BTreeMap<String, Vec<String>>>,
+    reason: Option<String>,
+}
+
+pub(super) fn run(arguments: &ExplainCertificate) -> ExitCode {
+    match explain(arguments) {
+        // An answer is text and lists, which serialise.
+        Ok(answer) => crate::print(&format!("{}\n", serde_json::to_string(&answer).unwrap_or_default())),
+        Err(error) => crate::fail(&error),
+    }
+}
+
+fn explain(arguments: &ExplainCertificate) -> Result<Answer, CallError> {
+    let now = arguments.at.as_deref().map_or_else(|| Ok(UnixTime::now()), time_of)?;
+    let mut pem = read(&arguments.certificate)?;
+    if let Some(path) = &arguments.chain {
+        pem.push(b'\n');
+        pem.extend(read(path)?);
+    }
+    let chain: Vec<CertificateDer<'_>> = match CertificateDer::pem_slice_iter(&pem).collect() {
+        Ok(chain) => chain,
+        Err(_) => return Ok(failed(&"the certificate is not PEM")),
+    };
+    if chain.is_empty() {
+        return Ok(failed(&"there is no certificate"));
+    }
+    let ca = match ClientCa::from_pem(&String::from_utf8_lossy(&read(&arguments.ca)?)) {
+        Ok(ca) => ca,
+        Err(error) => return Ok(failed(&error)),
+    };
+    let encoded = encode_chain(chain.iter().map(|certificate| &**certificate));
+    let chain = match ClientChain::decode(&encoded) {
+        Ok(chain) => chain,
+        Err(error) => return Ok(failed(&error)),
+    };
+    Ok(match verify(&chain, &ca, now) {
+        Ok(verified) => verified.user.map_or_else(nobody, told),
+        Err(error) => failed(&error),
+    })
+}
+
+fn told(user: UserInfo) -> Answer {
+    Answer {
+        outcome: "user",
+        name: Some(user.name),
+        uid: Some(user.uid),
+        groups: Some(user.groups),
+        extra: Some(user.extra.into_iter().map(|extra| (extra.key, extra.values)).collect()),
+        reason: None,
+    }
+}
+
+fn nobody() -> Answer {
+    Answer { outcome: "none", reason: Some("the subject has no common name".to_owned()), ..Answer::default() }
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Answer {
+    Answer { outcome: "error", reason: Some(error.to_string()), ..Answer::default() }
+}
+
+fn time_of(text: &str) -> Result<UnixTime, CallError> {
+    let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| CallError::Time)?;
+    let seconds = u64::try_from(time.unix_timestamp()).map_err(|_| CallError::Time)?;
+    Ok(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CallError> {
+    std::fs::read(path).map_err(|error| CallError::Read(path.to_owned(), error))
+}

@@ -1,0 +1,47 @@
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use portcullis_core::credential::{BrokenToken, bearer_token, subprotocol_token};
+use portcullis_core::gateway::subprotocols_without_tokens;
+use portcullis_core::hygiene::Scan;
+use ring::digest::{SHA256, digest};
+
+use super::answer::{CredentialAnswer, text};
+
+type Presented<'a> = Result<Option<Cow<'a, [u8]>>, BrokenToken>;
+
+/// The first token that is presented in a readable form; else an error, if there was one.
+pub(super) fn read(scan: &Scan<'_>) -> CredentialAnswer {
+    let from_header: Presented<'_> = scan.authorization.map_or(Ok(None), bearer_token);
+    let from_subprotocol: Presented<'_> =
+        if scan.is_websocket { subprotocol_token(&scan.subprotocols) } else { Ok(None) };
+    let mut answer =
+        CredentialAnswer { outcome: "none", source: None, token_sha256: None, subprotocols_after_success: None };
+    for (presented, source) in [(from_header, "authorization"), (from_subprotocol, "websocket")] {
+        match presented {
+            Ok(Some(token)) => {
+                let left = scan.is_websocket && scan.token_subprotocol;
+                return CredentialAnswer {
+                    outcome: "token",
+                    source: Some(source),
+                    token_sha256: Some(sha256_hex(&token)),
+                    subprotocols_after_success: left.then(|| text(&subprotocols_without_tokens(scan))),
+                };
+            }
+            Err(BrokenToken) if answer.source.is_none() => {
+                answer = CredentialAnswer { outcome: "error", source: Some(source), ..answer };
+            }
+            _ => {}
+        }
+    }
+    answer
+}
+
+fn sha256_hex(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(64);
+    for byte in digest(&SHA256, bytes).as_ref() {
+        // Writing to a String does not fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}

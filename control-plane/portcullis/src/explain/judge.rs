@@ -1,0 +1,223 @@
+use std::sync::Arc;
+
+use portcullis_core::gateway::outgoing_headers;
+use portcullis_core::hygiene::Scan;
+use portcullis_core::identity::UpstreamUser;
+use portcullis_core::refusal::Cause;
+use portcullis_core::request_info::{RequestInfo, check_query, check_shape, unescape_path};
+use portcullis_core::review::{Review, ReviewResult, Settled};
+use portcullis_core::{Decision, Forward, Peer, Refusal, RequestFacts};
+use rustls_pki_types::UnixTime;
+
+use super::answer::{Answer, DispatchAnswer, RefusalAnswer, RequestInfoAnswer, text};
+use super::credential;
+use super::request::{Impersonation, Request};
+use super::world::{Served, World};
+
+/// How often a request may have to wait for reviews.
+const ROUNDS: usize = 5;
+
+/// Stands for the credential of a user whom the call names. Only asked about, never sent.
+const STAND_IN: &[u8] = b"Bearer explained";
+
+type Headers = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl World {
+    /// Tells what would become of a request.
+    pub(super) fn explain(&self, request: &Request) -> Answer {
+        let mut answer = Answer { id: request.id.clone(), ..Answer::default() };
+        let (headers, host) = message(request);
+        let scan_of = |headers: &Headers, host: &str| {
+            let mut headers = headers.clone();
+            headers.push((b":authority".to_vec(), host.as_bytes().to_vec()));
+            headers
+        };
+        let plain = scan_of(&headers, host.as_deref().unwrap_or_default());
+        let scan = self.gateway.scan(pairs(&plain));
+        answer.credential = Some(credential::read(&scan));
+        let refusal = read_target(request, &mut answer);
+        if !self.has_files {
+            answer.refusal = refusal.map(|refusal| RefusalAnswer::new(&refusal));
+            return answer;
+        }
+        let served = match self.find(host.as_deref()) {
+            Ok(Some(served)) => served,
+            Ok(None) => {
+                answer.refusal = Some(RefusalAnswer::new(&unknown_name()));
+                return answer;
+            }
+            Err(message) => {
+                answer.error = Some(message);
+                return answer;
+            }
+        };
+        let host = host.unwrap_or_else(|| served.config.authorities.first().cloned().unwrap_or_default());
+        self.judge(served, request, &scan_of(&headers, &host), &mut answer);
+        answer
+    }
+
+    /// The cluster whose name it is: `None` if it is nobody's.
+    fn find(&self, host: Option<&str>) -> Result<Option<&Served>, String> {
+        match (self.clusters.as_slice(), host) {
+            // The connection was made to it, whatever the request names.
+            ([only], _) => Ok(Some(only)),
+            (_, None) => Err("several UpstreamClusters are given: tell the host".to_owned()),
+            (all, Some(host)) => {
+                let host = host.as_bytes();
+                let exact = all.iter().find(|served| served.exact.name(host));
+                Ok(exact.or_else(|| all.iter().find(|served| served.names.name(host))))
+            }
+        }
+    }
+
+    fn judge(&self, served: &Served, request: &Request, headers: &Headers, answer: &mut Answer) {
+        let as_user = with_user(request, headers);
+        let scan = self.gateway.scan(pairs(&as_user));
+        let (mut settled, uptime) = (Settled::default(), self.later());
+        for _ in 0..ROUNDS {
+            let facts = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: UnixTime::now(), uptime };
+            let is_dispatched = match self.gateway.decide(&served.cluster, &facts) {
+                Decision::Review(reviews) => {
+                    let results: Vec<_> =
+                        reviews.iter().map(|review| (review.key(), result(review, request))).collect();
+                    for (key, result) in results {
+                        settled.push(key, result);
+                    }
+                    continue;
+                }
+                Decision::Forward(forward) => {
+                    answer.upstream_headers = Some(outgoing(&as_user, &scan, &forward));
+                    true
+                }
+                Decision::Refuse(refusal) => {
+                    answer.refusal = Some(RefusalAnswer::new(&refusal));
+                    matches!(refusal.cause, Cause::NoPolicy | Cause::FlowControl)
+                }
+            };
+            if is_dispatched {
+                answer.dispatch = self.dispatch(served, &facts);
+            }
+            return;
+        }
+        answer.error = Some("the request waits for reviews without end".to_owned());
+    }
+
+    fn dispatch(&self, served: &Served, facts: &RequestFacts<'_>) -> Option<DispatchAnswer> {
+        let (raw_path, query) = split(facts.scan.path);
+        let path = unescape_path(raw_path).ok()?;
+        let info = RequestInfo::resolve(facts.scan.method, &path, query).ok()?;
+        check_shape(&info, raw_path).ok()?;
+        let user = self.gateway.acting_user(&served.cluster, facts)?;
+        let matched = served.walk.first_match(&info, &user);
+        let policy = matched.map(|matched| matched.policy);
+        let count = policy.unwrap_or(usize::MAX);
+        let schema = policy.and_then(|index| served.config.policies.get(index)?.flow_control_schema.clone());
+        let subset = policy.and_then(|index| served.subsets.get(index)).filter(|subset| !subset.is_empty());
+        Some(DispatchAnswer {
+            upstream_cluster: served.name.clone(),
+            matched: matched.is_some(),
+            policy,
+            rule: matched.map(|matched| matched.rule),
+            flow_control_schema: schema,
+            upstream_subset: subset.cloned(),
+            trace: served.walk.mismatches(count, &info, &user),
+        })
+    }
+}
+
+/// Headers as Envoy hands them to the filter, and the host.
+fn message(request: &Request) -> (Headers, Option<String>) {
+    let mut headers: Headers = vec![
+        (b":method".to_vec(), request.method.as_bytes().to_vec()),
+        (b":path".to_vec(), request.target.as_bytes().to_vec()),
+    ];
+    let mut host = request.host.clone();
+    for (name, value) in request.headers.iter().flatten() {
+        let name = name.trim().to_ascii_lowercase();
+        if name == "host" {
+            host.get_or_insert_with(|| value.clone());
+        } else if !name.starts_with(':') {
+            headers.push((name.into_bytes(), value.trim_matches([' ', '\t']).as_bytes().to_vec()));
+        }
+    }
+    (headers, host)
+}
+
+/// A user whom the call names takes the place of the request's own bearer credentials; more than one of these is wrong
+/// whoever it is.
+fn with_user(request: &Request, headers: &Headers) -> Headers {
+    let mut headers = headers.clone();
+    if request.user.is_none() {
+        return headers;
+    }
+    if headers.iter().filter(|(name, _)| name == b"authorization").count() <= 1 {
+        headers.retain(|(name, _)| name != b"authorization");
+        headers.push((b"authorization".to_vec(), STAND_IN.to_vec()));
+    }
+    headers
+}
+
+fn pairs(headers: &Headers) -> impl Iterator<Item = (&[u8], &[u8])> {
+    headers.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+}
+
+/// What the upstream would answer to a review.
+fn result(review: &Review, request: &Request) -> ReviewResult {
+    let reviews = request.reviews.as_ref();
+    if review.is_of_token() {
+        if let Some(user) = &request.user {
+            let user = UpstreamUser::new(user.info());
+            return user.map_or(ReviewResult::Rejected, |user| ReviewResult::User(Arc::new(user)));
+        }
+        let Some(status) = reviews.and_then(|reviews| reviews.token.as_ref()) else { return ReviewResult::Failed };
+        let status = status.get("status").unwrap_or(status);
+        let body = serde_json::json!({"kind": "TokenReview", "status": status}).to_string();
+        return review.settle(201, body.as_bytes(), UnixTime::now());
+    }
+    match reviews.and_then(|reviews| reviews.impersonation).unwrap_or_default() {
+        Impersonation::Allow => ReviewResult::Allowed,
+        Impersonation::Deny => ReviewResult::Denied,
+        Impersonation::Error => ReviewResult::Failed,
+    }
+}
+
+fn outgoing(headers: &Headers, scan: &Scan<'_>, forward: &Forward<'_>) -> Vec<(String, String)> {
+    let headers = outgoing_headers(pairs(headers), scan, forward);
+    headers.iter().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+/// Reads the target as kube-apiserver does, whoever sends it, and says what is wrong with it.
+fn read_target(request: &Request, answer: &mut Answer) -> Option<Refusal> {
+    let bad = |error: &dyn std::error::Error| Some(Refusal::bad_request(error.to_string()));
+    let (raw_path, query) = split(request.target.as_bytes());
+    let path = match unescape_path(raw_path) {
+        Ok(path) => path,
+        Err(error) => return bad(&error),
+    };
+    let info = match RequestInfo::resolve(request.method.as_bytes(), &path, query) {
+        Ok(info) => info,
+        Err(error) => return bad(&error),
+    };
+    answer.request_info = Some(RequestInfoAnswer::new(&info, query));
+    let shape = check_shape(&info, raw_path).err().and_then(|error| bad(&error));
+    shape.or_else(|| check_query(query).err().and_then(|error| bad(&error)))
+}
+
+fn split(target: &[u8]) -> (&[u8], &[u8]) {
+    match target.iter().position(|byte| *byte == b'?') {
+        Some(mark) => {
+            (target.get(..mark).unwrap_or_default(), target.get(mark.saturating_add(1)..).unwrap_or_default())
+        }
+        None => (target, &[]),
+    }
+}
+
+/// As the gateway's default chain answers.
+fn unknown_name() -> Refusal {
+    Refusal {
+        code: 503,
+        reason: "ServiceUnavailable",
+        message: "no cluster is served under this name".into(),
+        ..Refusal::not_configured()
+    }
+}

@@ -1,0 +1,93 @@
+//! `portcullis explain`: what the gateway would do with a request, told by the filter's own code.
+
+mod answer;
+mod certificate;
+mod credential;
+mod expect;
+mod judge;
+mod request;
+mod world;
+
+use std::io::{self, BufRead, Write};
+use std::process::ExitCode;
+
+use crate::cli::{Explain, ExplainCommand};
+use answer::Answer;
+pub(crate) use request::Impersonation;
+use request::Request;
+use world::World;
+
+pub(crate) fn run(arguments: &Explain) -> ExitCode {
+    if let Some(ExplainCommand::Certificate(arguments)) = &arguments.command {
+        return certificate::run(arguments);
+    }
+    let world = match World::read(&arguments.files) {
+        Ok(world) => world,
+        Err(error) => return crate::fail(&error),
+    };
+    for problem in world.problems() {
+        tracing::warn!("{problem}");
+    }
+    if arguments.batch {
+        return batch(&world).unwrap_or_else(|error| crate::fail(&error));
+    }
+    let request = match Request::from_arguments(arguments) {
+        Ok(request) => request,
+        Err(message) => {
+            tracing::error!("{message}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let answer = world.explain(&request);
+    let failed = answer.error.is_some();
+    // An answer is text, numbers and lists, which serialise.
+    let text = serde_json::to_string_pretty(&answer).unwrap_or_default();
+    let printed = crate::print(&format!("{text}\n"));
+    if failed { ExitCode::FAILURE } else { printed }
+}
+
+/// Answers each line of standard input by one line, in order.
+fn batch(world: &World) -> io::Result<ExitCode> {
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    let mut exit = ExitCode::SUCCESS;
+    for (number, line) in (1..).zip(io::stdin().lock().split(b'\n')) {
+        let line = line?;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let answer = answer_line(world, &line, number);
+        if answer.error.is_some() || answer.differences.as_ref().is_some_and(|found| !found.is_empty()) {
+            exit = ExitCode::FAILURE;
+        }
+        serde_json::to_writer(&mut output, &answer)?;
+        match output.write_all(b"\n") {
+            // A reader that went away is no failure of ours.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(exit),
+            written => written?,
+        }
+    }
+    output.flush()?;
+    Ok(exit)
+}
+
+fn answer_line(world: &World, line: &[u8], number: usize) -> Answer {
+    let request: Request = match serde_json::from_slice(line) {
+        Ok(request) => request,
+        Err(error) => {
+            tracing::error!("line {number}: is not a request: {error}");
+            return Answer::failed(format!("line {number} is not a request: {error}"));
+        }
+    };
+    for name in request.unknown.keys() {
+        tracing::warn!("line {number}: {name} is not known and ignored");
+    }
+    let mut answer = world.explain(&request);
+    if let Some(expected) = &request.expect {
+        let found = expect::differences(expected, &answer);
+        for difference in &found {
+            tracing::error!("line {number}, id {}: {difference}", answer.id);
+        }
+        answer.differences = Some(found);
+    }
+    answer
+}

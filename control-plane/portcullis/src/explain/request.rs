@@ -1,0 +1,115 @@
+use std::collections::BTreeMap;
+
+use portcullis_core::identity::{Extra, UserInfo};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::cli::Explain;
+
+/// A request to explain, and what is assumed about it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Request {
+    #[serde(default)]
+    pub(super) id: Value,
+    pub(super) method: String,
+    pub(super) target: String,
+    pub(super) host: Option<String>,
+    pub(super) headers: Option<Vec<(String, String)>>,
+    pub(super) user: Option<User>,
+    pub(super) reviews: Option<Reviews>,
+    pub(super) expect: Option<Value>,
+    /// What is not known, to be told: it may be a typo.
+    #[serde(flatten)]
+    pub(super) unknown: BTreeMap<String, Value>,
+}
+
+/// Who the request is, as if authentication had said so.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct User {
+    name: String,
+    uid: Option<String>,
+    groups: Option<Vec<String>>,
+    extra: Option<BTreeMap<String, Vec<String>>>,
+}
+
+/// What the upstream would answer.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Reviews {
+    /// The status of a TokenReview.
+    pub(super) token: Option<Value>,
+    /// Of every SubjectAccessReview.
+    pub(super) impersonation: Option<Impersonation>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Impersonation {
+    /// The user may.
+    Allow,
+    /// The user may not.
+    #[default]
+    Deny,
+    /// The upstream does not answer.
+    Error,
+}
+
+impl User {
+    pub(super) fn info(&self) -> UserInfo {
+        let extra = self.extra.iter().flatten();
+        UserInfo {
+            name: self.name.clone(),
+            uid: self.uid.clone().unwrap_or_default(),
+            groups: self.groups.clone().unwrap_or_default(),
+            extra: extra.map(|(key, values)| Extra { key: key.clone(), values: values.clone() }).collect(),
+        }
+    }
+}
+
+impl Request {
+    /// Reads the flags of one request. The message of an error is for whoever called.
+    pub(super) fn from_arguments(arguments: &Explain) -> Result<Self, String> {
+        let (Some(method), Some(target)) = (&arguments.method, &arguments.target) else {
+            return Err("METHOD and TARGET are required without --batch, as in: explain GET /api/v1/pods".to_owned());
+        };
+        let mut headers = Vec::new();
+        for header in &arguments.header {
+            let (name, value) =
+                header.split_once(':').ok_or_else(|| format!("--header {header:?} is not NAME: VALUE"))?;
+            headers.push((name.to_owned(), value.trim().to_owned()));
+        }
+        let review = |text: &String| {
+            serde_json::from_str(text).map_err(|error| format!("--token-review is not a TokenReview's status: {error}"))
+        };
+        Ok(Request {
+            id: Value::Null,
+            method: method.clone(),
+            target: target.clone(),
+            host: arguments.host.clone(),
+            headers: Some(headers),
+            user: user(arguments)?,
+            reviews: Some(Reviews {
+                token: arguments.token_review.as_ref().map(review).transpose()?,
+                impersonation: arguments.impersonation,
+            }),
+            expect: None,
+            unknown: BTreeMap::new(),
+        })
+    }
+}
+
+fn user(arguments: &Explain) -> Result<Option<User>, String> {
+    let Some(name) = &arguments.user else { return Ok(None) };
+    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for pair in &arguments.extra {
+        let (key, value) = pair.split_once('=').ok_or_else(|| format!("--extra {pair:?} is not KEY=VALUE"))?;
+        extra.entry(key.to_owned()).or_default().push(value.to_owned());
+    }
+    Ok(Some(User {
+        name: name.clone(),
+        uid: arguments.uid.clone(),
+        groups: Some(arguments.group.clone()),
+        extra: Some(extra),
+    }))
+}

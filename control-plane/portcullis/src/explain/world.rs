@@ -1,0 +1,133 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use portcullis_core::authority::Authorities;
+use portcullis_core::bucket::{Rate, TokenBucket};
+use portcullis_core::cluster::CacheOwner;
+use portcullis_core::limit::InFlight;
+use portcullis_core::policy::Walk;
+use portcullis_core::review::CredentialCaches;
+use portcullis_core::{Cluster, CompileError, Gateway, Memory};
+use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
+use portcullis_sources::ObjectSet;
+use portcullis_translate::offline;
+
+use crate::objects::{ObjectsError, read_objects};
+
+/// Stands in resource names and in `Via`, where no settings say otherwise.
+const INSTANCE: &str = "portcullis";
+
+/// Why the clusters cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WorldError {
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
+    #[error("no UpstreamCluster is among the files")]
+    NoCluster,
+    #[error("UpstreamCluster {0}: {1}")]
+    Cluster(String, portcullis_api::Problem),
+    #[error("UpstreamCluster {0}")]
+    Compile(String, #[source] CompileError),
+    #[error("the gateway's own configuration")]
+    Gateway(#[source] CompileError),
+}
+
+/// The gateway with its clusters.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) gateway: Gateway,
+    pub(super) clusters: Vec<Served>,
+    /// Whether clusters were asked about at all.
+    pub(super) has_files: bool,
+    problems: Vec<String>,
+    asked: AtomicU64,
+}
+
+/// One `UpstreamCluster`.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) name: String,
+    /// The names without a wildcard, which win.
+    pub(super) exact: Authorities,
+    pub(super) names: Authorities,
+    pub(super) cluster: Cluster,
+    pub(super) config: ClusterConfig,
+    pub(super) subsets: Vec<Vec<String>>,
+    pub(super) walk: Walk,
+}
+
+impl World {
+    pub(super) fn read(paths: &[PathBuf]) -> Result<Self, WorldError> {
+        let config = FilterConfig { version: CONFIG_VERSION, instance: INSTANCE.to_owned() };
+        let gateway = Gateway::compile(&config).map_err(WorldError::Gateway)?;
+        let mut world = World {
+            gateway,
+            clusters: Vec::new(),
+            has_files: !paths.is_empty(),
+            problems: Vec::new(),
+            asked: AtomicU64::new(0),
+        };
+        for path in paths {
+            world.add(&read_objects(path)?)?;
+        }
+        if world.has_files && world.clusters.is_empty() {
+            return Err(WorldError::NoCluster);
+        }
+        Ok(world)
+    }
+
+    /// A time so long after every earlier one that each request finds the token buckets full.
+    pub(super) fn later(&self) -> Duration {
+        Duration::from_secs(self.asked.fetch_add(1, Ordering::Relaxed).saturating_mul(1_000_000_000))
+    }
+
+    /// What the files' writer should know.
+    pub(super) fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    fn add(&mut self, objects: &ObjectSet) -> Result<(), WorldError> {
+        for diagnosis in objects.diagnoses.iter().filter(|diagnosis| diagnosis.refused) {
+            self.problems.push(format!("{}: {}", diagnosis.file, diagnosis.message));
+        }
+        for document in &objects.clusters {
+            let name = document.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
+            let read = offline(document, INSTANCE).map_err(|problem| WorldError::Cluster(name.clone(), problem))?;
+            for problem in &read.problems {
+                self.problems.push(format!("UpstreamCluster {name} would be refused: {problem}"));
+            }
+            let cluster =
+                Cluster::compile(&read.config, &Nothing).map_err(|error| WorldError::Compile(name.clone(), error))?;
+            let names = || read.config.authorities.iter().map(String::as_str);
+            self.clusters.push(Served {
+                exact: Authorities::new(names().filter(|name| !name.starts_with('*'))),
+                names: Authorities::new(names()),
+                walk: Walk::new(&read.config.policies),
+                name,
+                cluster,
+                subsets: read.subsets,
+                config: read.config,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A process in which nothing has happened yet.
+struct Nothing;
+
+impl Memory for Nothing {
+    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
+        Arc::new(CredentialCaches::new(&[0; 32], owner.lifetimes))
+    }
+
+    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
+        Arc::default()
+    }
+
+    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        Arc::new(TokenBucket::new(rate))
+    }
+}

@@ -1,0 +1,223 @@
+//! `portcullis check`, as an operator and as a program meets it.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const SETTINGS: &str = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: gateway}\n";
+
+/// Accepted without a word, but for the certificate that it does not have and the servers that it does not verify.
+const GOOD: &str = "\
+apiVersion: proxy.kubegateway.io/v1alpha1
+kind: UpstreamCluster
+metadata: {name: a.test}
+spec:
+  servers: [{endpoint: https://10.0.0.1:6443}]
+  clientConfig: {insecure: true, bearerToken: VE9QU0VDUkVU}
+  dispatchPolicies:
+  - rules:
+    - {verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}
+";
+
+struct Dir(tempfile::TempDir);
+
+impl Dir {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        Self(dir)
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.0.path().join(file)
+    }
+
+    /// Runs `check`; `@name` stands for a file, `@` for the directory.
+    fn check(&self, arguments: &[&str], input: &str) -> Checked {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+        command.env_clear().arg("check").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        for argument in arguments {
+            match argument.strip_prefix('@') {
+                Some("") => command.arg(self.0.path()),
+                Some(file) => command.arg(self.path(file)),
+                None => command.arg(argument),
+            };
+        }
+        let mut child = command.spawn().unwrap();
+        // A program that does not read its input may be gone already.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        Checked::new(child.wait_with_output().unwrap(), self.0.path())
+    }
+}
+
+struct Checked {
+    code: Option<i32>,
+    /// With the directory's name taken out.
+    lines: Vec<String>,
+    output: String,
+}
+
+impl Checked {
+    fn new(output: Output, dir: &Path) -> Self {
+        let code = output.status.code();
+        let output = String::from_utf8(output.stdout).unwrap();
+        let lines = output.replace(&format!("{}/", dir.display()), "").lines().map(str::to_owned).collect();
+        Self { code, lines, output }
+    }
+
+    fn has(&self, start: &str) -> bool {
+        self.lines.iter().any(|line| line.starts_with(start))
+    }
+}
+
+#[test]
+fn only_errors_fail() {
+    let warned = GOOD.replace("['*']}", "['*']}\n  - rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]");
+    let refused = GOOD.replace("https:", "http:");
+    let dir =
+        Dir::new(&[("good.yaml", GOOD), ("warned.yaml", &warned), ("bad.yaml", &refused), ("broken.yaml", "a: [")]);
+    let good = dir.check(&["-f", "@good.yaml"], "");
+    assert_eq!(good.code, Some(0), "{}", good.output);
+    assert_eq!(good.lines[0], "UpstreamCluster a.test: Accepted");
+    assert!(good.has("note: there is no GatewaySettings"));
+    assert_eq!(good.lines.last().unwrap(), "checked: 1 object, 0 errors, 2 warnings");
+    let warned = dir.check(&["-f", "@warned.yaml"], "");
+    assert_eq!(warned.code, Some(0));
+    assert!(
+        warned.has("warned.yaml:10:5: warning: spec.dispatchPolicies[1]: no request gets as far"),
+        "{}",
+        warned.output
+    );
+    let bad = dir.check(&["-f", "@bad.yaml"], "");
+    assert_eq!(bad.code, Some(1));
+    assert_eq!(bad.lines[0], "UpstreamCluster a.test: Invalid");
+    assert!(bad.has("bad.yaml:5:24: error: spec.servers[0].endpoint: http is not supported"), "{}", bad.output);
+    let broken = dir.check(&["-f", "@broken.yaml"], "");
+    assert_eq!(broken.code, Some(1));
+    assert!(
+        broken.has("broken.yaml:1:") && broken.lines[1].contains(": error: is not well-formed"),
+        "{}",
+        broken.output
+    );
+    assert_eq!(dir.check(&["-f", "@nowhere.yaml"], "").code, Some(1));
+    assert_eq!(dir.check(&[], "").code, Some(2));
+}
+
+#[test]
+fn what_is_given_together_is_judged_together() {
+    let owner = GOOD.replace("a.test", "b.test");
+    let claims = GOOD.replace("spec:", "spec:\n  secureServing: {serverNames: [b.test]}");
+    let dir = Dir::new(&[("settings.yaml", SETTINGS), ("claims.yaml", &claims), ("owner.yaml", &owner)]);
+    let alone = dir.check(&["-f", "@claims.yaml"], "");
+    assert_eq!(alone.code, Some(0), "{}", alone.output);
+    let needed = "claims.yaml:5:3: warning: spec.secureServing.certData: needs a defaultCertificate";
+    assert!(alone.has(needed), "{}", alone.output);
+    let both = dir.check(&["-f", "@claims.yaml", "-f", "@owner.yaml", "-f", "@owner.yaml"], "");
+    assert_eq!(both.code, Some(1));
+    let conflict = "claims.yaml:5:19: error: spec.secureServing.serverNames: the name b.test belongs to";
+    assert!(both.has(conflict), "{}", both.output);
+    // A directory, in either way. The settings are there now and have no certificate.
+    for arguments in [&["@"][..], &["-f", "@"]] {
+        let all = dir.check(arguments, "");
+        assert_eq!(all.code, Some(1));
+        assert!(all.has("owner.yaml:4:1: error: spec.secureServing.certData: is required"), "{}", all.output);
+        assert!(!all.has("note:") && all.lines.contains(&"GatewaySettings gateway: Accepted".to_owned()));
+    }
+}
+
+#[test]
+fn standard_input_and_several_documents_keep_their_lines() {
+    let typo = "apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamCluster\nmetadata: {name: c.test}\nspec:\n  serverz: []\n";
+    let input = format!("{GOOD}---\napiVersion: v1\nkind: List\nitems:\n- {}", typo.replace('\n', "\n  "));
+    let checked = Dir::new(&[]).check(&["-f", "-"], &input);
+    assert_eq!(checked.code, Some(1));
+    let lines = input.lines().position(|line| line.contains("serverz")).unwrap() + 1;
+    let wanted = format!("<stdin>:{lines}:5: error: spec.serverz: unknown field `serverz`");
+    assert!(checked.has(&wanted), "{wanted}: {}", checked.output);
+    assert!(checked.output.contains("(hint: servers is meant?)"));
+    let foreign = Dir::new(&[]).check(&["-f", "-"], "\nkind: Pod\napiVersion: v1\n");
+    assert_eq!(foreign.code, Some(0));
+    assert!(foreign.has("<stdin>:2:7: warning: ignored"), "{}", foreign.output);
+}
+
+#[test]
+fn programs_read_the_findings_as_json() {
+    let spec = GOOD.replace("['*'], apiGroups", "['*', get], apiGroups").replace("https:", "http:");
+    let checked = Dir::new(&[("a.yaml", &spec)]).check(&["-f", "@a.yaml", "--output", "json"], "");
+    assert_eq!(checked.code, Some(1));
+    let found: Vec<Value> = serde_json::from_str(&checked.output).unwrap();
+    let of = |code: &str| found.iter().find(|one| one["code"] == code).unwrap();
+    let error = of("invalid");
+    assert!(error["file"].as_str().unwrap().ends_with("/a.yaml"));
+    let place = (&error["line"], &error["column"], &error["severity"]);
+    assert_eq!(place, (&Value::from(5), &Value::from(24), &Value::from("error")));
+    assert_eq!((&error["kind"], &error["name"]), (&Value::from("UpstreamCluster"), &Value::from("a.test")));
+    let warning = of("beside-wildcard");
+    assert_eq!(warning["path"], "spec.dispatchPolicies[0].rules[0].verbs[1]");
+    assert_eq!(warning["severity"], "warning");
+    assert_eq!((&warning["line"], &warning["column"]), (&Value::from(9), &Value::from(21)));
+    assert!(warning["hint"].as_str().unwrap().contains("remove") && warning["message"].is_string());
+    let nothing = Dir::new(&[("s.yaml", SETTINGS)]).check(&["@", "-o", "json"], "");
+    assert_eq!((nothing.code, nothing.output.as_str()), (Some(0), "[]\n"));
+}
+
+#[test]
+fn no_finding_shows_a_secret() {
+    let dir = Dir::new(&[
+        ("a.yaml", &GOOD.replace("bearerToken: VE9QU0VDUkVU", "bearerToken: {TOPSECRET: 1}, keyData: 'TOPSECRET!'")),
+        ("b.yaml", &GOOD.replace("bearerToken: VE9QU0VDUkVU", "qps: TOPSECRET")),
+        ("c.yaml", "bearerToken: TOPSECRET\nx: ["),
+    ]);
+    for arguments in [&["@"][..], &["@", "-o", "json"]] {
+        let checked = dir.check(arguments, "");
+        assert_eq!(checked.code, Some(1));
+        assert!(!checked.output.contains("TOPSECRET") && !checked.output.contains("VE9Q"), "{}", checked.output);
+    }
+}
+
+#[test]
+fn what_kubegateway_accepts_is_accepted_but_for_the_published_list() {
+    let rule = "{verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}";
+    let accepted = |old: &str, new: &str| {
+        assert!(GOOD.contains(old));
+        let checked = Dir::new(&[]).check(&["-f", "-"], &GOOD.replace(old, new));
+        (checked.code, checked.output)
+    };
+    for (old, new) in [
+        (rule, "{}"),
+        (rule, "{verbs: [], apiGroups: [a], resources: [b]}"),
+        (rule, "{verbs: [get], resources: ['pods/*'], serviceAccounts: [{name: x}]}"),
+        ("metadata: {name: a.test}", "metadata: {name: a.test, namespace: x, labels: {a: b}}"),
+        (
+            "metadata: {name: a.test}",
+            "metadata: {name: a.test, annotations: {proxy.kubegateway.io/feature-gates: X=true}}",
+        ),
+        ("insecure: true", "insecure: true, qps: 0, burst: 7, caData: null"),
+        ("spec:", "status: {}\nspec:\n  secureServing: {certData: eA==, serverNames: ['*', A_B]}"),
+        ("spec:", "spec:\n  flowControl: {flowControlSchemas: [{name: a, maxRequestsInflight: {max: 0}}]}"),
+    ] {
+        let (code, output) = accepted(old, new);
+        assert_eq!(code, Some(0), "{new}: {output}");
+    }
+    for (old, new) in [
+        ("insecure: true", "insecure: true, caData: eA=="),
+        ("insecure: true", "insecure: true, qps: -1"),
+        ("insecure: true", "insecure: true, qps: 5, burst: 4"),
+        ("insecure: true", "insecure: true, keyData: eA==, certData: eA=="),
+        ("name: a.test", "name: A.test"),
+        ("https:", "http:"),
+        ("- rules:", "- strategy: Random\n    rules:"),
+        ("- rules:", "- upstreamSubset: ['https://10.0.0.1:6443/']\n    rules:"),
+        ("- rules:", "- flowControlSchemaName: nowhere\n    rules:"),
+        ("spec:", "spec:\n  flowControl: {flowControlSchemas: [{name: a, tokenBucket: {qps: -1, burst: 1}}]}"),
+    ] {
+        let (code, output) = accepted(old, new);
+        assert_eq!(code, Some(1), "{new}: {output}");
+    }
+}

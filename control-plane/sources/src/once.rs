@@ -1,0 +1,76 @@
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::documents::parse;
+use crate::files::{list, read};
+use crate::{Document, FileDiagnosis, ObjectSet};
+
+/// Most bytes of a file.
+pub const MAX_FILE: u64 = 16 * 1024 * 1024;
+
+/// Something to read objects from, once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A file, whatever its name, or a directory of *.yaml, *.yml and *.json files.
+    Path(PathBuf),
+    /// A text that was read already, under the name by which it is told.
+    Text {
+        /// The name.
+        name: String,
+        /// At most [`MAX_FILE`] of them.
+        bytes: Vec<u8>,
+    },
+}
+
+/// Why an input cannot be read. The caller has to act; trying again helps only if the cause goes.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// It is not there, or may not be read, or is too large.
+    #[error("cannot read {path}")]
+    Read {
+        /// What was asked for.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Reads every input once, a file that is named twice only once. Blocks.
+pub fn read_inputs(inputs: &[Input]) -> Result<ObjectSet, InputError> {
+    let mut set = ObjectSet::default();
+    let mut seen = BTreeSet::new();
+    for input in inputs {
+        match input {
+            Input::Text { name, bytes } => add(&mut set, name, bytes),
+            Input::Path(path) => {
+                for file in files(path)? {
+                    if seen.insert(std::fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
+                        let bytes = read(&file).map_err(|source| InputError::Read { path: file.clone(), source })?;
+                        add(&mut set, &file.display().to_string(), &bytes);
+                    }
+                }
+            }
+        }
+    }
+    Ok(set)
+}
+
+fn files(path: &Path) -> Result<Vec<PathBuf>, InputError> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let names = list(path).map_err(|source| InputError::Read { path: path.to_owned(), source })?;
+    Ok(names.into_iter().map(|name| path.join(name)).collect())
+}
+
+fn add(set: &mut ObjectSet, file: &str, bytes: &[u8]) {
+    match parse(bytes) {
+        Ok(documents) => documents.into_iter().for_each(|located| set.add(file, &Document::from(located))),
+        Err(error) => {
+            let (at, message) = (error.at(), error.to_string());
+            set.diagnoses.push(FileDiagnosis { file: file.to_owned(), at, message, refused: true });
+        }
+    }
+}

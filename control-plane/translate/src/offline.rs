@@ -1,0 +1,38 @@
+use portcullis_api::{Problem, Settings, check_cluster, cluster_as_written, cluster_mistakes, parse_cluster};
+use portcullis_filter_config::ClusterConfig;
+use serde_json::Value;
+
+use crate::names::ResourceNames;
+use crate::policy::cluster_config;
+
+/// An `UpstreamCluster` as the filter would judge by it, for tools that answer without a gateway.
+#[derive(Clone, Debug)]
+pub struct Offline {
+    /// The filter's configuration.
+    pub config: ClusterConfig,
+    /// `upstreamSubset` of each policy, as it was written.
+    pub subsets: Vec<Vec<String>>,
+    /// Why the object would not be served; then the configuration is what its policies mean as they were written.
+    pub problems: Vec<Problem>,
+}
+
+/// Reads a document for the gateway of this instance.
+///
+/// # Errors
+/// A document that is no `UpstreamCluster`: its writer's fault.
+pub fn offline(document: &Value, instance: &str) -> Result<Offline, Problem> {
+    let raw =
+        parse_cluster(document).map_err(|first| cluster_mistakes(document).into_iter().next().unwrap_or(first))?;
+    let (cluster, problems) = match check_cluster(&raw, true).outcome {
+        Ok(cluster) => (cluster, Vec::new()),
+        Err(problems) => match cluster_as_written(&raw) {
+            Some(cluster) => (cluster, problems),
+            None => return Err(Problem::new("", "cannot be read")),
+        },
+    };
+    let names = ResourceNames::new(instance, &cluster.name);
+    let settings = Settings { instance: instance.to_owned(), ..Settings::default() };
+    let config = cluster_config(&cluster, &names, &settings);
+    let subsets = raw.spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
+    Ok(Offline { config, subsets, problems })
+}

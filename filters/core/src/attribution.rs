@@ -1,0 +1,37 @@
+//! Extras that tell the upstream's audit log what it cannot see by itself: from which address a request comes, as which
+//! request of the gateway, and who asked to act as somebody else. They are the gateway's own: whoever sends one is refused.
+
+use crate::hygiene::Scan;
+use crate::identity::{UserInfo, carried, escape_key};
+
+/// What the gateway's own extra keys start with.
+pub const RESERVED: &str = "portcullis.dev/";
+
+/// The keys, for each of which the gateway needs leave (`userextras/<key>`).
+pub const KEYS: [&str; 3] = [CLIENT_ADDRESS, ORIGINAL_USER, REQUEST_ID];
+
+const CLIENT_ADDRESS: &str = "portcullis.dev/client-address";
+const ORIGINAL_USER: &str = "portcullis.dev/original-user";
+const REQUEST_ID: &str = "portcullis.dev/request-id";
+
+/// The lines of a request; `original` is who acts as somebody else. What no header can carry unchanged is left out: these
+/// lines are for people to read and give nobody a right.
+pub(crate) fn lines(scan: &Scan<'_>, original: Option<&UserInfo>) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap_or_default().to_owned();
+    // Envoy appends the address of the connection's peer to what the client wrote.
+    let address = scan.forwarded_for.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
+    let told = [
+        (CLIENT_ADDRESS, text(address)),
+        (ORIGINAL_USER, original.map_or_else(String::new, |user| user.name.clone())),
+        (REQUEST_ID, text(scan.request_id)),
+    ];
+    let line = |(key, value): (&str, String)| {
+        Some((format!("impersonate-extra-{}", escape_key(key)), carried("attribution", &value).ok()?))
+    };
+    told.into_iter().filter_map(line).collect()
+}
+
+/// Whether a key belongs to the gateway. Keys arrive in lower case, whatever they were.
+pub(crate) fn is_reserved(key: &str) -> bool {
+    key.get(..RESERVED.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED))
+}

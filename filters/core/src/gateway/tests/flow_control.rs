@@ -1,0 +1,232 @@
+//! Limits over edits: what keeps its state, what starts anew, and who takes a token.
+
+use portcullis_filter_config::FlowControlLimit::{MaxRequestsInflight, TokenBucket as Bucket};
+
+use super::*;
+use crate::alive::Alive;
+
+/// As a process remembers.
+#[derive(Default)]
+struct Process {
+    running: Alive<(String, String), InFlight>,
+    buckets: Alive<(String, String, Rate), TokenBucket>,
+}
+
+impl Memory for Process {
+    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
+        Forgetful.caches(owner)
+    }
+
+    fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
+        self.running.find_or_make((cluster.into(), schema.into()), InFlight::default)
+    }
+
+    fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        self.buckets.find_or_make((cluster.into(), schema.into(), rate), || TokenBucket::new(rate))
+    }
+}
+
+type Schemas<'a> = &'a [(&'a str, FlowControlLimit)];
+
+/// A policy for each resource, counted under a schema.
+type Policies<'a> = &'a [(&'a str, &'a str)];
+
+const ONE: FlowControlLimit = Bucket { qps: 1, burst: 2 };
+const PODS: Policies<'static> = &[("pods", "a")];
+
+fn config(schemas: Schemas<'_>, policies: Policies<'_>) -> ClusterConfig {
+    let mut config = plain_config(None);
+    config.flow_control_schemas =
+        schemas.iter().map(|(name, limit)| FlowControlSchema { name: (*name).into(), limit: *limit }).collect();
+    let policy = |(resource, schema): &(&str, &str)| Policy {
+        group: "all".into(),
+        flow_control_schema: Some((*schema).into()),
+        log: false,
+        rules: vec![Rule { resources: vec![(*resource).into()], non_resource_urls: vec![], ..all_rules() }],
+    };
+    config.policies = policies.iter().map(policy).collect();
+    config
+}
+
+struct World {
+    gateway: Gateway,
+    process: Process,
+    cluster: Cluster,
+}
+
+impl World {
+    fn new(schemas: Schemas<'_>, policies: Policies<'_>) -> Self {
+        let process = Process::default();
+        let cluster = Cluster::compile(&config(schemas, policies), &process).unwrap();
+        World { gateway: gateway(), process, cluster }
+    }
+
+    /// Compiles the new configuration while the old one is alive, as Envoy does.
+    fn edit(&mut self, schemas: Schemas<'_>, policies: Policies<'_>) {
+        self.cluster = Cluster::compile(&config(schemas, policies), &self.process).unwrap();
+    }
+
+    fn ask(&self, resource: &str, millis: u64) -> Decision<'_> {
+        self.send(&[("x-none", "")], resource, millis)
+    }
+
+    fn send(&self, headers: Headers<'_>, resource: &str, millis: u64) -> Decision<'_> {
+        let path = format!("/api/v1/namespaces/n/{resource}");
+        let mut all = vec![(":method", "GET"), (":path", path.as_str()), (":authority", "prod.example.com")];
+        all.extend_from_slice(headers);
+        let scan = self.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let (settled, uptime) = (Settled::default(), Duration::from_millis(millis));
+        let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime };
+        self.gateway.decide(&self.cluster, &request)
+    }
+
+    /// How many of five at once are let through.
+    fn admitted(&self, resource: &str, millis: u64) -> usize {
+        (0..5).filter(|_| matches!(self.ask(resource, millis), Decision::Forward(_))).count()
+    }
+}
+
+#[test]
+fn a_bucket_keeps_its_fill_over_every_edit_but_its_own() {
+    let other = Bucket { qps: 7, burst: 7 };
+    let edits: [(&str, Schemas<'_>, Policies<'_>); 7] = [
+        ("nothing", &[("a", ONE)], PODS),
+        ("another schema comes", &[("b", other), ("a", ONE)], PODS),
+        ("another schema changes", &[("b", MaxRequestsInflight(3)), ("a", ONE)], PODS),
+        ("a policy comes", &[("a", ONE)], &[("secrets", "b"), ("pods", "a")]),
+        ("a second policy names it", &[("a", ONE)], &[("secrets", "a"), ("pods", "a")]),
+        ("no policy names it", &[("a", ONE)], &[("secrets", "b")]),
+        ("one names it again", &[("a", ONE)], PODS),
+    ];
+    let mut world = World::new(&[("a", ONE)], PODS);
+    assert_eq!(world.admitted("pods", 0), 2);
+    for (second, (what, schemas, policies)) in (1..).zip(edits) {
+        world.edit(schemas, policies);
+        if policies.iter().any(|(resource, _)| *resource == "pods") {
+            assert!(world.admitted("pods", second * 1_000) <= 2, "{what}");
+            assert_eq!(world.admitted("pods", second * 1_000), 0, "{what}");
+        }
+        assert_eq!(world.admitted("pods", second * 1_000 + 999), 0, "{what}");
+    }
+}
+
+#[test]
+fn an_edit_of_another_schema_every_second_admits_no_more() {
+    let mut world = World::new(&[("a", ONE), ("b", MaxRequestsInflight(1))], PODS);
+    let mut admitted = 0;
+    for second in 0..60 {
+        let limit = if second % 2 == 0 { Bucket { qps: 1, burst: second + 1 } } else { MaxRequestsInflight(second) };
+        world.edit(&[("b", limit), ("a", ONE)], PODS);
+        admitted += (0..10).map(|tenth| world.admitted("pods", u64::from(second) * 1_000 + tenth * 100)).sum::<usize>();
+    }
+    // The burst of 2 at first, and one for each further second.
+    assert_eq!(admitted, 2 + 59);
+}
+
+#[test]
+fn what_changes_starts_full() {
+    let faster = Bucket { qps: 1, burst: 4 };
+    for (what, between, then, expected) in [
+        ("another rate", faster, faster, 4),
+        ("requests in flight between", MaxRequestsInflight(1), ONE, 2),
+        ("another rate between", faster, ONE, 2),
+    ] {
+        let mut world = World::new(&[("a", ONE)], PODS);
+        assert_eq!(world.admitted("pods", 0), 2);
+        world.edit(&[("a", between)], PODS);
+        world.edit(&[("a", then)], PODS);
+        assert_eq!(world.admitted("pods", 0), expected, "{what}");
+    }
+    let mut world = World::new(&[("a", ONE)], PODS);
+    assert_eq!(world.admitted("pods", 0), 2);
+    world.edit(&[], PODS);
+    assert_eq!(world.admitted("pods", 0), 5, "a schema that is gone, or exempt, limits nothing");
+}
+
+#[test]
+fn running_requests_count_over_a_change_of_kind_and_back() {
+    let mut world = World::new(&[("a", MaxRequestsInflight(1))], PODS);
+    let take = |world: &World| match world.ask("pods", 0) {
+        Decision::Forward(mut forward) => forward.place.take(),
+        _ => None,
+    };
+    let place = take(&world);
+    assert!(place.is_some());
+    assert!(take(&world).is_none());
+    world.edit(&[("a", ONE)], PODS);
+    assert_eq!(world.admitted("pods", 0), 2, "the bucket counts for itself");
+    world.edit(&[], &[]);
+    world.edit(&[("a", MaxRequestsInflight(1))], PODS);
+    assert_eq!(world.admitted("pods", 0), 0, "who ran before still runs");
+    drop(place);
+    assert_eq!(world.admitted("pods", 0), 5);
+}
+
+#[test]
+fn policies_that_name_the_same_schema_share_it_and_clusters_do_not() {
+    let two: Policies<'_> = &[("pods", "a"), ("secrets", "a"), ("nodes", "b")];
+    let world = World::new(&[("a", ONE), ("b", ONE)], two);
+    assert_eq!(world.admitted("pods", 0), 2);
+    assert_eq!(world.admitted("secrets", 0), 0);
+    assert_eq!(world.admitted("nodes", 0), 2, "equal numbers under another name");
+    let mut other = config(&[("a", ONE)], PODS);
+    other.name = "lab/-/other.example.com".into();
+    let other = Cluster::compile(&other, &world.process).unwrap();
+    let world = World { cluster: other, ..world };
+    assert_eq!(world.admitted("pods", 0), 2);
+}
+
+#[test]
+fn a_cluster_that_comes_back_finds_its_bucket_while_anything_uses_it() {
+    let world = World::new(&[("a", ONE)], PODS);
+    assert_eq!(world.admitted("pods", 0), 2);
+    let again = Cluster::compile(&config(&[("a", ONE)], PODS), &world.process).unwrap();
+    // Streams of the removed cluster still hold its configuration.
+    let World { gateway, process, cluster: draining } = world;
+    let world = World { gateway, process, cluster: again };
+    assert_eq!(world.admitted("pods", 0), 0);
+    drop(draining);
+    let World { gateway, process, cluster } = world;
+    drop(cluster);
+    let cluster = Cluster::compile(&config(&[("a", ONE)], PODS), &process).unwrap();
+    assert_eq!(World { gateway, process, cluster }.admitted("pods", 0), 2);
+}
+
+#[test]
+fn who_is_refused_for_another_reason_takes_no_token() {
+    let world = World::new(&[("a", ONE)], PODS);
+    let refused: [Headers<'_>; 4] = [
+        &[("via", "1.1 lab")],
+        &[("impersonate-user", "bob")],
+        &[("authorization", "Bearer abc")],
+        &[("connection", "xupgrade"), ("upgrade", "websocket")],
+    ];
+    for headers in refused.into_iter().cycle().take(40) {
+        assert!(matches!(world.send(headers, "pods", 0), Decision::Refuse(_)), "{headers:?}");
+    }
+    assert!(matches!(world.ask("secrets", 0), Decision::Refuse(_)), "no policy");
+    assert_eq!(world.admitted("pods", 0), 2);
+
+    let mut closed = config(&[("a", ONE)], PODS);
+    closed.deny_all_requests = true;
+    let opened = World { cluster: Cluster::compile(&closed, &world.process).unwrap(), ..World::new(&[], &[]) };
+    assert_eq!(opened.admitted("pods", 10_000), 0);
+    assert_eq!(world.admitted("pods", 10_000), 2, "a closed cluster spends nothing");
+}
+
+#[test]
+fn a_429_says_when_to_come_back_except_to_events() {
+    let none = Bucket { qps: 1, burst: 0 };
+    let everything: Policies<'_> = &[("*", "a")];
+    for limit in [none, MaxRequestsInflight(0)] {
+        let world = World::new(&[("a", limit)], everything);
+        for (resource, path, retry_after) in
+            [("pods", "", Some(1)), ("events", "", None), ("events", "/one", None), ("eventsources", "", Some(1))]
+        {
+            let Decision::Refuse(refusal) = world.ask(&format!("{resource}{path}"), 0) else { panic!("{resource}") };
+            assert_eq!((refusal.code, refusal.cause), (429, Cause::FlowControl), "{resource}");
+            assert_eq!(refusal.retry_after, retry_after, "{resource}{path}");
+            assert_eq!(refusal.body().contains("retryAfterSeconds"), retry_after.is_some(), "{resource}");
+        }
+    }
+}

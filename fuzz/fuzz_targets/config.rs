@@ -1,0 +1,24 @@
+//! A cluster's configuration: read or refused, never a panic, and what it makes judges requests.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use portcullis_core::review::Settled;
+use portcullis_core::{Cluster, Decision};
+use portcullis_filter_config::ClusterConfig;
+use portcullis_fuzz::{Forgetful, NOW, gateway, judge};
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(config) = serde_json::from_slice::<ClusterConfig>(data) else { return };
+    let Ok(cluster) = Cluster::compile(&config, &Forgetful) else { return };
+    let gateway = gateway();
+    let nobody: &[(&[u8], &[u8])] = &[];
+    judge(&gateway, &cluster, nobody, &Settled::default(), NOW, |decision| {
+        if let Decision::Forward(forward) = &decision {
+            assert!(!config.deny_all_requests && config.anonymous && forward.user.is_none());
+            assert!(config.policies.iter().any(|policy| forward.destination.starts_with(&*policy.group)));
+        }
+    });
+    judge(&gateway, &cluster, &[(b"impersonate-user", b"u")], &Settled::default(), NOW, |decision| {
+        assert!(!matches!(decision, Decision::Forward(_)), "nobody was asked whether it may");
+    });
+});

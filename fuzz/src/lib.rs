@@ -1,0 +1,71 @@
+//! What the fuzz targets share: a gateway in front of one cluster, with answers to reviews that the target chooses.
+
+pub mod der;
+
+use std::sync::Arc;
+
+use portcullis_core::cluster::CacheOwner;
+use portcullis_core::limit::InFlight;
+use portcullis_core::review::{CredentialCaches, Settled};
+use portcullis_core::{Cluster, Decision, Gateway, Memory, Peer, RequestFacts};
+use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
+use rustls_pki_types::UnixTime;
+
+/// 2030-01-01.
+pub const NOW: u64 = 1_893_456_000;
+
+pub fn at(seconds: u64) -> UnixTime {
+    UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds))
+}
+
+/// Remembers nothing over configurations.
+pub struct Forgetful;
+
+impl Memory for Forgetful {
+    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
+        Arc::new(CredentialCaches::new(&[7; 32], owner.lifetimes))
+    }
+
+    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
+        Arc::default()
+    }
+}
+
+pub fn gateway() -> Gateway {
+    Gateway::compile(&FilterConfig { version: CONFIG_VERSION, instance: "lab".into() }).unwrap()
+}
+
+/// A cluster that lets everything through, with empty caches.
+pub fn cluster() -> Cluster {
+    let all = serde_json::json!(["*"]);
+    let config = serde_json::json!({
+        "version": CONFIG_VERSION, "name": "lab/-/prod", "identity": "prod", "authorities": ["prod"], "anonymous": true,
+        "reviews": {
+            "cluster": "upstream", "tokenSeconds": 120, "rejectedTokenSeconds": 10, "allowedSeconds": 300,
+            "deniedSeconds": 30,
+        },
+        "upstreamIdentity": "Impersonate",
+        "policies": [{"group": "all", "rules": [
+            {"verbs": all, "apiGroups": all, "resources": all, "nonResourceURLs": all},
+        ]}],
+    });
+    let config: ClusterConfig = serde_json::from_value(config).unwrap();
+    Cluster::compile(&config, &Forgetful).unwrap()
+}
+
+/// Judges a GET of one pod with these headers.
+pub fn judge<T>(
+    gateway: &Gateway,
+    cluster: &Cluster,
+    headers: &[(&[u8], &[u8])],
+    settled: &Settled,
+    now: u64,
+    read: impl FnOnce(Decision<'_>) -> T,
+) -> T {
+    let mut all: Vec<(&[u8], &[u8])> =
+        vec![(b":method", b"GET"), (b":path", b"/api/v1/namespaces/n/pods/a"), (b":authority", b"prod")];
+    all.extend_from_slice(headers);
+    let scan = gateway.scan(all.iter().copied());
+    let request = RequestFacts { scan: &scan, peer: Peer::None, settled, now: at(now) };
+    read(gateway.decide(cluster, &request))
+}

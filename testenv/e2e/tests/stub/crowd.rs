@@ -1,0 +1,149 @@
+//! A thousand users at once, over shared and own connections: each is answered as himself.
+
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::certs::{CertSpec, Identity};
+use portcullis_harness::client::{Crowd, H2Client, Outgoing, Response};
+use portcullis_stub_apiserver::TokenEntry;
+use serde_json::{Value, json};
+
+use crate::world::{NAME, World};
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
+/// How often each user asks.
+const ROUNDS: usize = 3;
+/// Token users on one HTTP/2 connection.
+const SHARING: usize = 25;
+
+fn token_of(user: usize) -> String {
+    format!("the-token-of-user-{user}")
+}
+
+/// Whom an answer says that it is for; `None` for a 429 that asks to come back.
+fn told(response: &Response) -> Option<Value> {
+    if response.status == 429 {
+        assert!(response.header("retry-after").is_some());
+        return None;
+    }
+    assert_eq!(response.status, 201, "{}", response.text());
+    Some(response.json().unwrap()["status"]["userInfo"].take())
+}
+
+fn is_own(told: &Value, user: usize) {
+    let group = format!("group-{user}");
+    assert_eq!(told["username"], format!("user-{user}"));
+    assert_eq!(told["groups"], json!([group, "system:authenticated"]), "user-{user}");
+    assert_eq!(told["uid"], format!("uid-{user}"), "user-{user}");
+}
+
+fn by_token_h2(client: &H2Client, users: &[usize]) {
+    let mut waiting: Vec<usize> = (0..ROUNDS).flat_map(|_| users.iter().copied()).collect();
+    let started = Instant::now();
+    while !waiting.is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(30), "{} never got an answer", waiting.len());
+        let request = |user: &usize| Outgoing {
+            method: "POST".to_owned(),
+            path: REVIEWS.to_owned(),
+            headers: vec![
+                ("authorization".to_owned(), format!("Bearer {}", token_of(*user)).into_bytes()),
+                ("content-type".to_owned(), b"application/json".to_vec()),
+            ],
+            body: REVIEW.as_bytes().to_vec(),
+        };
+        let answers = client.burst(waiting.iter().map(request).collect(), SHARING);
+        let told_again = |(user, answer): (usize, portcullis_harness::Result<Response>)| match told(&answer.unwrap()) {
+            Some(told) => {
+                is_own(&told, user);
+                None
+            }
+            None => Some(user),
+        };
+        waiting = waiting.into_iter().zip(answers).filter_map(told_again).collect();
+    }
+}
+
+fn by_certificate_h2(client: &H2Client, user: usize) {
+    for _ in 0..ROUNDS {
+        let headers = [("content-type", &b"application/json"[..])];
+        is_own(&told(&client.request("POST", REVIEWS, &headers, REVIEW.as_bytes()).unwrap()).unwrap(), user);
+    }
+}
+
+fn by_h1(world: &World, identity: Option<&Identity>, user: usize) {
+    let target = world.gateway.target(NAME).timeout(Duration::from_secs(30));
+    let (target, credential) = match identity {
+        Some(identity) => (target.identity(identity), String::new()),
+        None => (target, format!("Authorization: Bearer {}\r\n", token_of(user))),
+    };
+    let request = format!(
+        "POST {REVIEWS} HTTP/1.1\r\nHost: {NAME}\r\n{credential}Content-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{REVIEW}",
+        REVIEW.len()
+    );
+    let mut connection = target.connect().unwrap();
+    let (mut answered, started) = (0, Instant::now());
+    while answered < ROUNDS {
+        assert!(started.elapsed() < Duration::from_secs(30), "user-{user} got {answered} answers");
+        connection.write(request.as_bytes()).unwrap();
+        let response = connection.read_response(false).unwrap();
+        if let Some(told) = told(&response) {
+            is_own(&told, user);
+            answered += 1;
+        }
+        // A refusal may come before the body was read.
+        if response.header("connection").as_deref() == Some("close") {
+            connection = target.connect().unwrap();
+        }
+    }
+}
+
+/// `h2` and `h1` users with a certificate, then as many with a token.
+fn crowd(test: &str, h2: usize, h1: usize) {
+    let with_certificate = h2 + h1;
+    let all = 2 * with_certificate;
+    let entry = |user: usize| TokenEntry {
+        user: format!("user-{user}"),
+        uid: format!("uid-{user}"),
+        groups: vec![format!("group-{user}")],
+        ..TokenEntry::default()
+    };
+    let tokens = (with_certificate..all).map(|user| (token_of(user), entry(user)));
+    let world = World::with_tokens(test, &GatewayOptions::default(), tokens);
+    let identity = |user: usize| {
+        let spec = CertSpec::client(format!("user-{user}"), [format!("group-{user}")]).uid(format!("uid-{user}"));
+        world.pki.client_ca.issue(&spec).unwrap()
+    };
+    let identities: Vec<Identity> = (0..with_certificate).map(identity).collect();
+    let crowd = Crowd::new(2).unwrap();
+    let target = world.gateway.target(NAME).timeout(Duration::from_secs(30));
+    let sharers: Vec<usize> = (with_certificate..with_certificate + h2).collect();
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        let (world, crowd, target, identities) = (&world, &crowd, &target, &identities);
+        for (user, identity) in identities.iter().enumerate().take(h2) {
+            let connect = move || crowd.connect(&target.clone().identity(identity)).unwrap();
+            scope.spawn(move || by_certificate_h2(&connect(), user));
+        }
+        for (user, identity) in identities.iter().enumerate().skip(h2) {
+            scope.spawn(move || by_h1(world, Some(identity), user));
+        }
+        for users in sharers.chunks(SHARING) {
+            scope.spawn(move || by_token_h2(&crowd.connect(target).unwrap(), users));
+        }
+        for user in with_certificate + h2..all {
+            scope.spawn(move || by_h1(world, None, user));
+        }
+    });
+    eprintln!("{all} users were answered {ROUNDS} times each in {:?}", started.elapsed());
+    let records = world.stub.records_for(REVIEWS);
+    assert_eq!(records.len(), ROUNDS * all);
+    let upstream: std::collections::BTreeSet<u64> = records.iter().map(|record| record.connection).collect();
+    assert!(upstream.len() < all / 10, "they shared {} connections to the upstream", upstream.len());
+}
+
+#[test]
+fn a_thousand_users_each_see_only_themselves() {
+    crowd("crowd", 400, 100);
+}

@@ -1,0 +1,47 @@
+//! `clientCertificateVerification: Handshake`: who presents a certificate that does not verify gets no connection.
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::client::H2Client;
+use serde_json::json;
+
+use crate::world::{NAME, PODS, ROBOT, World};
+
+/// The status of a request with a good token, or nothing where there is no connection for it.
+fn status(world: &World, identity: Option<&Identity>, token: &str) -> Option<u16> {
+    let mut target = world.gateway.target(NAME);
+    if let Some(identity) = identity {
+        target = target.identity(identity);
+    }
+    let request =
+        format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n");
+    target.raw_request(request.as_bytes()).ok().map(|response| response.status)
+}
+
+#[test]
+fn a_certificate_that_does_not_verify_ends_the_handshake() {
+    let world = World::without_cluster("handshake", &GatewayOptions::default());
+    let strict = world.manifest().set("/spec/portcullis", json!({"clientCertificateVerification": "Handshake"}));
+    world.gateway.apply(&strict).unwrap();
+    let (alice, other) = (&world.pki.alice, Ca::new("others").unwrap());
+    let strangers = [
+        other.issue(&CertSpec::client("alice", ["dev"])).unwrap(),
+        world.pki.client_ca.issue(&CertSpec::client("alice", ["dev"]).expired()).unwrap(),
+    ];
+    assert_eq!(status(&world, Some(alice), ROBOT), Some(200));
+    assert_eq!(status(&world, None, ROBOT), Some(200), "a certificate is asked for, not required");
+    for stranger in &strangers {
+        assert_eq!(status(&world, Some(stranger), ROBOT), None);
+    }
+
+    let open = H2Client::connect(&world.gateway.target(NAME).identity(alice)).unwrap();
+    assert_eq!(open.get(PODS, &[]).unwrap().status, 200);
+    let moved = strict.clone().serving(&world.gateway.serving_identity(NAME).unwrap(), &other);
+    world.gateway.apply(&moved).unwrap();
+    assert_eq!(open.get(PODS, &[]).unwrap().status, 401, "another CA acts on open connections, without ending them");
+    assert_eq!(status(&world, Some(alice), ROBOT), None);
+    assert_eq!(status(&world, Some(&strangers[0]), ROBOT), Some(200));
+
+    world.gateway.apply(&world.manifest()).unwrap();
+    assert_eq!(status(&world, Some(&strangers[0]), ROBOT), Some(200), "by default a good token is enough");
+}

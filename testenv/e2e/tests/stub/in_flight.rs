@@ -1,0 +1,212 @@
+//! Requests in flight reach exactly their limit and go back to zero, however they end. The stub counts them itself.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use portcullis_e2e::{GatewayOptions, allow_all};
+use portcullis_harness::client::{Crowd, H2Client, TlsConnection, TlsTarget};
+use portcullis_harness::wait;
+use portcullis_stub_apiserver::{Action, Fault};
+use serde_json::json;
+
+use crate::world::{NAME, PODS, World};
+
+const SOON: Duration = Duration::from_secs(20);
+const MAX: usize = 8;
+const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec";
+const HELD: &str = "/api/v1/namespaces/held";
+const RESET: &str = "/api/v1/namespaces/reset/pods";
+const CLOSED: &str = "/api/v1/namespaces/closed/pods";
+
+/// How a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// With its answer.
+    Answer,
+    /// Its client resets the stream of a watch.
+    WatchReset,
+    /// Its client closes the connection of a watch.
+    WatchHangUp,
+    /// Its client closes an upgraded connection.
+    Tunnel,
+    /// Its client gives up before the answer and closes the connection.
+    HangUp,
+    /// Its client gives up before the answer and resets the stream.
+    Reset,
+    /// The upstream resets the stream.
+    UpstreamReset,
+    /// The upstream closes the connection.
+    UpstreamClose,
+}
+
+const ENDS: [End; 8] = [
+    End::Answer,
+    End::WatchReset,
+    End::WatchHangUp,
+    End::Tunnel,
+    End::HangUp,
+    End::Reset,
+    End::UpstreamReset,
+    End::UpstreamClose,
+];
+
+/// Faults in their order: a request is held first, then meets what strikes it after that.
+fn hold(world: &World) {
+    for path in [HELD, RESET, CLOSED] {
+        world.stub.fault(Fault::new(path, Action::Hold));
+    }
+    world.stub.fault(Fault::new(RESET, Action::ResetStream { code: 2 }));
+    world.stub.fault(Fault::new(CLOSED, Action::CloseConnection));
+}
+
+fn start(test: &str) -> World {
+    let world = World::start(test, &GatewayOptions::default());
+    let schemas = json!({"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": MAX}}]});
+    let policies = json!([{"rules": [allow_all()], "flowControlSchemaName": "few"}]);
+    world.gateway.apply(&world.manifest().set("/spec/flowControl", schemas).policies(policies)).unwrap();
+    world
+}
+
+/// What a request holds on to; dropping it is how its client leaves.
+enum Guest<'a> {
+    Gone,
+    Stream { _stream: portcullis_harness::client::H2Stream<'a> },
+    Connection { _connection: Box<TlsConnection> },
+}
+
+/// Sends one request. `None` if it was refused; returns at the end of requests that wait for an answer.
+fn attend<'a>(end: End, target: &TlsTarget, client: &'a H2Client) -> Option<Guest<'a>> {
+    let head = |method: &str, path: &str, more: &str| format!("{method} {path} HTTP/1.1\r\nHost: {NAME}\r\n{more}\r\n");
+    let h1 = |request: String| {
+        let mut connection = target.connect().unwrap();
+        connection.write(request.as_bytes()).unwrap();
+        let status = connection.read_head().map(|response| response.status);
+        (connection, status)
+    };
+    let watch = format!("{PODS}?watch=true");
+    let status = match end {
+        End::Answer => client.request("GET", &format!("{HELD}/pods"), &[], b"").unwrap().status,
+        End::Reset => client.request("GET", &format!("{HELD}/pods"), &[], b"").map_or(0, |response| response.status),
+        End::UpstreamReset => client.request("POST", RESET, &[], b"{}").unwrap().status,
+        End::UpstreamClose => client.request("POST", CLOSED, &[], b"{}").unwrap().status,
+        End::HangUp => h1(head("GET", &format!("{HELD}/pods"), "")).1.unwrap_or(0),
+        End::WatchReset => {
+            let stream = client.open("GET", &watch, &[], b"").unwrap();
+            return (stream.response.status == 200).then_some(Guest::Stream { _stream: stream });
+        }
+        End::WatchHangUp => {
+            let (connection, status) = h1(head("GET", &watch, ""));
+            return (status.unwrap() == 200).then(|| Guest::Connection { _connection: Box::new(connection) });
+        }
+        End::Tunnel => {
+            let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                           Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+            let (mut connection, status) = h1(head("GET", &format!("{EXEC}?command=x"), upgrade));
+            return (status.unwrap() == 101).then(|| {
+                connection.write(b"ping").unwrap();
+                assert_eq!(connection.read_exact(4).unwrap(), b"ping");
+                Guest::Connection { _connection: Box::new(connection) }
+            });
+        }
+    };
+    match (end, status) {
+        (_, 429) => None,
+        (End::Answer, 200) | (End::HangUp | End::Reset, 0) => Some(Guest::Gone),
+        (End::UpstreamReset | End::UpstreamClose, 502 | 503) => Some(Guest::Gone),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Three times as many as may ask at once. Exactly as many as may get in; then all end.
+fn round(world: &World, end: End) {
+    let gives_up = matches!(end, End::HangUp | End::Reset);
+    let patience = if gives_up { Duration::from_millis(1500) } else { SOON };
+    let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(patience);
+    let crowd = Crowd::new(2).unwrap();
+    let clients: Vec<_> = (0..3 * MAX).map(|_| crowd.connect(&target).unwrap()).collect();
+    hold(world);
+    world.stub.take_peak();
+    let (ready, refused) = (Barrier::new(clients.len()), AtomicUsize::new(0));
+    let guests: Vec<Guest<'_>> = std::thread::scope(|scope| {
+        let attending: Vec<_> = clients
+            .iter()
+            .map(|client| {
+                let (ready, refused, target) = (&ready, &refused, &target);
+                scope.spawn(move || {
+                    ready.wait();
+                    let guest = attend(end, target, client);
+                    refused.fetch_add(usize::from(guest.is_none()), Ordering::AcqRel);
+                    guest
+                })
+            })
+            .collect();
+        let settled = || (refused.load(Ordering::Acquire) >= 2 * MAX).then_some(());
+        wait::until(&format!("{end:?}: the others are refused"), SOON, settled).unwrap();
+        if !gives_up {
+            assert_eq!(world.stub.running(), MAX, "{end:?}");
+        }
+        if !matches!(end, End::WatchReset | End::WatchHangUp | End::Tunnel | End::HangUp | End::Reset) {
+            world.stub.clear_faults();
+        }
+        attending.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(guests.len(), MAX, "{end:?}");
+    drop(guests);
+    all_have_left(world, end);
+    assert_eq!(world.stub.take_peak(), MAX, "{end:?}");
+    world.stub.clear_faults();
+}
+
+fn all_have_left(world: &World, end: End) {
+    let active = || {
+        let active = world.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
+        active.iter().filter(|(name, _)| !name.starts_with("http.admin.")).map(|(_, count)| count).sum::<u64>()
+    };
+    let gone = || (world.stub.running() == 0 && active() == 0).then_some(());
+    wait::until(&format!("{end:?}: all have left"), SOON, gone).unwrap();
+}
+
+#[test]
+fn exactly_as_many_as_may_run_and_all_places_come_back_however_requests_end() {
+    let world = start("in-flight");
+    for end in ENDS {
+        round(&world, end);
+    }
+    // The last one's places are all there as well.
+    round(&world, End::WatchReset);
+}
+
+#[test]
+fn under_a_storm_of_ends_the_limit_is_reached_and_never_passed() {
+    let world = start("in-flight-storm");
+    let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
+    let crowd = Crowd::new(2).unwrap();
+    world.stub.fault(Fault::new(RESET, Action::Delay { millis: 5 }));
+    world.stub.fault(Fault::new(RESET, Action::ResetStream { code: 2 }));
+    world.stub.fault(Fault::new(PODS, Action::Delay { millis: 10 }));
+    let (passed, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for lane in 0..4 * MAX {
+            let (crowd, target, passed, refused) = (&crowd, &target, &passed, &refused);
+            scope.spawn(move || {
+                let client = crowd.connect(target).unwrap();
+                for turn in 0..25 {
+                    let status = match (lane + turn) % 3 {
+                        0 => client.request("POST", RESET, &[], b"{}").unwrap().status,
+                        _ => client.get(PODS, &[]).unwrap().status,
+                    };
+                    assert!(matches!(status, 200 | 429 | 502 | 503), "{status}");
+                    let count = if status == 429 { refused } else { passed };
+                    count.fetch_add(1, Ordering::AcqRel);
+                }
+            });
+        }
+    });
+    eprintln!("{passed:?} requests ran, {refused:?} were refused");
+    assert!(refused.load(Ordering::Acquire) > 0, "more was asked for than may run");
+    assert_eq!(world.stub.take_peak(), MAX);
+    world.stub.clear_faults();
+    all_have_left(&world, End::UpstreamReset);
+    round(&world, End::Answer);
+}

@@ -1,0 +1,244 @@
+//! Reviews when the upstream misbehaves, and for how long their answers are believed.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_harness::client::{Response, TlsTarget};
+use portcullis_harness::wait;
+use portcullis_stub_apiserver::{Action, Fault, StubServer, TokenEntry};
+use serde_json::json;
+
+use crate::world::{NAME, PODS, ROBOT, World};
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const SOON: Duration = Duration::from_secs(20);
+/// How long a review may take, and what a loaded machine may add.
+const DEADLINE: Duration = Duration::from_secs(5);
+const SLACK: Duration = Duration::from_secs(3);
+
+fn get(target: &TlsTarget, token: &str) -> Response {
+    let request =
+        format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n");
+    target.raw_request(request.as_bytes()).unwrap()
+}
+
+fn respond(status: u16, body: impl Into<String>) -> Action {
+    Action::Respond { status, headers: vec![("content-type".into(), "application/json".into())], body: body.into() }
+}
+
+fn review(status: &serde_json::Value) -> String {
+    json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": status}).to_string()
+}
+
+fn lifetimes(world: &World, token: &str, rejected: &str) {
+    let caches = json!({"credentialCache": {"token": token, "rejectedToken": rejected}});
+    world.gateway.apply(&world.manifest().set("/spec/portcullis", caches)).unwrap();
+}
+
+#[test]
+fn two_hundred_requests_over_all_workers_share_one_review() {
+    let world = World::start("one-flight", &GatewayOptions::default());
+    world.stub.fault(Fault::new(REVIEWS, Action::Hold));
+    let target = world.gateway.target(NAME).timeout(SOON);
+    let ready = Barrier::new(201);
+    std::thread::scope(|scope| {
+        for _ in 0..200 {
+            scope.spawn(|| {
+                let mut connection = target.connect().unwrap();
+                let head = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nAuthorization: Bearer {ROBOT}\r\n\r\n");
+                ready.wait();
+                connection.write(head.as_bytes()).unwrap();
+                assert_eq!(connection.read_response(false).unwrap().status, 200);
+            });
+        }
+        ready.wait();
+        let all_wait = || {
+            let active = world.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
+            (active.iter().map(|(_, count)| *count).max() == Some(200)).then_some(())
+        };
+        wait::until("all requests wait", SOON, all_wait).unwrap();
+        assert_eq!(world.stub.records_for(REVIEWS).len(), 1);
+        world.stub.clear_faults();
+    });
+    assert_eq!(world.stub.records_for(REVIEWS).len(), 1);
+    assert_eq!(world.stub.records_for(PODS).len(), 200);
+    let per_worker = world.gateway.envoy().admin().stats("^listener\\..*worker_.\\.downstream_cx_total$").unwrap();
+    let busy = per_worker.iter().filter(|(name, count)| !name.contains("admin") && *count > 10).count();
+    assert_eq!(busy, 2, "{per_worker:?}");
+}
+
+#[test]
+fn an_answer_that_is_none_is_a_503_each_time_and_never_anonymous() {
+    let world = World::start("odd-answers", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).timeout(SOON);
+    let user = json!({"username": "eve", "groups": ["system:masters"]});
+    let whole = review(&json!({"authenticated": true, "user": user}));
+    let odd = [
+        ("429", respond(429, "")),
+        ("500 with a good body", respond(500, &whole)),
+        ("200 with a good body", respond(200, &whole)),
+        ("wrong kind", respond(201, whole.replace("TokenReview", "SubjectAccessReview"))),
+        ("a list", respond(201, "[]")),
+        ("no body", respond(201, "")),
+        ("cut", respond(201, whole.strip_suffix("}}").unwrap())),
+        ("1 MiB of nothing", respond(201, "x".repeat(1 << 20))),
+        ("nested too deep", respond(201, "[".repeat(100_000))),
+        ("a Status", respond(201, r#"{"kind":"Status","status":"Failure"}"#)),
+        ("no user", respond(201, review(&json!({"authenticated": true})))),
+        ("a user without a name", respond(201, review(&json!({"authenticated": true, "user": {"username": ""}})))),
+        ("authenticated is text", respond(201, whole.replace("true", "\"true\""))),
+    ];
+    for (case, action) in odd {
+        world.stub.clear_faults();
+        world.stub.clear();
+        world.stub.fault(Fault::new(REVIEWS, action));
+        let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+        for _ in 0..2 {
+            let response = get(&target, ROBOT);
+            assert_eq!(response.status, 503, "{case}: {}", response.text());
+            assert_eq!(response.header("retry-after").as_deref(), Some("1"), "{case}");
+            assert_eq!(response.json().unwrap()["reason"], "ServiceUnavailable", "{case}");
+        }
+        assert!(world.stub.records_for(REVIEWS).len() >= 2, "{case}: the failure is not remembered");
+        assert!(world.stub.records_for(PODS).is_empty(), "{case}");
+        assert_eq!(get(&alice, ROBOT).status, 200, "{case}: a certificate needs no review");
+    }
+    world.stub.clear_faults();
+    assert_eq!(get(&target, ROBOT).status, 200);
+}
+
+/// Told differently, the user would be somebody else.
+#[test]
+fn a_user_whom_no_header_can_carry_is_rejected() {
+    let world = World::start("untellable", &GatewayOptions::default());
+    let target = world.gateway.target(NAME);
+    let users = [
+        json!({"username": " alice"}),
+        json!({"username": "alice\r\nImpersonate-Group: system:masters"}),
+        json!({"username": "alice", "groups": ["dev", " system:masters"]}),
+        json!({"username": "alice", "groups": [""]}),
+        json!({"username": "alice", "uid": "1\n2"}),
+    ];
+    for (number, user) in users.iter().enumerate() {
+        world.stub.clear_faults();
+        let answer = review(&json!({"authenticated": true, "user": user}));
+        world.stub.fault(Fault::new(REVIEWS, respond(201, answer)));
+        let response = get(&target, &format!("token-{number}"));
+        assert_eq!(response.status, 401, "{user}: {}", response.text());
+    }
+    assert!(world.stub.records_for(PODS).is_empty());
+    world.stub.clear_faults();
+    let refused = review(&json!({"authenticated": false, "user": {"username": "eve"}}));
+    world.stub.fault(Fault::new(REVIEWS, respond(201, refused)));
+    assert_eq!(get(&target, "not-authenticated").status, 401);
+    assert!(world.stub.records_for(PODS).is_empty());
+}
+
+#[test]
+fn a_review_that_fails_at_one_server_is_asked_of_another() {
+    let world = World::with_tokens("other-server", &GatewayOptions::default(), tokens(40));
+    let mut options = world.pki.stub_options("stub-1");
+    options.tokens.extend(tokens(40));
+    let second = StubServer::start(options).unwrap();
+    let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
+        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
+        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca);
+    world.gateway.apply(&manifest).unwrap();
+    let target = world.gateway.target(NAME);
+    let both =
+        || (!world.stub.records_for(REVIEWS).is_empty() && !second.records_for(REVIEWS).is_empty()).then_some(());
+    let mut stranger = 0;
+    let asked = || {
+        stranger += 1;
+        get(&target, &format!("stranger-{stranger}"));
+        both()
+    };
+    wait::until("reviews go to both servers", SOON, asked).unwrap();
+    let faults = [
+        respond(500, ""),
+        respond(429, ""),
+        respond(503, ""),
+        Action::CloseConnection,
+        Action::ResetStream { code: 2 },
+    ];
+    for (round, fault) in faults.into_iter().enumerate() {
+        second.clear_faults();
+        second.clear();
+        second.fault(Fault::new(REVIEWS, fault.clone()));
+        for number in 0..6 {
+            let response = get(&target, &format!("token-{}", round * 6 + number));
+            assert_eq!(response.status, 200, "{fault:?}: {}", response.text());
+        }
+        assert!(!second.records_for(REVIEWS).is_empty(), "{fault:?} was met");
+    }
+    drop(second);
+    for number in 30..40 {
+        let response = get(&target, &format!("token-{number}"));
+        assert_eq!(response.status, 200, "a server that is gone: {}", response.text());
+    }
+    for record in world.stub.records_for(REVIEWS) {
+        let names: Vec<&str> = record.headers.iter().map(|header| header.name.as_str()).collect();
+        assert!(!names.iter().any(|name| name.contains("retr")), "what steers Envoy stays there: {names:?}");
+    }
+}
+
+fn tokens(count: usize) -> impl Iterator<Item = (String, TokenEntry)> {
+    (0..count).map(|number| {
+        (format!("token-{number}"), TokenEntry { user: format!("user-{number}"), ..TokenEntry::default() })
+    })
+}
+
+#[test]
+fn a_token_is_never_believed_past_its_own_expiry() {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let world = World::start("expiry", &GatewayOptions::default());
+    let target = world.gateway.target(NAME);
+    let expires = now() + 3;
+    let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"exp":{expires}}}"#));
+    let token = format!("e30.{claims}.c2ln");
+    let good = review(&json!({"authenticated": true, "user": {"username": "robot"}}));
+    world.stub.fault(Fault::new(REVIEWS, respond(201, good)).times(1));
+    assert_eq!(get(&target, &token).status, 200);
+    // From now on the stub, which does not know it, rejects the token: only the memory of the first answer lets it in.
+    let refused = || {
+        let (before, response) = (now(), get(&target, &token));
+        assert!(response.status == 401 || before < expires, "believed {} s past its end", before - expires);
+        (response.status == 401).then_some(())
+    };
+    wait::until("the token's end", SOON, refused).unwrap();
+    assert!(now() >= expires, "believed until its end");
+    assert_eq!(world.stub.records_for(REVIEWS).len(), 2);
+}
+
+#[test]
+fn answers_are_believed_for_as_long_as_configured_and_no_longer() {
+    let world = World::start("lifetimes", &GatewayOptions::default());
+    lifetimes(&world, "1s", "2s");
+    let target = world.gateway.target(NAME);
+    assert_eq!(get(&target, ROBOT).status, 200);
+    let revoked = respond(201, review(&json!({"authenticated": false})));
+    world.stub.fault(Fault::new(REVIEWS, revoked));
+    let started = Instant::now();
+    let status = |wanted: u16| (get(&target, ROBOT).status == wanted).then_some(());
+    wait::until("the revocation is seen", SOON, || status(401)).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", started.elapsed());
+    world.stub.clear_faults();
+    let started = Instant::now();
+    wait::until("the token is asked about again", SOON, || status(200)).unwrap();
+    assert!(started.elapsed() < Duration::from_secs(2) + SLACK, "{:?}", started.elapsed());
+    assert_eq!(world.stub.records_for(REVIEWS).len(), 3, "once for each answer");
+}
+
+#[test]
+fn a_slow_review_ends_at_the_deadline_and_counts_for_nothing() {
+    let world = World::start("slow-review", &GatewayOptions::default());
+    world.stub.fault(Fault::new(REVIEWS, Action::Hang));
+    let started = Instant::now();
+    let response = get(&world.gateway.target(NAME).timeout(SOON), ROBOT);
+    assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("1")));
+    assert!(started.elapsed() >= DEADLINE && started.elapsed() < DEADLINE + SLACK, "{:?}", started.elapsed());
+    assert!(world.stub.records_for(PODS).is_empty());
+}

@@ -1,0 +1,141 @@
+//! Strangers with bad tokens cost themselves, not the users next door, nor the configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::client::{Crowd, H2Client, Outgoing};
+use portcullis_harness::wait;
+use serde_json::json;
+
+use crate::world::{NAME, PODS, ROBOT, World};
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
+const SOON: Duration = Duration::from_secs(20);
+/// Strangers' connections, and requests on each at a time.
+const CONNECTIONS: usize = 4;
+const AT_ONCE: usize = 60;
+
+/// Sends tokens that nobody knows until it is told to stop; counts answers by status.
+fn strangers(client: &H2Client, lane: usize, is_over: &AtomicBool) -> BTreeMap<u16, usize> {
+    let mut statuses = BTreeMap::new();
+    for turn in 0.. {
+        if is_over.load(Ordering::Acquire) {
+            break;
+        }
+        let stranger = |number| {
+            let header = format!("Bearer stranger-{lane}-{turn}-{number}");
+            Outgoing::get(PODS, &[("authorization", &header)])
+        };
+        for answer in client.burst((0..5 * AT_ONCE).map(stranger).collect(), AT_ONCE) {
+            let answer = answer.unwrap();
+            let retry_after = answer.header("retry-after");
+            match answer.status {
+                401 => assert_eq!(retry_after, None),
+                429 => assert_eq!(retry_after.as_deref(), Some("1")),
+                other => panic!("{other}: {}", answer.text()),
+            }
+            *statuses.entry(answer.status).or_default() += 1;
+        }
+    }
+    statuses
+}
+
+/// Asks as one user until it is told to stop; every answer must be good.
+fn regular(client: &H2Client, headers: &[(&str, &str)], is_over: &AtomicBool, asked: &AtomicUsize) -> Duration {
+    let mut slowest = Duration::ZERO;
+    while !is_over.load(Ordering::Acquire) {
+        let started = Instant::now();
+        let answer = client.get(PODS, headers).unwrap();
+        assert_eq!(answer.status, 200, "after {} good ones: {}", asked.load(Ordering::Acquire), answer.text());
+        slowest = slowest.max(started.elapsed());
+        asked.fetch_add(1, Ordering::AcqRel);
+    }
+    slowest
+}
+
+/// Tells an unwinding test's threads to stop, too.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn storm(test: &str, length: Duration) {
+    let world = World::start(test, &GatewayOptions::default());
+    // So short that the regular user's token is reviewed again amidst the storm.
+    let manifest = world.manifest().set("/spec/portcullis", json!({"credentialCache": {"token": "1s"}}));
+    world.gateway.apply(&manifest).unwrap();
+    let target = world.gateway.target(NAME).timeout(SOON);
+    let (crowd, bystanders) = (Crowd::new(2).unwrap(), Crowd::new(1).unwrap());
+    let alice = bystanders.connect(&target.clone().identity(&world.pki.alice)).unwrap();
+    let robot = bystanders.connect(&target).unwrap();
+    let token = format!("Bearer {ROBOT}");
+    assert_eq!(robot.get(PODS, &[("authorization", &token)]).unwrap().status, 200);
+
+    let (is_over, asked) = (AtomicBool::new(false), [AtomicUsize::new(0), AtomicUsize::new(0)]);
+    let started = Instant::now();
+    let (statuses, slowest, edit) = std::thread::scope(|scope| {
+        let over = Over(&is_over);
+        let (is_over, target, crowd) = (&is_over, &target, &crowd);
+        let lanes: Vec<_> = (0..CONNECTIONS)
+            .map(|lane| scope.spawn(move || strangers(&crowd.connect(target).unwrap(), lane, is_over)))
+            .collect();
+        let regulars = [
+            scope.spawn(|| regular(&alice, &[], is_over, &asked[0])),
+            scope.spawn(|| regular(&robot, &[("authorization", &token)], is_over, &asked[1])),
+        ];
+        let under_way = || (world.stub.records_for(REVIEWS).len() > 200).then_some(());
+        wait::until("the storm is there", SOON, under_way).unwrap();
+        let edited = Instant::now();
+        let no_configmaps = json!([{"rules": [{"verbs": ["*"], "apiGroups": [""], "resources": ["-configmaps"]}]}]);
+        world.gateway.write(&manifest.clone().policies(no_configmaps)).unwrap();
+        let watcher = bystanders.connect(&target.clone().identity(&world.pki.alice)).unwrap();
+        let in_effect = || (watcher.get(CONFIGMAPS, &[]).unwrap().status == 403).then_some(());
+        wait::until("the edit is in effect", SOON, in_effect).unwrap();
+        let edit = edited.elapsed();
+        let long_enough = || (started.elapsed() >= length).then_some(());
+        wait::until("the end of the storm", length + SOON, long_enough).unwrap();
+        drop(over);
+        let mut statuses: BTreeMap<u16, usize> = BTreeMap::new();
+        for (status, count) in lanes.into_iter().flat_map(|lane| lane.join().unwrap()) {
+            *statuses.entry(status).or_default() += count;
+        }
+        (statuses, regulars.map(|thread| thread.join().unwrap()), edit)
+    });
+    let took = started.elapsed();
+    let rate = statuses.values().sum::<usize>() as f64 / took.as_secs_f64();
+    eprintln!(
+        "{rate:.0} bad tokens per second for {took:?}: {statuses:?}; reviews of the good one and others: {}; \
+         regular requests {asked:?}, slowest {slowest:?}; the edit took {edit:?}",
+        world.stub.records_for(REVIEWS).len()
+    );
+    assert!(statuses.contains_key(&401), "{statuses:?}");
+    assert!(statuses.contains_key(&429), "the storm is more than the bound takes: {statuses:?}");
+    assert!(edit < Duration::from_secs(5), "{edit:?}");
+    let good = world.stub.records_for(REVIEWS).iter().filter(|record| is_of_robot(&record.body)).count();
+    assert!(good >= 2, "the good token was reviewed again in the storm");
+    assert!(asked.iter().all(|asked| asked.load(Ordering::Acquire) > 20), "{asked:?}");
+    let users: BTreeSet<_> =
+        world.client_records().into_iter().map(|record| record.effective.unwrap().username).collect();
+    assert_eq!(users, BTreeSet::from(["alice".to_owned(), "robot".to_owned()]));
+}
+
+fn is_of_robot(body: &[u8]) -> bool {
+    String::from_utf8_lossy(body).contains(ROBOT)
+}
+
+#[test]
+fn a_storm_of_bad_tokens_leaves_users_and_edits_alone() {
+    storm("token-storm", Duration::from_secs(4));
+}
+
+#[test]
+#[ignore = "half a minute"]
+fn a_long_storm_of_bad_tokens_leaves_users_and_edits_alone() {
+    storm("long-token-storm", Duration::from_secs(30));
+}

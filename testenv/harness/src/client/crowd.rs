@@ -1,0 +1,34 @@
+//! Many clients on few threads.
+
+use std::sync::Arc;
+
+use tokio::runtime::Runtime;
+
+use super::{H2Client, TlsTarget};
+use crate::{Error, Result};
+
+/// The threads that many connections share.
+#[derive(Debug, Clone)]
+pub struct Crowd {
+    runtime: Arc<Runtime>,
+}
+
+impl Crowd {
+    /// A crowd on that many threads.
+    ///
+    /// # Errors
+    /// [`Error::Http`] if the system has no threads to give.
+    pub fn new(threads: usize) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+        let runtime = runtime.map_err(|error| Error::Http { step: "starting a runtime", reason: error.to_string() })?;
+        Ok(Self { runtime: Arc::new(runtime) })
+    }
+
+    /// One more connection.
+    ///
+    /// # Errors
+    /// As [`H2Client::connect`].
+    pub fn connect(&self, target: &TlsTarget) -> Result<H2Client> {
+        H2Client::connect_on(Arc::clone(&self.runtime), target)
+    }
+}

@@ -1,0 +1,100 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::bucket::{Rate, TokenBucket};
+use portcullis_core::cluster::CacheOwner;
+use portcullis_core::identity::UserInfo;
+use portcullis_core::limit::InFlight;
+use portcullis_core::review::{CredentialCaches, Settled};
+use portcullis_core::{Cluster, Decision, Gateway, Memory, Peer, RequestFacts};
+use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
+use rustls_pki_types::UnixTime;
+use serde_json::{Value, json};
+
+/// What the gateway makes of a request whose every question is answered with yes.
+#[derive(Debug, PartialEq)]
+pub enum Outcome {
+    /// It goes upstream as this user, or as nobody.
+    Forward(Option<UserInfo>),
+    /// It ends with this HTTP status.
+    Refuse(u16),
+}
+
+/// A request with what was asked on its way.
+#[derive(Debug)]
+pub struct Judged {
+    /// The resource attributes of every SubjectAccessReview.
+    pub asked: Vec<Value>,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+struct Forgetful;
+
+impl Memory for Forgetful {
+    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
+        Arc::new(CredentialCaches::new(&[7; 32], owner.lifetimes))
+    }
+
+    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
+        Arc::default()
+    }
+
+    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        Arc::new(TokenBucket::new(rate))
+    }
+}
+
+/// A gateway in front of one cluster to which everybody is let through.
+#[derive(Debug)]
+pub struct Lab(Gateway, Cluster);
+
+impl Default for Lab {
+    #[allow(clippy::unwrap_used, reason = "a test helper whose failure is the test's")]
+    fn default() -> Self {
+        let gateway = Gateway::compile(&FilterConfig { version: CONFIG_VERSION, instance: "lab".into() }).unwrap();
+        let config: ClusterConfig = serde_json::from_value(json!({
+            "version": CONFIG_VERSION, "name": "lab/-/prod", "identity": "prod", "authorities": ["prod"],
+            "anonymous": true, "upstreamIdentity": "Impersonate",
+            "reviews": {
+                "cluster": "upstream", "tokenSeconds": 120, "rejectedTokenSeconds": 10, "allowedSeconds": 300,
+                "deniedSeconds": 30,
+            },
+            "policies": [{"group": "all", "rules": [
+                {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]},
+            ]}],
+        }))
+        .unwrap();
+        Lab(gateway, Cluster::compile(&config, &Forgetful).unwrap())
+    }
+}
+
+impl Lab {
+    /// Judges a GET of one pod. Questions are answered with yes, and every one is asked again: times move on by a day.
+    pub fn judge(&self, headers: &[(Vec<u8>, Vec<u8>)], day: u64) -> Judged {
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(1_893_456_000 + 86_400 * day));
+        let mut all: Vec<(&[u8], &[u8])> =
+            vec![(b":method", b"GET"), (b":path", b"/api/v1/namespaces/n/pods/a"), (b":authority", b"prod")];
+        all.extend(headers.iter().map(|(name, value)| (&**name, &**value)));
+        let (mut settled, mut asked) = (Settled::default(), Vec::new());
+        loop {
+            let scan = self.0.scan(all.iter().copied());
+            let request =
+                RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now, uptime: Duration::ZERO };
+            let outcome = match self.0.decide(&self.1, &request) {
+                Decision::Forward(forward) => Outcome::Forward(forward.user.map(|user| user.user().clone())),
+                Decision::Refuse(refusal) => Outcome::Refuse(refusal.code),
+                Decision::Review(reviews) => {
+                    for review in reviews {
+                        let question: Value = serde_json::from_str(review.body()).unwrap_or_default();
+                        asked.extend(question.pointer("/spec/resourceAttributes").cloned());
+                        let yes = br#"{"kind":"SubjectAccessReview","status":{"allowed":true}}"#;
+                        settled.push(review.key(), review.settle(201, yes, now));
+                    }
+                    continue;
+                }
+            };
+            return Judged { asked, outcome };
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The user as header lines: as client-go writes them, and read back by kube-apiserver's filter as the same user.
+
+#![allow(clippy::unwrap_used, reason = "a test's helpers are test code too")]
+
+use portcullis_core::identity::{UpstreamUser, UserInfo};
+use portcullis_oracle_tests::{Dice, Oracle, bytes, text, user};
+use serde_json::{Value, json};
+
+const CASES: usize = 10_000;
+
+fn told(user: &UserInfo) -> Value {
+    let texts = |list: &[String]| list.iter().map(|item| text(item.as_bytes())).collect::<Vec<_>>();
+    let mut extra: Vec<Value> = user
+        .extra
+        .iter()
+        .map(|extra| json!({"key": text(extra.key.as_bytes()), "values": texts(&extra.values)}))
+        .collect();
+    extra.sort_by_key(|extra| bytes(&extra["key"]));
+    json!({
+        "name": text(user.name.as_bytes()), "uid": text(user.uid.as_bytes()), "groups": texts(&user.groups), "extra": extra,
+    })
+}
+
+fn lines(user: &UserInfo) -> Vec<[Value; 2]> {
+    let told = UpstreamUser::new(user.clone()).unwrap();
+    told.lines().iter().map(|(name, value)| [text(name.as_bytes()), text(value.as_bytes())]).collect()
+}
+
+#[test]
+fn what_the_upstream_reads_is_the_user() {
+    let Some(oracle) = Oracle::or_skip("identities read back by kube-apiserver") else { return };
+    let (mut dice, cases) = Dice::from_environment(CASES);
+    let users: Vec<UserInfo> = (0..cases).map(|_| user(&mut dice)).collect();
+    let questions: Vec<Value> =
+        users.iter().map(|user| json!({"ask": "impersonation", "headers": lines(user)})).collect();
+    for (user, answer) in users.iter().zip(oracle.ask(&questions)) {
+        // Impersonation carries keys in lower case only.
+        let mut read = user.clone();
+        read.extra.iter_mut().for_each(|extra| extra.key.make_ascii_lowercase());
+        assert_eq!(answer["user"], told(&read), "{user:?}");
+    }
+}
+
+#[test]
+fn lines_are_those_of_client_go() {
+    let Some(oracle) = Oracle::or_skip("identities beside client-go's") else { return };
+    let (mut dice, cases) = Dice::from_environment(CASES);
+    let users: Vec<UserInfo> = (0..cases).map(|_| user(&mut dice)).collect();
+    let questions: Vec<Value> = users.iter().map(|user| json!({"ask": "identity", "user": told(user)})).collect();
+    let in_order = |lines: &[Value]| {
+        let mut lines: Vec<String> = lines
+            .iter()
+            .map(|line| format!("{}: {}", line[0].as_str().unwrap().to_ascii_lowercase(), line[1].as_str().unwrap()))
+            .collect();
+        // client-go has no order over names, and one name's lines are in order in both.
+        lines.sort_by_key(|line| line.split(':').next().map(str::to_owned));
+        lines
+    };
+    for (user, answer) in users.iter().zip(oracle.ask(&questions)) {
+        let ours: Vec<Value> = lines(user).into_iter().map(Value::from_iter).collect();
+        assert_eq!(in_order(&ours), in_order(answer["lines"].as_array().unwrap()), "{user:?}");
+    }
+}

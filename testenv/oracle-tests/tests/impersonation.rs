@@ -1,0 +1,96 @@
+//! The client's own impersonation: what kube-apiserver's filter asks its authorizer, and as whom the request then acts.
+
+use portcullis_oracle_tests::{Dice, Headers, Lab, Oracle, Outcome, impersonation, text};
+use serde_json::{Value, json};
+
+const CASES: usize = 10_000;
+
+/// What we refuse and kube-apiserver might allow (docs/compatibility.md).
+fn is_refused_here_only(headers: &Headers) -> bool {
+    let many = headers.len() > 60;
+    many || headers.iter().any(|(name, value)| {
+        let name = String::from_utf8_lossy(name);
+        let is_known = matches!(&*name, "impersonate-user" | "impersonate-group" | "impersonate-uid");
+        let key = name.strip_prefix("impersonate-extra-");
+        let bad_key = key.is_some_and(|key| key.is_empty() || key == "%ff");
+        let needs_value = !matches!(&*name, "impersonate-user" | "impersonate-uid");
+        bad_key
+            || (!is_known && key.is_none())
+            || (needs_value && value.is_empty())
+            || std::str::from_utf8(value).is_err()
+    })
+}
+
+fn asked_here(attributes: &Value) -> Value {
+    let field = |name: &str| attributes.get(name).and_then(Value::as_str).unwrap_or_default();
+    assert_eq!(field("verb"), "impersonate");
+    let part = |name: &str| text(field(name).as_bytes());
+    json!({
+        "group": part("group"), "resource": part("resource"), "subresource": part("subresource"),
+        "namespace": part("namespace"), "name": part("name"),
+    })
+}
+
+fn sorted(mut parts: Vec<Value>) -> Vec<String> {
+    let mut parts: Vec<String> = parts.drain(..).map(|part| part.to_string()).collect();
+    parts.sort();
+    parts.dedup();
+    parts
+}
+
+fn acting_here(outcome: &Outcome) -> Value {
+    match outcome {
+        Outcome::Refuse(_) => Value::Null,
+        // Nothing was asked for: the client is itself.
+        Outcome::Forward(None) => json!({"name": "client", "uid": "", "groups": ["system:authenticated"], "extra": []}),
+        Outcome::Forward(Some(user)) => {
+            let texts = |list: &[String]| list.iter().map(|item| text(item.as_bytes())).collect::<Vec<_>>();
+            let extra: Vec<Value> = user
+                .extra
+                .iter()
+                .map(|extra| json!({"key": text(extra.key.as_bytes()), "values": texts(&extra.values)}))
+                .collect();
+            json!({
+                "name": text(user.name.as_bytes()), "uid": text(user.uid.as_bytes()), "groups": texts(&user.groups),
+                "extra": extra,
+            })
+        }
+    }
+}
+
+fn question(headers: &Headers) -> Value {
+    let lines: Vec<[Value; 2]> = headers.iter().map(|(name, value)| [text(name), text(value)]).collect();
+    json!({"ask": "impersonation", "headers": lines})
+}
+
+#[test]
+fn clients_act_as_whom_kube_apiserver_would_let_them() {
+    let Some(oracle) = Oracle::or_skip("impersonation beside kube-apiserver's") else { return };
+    let (mut dice, cases) = Dice::from_environment(CASES);
+    let requests: Vec<Headers> = (0..cases).map(|_| impersonation(&mut dice)).collect();
+    let answers = oracle.ask(&requests.iter().map(question).collect::<Vec<_>>());
+    let lab = Lab::default();
+    let (mut acting, mut differences) = (0, Vec::new());
+    for (day, (headers, answer)) in (0..).zip(requests.iter().zip(answers)) {
+        let judged = lab.judge(headers, day);
+        acting += usize::from(matches!(judged.outcome, Outcome::Forward(Some(_))));
+        let is_equal = if matches!(judged.outcome, Outcome::Refuse(_)) {
+            answer["code"] != json!(0) || is_refused_here_only(headers)
+        } else {
+            let theirs = answer["parts"].as_array().cloned().unwrap_or_default();
+            let ours: Vec<Value> = judged.asked.iter().map(asked_here).collect();
+            acting_here(&judged.outcome) == answer["user"] && sorted(ours) == sorted(theirs)
+        };
+        if !is_equal {
+            let shown: Vec<String> = headers
+                .iter()
+                .map(|(name, value)| format!("{}: {}", name.escape_ascii(), value.escape_ascii()))
+                .collect();
+            differences.push(format!("{}\n  kube-apiserver {answer}\n  here {judged:?}", shown.join("\n")));
+        }
+    }
+    assert!(acting > cases / 4, "many act as somebody: {acting}");
+    differences.sort_by_key(String::len);
+    differences.truncate(5);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
