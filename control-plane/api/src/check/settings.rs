@@ -149,3 +149,32 @@ fn check_limits(raw: &LimitSettings, default: Limits, findings: &mut Findings) -
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn destination(text: &str) -> Result<AccessLog, String> {
+        let document = json!({
+            "apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"},
+            "spec": {"accessLog": {"destination": text}},
+        });
+        let checked = check_settings(&crate::parse_settings(&document).unwrap());
+        checked.outcome.map(|settings| settings.access_log).map_err(|problems| problems[0].to_string())
+    }
+
+    #[test]
+    fn the_access_log_goes_where_it_is_told() {
+        assert_eq!(Settings::default().access_log, AccessLog::Stdout);
+        assert_eq!(destination("stdout"), Ok(AccessLog::Stdout));
+        assert_eq!(destination("stderr"), Ok(AccessLog::Stderr));
+        assert_eq!(destination("none"), Ok(AccessLog::None));
+        assert_eq!(destination("/var/log/access.log"), Ok(AccessLog::File("/var/log/access.log".into())));
+        for wrong in ["", "off", "access.log", "file:///x", "/a\0b"] {
+            let problem = destination(wrong).unwrap_err();
+            assert!(problem.starts_with("spec.accessLog.destination: "), "{wrong:?}: {problem}");
+        }
+    }
+}

@@ -4,6 +4,7 @@ use rcgen::DnType;
 mod attribution;
 mod flow_control;
 mod reviews;
+mod seen;
 
 use super::*;
 use crate::bucket::{Rate, TokenBucket};
