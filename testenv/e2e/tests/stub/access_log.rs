@@ -5,6 +5,7 @@ use std::time::Duration;
 use portcullis_e2e::{GatewayOptions, allow_all};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::{deps, wait};
+use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::{Value, json};
 
 use crate::world::{NAME, PODS, ROBOT, World};
@@ -171,4 +172,40 @@ fn no_token_and_no_command_is_told() {
     for secret in [ROBOT, "dGhlLXRva2Vu", "the-command-line", "command="] {
         assert!(!text.contains(secret), "{secret}");
     }
+}
+
+#[test]
+fn however_a_request_ends_its_line_parses() {
+    let world = logging("endings", &GatewayOptions::default(), "on", json!([{"rules": [allow_all()]}]));
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let request = |agent: &str, path: &str| {
+        format!("GET {path} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nUser-Agent: {agent}\r\n\r\n").into_bytes()
+    };
+    // A client that leaves while the server thinks.
+    world.stub.fault(Fault::new("/api/v1/namespaces/slow", Action::Delay { millis: 60_000 }));
+    let mut leaver = target.connect().unwrap();
+    leaver.write(&request("leaver", "/api/v1/namespaces/slow/pods")).unwrap();
+    let asked = || (!world.stub.records_for("/api/v1/namespaces/slow/pods").is_empty()).then_some(());
+    wait::until("the server has the request", SOON, asked).unwrap();
+    drop(leaver);
+    let left = line(&world, "leaver");
+    assert_eq!(
+        (&left["code"], &left["flags"], &left["decision"]),
+        (&json!(0), &json!("DC"), &json!("forwarded")),
+        "{left}"
+    );
+
+    // A watch that ends when its client goes.
+    let client = H2Client::connect(&target).unwrap();
+    let watch = client.open("GET", &format!("{PODS}?watch=true"), &[("user-agent", b"watch")], b"").unwrap();
+    drop(watch);
+    assert_eq!(line(&world, "watch")["verb"], "watch");
+
+    // An upgrade that nobody knows, and headers that are too much: Envoy's own answers.
+    let upgrade = format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: \"x\r\n\r\n");
+    let _ = target.raw_exchange(upgrade.as_bytes());
+    let large = format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nX-Large: {}\r\n\r\n", "x".repeat(100 * 1024));
+    let _ = target.raw_exchange(large.as_bytes());
+    let malformed = || (lines(&world).iter().filter(|line| line["reason"] == "malformed").count() >= 2).then_some(());
+    wait::until("lines of what Envoy refuses", SOON, malformed).unwrap_or_else(|e| panic!("{e} {:#?}", lines(&world)));
 }
