@@ -7,7 +7,9 @@ mod apply;
 mod fault;
 mod filter;
 mod memory;
+mod metrics;
 mod reviews;
+mod ticker;
 mod validator;
 
 envoy_abi::module! {

@@ -2,11 +2,15 @@
 
 pub mod entry;
 mod handle;
+mod headers;
 mod main_thread;
+mod metrics;
 mod scheduler;
 
-pub use handle::{ConfigHandle, Counter, FilterHandle, Headers};
+pub use handle::{ConfigHandle, FilterHandle, LocalReply};
+pub use headers::Headers;
 pub use main_thread::{CalloutId, CalloutResponse, MainThread};
+pub use metrics::{Counter, Gauge, Histogram, MetricSink};
 pub use scheduler::{ConfigScheduler, StreamScheduler};
 
 use crate::raw;
@@ -92,6 +96,10 @@ pub trait FilterConfig: Sized + Send + Sync + 'static {
     /// Sees the upstream's answer. Not called for answers that the filter itself made.
     fn response_headers(&self, kept: &mut Self::Stream, stream: &mut FilterHandle) -> HeadersStatus;
 
+    /// The stream has ended, however it did; the access log is written next. Called once for each stream, also for those
+    /// whose request headers never came here.
+    fn stream_complete(&self, kept: &mut Self::Stream, stream: &mut FilterHandle);
+
     /// Answers a stream after a panic anywhere in the filter: nothing may go upstream.
-    fn fail_closed(&self, stream: &mut FilterHandle);
+    fn fail_closed(&self, kept: &mut Self::Stream, stream: &mut FilterHandle);
 }
