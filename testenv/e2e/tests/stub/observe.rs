@@ -140,6 +140,28 @@ fn gauges_follow_the_load_and_end_at_zero() {
 }
 
 #[test]
+fn a_removed_cluster_leaves_no_gauge_behind() {
+    let drains = vec!["--drain-time-s".into(), "1".into()];
+    let world = start("gone", &GatewayOptions { envoy_flags: drains, ..GatewayOptions::default() });
+    let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let _watch = alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    until(&world, "a place is taken", "slots_in_use", &[("cluster", NAME)], 1);
+    world.gateway.remove(NAME).unwrap();
+    until(&world, "no place is taken", "slots_in_use", &[], 0);
+    until(&world, "nothing is remembered", "cached_credentials", &[], 0);
+}
+
+#[test]
+fn envoy_ends_well_while_counts_wait_to_be_shown() {
+    let world = start("ends", &GatewayOptions::default());
+    let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let _watch = alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    world.gateway.envoy().quit().unwrap();
+    let status = world.gateway.envoy().process().exit_status();
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+}
+
+#[test]
 fn invented_names_make_no_series() {
     invent("invented", 2_000);
 }
