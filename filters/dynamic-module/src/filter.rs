@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use envoy_abi::http::{
-    CalloutId, CalloutResponse, ConfigHandle, Counter, FilterConfig, FilterHandle, HeaderMap, HeadersStatus, MainThread,
+    BodyStatus, CalloutId, CalloutResponse, ConfigHandle, Counter, FilterConfig, FilterHandle, HeaderMap,
+    HeadersStatus, MainThread,
 };
 use envoy_abi::log;
 use portcullis_core::limit::Place;
@@ -36,6 +37,21 @@ pub(crate) struct Kept {
     place: Option<Place>,
     waiting: Option<Arc<Pending>>,
     rounds: u8,
+    tunnel: Tunnel,
+}
+
+/// What an upgrade's client sends goes upstream only after the upstream's 101. An upstream that refuses reads on, and would
+/// take it for the next request, on a connection that carries the gateway's credential. Envoy holds it back itself from 1.39
+/// on, up to 1.38 only for WebSocket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Tunnel {
+    /// There is none, or it is open.
+    #[default]
+    Open,
+    /// The upstream has not answered yet.
+    Closed,
+    /// As above, and something is held back.
+    Holding,
 }
 
 impl FilterConfig for Filter {
@@ -86,7 +102,21 @@ impl FilterConfig for Filter {
         if kept.owns_unauthorized && stream.header(HeaderMap::Response, b":status") == Some(b"401") {
             return self.answer(&Refusal::gateway_credential(), stream);
         }
+        if kept.tunnel != Tunnel::Open && stream.header(HeaderMap::Response, b":status") == Some(b"101") {
+            let held = std::mem::take(&mut kept.tunnel);
+            if held == Tunnel::Holding {
+                stream.continue_decoding();
+            }
+        }
         HeadersStatus::Continue
+    }
+
+    fn request_body(&self, kept: &mut Kept) -> BodyStatus {
+        if kept.tunnel == Tunnel::Open {
+            return BodyStatus::Continue;
+        }
+        kept.tunnel = Tunnel::Holding;
+        BodyStatus::Hold
     }
 
     fn request_trailers(&self, stream: &mut FilterHandle) {
@@ -145,6 +175,9 @@ impl Filter {
                 Ok(()) => {
                     kept.place = forward.place.take();
                     kept.owns_unauthorized = forward.owns_unauthorized;
+                    if forward.is_upgrade {
+                        kept.tunnel = Tunnel::Closed;
+                    }
                     fault::maybe("decided", &stream.headers(HeaderMap::Request));
                     return HeadersStatus::Continue;
                 }

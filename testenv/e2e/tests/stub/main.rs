@@ -1,6 +1,7 @@
 //! The gateway in front of stub apiservers, which witness exactly what reaches them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod attack;
 mod buckets;
 mod changes;
 mod crowd;
