@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use envoy_abi::http::{
-    CalloutId, CalloutResponse, ConfigHandle, FilterConfig, FilterHandle, HeaderMap, Headers, HeadersStatus, MainThread,
+    BodyStatus, CalloutId, CalloutResponse, ConfigHandle, FilterConfig, FilterHandle, HeaderMap, Headers,
+    HeadersStatus, MainThread,
 };
 use envoy_abi::log;
 use portcullis_core::limit::Place;
@@ -19,10 +20,11 @@ use crate::fault;
 use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
 use crate::reviews::{Pending, Reviews};
+use crate::tunnel::Tunnel;
 
-/// How often a request may wait for reviews: for its tokens, then for its impersonation, and once more for each if the
-/// configuration changes meanwhile.
-const ROUNDS: u8 = 5;
+/// How often a request may wait for reviews: twice for its tokens, eight times for its impersonation, and some more for what
+/// was forgotten because the configuration changed meanwhile.
+const ROUNDS: u8 = 14;
 
 /// The HTTP filter in a listener.
 pub(crate) struct Filter {
@@ -48,6 +50,7 @@ pub(crate) struct Kept {
     counted: Option<(Arc<Series>, Seen)>,
     /// The access log's line, if there is to be one.
     line: Option<(Entry, Outcome)>,
+    tunnel: Tunnel,
 }
 
 /// How far a request has come.
@@ -125,7 +128,17 @@ impl FilterConfig for Filter {
             self.metrics.count(None, &Seen::default(), Outcome::Malformed);
             kept.line = Some((Entry::bare(), Outcome::Malformed));
         }
+        if kept.tunnel.is_closed()
+            && stream.header(HeaderMap::Response, b":status") == Some(b"101")
+            && kept.tunnel.open()
+        {
+            stream.continue_decoding();
+        }
         HeadersStatus::Continue
+    }
+
+    fn request_body(&self, kept: &mut Kept) -> BodyStatus {
+        kept.tunnel.body()
     }
 
     fn request_trailers(&self, stream: &mut FilterHandle) {
@@ -259,6 +272,7 @@ fn carry_out(decision: Decision<'_>, has_connection: bool, kept: &mut Kept, stre
             Ok(()) => {
                 kept.place = forward.place.take();
                 kept.owns_unauthorized = forward.owns_unauthorized;
+                kept.tunnel = if forward.is_upgrade { Tunnel::Closed } else { Tunnel::Open };
                 Judged::Goes
             }
             Err(refusal) => Judged::Ends(refusal),

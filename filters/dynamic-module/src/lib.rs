@@ -10,6 +10,7 @@ mod memory;
 mod metrics;
 mod reviews;
 mod ticker;
+mod tunnel;
 mod validator;
 
 envoy_abi::module! {

@@ -233,16 +233,24 @@ unsafe fn route_of<'a, C: FilterConfig>(filter: FilterPtr) -> Option<&'a C::Rout
     }
 }
 
-/// Whether the body of a poisoned stream must stop here.
-///
 /// # Safety
 /// As [`run`].
 pub unsafe fn request_body<C: FilterConfig>(stream: ModulePtr) -> u32 {
-    // SAFETY: alive, and Envoy calls the hooks of a stream one after the other.
-    let is_poisoned = unsafe { &*stream.cast::<Stream<C>>() }.is_poisoned;
     /// `request_body_status`: stop and drop what comes.
     const STOP_NO_BUFFER: u32 = 3;
-    if is_poisoned { STOP_NO_BUFFER } else { 0 }
+    // SAFETY: alive, and Envoy calls the hooks of a stream one after the other.
+    let stream = unsafe { &mut *stream.cast::<Stream<C>>().cast_mut() };
+    if stream.is_poisoned {
+        return STOP_NO_BUFFER;
+    }
+    match guard("http_filter_request_body", || stream.config.request_body(&mut stream.kept)) {
+        Ok(status) => status.code(),
+        Err(Panicked) => {
+            // Headers may be upstream already; the body stays here.
+            stream.is_poisoned = true;
+            STOP_NO_BUFFER
+        }
+    }
 }
 
 /// A filter that panics even while it refuses leaves the stream without an answer and without a route: it stays stopped.

@@ -36,6 +36,24 @@ impl HeadersStatus {
     }
 }
 
+/// What a filter answers to a piece of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyStatus {
+    /// On to the next filter.
+    Continue,
+    /// It is kept back, at the sender where it is too much to keep, until [`FilterHandle::continue_decoding`].
+    Hold,
+}
+
+impl BodyStatus {
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            BodyStatus::Continue => 0,
+            BodyStatus::Hold => 2,
+        }
+    }
+}
+
 /// Which of a stream's header maps is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderMap {
@@ -89,6 +107,9 @@ pub trait FilterConfig: Sized + Send + Sync + 'static {
     /// Takes the answer to a callout of [`FilterConfig::on_main_thread`], on the main thread. May come before the call that
     /// starts the callout has returned.
     fn callout_done(&self, id: CalloutId, response: &CalloutResponse<'_>);
+
+    /// Asks what becomes of a piece of the request's body.
+    fn request_body(&self, kept: &mut Self::Stream) -> BodyStatus;
 
     /// Sees the request's trailers, if it has any.
     fn request_trailers(&self, stream: &mut FilterHandle);
