@@ -20,8 +20,9 @@ mod shape;
 mod types;
 
 pub use check::{
-    Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, Host, KeyPair, Limits,
-    PeerName, Policy, Schema, Server, Settings, Trust, check_cluster, check_settings, cluster_as_written,
+    AccessLog, Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, Host, KeyPair,
+    Limits, LogMode, PeerName, Policy, Schema, Server, Settings, Trust, check_cluster, check_settings,
+    cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use code::Code;
@@ -34,7 +35,8 @@ pub use parse::{
 pub use problem::Problem;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
-    Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema,
-    GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta,
-    PortcullisSpec, Rule, SecureServing, ServerSpec, ServiceAccount, TokenBucket, UpstreamCluster, UpstreamClusterSpec,
+    AccessLogSettings, Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl,
+    FlowControlSchema, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings, Logging,
+    MaxRequestsInflight, ObjectMeta, PortcullisSpec, Rule, SecureServing, ServerSpec, ServiceAccount, TokenBucket,
+    UpstreamCluster, UpstreamClusterSpec,
 };

@@ -116,6 +116,7 @@ fn compiled(policies: &[Vec<Rule>]) -> Policies {
     let policy = |rules: &Vec<Rule>| config::Policy {
         group: "g".into(),
         flow_control_schema: None,
+        log: false,
         rules: rules.iter().map(filter_rule).collect(),
     };
     Policies::new(&policies.iter().map(policy).collect::<Vec<_>>())

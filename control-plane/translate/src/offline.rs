@@ -1,4 +1,4 @@
-use portcullis_api::{Problem, check_cluster, cluster_as_written, cluster_mistakes, parse_cluster};
+use portcullis_api::{Problem, Settings, check_cluster, cluster_as_written, cluster_mistakes, parse_cluster};
 use portcullis_filter_config::ClusterConfig;
 use serde_json::Value;
 
@@ -31,7 +31,8 @@ pub fn offline(document: &Value, instance: &str) -> Result<Offline, Problem> {
         },
     };
     let names = ResourceNames::new(instance, &cluster.name);
-    let config = cluster_config(&cluster, &names, instance);
+    let settings = Settings { instance: instance.to_owned(), ..Settings::default() };
+    let config = cluster_config(&cluster, &names, &settings);
     let subsets = raw.spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
     Ok(Offline { config, subsets, problems })
 }

@@ -1,4 +1,4 @@
-use portcullis_api::{Cluster, FlowControlLimit, PublicBytes, Rule};
+use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes, Rule, Settings};
 use portcullis_filter_config::{
     self as config, CONFIG_VERSION, ClusterConfig, FilterConfig, Pool, Reviews, UpstreamIdentity,
 };
@@ -8,7 +8,8 @@ use crate::identity::identity;
 use crate::names::ResourceNames;
 
 /// The cluster's part of the filter's configuration.
-pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, instance: &str) -> ClusterConfig {
+pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> ClusterConfig {
+    let is_logged = |policy| settings.access_log != AccessLog::None && cluster.log_mode.is_logged(policy);
     let mut authorities = vec![cluster.name.clone()];
     for name in cluster.server_names.iter().chain(&cluster.extra_authorities) {
         if !authorities.contains(name) {
@@ -18,7 +19,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, instance:
     ClusterConfig {
         version: CONFIG_VERSION,
         name: names.chain().to_owned(),
-        identity: identity(cluster, instance),
+        identity: identity(cluster, &settings.instance),
         authorities,
         client_ca: cluster.client_ca.as_ref().map(text),
         deny_all_requests: cluster.gates.deny_all_requests,
@@ -31,12 +32,14 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, instance:
             .iter()
             .map(|schema| config::FlowControlSchema { name: schema.name.clone(), limit: limit(schema.limit) })
             .collect(),
+        log_refused: is_logged(LogMode::Unset),
         policies: cluster
             .policies
             .iter()
             .map(|policy| config::Policy {
                 group: group_name(policy.subset.as_ref()),
                 flow_control_schema: policy.schema.clone(),
+                log: is_logged(policy.log_mode),
                 rules: policy.rules.iter().map(rule).collect(),
             })
             .collect(),

@@ -84,7 +84,12 @@ pub(crate) fn header(key: &str, value: &str) -> HeaderValueOption {
 
 /// The module. It is never closed, because it owns thread-local state.
 pub(crate) fn module() -> DynamicModuleConfig {
-    DynamicModuleConfig { name: names::MODULE.to_owned(), do_not_close: true, ..Default::default() }
+    DynamicModuleConfig {
+        name: names::MODULE.to_owned(),
+        do_not_close: true,
+        metrics_namespace: names::METRICS_NAMESPACE.to_owned(),
+        ..Default::default()
+    }
 }
 
 /// Configuration for the module. As text and not as a `Struct`, whose fields have no order.

@@ -35,6 +35,9 @@ pub struct ClusterConfig {
     /// Limits that policies name. Those that do not limit (`exempt`) do not stand here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_control_schemas: Vec<FlowControlSchema>,
+    /// Whether the access log tells requests that are refused before a policy decides about them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub log_refused: bool,
     /// First match wins; no match is 403.
     pub policies: Vec<Policy>,
 }
@@ -96,6 +99,9 @@ pub struct Policy {
     /// The flow control schema that its requests count under; one that is not in the list does not limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_control_schema: Option<String>,
+    /// Whether the access log tells the requests that match.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub log: bool,
     /// A request that matches any of them matches the policy.
     pub rules: Vec<Rule>,
 }

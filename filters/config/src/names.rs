@@ -16,6 +16,16 @@ pub const DESTINATION: &str = "portcullis.destination";
 /// Connection filter state, written by the certificate validator alone: the client's certificate chain.
 pub const CLIENT_CHAIN: &str = "portcullis.client_chain";
 
+/// Dynamic metadata, written by the filter alone at the end of a request that the access log tells: under the key
+/// [`LOG_MEMBERS`], members of a JSON object.
+pub const LOG: &str = "portcullis.log";
+
+/// The key in [`LOG`].
+pub const LOG_MEMBERS: &str = "members";
+
+/// Envoy puts it before the names of the filter's metrics, `envoy_portcullis_requests_total`.
+pub const METRICS_NAMESPACE: &str = "portcullis";
+
 /// Prefix of the response code details of every reply that the filter itself makes. Such a reply already carries a
 /// `Status` body, which Envoy's `local_reply_config` must leave alone.
 pub const REPLY_DETAILS_PREFIX: &str = "portcullis_";

@@ -9,6 +9,7 @@ use portcullis_filter_config::{CONFIG_VERSION, FlowControlLimit, Pool, RequestCl
 use crate::authority::Authorities;
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::{InFlight, Place};
+use crate::observe::Series;
 use crate::policy::Policies;
 use crate::review::{CredentialCaches, Lifetimes};
 use crate::x509::{ClientCa, ClientCaError};
@@ -44,6 +45,7 @@ pub struct Cluster {
     schemas: Vec<Limit>,
     /// By policy, which of the schemas its requests come under.
     limits: Vec<Option<usize>>,
+    series: Arc<Series>,
 }
 
 /// The limit of a flow control schema.
@@ -108,6 +110,7 @@ impl Cluster {
         let destinations = policies.groups().map(Destinations::of).collect();
         let schemas = schemas(config, memory);
         let limits = config.policies.iter().map(|policy| schema_of(policy, config)).collect();
+        let series = Arc::new(Series::new(config, memory, &caches));
         let authorities = Authorities::new(config.authorities.iter().map(String::as_str));
         Ok(Cluster {
             authorities,
@@ -121,7 +124,13 @@ impl Cluster {
             destinations,
             schemas,
             limits,
+            series,
         })
+    }
+
+    /// What is counted of its requests.
+    pub fn series(&self) -> &Arc<Series> {
+        &self.series
     }
 
     /// Counts a request under its policy's schema. `Ok(None)` where there is no place to give back: no limit, or a token

@@ -13,6 +13,7 @@ use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::hygiene::Scan;
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
+use crate::observe::Seen;
 use crate::refusal::Refusal;
 use crate::request_info::{RequestInfo, check_query, check_shape, unescape_path};
 use crate::review::{Review, Settled};
@@ -136,7 +137,21 @@ impl Gateway {
 
     /// Judges a request.
     pub fn decide<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Decision<'c> {
-        match self.judge(cluster, request) {
+        self.decide_seen(cluster, request, &mut Seen::default())
+    }
+
+    /// Judges a request, and tells what it was.
+    pub fn decide_seen<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestFacts<'_>,
+        seen: &mut Seen,
+    ) -> Decision<'c> {
+        let judged = self.judge(cluster, request, seen);
+        if !matches!(judged, Err(Stop::Review(_))) {
+            seen.tell_message(cluster.series(), request.scan);
+        }
+        match judged {
             Ok(forward) => Decision::Forward(forward),
             Err(Stop::Review(reviews)) => Decision::Review(reviews),
             Err(Stop::Refuse(refusal)) => Decision::Refuse(refusal),
@@ -146,16 +161,24 @@ impl Gateway {
     /// Who a request acts as, to dispatch policies: the authenticated user or the one whom it impersonates, else the
     /// anonymous one. `None` if that is refused or not known yet. For tools; [`Gateway::decide`] asks itself.
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Option<UserInfo> {
-        let Actor { user, .. } = self.identify(cluster, request).ok()?;
+        let Actor { user, .. } = self.identify(cluster, request, &mut Seen::default()).ok()?;
         Some(user.map_or_else(|| self.anonymous.clone(), |user| user.user().clone()))
     }
 
-    fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Actor, Stop> {
+    fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>, seen: &mut Seen) -> Result<Actor, Stop> {
         let client = authenticate(cluster, request)?;
-        effective_user(cluster, client, &self.anonymous, request)
+        seen.client(cluster.series(), client.as_ref());
+        let actor = effective_user(cluster, client, &self.anonymous, request)?;
+        seen.effective(cluster.series(), actor.user.as_ref());
+        Ok(actor)
     }
 
-    fn judge<'c>(&'c self, cluster: &'c Cluster, request: &RequestFacts<'_>) -> Result<Forward<'c>, Stop> {
+    fn judge<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestFacts<'_>,
+        seen: &mut Seen,
+    ) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
         check_message(scan, cluster)?;
         let (raw_path, query) = split_target(scan.path);
@@ -164,12 +187,28 @@ impl Gateway {
             RequestInfo::resolve(scan.method, &path, query).map_err(|error| Refusal::bad_request(error.to_string()))?;
         check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
         check_query(query).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        seen.request(cluster.series(), &info);
+        let judged = self.judge_info(cluster, request, &info, seen);
+        if !matches!(judged, Err(Stop::Review(_))) {
+            seen.tell_request(cluster.series(), &info);
+        }
+        judged
+    }
 
-        let Actor { user, original } = self.identify(cluster, request)?;
+    fn judge_info<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestFacts<'_>,
+        info: &RequestInfo<'_>,
+        seen: &mut Seen,
+    ) -> Result<Forward<'c>, Stop> {
+        let scan = request.scan;
+        let Actor { user, original } = self.identify(cluster, request, seen)?;
         let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
-        let policy = cluster.policies.first_match(&info, known).ok_or_else(Refusal::no_policy)?;
+        let policy = cluster.policies.first_match(info, known).ok_or_else(Refusal::no_policy)?;
+        seen.policy(policy);
         let pool = pool_of(user.is_some(), scan.is_upgrade);
-        let class = class_of(&info, scan);
+        let class = class_of(info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
         // Last: whoever is refused for another reason takes no token.
         let refused = |Full| Refusal::too_many_requests(info.resource);

@@ -13,6 +13,7 @@
 //! - [`limit`]: how many requests run at a time; [`bucket`]: how many come per second.
 //! - [`alive`]: what outlives the configuration that made it.
 //! - [`identity`]: the user as header lines for the upstream.
+//! - [`observe`]: what an operator sees of a request: labels of closed sets, the access log's line.
 //! - [`attribution`]: what the gateway tells the upstream's audit log beside it.
 //! - [`refusal`]: every answer that the filter gives itself, as a Kubernetes `Status`.
 //!
@@ -33,6 +34,7 @@ pub mod hygiene;
 pub mod identity;
 mod impersonation;
 pub mod limit;
+pub mod observe;
 pub mod policy;
 pub mod refusal;
 pub mod request_info;

@@ -50,6 +50,22 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 12] = [
+        Cause::Loop,
+        Cause::Misdirected,
+        Cause::BadRequest,
+        Cause::Unauthorized,
+        Cause::Unchecked,
+        Cause::GatewayCredential,
+        Cause::Denied,
+        Cause::FlowControl,
+        Cause::Impersonation,
+        Cause::NoPolicy,
+        Cause::NotConfigured,
+        Cause::Internal,
+    ];
+
     /// The cause in snake case.
     pub const fn as_str(self) -> &'static str {
         match self {

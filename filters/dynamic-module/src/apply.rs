@@ -1,4 +1,4 @@
-use envoy_abi::http::{FilterHandle, HeaderMap, HeadersStatus};
+use envoy_abi::http::{FilterHandle, HeaderMap, HeadersStatus, LocalReply};
 use portcullis_core::{Forward, Refusal};
 use portcullis_filter_config::names;
 
@@ -30,22 +30,21 @@ pub(crate) fn apply(forward: &Forward<'_>, has_connection: bool, stream: &mut Fi
     Ok(())
 }
 
-/// Answers a stream with a `Status`. It may be gone when this returns.
+/// Answers a stream with a `Status`.
 pub(crate) fn refuse(refusal: &Refusal, stream: &mut FilterHandle) -> HeadersStatus {
     let details = format!("{}{}", names::REPLY_DETAILS_PREFIX, refusal.cause.as_str());
     // To a gRPC request Envoy answers 200 with a grpc-status, and for a `Status` body that is 0: success. No kube-apiserver
     // speaks gRPC to its clients.
     let is_grpc = |content_type: &[u8]| content_type.starts_with(b"application/grpc");
     if stream.header(HeaderMap::Request, b"content-type").is_some_and(is_grpc) {
-        stream.reset(details.as_bytes());
+        stream.reset(details);
         return HeadersStatus::StopIteration;
     }
-    let retry_after = refusal.retry_after.map(|seconds| seconds.to_string());
-    let mut headers: Vec<(&[u8], &[u8])> =
-        vec![(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")];
-    if let Some(seconds) = &retry_after {
-        headers.push((b"retry-after", seconds.as_bytes()));
+    let mut headers =
+        vec![("content-type", "application/json".to_owned()), ("cache-control", "no-cache, private".to_owned())];
+    if let Some(seconds) = refusal.retry_after {
+        headers.push(("retry-after", seconds.to_string()));
     }
-    stream.send_response(refusal.code, &headers, refusal.body().as_bytes(), details.as_bytes());
+    stream.send_response(LocalReply { status: refusal.code, headers, body: refusal.body(), details });
     HeadersStatus::StopIteration
 }

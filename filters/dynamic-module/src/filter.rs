@@ -1,10 +1,13 @@
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use envoy_abi::http::{
-    CalloutId, CalloutResponse, ConfigHandle, Counter, FilterConfig, FilterHandle, HeaderMap, HeadersStatus, MainThread,
+    BodyStatus, CalloutId, CalloutResponse, ConfigHandle, FilterConfig, FilterHandle, HeaderMap, Headers,
+    HeadersStatus, MainThread,
 };
 use envoy_abi::log;
 use portcullis_core::limit::Place;
+use portcullis_core::observe::{Entry, Outcome, Seen, Series};
 use portcullis_core::review::{Review, Settled};
 use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts, hygiene};
 use portcullis_filter_config as config;
@@ -15,16 +18,18 @@ use serde::de::DeserializeOwned;
 use crate::apply::{apply, refuse};
 use crate::fault;
 use crate::memory::{ProcessMemory, uptime};
+use crate::metrics::Metrics;
 use crate::reviews::{Pending, Reviews};
+use crate::tunnel::Tunnel;
 
-/// How often a request may wait for reviews: for its tokens, then for its impersonation, and once more for each if the
-/// configuration changes meanwhile.
-const ROUNDS: u8 = 5;
+/// How often a request may wait for reviews: twice for its tokens, eight times for its impersonation, and some more for what
+/// was forgotten because the configuration changed meanwhile.
+const ROUNDS: u8 = 14;
 
 /// The HTTP filter in a listener.
 pub(crate) struct Filter {
     gateway: Gateway,
-    refused: Counter,
+    metrics: Metrics,
     reviews: Reviews,
 }
 
@@ -36,6 +41,23 @@ pub(crate) struct Kept {
     place: Option<Place>,
     waiting: Option<Arc<Pending>>,
     rounds: u8,
+    /// Whether the request came here at all.
+    is_met: bool,
+    /// How long it was worked on so far, and since when it waits.
+    judged: Duration,
+    waits_since: Option<Instant>,
+    /// What it was counted as.
+    counted: Option<(Arc<Series>, Seen)>,
+    /// The access log's line, if there is to be one.
+    line: Option<(Entry, Outcome)>,
+    tunnel: Tunnel,
+}
+
+/// How far a request has come.
+enum Judged {
+    Waits,
+    Goes,
+    Ends(Refusal),
 }
 
 impl FilterConfig for Filter {
@@ -49,9 +71,9 @@ impl FilterConfig for Filter {
         }
         let config = read::<config::FilterConfig>(body)?;
         let gateway = Gateway::compile(&config).map_err(|error| log::error(&format!("portcullis: {error}"))).ok()?;
-        let refused = handle.counter("portcullis_refused_total", &["cause"])?;
+        let metrics = Metrics::new(handle)?;
         let reviews = Reviews::new(handle.scheduler(), gateway.via().to_owned());
-        Some(Filter { gateway, refused, reviews })
+        Some(Filter { gateway, metrics, reviews })
     }
 
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
@@ -63,12 +85,17 @@ impl FilterConfig for Filter {
     }
 
     fn request_headers(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
+        self.metrics.on_stream(stream);
+        kept.is_met = true;
         self.judge(route, Settled::default(), kept, stream)
     }
 
     fn resumed(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) {
         let Some(settled) = kept.waiting.as_ref().and_then(|pending| pending.settled()) else { return };
         kept.waiting = None;
+        if let Some(since) = kept.waits_since.take() {
+            self.metrics.waited(stream, since.elapsed());
+        }
         if self.judge(route, settled, kept, stream) == HeadersStatus::Continue {
             stream.continue_decoding();
         }
@@ -76,17 +103,42 @@ impl FilterConfig for Filter {
 
     fn on_main_thread(&self, main: &mut MainThread) {
         self.reviews.send(main);
+        self.metrics.on_main_thread(main);
     }
 
     fn callout_done(&self, id: CalloutId, response: &CalloutResponse<'_>) {
         self.reviews.done(id, response);
+        self.metrics.changed();
     }
 
     fn response_headers(&self, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
         if kept.owns_unauthorized && stream.header(HeaderMap::Response, b":status") == Some(b"401") {
-            return self.answer(&Refusal::gateway_credential(), stream);
+            let refusal = Refusal::gateway_credential();
+            let outcome = Outcome::Replaced(refusal.cause);
+            if let Some((series, seen)) = &kept.counted {
+                self.metrics.count(Some(series), seen, outcome);
+            }
+            if let Some((_, told)) = &mut kept.line {
+                *told = outcome;
+            }
+            return refuse(&refusal, stream);
+        }
+        if !std::mem::replace(&mut kept.is_met, true) {
+            // Envoy answers what it does not let through to any filter.
+            self.metrics.count(None, &Seen::default(), Outcome::Malformed);
+            kept.line = Some((Entry::bare(), Outcome::Malformed));
+        }
+        if kept.tunnel.is_closed()
+            && stream.header(HeaderMap::Response, b":status") == Some(b"101")
+            && kept.tunnel.open()
+        {
+            stream.continue_decoding();
         }
         HeadersStatus::Continue
+    }
+
+    fn request_body(&self, kept: &mut Kept) -> BodyStatus {
+        kept.tunnel.body()
     }
 
     fn request_trailers(&self, stream: &mut FilterHandle) {
@@ -98,8 +150,23 @@ impl FilterConfig for Filter {
         }
     }
 
-    fn fail_closed(&self, stream: &mut FilterHandle) {
-        self.answer(&Refusal::internal(), stream);
+    fn stream_complete(&self, kept: &mut Kept, stream: &mut FilterHandle) {
+        if let Some((entry, outcome)) = kept.line.take() {
+            let members = entry.finish(outcome, stream.code_details());
+            stream.set_metadata(names::LOG, names::LOG_MEMBERS, &members);
+        }
+        if kept.place.take().is_some() {
+            self.metrics.changed();
+        }
+        self.metrics.on_stream(stream);
+    }
+
+    fn fail_closed(&self, kept: &mut Kept, stream: &mut FilterHandle) {
+        let refusal = Refusal::internal();
+        let outcome = Outcome::Refused(refusal.cause);
+        self.metrics.count(None, &Seen::default(), outcome);
+        kept.line = Some((Entry::bare(), outcome));
+        refuse(&refusal, stream);
     }
 }
 
@@ -112,16 +179,54 @@ impl Filter {
         kept: &mut Kept,
         stream: &mut FilterHandle,
     ) -> HeadersStatus {
+        let start = Instant::now();
+        // The route may be gone once its cache is cleared.
+        let series = route.map(|cluster| Arc::clone(cluster.series()));
+        let (mut seen, judged) = self.decide(route, settled, kept, stream);
+        kept.judged = kept.judged.saturating_add(start.elapsed());
+        let outcome = match &judged {
+            Judged::Waits => {
+                kept.waits_since = Some(Instant::now());
+                return HeadersStatus::Wait;
+            }
+            Judged::Goes => Outcome::Forwarded,
+            Judged::Ends(refusal) => Outcome::Refused(refusal.cause),
+        };
+        self.metrics.judged(stream, kept.judged);
+        self.metrics.count(series.as_ref(), &seen, outcome);
+        kept.line = seen.entry.take().map(|entry| (entry, outcome));
+        match judged {
+            Judged::Ends(refusal) => refuse(&refusal, stream),
+            _ => {
+                kept.counted = series.map(|series| (series, seen));
+                fault::maybe("decided", &stream.headers(HeaderMap::Request));
+                HeadersStatus::Continue
+            }
+        }
+    }
+
+    fn decide(
+        &self,
+        route: Option<&Cluster>,
+        settled: Settled,
+        kept: &mut Kept,
+        stream: &mut FilterHandle,
+    ) -> (Seen, Judged) {
         let headers = stream.headers(HeaderMap::Request);
         let scan = self.gateway.scan(headers.iter());
+        let mut seen = Seen::default();
         let decision = match route {
             Some(cluster) => {
                 fault::maybe("decide", &headers);
                 let (peer, now, uptime) = (peer_of(stream), UnixTime::now(), uptime());
-                self.gateway.decide(cluster, &RequestFacts { scan: &scan, peer, settled: &settled, now, uptime })
+                let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
+                self.gateway.decide_seen(cluster, &request, &mut seen)
             }
             None => Decision::Refuse(Gateway::unrouted(&scan)),
         };
+        if let Some(entry) = &mut seen.entry {
+            tell_client(entry, &headers);
+        }
         // What is borrowed from Envoy ends here: the first setter invalidates it.
         let lifted: Vec<Box<[u8]>> = scan.lifted.iter().map(|name| (*name).into()).collect();
         let (has_authorization, has_connection) = (scan.authorization.is_some(), scan.has_connection);
@@ -129,7 +234,7 @@ impl Filter {
         let decision = match decision {
             // The headers stay as they are until they are judged again; nothing goes upstream meanwhile.
             Decision::Review(reviews) => match self.wait(reviews, settled, kept, stream) {
-                Ok(()) => return HeadersStatus::Wait,
+                Ok(()) => return (seen, Judged::Waits),
                 Err(refusal) => Decision::Refuse(refusal),
             },
             decided => decided,
@@ -140,20 +245,7 @@ impl Filter {
         if has_authorization {
             stream.remove_header(HeaderMap::Request, b"authorization");
         }
-        let refusal = match decision {
-            Decision::Forward(mut forward) => match apply(&forward, has_connection, stream) {
-                Ok(()) => {
-                    kept.place = forward.place.take();
-                    kept.owns_unauthorized = forward.owns_unauthorized;
-                    fault::maybe("decided", &stream.headers(HeaderMap::Request));
-                    return HeadersStatus::Continue;
-                }
-                Err(refusal) => refusal,
-            },
-            Decision::Refuse(refusal) => refusal,
-            Decision::Review(_) => Refusal::internal(),
-        };
-        self.answer(&refusal, stream)
+        (seen, carry_out(decision, has_connection, kept, stream))
     }
 
     fn wait(
@@ -172,11 +264,27 @@ impl Filter {
         kept.waiting = Some(pending);
         Ok(())
     }
+}
 
-    fn answer(&self, refusal: &Refusal, stream: &mut FilterHandle) -> HeadersStatus {
-        stream.increment(self.refused, &[refusal.cause.as_str()]);
-        refuse(refusal, stream)
+fn carry_out(decision: Decision<'_>, has_connection: bool, kept: &mut Kept, stream: &mut FilterHandle) -> Judged {
+    match decision {
+        Decision::Forward(mut forward) => match apply(&forward, has_connection, stream) {
+            Ok(()) => {
+                kept.place = forward.place.take();
+                kept.owns_unauthorized = forward.owns_unauthorized;
+                kept.tunnel = if forward.is_upgrade { Tunnel::Closed } else { Tunnel::Open };
+                Judged::Goes
+            }
+            Err(refusal) => Judged::Ends(refusal),
+        },
+        Decision::Refuse(refusal) => Judged::Ends(refusal),
+        Decision::Review(_) => Judged::Ends(Refusal::internal()),
     }
+}
+
+fn tell_client(entry: &mut Entry, headers: &Headers<'_>) {
+    let header = |wanted: &[u8]| headers.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+    entry.client(header(b"user-agent"), header(b"x-request-id"));
 }
 
 /// A certificate without its chain is an error, never nobody.

@@ -7,7 +7,10 @@ mod apply;
 mod fault;
 mod filter;
 mod memory;
+mod metrics;
 mod reviews;
+mod ticker;
+mod tunnel;
 mod validator;
 
 envoy_abi::module! {

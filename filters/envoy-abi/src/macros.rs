@@ -118,7 +118,13 @@ macro_rules! module {
             }
 
             #[unsafe(no_mangle)]
-            extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(_filter: FilterPtr, _stream: ModulePtr) {}
+            unsafe extern "C" fn envoy_dynamic_module_on_http_filter_stream_complete(
+                filter: FilterPtr,
+                stream: ModulePtr,
+            ) {
+                // SAFETY: called by Envoy.
+                unsafe { entry::stream_complete::<$filter>(filter, stream) }
+            }
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn envoy_dynamic_module_on_http_filter_scheduled(

@@ -143,6 +143,45 @@ unsafe extern "C" {
         label_values_len: usize,
         by: u64,
     ) -> u32;
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_config_define_gauge(
+        config: ConfigPtr,
+        name: Buffer,
+        label_names: *const Buffer,
+        label_names_len: usize,
+        id: *mut usize,
+    ) -> u32;
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_config_define_histogram(
+        config: ConfigPtr,
+        name: Buffer,
+        label_names: *const Buffer,
+        label_names_len: usize,
+        id: *mut usize,
+    ) -> u32;
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_set_gauge(
+        filter: FilterPtr,
+        id: usize,
+        label_values: *const Buffer,
+        label_values_len: usize,
+        value: u64,
+    ) -> u32;
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_record_histogram_value(
+        filter: FilterPtr,
+        id: usize,
+        label_values: *const Buffer,
+        label_values_len: usize,
+        value: u64,
+    ) -> u32;
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_get_attribute_string(
+        filter: FilterPtr,
+        attribute: u32,
+        value: *mut Buffer,
+    ) -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
+        filter: FilterPtr,
+        namespace: Buffer,
+        key: Buffer,
+        value: Buffer,
+    );
     pub(crate) fn envoy_dynamic_module_callback_cert_validator_set_filter_state(
         validator: ConfigPtr,
         key: Buffer,

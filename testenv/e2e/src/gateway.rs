@@ -56,6 +56,8 @@ impl Gateway {
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
         envoy_options.flags.clone_from(&options.envoy_flags);
+        // Lines of the access log, which Envoy else keeps for ten seconds.
+        envoy_options.flags.extend(["--file-flush-interval-msec", "50"].map(str::to_owned));
         let envoy = Envoy::start(&dir, "envoy-0", &envoy_options)?;
         Ok(Gateway { plane, envoy, manifests, address, serving_ca })
     }

@@ -8,7 +8,8 @@ use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::endpoint::parse_endpoint;
 use super::flow_control::{Schema, check_flow_control};
 use super::gates::{Gates, check_gates};
-use super::policies::{Policy, check_log_mode, check_policies};
+use super::logging::{LogMode, check_log_mode};
+use super::policies::{Policy, check_policies};
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
 use crate::{
@@ -46,6 +47,8 @@ pub struct Cluster {
     pub serving: Option<KeyPair>,
     /// The CAs of client certificates, PEM.
     pub client_ca: Option<PublicBytes>,
+    /// Which requests the access log tells, as far as their policy leaves it open.
+    pub log_mode: LogMode,
     /// When a client certificate is verified.
     pub client_verification: ClientVerification,
     /// Dispatch policies, in order.
@@ -98,7 +101,7 @@ pub fn cluster_as_written(raw: &UpstreamCluster) -> Option<Cluster> {
 fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) -> Option<Cluster> {
     let name = check_name(raw, findings);
     let gates = check_gates(&raw.metadata, findings);
-    check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
+    let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
     let schemas = check_flow_control(&raw.spec.flow_control, findings);
     let servers = check_servers(&raw.spec.servers, allow_loopback, findings);
     let client = check_client(&raw.spec.client_config, &name, findings);
@@ -126,6 +129,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         token: client.token,
         serving,
         client_ca,
+        log_mode,
         client_verification,
         policies,
         request_timeout,

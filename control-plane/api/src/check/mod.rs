@@ -8,6 +8,7 @@ mod credentials;
 mod endpoint;
 mod flow_control;
 mod gates;
+mod logging;
 mod policies;
 mod rules;
 mod servers;
@@ -23,9 +24,10 @@ pub(crate) use endpoint::parse_endpoint;
 pub use endpoint::{Endpoint, Host};
 pub use flow_control::{FlowControlLimit, Schema};
 pub use gates::Gates;
+pub use logging::LogMode;
 pub use policies::Policy;
 pub use servers::Server;
-pub use settings::{Limits, Settings, check_settings};
+pub use settings::{AccessLog, Limits, Settings, check_settings};
 
 use crate::{Code, Problem};
 

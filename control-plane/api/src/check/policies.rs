@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::endpoint::{Endpoint, parse_endpoint};
+use super::logging::{LogMode, check_log_mode};
 use super::servers::Server;
 use super::{Findings, flow_control, rules};
 use crate::{DispatchPolicy, FlowControl, Rule};
@@ -12,6 +13,8 @@ pub struct Policy {
     pub subset: Option<BTreeSet<Endpoint>>,
     /// The flow control schema that its requests come under.
     pub schema: Option<String>,
+    /// Whether the access log tells its requests.
+    pub log_mode: LogMode,
     /// A request that matches any of them matches the policy.
     pub rules: Vec<Rule>,
 }
@@ -39,7 +42,8 @@ pub(super) fn check_policies(
         }
         let subset = check_subset(&policy.upstream_subset, servers, &path, findings);
         let schema = Some(policy.flow_control_schema_name.clone()).filter(|name| !name.is_empty());
-        policies.push(Policy { subset, schema, rules: policy.rules.clone() });
+        let log_mode = check_log_mode(&policy.log_mode, format!("{path}.logMode"), findings);
+        policies.push(Policy { subset, schema, log_mode, rules: policy.rules.clone() });
     }
     policies
 }
@@ -47,16 +51,6 @@ pub(super) fn check_policies(
 fn check_words(policy: &DispatchPolicy, path: &str, findings: &mut Findings) {
     if !matches!(policy.strategy.as_str(), "" | "RoundRobin") {
         findings.problem(format!("{path}.strategy"), "must be RoundRobin");
-    }
-    check_log_mode(&policy.log_mode, format!("{path}.logMode"), findings);
-}
-
-/// Access logs are not written yet.
-pub(super) fn check_log_mode(mode: &str, path: String, findings: &mut Findings) {
-    match mode {
-        "" | "off" => {}
-        "on" => findings.warning(path, "access logs are not written yet"),
-        _ => findings.problem(path, "must be on or off"),
     }
 }
 

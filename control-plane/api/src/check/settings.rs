@@ -18,8 +18,24 @@ pub struct Settings {
     pub default_certificate: Option<KeyPair>,
     /// Lets servers stand at loopback addresses.
     pub allow_loopback_upstreams: bool,
+    /// Where the access log goes.
+    pub access_log: AccessLog,
     /// Bounds.
     pub limits: Limits,
+}
+
+/// Where the access log goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Envoy's standard output.
+    #[default]
+    Stdout,
+    /// Envoy's standard error.
+    Stderr,
+    /// A file on Envoy's machine.
+    File(String),
+    /// Nowhere: no request is logged, whatever a cluster says.
+    None,
 }
 
 /// Bounds of the gateway.
@@ -54,6 +70,7 @@ impl Default for Settings {
             port: 6443,
             default_certificate: None,
             allow_loopback_upstreams: false,
+            access_log: AccessLog::Stdout,
             limits: Limits::default(),
         }
     }
@@ -69,6 +86,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         port: raw.spec.listener.port.unwrap_or(default.port),
         default_certificate: check_default_certificate(raw, &mut findings),
         allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
+        access_log: check_access_log(raw, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
     };
     if settings.port == 0 {
@@ -100,6 +118,19 @@ fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> 
         .ok()
 }
 
+fn check_access_log(raw: &GatewaySettings, findings: &mut Findings) -> AccessLog {
+    match raw.spec.access_log.destination.as_deref() {
+        None | Some("stdout") => AccessLog::Stdout,
+        Some("stderr") => AccessLog::Stderr,
+        Some("none") => AccessLog::None,
+        Some(path) if path.starts_with('/') && !path.contains('\0') => AccessLog::File(path.to_owned()),
+        Some(_) => {
+            findings.problem("spec.accessLog.destination", "must be stdout, stderr, none or an absolute path");
+            AccessLog::Stdout
+        }
+    }
+}
+
 fn check_limits(raw: &LimitSettings, default: Limits, findings: &mut Findings) -> Limits {
     let mut limit = |field: &str, value: Option<u32>, default: u32| {
         if value == Some(0) {
@@ -116,5 +147,34 @@ fn check_limits(raw: &LimitSettings, default: Limits, findings: &mut Findings) -
             raw.max_concurrent_streams,
             default.max_concurrent_streams,
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn destination(text: &str) -> Result<AccessLog, String> {
+        let document = json!({
+            "apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"},
+            "spec": {"accessLog": {"destination": text}},
+        });
+        let checked = check_settings(&crate::parse_settings(&document).unwrap());
+        checked.outcome.map(|settings| settings.access_log).map_err(|problems| problems[0].to_string())
+    }
+
+    #[test]
+    fn the_access_log_goes_where_it_is_told() {
+        assert_eq!(Settings::default().access_log, AccessLog::Stdout);
+        assert_eq!(destination("stdout"), Ok(AccessLog::Stdout));
+        assert_eq!(destination("stderr"), Ok(AccessLog::Stderr));
+        assert_eq!(destination("none"), Ok(AccessLog::None));
+        assert_eq!(destination("/var/log/access.log"), Ok(AccessLog::File("/var/log/access.log".into())));
+        for wrong in ["", "off", "access.log", "file:///x", "/a\0b"] {
+            let problem = destination(wrong).unwrap_err();
+            assert!(problem.starts_with("spec.accessLog.destination: "), "{wrong:?}: {problem}");
+        }
     }
 }

@@ -13,4 +13,6 @@ pub use cluster::{
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
 pub use meta::ObjectMeta;
 pub use policy::{DispatchPolicy, Rule, ServiceAccount};
-pub use settings::{Certificate, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings};
+pub use settings::{
+    AccessLogSettings, Certificate, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings,
+};

@@ -35,8 +35,18 @@ pub struct GatewaySettingsSpec {
     pub default_certificate: Option<Certificate>,
     /// Lets servers stand at loopback addresses: for labs and tests.
     pub allow_loopback_upstreams: bool,
+    /// The access log.
+    pub access_log: AccessLogSettings,
     /// Bounds.
     pub limits: LimitSettings,
+}
+
+/// The access log. Which requests it tells is the word of each `UpstreamCluster`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct AccessLogSettings {
+    /// `stdout` or `stderr` of Envoy, the absolute path of a file on Envoy's machine, or `none`; `stdout` if unset.
+    pub destination: Option<String>,
 }
 
 /// Where clients connect.

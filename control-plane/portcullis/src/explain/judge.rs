@@ -15,7 +15,7 @@ use super::request::{Impersonation, Request};
 use super::world::{Served, World};
 
 /// How often a request may have to wait for reviews.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 14;
 
 /// Stands for the credential of a user whom the call names. Only asked about, never sent.
 const STAND_IN: &[u8] = b"Bearer explained";

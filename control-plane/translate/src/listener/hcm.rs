@@ -21,7 +21,7 @@ use envoy_types::util::pack_any;
 use portcullis_api::Settings;
 use portcullis_filter_config::names as agreed;
 
-use super::local_reply;
+use super::{access_log, local_reply};
 use crate::names::{ResourceNames, stat_name};
 use crate::policy::filter_config;
 use crate::proto::{ads, boolean, extension, json_any, module, seconds, uint};
@@ -46,6 +46,7 @@ pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings) 
         route_specifier: Some(RouteSpecifier::Rds(rds)),
         http_filters: vec![portcullis_filter(settings), router()],
         early_header_mutation_extensions: vec![early_mutation()],
+        access_log: access_log::of_requests(&settings.access_log),
         ..common(stat_prefix, settings)
     }
 }
@@ -67,6 +68,7 @@ pub(super) fn refusing(settings: &Settings) -> Manager {
     HttpConnectionManager {
         route_specifier: Some(RouteSpecifier::RouteConfig(routes)),
         http_filters: vec![router()],
+        access_log: access_log::of_strangers(&settings.access_log),
         ..common(stat_name("default"), settings)
     }
 }

@@ -3,6 +3,7 @@
 //! A change of a chain drains the connections of that chain, a change of any other field drains all. So nothing that
 //! changes often stands here: policies come by RDS, certificates by SDS.
 
+mod access_log;
 mod chain;
 mod hcm;
 mod local_reply;

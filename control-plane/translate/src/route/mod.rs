@@ -51,7 +51,7 @@ fn virtual_host(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -
     let config = DynamicModuleFilterPerRoute {
         dynamic_module_config: Some(module()),
         // No name: the field's name differs between Envoy 1.39 and 1.40, and the module has one configuration only.
-        filter_config: Some(json_any(&cluster_config(cluster, names, &settings.instance))),
+        filter_config: Some(json_any(&cluster_config(cluster, names, settings))),
         ..Default::default()
     };
     VirtualHost {

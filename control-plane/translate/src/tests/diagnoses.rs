@@ -119,7 +119,6 @@ fn what_has_no_effect_is_told() {
             "spec.dispatchPolicies[0].rules[0]: the rule matches",
         ),
         ("/spec/dispatchPolicies", rule(json!({"nonResourceURLs": ["*"]})), "rules[0].verbs: the rule matches nothing"),
-        ("/spec/logging", json!({"mode": "on"}), "spec.logging.mode: access logs are not written yet"),
         (
             "/spec/servers/0/endpoint",
             json!("https://10.0.0.1:6443/path"),

@@ -60,3 +60,41 @@ fn a_cluster_with_a_token_and_dns_names() {
     let translation = translated(&pki.settings(), &[cluster]);
     insta::assert_snapshot!("token_clusters", shown(&pki, &translation, |name| name.contains("/all")));
 }
+
+/// The filter's word for which requests are logged: of those that no policy decides about, then by policy.
+fn logged(settings: &portcullis_api::Settings, mode: &str, policies: [&str; 2]) -> (bool, [bool; 2]) {
+    let pki = Pki::new();
+    let mut cluster = pki.cluster("prod.example.com");
+    set(&mut cluster, "/spec/logging", json!({"mode": mode}));
+    for (number, policy) in policies.into_iter().enumerate() {
+        set(&mut cluster, &format!("/spec/dispatchPolicies/{number}/logMode"), json!(policy));
+    }
+    let translation = translated(settings, &[cluster]);
+    let text = shown(&pki, &translation, |name| name.contains("/routes"));
+    let policies: Vec<_> =
+        text.split("\\\"group\\\":").skip(1).map(|policy| policy.contains("\\\"log\\\":true")).collect();
+    (text.contains("\\\"logRefused\\\":true"), policies.try_into().unwrap())
+}
+
+#[test]
+fn which_requests_are_logged_is_decided_here() {
+    use portcullis_api::AccessLog;
+    let settings = Pki::new().settings();
+    assert_eq!(logged(&settings, "", ["", ""]), (false, [false, false]));
+    assert_eq!(logged(&settings, "", ["on", "off"]), (false, [true, false]));
+    assert_eq!(logged(&settings, "on", ["", "off"]), (true, [true, false]));
+    assert_eq!(logged(&settings, "off", ["on", ""]), (false, [false, false]));
+    let silent = portcullis_api::Settings { access_log: AccessLog::None, ..settings.clone() };
+    assert_eq!(logged(&silent, "on", ["on", "on"]), (false, [false, false]));
+
+    let pki = Pki::new();
+    let listener = |access_log| {
+        let settings = portcullis_api::Settings { access_log, ..pki.settings() };
+        let translation = translated(&settings, &[pki.cluster("prod.example.com")]);
+        shown(&pki, &translation, |name| name.contains("/listener"))
+    };
+    assert!(listener(AccessLog::Stdout).contains("envoy.access_loggers.stdout"));
+    assert!(!listener(AccessLog::None).contains("envoy.access_loggers.stdout"));
+    assert!(listener(AccessLog::Stderr).contains("envoy.access_loggers.stderr"));
+    assert!(listener(AccessLog::File("/var/log/portcullis".into())).contains("path: \"/var/log/portcullis\""));
+}

@@ -83,6 +83,7 @@ pub(crate) fn policies(shape: Shape, count: usize) -> Vec<config::Policy> {
         .map(|policy| config::Policy {
             group: format!("g{}", policy % 8),
             flow_control_schema: None,
+            log: false,
             rules: rules(&mut dice, policy),
         })
         .collect()

@@ -5,6 +5,7 @@ mod attribution;
 mod flow_control;
 mod identity;
 mod reviews;
+mod seen;
 
 use super::*;
 use crate::bucket::{Rate, TokenBucket};
@@ -75,11 +76,13 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         reviews: None,
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
+        log_refused: false,
         policies: vec![
-            Policy { group: "vault".into(), flow_control_schema: Some("few".into()), rules: vec![secrets] },
+            Policy { group: "vault".into(), flow_control_schema: Some("few".into()), log: false, rules: vec![secrets] },
             Policy {
                 group: "all".into(),
                 flow_control_schema: None,
+                log: false,
                 rules: vec![Rule { verbs: vec!["-deletecollection".into()], ..all_rules() }],
             },
         ],

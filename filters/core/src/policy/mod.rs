@@ -18,7 +18,7 @@ mod facts;
 mod grow;
 mod lanes;
 mod list;
-mod names;
+pub(crate) mod names;
 mod prefixes;
 mod tally;
 mod tree;

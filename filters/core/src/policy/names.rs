@@ -3,7 +3,7 @@ use super::buckets::{Buckets, hash_bytes};
 /// Texts that a rule compares whole, and their ids. A text has two parts, for `resource/subresource`; elsewhere the
 /// second is empty.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     buckets: Buckets,
     spans: Box<[Span]>,
     text: Box<[u8]>,
@@ -19,7 +19,7 @@ struct Span {
 }
 
 impl Names {
-    pub(super) fn new<'k>(keys: impl Iterator<Item = ((&'k str, &'k str), u32)>) -> Self {
+    pub(crate) fn new<'k>(keys: impl Iterator<Item = ((&'k str, &'k str), u32)>) -> Self {
         let mut text = Vec::new();
         let mut spans = Vec::new();
         for ((first, second), id) in keys {
@@ -40,7 +40,7 @@ impl Names {
     }
 
     /// The text's id. What is longer than every known text is not read.
-    pub(super) fn find(&self, first: &[u8], second: &[u8]) -> Option<u32> {
+    pub(crate) fn find(&self, first: &[u8], second: &[u8]) -> Option<u32> {
         if self.spans.is_empty() || first.len().saturating_add(second.len()) > self.longest {
             return None;
         }

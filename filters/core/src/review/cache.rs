@@ -6,6 +6,7 @@ use quick_cache::sync::Cache;
 use ring::hmac;
 
 use super::{ReviewKey, ReviewResult};
+use crate::observe::catalog::CACHES;
 use crate::x509::CertificateCache;
 
 /// Answers that are remembered per cluster: good and bad ones apart, so that a flood of bad ones displaces no good one.
@@ -54,11 +55,31 @@ impl Default for Lifetimes {
 pub struct CredentialCaches {
     /// Client certificates.
     pub certificates: CertificateCache,
-    good: Cache<ReviewKey, (u64, ReviewResult)>,
-    bad: Cache<ReviewKey, (u64, ReviewResult)>,
+    tokens: Answers,
+    access: Answers,
     secret: hmac::Key,
     lifetimes: Lifetimes,
     under_way: Arc<AtomicUsize>,
+}
+
+/// Answers to one kind of question.
+#[derive(Debug)]
+struct Answers {
+    good: Cache<ReviewKey, (u64, ReviewResult)>,
+    bad: Cache<ReviewKey, (u64, ReviewResult)>,
+}
+
+impl Answers {
+    fn new() -> Self {
+        Answers { good: Cache::new(GOOD), bad: Cache::new(BAD) }
+    }
+
+    fn get(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
+        let of = |cache: &Cache<ReviewKey, (u64, ReviewResult)>| {
+            cache.get(key).filter(|(until, _)| now < *until).map(|(_, result)| result)
+        };
+        of(&self.good).or_else(|| of(&self.bad))
+    }
 }
 
 /// Leave to ask; given back when it is dropped.
@@ -76,8 +97,8 @@ impl CredentialCaches {
     pub fn new(secret: &[u8; 32], lifetimes: Lifetimes) -> Self {
         CredentialCaches {
             certificates: CertificateCache::default(),
-            good: Cache::new(GOOD),
-            bad: Cache::new(BAD),
+            tokens: Answers::new(),
+            access: Answers::new(),
             secret: hmac::Key::new(hmac::HMAC_SHA256, secret),
             lifetimes,
             under_way: Arc::default(),
@@ -102,32 +123,53 @@ impl CredentialCaches {
         key
     }
 
-    pub(super) fn get(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
-        let of = |cache: &Cache<ReviewKey, (u64, ReviewResult)>| {
-            cache.get(key).filter(|(until, _)| now < *until).map(|(_, result)| result)
-        };
-        of(&self.good).or_else(|| of(&self.bad))
+    pub(super) fn token(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
+        self.tokens.get(key, now)
+    }
+
+    pub(super) fn access(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
+        self.access.get(key, now)
+    }
+
+    /// How many answers are remembered, by kind; expired ones count until they are displaced.
+    pub fn entries(&self) -> [(&'static str, u64); CACHES.len()] {
+        let (verified, refused) = self.certificates.entries();
+        let [tokens, rejected, allowed, denied] =
+            [&self.tokens.good, &self.tokens.bad, &self.access.good, &self.access.bad].map(Cache::len);
+        let counts = [tokens, rejected, allowed, denied, verified, refused];
+        let mut kinds = CACHES.map(|kind| (kind, 0));
+        for ((_, entries), count) in kinds.iter_mut().zip(counts) {
+            *entries = count as u64;
+        }
+        kinds
+    }
+
+    /// Reviews that wait for their answer.
+    pub fn under_way(&self) -> u64 {
+        self.under_way.load(Ordering::Acquire) as u64
     }
 
     pub(super) fn insert(&self, key: ReviewKey, result: &ReviewResult, expires: Option<u64>, now: u64) {
         let (cache, lifetime) = match result {
-            ReviewResult::User(_) => (&self.good, self.lifetimes.token),
-            ReviewResult::Allowed => (&self.good, self.lifetimes.allowed),
-            ReviewResult::Rejected => (&self.bad, self.lifetimes.rejected_token),
-            ReviewResult::Denied => (&self.bad, self.lifetimes.denied),
+            ReviewResult::User(_) => (&self.tokens.good, self.lifetimes.token),
+            ReviewResult::Allowed => (&self.access.good, self.lifetimes.allowed),
+            ReviewResult::Rejected => (&self.tokens.bad, self.lifetimes.rejected_token),
+            ReviewResult::Denied => (&self.access.bad, self.lifetimes.denied),
             ReviewResult::Failed => return,
         };
         let until = now.saturating_add(lifetime);
         let until = expires.filter(|_| matches!(result, ReviewResult::User(_))).map_or(until, |exp| until.min(exp));
         cache.insert(key, (until, result.clone()));
-        if matches!(result, ReviewResult::Rejected | ReviewResult::Denied) {
-            self.good.remove(&key);
+        match result {
+            ReviewResult::Rejected => _ = self.tokens.good.remove(&key),
+            ReviewResult::Denied => _ = self.access.good.remove(&key),
+            _ => {}
         }
     }
 
     pub(super) fn permit(&self, key: &ReviewKey) -> Option<ReviewPermit> {
         // An answer that got too old stays until it is displaced or replaced.
-        let is_renewal = self.good.contains_key(key);
+        let is_renewal = self.tokens.good.contains_key(key) || self.access.good.contains_key(key);
         let most = if is_renewal { REVIEWS.saturating_add(RENEWALS) } else { REVIEWS };
         let taken = self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
             (count < most).then_some(count.saturating_add(1))

@@ -109,7 +109,11 @@ impl Review {
 
     /// What is already known: from answers that this request has waited for, else from the caches.
     pub(crate) fn known(&self, settled: &Settled, now: UnixTime) -> Option<ReviewResult> {
-        settled.get(&self.key).or_else(|| self.caches.get(&self.key, now.as_secs()))
+        let cached = || match self.kind {
+            Kind::Token { .. } => self.caches.token(&self.key, now.as_secs()),
+            Kind::Access => self.caches.access(&self.key, now.as_secs()),
+        };
+        settled.get(&self.key).or_else(cached)
     }
 
     /// Names the question: equal questions of one cluster have equal keys, and share one answer.

@@ -22,7 +22,7 @@ fn strangers_leave_room_to_renew_what_was_good() {
     caches.insert(known, &good, None, 1_000);
     caches.insert(revoked, &good, None, 1_000);
     caches.insert(revoked, &ReviewResult::Rejected, None, 2_000);
-    assert_eq!(caches.get(&known, 2_000), None, "too old");
+    assert_eq!(caches.token(&known, 2_000), None, "too old");
     let strangers: Vec<_> = std::iter::from_fn(|| caches.permit(&[1; 32])).take(100).collect();
     let renewals: Vec<_> = std::iter::from_fn(|| caches.permit(&known)).take(100).collect();
     assert_eq!((strangers.len(), renewals.len()), (64, 64));

@@ -45,6 +45,11 @@ impl Default for CertificateCache {
 }
 
 impl CertificateCache {
+    /// How many chains are remembered: verified ones and refused ones.
+    pub fn entries(&self) -> (usize, usize) {
+        (self.verified.len(), self.refused.len())
+    }
+
     /// Who presents the chain, now. The validity of the whole path is compared at every call.
     ///
     /// # Errors

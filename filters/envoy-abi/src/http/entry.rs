@@ -77,62 +77,75 @@ pub unsafe fn filter_destroy<C: FilterConfig>(stream: ModulePtr) {
     });
 }
 
+/// Runs a hook of a stream; `stopped` is the answer for a stream that a panic has ended, then or now. What the hook asks
+/// for is carried out when nothing refers to the stream's state any more, because Envoy may call other hooks meanwhile.
+///
 /// # Safety
-/// Called by Envoy on the stream's worker: both pointers are alive and used by nobody else during the call.
-pub unsafe fn request_headers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
-    // SAFETY: exclusive during the call.
+/// Called by Envoy on the stream's worker: both pointers are alive and used by nobody else until the hook has returned.
+unsafe fn run<C: FilterConfig, R: Copy>(
+    name: &'static str,
+    (filter, stream): (FilterPtr, ModulePtr),
+    stopped: R,
+    hook: impl FnOnce(&C, &mut C::Stream, &mut FilterHandle) -> R,
+) -> R {
+    // SAFETY: exclusive until `carry_out`.
     let (stream, mut handle) = unsafe { (&mut *stream.cast::<Stream<C>>().cast_mut(), FilterHandle::new(filter)) };
-    let status = guard("http_filter_request_headers", || {
-        // SAFETY: called from a hook of a live stream.
-        let route = unsafe { route_of::<C>(filter) };
-        stream.config.request_headers(route, &mut stream.kept, &mut handle)
-    });
-    match status {
-        Ok(status) => status.code(),
-        Err(Panicked) => {
-            stream.is_poisoned = true;
-            fail_closed(stream.config, &mut handle);
-            HeadersStatus::StopIteration.code()
-        }
+    if stream.is_poisoned {
+        return stopped;
     }
+    let done = guard(name, || hook(stream.config, &mut stream.kept, &mut handle));
+    let answer = done.unwrap_or_else(|Panicked| {
+        stream.is_poisoned = true;
+        fail_closed(stream, &mut handle);
+        stopped
+    });
+    handle.carry_out();
+    answer
 }
 
 /// # Safety
-/// As [`request_headers`].
+/// As [`run`].
+pub unsafe fn request_headers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
+    let hook = |config: &C, kept: &mut C::Stream, handle: &mut FilterHandle| {
+        // SAFETY: called from a hook of a live stream.
+        let route = unsafe { route_of::<C>(filter) };
+        config.request_headers(route, kept, handle)
+    };
+    // SAFETY: as the caller says.
+    unsafe { run("http_filter_request_headers", (filter, stream), HeadersStatus::StopIteration, hook) }.code()
+}
+
+/// # Safety
+/// As [`run`].
 pub unsafe fn response_headers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
-    // SAFETY: exclusive during the call.
-    let (stream, mut handle) = unsafe { (&mut *stream.cast::<Stream<C>>().cast_mut(), FilterHandle::new(filter)) };
-    if stream.is_poisoned {
+    // SAFETY: alive, and nobody else uses it now.
+    if unsafe { &*stream.cast::<Stream<C>>() }.is_poisoned {
         // The answer that `fail_closed` gave.
         return HeadersStatus::Continue.code();
     }
-    match guard("http_filter_response_headers", || stream.config.response_headers(&mut stream.kept, &mut handle)) {
-        Ok(status) => status.code(),
-        Err(Panicked) => {
-            stream.is_poisoned = true;
-            fail_closed(stream.config, &mut handle);
-            HeadersStatus::StopIteration.code()
-        }
-    }
+    let hook = |config: &C, kept: &mut C::Stream, handle: &mut FilterHandle| config.response_headers(kept, handle);
+    // SAFETY: as the caller says.
+    unsafe { run("http_filter_response_headers", (filter, stream), HeadersStatus::StopIteration, hook) }.code()
 }
 
 /// # Safety
-/// As [`request_headers`].
-pub unsafe fn scheduled<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) {
-    // SAFETY: exclusive during the call.
+/// As [`run`].
+pub unsafe fn stream_complete<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) {
+    // SAFETY: exclusive during the call; nothing is carried out here, the stream has ended.
     let (stream, mut handle) = unsafe { (&mut *stream.cast::<Stream<C>>().cast_mut(), FilterHandle::new(filter)) };
-    if stream.is_poisoned {
-        return;
-    }
-    let resumed = guard("http_filter_scheduled", || {
+    let _ = guard("http_filter_stream_complete", || stream.config.stream_complete(&mut stream.kept, &mut handle));
+}
+
+/// # Safety
+/// As [`run`].
+pub unsafe fn scheduled<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) {
+    let hook = |config: &C, kept: &mut C::Stream, handle: &mut FilterHandle| {
         // SAFETY: as in `request_headers`.
         let route = unsafe { route_of::<C>(filter) };
-        stream.config.resumed(route, &mut stream.kept, &mut handle);
-    });
-    if let Err(Panicked) = resumed {
-        stream.is_poisoned = true;
-        fail_closed(stream.config, &mut handle);
-    }
+        config.resumed(route, kept, handle);
+    };
+    // SAFETY: as the caller says.
+    unsafe { run("http_filter_scheduled", (filter, stream), (), hook) }
 }
 
 /// # Safety
@@ -198,21 +211,14 @@ unsafe fn callout_response<'a>(
 }
 
 /// # Safety
-/// As [`request_headers`].
+/// As [`run`].
 pub unsafe fn request_trailers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
-    // SAFETY: exclusive during the call.
-    let (stream, mut handle) = unsafe { (&mut *stream.cast::<Stream<C>>().cast_mut(), FilterHandle::new(filter)) };
-    if stream.is_poisoned {
-        return HeadersStatus::StopIteration.code();
-    }
-    match guard("http_filter_request_trailers", || stream.config.request_trailers(&mut handle)) {
-        Ok(()) => HeadersStatus::Continue.code(),
-        Err(Panicked) => {
-            stream.is_poisoned = true;
-            fail_closed(stream.config, &mut handle);
-            HeadersStatus::StopIteration.code()
-        }
-    }
+    let hook = |config: &C, _: &mut C::Stream, handle: &mut FilterHandle| {
+        config.request_trailers(handle);
+        HeadersStatus::Continue
+    };
+    // SAFETY: as the caller says.
+    unsafe { run("http_filter_request_trailers", (filter, stream), HeadersStatus::StopIteration, hook) }.code()
 }
 
 /// The configuration of the stream's route, if it carries one.
@@ -227,21 +233,29 @@ unsafe fn route_of<'a, C: FilterConfig>(filter: FilterPtr) -> Option<&'a C::Rout
     }
 }
 
-/// Whether the body of a poisoned stream must stop here.
-///
 /// # Safety
-/// As [`request_headers`].
+/// As [`run`].
 pub unsafe fn request_body<C: FilterConfig>(stream: ModulePtr) -> u32 {
-    // SAFETY: alive, and Envoy calls the hooks of a stream one after the other.
-    let is_poisoned = unsafe { &*stream.cast::<Stream<C>>() }.is_poisoned;
     /// `request_body_status`: stop and drop what comes.
     const STOP_NO_BUFFER: u32 = 3;
-    if is_poisoned { STOP_NO_BUFFER } else { 0 }
+    // SAFETY: alive, and Envoy calls the hooks of a stream one after the other.
+    let stream = unsafe { &mut *stream.cast::<Stream<C>>().cast_mut() };
+    if stream.is_poisoned {
+        return STOP_NO_BUFFER;
+    }
+    match guard("http_filter_request_body", || stream.config.request_body(&mut stream.kept)) {
+        Ok(status) => status.code(),
+        Err(Panicked) => {
+            // Headers may be upstream already; the body stays here.
+            stream.is_poisoned = true;
+            STOP_NO_BUFFER
+        }
+    }
 }
 
 /// A filter that panics even while it refuses leaves the stream without an answer and without a route: it stays stopped.
-fn fail_closed<C: FilterConfig>(config: &C, handle: &mut FilterHandle) {
-    if guard("fail_closed", || config.fail_closed(handle)).is_err() {
+fn fail_closed<C: FilterConfig>(stream: &mut Stream<C>, handle: &mut FilterHandle) {
+    if guard("fail_closed", || stream.config.fail_closed(&mut stream.kept, handle)).is_err() {
         log::error("portcullis: a stream could not be refused; it stays stopped");
     }
 }

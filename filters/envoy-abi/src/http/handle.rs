@@ -1,22 +1,10 @@
-use std::marker::PhantomData;
-use std::mem::MaybeUninit;
-
 use super::{ConfigScheduler, HeaderMap, StreamScheduler};
 use crate::raw::{self, Buffer, ConfigPtr, FilterPtr, HeaderPair};
-
-/// Room for the headers of an honest request, on the stack.
-const INLINE_HEADERS: usize = 48;
-
-/// A counter without labels, or with one whose values come from a closed set.
-#[derive(Clone, Copy, Debug)]
-pub struct Counter {
-    id: usize,
-}
 
 /// A filter's configuration while it is being made.
 #[derive(Debug)]
 pub struct ConfigHandle {
-    config: ConfigPtr,
+    pub(super) config: ConfigPtr,
 }
 
 impl ConfigHandle {
@@ -31,60 +19,41 @@ impl ConfigHandle {
         // SAFETY: the call that `new` speaks of is running.
         unsafe { ConfigScheduler::new(self.config) }
     }
-
-    /// Defines a counter. `None` if Envoy refuses, for instance because the name is taken.
-    pub fn counter(&mut self, name: &str, labels: &[&str]) -> Option<Counter> {
-        let labels: Vec<Buffer> = labels.iter().map(|label| Buffer::lend(label.as_bytes())).collect();
-        let mut id = 0;
-        // SAFETY: the pointer is valid for this call (see `new`), all buffers are lent for it and Envoy copies them.
-        let result = unsafe {
-            raw::envoy_dynamic_module_callback_http_filter_config_define_counter(
-                self.config,
-                Buffer::lend(name.as_bytes()),
-                labels.as_ptr(),
-                labels.len(),
-                &raw mut id,
-            )
-        };
-        (result == 0).then_some(Counter { id })
-    }
 }
 
 /// One stream. Lives for the length of one hook.
 #[derive(Debug)]
 pub struct FilterHandle {
-    filter: FilterPtr,
-    answered: bool,
+    pub(super) filter: FilterPtr,
+    ending: Option<Ending>,
+}
+
+/// An answer of the filter's own.
+#[derive(Debug)]
+pub struct LocalReply {
+    /// HTTP status.
+    pub status: u16,
+    /// Names, lower-case, and values.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body.
+    pub body: String,
+    /// `response.code_details`, for access logs; no blanks.
+    pub details: String,
+}
+
+/// What is done at the end of a hook, because it may call other hooks of the same stream, which then is gone.
+#[derive(Debug)]
+enum Ending {
+    Reply(LocalReply),
+    Reset(String),
+    Continue,
 }
 
 impl FilterHandle {
     /// # Safety
     /// `filter` is what Envoy passed to the hook that is running, and the handle does not outlive it.
     pub(crate) unsafe fn new(filter: FilterPtr) -> Self {
-        FilterHandle { filter, answered: false }
-    }
-
-    /// All headers of a map, in order.
-    pub fn headers(&self, map: HeaderMap) -> Headers<'_> {
-        let mut headers =
-            Headers { inline: [MaybeUninit::uninit(); INLINE_HEADERS], spill: Vec::new(), len: 0, borrow: PhantomData };
-        // SAFETY: the filter is alive for the hook (see `new`).
-        let size = unsafe { raw::envoy_dynamic_module_callback_http_get_headers_size(self.filter, map.code()) };
-        let target = if size <= INLINE_HEADERS {
-            headers.inline.as_mut_ptr().cast::<HeaderPair>()
-        } else {
-            headers.spill.reserve_exact(size);
-            headers.spill.as_mut_ptr()
-        };
-        // SAFETY: `target` has room for `size` pairs, which is what Envoy writes: nothing changed the map in between.
-        if unsafe { raw::envoy_dynamic_module_callback_http_get_headers(self.filter, map.code(), target) } {
-            headers.len = size;
-            if size > INLINE_HEADERS {
-                // SAFETY: Envoy has just written that many.
-                unsafe { headers.spill.set_len(size) };
-            }
-        }
-        headers
+        FilterHandle { filter, ending: None }
     }
 
     /// The first header of the name.
@@ -148,40 +117,32 @@ impl FilterHandle {
         }
     }
 
-    /// Answers the stream. The first answer stands, later ones are dropped.
-    pub fn send_response(&mut self, status: u16, headers: &[(&[u8], &[u8])], body: &[u8], details: &[u8]) {
-        if std::mem::replace(&mut self.answered, true) {
-            return;
-        }
-        let headers: Vec<HeaderPair> = headers
-            .iter()
-            .map(|(name, value)| HeaderPair { key: Buffer::lend(name), value: Buffer::lend(value) })
-            .collect();
-        // SAFETY: all buffers are lent for the call and Envoy copies them.
-        unsafe {
-            raw::envoy_dynamic_module_callback_http_send_response(
-                self.filter,
-                u32::from(status),
-                headers.as_ptr(),
-                headers.len(),
-                Buffer::lend(body),
-                Buffer::lend(details),
-            );
+    /// Answers the stream when the hook has returned. The first answer stands, later ones are dropped.
+    pub fn send_response(&mut self, reply: LocalReply) {
+        self.end(Ending::Reply(reply));
+    }
+
+    /// Ends the stream without an answer when the hook has returned.
+    pub fn reset(&mut self, details: String) {
+        self.end(Ending::Reset(details));
+    }
+
+    fn end(&mut self, ending: Ending) {
+        if !matches!(self.ending, Some(Ending::Reply(_) | Ending::Reset(_))) {
+            self.ending = Some(ending);
         }
     }
 
-    /// Ends the stream without an answer.
-    pub fn reset(&mut self, details: &[u8]) {
-        /// `filter_stream_reset_reason`: local reset.
-        const LOCAL_RESET: u32 = 0;
-        self.answered = true;
-        // SAFETY: the filter is alive, the details are lent for the call and Envoy copies them.
-        unsafe {
-            raw::envoy_dynamic_module_callback_http_filter_reset_stream(
-                self.filter,
-                LOCAL_RESET,
-                Buffer::lend(details),
-            );
+    /// Does what the hook has asked for. Nobody may refer to the stream's state any more: Envoy may call other hooks of it.
+    pub(crate) fn carry_out(self) {
+        match self.ending {
+            Some(Ending::Reply(reply)) => reply.send(self.filter),
+            Some(Ending::Reset(details)) => reset(self.filter, &details),
+            // SAFETY: the filter is alive, nothing before this call has ended it.
+            Some(Ending::Continue) => unsafe {
+                raw::envoy_dynamic_module_callback_http_filter_continue_decoding(self.filter);
+            },
+            None => {}
         }
     }
 
@@ -235,10 +196,9 @@ impl FilterHandle {
         unsafe { StreamScheduler::new(self.filter) }
     }
 
-    /// Lets a waiting stream go on to the next filter.
+    /// Lets a waiting stream go on to the next filter when the hook has returned.
     pub fn continue_decoding(&mut self) {
-        // SAFETY: the filter is alive.
-        unsafe { raw::envoy_dynamic_module_callback_http_filter_continue_decoding(self.filter) }
+        self.ending.get_or_insert(Ending::Continue);
     }
 
     /// Makes Envoy choose the route again.
@@ -247,48 +207,68 @@ impl FilterHandle {
         unsafe { raw::envoy_dynamic_module_callback_http_clear_route_cache(self.filter) }
     }
 
-    /// Counts one; `labels` as many as the counter was defined with, of a closed set.
-    pub fn increment(&mut self, counter: Counter, labels: &[&str]) {
-        let labels: Vec<Buffer> = labels.iter().map(|label| Buffer::lend(label.as_bytes())).collect();
-        // SAFETY: the filter is alive, the labels are lent for the call.
+    /// How Envoy says that the answer came about (`response.code_details`). `None` where there is no answer, and on Envoy
+    /// before 1.39.
+    pub fn code_details(&self) -> Option<&[u8]> {
+        /// `response.code_details`
+        const ATTRIBUTE: u32 = 16;
+        let mut value = Buffer::EMPTY;
+        // SAFETY: the filter is alive; Envoy writes a buffer that it keeps until a setter is called, which needs
+        // `&mut self`.
         unsafe {
-            raw::envoy_dynamic_module_callback_http_filter_increment_counter(
+            raw::envoy_dynamic_module_callback_http_filter_get_attribute_string(self.filter, ATTRIBUTE, &raw mut value)
+                .then(|| value.bytes())
+        }
+    }
+
+    /// Writes the stream's dynamic metadata.
+    pub fn set_metadata(&mut self, namespace: &str, key: &str, value: &str) {
+        // SAFETY: buffers are lent for the call and Envoy copies them.
+        unsafe {
+            raw::envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
                 self.filter,
-                counter.id,
-                labels.as_ptr(),
-                labels.len(),
-                1,
+                Buffer::lend(namespace.as_bytes()),
+                Buffer::lend(key.as_bytes()),
+                Buffer::lend(value.as_bytes()),
             );
         }
     }
 }
 
-/// A stream's headers, as Envoy holds them.
-pub struct Headers<'a> {
-    inline: [MaybeUninit<HeaderPair>; INLINE_HEADERS],
-    spill: Vec<HeaderPair>,
-    len: usize,
-    borrow: PhantomData<&'a FilterHandle>,
-}
-
-impl<'a> Headers<'a> {
-    /// Names, lower-case, and values. The bytes live as long as the handle is only shared, also beyond this list.
-    pub fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-        let pairs = if self.len <= INLINE_HEADERS {
-            let inline = self.inline.get(..self.len).unwrap_or_default();
-            // SAFETY: the first `len` pairs were written by Envoy, and a MaybeUninit has the layout of what it holds.
-            unsafe { std::slice::from_raw_parts(inline.as_ptr().cast::<HeaderPair>(), inline.len()) }
-        } else {
-            &self.spill
-        };
-        // SAFETY: Envoy's buffers stay until a setter is called, which needs the handle that `'a` borrows.
-        pairs.iter().map(|pair| unsafe { (pair.key.bytes(), pair.value.bytes()) })
+impl LocalReply {
+    fn send(&self, filter: FilterPtr) {
+        let headers: Vec<HeaderPair> = self
+            .headers
+            .iter()
+            .map(|(name, value)| HeaderPair {
+                key: Buffer::lend(name.as_bytes()),
+                value: Buffer::lend(value.as_bytes()),
+            })
+            .collect();
+        // SAFETY: only called by `carry_out`, in a hook of a live stream; all buffers are lent for the call and Envoy copies
+        // them.
+        unsafe {
+            raw::envoy_dynamic_module_callback_http_send_response(
+                filter,
+                u32::from(self.status),
+                headers.as_ptr(),
+                headers.len(),
+                Buffer::lend(self.body.as_bytes()),
+                Buffer::lend(self.details.as_bytes()),
+            );
+        }
     }
 }
 
-impl std::fmt::Debug for Headers<'_> {
-    /// Values may be secrets.
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Headers").field("len", &self.len).finish_non_exhaustive()
+fn reset(filter: FilterPtr, details: &str) {
+    /// `filter_stream_reset_reason`: local reset.
+    const LOCAL_RESET: u32 = 0;
+    // SAFETY: as in `LocalReply::send`.
+    unsafe {
+        raw::envoy_dynamic_module_callback_http_filter_reset_stream(
+            filter,
+            LOCAL_RESET,
+            Buffer::lend(details.as_bytes()),
+        );
     }
 }

@@ -6,7 +6,7 @@ pub type CalloutId = u64;
 /// The main thread, for the length of one hook.
 #[derive(Debug)]
 pub struct MainThread {
-    config: ConfigPtr,
+    pub(super) config: ConfigPtr,
 }
 
 impl MainThread {

@@ -2,11 +2,15 @@
 
 pub mod entry;
 mod handle;
+mod headers;
 mod main_thread;
+mod metrics;
 mod scheduler;
 
-pub use handle::{ConfigHandle, Counter, FilterHandle, Headers};
+pub use handle::{ConfigHandle, FilterHandle, LocalReply};
+pub use headers::Headers;
 pub use main_thread::{CalloutId, CalloutResponse, MainThread};
+pub use metrics::{Counter, Gauge, Histogram, MetricSink};
 pub use scheduler::{ConfigScheduler, StreamScheduler};
 
 use crate::raw;
@@ -28,6 +32,24 @@ impl HeadersStatus {
             HeadersStatus::Continue => 0,
             HeadersStatus::StopIteration => 1,
             HeadersStatus::Wait => 4,
+        }
+    }
+}
+
+/// What a filter answers to a piece of a request's body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyStatus {
+    /// On to the next filter.
+    Continue,
+    /// It is kept back, at the sender where it is too much to keep, until [`FilterHandle::continue_decoding`].
+    Hold,
+}
+
+impl BodyStatus {
+    pub(crate) const fn code(self) -> u32 {
+        match self {
+            BodyStatus::Continue => 0,
+            BodyStatus::Hold => 2,
         }
     }
 }
@@ -86,12 +108,19 @@ pub trait FilterConfig: Sized + Send + Sync + 'static {
     /// starts the callout has returned.
     fn callout_done(&self, id: CalloutId, response: &CalloutResponse<'_>);
 
+    /// Asks what becomes of a piece of the request's body.
+    fn request_body(&self, kept: &mut Self::Stream) -> BodyStatus;
+
     /// Sees the request's trailers, if it has any.
     fn request_trailers(&self, stream: &mut FilterHandle);
 
     /// Sees the upstream's answer. Not called for answers that the filter itself made.
     fn response_headers(&self, kept: &mut Self::Stream, stream: &mut FilterHandle) -> HeadersStatus;
 
+    /// The stream has ended, however it did; the access log is written next. Called once for each stream, also for those
+    /// whose request headers never came here.
+    fn stream_complete(&self, kept: &mut Self::Stream, stream: &mut FilterHandle);
+
     /// Answers a stream after a panic anywhere in the filter: nothing may go upstream.
-    fn fail_closed(&self, stream: &mut FilterHandle);
+    fn fail_closed(&self, kept: &mut Self::Stream, stream: &mut FilterHandle);
 }

@@ -22,6 +22,11 @@ pub(crate) struct World {
 impl World {
     /// `None`, said loudly, where the real Kubernetes is not built and CI does not ask for it.
     pub(crate) fn start(test: &str, options: &KubeOptions) -> Option<Self> {
+        World::of(test, options, &GatewayOptions::default())
+    }
+
+    /// As [`World::start`], behind another gateway.
+    pub(crate) fn of(test: &str, options: &KubeOptions, gateway: &GatewayOptions) -> Option<Self> {
         deps::kube_or_skip(test).unwrap()?;
         let run = RunDir::new(test).unwrap();
         let kube = RealKube::start(&run, "kube", options).unwrap();
@@ -29,7 +34,7 @@ impl World {
             kube.client_ca().issue(&CertSpec::client(name, groups.iter().copied())).unwrap()
         };
         let (gateway_identity, alice, bob) = (user("portcullis", &[]), user("alice", &["dev"]), user("bob", &[]));
-        let gateway = Gateway::start(&run, &GatewayOptions::default()).unwrap();
+        let gateway = Gateway::start(&run, gateway).unwrap();
         let world = World { gateway, kube, gateway_identity, alice, bob, run };
         world.grant();
         world.gateway.apply(&world.manifest()).unwrap();

@@ -1,6 +1,8 @@
 //! The gateway in front of stub apiservers, which witness exactly what reaches them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod access_log;
+mod attack;
 mod buckets;
 mod changes;
 mod crowd;
@@ -9,6 +11,7 @@ mod handshake;
 mod hostile;
 mod in_flight;
 mod limits;
+mod observe;
 mod replies;
 mod review_faults;
 mod review_storm;

@@ -110,7 +110,10 @@ prop_compose! {
 }
 
 fn policies(rules: Vec<Vec<config::Rule>>) -> Vec<config::Policy> {
-    rules.into_iter().map(|rules| config::Policy { group: "g".into(), flow_control_schema: None, rules }).collect()
+    rules
+        .into_iter()
+        .map(|rules| config::Policy { group: "g".into(), flow_control_schema: None, log: false, rules })
+        .collect()
 }
 
 fn check(policies: &[config::Policy], requests: &[(RequestInfo<'static>, UserInfo)]) -> Result<usize, TestCaseError> {

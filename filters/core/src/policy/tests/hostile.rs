@@ -17,7 +17,7 @@ fn open_rule() -> config::Rule {
 fn policies(rules: impl IntoIterator<Item = config::Rule>) -> Vec<config::Policy> {
     rules
         .into_iter()
-        .map(|rule| config::Policy { group: "g".into(), flow_control_schema: None, rules: vec![rule] })
+        .map(|rule| config::Policy { group: "g".into(), flow_control_schema: None, log: false, rules: vec![rule] })
         .collect()
 }
 

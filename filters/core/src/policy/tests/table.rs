@@ -26,7 +26,8 @@ fn matches(rule: &config::Rule, request: &str, user: &UserInfo) -> bool {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let path = unescape_path(path.as_bytes()).unwrap();
     let info = RequestInfo::resolve(method.as_bytes(), &path, query.as_bytes()).unwrap();
-    let policies = [config::Policy { group: "g".into(), flow_control_schema: None, rules: vec![rule.clone()] }];
+    let policies =
+        [config::Policy { group: "g".into(), flow_control_schema: None, log: false, rules: vec![rule.clone()] }];
     let index = Policies::new(&policies).first_match(&info, user);
     assert_eq!(
         Walk::new(&policies).first_match(&info, user).map(|matched| matched.policy),
@@ -171,6 +172,7 @@ fn the_first_policy_that_matches_wins() {
     let policy = |group: &str, verbs: &str| config::Policy {
         group: group.into(),
         flow_control_schema: None,
+        log: false,
         rules: vec![config::Rule { verbs: list(verbs), ..everything() }],
     };
     let policies = Policies::new(&[policy("a", "list"), policy("b", "get"), policy("c", "*")]);

@@ -1,0 +1,85 @@
+//! The access log: one JSON object a line.
+//!
+//! Whatever a client can write is escaped by the filter, which hands over finished members; beside them stand only words
+//! and numbers of Envoy's own that cannot end a JSON string.
+
+use envoy_types::pb::envoy::config::accesslog::v3::access_log::ConfigType;
+use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
+use envoy_types::pb::envoy::config::accesslog::v3::{AccessLog as Log, AccessLogFilter, MetadataFilter};
+use envoy_types::pb::envoy::config::core::v3::{SubstitutionFormatString, substitution_format_string::Format};
+use envoy_types::pb::envoy::extensions::access_loggers::file::v3::{FileAccessLog, file_access_log};
+use envoy_types::pb::envoy::extensions::access_loggers::stream::v3::{
+    StderrAccessLog, StdoutAccessLog, stderr_access_log, stdout_access_log,
+};
+use envoy_types::pb::envoy::r#type::matcher::v3::metadata_matcher::{PathSegment, path_segment::Segment};
+use envoy_types::pb::envoy::r#type::matcher::v3::{MetadataMatcher, ValueMatcher, value_matcher::MatchPattern};
+use envoy_types::util::pack_any;
+use portcullis_api::AccessLog;
+use portcullis_filter_config::names;
+
+use crate::proto::{boolean, inline_string};
+
+/// Members that Envoy writes: names, operators, and whether the value is a text. A text of these never holds a quote.
+const OWN: [(&str, &str, bool); 10] = [
+    ("time", "%START_TIME%", true),
+    ("client", "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%", true),
+    ("protocol", "%PROTOCOL%", true),
+    ("endpoint", "%UPSTREAM_HOST%", true),
+    ("code", "%RESPONSE_CODE%", false),
+    ("flags", "%RESPONSE_FLAGS%", true),
+    ("durationMs", "%DURATION%", false),
+    ("bytesReceived", "%BYTES_RECEIVED%", false),
+    ("bytesSent", "%BYTES_SENT%", false),
+    ("attempts", "%UPSTREAM_REQUEST_ATTEMPT_COUNT%", false),
+];
+
+/// The log of requests that a cluster wants told: those for which the filter has left members.
+pub(super) fn of_requests(destination: &AccessLog) -> Vec<Log> {
+    let is_present = ValueMatcher { match_pattern: Some(MatchPattern::PresentMatch(true)) };
+    let matcher = MetadataMatcher {
+        filter: names::LOG.to_owned(),
+        path: vec![PathSegment { segment: Some(Segment::Key(names::LOG_MEMBERS.to_owned())) }],
+        value: Some(is_present),
+        ..Default::default()
+    };
+    let filter = MetadataFilter { matcher: Some(matcher), match_if_key_not_found: Some(boolean(false)) };
+    let filter = AccessLogFilter { filter_specifier: Some(FilterSpecifier::MetadataFilter(filter)) };
+    let members = format!("%DYNAMIC_METADATA({}:{})%", names::LOG, names::LOG_MEMBERS);
+    log(destination, Format::TextFormatSource(inline_string(line(&members))), Some(filter))
+}
+
+/// The log of requests to names that nobody serves. No filter of ours sees them. Envoy lets nothing but a host name's
+/// characters through in the name that the client asked for.
+pub(super) fn of_strangers(destination: &AccessLog) -> Vec<Log> {
+    let name = r#""sni":"%REQUESTED_SERVER_NAME%","decision":"refused","reason":"not_served""#;
+    log(destination, Format::TextFormatSource(inline_string(line(name))), None)
+}
+
+fn line(members: &str) -> String {
+    let mut line = String::from("{");
+    for (name, operator, is_text) in OWN {
+        let quote = if is_text { "\"" } else { "" };
+        line += &format!("\"{name}\":{quote}{operator}{quote},");
+    }
+    line + members + "}\n"
+}
+
+fn log(destination: &AccessLog, format: Format, filter: Option<AccessLogFilter>) -> Vec<Log> {
+    let format = SubstitutionFormatString { format: Some(format), ..Default::default() };
+    let (name, config) = match destination {
+        AccessLog::None => return Vec::new(),
+        AccessLog::Stdout => {
+            let access_log_format = Some(stdout_access_log::AccessLogFormat::LogFormat(format));
+            ("envoy.access_loggers.stdout", pack_any(StdoutAccessLog { access_log_format }))
+        }
+        AccessLog::Stderr => {
+            let access_log_format = Some(stderr_access_log::AccessLogFormat::LogFormat(format));
+            ("envoy.access_loggers.stderr", pack_any(StderrAccessLog { access_log_format }))
+        }
+        AccessLog::File(path) => {
+            let access_log_format = Some(file_access_log::AccessLogFormat::LogFormat(format));
+            ("envoy.access_loggers.file", pack_any(FileAccessLog { path: path.clone(), access_log_format }))
+        }
+    };
+    vec![Log { name: name.to_owned(), filter, config_type: Some(ConfigType::TypedConfig(config)) }]
+}

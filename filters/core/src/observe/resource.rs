@@ -1,0 +1,127 @@
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use portcullis_filter_config::Policy;
+
+use super::catalog::{BUILT_IN, NON_RESOURCE};
+use crate::policy::names::Names;
+use crate::request_info::RequestInfo;
+
+/// Codes of the words that are no resource's name.
+const OTHER: u16 = 0;
+const PLAIN: u16 = 1;
+const FIRST: u32 = 2;
+
+/// The most resources that a cluster's policies name and that count apart.
+const MOST_NAMED: usize = 1_024;
+
+static KNOWN: LazyLock<Names> = LazyLock::new(|| Names::new(BUILT_IN.iter().map(|name| parts(name)).zip(FIRST..)));
+
+/// The resources that count apart for one cluster: Kubernetes' own, and those that its policies name.
+#[derive(Debug)]
+pub(super) struct Resources {
+    named: Box<[Box<str>]>,
+    index: Names,
+}
+
+impl Resources {
+    pub(super) fn of(policies: &[Policy]) -> Self {
+        let entries = policies.iter().flat_map(|policy| &policy.rules).flat_map(|rule| &rule.resources);
+        let names: BTreeSet<&str> = entries
+            .map(|entry| entry.strip_prefix('-').unwrap_or(entry))
+            .filter(|name| is_a_name(name) && !BUILT_IN.contains(name))
+            .collect();
+        let named: Box<[Box<str>]> = names.into_iter().take(MOST_NAMED).map(Into::into).collect();
+        let first = FIRST.saturating_add(u32::try_from(BUILT_IN.len()).unwrap_or(0));
+        let index = Names::new(named.iter().map(|name| parts(name)).zip(first..));
+        Resources { named, index }
+    }
+
+    pub(super) fn code(&self, info: &RequestInfo<'_>) -> u16 {
+        if !info.is_resource {
+            return PLAIN;
+        }
+        let find = |names: &Names| names.find(info.resource, info.subresource);
+        find(&KNOWN).or_else(|| find(&self.index)).and_then(|code| u16::try_from(code).ok()).unwrap_or(OTHER)
+    }
+
+    pub(super) fn label(&self, code: u16) -> &str {
+        match code {
+            OTHER => "other",
+            PLAIN => NON_RESOURCE,
+            code => {
+                let at = usize::from(code).saturating_sub(FIRST as usize);
+                let named = || self.named.get(at.saturating_sub(BUILT_IN.len())).map(|name| &**name);
+                BUILT_IN.get(at).copied().or_else(named).unwrap_or("other")
+            }
+        }
+    }
+}
+
+fn parts(name: &str) -> (&str, &str) {
+    name.split_once('/').unwrap_or((name, ""))
+}
+
+/// A pattern names nothing. A label has no room for what no Kubernetes resource is called.
+fn is_a_name(name: &str) -> bool {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.' | b'/');
+    (1..=128).contains(&name.len()) && name.bytes().all(is_word)
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_filter_config::Rule;
+
+    use super::*;
+
+    fn label(resources: &Resources, resource: &str, subresource: &str) -> String {
+        let (resource, subresource) = (resource.as_bytes(), subresource.as_bytes());
+        let info = RequestInfo { is_resource: true, resource, subresource, ..RequestInfo::default() };
+        resources.label(resources.code(&info)).to_owned()
+    }
+
+    #[test]
+    fn only_what_kubernetes_or_the_policies_name_has_a_label() {
+        let entries = ["widgets", "-gadgets", "widgets/scale", "*", "*/status", "pods", "x\"y", "Ünicode", ""];
+        let rule = Rule { resources: entries.map(str::to_owned).to_vec(), ..Rule::default() };
+        let resources =
+            Resources::of(&[Policy { group: "all".into(), flow_control_schema: None, log: false, rules: vec![rule] }]);
+        let table = [
+            ("pods", "", "pods"),
+            ("pods", "exec", "pods/exec"),
+            ("pods", "invented", "other"),
+            ("widgets", "", "widgets"),
+            ("widgets", "scale", "widgets/scale"),
+            ("widgets", "status", "other"),
+            ("gadgets", "", "gadgets"),
+            ("gizmos", "", "other"),
+            ("*", "", "other"),
+            ("x\"y", "", "other"),
+            ("", "", "other"),
+        ];
+        for (resource, subresource, expected) in table {
+            assert_eq!(label(&resources, resource, subresource), expected, "{resource}/{subresource}");
+        }
+        assert_eq!(resources.label(resources.code(&RequestInfo::default())), "NonResourceRequest");
+        assert_eq!(resources.label(u16::MAX), "other");
+    }
+
+    #[test]
+    fn every_built_in_resource_has_its_own_label() {
+        let resources = Resources::of(&[]);
+        for name in BUILT_IN {
+            let (resource, subresource) = parts(name);
+            assert_eq!(label(&resources, resource, subresource), name);
+        }
+    }
+
+    #[test]
+    fn policies_name_only_so_many() {
+        let names = (0..5_000).map(|n| format!("r{n}")).collect();
+        let rule = Rule { resources: names, ..Rule::default() };
+        let resources =
+            Resources::of(&[Policy { group: "all".into(), flow_control_schema: None, log: false, rules: vec![rule] }]);
+        let kept = (0..5_000).filter(|n| label(&resources, &format!("r{n}"), "") != "other").count();
+        assert_eq!(kept, MOST_NAMED);
+    }
+}

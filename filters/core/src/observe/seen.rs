@@ -1,0 +1,80 @@
+use std::sync::Arc;
+
+use super::entry::Entry;
+use super::series::Series;
+use super::tally::Cell;
+use super::verb::Verb;
+use crate::hygiene::Scan;
+use crate::identity::{UpstreamUser, UserInfo};
+use crate::request_info::RequestInfo;
+
+/// What judging a request has found out about it. Costs nothing that is worth naming where the request is not logged.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub(super) cell: Cell,
+    policy: Option<usize>,
+    /// The outer `None`: not known; the inner one: nobody.
+    client: Option<Option<Arc<UpstreamUser>>>,
+    effective: Option<Arc<UpstreamUser>>,
+    /// The line of the access log, if there is to be one.
+    pub entry: Option<Entry>,
+}
+
+impl Seen {
+    pub(crate) fn request(&mut self, series: &Series, info: &RequestInfo<'_>) {
+        self.cell.verb = Verb::of(&info.verb).code();
+        self.cell.resource = series.resources.code(info);
+    }
+
+    /// Who sends the request.
+    pub(crate) fn client(&mut self, series: &Series, user: Option<&Arc<UpstreamUser>>) {
+        if series.logs_some {
+            self.client = Some(user.cloned());
+        }
+    }
+
+    /// As whom the request acts.
+    pub(crate) fn effective(&mut self, series: &Series, user: Option<&Arc<UpstreamUser>>) {
+        if series.logs_some {
+            self.effective = user.cloned();
+        }
+    }
+
+    pub(crate) fn policy(&mut self, policy: usize) {
+        self.cell.policy = u32::try_from(policy.saturating_add(1)).unwrap_or(0);
+        self.policy = Some(policy);
+    }
+
+    /// Writes the line, as far as the request can be told. It is written here because what it tells lives no longer.
+    pub(crate) fn tell_request(&mut self, series: &Series, info: &RequestInfo<'_>) {
+        if !series.is_logged(self.policy) {
+            return;
+        }
+        let mut entry = Entry::of_cluster(&series.cluster);
+        entry.request(info);
+        match &self.client {
+            Some(Some(client)) => entry.user(client.user()),
+            Some(None) => entry.user(&UserInfo::anonymous()),
+            None => {}
+        }
+        if let Some(effective) = &self.effective
+            && !matches!(&self.client, Some(Some(client)) if Arc::ptr_eq(client, effective))
+        {
+            entry.impersonated(effective.user());
+        }
+        if let Some(policy) = self.policy.and_then(|policy| series.policies.get(policy)) {
+            entry.dispatch(&policy.number, &policy.schema, &policy.group);
+        }
+        self.entry = Some(entry);
+    }
+
+    /// Adds what stands in the message itself.
+    pub(crate) fn tell_message(&mut self, series: &Series, scan: &Scan<'_>) {
+        if self.entry.is_none() && series.is_logged(self.policy) {
+            self.entry = Some(Entry::of_cluster(&series.cluster));
+        }
+        if let Some(entry) = &mut self.entry {
+            entry.message(scan);
+        }
+    }
+}

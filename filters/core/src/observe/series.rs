@@ -1,0 +1,136 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use portcullis_filter_config as config;
+
+use super::catalog::{CACHED, Metric, REVIEWS, SLOTS};
+use super::resource::Resources;
+use super::tally::{Cell, Tally};
+use super::verb::Verb;
+use super::{Outcome, Seen};
+use crate::cluster::Memory;
+use crate::limit::InFlight;
+use crate::review::CredentialCaches;
+
+/// Values of the labels of [`super::catalog::REQUESTS`], in its order.
+pub type Labels<'a> = [&'a str; 7];
+
+/// What is counted of one cluster's requests under one configuration, and which of them the access log tells.
+#[derive(Debug)]
+pub struct Series {
+    id: u64,
+    pub(super) cluster: Box<str>,
+    pub(super) policies: Box<[Policy]>,
+    pub(super) resources: Resources,
+    /// Whether requests are logged that no policy decides about.
+    logs_refused: bool,
+    /// Whether any is logged.
+    pub(super) logs_some: bool,
+    tally: Tally,
+    slots: Vec<(Box<str>, Arc<InFlight>)>,
+    caches: Option<Arc<CredentialCaches>>,
+}
+
+/// Words for what one policy decides.
+#[derive(Debug)]
+pub(super) struct Policy {
+    pub(super) number: Box<str>,
+    pub(super) schema: Box<str>,
+    pub(super) group: Box<str>,
+    is_logged: bool,
+}
+
+/// A gauge, its labels' values and its value.
+pub type Gauges = Vec<(Metric, Vec<String>, u64)>;
+
+impl Series {
+    /// For the requests of one cluster.
+    pub(crate) fn new(config: &config::ClusterConfig, memory: &impl Memory, caches: &Arc<CredentialCaches>) -> Self {
+        let in_flight = |schema: &config::FlowControlSchema| match schema.limit {
+            config::FlowControlLimit::MaxRequestsInflight(_) => {
+                Some((schema.name.as_str().into(), memory.in_flight(&config.name, &schema.name)))
+            }
+            _ => None,
+        };
+        let policies = config.policies.iter().zip(0_usize..).map(|(policy, number)| Policy {
+            number: number.to_string().into(),
+            schema: policy.flow_control_schema.as_deref().unwrap_or("-").into(),
+            group: policy.group.as_str().into(),
+            is_logged: policy.log,
+        });
+        Series {
+            // The last part is the object's name, the rest is the gateway's own.
+            cluster: config.name.rsplit('/').next().unwrap_or_default().into(),
+            policies: policies.collect(),
+            resources: Resources::of(&config.policies),
+            logs_refused: config.log_refused,
+            logs_some: config.log_refused || config.policies.iter().any(|policy| policy.log),
+            slots: config.flow_control_schemas.iter().filter_map(in_flight).collect(),
+            caches: Some(Arc::clone(caches)),
+            ..Series::of_nobody()
+        }
+    }
+
+    /// For requests that reach no cluster: the label `cluster` is `-`.
+    pub fn of_nobody() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Series {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            cluster: "-".into(),
+            policies: Box::default(),
+            resources: Resources::of(&[]),
+            logs_refused: true,
+            logs_some: true,
+            tally: Tally::default(),
+            slots: Vec::new(),
+            caches: None,
+        }
+    }
+
+    /// Unique in the process, never 0.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Counts a request. Allocates nothing, unless nothing like it was counted before.
+    pub fn count(&self, seen: &Seen, outcome: Outcome) {
+        self.tally.count(Cell { outcome: outcome.code(), ..seen.cell });
+    }
+
+    /// Takes out what was counted since the last time.
+    pub fn take(&self, mut each: impl FnMut(Labels<'_>, u64)) {
+        self.tally.take(|cell, count| each(self.labels(cell), count));
+    }
+
+    fn labels(&self, cell: Cell) -> Labels<'_> {
+        let policy = cell.policy.checked_sub(1).and_then(|policy| self.policies.get(policy as usize));
+        let (number, schema) = policy.map_or(("-", "-"), |policy| (&*policy.number, &*policy.schema));
+        let outcome = Outcome::of_code(cell.outcome);
+        let resource = self.resources.label(cell.resource);
+        [&self.cluster, Verb::label(cell.verb), resource, number, schema, outcome.decision(), outcome.reason()]
+    }
+
+    /// What the gauges say now.
+    pub fn gauges(&self) -> Gauges {
+        let cluster = || self.cluster.to_string();
+        let mut gauges: Gauges = self
+            .slots
+            .iter()
+            .map(|(schema, running)| (SLOTS, vec![cluster(), schema.to_string()], u64::from(running.count())))
+            .collect();
+        if let Some(caches) = &self.caches {
+            gauges.push((REVIEWS, vec![cluster()], caches.under_way()));
+            let entries = caches.entries();
+            gauges.extend(entries.map(|(kind, count)| (CACHED, vec![cluster(), kind.to_owned()], count)));
+        }
+        gauges
+    }
+
+    /// Whether the access log tells requests that this policy decides about; those that none does for `None`.
+    pub(super) fn is_logged(&self, policy: Option<usize>) -> bool {
+        match policy {
+            Some(policy) => self.policies.get(policy).is_some_and(|policy| policy.is_logged),
+            None => self.logs_refused,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What a hostile client tries that depends on how a real kube-apiserver reads its connections.
+
+use std::time::Duration;
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::client::TlsTarget;
+use portcullis_harness::deps;
+use portcullis_harness::kube::KubeOptions;
+
+use crate::world::{NAME, World};
+
+/// kube-apiserver reads on after it has refused an upgrade: what it then reads is a request on a connection that carries the
+/// gateway's credential.
+#[test]
+fn what_follows_a_refused_upgrade_is_no_request() {
+    for version in deps::envoy_compat_versions() {
+        let gateway = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
+        let Some(world) = World::of("smuggling", &KubeOptions::default(), &gateway) else { return };
+        let target = world.target().identity(&world.alice);
+        for (framing, body) in
+            [("", ""), ("Content-Length: 0\r\n", ""), ("Transfer-Encoding: chunked\r\n", "0\r\n\r\n")]
+        {
+            assert!(pipeline(&target, framing, body).contains(" 200 "), "{version}: an upgrade of this is ignored");
+        }
+        let namespaces = world.admin(&["get", "namespaces", "-o", "name"]);
+        assert!(!namespaces.contains("smuggled"), "{version}: {namespaces}");
+    }
+}
+
+/// Asks for an upgrade where there is none to be had, and sends another request behind it.
+fn pipeline(target: &TlsTarget, framing: &str, body: &str) -> String {
+    let namespace = r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"generateName":"smuggled-"}}"#;
+    let request = format!(
+        "GET /version HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n{framing}\r\n{body}\
+         POST /api/v1/namespaces HTTP/1.1\r\nHost: {NAME}\r\nImpersonate-User: admin\r\n\
+         Impersonate-Group: system:masters\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{namespace}",
+        namespace.len()
+    );
+    let mut connection = target.clone().timeout(Duration::from_secs(5)).connect().unwrap();
+    connection.write(request.as_bytes()).unwrap();
+    String::from_utf8_lossy(&connection.read_to_end().unwrap()).into_owned()
+}

@@ -1,0 +1,81 @@
+//! What a hostile client tries beyond single headers.
+
+use std::time::Duration;
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::client::TlsTarget;
+use portcullis_harness::deps;
+
+use crate::world::{NAME, PODS, ROBOT, World};
+
+/// A request that only somebody other than the client could send.
+const SMUGGLED: &str = "/api/v1/namespaces/kube-system/secrets";
+
+/// Every Envoy that the module is tested with, the pinned one last.
+fn versions() -> Vec<Option<String>> {
+    deps::envoy_compat_versions().into_iter().map(Some).chain([None]).collect()
+}
+
+#[test]
+fn what_follows_a_refused_upgrade_is_no_request() {
+    for version in versions() {
+        let options = GatewayOptions { envoy_version: version.clone(), ..GatewayOptions::default() };
+        let world = World::start("smuggling", &options);
+        let (nobody, robot) = (world.gateway.target(NAME), format!("Authorization: Bearer {ROBOT}\r\n"));
+        let alice = nobody.clone().identity(&world.pki.alice);
+        let chunked = ("Transfer-Encoding: chunked\r\n", "0\r\n\r\n");
+        // Envoy takes a second to close each connection.
+        std::thread::scope(|scope| {
+            for (target, token) in [(&alice, ""), (&nobody, ""), (&nobody, &*robot)] {
+                for kind in ["SPDY/3.1", "websocket"] {
+                    for (framing, body) in [("", ""), ("Content-Length: 0\r\n", ""), chunked] {
+                        scope.spawn(move || pipeline(target, &format!("{token}Upgrade: {kind}\r\n{framing}"), body));
+                    }
+                }
+            }
+        });
+        let seen = world.stub.records_for(SMUGGLED);
+        assert!(seen.is_empty(), "{version:?}: {seen:?}");
+        assert!(!world.stub.records_for(PODS).is_empty(), "{version:?}");
+    }
+}
+
+/// Asks for an upgrade where there is none to be had, and sends another request behind it.
+fn pipeline(target: &TlsTarget, headers: &str, body: &str) {
+    let request = format!(
+        "GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\n{headers}\r\n{body}\
+         GET {SMUGGLED} HTTP/1.1\r\nHost: {NAME}\r\nImpersonate-User: admin\r\nImpersonate-Group: system:masters\r\n\r\n"
+    );
+    let mut connection = target.connect().unwrap();
+    connection.write(request.as_bytes()).unwrap();
+    let answer = connection.read_to_end().unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 "), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[test]
+fn what_a_client_sends_before_the_101_arrives_after_it() {
+    let exec = "/api/v1/namespaces/default/pods/p/exec?command=x";
+    for version in versions() {
+        let options = GatewayOptions { envoy_version: version.clone(), ..GatewayOptions::default() };
+        let world = World::start("early-bytes", &options);
+        let nobody = world.gateway.target(NAME).timeout(Duration::from_secs(10));
+        let alice = nobody.clone().identity(&world.pki.alice);
+        let robot = format!("Authorization: Bearer {ROBOT}\r\n");
+        for (target, token) in [(&alice, ""), (&nobody, &*robot)] {
+            for kind in ["SPDY/3.1", "websocket"] {
+                for (early, late) in [("", "late"), ("early", "late"), ("early", "")] {
+                    let mut connection = target.connect().unwrap();
+                    let head = format!(
+                        "POST {exec} HTTP/1.1\r\nHost: {NAME}\r\n{token}Connection: Upgrade\r\nUpgrade: {kind}\r\n\r\n{early}"
+                    );
+                    connection.write(head.as_bytes()).unwrap();
+                    let case = format!("{version:?}, {token}, {kind}, {early:?}, {late:?}");
+                    assert_eq!(connection.read_head().unwrap().status, 101, "{case}");
+                    connection.write(late.as_bytes()).unwrap();
+                    let echo = connection.read_exact(early.len() + late.len()).unwrap();
+                    assert_eq!(String::from_utf8_lossy(&echo), format!("{early}{late}"), "{case}");
+                }
+            }
+        }
+    }
+}

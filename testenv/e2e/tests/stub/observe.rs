@@ -1,0 +1,215 @@
+//! What Envoy's Prometheus page says of requests: exact, of closed sets, and right again when the load is over.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use portcullis_e2e::{GatewayOptions, allow_all};
+use portcullis_harness::client::H2Client;
+use portcullis_harness::{deps, wait};
+use serde_json::json;
+
+use crate::world::{NAME, PODS, ROBOT, World};
+
+const SOON: Duration = Duration::from_secs(20);
+const NAMESPACE: &str = "/api/v1/namespaces/default";
+
+type Labels = BTreeMap<String, String>;
+
+/// The filter's series on Envoy's Prometheus page.
+#[derive(Debug)]
+pub(crate) struct Page(Vec<(String, Labels, u64)>);
+
+impl Page {
+    pub(crate) fn of(world: &World) -> Self {
+        let text = world.gateway.envoy().admin().get("/stats/prometheus").unwrap().text();
+        Page(text.lines().filter_map(|line| parse(line.strip_prefix("envoy_portcullis_")?)).collect())
+    }
+
+    /// The sum of a metric's series that carry these labels.
+    pub(crate) fn sum(&self, name: &str, wanted: &[(&str, &str)]) -> u64 {
+        let carries =
+            |labels: &Labels| wanted.iter().all(|(key, value)| labels.get(*key).is_some_and(|one| one == value));
+        self.0.iter().filter(|(one, labels, _)| one == name && carries(labels)).map(|(_, _, value)| value).sum()
+    }
+
+    fn series_of(&self, name: &str) -> Vec<&Labels> {
+        self.0.iter().filter(|(one, ..)| one == name).map(|(_, labels, _)| labels).collect()
+    }
+}
+
+fn parse(line: &str) -> Option<(String, Labels, u64)> {
+    let (series, value) = line.rsplit_once(' ')?;
+    let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+    let pairs = labels.strip_suffix('}')?.split(',').filter_map(|pair| pair.split_once('='));
+    let labels = pairs.map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned())).collect();
+    Some((name.to_owned(), labels, value.parse::<f64>().ok()? as u64))
+}
+
+fn until(world: &World, what: &str, name: &str, labels: &[(&str, &str)], expected: u64) {
+    let reached = || (Page::of(world).sum(name, labels) == expected).then_some(());
+    wait::until(what, SOON, reached).unwrap_or_else(|error| panic!("{error}: {:#?}", Page::of(world)));
+}
+
+fn start(test: &str, options: &GatewayOptions) -> World {
+    let world = World::start(test, options);
+    let limits = json!({"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": 3}}]});
+    let secrets = json!({"verbs": ["get"], "apiGroups": ["*"], "resources": ["secrets", "widgets"]});
+    let rest =
+        json!({"verbs": ["-deletecollection"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]});
+    let manifest = world.manifest().set("/spec/flowControl", limits).policies(json!([
+        {"rules": [secrets]},
+        {"rules": [rest], "flowControlSchemaName": "few"},
+    ]));
+    world.gateway.apply(&manifest).unwrap();
+    world
+}
+
+#[test]
+fn requests_are_counted_with_words_of_closed_sets() {
+    let mut versions = deps::envoy_compat_versions();
+    versions.extend(deps::pinned("ENVOY_VERSION"));
+    for version in versions {
+        let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
+        counted(&start(&format!("counts-{version}"), &options));
+    }
+}
+
+fn counted(world: &World) {
+    let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let nobody = H2Client::connect(&world.gateway.target(NAME)).unwrap();
+    for _ in 0..3 {
+        alice.get(PODS, &[]).unwrap();
+        nobody.get("/version", &[]).unwrap();
+    }
+    alice.get(&format!("{NAMESPACE}/secrets/s"), &[]).unwrap();
+    alice.get("/apis/example.com/v1/widgets/w", &[]).unwrap();
+    alice.get("/apis/example.com/v1/gizmos/g", &[]).unwrap();
+    alice.request("DELETE", PODS, &[], b"").unwrap();
+    alice.request("PURGE", "/version", &[], b"").unwrap();
+    nobody.get(PODS, &[("authorization", "Bearer not-a-token")]).unwrap();
+    nobody.get(PODS, &[("authorization", &format!("Bearer {ROBOT}"))]).unwrap();
+
+    // Envoy 1.38 takes counts from requests only.
+    let seen = || {
+        nobody.get("/healthz", &[]).ok()?;
+        (Page::of(world).sum("requests_total", &[("reason", "no_policy")]) == 1).then_some(Page::of(world))
+    };
+    let page = wait::until("the counts are shown", SOON, seen).unwrap();
+    let table: [(&[(&str, &str)], u64); 9] = [
+        (&[("verb", "list"), ("resource", "pods"), ("policy", "1"), ("schema", "few"), ("decision", "forwarded")], 4),
+        (&[("verb", "get"), ("resource", "secrets"), ("policy", "0"), ("schema", "-"), ("decision", "forwarded")], 1),
+        (&[("verb", "get"), ("resource", "widgets"), ("policy", "0"), ("decision", "forwarded")], 1),
+        (&[("verb", "get"), ("resource", "other"), ("policy", "1"), ("decision", "forwarded")], 1),
+        (&[("resource", "gizmos")], 0),
+        (&[("verb", "deletecollection"), ("policy", "-"), ("decision", "refused"), ("reason", "no_policy")], 1),
+        (&[("verb", "other"), ("resource", "NonResourceRequest"), ("decision", "forwarded")], 1),
+        (&[("verb", "list"), ("decision", "refused"), ("reason", "unauthorized")], 1),
+        (&[("cluster", NAME), ("reason", "-"), ("decision", "refused")], 0),
+    ];
+    for (labels, expected) in table {
+        assert_eq!(page.sum("requests_total", labels), expected, "{labels:?} in {page:#?}");
+    }
+    // Envoy shows histograms every five seconds.
+    until(world, "two requests have waited", "review_wait_milliseconds_count", &[], 2);
+    assert!(Page::of(world).sum("judging_microseconds_count", &[]) >= 12);
+    for (kind, expected) in [("tokens", 1), ("rejected_tokens", 1), ("certificates", 1), ("allowed_access", 0)] {
+        assert_eq!(page.sum("cached_credentials", &[("cluster", NAME), ("kind", kind)]), expected, "{kind}");
+    }
+}
+
+#[test]
+fn gauges_follow_the_load_and_end_at_zero() {
+    let world = start("gauges", &GatewayOptions::default());
+    let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let slots = [("cluster", NAME), ("schema", "few")];
+    let watches: Vec<_> = (0..3).map(|_| alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap()).collect();
+    until(&world, "three places are taken", "slots_in_use", &slots, 3);
+    assert_eq!(alice.get(PODS, &[]).unwrap().status, 429);
+    until(&world, "a refusal is counted", "requests_total", &[("schema", "few"), ("reason", "flow_control")], 1);
+    drop(watches);
+    until(&world, "no place is taken", "slots_in_use", &slots, 0);
+
+    // A schema that is gone leaves no count behind.
+    let watch = alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    until(&world, "a place is taken", "slots_in_use", &slots, 1);
+    world.gateway.apply(&world.manifest().policies(json!([{"rules": [allow_all()]}]))).unwrap();
+    drop(watch);
+    alice.get(PODS, &[]).unwrap();
+    until(&world, "the schema's gauge is zero", "slots_in_use", &slots, 0);
+    until(&world, "counts go on", "requests_total", &[("policy", "0"), ("schema", "-"), ("decision", "forwarded")], 1);
+}
+
+#[test]
+fn a_removed_cluster_leaves_no_gauge_behind() {
+    let drains = vec!["--drain-time-s".into(), "1".into()];
+    let world = start("gone", &GatewayOptions { envoy_flags: drains, ..GatewayOptions::default() });
+    let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let _watch = alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    until(&world, "a place is taken", "slots_in_use", &[("cluster", NAME)], 1);
+    world.gateway.remove(NAME).unwrap();
+    until(&world, "no place is taken", "slots_in_use", &[], 0);
+    until(&world, "nothing is remembered", "cached_credentials", &[], 0);
+}
+
+#[test]
+fn envoy_ends_well_while_counts_wait_to_be_shown() {
+    let world = start("ends", &GatewayOptions::default());
+    let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let _watch = alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    world.gateway.envoy().quit().unwrap();
+    let status = world.gateway.envoy().process().exit_status();
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+}
+
+#[test]
+fn invented_names_make_no_series() {
+    invent("invented", 2_000);
+}
+
+#[test]
+#[ignore = "takes longer than 30 seconds"]
+fn a_hundred_thousand_invented_names_make_no_series() {
+    invent("invented-many", 100_000);
+}
+
+/// Every request names a resource, a group, a namespace, an object and a user agent that nobody has heard of.
+fn invent(test: &str, count: u64) {
+    let world = start(test, &GatewayOptions::default());
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let refused = [("decision", "refused"), ("reason", "no_policy")];
+    let send = |client: &H2Client, path: &str, agent: &str| {
+        let status = client.request("DELETE", path, &[("user-agent", agent.as_bytes())], b"").unwrap().status;
+        assert_eq!(status, 403, "{path}");
+    };
+    send(&H2Client::connect(&target).unwrap(), "/apis/example.com/v1/inventions", "first");
+    until(&world, "the first is counted", "requests_total", &refused, 1);
+    let before = lines(&world);
+
+    const CLIENTS: u64 = 8;
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (target, send) = (&target, &send);
+            scope.spawn(move || {
+                let connection = H2Client::connect(target).unwrap();
+                for n in (client..count).step_by(CLIENTS as usize) {
+                    send(
+                        &connection,
+                        &format!("/apis/g{n}.example.com/v{n}/namespaces/n{n}/r{n}"),
+                        &format!("agent/{n}"),
+                    );
+                }
+            });
+        }
+    });
+    until(&world, "all are counted", "requests_total", &refused, count + 1);
+    assert_eq!(lines(&world), before, "{:#?}", Page::of(&world));
+    let words = Page::of(&world);
+    let resources: Vec<_> = words.series_of("requests_total").iter().map(|labels| labels["resource"].clone()).collect();
+    assert_eq!(resources, ["other"]);
+}
+
+/// The names of all series on the page, Envoy's own included.
+fn lines(world: &World) -> Vec<String> {
+    let text = world.gateway.envoy().admin().get("/stats/prometheus").unwrap().text();
+    text.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())).collect()
+}
