@@ -40,6 +40,13 @@ var answers = map[string]func(*question) any{
 
 func main() {
 	silenceLogs()
+	chains := flag.Int("chains", -1, "print certificate chains instead: all that have a name, and so many pairs of them")
+	seed := flag.Int64("seed", 1, "of the pairs")
+	flag.Parse()
+	if *chains >= 0 {
+		printChains(*seed, *chains)
+		return
+	}
 	in := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()

@@ -188,7 +188,7 @@ fn who_goes_upstream_is_who_the_credential_names() {
             "impersonate-uid: 1",
             "impersonate-group: g",
             "impersonate-group: system:authenticated",
-            "impersonate-extra-example.com%2fzone: z",
+            "impersonate-extra-example.com%2f%5aone: z",
             "impersonate-extra-scopes: a",
             "impersonate-extra-scopes: b",
         ]

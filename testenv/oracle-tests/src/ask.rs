@@ -24,6 +24,15 @@ impl Oracle {
         answers
     }
 
+    /// Certificate chains with something odd about each, as questions: all that have a name, and so many pairs of them.
+    pub fn chains(&self, pairs: usize, seed: usize) -> Vec<Value> {
+        let output = Command::new(&self.0).arg(format!("-chains={pairs}")).arg(format!("-seed={seed}")).output();
+        let output = output.unwrap_or_else(|error| fail(&error.to_string()));
+        assert!(output.status.success(), "the oracle failed: {}", output.status);
+        let chains: Result<Vec<Value>, _> = serde_json::Deserializer::from_slice(&output.stdout).into_iter().collect();
+        chains.unwrap_or_else(|error| fail(&error.to_string()))
+    }
+
     fn run(&self, questions: &[Value]) -> std::io::Result<Vec<Value>> {
         let mut input = tempfile()?;
         for question in questions {

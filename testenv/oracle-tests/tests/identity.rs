@@ -1,5 +1,5 @@
 //! The user as header lines: as client-go writes them, and read back by kube-apiserver's filter as the same user.
-
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(clippy::unwrap_used, reason = "a test's helpers are test code too")]
 
 use portcullis_core::identity::{UpstreamUser, UserInfo};
@@ -34,10 +34,7 @@ fn what_the_upstream_reads_is_the_user() {
     let questions: Vec<Value> =
         users.iter().map(|user| json!({"ask": "impersonation", "headers": lines(user)})).collect();
     for (user, answer) in users.iter().zip(oracle.ask(&questions)) {
-        // Impersonation carries keys in lower case only.
-        let mut read = user.clone();
-        read.extra.iter_mut().for_each(|extra| extra.key.make_ascii_lowercase());
-        assert_eq!(answer["user"], told(&read), "{user:?}");
+        assert_eq!(answer["user"], told(user), "{user:?}");
     }
 }
 
@@ -45,7 +42,9 @@ fn what_the_upstream_reads_is_the_user() {
 fn lines_are_those_of_client_go() {
     let Some(oracle) = Oracle::or_skip("identities beside client-go's") else { return };
     let (mut dice, cases) = Dice::from_environment(CASES);
-    let users: Vec<UserInfo> = (0..cases).map(|_| user(&mut dice)).collect();
+    // client-go loses the case of a key; we do not.
+    let is_lower = |user: &UserInfo| user.extra.iter().all(|extra| extra.key == extra.key.to_ascii_lowercase());
+    let users: Vec<UserInfo> = (0..cases).map(|_| user(&mut dice)).filter(is_lower).collect();
     let questions: Vec<Value> = users.iter().map(|user| json!({"ask": "identity", "user": told(user)})).collect();
     let in_order = |lines: &[Value]| {
         let mut lines: Vec<String> = lines

@@ -193,3 +193,27 @@ fn the_admin_page_is_on_a_port_of_its_own() {
     assert_eq!(records[0]["headers"][0], json!({"name": "x-a", "value": "b", "valueBase64": "Yg=="}));
     assert_eq!(client.get("/_stub/requests", &[("authorization", "Bearer good")]).unwrap().status, 404);
 }
+
+#[test]
+fn held_requests_run_until_the_faults_are_cleared_and_are_counted() {
+    let fixture = Fixture::start(|options| options);
+    let jane = fixture.user("jane", &["dev"]);
+    let client = fixture.h2(Some(&jane));
+    let pods = "/api/v1/namespaces/default/pods";
+    fixture.stub.fault(Fault::new(pods, Action::Hold));
+    fixture.stub.fault(Fault::new(pods, Action::ResetStream { code: 2 }).times(1));
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..3).map(|_| scope.spawn(|| client.get(pods, &[]).is_ok())).collect();
+        let all_held = || (fixture.stub.running() == 3).then_some(());
+        wait::until("all are held", DEADLINE, all_held).unwrap();
+        fixture.stub.clear_faults();
+        let answered = asking.into_iter().map(|thread| thread.join().unwrap());
+        assert_eq!(answered.filter(|is_answered| *is_answered).count(), 2, "one was to be reset after its release");
+    });
+    assert_eq!((fixture.stub.running(), fixture.stub.take_peak()), (0, 3));
+    let watch = client.open("GET", &format!("{pods}?watch=true"), &[], b"").unwrap();
+    assert_eq!(fixture.stub.running(), 1, "a watch runs on");
+    drop(watch);
+    wait::until("the watch has ended", DEADLINE, || (fixture.stub.running() == 0).then_some(())).unwrap();
+    assert_eq!((fixture.stub.take_peak(), fixture.stub.take_peak()), (1, 0));
+}

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::authority::{is_dns_name, is_served_name};
@@ -12,8 +13,8 @@ use super::policies::{Policy, check_policies};
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
 use crate::{
-    ClientConfig, Code, Problem, PublicBytes, SecretBytes, SecureServing, ServerSpec, UpstreamCluster,
-    UpstreamClusterSpec, parse_duration,
+    ClientConfig, Code, Problem, PublicBytes, SecretBytes, SecureServing, UpstreamCluster, UpstreamClusterSpec,
+    parse_duration,
 };
 
 /// The default of `spec.portcullis.requestTimeout`: longer than the 60 s of kube-apiserver.
@@ -174,13 +175,17 @@ fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientV
 
 /// KubeGateway compares the texts, so what is the same server spelt otherwise is refused there.
 fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings) {
+    let known: BTreeSet<&str> = spec.servers.iter().map(|server| server.endpoint.as_str()).collect();
     for (index, policy) in spec.dispatch_policies.iter().enumerate() {
         for (number, endpoint) in policy.upstream_subset.iter().enumerate() {
-            let same = |server: &&ServerSpec| parse_endpoint(&server.endpoint) == parse_endpoint(endpoint);
-            let Some(server) = spec.servers.iter().find(same) else { continue };
-            if spec.servers.iter().all(|server| server.endpoint != *endpoint) && parse_endpoint(endpoint).is_ok() {
+            let Ok(parsed) = parse_endpoint(endpoint) else { continue };
+            let same = |text: &&str| parse_endpoint(text).is_ok_and(|server| server.endpoint == parsed.endpoint);
+            if known.contains(endpoint.as_str()) {
+                continue;
+            }
+            if let Some(server) = known.iter().copied().find(same) {
                 let path = format!("spec.dispatchPolicies[{index}].upstreamSubset[{number}]");
-                let hint = format!("write it as {}", server.endpoint);
+                let hint = format!("write it as {server}");
                 findings.problem_with_hint(path, "must be spelt as in spec.servers", hint);
             }
         }

@@ -31,7 +31,7 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Gates {
             known @ ("CloseConnectionWhenIdle" | "GlobalRateLimiter" | "Tracing" | "AllBeta") => {
                 findings.warn(Problem::coded(Code::NoEffect, path.clone(), format!("{known} has no effect yet")));
             }
-            _ => findings.warn(unknown(path.clone())),
+            other => findings.warn(unknown(path.clone(), other)),
         }
     }
     Gates { deny_all_requests: deny_all.unwrap_or(all_alpha) }
@@ -46,7 +46,8 @@ fn truth(value: &str) -> Option<bool> {
     }
 }
 
-fn unknown(path: String) -> Problem {
+fn unknown(path: String, gate: &str) -> Problem {
     let known = "the gates are DenyAllRequests, CloseConnectionWhenIdle, GlobalRateLimiter and Tracing";
-    Problem::coded(Code::UnknownGate, path, "names a feature gate that does not exist; it is ignored").hint(known)
+    let message = format!("names a feature gate that does not exist, {gate:?}; it is ignored");
+    Problem::coded(Code::UnknownGate, path, message).hint(known)
 }

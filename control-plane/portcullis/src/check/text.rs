@@ -12,7 +12,9 @@ pub(super) fn render(report: &Report) -> String {
             let _ = writeln!(text, "{}", line(finding));
         }
     }
-    if report.without_settings {
+    if report.objects.is_empty() {
+        text.push_str("note: there is no object to check\n");
+    } else if report.without_settings {
         text.push_str("note: there is no GatewaySettings among the objects; its defaults are assumed\n");
     }
     let (objects, errors, warnings) = (report.objects.len(), report.errors(), report.warnings());

@@ -3,6 +3,7 @@ use rcgen::DnType;
 
 mod attribution;
 mod flow_control;
+mod identity;
 mod reviews;
 mod seen;
 

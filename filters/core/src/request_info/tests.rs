@@ -1,3 +1,5 @@
+mod rules;
+
 use super::*;
 
 /// verb, prefix, group, version, namespace, resource, subresource, name; for a plain path only the verb.

@@ -151,7 +151,8 @@ impl Review {
     /// makes a 503 or 504 of its own where the upstream was not reached.
     pub fn settle(&self, status: u16, body: &[u8], now: UnixTime) -> ReviewResult {
         let result = match self.kind {
-            _ if status != 201 => ReviewResult::Failed,
+            // The parser skips what it does not keep without looking whether it is text.
+            _ if status != 201 || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
             Kind::Token { .. } => token::answer(body),
             Kind::Access => access::answer(body),
         };

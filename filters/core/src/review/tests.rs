@@ -59,3 +59,15 @@ fn a_review_shows_no_token_where_it_is_printed() {
     let review = Review::of_token(b"very-secret", &"c".into(), &caches());
     assert!(!format!("{review:?}").contains("very-secret"));
 }
+
+#[test]
+fn an_answer_that_is_no_text_is_none() {
+    let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1));
+    let answer = |key: &[u8]| {
+        let start = br#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"bob","#;
+        let body = [&start[..], b"\"", key, br#"":"x"}}}"#].concat();
+        Review::of_token(b"t", &"c".into(), &caches()).settle(201, &body, now)
+    };
+    assert!(matches!(answer(b"other"), ReviewResult::User(_)));
+    assert_eq!(answer(b"oth\xffer"), ReviewResult::Failed);
+}

@@ -2,10 +2,14 @@
 //! (apiserver, `pkg/authentication/request/x509/x509.go`): verified per request against the cluster's client CA, so that
 //! expiry and a change of CA act at once on open connections. Differences fail closed (docs/compatibility.md).
 
+mod authority;
 mod cache;
 mod chain;
+mod form;
 mod subject;
+mod text;
 mod trust;
+mod usage;
 mod window;
 
 pub use cache::{CertificateCache, CertificateRefused, CertifiedUser};

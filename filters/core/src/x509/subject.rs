@@ -1,9 +1,9 @@
 use ring::digest::{SHA256, digest};
-use x509_parser::asn1_rs::{Any, Tag};
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::CertificateError;
+use super::text::text;
 use crate::identity::{Extra, UserInfo};
 
 /// The attribute that carries a user's UID (kube-apiserver, feature `AllowParsingUserUIDFromCertAuth`).
@@ -18,38 +18,28 @@ pub(super) fn user_of(leaf: &[u8]) -> Result<Option<UserInfo>, CertificateError>
     let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::Malformed)?;
     let mut name = String::new();
     let mut groups = Vec::new();
-    let mut uid: Option<String> = None;
+    let mut uids: Vec<String> = Vec::new();
     for attribute in certificate.subject().iter_attributes() {
         let oid = attribute.attr_type();
         if *oid == OID_X509_COMMON_NAME {
-            name = text(attribute.attr_value())?;
+            name = text(attribute.attr_value())?.into_owned();
         } else if *oid == OID_X509_ORGANIZATION_NAME {
-            groups.push(text(attribute.attr_value())?);
+            groups.push(text(attribute.attr_value())?.into_owned());
         } else if oid.to_id_string() == OID_UID {
-            let value = text(attribute.attr_value())?;
-            if value.is_empty() || uid.replace(value).is_some() {
-                return Err(CertificateError::Subject);
-            }
+            uids.push(text(attribute.attr_value())?.into_owned());
         }
     }
     if name.is_empty() {
         return Ok(None);
     }
-    let credential = Extra { key: CREDENTIAL_ID.to_owned(), values: vec![credential_id(leaf)] };
-    Ok(Some(UserInfo { name, uid: uid.unwrap_or_default(), groups, extra: vec![credential] }))
-}
-
-/// Only the string types that are plain text everywhere: what others would be read as differs between libraries.
-fn text(value: &Any<'_>) -> Result<String, CertificateError> {
-    let is_text = match value.tag() {
-        Tag::Utf8String => true,
-        Tag::PrintableString | Tag::Ia5String | Tag::NumericString => value.data.is_ascii(),
-        _ => false,
+    // Only now: a certificate without a name says nothing, whatever else stands in it.
+    let uid = match &*uids {
+        [] => String::new(),
+        [uid] if !uid.is_empty() => uid.clone(),
+        _ => return Err(CertificateError::Subject),
     };
-    match std::str::from_utf8(value.data) {
-        Ok(text) if is_text => Ok(text.to_owned()),
-        _ => Err(CertificateError::Subject),
-    }
+    let credential = Extra { key: CREDENTIAL_ID.to_owned(), values: vec![credential_id(leaf)] };
+    Ok(Some(UserInfo { name, uid, groups, extra: vec![credential] }))
 }
 
 fn credential_id(leaf: &[u8]) -> String {

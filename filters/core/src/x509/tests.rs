@@ -1,5 +1,7 @@
 use rcgen::{CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, KeyPair, date_time_ymd};
 
+mod issuers;
+
 use super::*;
 use crate::testing::{self, at, ca, client_params, intermediate, issue, now};
 

@@ -1,16 +1,19 @@
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
-use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, KeyUsage, anchor_from_trusted_cert};
+use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, Error, VerifiedPath};
 
+use super::authority::{Authority, may_sign_certificates};
+use super::form::parse;
+use super::usage::ForClients;
 use super::window::Window;
 use super::{CertificateError, ClientChain};
 
 /// The CAs that sign client certificates of a cluster.
 #[derive(Debug)]
 pub struct ClientCa {
+    authorities: Vec<Authority>,
     anchors: Vec<TrustAnchor<'static>>,
-    windows: Vec<Window>,
     digest: [u8; SHA256_OUTPUT_LEN],
 }
 
@@ -29,7 +32,8 @@ pub enum ClientCaError {
 }
 
 impl ClientCa {
-    /// Reads a PEM bundle.
+    /// Reads a PEM bundle. A certificate of it that may sign no client certificates (a leaf, a CA for servers) is left out,
+    /// as Go would leave it out of every path.
     ///
     /// # Errors
     /// [`ClientCaError`], the operator's fault.
@@ -39,19 +43,16 @@ impl ClientCa {
         if certificates.is_empty() {
             return Err(ClientCaError::Empty);
         }
-        let mut anchors = Vec::with_capacity(certificates.len());
-        let mut windows = Vec::with_capacity(certificates.len());
+        let mut authorities = Vec::with_capacity(certificates.len());
         let mut all = Vec::new();
-        for (index, certificate) in certificates.into_iter().enumerate() {
-            let anchor = anchor_from_trusted_cert(&certificate).map_err(|_| ClientCaError::Certificate(index))?;
-            let window = Window::of(&certificate).map_err(|_| ClientCaError::Certificate(index))?;
-            anchors.push(anchor.to_owned());
-            all.extend_from_slice(&certificate);
-            windows.push(window);
+        for (index, certificate) in certificates.iter().enumerate() {
+            authorities.extend(Authority::of(certificate).map_err(|_| ClientCaError::Certificate(index))?);
+            all.extend_from_slice(certificate);
         }
         let mut sum = [0; SHA256_OUTPUT_LEN];
         sum.copy_from_slice(digest(&SHA256, &all).as_ref());
-        Ok(ClientCa { anchors, windows, digest: sum })
+        let anchors = authorities.iter().map(|authority| authority.anchor.clone()).collect();
+        Ok(ClientCa { authorities, anchors, digest: sum })
     }
 
     /// SHA-256 over the bundle's certificates.
@@ -59,11 +60,14 @@ impl ClientCa {
         &self.digest
     }
 
-    /// Finds a path from the leaf to one of the CAs, for client authentication: an absent extended key usage passes, as in
-    /// Go. The library does not look at the anchor's own validity, Go does: hence the window.
+    /// Finds a path from the leaf to one of the CAs, for client authentication. What Go asks of issuers beyond the
+    /// library is asked of every candidate path.
     pub(super) fn verify(&self, chain: &ClientChain<'_>, now: UnixTime) -> Result<Window, CertificateError> {
         let leaf = CertificateDer::from(chain.leaf());
         let intermediates: Vec<CertificateDer<'_>> = chain.intermediates().map(CertificateDer::from).collect();
+        for certificate in std::iter::once(&leaf).chain(&intermediates) {
+            parse(certificate)?;
+        }
         let end_entity = EndEntityCert::try_from(&leaf).map_err(CertificateError::Unverified)?;
         let path = end_entity
             .verify_for_usage(
@@ -71,23 +75,44 @@ impl ClientCa {
                 &self.anchors,
                 &intermediates,
                 now,
-                KeyUsage::client_auth(),
+                ForClients,
                 None,
-                None,
+                Some(&|path| self.window_of(path, now).map(|_| ())),
             )
-            .map_err(CertificateError::Unverified)?;
-        let mut window = Window::of(chain.leaf())?.and(self.anchor_window(path.anchor(), now)?);
-        for intermediate in path.intermediate_certificates() {
-            window = window.and(Window::of(&intermediate.der())?);
-        }
+            .map_err(unverified)?;
+        let window = self.window_of(&path, now).map_err(unverified)?;
+        let window = window.and(Window::of(chain.leaf())?);
         if window.contains(now) { Ok(window) } else { Err(CertificateError::OutsideValidity) }
     }
 
-    /// When the anchor is valid. A bundle can hold one key in several certificates, an old one and its renewal: the
-    /// path holds for each of them, so a valid one is enough.
-    fn anchor_window(&self, anchor: &TrustAnchor<'_>, now: UnixTime) -> Result<Window, CertificateError> {
-        let mut same = self.anchors.iter().zip(&self.windows).filter(|(other, _)| *other == anchor).map(|(_, w)| *w);
-        let first = same.next().ok_or(CertificateError::Malformed)?;
-        if first.contains(now) { Ok(first) } else { Ok(same.find(|window| window.contains(now)).unwrap_or(first)) }
+    /// When all issuers of a path are valid, if Go would take it. The library does not look at the anchor's own validity. A
+    /// bundle can hold one key in several certificates, an old one and its renewal: the path holds for each of them, so a
+    /// valid one is enough.
+    fn window_of(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<Window, Error> {
+        let mut below = 0_usize;
+        let mut window: Option<Window> = None;
+        for intermediate in path.intermediate_certificates() {
+            let der = intermediate.der();
+            let certificate = parse(&der).map_err(|_| Error::BadDer)?;
+            if !may_sign_certificates(&certificate).is_ok_and(|may| may) {
+                return Err(Error::UnknownIssuer);
+            }
+            let own = Window::of_certificate(&certificate);
+            window = Some(window.map_or(own, |window| window.and(own)));
+            below = below.saturating_add(1);
+        }
+        let same = || self.authorities.iter().filter(|authority| authority.anchor == *path.anchor());
+        let fitting = || same().filter(|authority| authority.allows(below));
+        let valid = fitting().find(|authority| authority.window.contains(now));
+        let refusal = || if fitting().next().is_some() { OUTSIDE_VALIDITY } else { Error::PathLenConstraintViolated };
+        let anchor = valid.ok_or_else(refusal)?.window;
+        Ok(window.map_or(anchor, |window| window.and(anchor)))
     }
+}
+
+/// How the check of a path says that its CA is not valid now.
+const OUTSIDE_VALIDITY: Error = Error::InvalidCertValidity;
+
+fn unverified(error: Error) -> CertificateError {
+    if error == OUTSIDE_VALIDITY { CertificateError::OutsideValidity } else { CertificateError::Unverified(error) }
 }

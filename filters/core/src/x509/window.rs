@@ -17,8 +17,12 @@ impl Window {
     /// [`CertificateError::Malformed`] if it does not parse.
     pub fn of(der: &[u8]) -> Result<Self, CertificateError> {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|_| CertificateError::Malformed)?;
+        Ok(Window::of_certificate(&certificate))
+    }
+
+    pub(super) fn of_certificate(certificate: &X509Certificate<'_>) -> Self {
         let validity = certificate.validity();
-        Ok(Window { not_before: validity.not_before.timestamp(), not_after: validity.not_after.timestamp() })
+        Window { not_before: validity.not_before.timestamp(), not_after: validity.not_after.timestamp() }
     }
 
     /// The time that both have in common.

@@ -3,6 +3,7 @@
 
 mod anonymous;
 mod kubectl;
+mod matrix;
 mod refusals;
 mod streams;
 mod tokens;

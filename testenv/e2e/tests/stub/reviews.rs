@@ -159,9 +159,14 @@ fn an_upload_waits_for_its_review_and_arrives_whole() {
 fn no_token_is_written_anywhere() {
     let world = World::start("secrets", &GatewayOptions::default());
     let target = world.gateway.target(NAME);
-    let (good, bad) = (ROBOT, "a-token-that-nobody-knows");
+    let (good, bad, unclear) = (ROBOT, "a-token-that-nobody-knows", "a-token-that-nobody-tells-of");
     assert_eq!(get(&target, &bearer(good)).status, 200);
     assert_eq!(get(&target, &bearer(bad)).status, 401);
+    for action in [Action::CloseConnection, Action::Respond { status: 500, headers: vec![], body: String::new() }] {
+        world.stub.fault(Fault::new(REVIEWS, action));
+        assert_eq!(get(&target, &bearer(unclear)).status, 503);
+        world.stub.clear_faults();
+    }
     let envoy = world.gateway.envoy();
     let dumps = [
         ("Envoy's log", envoy.process().log()),
@@ -173,10 +178,25 @@ fn no_token_is_written_anywhere() {
     let key = world.pki.gateway.key_pem();
     let key = key.lines().nth(1).unwrap();
     for (place, text) in dumps {
-        for secret in [good, bad, key] {
+        for secret in [good, bad, unclear, key] {
             assert!(!text.contains(secret), "{place}");
         }
     }
+    let mut read = 0;
+    let mut directories = vec![world.run.path().to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.is_file() {
+                let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+                read += 1;
+                assert!([good, bad, unclear].iter().all(|token| !text.contains(token)), "{}", path.display());
+            }
+        }
+    }
+    assert!(read >= 4, "logs, bootstrap and manifests: {read}");
 }
 
 #[test]

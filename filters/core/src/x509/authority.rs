@@ -1,0 +1,70 @@
+use rustls_pki_types::TrustAnchor;
+use webpki::anchor_from_trusted_cert;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::oid_registry::{
+    OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_EXTENDED_KEY_USAGE, OID_X509_EXT_KEY_USAGE,
+    OID_X509_EXT_NAME_CONSTRAINTS,
+};
+use x509_parser::x509::X509Version;
+
+use super::CertificateError;
+use super::form::parse;
+use super::window::Window;
+
+/// One certificate of a client CA bundle.
+#[derive(Debug)]
+pub(super) struct Authority {
+    pub(super) anchor: TrustAnchor<'static>,
+    pub(super) window: Window,
+    /// Intermediates that may stand below it.
+    max_intermediates: Option<u32>,
+}
+
+impl Authority {
+    /// Reads a CA. `None` for a certificate that is one, but that Go lets sign no client certificate: a bundle may hold
+    /// such beside others.
+    pub(super) fn of(der: &[u8]) -> Result<Option<Self>, CertificateError> {
+        let certificate = parse(der)?;
+        let trusted = der.into();
+        let anchor = anchor_from_trusted_cert(&trusted).map_err(CertificateError::Unverified)?.to_owned();
+        let window = Window::of_certificate(&certificate);
+        if !may_sign_clients(&certificate)? {
+            return Ok(None);
+        }
+        let constraints = certificate.basic_constraints().map_err(|_| CertificateError::Malformed)?;
+        let max_intermediates = constraints.and_then(|constraints| constraints.value.path_len_constraint);
+        Ok(Some(Authority { anchor, window, max_intermediates }))
+    }
+
+    /// Whether a path of so many intermediates may end here.
+    pub(super) fn allows(&self, intermediates: usize) -> bool {
+        self.max_intermediates.is_none_or(|most| usize::try_from(most).is_ok_and(|most| intermediates <= most))
+    }
+}
+
+/// What Go asks of every issuer, trusted or not (`crypto/x509`, `CheckSignatureFrom`): the key usage, if there is one. A
+/// library for paths does not look at it.
+pub(super) fn may_sign_certificates(certificate: &X509Certificate<'_>) -> Result<bool, CertificateError> {
+    let usage = certificate.key_usage().map_err(|_| CertificateError::Malformed)?;
+    Ok(usage.is_none_or(|usage| usage.value.flags == 0 || usage.value.key_cert_sign()))
+}
+
+/// A trusted certificate is checked as any other: a CA, not one for servers only, and without critical extensions that
+/// nobody here reads.
+fn may_sign_clients(certificate: &X509Certificate<'_>) -> Result<bool, CertificateError> {
+    let malformed = |_| CertificateError::Malformed;
+    let is_ca = match certificate.basic_constraints().map_err(malformed)? {
+        Some(constraints) => constraints.value.ca,
+        None => certificate.version() != X509Version::V3,
+    };
+    let usages = certificate.extended_key_usage().map_err(malformed)?;
+    let is_for_clients = usages.is_none_or(|usages| usages.value.any || usages.value.client_auth);
+    let read = [
+        OID_X509_EXT_BASIC_CONSTRAINTS,
+        OID_X509_EXT_EXTENDED_KEY_USAGE,
+        OID_X509_EXT_KEY_USAGE,
+        OID_X509_EXT_NAME_CONSTRAINTS,
+    ];
+    let is_read = certificate.extensions().iter().all(|extension| !extension.critical || read.contains(&extension.oid));
+    Ok(is_ca && is_for_clients && is_read && may_sign_certificates(certificate)?)
+}

@@ -1,0 +1,125 @@
+//! What Go asks of certificates and a library for paths does not. testenv/oracle-tests asks Go itself; these hold without.
+
+use rcgen::string::{BmpString, TeletexString};
+use rcgen::{BasicConstraints, CertifiedIssuer, DnValue, IsCa, KeyUsagePurpose, SerialNumber};
+
+use super::*;
+
+fn root(change: impl FnOnce(&mut CertificateParams)) -> testing::Ca {
+    let mut params = testing::ca_params("root");
+    change(&mut params);
+    CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
+}
+
+fn below(root: &testing::Ca, change: impl FnOnce(&mut CertificateParams)) -> testing::Ca {
+    let mut params = testing::ca_params("middle");
+    change(&mut params);
+    CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), root).unwrap()
+}
+
+/// Whether alice is believed, through an intermediate if there is one.
+fn is_believed(root: &testing::Ca, middle: Option<&testing::Ca>) -> bool {
+    let leaf = issue(testing::alice(), middle.unwrap_or(root));
+    let mut chain: Vec<&[u8]> = vec![&leaf];
+    chain.extend(middle.map(|middle| &**middle.der()));
+    check(&chain, &trust(root), now()).is_ok()
+}
+
+#[test]
+fn an_issuer_may_sign_certificates() {
+    let only_data = |params: &mut CertificateParams| params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let unsaid = |params: &mut CertificateParams| params.key_usages = vec![];
+    let plain = root(|_| {});
+    assert!(is_believed(&plain, Some(&below(&plain, |_| {}))));
+    assert!(is_believed(&plain, Some(&below(&plain, unsaid))));
+    assert!(!is_believed(&plain, Some(&below(&plain, only_data))));
+    assert!(is_believed(&root(unsaid), None));
+    assert!(!is_believed(&root(only_data), None));
+}
+
+#[test]
+fn a_trusted_certificate_is_a_ca_for_clients() {
+    let usage = |usage: ExtendedKeyUsagePurpose| {
+        root(move |params: &mut CertificateParams| params.extended_key_usages = vec![usage])
+    };
+    assert!(is_believed(&usage(ExtendedKeyUsagePurpose::ClientAuth), None));
+    assert!(is_believed(&usage(ExtendedKeyUsagePurpose::Any), None));
+    assert!(!is_believed(&usage(ExtendedKeyUsagePurpose::ServerAuth), None));
+    assert!(!is_believed(&root(|params| params.is_ca = IsCa::ExplicitNoCa), None));
+    let unknown = |params: &mut CertificateParams| {
+        let mut extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99999, 1], vec![5, 0]);
+        extension.set_criticality(true);
+        params.custom_extensions = vec![extension];
+    };
+    assert!(!is_believed(&root(unknown), None));
+}
+
+#[test]
+fn a_useless_certificate_of_a_bundle_stands_in_nobodys_way() {
+    let (good, useless) = (root(|_| {}), root(|params| params.is_ca = IsCa::ExplicitNoCa));
+    let bundle = ClientCa::from_pem(&format!("{}{}", useless.pem(), good.pem())).unwrap();
+    assert!(check(&[&issue(testing::alice(), &good)], &bundle, now()).is_ok());
+    assert!(check(&[&issue(testing::alice(), &useless)], &bundle, now()).is_err());
+}
+
+#[test]
+fn the_path_length_of_the_trusted_certificate_counts() {
+    let limited = |most| root(move |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most)));
+    let (none, one) = (limited(0), limited(1));
+    assert!(is_believed(&none, None));
+    assert!(!is_believed(&none, Some(&below(&none, |_| {}))));
+    assert!(is_believed(&one, Some(&below(&one, |_| {}))));
+}
+
+#[test]
+fn what_ends_gos_handshake_ends_here() {
+    let plain = root(|_| {});
+    let leaf = issue(testing::alice(), &plain);
+    assert!(check(&[&leaf, plain.der()], &trust(&plain), now()).is_ok());
+    assert!(check(&[&leaf, &[0x30, 0]], &trust(&plain), now()).is_err(), "garbage sent along");
+    let mut odd = testing::alice();
+    odd.serial_number = Some(SerialNumber::from_slice(&[0]));
+    assert!(check(&[&issue(odd, &plain)], &trust(&plain), now()).is_ok(), "zero is a number");
+    let twice = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99999, 1], vec![5, 0]);
+    let mut odd = testing::alice();
+    odd.custom_extensions = vec![twice.clone(), twice];
+    assert!(check(&[&issue(odd, &plain)], &trust(&plain), now()).is_err(), "an extension twice");
+}
+
+#[test]
+fn names_are_read_as_go_reads_them() {
+    let plain = root(|_| {});
+    let name = |value: DnValue| {
+        let mut params = client_params(&[]);
+        params.distinguished_name.push(DnType::CommonName, value);
+        let user = check(&[&issue(params, &plain)], &trust(&plain), now()).unwrap().user;
+        user.map(|user| user.name)
+    };
+    assert_eq!(name(DnValue::Utf8String("Zoë".into())).as_deref(), Some("Zoë"));
+    assert_eq!(name(DnValue::BmpString(BmpString::try_from("Zoë").unwrap())).as_deref(), Some("Zoë"));
+    assert_eq!(name(DnValue::TeletexString(TeletexString::try_from("zoe").unwrap())).as_deref(), Some("zoe"));
+    assert_eq!(name(DnValue::Utf8String(String::new())), None);
+}
+
+#[test]
+fn a_uid_counts_only_beside_a_name() {
+    let plain = root(|_| {});
+    let uid = || DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]);
+    let user = |subject: &[(DnType, &str)]| {
+        check(&[&issue(client_params(subject), &plain)], &trust(&plain), now()).map(|verified| verified.user)
+    };
+    assert!(user(&[(uid(), "")]).unwrap().is_none());
+    assert_eq!(user(&[(uid(), ""), (DnType::CommonName, "alice")]).unwrap_err(), CertificateError::Subject);
+}
+
+#[test]
+fn any_usage_is_any() {
+    let with = |usages: Vec<ExtendedKeyUsagePurpose>| {
+        let mut params = testing::alice();
+        params.extended_key_usages = usages;
+        is_verified(params)
+    };
+    assert!(with(vec![ExtendedKeyUsagePurpose::Any]));
+    assert!(with(vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::Any]));
+    assert!(!with(vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::CodeSigning]));
+}

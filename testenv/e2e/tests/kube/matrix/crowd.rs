@@ -1,0 +1,56 @@
+use portcullis_harness::certs::CertSpec;
+use portcullis_harness::client::{H2Client, TlsTarget};
+use serde_json::json;
+
+use super::cases::Form;
+use super::client::{Client, Credential};
+use crate::world::World;
+
+/// Half of them by certificate, half by token; all at once, twice each, over HTTP/2 and HTTP/1.1.
+pub(super) fn a_hundred_users_each_see_only_themselves(world: &World) {
+    let tokens = (50..100)
+        .map(|user| json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": format!("u{user}")}}));
+    let accounts = json!({"apiVersion": "v1", "kind": "List", "items": tokens.collect::<Vec<_>>()});
+    let file = world.run.write("accounts.json", accounts.to_string()).unwrap();
+    world.admin(&["create", "-f", file.to_str().unwrap()]);
+    let admin = TlsTarget::new(world.kube.apiservers()[0].address()).identity(world.kube.admin());
+    let admin = H2Client::connect(&admin).unwrap();
+    let token_of = |user: usize| {
+        let path = format!("/api/v1/namespaces/default/serviceaccounts/u{user}/token");
+        let body = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{}}"#;
+        let made = admin.request("POST", &path, &[("content-type", b"application/json")], body).unwrap();
+        made.json().unwrap()["status"]["token"].as_str().unwrap().to_owned()
+    };
+    let certificate_of = |user: usize| {
+        let spec = CertSpec::client(format!("u{user}"), [format!("g{user}")]);
+        Credential::Certificate(Box::new(world.kube.client_ca().issue(&spec).unwrap()))
+    };
+    let credentials: Vec<Credential> =
+        (0..100).map(|user| if user < 50 { certificate_of(user) } else { Credential::Token(token_of(user)) }).collect();
+    let ready = std::sync::Barrier::new(credentials.len());
+    std::thread::scope(|scope| {
+        for (user, credential) in credentials.iter().enumerate() {
+            let ready = &ready;
+            scope.spawn(move || {
+                let mut client = Client::new(world.target().timeout(std::time::Duration::from_secs(30)), credential);
+                let form = if user % 2 == 0 { Form::Once } else { Form::H2Once };
+                ready.wait();
+                let mut answered = 0;
+                while answered < 2 {
+                    let (status, told) = client.send(&[], form);
+                    // As many tokens as may be are under review.
+                    if status == 429 {
+                        continue;
+                    }
+                    assert_eq!(status, 201, "u{user}: {told}");
+                    let (name, group) = match user {
+                        0..50 => (format!("u{user}"), format!("g{user}")),
+                        _ => (format!("system:serviceaccount:default:u{user}"), "system:serviceaccounts".to_owned()),
+                    };
+                    assert_eq!((&told["username"], &told["groups"][0]), (&json!(name), &json!(group)));
+                    answered += 1;
+                }
+            });
+        }
+    });
+}

@@ -1,0 +1,178 @@
+//! Whatever a client writes about identities, the gateway's answer is kube-apiserver's own: to the same request, or, for
+//! headers that mean nothing there, to the request without them. SelfSubjectReview tells whom kube-apiserver takes the
+//! sender for.
+
+mod cases;
+mod client;
+mod crowd;
+
+use portcullis_harness::certs::CertSpec;
+use portcullis_harness::client::TlsTarget;
+use portcullis_harness::kube::KubeOptions;
+use serde_json::{Value, json};
+
+use crate::world::World;
+use cases::{Case, FORGERIES, FORMS, Form, IMPERSONATIONS};
+use client::{Client, Credential, Outcome};
+
+struct Sender {
+    name: &'static str,
+    credential: Credential,
+}
+
+fn senders(world: &World) -> Vec<Sender> {
+    let certificate = |name: &str, groups: &[&str]| {
+        let spec = CertSpec::client(name, groups.iter().copied()).uid(format!("uid-of-{name}"));
+        Credential::Certificate(Box::new(world.kube.client_ca().issue(&spec).unwrap()))
+    };
+    let token = |name: &str| Credential::Token(world.admin(&["create", "token", name]).trim().to_owned());
+    vec![
+        Sender { name: "a certificate that may not", credential: certificate("mallory", &["dev"]) },
+        Sender { name: "a certificate that may", credential: certificate("boss", &["leads"]) },
+        Sender { name: "a certificate that may be dave", credential: certificate("half", &[]) },
+        Sender { name: "a token that may not", credential: token("robot") },
+        Sender { name: "a token that may", credential: token("deputy") },
+        Sender { name: "nobody", credential: Credential::None },
+    ]
+}
+
+fn grant(world: &World) {
+    for account in ["robot", "deputy"] {
+        world.admin(&["create", "serviceaccount", account]);
+    }
+    let role = |name: &str, rules: Value, subjects: Value| {
+        let api = "rbac.authorization.k8s.io";
+        json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": format!("{api}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
+            {"apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+             "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": name}, "subjects": subjects},
+        ]})
+    };
+    let user = |name: &str| json!({"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"});
+    let rule = |group: &str, resources: &[&str], names: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": ["impersonate"], "resourceNames": names});
+    let may = role(
+        "may-be-anybody",
+        json!([rule("", &["users", "groups", "serviceaccounts"], &[]), rule("authentication.k8s.io", &["*"], &[])]),
+        json!([user("boss"), {"kind": "ServiceAccount", "name": "deputy", "namespace": "default"}]),
+    );
+    let half = role(
+        "may-be-dave",
+        json!([rule("", &["users"], &["dave"]), rule("", &["groups"], &["dev"])]),
+        json!([user("half")]),
+    );
+    // Constrained impersonation, which kube-apiserver has from 1.36 on.
+    let constrained = role(
+        "may-be-dave-here",
+        json!([
+            {"apiGroups": ["authentication.k8s.io"], "resources": ["users"], "resourceNames": ["dave"],
+             "verbs": ["impersonate:user-info"]},
+            {"apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"],
+             "verbs": ["impersonate-on:user-info:create"]},
+        ]),
+        json!([user("modern")]),
+    );
+    // `portcullis rbac` grants the keys that Kubernetes itself writes; others are the operator's to add.
+    let keys =
+        ["userextras/Ab", "userextras/ab", "userextras/%zz", "userextras/a.example/Key", "userextras/a.example/key"];
+    let extras =
+        role("gateway-extras", json!([rule("authentication.k8s.io", &keys, &[])]), json!([user("portcullis")]));
+    for (name, list) in [("may", may), ("half", half), ("constrained", constrained), ("extras", extras)] {
+        let file = world.run.write(&format!("{name}.json"), list.to_string()).unwrap();
+        world.admin(&["apply", "-f", file.to_str().unwrap()]);
+    }
+}
+
+fn direct(world: &World) -> TlsTarget {
+    TlsTarget::new(world.kube.apiservers()[0].address()).trust(world.kube.server_ca()).sni("kubernetes.default.svc")
+}
+
+#[test]
+fn identity_headers_mean_what_they_mean_to_kube_apiserver_or_nothing() {
+    let Some(world) = World::start("matrix", &KubeOptions::default()) else { return };
+    grant(&world);
+    let senders = senders(&world);
+    let requests: usize = std::thread::scope(|scope| {
+        let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(&world, sender))).collect();
+        asking.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    eprintln!("{requests} requests");
+    where_the_gateway_differs_it_refuses(&world);
+    crowd::a_hundred_users_each_see_only_themselves(&world);
+}
+
+/// What the gateway cannot judge, or cannot pass on, it refuses; it never acts as if it had not been asked for.
+fn where_the_gateway_differs_it_refuses(world: &World) {
+    let certificate = |name: &str| {
+        let identity = world.kube.client_ca().issue(&CertSpec::client(name, ["leads"])).unwrap();
+        Credential::Certificate(Box::new(identity))
+    };
+    let refused = |name: &str, case: Case, form: Form| {
+        let response = match form {
+            Form::Once => Client::new(world.target(), &certificate(name)).send_h1(case, form),
+            _ => Client::new(world.target(), &certificate(name)).send_h2(case, form),
+        };
+        assert_eq!(response.status, 403, "{name}: {case:?}");
+        assert_eq!(response.json().unwrap()["reason"], "Forbidden", "{name}: {case:?}");
+        response.text()
+    };
+    let directly = |name: &str, case: Case| Client::new(direct(world), &certificate(name)).send(case, Form::Once);
+    for form in [Form::Once, Form::H2Once] {
+        // kube-apiserver does not know the name and passes it over.
+        let unknown: Case = &[("Impersonate-Unheard-Of", "x")];
+        assert_eq!(directly("boss", unknown).1["username"], "boss");
+        refused("boss", unknown, form);
+        let with_user: Case = &[("Impersonate-User", "dave"), ("Impersonate-Unheard-Of", "x")];
+        assert_eq!(directly("boss", with_user).1["username"], "dave");
+        refused("boss", with_user, form);
+        // The constrained grants of kube-apiserver 1.36 are not looked for.
+        let constrained: Case = &[("Impersonate-User", "dave")];
+        assert_eq!(directly("modern", constrained).1["username"], "dave");
+        let told = refused("modern", constrained, form);
+        assert!(told.contains("grants of constrained impersonation do not count"), "{told}");
+        // The client may, the gateway may not: its role names the keys that it passes on.
+        let odd: Case = &[("Impersonate-User", "dave"), ("Impersonate-Extra-Other", "x")];
+        assert_eq!(directly("boss", odd).1["extra"], json!({"other": ["x"]}));
+        let told = refused("boss", odd, form);
+        assert!(told.contains(r#"User \"portcullis\" cannot impersonate resource \"userextras/other\""#), "{told}");
+    }
+}
+
+/// What is left of a request when the first hop has taken out what `Connection` names, as HTTP has it (RFC 9110 7.6.1). Envoy
+/// does so before any filter; kube-apiserver, which is no proxy, does not.
+fn without_nominated(case: Case) -> Vec<(&'static str, &'static str)> {
+    let nominated = case.first().map(|(name, _)| *name);
+    case.iter().filter(|(name, _)| Some(*name) != nominated).copied().collect()
+}
+
+/// Where the gateway means to differ from what kube-apiserver said directly.
+fn by_design(case: Case, form: Form, direct: Outcome) -> Outcome {
+    let is_blank_ended = case.iter().any(|(_, value)| value.trim() != *value);
+    match form {
+        // HTTP/2 carries outer blanks, HTTP/1.1 trims them: told upstream, it would be another user on one of the two.
+        Form::H2Once | Form::H2Twice if is_blank_ended && direct.0 == 201 => (400, json!("BadRequest")),
+        _ => direct,
+    }
+}
+
+fn compare(world: &World, Sender { name, credential }: &Sender) -> usize {
+    let mut requests = 0;
+    let mut direct = Client::new(direct(world), credential);
+    let mut through = Client::new(world.target(), credential);
+    for form in FORMS {
+        let clean = direct.send(&[], form);
+        assert_eq!(through.send(&[], form), clean, "{name}, {form:?}");
+        for case in IMPERSONATIONS {
+            let expected = match form {
+                Form::Nominated => direct.send(&without_nominated(case), Form::Once),
+                _ => by_design(case, form, direct.send(case, form)),
+            };
+            assert_eq!(through.send(case, form), expected, "{name}, {form:?}: {case:?}");
+            requests += 2;
+        }
+        for case in FORGERIES {
+            assert_eq!(through.send(case, form), clean, "{name}, {form:?}: {case:?}");
+            requests += 1;
+        }
+    }
+    requests
+}
