@@ -52,7 +52,7 @@ pub(crate) struct World {
     pub(crate) stub: StubServer,
     pub(crate) pki: Pki,
     // Removed last.
-    _run: RunDir,
+    pub(crate) run: RunDir,
 }
 
 impl World {
@@ -86,7 +86,7 @@ impl World {
         let pki = Pki::new();
         let stub = stub(&pki);
         let gateway = Gateway::start(&run, options).unwrap();
-        World { gateway, stub, pki, _run: run }
+        World { gateway, stub, pki, run }
     }
 
     pub(crate) fn manifest(&self) -> Manifest {
