@@ -1,7 +1,6 @@
 //! Client certificates: whom kube-apiserver's authenticator sees in a chain. Where we see nobody and it sees somebody, the
 //! case stands in a list here and in docs/compatibility.md; the other way round is never allowed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,6 +1,5 @@
 //! The user as header lines: as client-go writes them, and read back by kube-apiserver's filter as the same user.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
-#![allow(clippy::unwrap_used, reason = "a test's helpers are test code too")]
 
 use portcullis_core::identity::{UpstreamUser, UserInfo};
 use portcullis_oracle_tests::{Dice, Oracle, bytes, text, user};
