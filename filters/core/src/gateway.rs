@@ -58,7 +58,7 @@ pub enum Decision<'c> {
     Refuse(Refusal),
 }
 
-/// How a request goes upstream. Whatever the decision, [`Scan::lifted`] and `authorization` are taken out first.
+/// How a request goes upstream. Whatever the decision, [`Scan::taken_out`] is taken out first.
 #[derive(Debug)]
 pub struct Forward<'c> {
     /// The filter state value that opens the route.
@@ -181,7 +181,8 @@ fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
     if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
         return Err(Refusal::bad_request("the request's target is not a path"));
     }
-    if !scan.path.iter().all(u8::is_ascii_graphic) {
+    // Folded instead of searched, so that several bytes are looked at in one instruction.
+    if !scan.path.iter().fold(true, |graphic, byte| graphic & byte.is_ascii_graphic()) {
         return Err(Refusal::bad_request("the path has a byte that has to be percent-encoded"));
     }
     Ok(())

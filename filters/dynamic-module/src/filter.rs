@@ -116,15 +116,14 @@ impl Filter {
         let scan = self.gateway.scan(headers.iter());
         let decision = match route {
             Some(cluster) => {
-                fault::maybe("decide", &headers);
+                fault::maybe("decide", || stream.headers(HeaderMap::Request));
                 let (peer, now) = (peer_of(stream), UnixTime::now());
                 self.gateway.decide(cluster, &RequestFacts { scan: &scan, peer, settled: &settled, now })
             }
             None => Decision::Refuse(Refusal::not_configured()),
         };
         // What is borrowed from Envoy ends here: the first setter invalidates it.
-        let lifted: Vec<Box<[u8]>> = scan.lifted.iter().map(|name| (*name).into()).collect();
-        let (has_authorization, has_connection) = (scan.authorization.is_some(), scan.has_connection);
+        let (taken_out, has_connection) = (scan.taken_out(), scan.has_connection);
 
         let decision = match decision {
             // The headers stay as they are until they are judged again; nothing goes upstream meanwhile.
@@ -134,18 +133,15 @@ impl Filter {
             },
             decided => decided,
         };
-        for name in &lifted {
+        for name in taken_out.names() {
             stream.remove_header(HeaderMap::Request, name);
-        }
-        if has_authorization {
-            stream.remove_header(HeaderMap::Request, b"authorization");
         }
         let refusal = match decision {
             Decision::Forward(mut forward) => match apply(&forward, has_connection, stream) {
                 Ok(()) => {
                     kept.place = forward.place.take();
                     kept.owns_unauthorized = forward.owns_unauthorized;
-                    fault::maybe("decided", &stream.headers(HeaderMap::Request));
+                    fault::maybe("decided", || stream.headers(HeaderMap::Request));
                     return HeadersStatus::Continue;
                 }
                 Err(refusal) => refusal,
