@@ -3,6 +3,7 @@
 use portcullis_harness::certs::{Ca, Identity};
 use serde_json::{Map, Value, json};
 
+use crate::case::Case;
 use crate::error::BenchError;
 
 /// What Envoy does not tell in its configuration dump.
@@ -17,20 +18,30 @@ pub(crate) struct Secrets<'a> {
 const ROUTE: &str = "h2.read";
 
 /// The bootstrap of a bare Envoy: listener, clusters and the route of a read of `dump`, as static resources.
-pub(crate) fn bootstrap(gateway: &Value, dump: &Value, secrets: &Secrets<'_>) -> Result<Value, BenchError> {
-    let route = find(dump, &|value| {
+pub(crate) fn bootstrap(
+    case: Case,
+    gateway: &Value,
+    dump: &Value,
+    secrets: &Secrets<'_>,
+) -> Result<Value, BenchError> {
+    let mut route = find(dump, &|value| {
         let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
         name.ends_with(ROUTE) && value.get("route").is_some()
     })
     .map(plain)
     .ok_or(BenchError::Lacks("route of a read"))?;
+    if case == Case::Lines
+        && let Some(fields) = route.as_object_mut()
+    {
+        fields.insert("request_headers_to_add".to_owned(), lines());
+    }
     let routes = json!({
         "name": "bare",
         "virtual_hosts": [{"name": "bare", "domains": ["*"], "routes": [route]}],
     });
     let mut listener = resource(dump, "/dynamic_listeners", "/active_state/listener").next().map(plain);
     let listener = listener.as_mut().ok_or(BenchError::Lacks("listener"))?;
-    change(listener, &mut |object| downstream(object, &routes, secrets));
+    change(listener, &mut |object| downstream(object, case, &routes, secrets));
     let mut assignments: Vec<Value> = resource(dump, "/dynamic_endpoint_configs", "/endpoint_config").map(plain).collect();
     // What Envoy has found out itself, and a weight that it prints and does not take.
     let found_out = |object: &mut Map<String, Value>| {
@@ -54,12 +65,17 @@ pub(crate) fn bootstrap(gateway: &Value, dump: &Value, secrets: &Secrets<'_>) ->
 }
 
 /// Takes out what the gateway adds to a connection manager and to TLS.
-fn downstream(object: &mut Map<String, Value>, routes: &Value, secrets: &Secrets<'_>) {
+fn downstream(object: &mut Map<String, Value>, case: Case, routes: &Value, secrets: &Secrets<'_>) {
     if object.remove("rds").is_some() {
         object.insert("route_config".to_owned(), routes.clone());
-        object.remove("early_header_mutation_extensions");
+        if case != Case::Early {
+            object.remove("early_header_mutation_extensions");
+        }
         if let Some(filters) = object.get_mut("http_filters").and_then(Value::as_array_mut) {
             filters.retain(|filter| filter.get("name").and_then(Value::as_str) == Some("envoy.filters.http.router"));
+            if case == Case::Idle {
+                filters.insert(0, idle());
+            }
         }
     }
     if object.remove("tls_certificate_sds_secret_configs").is_some() {
@@ -89,6 +105,32 @@ fn upstream(object: &mut Map<String, Value>, assignments: &[Value], secrets: &Se
         object.insert("load_assignment".to_owned(), assignment.clone());
         object.insert("type".to_owned(), json!("STATIC"));
     }
+}
+
+/// The filter of `filters/envoy-abi/examples/idle.rs`.
+fn idle() -> Value {
+    json!({
+        "name": "idle",
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.dynamic_modules.v3.DynamicModuleFilter",
+            "dynamic_module_config": {"name": "idle", "do_not_close": true},
+            "filter_name": "idle",
+        },
+    })
+}
+
+/// What the filter writes for the user of the certificate.
+fn lines() -> Value {
+    let digest = format!("X509SHA256={}", "0123456789abcdef".repeat(4));
+    let lines = [
+        ("impersonate-user", "alice"),
+        ("impersonate-group", "developers"),
+        ("impersonate-group", "oidc:everybody"),
+        ("impersonate-group", "system:authenticated"),
+        ("impersonate-extra-authentication.kubernetes.io%2fcredential-id", &digest),
+        ("via", "1.1 bench"),
+    ];
+    lines.map(|(key, value)| json!({"header": {"key": key, "value": value}})).into_iter().collect()
 }
 
 fn certificate(identity: &Identity) -> Value {

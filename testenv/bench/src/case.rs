@@ -11,6 +11,12 @@ const RULES: u32 = 10;
 pub(crate) enum Case {
     /// Envoy without the filter.
     Bare,
+    /// Bare, with the gateway's early header mutation.
+    Early,
+    /// Bare, with a module that does nothing.
+    Idle,
+    /// Bare, with a route that adds as many header lines as the gateway writes for the certificate's user.
+    Lines,
     /// A cached certificate, 100 policies, the last one matches.
     Last,
     /// A cached certificate, 100 policies, none matches: 403.
@@ -23,12 +29,16 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 5] = [Self::Bare, Self::Last, Self::None, Self::Token, Self::One];
+    pub(crate) const ALL: [Self; 8] =
+        [Self::Bare, Self::Early, Self::Idle, Self::Lines, Self::Last, Self::None, Self::Token, Self::One];
 
     /// What the report says.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Case::Bare => "bare Envoy",
+            Case::Early => "bare Envoy with early header mutation",
+            Case::Idle => "bare Envoy with a module that does nothing",
+            Case::Lines => "bare Envoy with the user's header lines",
             Case::Last => "certificate, 100 policies, last matches",
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
@@ -40,6 +50,9 @@ impl Case {
     pub(crate) const fn slug(self) -> &'static str {
         match self {
             Case::Bare => "bare",
+            Case::Early => "early",
+            Case::Idle => "idle",
+            Case::Lines => "lines",
             Case::Last => "last",
             Case::None => "none",
             Case::Token => "token",
@@ -53,6 +66,11 @@ impl Case {
             Case::None => 403,
             _ => 200,
         }
+    }
+
+    /// Whether Envoy runs without the filter.
+    pub(crate) const fn is_bare(self) -> bool {
+        matches!(self, Case::Bare | Case::Early | Case::Idle | Case::Lines)
     }
 
     /// Whether the client presents a token instead of a certificate.

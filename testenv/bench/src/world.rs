@@ -1,7 +1,7 @@
 //! Servers, certificates, the control plane and Envoy of a measurement.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use portcullis_e2e::{Manifest, settings};
@@ -10,7 +10,7 @@ use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{ports, wait};
+use portcullis_harness::{deps, ports, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer, TokenEntry};
 use serde_json::Value;
 
@@ -79,11 +79,11 @@ impl<'a> World<'a> {
         self.run.write(&format!("{}/manifests/cluster.yaml", case.slug()), self.manifest(case).to_text())?;
         let plane = ControlPlane::start(&dir, &manifests)?;
         let mut bootstrap = plane.bootstrap("bench")?;
-        if case == Case::Bare {
-            bootstrap = self.bare(&dir, &bootstrap, address)?;
+        if case.is_bare() {
+            bootstrap = self.bare(case, &dir, &bootstrap, address)?;
         }
         let out = dir.join("callgrind.out");
-        let envoy = self.envoy(&dir, bootstrap, Some(&out))?;
+        let envoy = self.envoy(case, &dir, bootstrap, &out)?;
         let client = self.connect(case, &envoy, address)?;
         (0..=self.options.rounds).map(|round| self.round(case, &envoy, &client, &out, round)).skip(1).collect()
     }
@@ -96,7 +96,13 @@ impl<'a> World<'a> {
     }
 
     /// The configuration of an Envoy without the filter, made from what a gateway's Envoy says that it runs.
-    fn bare(&self, dir: &PathBuf, bootstrap: &Value, address: SocketAddr) -> Result<Value, BenchError> {
+    fn bare(
+        &self,
+        case: Case,
+        dir: &Path,
+        bootstrap: &Value,
+        address: SocketAddr,
+    ) -> Result<Value, BenchError> {
         let mut options = EnvoyOptions::new(bootstrap.clone());
         options.concurrency = 1;
         let gateway = Envoy::start(dir, "gateway", &options)?;
@@ -109,14 +115,17 @@ impl<'a> World<'a> {
             client_ca: &self.client_ca,
             server_ca: &self.server_ca,
         };
-        bare::bootstrap(bootstrap, &dump, &secrets)
+        bare::bootstrap(case, bootstrap, &dump, &secrets)
     }
 
-    fn envoy(&self, dir: &PathBuf, bootstrap: Value, out: Option<&PathBuf>) -> Result<Envoy, BenchError> {
+    fn envoy(&self, case: Case, dir: &Path, bootstrap: Value, out: &Path) -> Result<Envoy, BenchError> {
         let mut options = EnvoyOptions::new(bootstrap);
         options.concurrency = 1;
         options.patience = STARTS;
-        if let Some(out) = out.filter(|_| !self.options.cpu_time) {
+        if case == Case::Idle {
+            options.module_dir = Some(deps::module_dir().map_err(portcullis_harness::Error::from)?.join("examples"));
+        }
+        if !self.options.cpu_time {
             options.wrapper = callgrind::wrapper(out);
         }
         Ok(Envoy::start(dir, "envoy", &options)?)
@@ -141,7 +150,7 @@ impl<'a> World<'a> {
         case: Case,
         envoy: &Envoy,
         client: &H2Client,
-        out: &PathBuf,
+        out: &Path,
         round: u32,
     ) -> Result<Round, BenchError> {
         let pid = envoy.process().pid();
