@@ -212,7 +212,7 @@ fn class_of(info: &RequestInfo<'_>, scan: &Scan<'_>) -> RequestClass {
 }
 
 fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
-    match target.iter().position(|byte| *byte == b'?') {
+    match memchr::memchr(b'?', target) {
         Some(mark) => {
             let (path, query) = target.split_at(mark);
             (path, query.get(1..).unwrap_or_default())
