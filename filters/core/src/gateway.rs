@@ -142,8 +142,11 @@ impl Gateway {
 
         let user = authenticate(cluster, request)?;
         let user = effective_user(cluster, user, &self.anonymous, request)?;
-        let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
-        let policy = cluster.policies.first_match(&info, known).ok_or_else(Refusal::no_policy)?;
+        let policy = match &user {
+            Some(user) => user.first_match(&cluster.policies, &info),
+            None => cluster.policies.first_match(&info, &self.anonymous),
+        };
+        let policy = policy.ok_or_else(Refusal::no_policy)?;
         let place = cluster.enter(policy).map_err(|Full| Refusal::too_many_requests(info.resource))?;
         let pool = pool_of(user.is_some(), scan.is_upgrade);
         let class = class_of(&info, scan);

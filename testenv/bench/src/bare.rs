@@ -18,12 +18,7 @@ pub(crate) struct Secrets<'a> {
 const ROUTE: &str = "h2.read";
 
 /// The bootstrap of a bare Envoy: listener, clusters and the route of a read of `dump`, as static resources.
-pub(crate) fn bootstrap(
-    case: Case,
-    gateway: &Value,
-    dump: &Value,
-    secrets: &Secrets<'_>,
-) -> Result<Value, BenchError> {
+pub(crate) fn bootstrap(case: Case, gateway: &Value, dump: &Value, secrets: &Secrets<'_>) -> Result<Value, BenchError> {
     let mut route = find(dump, &|value| {
         let name = value.get("name").and_then(Value::as_str).unwrap_or_default();
         name.ends_with(ROUTE) && value.get("route").is_some()
@@ -42,7 +37,8 @@ pub(crate) fn bootstrap(
     let mut listener = resource(dump, "/dynamic_listeners", "/active_state/listener").next().map(plain);
     let listener = listener.as_mut().ok_or(BenchError::Lacks("listener"))?;
     change(listener, &mut |object| downstream(object, case, &routes, secrets));
-    let mut assignments: Vec<Value> = resource(dump, "/dynamic_endpoint_configs", "/endpoint_config").map(plain).collect();
+    let mut assignments: Vec<Value> =
+        resource(dump, "/dynamic_endpoint_configs", "/endpoint_config").map(plain).collect();
     // What Envoy has found out itself, and a weight that it prints and does not take.
     let found_out = |object: &mut Map<String, Value>| {
         object.remove("health_status");

@@ -75,7 +75,8 @@ impl<'a> World<'a> {
         let dir = self.run.make_dir(case.slug())?;
         let manifests = self.run.make_dir(&format!("{}/manifests", case.slug()))?;
         let address = ports::free_address()?;
-        self.run.write(&format!("{}/manifests/settings.yaml", case.slug()), settings("bench", address, &self.serving))?;
+        self.run
+            .write(&format!("{}/manifests/settings.yaml", case.slug()), settings("bench", address, &self.serving))?;
         self.run.write(&format!("{}/manifests/cluster.yaml", case.slug()), self.manifest(case).to_text())?;
         let plane = ControlPlane::start(&dir, &manifests)?;
         let mut bootstrap = plane.bootstrap("bench")?;
@@ -96,13 +97,7 @@ impl<'a> World<'a> {
     }
 
     /// The configuration of an Envoy without the filter, made from what a gateway's Envoy says that it runs.
-    fn bare(
-        &self,
-        case: Case,
-        dir: &Path,
-        bootstrap: &Value,
-        address: SocketAddr,
-    ) -> Result<Value, BenchError> {
+    fn bare(&self, case: Case, dir: &Path, bootstrap: &Value, address: SocketAddr) -> Result<Value, BenchError> {
         let mut options = EnvoyOptions::new(bootstrap.clone());
         options.concurrency = 1;
         let gateway = Envoy::start(dir, "gateway", &options)?;
@@ -145,14 +140,7 @@ impl<'a> World<'a> {
     }
 
     /// The first round is for warming up what is counted.
-    fn round(
-        &self,
-        case: Case,
-        envoy: &Envoy,
-        client: &H2Client,
-        out: &Path,
-        round: u32,
-    ) -> Result<Round, BenchError> {
+    fn round(&self, case: Case, envoy: &Envoy, client: &H2Client, out: &Path, round: u32) -> Result<Round, BenchError> {
         let pid = envoy.process().pid();
         if round == 0 && !self.options.cpu_time {
             callgrind::control(pid, "--instr=on")?;

@@ -189,9 +189,7 @@ impl<'a> Segments<'a> {
         let at = self.taken.saturating_add(ahead);
         match self.found.get(at) {
             Some(segment) => segment,
-            None => {
-                self.rest.split(|byte| *byte == b'/').nth(at.saturating_sub(FOUND_AT_ONCE)).unwrap_or_default()
-            }
+            None => self.rest.split(|byte| *byte == b'/').nth(at.saturating_sub(FOUND_AT_ONCE)).unwrap_or_default(),
         }
     }
 

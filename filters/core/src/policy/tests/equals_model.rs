@@ -6,7 +6,7 @@ use proptest::sample::select;
 use proptest::strategy::ValueTree;
 
 use super::model::Model;
-use super::{Policies, RequestInfo, UserInfo, config};
+use super::{Policies, RequestInfo, UserInfo, UserMemo, config};
 
 const VERBS: &[&str] = &["get", "list", "watch", "create", ""];
 const GROUPS: &[&str] = &["", "apps", "batch"];
@@ -115,10 +115,18 @@ fn policies(rules: Vec<Vec<config::Rule>>) -> Vec<config::Policy> {
 
 fn check(policies: &[config::Policy], requests: &[(RequestInfo<'static>, UserInfo)]) -> Result<usize, TestCaseError> {
     let (index, model) = (Policies::new(policies), Model::new(policies));
+    let others = Policies::new(&[]);
     let mut hits = 0;
     for (info, user) in requests {
         let expected = model.first_match(info, user);
         prop_assert_eq!(index.first_match(info, user), expected, "{:?} {:?}", info, user);
+        let memo = UserMemo::default();
+        for round in 0..3 {
+            prop_assert_eq!(index.first_match_of(info, user, &memo), expected, "{} {:?} {:?}", round, info, user);
+            if round == 1 {
+                prop_assert_eq!(others.first_match_of(info, user, &memo), None, "another configuration's ids");
+            }
+        }
         hits += usize::from(expected.is_some());
     }
     Ok(hits)

@@ -1,4 +1,4 @@
-use super::{Policies, RequestInfo, UserInfo, config};
+use super::{Policies, RequestInfo, UserInfo, UserMemo, config};
 
 mod equals_model;
 mod hostile;
