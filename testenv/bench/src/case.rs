@@ -21,6 +21,8 @@ pub(crate) enum Case {
     Last,
     /// A cached certificate, 100 policies, none matches: 403.
     None,
+    /// Envoy without the filter, and a client that presents a token.
+    BareToken,
     /// A cached token, 100 policies, the last one matches.
     Token,
     /// A cached certificate and one policy, which matches.
@@ -29,13 +31,23 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 8] =
-        [Self::Bare, Self::Early, Self::Idle, Self::Lines, Self::Last, Self::None, Self::Token, Self::One];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Bare,
+        Self::BareToken,
+        Self::Last,
+        Self::None,
+        Self::One,
+        Self::Token,
+        Self::Early,
+        Self::Idle,
+        Self::Lines,
+    ];
 
     /// What the report says.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Case::Bare => "bare Envoy",
+            Case::BareToken => "bare Envoy, client with a token",
             Case::Early => "bare Envoy with early header mutation",
             Case::Idle => "bare Envoy with a module that does nothing",
             Case::Lines => "bare Envoy with the user's header lines",
@@ -50,6 +62,7 @@ impl Case {
     pub(crate) const fn slug(self) -> &'static str {
         match self {
             Case::Bare => "bare",
+            Case::BareToken => "bare-token",
             Case::Early => "early",
             Case::Idle => "idle",
             Case::Lines => "lines",
@@ -70,12 +83,17 @@ impl Case {
 
     /// Whether Envoy runs without the filter.
     pub(crate) const fn is_bare(self) -> bool {
-        matches!(self, Case::Bare | Case::Early | Case::Idle | Case::Lines)
+        matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines)
     }
 
     /// Whether the client presents a token instead of a certificate.
     pub(crate) const fn uses_token(self) -> bool {
-        matches!(self, Case::Token)
+        matches!(self, Case::Token | Case::BareToken)
+    }
+
+    /// What it is compared with.
+    pub(crate) const fn baseline(self) -> Self {
+        if self.uses_token() { Case::BareToken } else { Case::Bare }
     }
 
     /// The `dispatchPolicies` of the manifest.

@@ -33,7 +33,7 @@ struct Options {
     /// Rounds of each case: what differs between them is noise.
     #[arg(long, default_value_t = 2)]
     rounds: u32,
-    /// Only these cases; `bare` always runs.
+    /// Only these cases, and what they are compared with.
     #[arg(long, value_enum, value_delimiter = ',')]
     cases: Vec<Case>,
     /// Where configurations, logs and callgrind's files go; emptied at the start. A temporary directory if unset.
@@ -60,18 +60,18 @@ fn run(options: &Options) -> Result<(), BenchError> {
         None => RunDir::new("bench")?,
     };
     let world = World::new(&run, options)?;
-    let mut bare = None;
+    let mut baselines = Vec::new();
     println!("{}", report::HEADING);
     for case in Case::ALL.into_iter().filter(|case| options.runs(*case)) {
-        let rounds = world.measure(case)?;
-        let per_request = report::print(case, &rounds, options.requests, bare);
-        bare = bare.or(per_request);
+        let baseline = baselines.iter().find(|(of, _)| *of == case.baseline()).map(|(_, amount)| *amount);
+        let amount = report::print(case, &world.measure(case)?, options.requests, baseline);
+        baselines.push((case, amount));
     }
     Ok(())
 }
 
 impl Options {
     fn runs(&self, case: Case) -> bool {
-        case == Case::Bare || self.cases.is_empty() || self.cases.contains(&case)
+        self.cases.is_empty() || self.cases.iter().any(|wanted| *wanted == case || wanted.baseline() == case)
     }
 }
