@@ -89,8 +89,8 @@ pub struct UpstreamUser {
 }
 
 impl UpstreamUser {
-    /// Writes the `Impersonate-*` lines: user, UID if there is one, one line per group that the upstream does not add itself,
-    /// one per extra value with client-go's key escaping (client-go, `transport/round_trippers.go`).
+    /// Writes the `Impersonate-*` lines: user, UID if there is one, one line per group, one per extra value with client-go's
+    /// key escaping (client-go, `transport/round_trippers.go`).
     ///
     /// # Errors
     /// [`IdentityError`]: the credential's fault; another credential may do.
@@ -107,7 +107,7 @@ impl UpstreamUser {
         if !user.uid.is_empty() {
             lines.push(("impersonate-uid".to_owned(), carried("UID", &user.uid)?));
         }
-        for group in told_groups(&user) {
+        for group in &user.groups {
             lines.push(("impersonate-group".to_owned(), carried("group", group)?));
         }
         for extra in &user.extra {
@@ -135,23 +135,6 @@ impl UpstreamUser {
     /// Header names, lower-case, and values.
     pub fn lines(&self) -> &[(String, String)] {
         &self.lines
-    }
-}
-
-/// The groups that must be told. kube-apiserver adds `system:authenticated` behind the groups of whom it lets be
-/// impersonated, unless they hold it or its opposite (apiserver, `pkg/endpoints/filters/impersonation`), and checks a group
-/// that is told for each request. One other group must be left: without any it would give a service account groups.
-fn told_groups(user: &UserInfo) -> &[String] {
-    match user.groups.split_last() {
-        Some((last, others))
-            if last == AUTHENTICATED
-                && !others.is_empty()
-                && user.name != ANONYMOUS
-                && others.iter().all(|group| group != UNAUTHENTICATED) =>
-        {
-            others
-        }
-        _ => &user.groups,
     }
 }
 
@@ -210,32 +193,11 @@ mod tests {
                 "impersonate-uid: 42",
                 "impersonate-group: dev",
                 "impersonate-group: a,b",
+                "impersonate-group: system:authenticated",
                 "impersonate-extra-example.com%2f%5aone: x",
                 "impersonate-extra-100%25: y",
             ]
         );
-    }
-
-    #[test]
-    fn a_group_that_the_upstream_adds_itself_is_not_told() {
-        let told = |name: &str, groups: &[&str]| {
-            let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-            let user = UpstreamUser::new(UserInfo { name: name.into(), groups, ..UserInfo::default() }).unwrap();
-            let lines = user.lines().iter().filter(|(name, _)| name == "impersonate-group");
-            lines.map(|(_, group)| group.clone()).collect::<Vec<_>>()
-        };
-        let table: [(&str, &[&str], &[&str]); 7] = [
-            ("a", &["g", AUTHENTICATED], &["g"]),
-            ("a", &["g", "h", AUTHENTICATED], &["g", "h"]),
-            ("a", &[AUTHENTICATED, "g"], &[AUTHENTICATED, "g"]),
-            ("a", &[AUTHENTICATED], &[AUTHENTICATED]),
-            ("system:serviceaccount:n:s", &[AUTHENTICATED], &[AUTHENTICATED]),
-            ("a", &[UNAUTHENTICATED, AUTHENTICATED], &[UNAUTHENTICATED, AUTHENTICATED]),
-            (ANONYMOUS, &["g", AUTHENTICATED], &["g", AUTHENTICATED]),
-        ];
-        for (name, groups, expected) in table {
-            assert_eq!(told(name, groups), expected, "{name} {groups:?}");
-        }
     }
 
     #[test]

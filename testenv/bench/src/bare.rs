@@ -122,6 +122,7 @@ fn lines() -> Value {
         ("impersonate-user", "alice"),
         ("impersonate-group", "developers"),
         ("impersonate-group", "oidc:everybody"),
+        ("impersonate-group", "system:authenticated"),
         ("impersonate-extra-authentication.kubernetes.io%2fcredential-id", &digest),
         ("via", "1.1 bench"),
     ];

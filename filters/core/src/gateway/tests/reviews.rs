@@ -76,6 +76,7 @@ fn a_token_names_whom_the_review_names() {
     assert_eq!(
         outcome,
         "all.h2.read impersonate-user=robot impersonate-uid=u1 impersonate-group=g \
+         impersonate-group=system:authenticated \
          impersonate-extra-authentication.kubernetes.io%2fpod-name=p impersonate-extra-scopes=all"
     );
     let (asked, again) = reviewed(&fixture, Peer::None, TOKEN, now(), |_| (500, String::new()));
@@ -175,7 +176,7 @@ fn the_client_may_act_as_whom_it_may_impersonate() {
     assert_eq!(
         outcome,
         "all.h2.read impersonate-user=bob impersonate-uid=7 impersonate-group=ops \
-         impersonate-extra-example.com%2fteam=blue"
+         impersonate-group=system:authenticated impersonate-extra-example.com%2fteam=blue"
     );
     for part in ["users", "groups", "uids", "userextras"] {
         let fixture = reviewing();
