@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long deps kube module faulty build lint fmt
+.PHONY: help up test test-long bench-envoy deps kube module faulty build lint fmt
 
 KUBE ?= stub
 SCRIPTS := testenv/scripts
@@ -27,6 +27,11 @@ test: ## Everything that must pass: format, lints, unit, integration and end-to-
 test-long: ## Cases that take longer than 30 seconds
 	@$(MAKE) --no-print-directory deps module build
 	cargo test --workspace -- --ignored
+
+bench-envoy: ## Count the instructions of a whole request in Envoy, with the gateway and without it; needs valgrind
+	@$(MAKE) --no-print-directory module build
+	cargo build --profile module -p envoy-abi --example idle
+	target/debug/portcullis-bench
 
 deps: ## Install the real Envoys and build the real Kubernetes into .deps
 	@$(SCRIPTS)/require

@@ -77,12 +77,11 @@ fn token(
     let Some(Reviewer { cluster: reviewer }) = &cluster.reviewer else {
         return Err(Refusal::token_not_reviewed().into());
     };
-    let review = Review::of_token(&token, reviewer, &cluster.caches);
-    match review.known(request.settled, request.now) {
+    match Review::known_token(&token, &cluster.caches, request.settled, request.now) {
         Some(ReviewResult::User(user)) => Ok(Said::User(user)),
         Some(ReviewResult::Rejected) => Ok(Said::Failed),
         Some(_) => Err(Refusal::review_failed().into()),
-        None => Err(Stop::Review(vec![review])),
+        None => Err(Stop::Review(vec![Review::of_token(&token, reviewer, &cluster.caches)])),
     }
 }
 

@@ -63,7 +63,7 @@ pub enum Decision<'c> {
     Refuse(Refusal),
 }
 
-/// How a request goes upstream. Whatever the decision, [`Scan::lifted`] and `authorization` are taken out first.
+/// How a request goes upstream. Whatever the decision, [`Scan::taken_out`] is taken out first.
 #[derive(Debug)]
 pub struct Forward<'c> {
     /// The filter state value that opens the route.
@@ -76,8 +76,9 @@ pub struct Forward<'c> {
     pub is_upgrade: bool,
     /// The `Sec-WebSocket-Protocol` without the entries that carry a token, where there are such.
     pub subprotocols: Option<Vec<u8>>,
-    /// The `Via` line to add.
-    pub via: &'c str,
+    /// The `Via` line to add, to a request that carries no user. One that does is reviewed by the next gateway before it goes
+    /// on, and reviews carry the line.
+    pub via: Option<&'c str>,
     /// The request's place among those that run, to be kept until it ends.
     pub place: Option<Place>,
     /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
@@ -204,8 +205,11 @@ impl Gateway {
     ) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
         let Actor { user, original } = self.identify(cluster, request, seen)?;
-        let known = user.as_deref().map_or(&self.anonymous, UpstreamUser::user);
-        let policy = cluster.policies.first_match(info, known).ok_or_else(Refusal::no_policy)?;
+        let policy = match &user {
+            Some(user) => user.first_match(&cluster.policies, info),
+            None => cluster.policies.first_match(info, &self.anonymous),
+        };
+        let policy = policy.ok_or_else(Refusal::no_policy)?;
         seen.policy(policy);
         let pool = pool_of(user.is_some(), scan.is_upgrade);
         let class = class_of(info, scan);
@@ -216,11 +220,11 @@ impl Gateway {
         let attributed = cluster.audit_attribution && user.is_some();
         Ok(Forward {
             destination,
+            via: user.is_none().then_some(&*self.via),
             attribution: if attributed { attribution::lines(scan, original.as_ref()) } else { Vec::new() },
             user,
             is_upgrade: scan.is_upgrade,
             subprotocols: scan.token_subprotocol.then(|| subprotocols_without_tokens(scan)),
-            via: &self.via,
             place,
             // What answers behind a proxy subresource or verb may ask for credentials of its own.
             owns_unauthorized: pool != Pool::Anonymous && info.proxied_from.is_none(),
@@ -256,7 +260,9 @@ pub fn outgoing_headers<'a>(
     for (name, value) in lines {
         add(name.as_bytes(), value.as_bytes());
     }
-    add(b"via", forward.via.as_bytes());
+    if let Some(via) = forward.via {
+        add(b"via", via.as_bytes());
+    }
     outgoing
 }
 
@@ -278,7 +284,8 @@ fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
         return Err(Refusal::bad_request(bad.to_string()));
     }
     check_target(scan)?;
-    if !scan.path.iter().all(u8::is_ascii_graphic) {
+    // Folded instead of searched, so that several bytes are looked at in one instruction.
+    if !scan.path.iter().fold(true, |graphic, byte| graphic & byte.is_ascii_graphic()) {
         return Err(Refusal::bad_request("the path has a byte that has to be percent-encoded"));
     }
     Ok(())
@@ -315,7 +322,7 @@ fn class_of(info: &RequestInfo<'_>, scan: &Scan<'_>) -> RequestClass {
 }
 
 fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
-    match target.iter().position(|byte| *byte == b'?') {
+    match memchr::memchr(b'?', target) {
         Some(mark) => {
             let (path, query) = target.split_at(mark);
             (path, query.get(1..).unwrap_or_default())

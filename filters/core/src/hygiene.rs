@@ -15,6 +15,11 @@ const NOT_NOMINATED: [&[u8]; 8] =
 /// Headers that Envoy has written by now; a `Connection` that lists one would hide where a request comes from.
 const HOP_WRITTEN: [&[u8]; 5] = [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"];
 
+/// The headers of which Envoy adds one to nearly every request, to tell where it is from. To kube-apiserver they say
+/// nothing.
+const FROM_OUTSIDE: &[u8] = b"x-envoy-external-address";
+const FROM_INSIDE: &[u8] = b"x-envoy-internal";
+
 /// Names that `Connection` may list.
 const MAX_NOMINATED: usize = 16;
 
@@ -66,9 +71,32 @@ pub struct Scan<'a> {
     pub request_id: &'a [u8],
     /// Whether the request has been through this gateway before.
     pub is_loop: bool,
-    /// Names of the headers to take out. May hold a name more than once.
+    /// Names of the headers to take out, besides those that [`Scan::taken_out`] adds. May hold a name more than
+    /// once.
     pub lifted: Vec<&'a [u8]>,
+    from_outside: bool,
+    from_inside: bool,
     nominated: usize,
+}
+
+/// Names of headers to take out of a request. Costs no memory for what honest requests have.
+#[derive(Clone, Debug, Default)]
+pub struct TakenOut {
+    authorization: bool,
+    from_outside: bool,
+    from_inside: bool,
+    others: Vec<Box<[u8]>>,
+}
+
+impl TakenOut {
+    /// The names. May tell one more than once.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        let authorization = self.authorization.then_some(&b"authorization"[..]);
+        let from_outside = self.from_outside.then_some(FROM_OUTSIDE);
+        let from_inside = self.from_inside.then_some(FROM_INSIDE);
+        let usual = [authorization, from_outside, from_inside].into_iter().flatten();
+        usual.chain(self.others.iter().map(|name| &**name))
+    }
 }
 
 impl std::fmt::Debug for Scan<'_> {
@@ -92,7 +120,7 @@ impl<'a> Scan<'a> {
                 b"authorization" => {
                     scan.authorization.get_or_insert(value);
                     // Envoy joins lines of one name by commas, and no credential that Kubernetes knows holds one.
-                    let lines = value.split(|byte| *byte == b',').count();
+                    let lines = memchr::memchr_iter(b',', value).count().saturating_add(1);
                     scan.authorization_lines = scan.authorization_lines.saturating_add(lines);
                 }
                 b"connection" => connections.push(value),
@@ -108,6 +136,8 @@ impl<'a> Scan<'a> {
                     scan.token_subprotocol |= subprotocols(value).any(is_token_subprotocol);
                     scan.subprotocols.push(value);
                 }
+                FROM_OUTSIDE => scan.from_outside = true,
+                FROM_INSIDE => scan.from_inside = true,
                 _ if is_reserved(name) => {
                     if name.starts_with(b"impersonate-") {
                         scan.impersonation.push((name, value));
@@ -127,6 +157,17 @@ impl<'a> Scan<'a> {
             scan.lift_nominated(value);
         }
         scan
+    }
+
+    /// Everything to take out of the request, whatever becomes of it: [`Scan::lifted`], what Envoy says of the client, and
+    /// `authorization`. Owned, because the first change of the request ends what the scan borrows.
+    pub fn taken_out(&self) -> TakenOut {
+        TakenOut {
+            authorization: self.authorization.is_some(),
+            from_outside: self.from_outside,
+            from_inside: self.from_inside,
+            others: self.lifted.iter().map(|name| (*name).into()).collect(),
+        }
     }
 
     fn lift_nominated(&mut self, connection: &'a [u8]) {
@@ -214,6 +255,23 @@ mod tests {
         {
             assert!(scan(&[(name, "v")]).lifted.is_empty(), "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_taken_out_has_credentials_and_envoys_own_headers() {
+        let found = scan(&[
+            ("x-envoy-internal", "true"),
+            ("x-envoy-external-address", "192.0.2.1"),
+            ("authorization", "Bearer a"),
+            ("x-envoy-external_address", "v"),
+            ("accept", "v"),
+        ]);
+        let taken_out = found.taken_out();
+        let names: Vec<&[u8]> = taken_out.names().collect();
+        let expected =
+            [&b"authorization"[..], b"x-envoy-external-address", b"x-envoy-internal", b"x-envoy-external_address"];
+        assert_eq!(names, expected);
+        assert_eq!(scan(&[("accept", "v")]).taken_out().names().count(), 0);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use crate::attribution::{RESERVED, is_reserved};
 use crate::dns::{is_label, is_subdomain};
+use crate::policy::{Policies, UserMemo};
+use crate::request_info::RequestInfo;
 
 /// The group of every user who has authenticated (apiserver, `pkg/authentication/user`).
 const AUTHENTICATED: &str = "system:authenticated";
@@ -92,6 +94,7 @@ pub enum IdentityError {
 pub struct UpstreamUser {
     user: UserInfo,
     lines: Vec<(String, String)>,
+    memo: UserMemo,
 }
 
 impl UpstreamUser {
@@ -128,12 +131,17 @@ impl UpstreamUser {
                 lines.push((name.clone(), carried("extra value", value)?));
             }
         }
-        Ok(UpstreamUser { user, lines })
+        Ok(UpstreamUser { user, lines, memo: UserMemo::default() })
     }
 
     /// The user.
     pub fn user(&self) -> &UserInfo {
         &self.user
+    }
+
+    /// The first policy that a request of the user matches ([`Policies::first_match`]).
+    pub(crate) fn first_match(&self, policies: &Policies, info: &RequestInfo<'_>) -> Option<usize> {
+        policies.first_match_of(info, &self.user, &self.memo)
     }
 
     /// Header names, lower-case, and values.

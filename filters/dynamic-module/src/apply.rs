@@ -22,7 +22,9 @@ pub(crate) fn apply(forward: &Forward<'_>, has_connection: bool, stream: &mut Fi
     for (name, value) in lines {
         is_written &= stream.add_header(name.as_bytes(), value.as_bytes());
     }
-    is_written &= stream.add_header(b"via", forward.via.as_bytes());
+    if let Some(via) = forward.via {
+        is_written &= stream.add_header(b"via", via.as_bytes());
+    }
     if !is_written || !stream.set_filter_state(names::DESTINATION, forward.destination.as_bytes()) {
         return Err(Refusal::internal());
     }

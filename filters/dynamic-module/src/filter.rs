@@ -199,7 +199,7 @@ impl Filter {
             Judged::Ends(refusal) => refuse(&refusal, stream),
             _ => {
                 kept.counted = series.map(|series| (series, seen));
-                fault::maybe("decided", &stream.headers(HeaderMap::Request));
+                fault::maybe("decided", || stream.headers(HeaderMap::Request));
                 HeadersStatus::Continue
             }
         }
@@ -217,7 +217,7 @@ impl Filter {
         let mut seen = Seen::default();
         let decision = match route {
             Some(cluster) => {
-                fault::maybe("decide", &headers);
+                fault::maybe("decide", || stream.headers(HeaderMap::Request));
                 let (peer, now, uptime) = (peer_of(stream), UnixTime::now(), uptime());
                 let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
                 self.gateway.decide_seen(cluster, &request, &mut seen)
@@ -228,8 +228,7 @@ impl Filter {
             tell_client(entry, &headers);
         }
         // What is borrowed from Envoy ends here: the first setter invalidates it.
-        let lifted: Vec<Box<[u8]>> = scan.lifted.iter().map(|name| (*name).into()).collect();
-        let (has_authorization, has_connection) = (scan.authorization.is_some(), scan.has_connection);
+        let (taken_out, has_connection) = (scan.taken_out(), scan.has_connection);
 
         let decision = match decision {
             // The headers stay as they are until they are judged again; nothing goes upstream meanwhile.
@@ -239,11 +238,8 @@ impl Filter {
             },
             decided => decided,
         };
-        for name in &lifted {
+        for name in taken_out.names() {
             stream.remove_header(HeaderMap::Request, name);
-        }
-        if has_authorization {
-            stream.remove_header(HeaderMap::Request, b"authorization");
         }
         (seen, carry_out(decision, has_connection, kept, stream))
     }

@@ -3,10 +3,10 @@ use envoy_types::pb::envoy::config::cluster::v3::cluster::CommonLbConfig;
 use envoy_types::pb::envoy::config::core::v3::HealthCheck;
 use envoy_types::pb::envoy::config::core::v3::health_check::{HealthChecker, HttpHealthCheck};
 use envoy_types::pb::envoy::r#type::v3::{CodecClientType, Int64Range, Percent};
-use portcullis_api::PeerName;
+use portcullis_api::{Cluster, PeerName};
 use portcullis_filter_config::Pool;
 
-use crate::proto::{boolean, seconds, uint};
+use crate::proto::{boolean, header, seconds, uint};
 
 /// Seconds between two checks of a server, also while it gets no traffic.
 const INTERVAL: u64 = 5;
@@ -16,17 +16,20 @@ const TIMEOUT: u64 = 5;
 /// GET /readyz over the pool's own TLS and protocol: with the client certificate if the pool has one, never with the
 /// token, because Envoy does not inject credentials into health checks. By default anybody may read /readyz; a server that
 /// asks a check without credential for one (401, 403) is alive, and more it does not tell strangers.
-pub(super) fn health_check(peer: &PeerName, pool: Pool, has_certificate: bool) -> HealthCheck {
+///
+/// It tells the way that it took, so that a server which is this gateway itself, or leads back to it, never becomes healthy.
+pub(super) fn health_check(cluster: &Cluster, pool: Pool, instance: &str) -> HealthCheck {
     let codec = match pool {
         Pool::Http2 => CodecClientType::Http2,
         Pool::Upgrade | Pool::Anonymous => CodecClientType::Http1,
     };
     let exactly = |status| Int64Range { start: status, end: status + 1 };
-    let is_stranger = pool == Pool::Anonymous || !has_certificate;
+    let is_stranger = pool == Pool::Anonymous || cluster.certificate.is_none();
     let strangers = [401, 403].into_iter().filter(|_| is_stranger);
     let http = HttpHealthCheck {
-        host: authority(peer),
+        host: authority(&cluster.peer_name),
         path: "/readyz".to_owned(),
+        request_headers_to_add: vec![header("via", &format!("1.1 {instance}"))],
         codec_client_type: codec.into(),
         expected_statuses: std::iter::once(200).chain(strangers).map(exactly).collect(),
         ..Default::default()

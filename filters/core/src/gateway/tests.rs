@@ -234,7 +234,18 @@ fn a_token_subprotocol_is_stripped_when_another_credential_wins() {
     let Decision::Forward(forward) = fixture.gateway.decide(&fixture.cluster, &request) else { panic!() };
     assert_eq!(forward.subprotocols.as_deref(), Some(&b"v5.channel.k8s.io,v4.channel.k8s.io"[..]));
     assert!(forward.is_upgrade);
-    assert_eq!(forward.via, "1.1 lab");
+    assert_eq!(forward.via, None);
+}
+
+#[test]
+fn who_is_nobody_tells_the_way() {
+    let fixture = fixture();
+    let headers = [(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
+    let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+    let settled = Settled::default();
+    let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
+    let Decision::Forward(forward) = fixture.gateway.decide(&fixture.cluster, &request) else { panic!() };
+    assert_eq!(forward.via, Some("1.1 lab"));
 }
 
 #[test]

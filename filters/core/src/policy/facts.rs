@@ -31,34 +31,57 @@ pub(super) struct Vocabularies {
 }
 
 impl Facts {
-    pub(super) fn of_request(info: &RequestInfo<'_>, user: &UserInfo, known: &Vocabularies) -> Self {
-        let mut facts = Facts {
+    /// Of a request about which nothing is said.
+    #[inline]
+    pub(super) fn nothing() -> Self {
+        Facts {
             inline: [0; INLINE],
             len: 0,
             spilled: Vec::new(),
             bounds: [(0, 0); Dimension::COUNT],
             lanes: Lanes::NONE,
-        };
-        let [users, groups, names, namespaces, paths, resources, verbs, api_groups, api_versions] = &known.by_dimension;
+        }
+    }
+
+    pub(super) fn of_user(user: &UserInfo, known: &Vocabularies) -> Self {
+        let mut facts = Facts::nothing();
+        let [users, groups, ..] = &known.by_dimension;
         facts.say(Dimension::User, |facts| facts.add_text(users, user.name.as_bytes()));
         facts.say(Dimension::UserGroup, |facts| facts.add_groups(groups, user, known.names_any_group));
-        facts.say(Dimension::Verb, |facts| facts.add(verbs.name(&info.verb, b"")));
-        if info.is_resource {
-            facts.say(Dimension::Resource, |facts| facts.add_resource(resources, info));
-            facts.say(Dimension::ApiGroup, |facts| facts.add(api_groups.name(info.api_group, b"")));
-            facts.say(Dimension::ApiVersion, |facts| facts.add(api_versions.name(info.api_version, b"")));
-            facts.say(Dimension::Namespace, |facts| facts.add(namespaces.name(info.namespace, b"")));
-            facts.say(Dimension::ResourceName, |facts| facts.add(names.name(&info.name, b"")));
-        } else {
-            facts.say(Dimension::Path, |facts| facts.add_text(paths, info.path));
-        }
         facts
+    }
+
+    /// Adds what the request says to what its user does.
+    pub(super) fn say_request(&mut self, info: &RequestInfo<'_>, known: &Vocabularies) {
+        let [_, _, names, namespaces, paths, resources, verbs, api_groups, api_versions] = &known.by_dimension;
+        self.say(Dimension::Verb, |facts| facts.add(verbs.name(&info.verb, b"")));
+        if info.is_resource {
+            self.say(Dimension::Resource, |facts| facts.add_resource(resources, info));
+            self.say(Dimension::ApiGroup, |facts| facts.add(api_groups.name(info.api_group, b"")));
+            self.say(Dimension::ApiVersion, |facts| facts.add(api_versions.name(info.api_version, b"")));
+            self.say(Dimension::Namespace, |facts| facts.add(namespaces.name(info.namespace, b"")));
+            self.say(Dimension::ResourceName, |facts| facts.add(names.name(&info.name, b"")));
+        } else {
+            self.say(Dimension::Path, |facts| facts.add_text(paths, info.path));
+        }
     }
 
     /// The ids of one dimension.
     pub(super) fn of(&self, dimension: Dimension) -> &[u32] {
         let (start, end) = self.bounds.get(dimension.index()).copied().unwrap_or_default();
         self.all().get(start..end).unwrap_or_default()
+    }
+
+    /// Adds what one dimension has to say, in ascending order already.
+    pub(super) fn say_sorted(&mut self, dimension: Dimension, ids: &[u32]) {
+        let start = self.all().len();
+        for id in ids {
+            self.add(Some(*id));
+        }
+        self.lanes.say(dimension, ids);
+        if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
+            *bounds = (start, start.saturating_add(ids.len()));
+        }
     }
 
     /// Adds what one dimension has to say.

@@ -18,12 +18,15 @@ mod facts;
 mod grow;
 mod lanes;
 mod list;
+mod memo;
 pub(crate) mod names;
 mod prefixes;
 mod tally;
 mod tree;
 mod vocabulary;
 mod walk;
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use portcullis_filter_config as config;
 
@@ -32,6 +35,7 @@ use crate::request_info::RequestInfo;
 use clause::Clauses;
 use compile::Compiler;
 use facts::{Facts, Vocabularies};
+pub use memo::UserMemo;
 use tree::Tree;
 
 pub use walk::{Matched, Walk};
@@ -39,6 +43,8 @@ pub use walk::{Matched, Walk};
 /// The policies of a cluster, compiled.
 #[derive(Debug)]
 pub struct Policies {
+    /// Tells these from all others of the process.
+    number: u64,
     groups: Vec<String>,
     known: Vocabularies,
     resource: Index,
@@ -52,6 +58,8 @@ struct Index {
     tree: Tree,
 }
 
+static POLICIES: AtomicU64 = AtomicU64::new(1);
+
 impl Policies {
     /// Compiles policies, in the order in which they are tried.
     pub fn new(policies: &[config::Policy]) -> Self {
@@ -62,6 +70,7 @@ impl Policies {
             }
         }
         Policies {
+            number: POLICIES.fetch_add(1, Ordering::Relaxed),
             groups: policies.iter().map(|policy| policy.group.clone()).collect(),
             known: compiler.vocabularies(),
             resource: Index::new(compiler.resource),
@@ -74,7 +83,17 @@ impl Policies {
     /// Allocates nothing, unless rules name more than 64 of the things that a request says (its user's groups, that is):
     /// then one vector of their ids.
     pub fn first_match(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<usize> {
-        let facts = Facts::of_request(info, user, &self.known);
+        self.search(Facts::of_user(user, &self.known), info)
+    }
+
+    /// As [`Policies::first_match`], for a user of whom it may be remembered what rules know.
+    pub fn first_match_of(&self, info: &RequestInfo<'_>, user: &UserInfo, memo: &UserMemo) -> Option<usize> {
+        self.search(memo.facts(self.number, || Facts::of_user(user, &self.known)), info)
+    }
+
+    #[inline]
+    fn search(&self, mut facts: Facts, info: &RequestInfo<'_>) -> Option<usize> {
+        facts.say_request(info, &self.known);
         let index = if info.is_resource { &self.resource } else { &self.plain };
         index.tree.first_match(&index.clauses, &facts).map(|policy| policy as usize)
     }

@@ -10,7 +10,7 @@ pub struct InvalidEscape;
 /// # Errors
 /// [`InvalidEscape`], the client's fault.
 pub fn unescape_path(raw: &[u8]) -> Result<Cow<'_, [u8]>, InvalidEscape> {
-    if raw.contains(&b'%') { unescape(raw, false).map(Cow::Owned) } else { Ok(Cow::Borrowed(raw)) }
+    if memchr::memchr(b'%', raw).is_some() { unescape(raw, false).map(Cow::Owned) } else { Ok(Cow::Borrowed(raw)) }
 }
 
 /// Decodes a key or value of a query: a plus is a blank.

@@ -165,22 +165,41 @@ impl<'a> RequestInfo<'a> {
     }
 }
 
+/// So many segments are found at once: those of a namespaced subresource below an API group. Longer paths are rare.
+const FOUND_AT_ONCE: usize = 8;
+
 /// The path's segments: outer slashes trimmed, inner empty ones kept.
 struct Segments<'a> {
-    rest: Option<&'a [u8]>,
+    /// The first segments.
+    found: [&'a [u8]; FOUND_AT_ONCE],
+    /// What stands behind them.
+    rest: &'a [u8],
     len: usize,
     taken: usize,
 }
 
 impl<'a> Segments<'a> {
     fn of(path: &'a [u8]) -> Self {
-        let trimmed = trim_slashes(path);
-        let len = if trimmed.is_empty() { 0 } else { trimmed.split(|byte| *byte == b'/').count() };
-        Segments { rest: Some(trimmed), len, taken: 0 }
+        let mut segments = Segments { found: [&[]; FOUND_AT_ONCE], rest: trim_slashes(path), len: 0, taken: 0 };
+        if segments.rest.is_empty() {
+            return segments;
+        }
+        for place in &mut segments.found {
+            segments.len = segments.len.saturating_add(1);
+            let Some(end) = segments.rest.iter().position(|byte| *byte == b'/') else {
+                *place = std::mem::take(&mut segments.rest);
+                return segments;
+            };
+            let (segment, tail) = segments.rest.split_at(end);
+            (*place, segments.rest) = (segment, tail.get(1..).unwrap_or_default());
+        }
+        segments.len = segments.len.saturating_add(segments.rest.split(|byte| *byte == b'/').count());
+        segments
     }
 
+    /// How many are left.
     fn len(&self) -> usize {
-        self.len
+        self.len.saturating_sub(self.taken)
     }
 
     fn taken(&self) -> usize {
@@ -189,24 +208,17 @@ impl<'a> Segments<'a> {
 
     /// The segment `ahead` places on, or empty where the path has ended.
     fn peek(&self, ahead: usize) -> &'a [u8] {
-        self.rest.and_then(|rest| rest.split(|byte| *byte == b'/').nth(ahead)).unwrap_or_default()
+        let at = self.taken.saturating_add(ahead);
+        match self.found.get(at) {
+            Some(segment) => segment,
+            None => self.rest.split(|byte| *byte == b'/').nth(at.saturating_sub(FOUND_AT_ONCE)).unwrap_or_default(),
+        }
     }
 
     fn take(&mut self) -> &'a [u8] {
-        let Some(rest) = self.rest else { return &[] };
-        self.len = self.len.saturating_sub(1);
+        let segment = self.peek(0);
         self.taken = self.taken.saturating_add(1);
-        match rest.iter().position(|byte| *byte == b'/') {
-            Some(end) => {
-                let (segment, tail) = rest.split_at(end);
-                self.rest = tail.get(1..);
-                segment
-            }
-            None => {
-                self.rest = None;
-                rest
-            }
-        }
+        segment
     }
 }
 

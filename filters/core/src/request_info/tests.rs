@@ -209,6 +209,23 @@ fn long_running_requests_are_those_of_kube_apiserver() {
 
 proptest::proptest! {
     #[test]
+    fn segments_are_what_stands_between_slashes(path in "/{0,2}[a/]{0,40}", taken in 0..12_usize) {
+        let trimmed = super::trim_slashes(path.as_bytes());
+        let all: Vec<&[u8]> =
+            if trimmed.is_empty() { vec![] } else { trimmed.split(|byte| *byte == b'/').collect() };
+        let mut segments = super::Segments::of(path.as_bytes());
+        let taken = taken.min(all.len());
+        for segment in &all[..taken] {
+            proptest::prop_assert_eq!(segments.take(), *segment);
+        }
+        proptest::prop_assert_eq!((segments.len(), segments.taken()), (all.len() - taken, taken));
+        for (ahead, segment) in all[taken..].iter().enumerate() {
+            proptest::prop_assert_eq!(segments.peek(ahead), *segment);
+        }
+        proptest::prop_assert!(segments.peek(all.len() - taken).is_empty());
+    }
+
+    #[test]
     fn nothing_that_a_client_writes_makes_it_panic(method in ".{0,8}", path in "[/a-z%.]{0,64}", query in ".{0,64}") {
         if let Ok(path) = unescape_path(path.as_bytes()) {
             let _ = RequestInfo::resolve(method.as_bytes(), &path, query.as_bytes()).map(|info| check_shape(&info, &path));

@@ -11,6 +11,7 @@ mod handshake;
 mod hostile;
 mod in_flight;
 mod limits;
+mod loops;
 mod observe;
 mod replies;
 mod review_faults;

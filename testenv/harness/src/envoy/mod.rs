@@ -2,6 +2,7 @@
 
 mod admin;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,6 +30,10 @@ pub struct EnvoyOptions {
     pub component_log_level: String,
     /// More flags.
     pub flags: Vec<String>,
+    /// A program that runs Envoy, like valgrind, with its own flags.
+    pub wrapper: Vec<OsString>,
+    /// How long the admin page may take to answer.
+    pub patience: Duration,
 }
 
 impl EnvoyOptions {
@@ -41,6 +46,8 @@ impl EnvoyOptions {
             concurrency: 2,
             component_log_level: "dynamic_modules:info".to_owned(),
             flags: Vec::new(),
+            wrapper: Vec::new(),
+            patience: Duration::from_secs(20),
         }
     }
 }
@@ -66,7 +73,9 @@ impl Envoy {
         let admin = Admin::new(admin_address(&options.bootstrap)?);
         let config = dir.join(format!("{name}-bootstrap.json"));
         write_private(&config, options.bootstrap.to_string().as_bytes())?;
-        let mut spec = Spec::new(name, binary, dir)
+        let mut line = options.wrapper.iter().cloned().chain([binary.into_os_string()]);
+        let mut spec = Spec::new(name, line.next().unwrap_or_default(), dir)
+            .args(line)
             .arg("-c")
             .arg(&config)
             .arg("--disable-hot-restart")
@@ -80,7 +89,7 @@ impl Envoy {
             spec = spec.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", modules);
         }
         let envoy = Self { process: Process::start(spec)?, admin };
-        envoy.process.wait_ready("Envoy's admin page", Duration::from_secs(20), || envoy.admin.get("/server_info"))?;
+        envoy.process.wait_ready("Envoy's admin page", options.patience, || envoy.admin.get("/server_info"))?;
         Ok(envoy)
     }
 

@@ -1,4 +1,4 @@
-use super::{Policies, RequestInfo, UserInfo, Walk, config};
+use super::{Policies, RequestInfo, UserInfo, UserMemo, Walk, config};
 
 mod equals_model;
 mod hostile;

@@ -1,0 +1,40 @@
+//! How long each phase of judging a request takes. Figures and method: docs/performance.md.
+
+#![allow(missing_docs, reason = "criterion's macros write public items")]
+
+mod world;
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use portcullis_core::request_info::{RequestInfo, check_shape, unescape_path};
+use portcullis_core::{Decision, Peer};
+use world::{PATH, World};
+
+fn phases(criterion: &mut Criterion) {
+    let world = World::new();
+    let (plain, with_token) = (world.headers(None), world.headers(Some(&world.token)));
+    criterion.bench_function("scan", |bencher| bencher.iter(|| world.scan(black_box(&plain)).taken_out()));
+    criterion.bench_function("scan with a token", |bencher| {
+        bencher.iter(|| world.scan(black_box(&with_token)).taken_out());
+    });
+    criterion.bench_function("request info", |bencher| {
+        bencher.iter(|| {
+            let path = unescape_path(black_box(PATH.as_bytes())).unwrap_or_default();
+            let info = RequestInfo::resolve(b"GET", &path, b"");
+            info.is_ok_and(|info| check_shape(&info, PATH.as_bytes()).is_ok())
+        });
+    });
+    let certified = |peer: Peer<'_>| matches!(world.decide(&world.scan(&plain), peer), Decision::Forward(_));
+    assert!(certified(Peer::Chain(&world.chain)), "the certificate's user is let through");
+    criterion.bench_function("scan and decide, cached certificate", |bencher| {
+        bencher.iter(|| certified(black_box(Peer::Chain(&world.chain))));
+    });
+    world.learn_token(&with_token);
+    let known = || matches!(world.decide(&world.scan(black_box(&with_token)), Peer::None), Decision::Forward(_));
+    assert!(known(), "the token's user is let through");
+    criterion.bench_function("scan and decide, cached token", |bencher| bencher.iter(known));
+}
+
+criterion_group!(benches, phases);
+criterion_main!(benches);

@@ -1,0 +1,154 @@
+//! A cluster with 100 policies, of which the last matches, and a user with a certificate and one with a token.
+
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Duration;
+
+use portcullis_core::cluster::{CacheOwner, Memory};
+use portcullis_core::hygiene::Scan;
+use portcullis_core::limit::InFlight;
+use portcullis_core::review::{CredentialCaches, Settled};
+use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestFacts, x509};
+use portcullis_filter_config as config;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustls_pki_types::UnixTime;
+
+/// What is asked for.
+pub(crate) const PATH: &str = "/api/v1/namespaces/default/pods/web-7d9c6b5f4-00042";
+
+/// 2030-01-01.
+const NOW: u64 = 1_893_456_000;
+
+/// Nothing is kept from one cluster to the next.
+struct Forgetful;
+
+impl Memory for Forgetful {
+    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
+        Arc::new(CredentialCaches::new(&[7; 32], owner.lifetimes))
+    }
+
+    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
+        Arc::default()
+    }
+
+    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        Arc::new(TokenBucket::new(rate))
+    }
+}
+
+pub(crate) struct World {
+    gateway: Gateway,
+    cluster: Cluster,
+    pub(crate) chain: Vec<u8>,
+    pub(crate) token: String,
+}
+
+pub(crate) type Headers = Vec<(String, String)>;
+
+impl World {
+    #[allow(clippy::unwrap_used, reason = "a benchmark")]
+    pub(crate) fn new() -> Self {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+        let mut alice = CertificateParams::default();
+        alice.distinguished_name.push(DnType::CommonName, "alice");
+        alice.distinguished_name.push(DnType::OrganizationName, "developers");
+        alice.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let leaf = alice.signed_by(&KeyPair::generate().unwrap(), &ca).unwrap();
+        let chain = x509::encode_chain([&leaf.der()[..]].into_iter());
+        let gateway = config::FilterConfig { version: config::CONFIG_VERSION, instance: "bench".into() };
+        World {
+            gateway: Gateway::compile(&gateway).unwrap(),
+            cluster: Cluster::compile(&cluster(ca.pem()), &Forgetful).unwrap(),
+            chain,
+            token: format!("header.{}.signature", "x".repeat(900)),
+        }
+    }
+
+    /// What kubectl sends and Envoy adds.
+    pub(crate) fn headers(&self, token: Option<&str>) -> Headers {
+        let mut headers = vec![
+            (":authority", "prod.example.com"),
+            (":path", PATH),
+            (":method", "GET"),
+            (":scheme", "https"),
+            ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
+            ("accept-encoding", "gzip"),
+            ("user-agent", "kubectl/v1.36.3 (linux/amd64) kubernetes/1234567"),
+            ("kubectl-command", "kubectl get"),
+            ("kubectl-session", "5f0c1d2e-3a4b-4c5d-8e6f-708192a3b4c5"),
+            ("x-forwarded-for", "192.0.2.1"),
+            ("x-forwarded-proto", "https"),
+            ("x-envoy-external-address", "192.0.2.1"),
+            ("x-request-id", "1f0c1d2e-3a4b-4c5d-8e6f-708192a3b4c5"),
+        ];
+        let bearer = token.map(|token| format!("Bearer {token}"));
+        headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+        headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    pub(crate) fn scan<'a>(&self, headers: &'a Headers) -> Scan<'a> {
+        self.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+    }
+
+    pub(crate) fn decide(&self, scan: &Scan<'_>, peer: Peer<'_>) -> Decision<'_> {
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
+        self.gateway.decide(&self.cluster, &RequestFacts { scan, peer, settled: &Settled::default(), now, uptime: Duration::ZERO })
+    }
+
+    /// Has the token reviewed, so that it is cached.
+    pub(crate) fn learn_token(&self, headers: &Headers) {
+        if let Decision::Review(reviews) = self.decide(&self.scan(headers), Peer::None) {
+            let answer = r#"{"kind":"TokenReview","status":{"authenticated":true,
+                "user":{"username":"robot","groups":["developers","system:authenticated"]}}}"#;
+            for review in reviews {
+                review.settle(201, answer.as_bytes(), UnixTime::since_unix_epoch(Duration::from_secs(NOW)));
+            }
+        }
+    }
+}
+
+fn cluster(client_ca: String) -> config::ClusterConfig {
+        audit_attribution: false,
+        log_refused: false,
+    config::ClusterConfig {
+        version: config::CONFIG_VERSION,
+        name: "bench/-/prod.example.com".into(),
+        identity: "prod".into(),
+        authorities: vec!["prod.example.com".into()],
+        client_ca: Some(client_ca),
+        deny_all_requests: false,
+        anonymous: false,
+        reviews: Some(config::Reviews {
+            cluster: "c".into(),
+            token_seconds: 120,
+            rejected_token_seconds: 10,
+            allowed_seconds: 300,
+            denied_seconds: 30,
+        }),
+        upstream_identity: config::UpstreamIdentity::Impersonate,
+        flow_control_schemas: vec![],
+        policies: (0..100).map(policy).collect(),
+    }
+}
+
+/// Ten rules; only the last policy is for the developers.
+fn policy(number: u32) -> config::Policy {
+    let list = |text: &str| vec![text.to_owned()];
+    let tenant = format!("tenant-{number:03}");
+    let rule = |rule: u32| config::Rule {
+        verbs: list("get"),
+        api_groups: list(""),
+        resources: list("pods"),
+        users: vec![format!("{tenant}-user-{rule}"), format!("{tenant}-*")],
+        ..config::Rule::default()
+    };
+    let mut rules: Vec<config::Rule> = (0..10).map(rule).collect();
+    if number == 99
+        && let Some(last) = rules.last_mut()
+    {
+        (last.users, last.user_groups) = (vec![], list("developers"));
+    }
+    config::Policy { group: "all".into(), flow_control_schema: None, log: false, rules }
+}

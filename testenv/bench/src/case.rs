@@ -1,0 +1,135 @@
+//! What is measured.
+
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+/// Rules of a policy.
+const RULES: u32 = 10;
+
+/// What a request meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Case {
+    /// Envoy without the filter.
+    Bare,
+    /// Bare, with the gateway's early header mutation.
+    Early,
+    /// Bare, with a module that does nothing.
+    Idle,
+    /// Bare, with a route that adds as many header lines as the gateway writes for the certificate's user.
+    Lines,
+    /// A cached certificate, 100 policies, the last one matches.
+    Last,
+    /// A cached certificate, 100 policies, none matches: 403.
+    None,
+    /// Envoy without the filter, and a client that presents a token.
+    BareToken,
+    /// A cached token, 100 policies, the last one matches.
+    Token,
+    /// A cached certificate and one policy, which matches.
+    One,
+}
+
+impl Case {
+    /// In the order in which they run.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Bare,
+        Self::BareToken,
+        Self::Last,
+        Self::None,
+        Self::One,
+        Self::Token,
+        Self::Early,
+        Self::Idle,
+        Self::Lines,
+    ];
+
+    /// What the report says.
+    pub(crate) const fn title(self) -> &'static str {
+        match self {
+            Case::Bare => "bare Envoy",
+            Case::BareToken => "bare Envoy, client with a token",
+            Case::Early => "bare Envoy with early header mutation",
+            Case::Idle => "bare Envoy with a module that does nothing",
+            Case::Lines => "bare Envoy with the user's header lines",
+            Case::Last => "certificate, 100 policies, last matches",
+            Case::None => "certificate, 100 policies, none matches (403)",
+            Case::Token => "token, 100 policies, last matches",
+            Case::One => "certificate, 1 policy",
+        }
+    }
+
+    /// A file's name.
+    pub(crate) const fn slug(self) -> &'static str {
+        match self {
+            Case::Bare => "bare",
+            Case::BareToken => "bare-token",
+            Case::Early => "early",
+            Case::Idle => "idle",
+            Case::Lines => "lines",
+            Case::Last => "last",
+            Case::None => "none",
+            Case::Token => "token",
+            Case::One => "one",
+        }
+    }
+
+    /// How each request is answered.
+    pub(crate) const fn status(self) -> u16 {
+        match self {
+            Case::None => 403,
+            _ => 200,
+        }
+    }
+
+    /// Whether Envoy runs without the filter.
+    pub(crate) const fn is_bare(self) -> bool {
+        matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines)
+    }
+
+    /// Whether the client presents a token instead of a certificate.
+    pub(crate) const fn uses_token(self) -> bool {
+        matches!(self, Case::Token | Case::BareToken)
+    }
+
+    /// What it is compared with.
+    pub(crate) const fn baseline(self) -> Self {
+        if self.uses_token() { Case::BareToken } else { Case::Bare }
+    }
+
+    /// The `dispatchPolicies` of the manifest.
+    pub(crate) fn policies(self) -> Value {
+        let count = if self == Case::One { 1 } else { 100 };
+        let mut policies: Vec<Vec<Value>> =
+            (0..count).map(|policy| (0..RULES).map(|rule| others_rule(policy, rule)).collect()).collect();
+        if self != Case::None
+            && let Some(last) = policies.last_mut().and_then(|rules| rules.last_mut())
+        {
+            *last = matching_rule();
+        }
+        policies.into_iter().map(|rules| json!({"rules": rules})).collect()
+    }
+}
+
+/// A rule for the benchmark's users and requests.
+fn matching_rule() -> Value {
+    json!({
+        "verbs": ["get", "list", "watch"], "apiGroups": [""], "resources": ["pods", "services", "-secrets"],
+        "userGroups": ["developers"],
+    })
+}
+
+/// A rule for people of a tenant, as real ones look: some of its fields match the benchmark's requests, never all.
+fn others_rule(policy: u32, rule: u32) -> Value {
+    let tenant = format!("tenant-{policy:03}");
+    let user = |number: u32| format!("{tenant}-user-{number}");
+    match rule % 5 {
+        0 => json!({"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods", "pods/log"],
+            "users": [user(rule), user(rule + 1), "-mallory"]}),
+        1 => json!({"verbs": ["*"], "apiGroups": ["", "apps"], "resources": ["*"], "userGroups": [tenant]}),
+        2 => json!({"verbs": ["get", "watch", "-delete"], "apiGroups": ["*"], "resources": ["pods", "deployments"],
+            "namespaces": [format!("{tenant}-ns-{rule}")], "users": ["-mallory"]}),
+        3 => json!({"verbs": ["*"], "apiGroups": [format!("group{rule}.example.com")], "resources": ["*", "-secrets"],
+            "users": [format!("{tenant}-*")]}),
+        _ => json!({"verbs": ["get"], "nonResourceURLs": [format!("/{tenant}/*"), "/version"], "users": [user(rule)]}),
+    }
+}

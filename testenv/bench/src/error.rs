@@ -1,0 +1,44 @@
+use portcullis_stub_apiserver::StubError;
+
+/// Why nothing was measured. All are faults of the machine or of a program that the benchmark starts.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    /// A step of the harness.
+    #[error(transparent)]
+    Harness(#[from] portcullis_harness::Error),
+    /// The stub apiserver.
+    #[error("starting the stub apiserver: {0}")]
+    Stub(#[from] StubError),
+    /// Running one of valgrind's programs.
+    #[error("running callgrind_control: {0}")]
+    Control(std::io::Error),
+    /// callgrind_control said no.
+    #[error("callgrind_control {command}: {output}")]
+    Refused {
+        /// Its arguments.
+        command: String,
+        /// What it printed.
+        output: String,
+    },
+    /// Reading a file.
+    #[error("reading {path}: {source}")]
+    Read {
+        /// Which.
+        path: String,
+        /// The cause.
+        source: std::io::Error,
+    },
+    /// A request of the load was answered otherwise than the case says.
+    #[error("a request was answered {found} instead of {wanted}: {body}")]
+    Answer {
+        /// The status that came.
+        found: u16,
+        /// The status that the case is about.
+        wanted: u16,
+        /// The body that came.
+        body: String,
+    },
+    /// Envoy's configuration does not look as the benchmark knows it.
+    #[error("Envoy's configuration has no {0}")]
+    Lacks(&'static str),
+}

@@ -1,0 +1,77 @@
+//! What a whole request costs in Envoy, in instructions: bare, and with the gateway.
+//!
+//! Envoy runs with one worker under callgrind. After a warm-up each round sends a fixed number of requests over one
+//! HTTP/2 connection and counts what the worker's thread executed, Envoy's code, the module's and the libraries'. The
+//! bare Envoy runs the gateway's own listener, routes and clusters with the filter, the early header mutation and the
+//! choice of the route taken out.
+
+mod bare;
+mod callgrind;
+mod case;
+mod client;
+mod error;
+mod profile;
+mod report;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use portcullis_harness::rundir::RunDir;
+
+use case::Case;
+use error::BenchError;
+use world::World;
+
+/// Counts instructions of a request in Envoy, bare and with the gateway.
+#[derive(Debug, Parser)]
+struct Options {
+    /// Requests of a round.
+    #[arg(long, default_value_t = 2_000)]
+    requests: u32,
+    /// Rounds of each case: what differs between them is noise.
+    #[arg(long, default_value_t = 2)]
+    rounds: u32,
+    /// Only these cases, and what they are compared with.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    cases: Vec<Case>,
+    /// Where configurations, logs and callgrind's files go; emptied at the start. A temporary directory if unset.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// Without callgrind: CPU time of the worker's thread instead of instructions.
+    #[arg(long)]
+    cpu_time: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: &Options) -> Result<(), BenchError> {
+    let run = match &options.dir {
+        Some(dir) => RunDir::at(dir)?,
+        None => RunDir::new("bench")?,
+    };
+    let world = World::new(&run, options)?;
+    let mut baselines = Vec::new();
+    println!("{}", report::HEADING);
+    for case in Case::ALL.into_iter().filter(|case| options.runs(*case)) {
+        let baseline = baselines.iter().find(|(of, _)| *of == case.baseline()).map(|(_, amount)| *amount);
+        let amount = report::print(case, &world.measure(case)?, options.requests, baseline);
+        baselines.push((case, amount));
+    }
+    Ok(())
+}
+
+impl Options {
+    fn runs(&self, case: Case) -> bool {
+        self.cases.is_empty() || self.cases.iter().any(|wanted| *wanted == case || wanted.baseline() == case)
+    }
+}

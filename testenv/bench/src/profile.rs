@@ -1,0 +1,114 @@
+//! Reading callgrind's files: what a thread executed, by object and by the calls between Envoy and the module.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// What one thread executed in one round.
+#[derive(Debug, Default)]
+pub(crate) struct Profile {
+    /// Instructions.
+    pub(crate) total: u64,
+    /// Instructions by the object (executable or library) that they belong to.
+    pub(crate) objects: BTreeMap<String, u64>,
+    /// Calls, and instructions with everything called from there, by the name of a hook or callback.
+    pub(crate) calls: BTreeMap<String, Call>,
+}
+
+/// Calls of one function.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Call {
+    /// How many.
+    pub(crate) count: u64,
+    /// What they and everything below them executed.
+    pub(crate) inclusive: u64,
+}
+
+/// All hooks and callbacks start so.
+const ABI: &str = "envoy_dynamic_module_";
+
+impl Profile {
+    /// Reads a file of callgrind ("Callgrind Format Specification" of its manual; one event, no subpositions but lines).
+    pub(crate) fn parse(text: &str) -> Self {
+        let (mut profile, mut names) = (Profile::default(), Names::default());
+        let (mut object, mut callee) = (String::new(), String::new());
+        let mut pending: Option<u64> = None;
+        for line in text.lines() {
+            if let Some(value) = line.strip_prefix("ob=") {
+                object = names.object(value);
+            } else if let Some(value) = line.strip_prefix("cob=") {
+                names.object(value);
+            } else if let Some(value) = line.strip_prefix("fn=") {
+                names.function(value);
+            } else if let Some(value) = line.strip_prefix("cfn=") {
+                callee = names.function(value);
+            } else if let Some(value) = line.strip_prefix("calls=") {
+                pending = value.split(' ').next().and_then(|count| count.parse().ok());
+            } else if line.starts_with(|first: char| first.is_ascii_digit() || matches!(first, '+' | '-' | '*')) {
+                let cost = line.split(' ').nth(1).and_then(|cost| cost.parse().ok()).unwrap_or(0);
+                match pending.take() {
+                    Some(count) => profile.called(&callee, count, cost),
+                    None => profile.executed(&object, cost),
+                }
+            }
+        }
+        profile
+    }
+
+    fn called(&mut self, callee: &str, count: u64, inclusive: u64) {
+        if let Some(name) = callee.strip_prefix(ABI) {
+            let call = self.calls.entry(name.to_owned()).or_default();
+            call.count += count;
+            call.inclusive += inclusive;
+        }
+    }
+
+    fn executed(&mut self, object: &str, cost: u64) {
+        self.total += cost;
+        *self.objects.entry(object.to_owned()).or_default() += cost;
+    }
+}
+
+/// Names stand in full where they come first, `(3) name`, and as `(3)` later.
+#[derive(Default)]
+struct Names {
+    objects: HashMap<String, String>,
+    functions: HashMap<String, String>,
+}
+
+impl Names {
+    fn object(&mut self, value: &str) -> String {
+        let name = resolve(&mut self.objects, value);
+        name.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+
+    fn function(&mut self, value: &str) -> String {
+        resolve(&mut self.functions, value)
+    }
+}
+
+fn resolve(known: &mut HashMap<String, String>, value: &str) -> String {
+    match value.split_once(' ') {
+        Some((id, name)) => {
+            known.insert(id.to_owned(), name.to_owned());
+            name.to_owned()
+        }
+        None => known.get(value).cloned().unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Profile;
+
+    #[test]
+    fn costs_are_told_from_calls() {
+        let file = "events: Ir\n\nob=(1) /opt/envoy\nfn=(1) main\n10 5\n+1 7\ncob=(2) /lib/libm.so\n\
+            cfn=(2) envoy_dynamic_module_on_x\ncalls=2 30\n12 100\n\nob=(2)\nfn=(2)\n30 100\n\nob=(1)\nfn=(3) f\n* 1\n\
+            cob=(2)\ncfn=(2)\ncalls=1 30\n* 50\ntotals: 113\n";
+        let profile = Profile::parse(file);
+        assert_eq!(profile.total, 113);
+        assert_eq!(profile.objects.get("envoy"), Some(&13));
+        assert_eq!(profile.objects.get("libm.so"), Some(&100));
+        let call = profile.calls.get("on_x").copied().unwrap_or_default();
+        assert_eq!((call.count, call.inclusive), (3, 150));
+    }
+}
