@@ -94,7 +94,10 @@ impl World {
 
     pub(crate) fn decide(&self, scan: &Scan<'_>, peer: Peer<'_>) -> Decision<'_> {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
-        self.gateway.decide(&self.cluster, &RequestFacts { scan, peer, settled: &Settled::default(), now, uptime: Duration::ZERO })
+        self.gateway.decide(
+            &self.cluster,
+            &RequestFacts { scan, peer, settled: &Settled::default(), now, uptime: Duration::ZERO },
+        )
     }
 
     /// Has the token reviewed, so that it is cached.
@@ -110,9 +113,9 @@ impl World {
 }
 
 fn cluster(client_ca: String) -> config::ClusterConfig {
+    config::ClusterConfig {
         audit_attribution: false,
         log_refused: false,
-    config::ClusterConfig {
         version: config::CONFIG_VERSION,
         name: "bench/-/prod.example.com".into(),
         identity: "prod".into(),
