@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use std::time::Duration;
 
+use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::cluster::{CacheOwner, Memory};
 use portcullis_core::hygiene::Scan;
 use portcullis_core::limit::InFlight;
