@@ -2,13 +2,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use portcullis_filter_config::Reviews;
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use ring::hmac;
 
 use super::{ReviewKey, ReviewResult};
 use crate::x509::CertificateCache;
 
-/// Answers that are remembered per cluster: good and bad ones apart, so that a flood of bad ones displaces no good one.
+/// Answers that are remembered per cluster: good and bad ones apart, so that a flood of bad ones displaces no good one. So
+/// many good ones, if their users are of the usual size ([`UpstreamUser::weight`]).
 const GOOD: usize = 65_536;
 const BAD: usize = 16_384;
 
@@ -54,11 +56,24 @@ impl Default for Lifetimes {
 pub struct CredentialCaches {
     /// Client certificates.
     pub certificates: CertificateCache,
-    good: Cache<ReviewKey, (u64, ReviewResult)>,
-    bad: Cache<ReviewKey, (u64, ReviewResult)>,
+    good: Cache<ReviewKey, (u64, ReviewResult), UserWeight>,
+    bad: Cache<ReviewKey, (u64, ReviewResult), UserWeight>,
     secret: hmac::Key,
     lifetimes: Lifetimes,
     under_way: Arc<AtomicUsize>,
+}
+
+/// A large user takes the room of several.
+#[derive(Clone, Debug)]
+struct UserWeight;
+
+impl Weighter<ReviewKey, (u64, ReviewResult)> for UserWeight {
+    fn weight(&self, _key: &ReviewKey, (_, result): &(u64, ReviewResult)) -> u64 {
+        match result {
+            ReviewResult::User(user) => user.weight(),
+            _ => 1,
+        }
+    }
 }
 
 /// Leave to ask; given back when it is dropped.
@@ -76,8 +91,8 @@ impl CredentialCaches {
     pub fn new(secret: &[u8; 32], lifetimes: Lifetimes) -> Self {
         CredentialCaches {
             certificates: CertificateCache::default(),
-            good: Cache::new(GOOD),
-            bad: Cache::new(BAD),
+            good: Cache::with_weighter(GOOD, GOOD as u64, UserWeight),
+            bad: Cache::with_weighter(BAD, BAD as u64, UserWeight),
             secret: hmac::Key::new(hmac::HMAC_SHA256, secret),
             lifetimes,
             under_way: Arc::default(),
@@ -103,10 +118,9 @@ impl CredentialCaches {
     }
 
     pub(super) fn get(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
-        let of = |cache: &Cache<ReviewKey, (u64, ReviewResult)>| {
-            cache.get(key).filter(|(until, _)| now < *until).map(|(_, result)| result)
-        };
-        of(&self.good).or_else(|| of(&self.bad))
+        let valid =
+            |known: Option<(u64, ReviewResult)>| known.filter(|(until, _)| now < *until).map(|(_, result)| result);
+        valid(self.good.get(key)).or_else(|| valid(self.bad.get(key)))
     }
 
     pub(super) fn insert(&self, key: ReviewKey, result: &ReviewResult, expires: Option<u64>, now: u64) {
