@@ -81,7 +81,7 @@ fn what_asks_for_nothing_is_nothing() {
 
 #[test]
 fn what_cannot_be_judged_is_refused() {
-    let table: [(&[(&str, &str)], u16); 8] = [
+    let table: [(&[(&str, &str)], u16); 9] = [
         (&[("impersonate-group", "system:masters")], 400),
         (&[("impersonate-uid", "1")], 400),
         (&[("impersonate-extra-a", "b")], 400),
@@ -90,6 +90,8 @@ fn what_cannot_be_judged_is_refused() {
         (&[("impersonate-user", "bob"), ("impersonate-extra-", "x")], 403),
         (&[("impersonate-user", "bob"), ("impersonate-extra", "x")], 403),
         (&[("impersonate-user", "bob"), ("impersonate-extra-%ff", "x")], 400),
+        // Authorised as Scopes, it would reach the upstream as scopes.
+        (&[("impersonate-user", "bob"), ("impersonate-extra-%53copes", "x")], 400),
     ];
     for (lines, code) in table {
         assert_eq!(read_lines(lines).unwrap_err().code, code, "{lines:?}");
