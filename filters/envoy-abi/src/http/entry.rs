@@ -107,7 +107,10 @@ pub unsafe fn response_headers<C: FilterConfig>(filter: FilterPtr, stream: Modul
         return HeadersStatus::Continue.code();
     }
     match guard("http_filter_response_headers", || stream.config.response_headers(&mut stream.kept, &mut handle)) {
-        Ok(status) => status.code(),
+        Ok(status) => {
+            handle.continue_if_asked();
+            status.code()
+        }
         Err(Panicked) => {
             stream.is_poisoned = true;
             fail_closed(stream.config, &mut handle);
@@ -129,9 +132,12 @@ pub unsafe fn scheduled<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) {
         let route = unsafe { route_of::<C>(filter) };
         stream.config.resumed(route, &mut stream.kept, &mut handle);
     });
-    if let Err(Panicked) = resumed {
-        stream.is_poisoned = true;
-        fail_closed(stream.config, &mut handle);
+    match resumed {
+        Ok(()) => handle.continue_if_asked(),
+        Err(Panicked) => {
+            stream.is_poisoned = true;
+            fail_closed(stream.config, &mut handle);
+        }
     }
 }
 

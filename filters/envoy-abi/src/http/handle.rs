@@ -55,13 +55,14 @@ impl ConfigHandle {
 pub struct FilterHandle {
     filter: FilterPtr,
     answered: bool,
+    continues: bool,
 }
 
 impl FilterHandle {
     /// # Safety
     /// `filter` is what Envoy passed to the hook that is running, and the handle does not outlive it.
     pub(crate) unsafe fn new(filter: FilterPtr) -> Self {
-        FilterHandle { filter, answered: false }
+        FilterHandle { filter, answered: false, continues: false }
     }
 
     /// All headers of a map, in order.
@@ -235,10 +236,18 @@ impl FilterHandle {
         unsafe { StreamScheduler::new(self.filter) }
     }
 
-    /// Lets a waiting stream go on to the next filter.
-    pub fn continue_decoding(&mut self) {
-        // SAFETY: the filter is alive.
-        unsafe { raw::envoy_dynamic_module_callback_http_filter_continue_decoding(self.filter) }
+    /// Lets what a hook of the stream kept back go on to the next filter, as soon as the running hook has returned.
+    pub const fn continue_decoding(&mut self) {
+        self.continues = true;
+    }
+
+    /// Does what [`FilterHandle::continue_decoding`] asked for. The next filters may answer and even end the stream: Envoy then
+    /// calls other hooks of it, and destroys it, before this returns. So nobody may hold a reference to it.
+    pub(super) fn continue_if_asked(&mut self) {
+        if std::mem::take(&mut self.continues) {
+            // SAFETY: the filter is alive.
+            unsafe { raw::envoy_dynamic_module_callback_http_filter_continue_decoding(self.filter) }
+        }
     }
 
     /// Makes Envoy choose the route again.
