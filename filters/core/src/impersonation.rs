@@ -124,11 +124,14 @@ fn extra_key(name: &[u8]) -> Result<String, Refusal> {
     let key = unescape_path(key).map_or_else(|_| key.to_vec(), std::borrow::Cow::into_owned);
     let key =
         String::from_utf8(key).map_err(|_| Refusal::bad_request("the key of an impersonated extra is not UTF-8"))?;
+    if is_reserved(&key) {
+        return Err(Refusal::reserved_extra());
+    }
+    // It was written as an escape, and is told to the upstream in lower case: another key than the one authorised.
     if key.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        // It was written as an escape, and is told to the upstream in lower case: another key than the one authorised.
         return Err(Refusal::bad_request("the key of an impersonated extra has upper-case letters"));
     }
-    if is_reserved(&key) { Err(Refusal::reserved_extra()) } else { Ok(key) }
+    Ok(key)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ fn is_refused_here_only(headers: &Headers) -> bool {
         let name = String::from_utf8_lossy(name);
         let is_known = matches!(&*name, "impersonate-user" | "impersonate-group" | "impersonate-uid");
         let key = name.strip_prefix("impersonate-extra-");
-        let bad_key = key.is_some_and(|key| key.is_empty() || key == "%ff");
+        let bad_key = key.is_some_and(|key| key.is_empty() || key == "%ff" || key.contains("%41"));
         let needs_value = !matches!(&*name, "impersonate-user" | "impersonate-uid");
         bad_key
             || (!is_known && key.is_none())
