@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::check::is_served_name;
+use crate::check::{MAX_NAMES, is_served_name};
 
 /// How strongly a host name is claimed: `metadata.name` before `serverNames`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +23,7 @@ pub struct Claims {
 }
 
 /// What a document claims, read leniently: an object that is refused for another reason still owns its names, so that a
-/// typo in it does not hand its clients to somebody else.
+/// typo in it does not hand its clients to somebody else. Of too many names the first ones.
 pub fn claims_of(document: &Value) -> Claims {
     let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str);
     let name = text("/metadata/name").unwrap_or_default().to_ascii_lowercase();
@@ -32,7 +32,7 @@ pub fn claims_of(document: &Value) -> Claims {
         names.push((name.clone(), ClaimKind::Name));
     }
     let listed = document.pointer("/spec/secureServing/serverNames").and_then(Value::as_array);
-    for listed in listed.into_iter().flatten().filter_map(Value::as_str) {
+    for listed in listed.into_iter().flatten().take(MAX_NAMES).filter_map(Value::as_str) {
         let listed = listed.to_ascii_lowercase();
         if is_served_name(&listed) && names.iter().all(|(known, _)| *known != listed) {
             names.push((listed, ClaimKind::ServerName));

@@ -26,6 +26,10 @@ fn bootstrap(arguments: &Bootstrap) -> Value {
             "lds_config": {"ads": {}, "resource_api_version": "V3"},
         },
         "static_resources": {"clusters": [xds_cluster(arguments)]},
+        // Answers to reviews are small; whoever owns an upstream could send up to 32 MiB each.
+        "layered_runtime": {"layers": [
+            {"name": "portcullis", "static_layer": {"http.async_response_buffer_limit": MAX_CALLOUT_ANSWER}},
+        ]},
         "overload_manager": {
             "resource_monitors": [{
                 "name": "envoy.resource_monitors.global_downstream_max_connections",
@@ -39,6 +43,8 @@ fn bootstrap(arguments: &Bootstrap) -> Value {
 }
 
 const XDS: &str = "portcullis-xds";
+/// Most bytes that Envoy keeps of an answer to a callout: the filter reads none of more than 256 KiB.
+const MAX_CALLOUT_ANSWER: u32 = 512 * 1024;
 
 fn xds_cluster(arguments: &Bootstrap) -> Value {
     json!({

@@ -7,24 +7,59 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 /// What is alive, by its key. Whoever uses a value keeps it alive; the next configuration of the same cluster is compiled
 /// before the one that it replaces is gone, and finds it here.
 #[derive(Debug)]
-pub struct Alive<K, V>(Mutex<HashMap<K, Weak<V>>>);
+pub struct Alive<K, V>(Mutex<Kept<K, V>>);
+
+#[derive(Debug)]
+struct Kept<K, V> {
+    values: HashMap<K, Weak<V>>,
+    /// So many keys are looked through for dead ones.
+    most: usize,
+}
+
+/// Fewer keys than this are not worth a look.
+const FEW: usize = 64;
 
 impl<K, V> Default for Alive<K, V> {
     fn default() -> Self {
-        Alive(Mutex::default())
+        Alive(Mutex::new(Kept { values: HashMap::new(), most: FEW }))
     }
 }
 
 impl<K: Eq + Hash, V> Alive<K, V> {
     /// The value that is alive under the key, or a new one.
     pub fn find_or_make(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
-        let mut alive = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        alive.retain(|_, value| value.strong_count() > 0);
-        if let Some(value) = alive.get(&key).and_then(Weak::upgrade) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = kept.values.get(&key).and_then(Weak::upgrade) {
             return value;
         }
+        // Not at every call: a configuration with many keys would look through all of them for each.
+        if kept.values.len() >= kept.most {
+            kept.values.retain(|_, value| value.strong_count() > 0);
+            kept.most = kept.values.len().saturating_mul(2).max(FEW);
+        }
         let value = Arc::new(make());
-        alive.insert(key, Arc::downgrade(&value));
+        kept.values.insert(key, Arc::downgrade(&value));
         value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_uses_is_made_anew_and_forgotten() {
+        let alive: Alive<usize, usize> = Alive::default();
+        let made = |key| alive.find_or_make(key, || key);
+        let used = made(0);
+        assert!(Arc::ptr_eq(&used, &made(0)));
+        for key in 1..1_000 {
+            drop(made(key));
+        }
+        assert!(Arc::ptr_eq(&used, &made(0)), "whatever was swept meanwhile");
+        let kept = alive.0.lock().unwrap().values.len();
+        assert!(kept <= FEW, "{kept}");
+        let held: Vec<_> = (0..1_000).map(made).collect();
+        assert!(held.iter().enumerate().all(|(key, value)| Arc::ptr_eq(value, &made(key))));
     }
 }

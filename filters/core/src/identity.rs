@@ -54,6 +54,16 @@ impl UserInfo {
         UserInfo { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..UserInfo::default() }
     }
 
+    /// Bytes of all texts; an extra's key counts with each value, as its line repeats it.
+    fn size(&self) -> usize {
+        let add = |sum: usize, text: &String| sum.saturating_add(text.len());
+        let groups = self.groups.iter().fold(0, add);
+        let extra = self.extra.iter().fold(0usize, |sum, Extra { key, values }| {
+            sum.saturating_add(key.len().saturating_mul(values.len().max(1))).saturating_add(values.iter().fold(0, add))
+        });
+        [self.name.len(), self.uid.len(), groups, extra].into_iter().fold(0, usize::saturating_add)
+    }
+
     /// Namespace and name, if the user is a service account.
     pub fn service_account(&self) -> Option<(&str, &str)> {
         service_account(&self.name)
@@ -69,6 +79,12 @@ pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
 /// The most groups and extra values of a user.
 const MAX_LINES: usize = 256;
 
+/// The most bytes of a user's lines. kube-apiserver takes more, but whoever owns an upstream tells users as it likes, and what
+/// is told is kept.
+const MAX_BYTES: usize = 64 * 1024;
+/// A user of the usual size, in bytes.
+const USUAL_BYTES: usize = 1024;
+
 /// A user whom HTTP cannot carry unchanged. Told differently it would be somebody else, so it is refused, never repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
@@ -81,6 +97,9 @@ pub enum IdentityError {
     /// Each group and extra is a header line, and each is authorised on its own by the upstream.
     #[error("the user has more than {MAX_LINES} groups and extra values")]
     TooMany,
+    /// No kube-apiserver that this gateway is made for would take the headers.
+    #[error("the user is larger than {MAX_BYTES} bytes")]
+    TooLarge,
     /// The gateway's own extras say who really sent a request.
     #[error("the user has an extra key that starts with {RESERVED}")]
     Reserved,
@@ -95,6 +114,7 @@ pub struct UpstreamUser {
     user: UserInfo,
     lines: Vec<(String, String)>,
     memo: UserMemo,
+    weight: u64,
 }
 
 impl UpstreamUser {
@@ -106,6 +126,10 @@ impl UpstreamUser {
     pub fn new(user: UserInfo) -> Result<Self, IdentityError> {
         if user.name.is_empty() {
             return Err(IdentityError::NoName);
+        }
+        let size = user.size();
+        if size > MAX_BYTES {
+            return Err(IdentityError::TooLarge);
         }
         let extras: usize = user.extra.iter().map(|extra| extra.values.len()).sum();
         if user.groups.len().saturating_add(extras) > MAX_LINES {
@@ -131,7 +155,13 @@ impl UpstreamUser {
                 lines.push((name.clone(), carried("extra value", value)?));
             }
         }
-        Ok(UpstreamUser { user, lines, memo: UserMemo::default() })
+        let weight = u64::try_from(size / USUAL_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+        Ok(UpstreamUser { user, lines, memo: UserMemo::default(), weight })
+    }
+
+    /// What the user takes in a cache, in users of the usual size.
+    pub(crate) const fn weight(&self) -> u64 {
+        self.weight
     }
 
     /// The user.
@@ -234,6 +264,10 @@ mod tests {
         }
         assert!(UpstreamUser::new(user("alice", &["g"; 255], &[])).is_ok());
         assert_eq!(UpstreamUser::new(user("alice", &["g"; 256], &[])), Err(IdentityError::TooMany));
+        assert_eq!(UpstreamUser::new(user(&"a".repeat(1 << 16), &[], &[])), Err(IdentityError::TooLarge));
+        let key = "k".repeat(1 << 15);
+        let many = UserInfo { extra: vec![Extra { key, values: vec!["v".to_owned(); 2] }], ..user("a", &[], &[]) };
+        assert_eq!(UpstreamUser::new(many), Err(IdentityError::TooLarge));
         assert!(UpstreamUser::new(user("Zoë van der A", &["größe"], &[])).is_ok());
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread, StreamScheduler};
 use portcullis_core::Refusal;
-use portcullis_core::review::{DEADLINE_MS, Review, ReviewKey, ReviewPermit, ReviewResult, Settled};
+use portcullis_core::review::{DEADLINE_MS, MAX_ANSWER, Review, ReviewKey, ReviewPermit, ReviewResult, Settled};
 use rustls_pki_types::UnixTime;
 
 /// Streams that may wait for the same answer.
@@ -152,12 +152,12 @@ impl Reviews {
             let mut inner = self.lock();
             let key = inner.callouts.remove(&id);
             if key.is_none() {
-                inner.early.insert(id, (response.status, response.chunks.concat()));
+                inner.early.insert(id, (response.status, body_of(response)));
             }
             key
         };
         if let Some(key) = key {
-            self.finish(&key, response.status, &response.chunks.concat());
+            self.finish(&key, response.status, &body_of(response));
         }
     }
 
@@ -172,4 +172,10 @@ impl Reviews {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// An answer that is too long is not worth a copy: none is as good.
+fn body_of(response: &CalloutResponse<'_>) -> Vec<u8> {
+    let length = response.chunks.iter().fold(0usize, |sum, chunk| sum.saturating_add(chunk.len()));
+    if length > MAX_ANSWER { Vec::new() } else { response.chunks.concat() }
 }

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::amounts::check_amounts;
 use super::authority::{is_dns_name, is_served_name};
 use super::certificates::{KeyPair, read_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
@@ -81,6 +82,9 @@ pub enum ClientVerification {
 /// Checks an `UpstreamCluster`. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
 pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Cluster> {
     let mut findings = Findings::default();
+    if !check_amounts(&raw.spec, &mut findings) {
+        return findings.finish(None);
+    }
     let cluster = read(raw, allow_loopback, &mut findings);
     findings.finish(cluster)
 }

@@ -1,5 +1,6 @@
 //! The way from a raw object to its checked form.
 
+mod amounts;
 mod authority;
 mod certificates;
 mod client;
@@ -14,6 +15,7 @@ mod rules;
 mod servers;
 mod settings;
 
+pub(crate) use amounts::MAX_NAMES;
 pub(crate) use authority::{is_dns_label, is_served_name, is_subdomain};
 pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;

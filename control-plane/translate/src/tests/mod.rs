@@ -1,5 +1,6 @@
 mod diagnoses;
 mod fixture;
 mod golden;
+mod hostile;
 mod invariants;
 mod render;

@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use portcullis_filter_config::Reviews;
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use ring::hmac;
 
@@ -9,7 +10,8 @@ use super::{ReviewKey, ReviewResult};
 use crate::observe::catalog::CACHES;
 use crate::x509::CertificateCache;
 
-/// Answers that are remembered per cluster: good and bad ones apart, so that a flood of bad ones displaces no good one.
+/// Answers that are remembered per cluster: good and bad ones apart, so that a flood of bad ones displaces no good one. So
+/// many good ones, if their users are of the usual size ([`UpstreamUser::weight`]).
 const GOOD: usize = 65_536;
 const BAD: usize = 16_384;
 
@@ -65,20 +67,35 @@ pub struct CredentialCaches {
 /// Answers to one kind of question.
 #[derive(Debug)]
 struct Answers {
-    good: Cache<ReviewKey, (u64, ReviewResult)>,
-    bad: Cache<ReviewKey, (u64, ReviewResult)>,
+    good: Cache<ReviewKey, (u64, ReviewResult), UserWeight>,
+    bad: Cache<ReviewKey, (u64, ReviewResult), UserWeight>,
 }
 
 impl Answers {
     fn new() -> Self {
-        Answers { good: Cache::new(GOOD), bad: Cache::new(BAD) }
+        Answers {
+            good: Cache::with_weighter(GOOD, GOOD as u64, UserWeight),
+            bad: Cache::with_weighter(BAD, BAD as u64, UserWeight),
+        }
     }
 
     fn get(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
-        let of = |cache: &Cache<ReviewKey, (u64, ReviewResult)>| {
-            cache.get(key).filter(|(until, _)| now < *until).map(|(_, result)| result)
-        };
-        of(&self.good).or_else(|| of(&self.bad))
+        let valid =
+            |known: Option<(u64, ReviewResult)>| known.filter(|(until, _)| now < *until).map(|(_, result)| result);
+        valid(self.good.get(key)).or_else(|| valid(self.bad.get(key)))
+    }
+}
+
+/// A large user takes the room of several.
+#[derive(Clone, Debug)]
+struct UserWeight;
+
+impl Weighter<ReviewKey, (u64, ReviewResult)> for UserWeight {
+    fn weight(&self, _key: &ReviewKey, (_, result): &(u64, ReviewResult)) -> u64 {
+        match result {
+            ReviewResult::User(user) => user.weight(),
+            _ => 1,
+        }
     }
 }
 

@@ -18,6 +18,9 @@ use crate::identity::{UpstreamUser, UserInfo};
 /// How long a review may take, in milliseconds, from its start to its answer.
 pub const DEADLINE_MS: u64 = 5_000;
 
+/// The most bytes of an answer that is read. An honest one is the question and a user.
+pub const MAX_ANSWER: usize = 256 * 1024;
+
 /// Names a question, and through it the answer in a cache: a keyed hash, so that no cache holds a token.
 pub type ReviewKey = [u8; 32];
 
@@ -163,7 +166,7 @@ impl Review {
     pub fn settle(&self, status: u16, body: &[u8], now: UnixTime) -> ReviewResult {
         let result = match self.kind {
             // The parser skips what it does not keep without looking whether it is text.
-            _ if status != 201 || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
+            _ if status != 201 || body.len() > MAX_ANSWER || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
             Kind::Token { .. } => token::answer(body),
             Kind::Access => access::answer(body),
         };

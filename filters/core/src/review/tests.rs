@@ -71,3 +71,29 @@ fn an_answer_that_is_no_text_is_none() {
     assert!(matches!(answer(b"other"), ReviewResult::User(_)));
     assert_eq!(answer(b"oth\xffer"), ReviewResult::Failed);
 }
+
+#[test]
+fn many_large_users_take_no_more_room_than_many_small_ones() {
+    let caches = caches();
+    let user = UserInfo { name: "u".repeat(60 << 10), ..UserInfo::default() };
+    let large = ReviewResult::User(Arc::new(UpstreamUser::new(user).unwrap()));
+    let keys: Vec<ReviewKey> =
+        (0..5_000u16).map(|number| std::array::from_fn(|at| number.to_le_bytes()[at % 2])).collect();
+    keys.iter().for_each(|key| caches.insert(*key, &large, None, 0));
+    let kept = keys.iter().filter(|key| caches.token(key, 1).is_some()).count();
+    assert!((100..=1_100).contains(&kept), "{kept}");
+}
+
+#[test]
+fn an_answer_of_any_length_is_not_read() {
+    let caches = caches();
+    let cluster = "c".into();
+    let answer = |padding: usize| {
+        let token = format!("token-{padding}");
+        let status = r#""status":{"authenticated":true,"user":{"username":"alice"}}"#;
+        let body = format!(r#"{{"kind":"TokenReview",{status},"padding":"{}"}}"#, "x".repeat(padding));
+        Review::of_token(token.as_bytes(), &cluster, &caches).settle(201, body.as_bytes(), UnixTime::now())
+    };
+    assert!(matches!(answer(MAX_ANSWER / 2), ReviewResult::User(_)));
+    assert_eq!(answer(MAX_ANSWER), ReviewResult::Failed);
+}

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::deps;
 use portcullis_harness::kube::KubeOptions;
+
+use serde_json::json;
 
 use crate::world::{NAME, World};
 
@@ -39,4 +43,31 @@ fn pipeline(target: &TlsTarget, framing: &str, body: &str) -> String {
     let mut connection = target.clone().timeout(Duration::from_secs(5)).connect().unwrap();
     connection.write(request.as_bytes()).unwrap();
     String::from_utf8_lossy(&connection.read_to_end().unwrap()).into_owned()
+}
+
+/// kube-apiserver overlooks line ends in a token. Each spelling of one good token would be a review and a place in the cache of
+/// good answers, at the expense of everybody else.
+#[test]
+fn one_good_token_is_not_many() {
+    let Some(world) = World::start("spellings", &KubeOptions::default()) else { return };
+    world.admin(&["create", "serviceaccount", "robot"]);
+    let token = world.admin(&["create", "token", "robot"]).trim().to_owned();
+    let review = |token: &str| {
+        let spec = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+        let file = world.run.write("review.json", spec.to_string()).unwrap();
+        world.admin(&["create", "-o", "jsonpath={.status.authenticated}", "-f", file.to_str().unwrap()])
+    };
+    let presented = |token: &str| {
+        let entry = format!("base64url.bearer.authorization.k8s.io.{}", URL_SAFE_NO_PAD.encode(token));
+        let request = format!(
+            "GET /version HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Protocol: {entry}, x\r\n\r\n"
+        );
+        world.target().raw_request(request.as_bytes()).unwrap().status
+    };
+    assert_eq!((review(&token).as_str(), presented(&token)), ("true", 200));
+    assert_eq!(review(&format!("{token}\n")), "true", "kube-apiserver overlooks it");
+    for spelling in ["\n", "\r\n\n", "\t", " ", "\u{a0}"].map(|blank| format!("{token}{blank}")) {
+        assert_eq!(presented(&spelling), 401, "{spelling:?}");
+    }
 }

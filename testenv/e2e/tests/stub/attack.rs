@@ -5,6 +5,8 @@ use std::time::Duration;
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::deps;
+use portcullis_stub_apiserver::{Action, Fault};
+use serde_json::json;
 
 use crate::world::{NAME, PODS, ROBOT, World};
 
@@ -77,5 +79,29 @@ fn what_a_client_sends_before_the_101_arrives_after_it() {
                 }
             }
         }
+    }
+}
+
+/// Whoever owns an upstream writes the answers to its reviews; the gateway's memory is everybody's.
+#[test]
+fn large_answers_to_reviews_are_not_kept() {
+    let world = World::start("large-answers", &GatewayOptions::default());
+    let target = world.gateway.target(NAME);
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    // The upstream's own limit refuses the first; the second is no user for anybody; the others are no answers.
+    for (kib, expected, asked) in [(16, 431, 1), (128, 401, 1), (384, 503, 2), (8192, 503, 2)] {
+        let user = json!({"authenticated": true, "user": {"username": "u".repeat(kib << 10), "groups": ["dev"]}});
+        let answer = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": user});
+        world.stub.clear_faults();
+        world.stub.clear();
+        let action = Action::Respond { status: 201, headers: Vec::new(), body: answer.to_string() };
+        world.stub.fault(Fault::new(reviews, action));
+        for _ in 0..2 {
+            let request = format!(
+                "GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nAuthorization: Bearer {kib}\r\n\r\n"
+            );
+            assert_eq!(target.raw_request(request.as_bytes()).unwrap().status, expected, "{kib} KiB");
+        }
+        assert_eq!(world.stub.records_for(reviews).len(), asked, "{kib} KiB");
     }
 }

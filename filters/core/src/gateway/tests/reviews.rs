@@ -218,3 +218,17 @@ fn the_rights_of_one_user_are_not_those_of_another() {
         assert!(outcome.starts_with(expected), "{outcome}");
     }
 }
+
+#[test]
+fn a_token_that_could_be_spelt_otherwise_is_not_asked_about() {
+    let never = |question: &str| panic!("asked: {question}");
+    for token in ["Bearer abc\tdef", "Bearer \u{a0}abc", "Bearer abc\u{3000}d", "Bearer ü"] {
+        let (_, outcome) = reviewed(&reviewing(), Peer::None, &[("authorization", token)], now(), never);
+        assert_eq!(outcome, "401 unauthorized", "{token:?}");
+    }
+    // abc and a line end
+    let entry = "base64url.bearer.authorization.k8s.io.YWJjCg, x";
+    let upgrade = [("connection", "upgrade"), ("upgrade", "websocket"), ("sec-websocket-protocol", entry)];
+    let (_, outcome) = reviewed(&reviewing(), Peer::None, &upgrade, now(), never);
+    assert_eq!(outcome, "401 unauthorized");
+}

@@ -1,0 +1,42 @@
+//! How much one object may ask for. All objects share the control plane and every Envoy.
+
+use std::collections::BTreeSet;
+
+use super::Findings;
+use crate::UpstreamClusterSpec;
+
+/// Host names that one list of an object may name. Each request compares its own with them.
+pub(crate) const MAX_NAMES: usize = 256;
+const MAX_SERVERS: usize = 1_000;
+const MAX_SCHEMAS: usize = 1_000;
+/// Each is three Envoy clusters, with health checks of their own.
+const MAX_SUBSETS: usize = 100;
+const MAX_POLICIES: usize = 20_000;
+
+/// Whether the object asks for no more than one object may. If it does, nothing else of it is worth a look.
+pub(super) fn check_amounts(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
+    let lists = [
+        ("spec.secureServing.serverNames", spec.secure_serving.server_names.len(), MAX_NAMES),
+        ("spec.portcullis.extraAuthorities", spec.portcullis.extra_authorities.len(), MAX_NAMES),
+        ("spec.servers", spec.servers.len(), MAX_SERVERS),
+        ("spec.flowControl.flowControlSchemas", spec.flow_control.flow_control_schemas.len(), MAX_SCHEMAS),
+        ("spec.dispatchPolicies", spec.dispatch_policies.len(), MAX_POLICIES),
+    ];
+    let mut is_fine = true;
+    for (path, length, most) in lists {
+        if length > most {
+            findings.problem(path, format!("must not have more than {most} entries"));
+            is_fine = false;
+        }
+    }
+    let mut subsets = BTreeSet::new();
+    for (index, policy) in spec.dispatch_policies.iter().enumerate() {
+        let subset: BTreeSet<_> = policy.upstream_subset.iter().collect();
+        if !subset.is_empty() && subsets.insert(subset) && subsets.len() > MAX_SUBSETS {
+            let path = format!("spec.dispatchPolicies[{index}].upstreamSubset");
+            findings.problem(path, format!("is one subset too many: no more than {MAX_SUBSETS} may differ"));
+            return false;
+        }
+    }
+    is_fine
+}
