@@ -112,7 +112,7 @@ fn an_answer_has_every_part_that_applies_and_null_for_the_rest() {
                 "upstreamSubset": null, "trace": ["policy 0, rule 0: verbs [\"create\"] do not cover \"watch\""],
             },
             "upstreamHeaders": [
-                ["accept", "*/*"], ["impersonate-user", "alice"], ["impersonate-group", "dev"], ["via", "1.1 portcullis"],
+                ["accept", "*/*"], ["impersonate-user", "alice"], ["impersonate-group", "dev"],
             ],
             "refusal": null,
         })

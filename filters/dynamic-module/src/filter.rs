@@ -182,7 +182,7 @@ impl Filter {
         let start = Instant::now();
         // The route may be gone once its cache is cleared.
         let series = route.map(|cluster| Arc::clone(cluster.series()));
-        let (mut seen, judged) = self.decide(route, settled, kept, stream);
+        let (mut seen, judged) = self.decide(route, settled, uptime(start), kept, stream);
         kept.judged = kept.judged.saturating_add(start.elapsed());
         let outcome = match &judged {
             Judged::Waits => {
@@ -209,6 +209,7 @@ impl Filter {
         &self,
         route: Option<&Cluster>,
         settled: Settled,
+        uptime: Duration,
         kept: &mut Kept,
         stream: &mut FilterHandle,
     ) -> (Seen, Judged) {
@@ -218,7 +219,7 @@ impl Filter {
         let decision = match route {
             Some(cluster) => {
                 fault::maybe("decide", || stream.headers(HeaderMap::Request));
-                let (peer, now, uptime) = (peer_of(stream), UnixTime::now(), uptime());
+                let (peer, now) = (peer_of(stream), UnixTime::now());
                 let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
                 self.gateway.decide_seen(cluster, &request, &mut seen)
             }

@@ -15,8 +15,8 @@ static BUCKETS: LazyLock<Alive<(String, String, Rate), TokenBucket>> = LazyLock:
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The time since this process first asked, which only goes forward; the same for all buckets and workers.
-pub(crate) fn uptime() -> Duration {
-    START.elapsed()
+pub(crate) fn uptime(now: Instant) -> Duration {
+    now.saturating_duration_since(*START)
 }
 
 /// The process's memory, with a secret for caches that are yet to be made.

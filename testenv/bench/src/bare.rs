@@ -121,7 +121,6 @@ fn lines() -> Value {
     let lines = [
         ("impersonate-user", "alice"),
         ("impersonate-group", "developers"),
-        ("impersonate-group", "oidc:everybody"),
         ("impersonate-group", "system:authenticated"),
         ("impersonate-extra-authentication.kubernetes.io%2fcredential-id", &digest),
     ];

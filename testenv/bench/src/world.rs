@@ -54,11 +54,8 @@ impl<'a> World<'a> {
         let token = format!("header.{}.signature", "x".repeat(client::TOKEN_LEN));
         let gateway = client_ca.issue(&CertSpec::client("portcullis", [""; 0]))?;
         let server = server_ca.issue(&CertSpec::server("stub", ["kubernetes"]))?;
-        let robot = TokenEntry {
-            user: "robot".to_owned(),
-            groups: vec!["developers".to_owned(), "oidc:everybody".to_owned()],
-            ..TokenEntry::default()
-        };
+        let robot =
+            TokenEntry { user: "robot".to_owned(), groups: vec!["developers".to_owned()], ..TokenEntry::default() };
         let mut stub = StubOptions::new(server.pem(), server.key_pem()).client_ca(client_ca.pem());
         stub.impersonators = vec!["portcullis".to_owned()];
         let stub = StubServer::start(stub.token(&token, robot))?;
@@ -66,7 +63,7 @@ impl<'a> World<'a> {
         let answer = Action::Respond { status: 200, headers, body: "x".repeat(BODY) };
         stub.fault(Fault::new("/api/v1/namespaces/", answer));
         let serving = server_ca.issue(&CertSpec::server(NAME, [NAME]))?;
-        let alice = client_ca.issue(&CertSpec::client("alice", ["developers", "oidc:everybody"]))?;
+        let alice = client_ca.issue(&CertSpec::client("alice", ["developers"]))?;
         Ok(World { run, options, server_ca, client_ca, serving, gateway, alice, token, stub })
     }
 
