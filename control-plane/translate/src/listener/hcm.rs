@@ -8,8 +8,8 @@ use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost}
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
-    CodecType, ForwardClientCertDetails, InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier,
-    ServerHeaderTransformation, UpgradeConfig,
+    CodecType, ForwardClientCertDetails, PathWithEscapedSlashesAction, RouteSpecifier, ServerHeaderTransformation,
+    UpgradeConfig,
 };
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, HttpFilter, Rds, http_filter,
@@ -78,8 +78,9 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
         codec_type: CodecType::Auto.into(),
         stat_prefix,
         use_remote_address: Some(boolean(true)),
-        // Nobody is internal: an internal client could steer the router by x-envoy- headers.
-        internal_address_config: Some(InternalAddressConfig::default()),
+        // Not set, nobody is internal: such a client would choose its own request id and could steer the router by x-envoy-
+        // headers. Set but empty, every private address is.
+        internal_address_config: None,
         // kube-apiserver sees the path exactly as the client wrote it, so that the filter judges what it judges.
         normalize_path: Some(boolean(false)),
         merge_slashes: false,

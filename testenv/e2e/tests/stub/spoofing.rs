@@ -212,3 +212,16 @@ fn check(case: &str, clean: &Record, response: &Response, record: Option<&Record
     assert_eq!(record.target, clean.target, "{case}");
     assert_eq!(record.peer_common_name, clean.peer_common_name, "{case}");
 }
+
+#[test]
+fn no_address_makes_a_client_internal() {
+    let world = World::start("internal", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let forged = [("x-request-id", "forged"), ("x-envoy-internal", "true"), ("x-envoy-upstream-rq-timeout-ms", "1")];
+    let (response, record) = send_h2(&world, &target, &forged);
+    let record = record.unwrap();
+    assert_eq!(response.status, 200);
+    let id = record.header("x-request-id").unwrap();
+    assert!(id != "forged" && !id.is_empty(), "the gateway's own id is in its log and in the upstream's");
+    assert!(record.header_names_with_prefix("x-envoy-").is_empty());
+}
