@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use portcullis_core::identity::UpstreamUser;
+use portcullis_core::identity::{UpstreamUser, UserInfo};
 use portcullis_core::x509::{ClientCa, ClientChain, encode_chain, verify};
 use portcullis_fuzz::der::Authority;
 use portcullis_fuzz::{NOW, at};
@@ -49,7 +49,7 @@ fuzz_target!(|data: &[u8]| {
     let Ok(verified) = verify(&chain, ca, at(NOW)) else { return };
     assert!(signed, "nobody signed this");
     assert!(verified.window.contains(at(NOW)) && !verified.window.contains(at(NOW + 400_000_000)));
-    let Some(user) = verified.user else { return };
+    let Some(user) = verified.user.map(UserInfo::into_authenticated) else { return };
     assert!(!user.name.is_empty());
     assert!(
         user.groups.iter().any(|group| group == "system:authenticated" || group == "system:unauthenticated")
