@@ -182,7 +182,7 @@ fn who_goes_upstream_is_who_the_credential_names() {
     let by_token = json!({"user": null, "headers": [["authorization", "Bearer x"], ["Impersonate_User", "root"]],
         "reviews": {"token": status}});
     assert_eq!(
-        identity(with(get("/healthz"), by_token)),
+        identity(with(get("/healthz"), by_token.clone())),
         [
             "impersonate-user: u",
             "impersonate-uid: 1",
@@ -193,6 +193,12 @@ fn who_goes_upstream_is_who_the_credential_names() {
             "impersonate-extra-scopes: b",
         ]
     );
+    for status in [json!({"authenticated": false, "user": null}), json!({"authenticated": true, "user": null})] {
+        let again = json!({"user": null, "headers": [["authorization", "Bearer x"]], "reviews": {"token": status}});
+        let code = if status["authenticated"] == true { 503 } else { 401 };
+        let answers = world.batch(&[with(get("/healthz"), by_token.clone()), with(get("/healthz"), again)]).0;
+        assert_eq!(answers[1]["refusal"]["code"], code, "one line's review is not another's");
+    }
     let as_other = json!({"headers": [["Impersonate-User", "bob"], ["Impersonate-Group", "ops"]],
         "reviews": {"impersonation": "allow"}});
     assert_eq!(

@@ -35,7 +35,7 @@ pub(crate) fn parts(rule: &Rule) -> [Part; 2] {
         names: Selector::new(&rule.resource_names, Selector::All),
         namespaces: Selector::new(&rule.namespaces, Selector::All),
     };
-    let path = Target::Path(Selector::new(&rule.non_resource_urls, Selector::nothing()));
+    let path = Target::Path(Selector::without_exclusions(&rule.non_resource_urls));
     [resource, path].map(|target| Part {
         verbs: Selector::new(&rule.verbs, Selector::nothing()),
         target,
@@ -153,7 +153,6 @@ fn covers_groups(wide: &Selector<Exact>, narrow: &Selector<Exact>) -> bool {
     match (wide, narrow) {
         (Selector::All, _) => true,
         (Selector::AnyOf(wide), Selector::AnyOf(narrow)) => narrow.iter().all(|n| wide.contains(n)),
-        // Not Selector::covers: for it, excluding everything matches nothing, but a user may have no group at all.
         (Selector::NoneOf(out), Selector::NoneOf(narrow)) => out.iter().all(|o| narrow.iter().any(|n| n.covers(o))),
         _ => false,
     }

@@ -2,6 +2,11 @@ use super::Told;
 use crate::Rule;
 
 pub(super) fn lint(rule: &Rule, path: &str, told: &mut Told) {
+    let all = &rule.non_resource_urls;
+    if !all.is_empty() && all.iter().all(|entry| entry.starts_with('-') && entry != "-*") {
+        let list = format!("{path}.nonResourceURLs");
+        told.never(list, "no path can be excluded, so exclusions alone match nothing", "name the paths that are meant");
+    }
     for (index, entry) in rule.non_resource_urls.iter().enumerate() {
         let text = entry.strip_prefix('-').unwrap_or(entry);
         let path = format!("{path}.nonResourceURLs[{index}]");

@@ -6,9 +6,6 @@ pub(super) trait Pattern: Sized + PartialEq {
     /// Reads an entry, without its leading `-`.
     fn parse(entry: &str) -> Self;
 
-    /// Whether it covers everything that there is.
-    fn is_everything(&self) -> bool;
-
     /// Whether it covers whatever `other` covers.
     fn covers(&self, other: &Self) -> bool;
 
@@ -37,7 +34,18 @@ impl<P: Pattern> Selector<P> {
         if !positives.is_empty() {
             return Selector::AnyOf(positives);
         }
+        if entries.iter().any(|entry| entry == "-*") {
+            return Selector::nothing();
+        }
         Selector::NoneOf(entries.iter().filter_map(|entry| entry.strip_prefix('-')).map(P::parse).collect())
+    }
+
+    /// Reads a list that knows no exclusions.
+    pub(super) fn without_exclusions(entries: &[String]) -> Self {
+        match Selector::new(entries, Selector::nothing()) {
+            Selector::NoneOf(_) => Selector::nothing(),
+            selector => selector,
+        }
     }
 
     pub(super) fn nothing() -> Self {
@@ -46,11 +54,7 @@ impl<P: Pattern> Selector<P> {
 
     /// Whether it certainly matches nothing. `false` is no promise.
     pub(super) fn is_empty(&self) -> bool {
-        match self {
-            Selector::All => false,
-            Selector::AnyOf(wanted) => wanted.is_empty(),
-            Selector::NoneOf(unwanted) => unwanted.iter().any(P::is_everything),
-        }
+        matches!(self, Selector::AnyOf(wanted) if wanted.is_empty())
     }
 
     /// Whether it certainly matches whatever `narrow` matches. `false` is no promise.
@@ -72,28 +76,21 @@ impl<P: Pattern> Selector<P> {
     }
 }
 
-/// The same text; behind a `-`, a lone `*` is everything.
+/// The same text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Exact {
-    Everything,
-    Text(String),
-}
+pub(super) struct Exact(String);
 
 impl Pattern for Exact {
     fn parse(entry: &str) -> Self {
-        if entry == "*" { Exact::Everything } else { Exact::Text(entry.to_owned()) }
-    }
-
-    fn is_everything(&self) -> bool {
-        *self == Exact::Everything
+        Exact(entry.to_owned())
     }
 
     fn covers(&self, other: &Self) -> bool {
-        self.is_everything() || self == other
+        self == other
     }
 
     fn is_disjoint(&self, other: &Self) -> bool {
-        !self.covers(other) && !other.covers(self)
+        self != other
     }
 }
 
@@ -112,10 +109,6 @@ impl Pattern for Prefix {
         }
     }
 
-    fn is_everything(&self) -> bool {
-        matches!(self, Prefix::Start(start) if start.is_empty())
-    }
-
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Prefix::Text(text), Prefix::Text(other)) => text == other,
@@ -132,7 +125,6 @@ impl Pattern for Prefix {
 /// `resource`, `resource/subresource` or `*/subresource`. `resource/*` covers nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Resource {
-    Everything,
     Plain(String),
     Subresource { resource: String, subresource: String },
     AnySubresource(String),
@@ -142,7 +134,6 @@ pub(super) enum Resource {
 impl Pattern for Resource {
     fn parse(entry: &str) -> Self {
         match entry.split_once('/') {
-            None if entry == "*" => Resource::Everything,
             None => Resource::Plain(entry.to_owned()),
             Some((_, "*" | "")) => Resource::Nothing,
             Some(("*", subresource)) => Resource::AnySubresource(subresource.to_owned()),
@@ -152,13 +143,9 @@ impl Pattern for Resource {
         }
     }
 
-    fn is_everything(&self) -> bool {
-        *self == Resource::Everything
-    }
-
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
-            (Resource::Everything, _) | (_, Resource::Nothing) => true,
+            (_, Resource::Nothing) => true,
             (Resource::Nothing, _) => false,
             (Resource::AnySubresource(any), Resource::Subresource { subresource, .. }) => any == subresource,
             _ => self == other,

@@ -71,7 +71,7 @@ impl World {
     }
 
     fn judge(&self, served: &Served, request: &Request, headers: &Headers, answer: &mut Answer) {
-        let as_user = with_user(request, headers);
+        let as_user = self.with_user(request, headers);
         let scan = self.gateway.scan(pairs(&as_user));
         let (mut settled, uptime) = (Settled::default(), self.later());
         for _ in 0..ROUNDS {
@@ -100,6 +100,17 @@ impl World {
             return;
         }
         answer.error = Some("the request waits for reviews without end".to_owned());
+    }
+
+    /// A user whom the call names takes the place of the request's own bearer credentials; more than one of these is wrong
+    /// whoever it is.
+    fn with_user(&self, request: &Request, headers: &Headers) -> Headers {
+        let mut as_user = headers.clone();
+        if request.user.is_some() && self.gateway.scan(pairs(headers)).authorization_lines <= 1 {
+            as_user.retain(|(name, _)| name != b"authorization");
+            as_user.push((b"authorization".to_vec(), STAND_IN.to_vec()));
+        }
+        as_user
     }
 
     fn dispatch(&self, served: &Served, facts: &RequestFacts<'_>) -> Option<DispatchAnswer> {
@@ -143,20 +154,6 @@ fn message(request: &Request) -> (Headers, Option<String>) {
     (headers, host)
 }
 
-/// A user whom the call names takes the place of the request's own bearer credentials; more than one of these is wrong
-/// whoever it is.
-fn with_user(request: &Request, headers: &Headers) -> Headers {
-    let mut headers = headers.clone();
-    if request.user.is_none() {
-        return headers;
-    }
-    if headers.iter().filter(|(name, _)| name == b"authorization").count() <= 1 {
-        headers.retain(|(name, _)| name != b"authorization");
-        headers.push((b"authorization".to_vec(), STAND_IN.to_vec()));
-    }
-    headers
-}
-
 fn pairs(headers: &Headers) -> impl Iterator<Item = (&[u8], &[u8])> {
     headers.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
 }
@@ -182,8 +179,19 @@ fn result(review: &Review, request: &Request) -> ReviewResult {
 }
 
 fn outgoing(headers: &Headers, scan: &Scan<'_>, forward: &Forward<'_>) -> Vec<(String, String)> {
-    let headers = outgoing_headers(pairs(headers), scan, forward);
+    let mut headers = outgoing_headers(pairs(headers), scan, forward);
+    headers.retain(|(name, value)| !is_envoys(name, value, forward.is_upgrade));
     headers.iter().map(|(name, value)| (text(name), text(value))).collect()
+}
+
+/// What speaks of the hop from the client, which Envoy takes out of every request itself.
+fn is_envoys(name: &[u8], value: &[u8], is_upgrade: bool) -> bool {
+    match name {
+        b"keep-alive" | b"proxy-connection" | b"transfer-encoding" => true,
+        b"upgrade" => !is_upgrade,
+        b"te" => value != b"trailers",
+        _ => false,
+    }
 }
 
 /// Reads the target as kube-apiserver does, whoever sends it, and says what is wrong with it.

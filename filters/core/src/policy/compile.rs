@@ -4,14 +4,13 @@ use super::clause::{Clause, Clauses, Condition, Wants};
 use super::dimension::Dimension;
 use super::facts::Vocabularies;
 use super::list::List;
-use super::vocabulary::{ANY_GROUP, Term, Words};
+use super::vocabulary::Words;
 use crate::identity::UserInfo;
 
 /// Rules, read into clauses: one set for resource requests, one for plain paths.
 #[derive(Debug, Default)]
 pub(super) struct Compiler<'c> {
     words: [Words<'c>; Dimension::COUNT],
-    names_any_group: bool,
     pub(super) resource: Clauses,
     pub(super) plain: Clauses,
 }
@@ -36,7 +35,7 @@ impl<'c> Compiler<'c> {
             self.field(Dimension::ResourceName, &rule.resource_names, Asks::Nothing),
             self.field(Dimension::Namespace, &rule.namespaces, Asks::Nothing),
         ];
-        let path = self.field(Dimension::Path, &rule.non_resource_urls, Asks::Impossible);
+        let path = self.paths(&rule.non_resource_urls);
         for subject in self.subjects(rule) {
             let common = [&verbs, &groups, &subject];
             if let Some(mut clause) = clause(policy, common.into_iter().chain(&target)) {
@@ -49,45 +48,24 @@ impl<'c> Compiler<'c> {
     }
 
     pub(super) fn vocabularies(&self) -> Vocabularies {
-        Vocabularies { by_dimension: self.words.each_ref().map(Words::freeze), names_any_group: self.names_any_group }
+        Vocabularies { by_dimension: self.words.each_ref().map(Words::freeze) }
     }
 
     fn field(&mut self, dimension: Dimension, entries: &'c [String], empty: Asks) -> Asks {
         match List::read(entries) {
             None => empty,
             Some(List::All) => Asks::Nothing,
-            Some(List::AnyOf(entries)) => self.any_of(dimension, &entries),
-            Some(List::NoneOf(entries)) => self.none_of(dimension, &entries),
+            Some(List::AnyOf(entries)) => Asks::one_of(dimension, self.read(dimension, &entries)),
+            Some(List::NoneOf(entries)) => Asks::none_of(dimension, self.read(dimension, &entries)),
         }
     }
 
-    fn any_of(&mut self, dimension: Dimension, entries: &[&'c str]) -> Asks {
-        let mut ids = Vec::new();
-        for entry in entries {
-            match self.read(dimension, entry) {
-                Term::Everything => return Asks::Nothing,
-                Term::Nothing => {}
-                Term::Value(id) => ids.push(id),
-            }
+    /// No path can be excluded, as KubeGateway's documents have it: exclusions alone match nothing.
+    fn paths(&mut self, entries: &'c [String]) -> Asks {
+        match List::read(entries) {
+            Some(List::NoneOf(_)) => Asks::Impossible,
+            _ => self.field(Dimension::Path, entries, Asks::Impossible),
         }
-        Asks::one_of(dimension, ids)
-    }
-
-    fn none_of(&mut self, dimension: Dimension, entries: &[&'c str]) -> Asks {
-        let mut ids = Vec::new();
-        for entry in entries {
-            match self.read(dimension, entry) {
-                // Who is in no group at all is in none of all groups.
-                Term::Everything if dimension == Dimension::UserGroup => {
-                    self.names_any_group = true;
-                    ids.push(ANY_GROUP);
-                }
-                Term::Everything => return Asks::Impossible,
-                Term::Nothing => {}
-                Term::Value(id) => ids.push(id),
-            }
-        }
-        if ids.is_empty() { Asks::Nothing } else { Asks::OneOf(condition(dimension, Wants::NoneOf, ids)) }
     }
 
     /// Users and service accounts are a union, and everybody where both lists are empty. Excluded users beside service
@@ -110,8 +88,10 @@ impl<'c> Compiler<'c> {
         }
     }
 
-    fn read(&mut self, dimension: Dimension, entry: &'c str) -> Term {
-        self.words.get_mut(dimension.index()).map_or(Term::Nothing, |words| words.read(dimension, entry))
+    /// What the entries cover.
+    fn read(&mut self, dimension: Dimension, entries: &[&'c str]) -> Vec<u32> {
+        let Some(words) = self.words.get_mut(dimension.index()) else { return Vec::new() };
+        entries.iter().filter_map(|entry| words.read(dimension, entry)).collect()
     }
 
     fn user(&mut self, name: String) -> Option<u32> {
@@ -122,6 +102,10 @@ impl<'c> Compiler<'c> {
 impl Asks {
     fn one_of(dimension: Dimension, ids: Vec<u32>) -> Self {
         if ids.is_empty() { Asks::Impossible } else { Asks::OneOf(condition(dimension, Wants::AnyOf, ids)) }
+    }
+
+    fn none_of(dimension: Dimension, ids: Vec<u32>) -> Self {
+        if ids.is_empty() { Asks::Nothing } else { Asks::OneOf(condition(dimension, Wants::NoneOf, ids)) }
     }
 }
 

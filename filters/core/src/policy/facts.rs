@@ -1,6 +1,6 @@
 use super::dimension::Dimension;
 use super::lanes::Lanes;
-use super::vocabulary::{ANY_GROUP, Vocabulary};
+use super::vocabulary::Vocabulary;
 use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
 
@@ -26,8 +26,6 @@ pub(super) struct Facts {
 pub(super) struct Vocabularies {
     /// In the order of [`Dimension::ALL`].
     pub(super) by_dimension: [Vocabulary; Dimension::COUNT],
-    /// Whether a rule asks for a user without any group.
-    pub(super) names_any_group: bool,
 }
 
 impl Facts {
@@ -47,7 +45,7 @@ impl Facts {
         let mut facts = Facts::nothing();
         let [users, groups, ..] = &known.by_dimension;
         facts.say(Dimension::User, |facts| facts.add_text(users, user.name.as_bytes()));
-        facts.say(Dimension::UserGroup, |facts| facts.add_groups(groups, user, known.names_any_group));
+        facts.say(Dimension::UserGroup, |facts| facts.add_groups(groups, user));
         facts
     }
 
@@ -115,12 +113,9 @@ impl Facts {
         }
     }
 
-    fn add_groups(&mut self, groups: &Vocabulary, user: &UserInfo, names_any_group: bool) {
+    fn add_groups(&mut self, groups: &Vocabulary, user: &UserInfo) {
         for group in &user.groups {
             self.add(groups.name(group.as_bytes(), b""));
-        }
-        if names_any_group && !user.groups.is_empty() {
-            self.add(Some(ANY_GROUP));
         }
     }
 

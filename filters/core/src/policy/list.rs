@@ -1,5 +1,5 @@
 /// A rule's list, read: `*` is everything, positive entries are alternatives, and a list of exclusions only excludes
-/// every one of them. Exclusions beside a positive entry do not count.
+/// every one of them, with `-*` everything. Exclusions beside a positive entry do not count.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum List<'c> {
     All,
@@ -20,6 +20,9 @@ impl<'c> List<'c> {
         let positives: Vec<&str> = entries.iter().map(String::as_str).filter(|entry| !entry.starts_with('-')).collect();
         if !positives.is_empty() {
             return Some(List::AnyOf(positives));
+        }
+        if entries.iter().any(|entry| entry == "-*") {
+            return Some(List::AnyOf(Vec::new()));
         }
         Some(List::NoneOf(entries.iter().filter_map(|entry| entry.strip_prefix('-')).collect()))
     }

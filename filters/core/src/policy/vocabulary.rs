@@ -5,17 +5,6 @@ use super::dimension::Dimension;
 use super::names::Names;
 use super::prefixes::Prefixes;
 
-/// The id of being in a group at all. No text has it.
-pub(super) const ANY_GROUP: u32 = u32::MAX;
-
-/// What an entry of a rule's list covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Term {
-    Everything,
-    Nothing,
-    Value(u32),
-}
-
 /// The texts of one dimension, while rules are read. A text's id says which text it is, nothing more.
 #[derive(Debug, Default)]
 pub(super) struct Words<'c> {
@@ -34,27 +23,25 @@ impl<'c> Words<'c> {
         *self.prefixes.entry(text).or_insert(next)
     }
 
-    /// Below [`ANY_GROUP`]: so many entries fit no message.
+    /// So many entries as this could not tell apart fit no message.
     fn next(&self) -> u32 {
-        u32::try_from(self.names.len().saturating_add(self.prefixes.len())).unwrap_or(ANY_GROUP - 1)
+        u32::try_from(self.names.len().saturating_add(self.prefixes.len())).unwrap_or(u32::MAX)
     }
 
-    /// Reads an entry, without its leading `-`.
-    pub(super) fn read(&mut self, dimension: Dimension, entry: &'c str) -> Term {
-        match dimension {
+    /// Reads an entry other than a lone `*`, without its leading `-`. `None` covers nothing.
+    pub(super) fn read(&mut self, dimension: Dimension, entry: &'c str) -> Option<u32> {
+        Some(match dimension {
             Dimension::User | Dimension::Path => match entry.strip_suffix('*') {
-                Some("") => Term::Everything,
-                Some(start) => Term::Value(self.prefix(start)),
-                None => Term::Value(self.name(entry.into(), "")),
+                Some(start) => self.prefix(start),
+                None => self.name(entry.into(), ""),
             },
-            _ if entry == "*" => Term::Everything,
             Dimension::Resource => match entry.split_once('/') {
-                Some((_, "*" | "")) => Term::Nothing,
-                Some((resource, subresource)) => Term::Value(self.name(resource.into(), subresource)),
-                None => Term::Value(self.name(entry.into(), "")),
+                Some((_, "*" | "")) => return None,
+                Some((resource, subresource)) => self.name(resource.into(), subresource),
+                None => self.name(entry.into(), ""),
             },
-            _ => Term::Value(self.name(entry.into(), "")),
-        }
+            _ => self.name(entry.into(), ""),
+        })
     }
 
     pub(super) fn freeze(&self) -> Vocabulary {

@@ -105,7 +105,7 @@ impl Rule {
             namespaces: Selector::new(&rule.namespaces, Selector::All),
             subjects: Subjects::new(rule),
             user_groups: Selector::new(&rule.user_groups, Selector::All),
-            non_resource_urls: Selector::new(&rule.non_resource_urls, Selector::nothing()),
+            non_resource_urls: Selector::without_exclusions(&rule.non_resource_urls),
         }
     }
 
@@ -185,7 +185,7 @@ impl Subjects {
 }
 
 /// A rule's list, compiled: `*` is everything, positive entries are alternatives, and a list of exclusions only excludes
-/// every one of them. Exclusions beside a positive entry do not count.
+/// every one of them, with `-*` everything. Exclusions beside a positive entry do not count.
 #[derive(Debug, PartialEq, Eq)]
 enum Selector<P> {
     All,
@@ -218,7 +218,18 @@ impl<P: Pattern> Selector<P> {
         if !positives.is_empty() {
             return Selector::AnyOf(positives);
         }
+        if entries.iter().any(|entry| entry == "-*") {
+            return Selector::nothing();
+        }
         Selector::NoneOf(entries.iter().filter_map(|entry| entry.strip_prefix('-')).map(P::parse).collect())
+    }
+
+    /// Compiles a list that knows no exclusions.
+    fn without_exclusions(entries: &[String]) -> Selector<P> {
+        match Selector::new(entries, Selector::nothing()) {
+            Selector::NoneOf(_) => Selector::nothing(),
+            selector => selector,
+        }
     }
 
     /// Nothing at all.
@@ -235,25 +246,19 @@ impl<P: Pattern> Selector<P> {
     }
 }
 
-/// The same text; behind a `-`, a lone `*` is everything.
+/// The same text.
 #[derive(Debug, PartialEq, Eq)]
-enum Exact {
-    Everything,
-    Text(Box<[u8]>),
-}
+struct Exact(Box<[u8]>);
 
 impl Pattern for Exact {
     type Subject<'a> = [u8];
 
     fn parse(entry: &str) -> Self {
-        if entry == "*" { Exact::Everything } else { Exact::Text(entry.as_bytes().into()) }
+        Exact(entry.as_bytes().into())
     }
 
     fn covers(&self, subject: &[u8]) -> bool {
-        match self {
-            Exact::Everything => true,
-            Exact::Text(text) => **text == *subject,
-        }
+        *self.0 == *subject
     }
 }
 
@@ -285,7 +290,6 @@ impl Pattern for Prefix {
 /// `resource`, `resource/subresource` or `*/subresource`. `resource/*` covers nothing.
 #[derive(Debug, PartialEq, Eq)]
 enum ResourcePattern {
-    Everything,
     Resource(Box<[u8]>),
     Subresource { resource: Box<[u8]>, subresource: Box<[u8]> },
     AnySubresource(Box<[u8]>),
@@ -298,7 +302,6 @@ impl Pattern for ResourcePattern {
 
     fn parse(entry: &str) -> Self {
         match entry.split_once('/') {
-            None if entry == "*" => ResourcePattern::Everything,
             None => ResourcePattern::Resource(entry.as_bytes().into()),
             Some((_, "*" | "")) => ResourcePattern::Nothing,
             Some(("*", subresource)) => ResourcePattern::AnySubresource(subresource.as_bytes().into()),
@@ -311,7 +314,6 @@ impl Pattern for ResourcePattern {
 
     fn covers(&self, (resource, subresource): &(&[u8], &[u8])) -> bool {
         match self {
-            ResourcePattern::Everything => true,
             ResourcePattern::Resource(wanted) => subresource.is_empty() && **wanted == **resource,
             ResourcePattern::Subresource { resource: wanted, subresource: sub } => {
                 **wanted == **resource && **sub == **subresource

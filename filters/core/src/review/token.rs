@@ -32,27 +32,20 @@ pub(super) fn question(token: &[u8]) -> String {
 #[derive(Deserialize)]
 struct Answer {
     kind: String,
-    #[serde(default)]
-    status: Status,
+    status: Option<Status>,
 }
 
 #[derive(Default, Deserialize)]
 struct Status {
-    #[serde(default)]
-    authenticated: bool,
-    #[serde(default)]
-    user: User,
+    authenticated: Option<bool>,
+    user: Option<User>,
 }
 
 #[derive(Default, Deserialize)]
 struct User {
-    #[serde(default)]
-    username: String,
-    #[serde(default)]
-    uid: String,
-    #[serde(default)]
+    username: Option<String>,
+    uid: Option<String>,
     groups: Option<Vec<String>>,
-    #[serde(default)]
     extra: Option<BTreeMap<String, Vec<String>>>,
 }
 
@@ -63,13 +56,16 @@ pub(super) fn answer(body: &[u8]) -> ReviewResult {
     if kind != "TokenReview" {
         return ReviewResult::Failed;
     }
-    if !status.authenticated {
+    // Go reads null as nothing.
+    let status = status.unwrap_or_default();
+    if status.authenticated != Some(true) {
         return ReviewResult::Rejected;
     }
-    let extra = status.user.extra.unwrap_or_default().into_iter();
+    let user = status.user.unwrap_or_default();
+    let extra = user.extra.unwrap_or_default().into_iter();
     let extra = extra.map(|(key, values)| Extra { key, values }).collect();
-    let groups = status.user.groups.unwrap_or_default();
-    let user = UserInfo::authenticated(status.user.username, status.user.uid, groups, extra);
+    let (name, uid) = (user.username.unwrap_or_default(), user.uid.unwrap_or_default());
+    let user = UserInfo::authenticated(name, uid, user.groups.unwrap_or_default(), extra);
     match UpstreamUser::new(user) {
         Ok(user) => ReviewResult::User(Arc::new(user)),
         Err(IdentityError::NoName) => ReviewResult::Failed,

@@ -60,9 +60,9 @@ prop_compose! {
         resources in entries(PATTERNS, 1),
         resource_names in entries(NAMES, 12),
         namespaces in entries(NAMESPACES, 8),
-        users in entries(USER_PATTERNS, 8),
+        users in entries(USER_PATTERNS, 12),
         service_accounts in prop_oneof![3 => Just(Vec::new()), 1 => vec(account(), 0..3)],
-        user_groups in entries(USER_GROUPS, 8),
+        user_groups in entries(USER_GROUPS, 12),
         non_resource_urls in entries(PATH_PATTERNS, 3),
     ) -> config::Rule {
         config::Rule {

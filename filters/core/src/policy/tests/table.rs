@@ -123,7 +123,9 @@ fn the_other_lists_match_as_documented() {
         (urls, "/healthz/*", HEALTHZ, false),
         (urls, "-/healthz", HEALTHZ, false),
         (urls, "-/health*", HEALTHZ, false),
-        (urls, "-/readyz", HEALTHZ, true),
+        (urls, "-/readyz", HEALTHZ, false),
+        (urls, "-/readyz /healthz", HEALTHZ, true),
+        (urls, "-/readyz *", HEALTHZ, true),
         (urls, "", HEALTHZ, false),
         (urls, "", POD, true),
     ];
@@ -158,6 +160,8 @@ fn users_and_groups_match_as_documented() {
         ("", vec![], "-dev", user("alice", "dev"), false),
         ("", vec![], "-ops -dev", user("alice", "dev"), false),
         ("", vec![], "-ops", user("alice", "dev"), true),
+        ("", vec![], "-ops", UserInfo { name: "in none".into(), ..UserInfo::default() }, true),
+        ("", vec![], "-*", UserInfo { name: "in none".into(), ..UserInfo::default() }, false),
         ("", vec![], "system:unauthenticated", UserInfo::anonymous(), true),
         ("system:anonymous", vec![], "", UserInfo::anonymous(), true),
     ];
