@@ -119,6 +119,14 @@ fn an_answer_has_every_part_that_applies_and_null_for_the_rest() {
     );
     let (few, _) = world.batch(&[get("/few"), get("/few")]);
     assert_eq!(few[1]["refusal"], Value::Null, "an earlier request takes nothing from a later one");
+    let token = |review: Value| json!({"method": "GET", "target": "/healthz", "headers": [["Authorization", "Bearer x"]], "reviews": {"token": review}});
+    let user = |name: &str| token(json!({"authenticated": true, "user": {"username": name}}));
+    let rejected = token(json!({"authenticated": false}));
+    let (answers, _) = world.batch(&[user("a"), user("b"), rejected, token(Value::Null), user("c")]);
+    let names: Vec<_> = answers.iter().map(|answer| &answer["upstreamHeaders"][0][1]).collect();
+    assert_eq!(names, [&json!("a"), &json!("b"), &Value::Null, &Value::Null, &json!("c")], "each has its own reviews");
+    let codes: Vec<_> = answers.iter().map(|answer| &answer["refusal"]["code"]).collect();
+    assert_eq!(codes, [&Value::Null, &Value::Null, &json!(401), &json!(503), &Value::Null]);
     let plain = world.one(get("/healthz"));
     assert_eq!(plain["requestInfo"]["parts"], Value::Null);
     assert_eq!(plain["dispatch"]["policy"], 1);

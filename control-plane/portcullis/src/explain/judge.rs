@@ -169,7 +169,7 @@ fn result(review: &Review, request: &Request) -> ReviewResult {
         let Some(status) = reviews.and_then(|reviews| reviews.token.as_ref()) else { return ReviewResult::Failed };
         let status = status.get("status").unwrap_or(status);
         let body = serde_json::json!({"kind": "TokenReview", "status": status}).to_string();
-        return review.settle(201, body.as_bytes(), UnixTime::now());
+        return review.read(201, body.as_bytes());
     }
     match reviews.and_then(|reviews| reviews.impersonation).unwrap_or_default() {
         Impersonation::Allow => ReviewResult::Allowed,

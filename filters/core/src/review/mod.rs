@@ -161,21 +161,26 @@ impl Review {
         self.caches.permit(&self.key)
     }
 
-    /// Reads the upstream's answer and keeps it, if it is one. Anything but a 201 with the expected object is none: Envoy
-    /// makes a 503 or 504 of its own where the upstream was not reached.
+    /// Reads the upstream's answer and keeps it, if it is one ([`Review::read`]).
     pub fn settle(&self, status: u16, body: &[u8], now: UnixTime) -> ReviewResult {
-        let result = match self.kind {
-            // The parser skips what it does not keep without looking whether it is text.
-            _ if status != 201 || body.len() > MAX_ANSWER || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
-            Kind::Token { .. } => token::answer(body),
-            Kind::Access => access::answer(body),
-        };
+        let result = self.read(status, body);
         let expires = match self.kind {
             Kind::Token { expires } => expires,
             Kind::Access => None,
         };
         self.caches.insert(self.key, &result, expires, now.as_secs());
         result
+    }
+
+    /// Reads the upstream's answer. Anything but a 201 with the expected object is none: Envoy makes a 503 or 504 of its own
+    /// where the upstream was not reached. For tools, which remember nothing; a host keeps it with [`Review::settle`].
+    pub fn read(&self, status: u16, body: &[u8]) -> ReviewResult {
+        match self.kind {
+            // The parser skips what it does not keep without looking whether it is text.
+            _ if status != 201 || body.len() > MAX_ANSWER || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
+            Kind::Token { .. } => token::answer(body),
+            Kind::Access => access::answer(body),
+        }
     }
 }
 

@@ -13,6 +13,7 @@ mod in_flight;
 mod limits;
 mod loops;
 mod observe;
+mod paths;
 mod replies;
 mod review_faults;
 mod review_storm;

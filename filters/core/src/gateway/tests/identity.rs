@@ -210,6 +210,13 @@ proptest! {
 }
 
 #[test]
+#[ignore = "takes longer than 30 seconds"]
+fn no_identity_leaves_that_was_not_earned_by_any_of_many() {
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(100_000));
+    runner.run(&cases(), |case| run(&case)).unwrap();
+}
+
+#[test]
 fn the_property_meets_every_end() {
     let ends = |case: Case| run(&case).is_ok();
     let of = |peer, headers: &[(usize, usize)], answer| Case {

@@ -200,6 +200,26 @@ proptest! {
     }
 }
 
+/// As the properties above, with more than a million rules and as many requests.
+#[test]
+#[ignore = "takes longer than 30 seconds"]
+fn with_millions_of_rules_and_requests() {
+    const MANY: usize = 1_000_000;
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::default());
+    let (mut rules, mut asked) = (0, 0);
+    while rules < MANY || asked < MANY {
+        for policies_at_a_time in [1, 12, 200] {
+            let strategy = (vec(vec(rule(), 1..4), 1..=policies_at_a_time), vec((request(), user()), 200));
+            let (chosen, requests) = strategy.new_tree(&mut runner).unwrap().current();
+            rules += chosen.iter().map(Vec::len).sum::<usize>();
+            asked += requests.len();
+            let chosen = policies(chosen);
+            check(&chosen, &requests).unwrap_or_else(|error| panic!("{error}: {chosen:?}"));
+        }
+    }
+    eprintln!("{rules} rules, {asked} requests");
+}
+
 /// Were all requests refused, the properties would hold of an index that finds nothing.
 #[test]
 fn requests_often_match_and_often_do_not() {
