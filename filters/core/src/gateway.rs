@@ -209,7 +209,7 @@ impl Gateway {
             Some(user) => user.first_match(&cluster.policies, info),
             None => cluster.policies.first_match(info, &self.anonymous),
         };
-        let policy = policy.ok_or_else(Refusal::no_policy)?;
+        let policy = policy.ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
         let pool = pool_of(user.is_some(), scan.is_upgrade);
         let class = class_of(info, scan);

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use crate::request_info::RequestInfo;
 use crate::review::ResourceAttributes;
 
 /// A request that ends here.
@@ -16,8 +17,18 @@ pub struct Refusal {
     pub message: Cow<'static, str>,
     /// Seconds for `Retry-After`. client-go repeats any method on it, so only where the upstream certainly saw nothing.
     pub retry_after: Option<u32>,
+    /// Of a 403, what was forbidden.
+    pub object: Option<Box<Object>>,
     /// Word for access logs and metrics, of a closed set.
     pub cause: Cause,
+}
+
+/// What a 403 is about, for the `details`: a resource in the place of a kind, as kube-apiserver tells it. Empty for a plain path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Object {
+    name: String,
+    group: String,
+    resource: String,
 }
 
 /// Why a request was refused: the closed set that logs and metrics may name.
@@ -87,7 +98,7 @@ impl Cause {
 
 impl Refusal {
     fn new(code: u16, reason: &'static str, cause: Cause, message: impl Into<Cow<'static, str>>) -> Self {
-        Refusal { code, reason, message: message.into(), retry_after: None, cause }
+        Refusal { code, reason, message: message.into(), retry_after: None, object: None, cause }
     }
 
     /// 400: what no honest client sends.
@@ -120,22 +131,33 @@ impl Refusal {
 
     /// 403, in kube-apiserver's words. The grants of constrained impersonation are not looked at.
     pub fn may_not_impersonate(client: &str, part: &ResourceAttributes) -> Self {
-        let ResourceAttributes { group, resource, namespace, name, .. } = part;
+        let ResourceAttributes { group, resource, subresource, namespace, name } = part;
+        let object = Object { name: name.clone(), group: (*group).to_owned(), resource: (*resource).to_owned() };
+        let dot = if group.is_empty() { "" } else { "." };
+        let slash = if subresource.is_empty() { "" } else { "/" };
         let place = if namespace.is_empty() {
             "at the cluster scope".to_owned()
         } else {
             format!("in the namespace \"{namespace}\"")
         };
         let message = format!(
-            "{resource} \"{name}\" is forbidden: User \"{client}\" cannot impersonate resource \"{resource}\" in API group \
-             \"{group}\" {place} (through this gateway, grants of constrained impersonation do not count)"
+            "{resource}{dot}{group} \"{name}\" is forbidden: User \"{client}\" cannot impersonate resource \
+             \"{resource}{slash}{subresource}\" in API group \"{group}\" {place} (through this gateway, grants of \
+             constrained impersonation do not count)"
         );
-        Refusal::new(403, "Forbidden", Cause::Impersonation, message)
+        Refusal::new(403, "Forbidden", Cause::Impersonation, message).about(object)
     }
 
     /// 403: no dispatch policy.
-    pub fn no_policy() -> Self {
-        Refusal::new(403, "Forbidden", Cause::NoPolicy, "no dispatch policy of the gateway matches this request")
+    pub fn no_policy(info: &RequestInfo<'_>) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let object = Object { name: text(&info.name), group: text(info.api_group), resource: text(info.resource) };
+        let message = "no dispatch policy of the gateway matches this request";
+        Refusal::new(403, "Forbidden", Cause::NoPolicy, message).about(object)
+    }
+
+    fn about(self, object: Object) -> Self {
+        Refusal { object: Some(Box::new(object)), ..self }
     }
 
     /// 421: the name belongs to another cluster, or to none.
@@ -212,11 +234,31 @@ impl Refusal {
         escape_json(&self.message, &mut body);
         // Writing to a String does not fail.
         let _ = write!(body, r#"","reason":"{}""#, self.reason);
-        if let Some(seconds) = self.retry_after {
+        if let Some(object) = &self.object {
+            object.write(&mut body);
+        } else if let Some(seconds) = self.retry_after {
             let _ = write!(body, r#","details":{{"retryAfterSeconds":{seconds}}}"#);
         }
         let _ = writeln!(body, r#","code":{}}}"#, self.code);
         body
+    }
+}
+
+impl Object {
+    /// As Go writes it: what is empty is left out.
+    fn write(&self, body: &mut String) {
+        body.push_str(r#","details":{"#);
+        let mut comma = "";
+        for (key, value) in [("name", &self.name), ("group", &self.group), ("kind", &self.resource)] {
+            if value.is_empty() {
+                continue;
+            }
+            let _ = write!(body, r#"{comma}"{key}":""#);
+            escape_json(value, body);
+            body.push('"');
+            comma = ",";
+        }
+        body.push('}');
     }
 }
 
@@ -243,6 +285,37 @@ mod tests {
             Refusal::unauthorized().body(),
             "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"Unauthorized\",\
              \"reason\":\"Unauthorized\",\"code\":401}\n"
+        );
+        let info = RequestInfo {
+            is_resource: true,
+            api_group: b"apps",
+            resource: b"deployments",
+            name: b"a\"b".as_slice().into(),
+            ..RequestInfo::default()
+        };
+        let details =
+            r#""reason":"Forbidden","details":{"name":"a\"b","group":"apps","kind":"deployments"},"code":403}"#;
+        assert!(Refusal::no_policy(&info).body().trim_end().ends_with(details), "{}", Refusal::no_policy(&info).body());
+        let plain = Refusal::no_policy(&RequestInfo::default()).body();
+        assert!(plain.contains(r#""details":{},"code":403"#), "{plain}");
+        let part = ResourceAttributes {
+            group: "authentication.k8s.io",
+            resource: "userextras",
+            subresource: "scopes".into(),
+            namespace: String::new(),
+            name: "view".into(),
+        };
+        let told = Refusal::may_not_impersonate("alice", &part);
+        assert!(
+            told.message.starts_with(
+                "userextras.authentication.k8s.io \"view\" is forbidden: User \"alice\" cannot impersonate resource \
+                 \"userextras/scopes\" in API group \"authentication.k8s.io\" at the cluster scope"
+            ),
+            "{}",
+            told.message
+        );
+        assert!(
+            told.body().contains(r#""details":{"name":"view","group":"authentication.k8s.io","kind":"userextras"}"#)
         );
         let odd = Refusal { retry_after: Some(1), ..Refusal::bad_request("a \"b\" \\ \n") };
         assert!(

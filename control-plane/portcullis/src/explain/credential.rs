@@ -10,13 +10,19 @@ use super::answer::{CredentialAnswer, text};
 
 type Presented<'a> = Result<Option<Cow<'a, [u8]>>, BrokenToken>;
 
-/// The first token that is presented in a readable form; else an error, if there was one.
+const NONE: CredentialAnswer =
+    CredentialAnswer { outcome: "none", source: None, token_sha256: None, subprotocols_after_success: None };
+
+/// The first token that is presented in a readable form; else an error, if there was one. Of several `Authorization` lines
+/// none counts: the gateway refuses the request.
 pub(super) fn read(scan: &Scan<'_>) -> CredentialAnswer {
+    if scan.authorization_lines > 1 {
+        return CredentialAnswer { outcome: "error", source: Some("authorization"), ..NONE };
+    }
     let from_header: Presented<'_> = scan.authorization.map_or(Ok(None), bearer_token);
     let from_subprotocol: Presented<'_> =
         if scan.is_websocket { subprotocol_token(&scan.subprotocols) } else { Ok(None) };
-    let mut answer =
-        CredentialAnswer { outcome: "none", source: None, token_sha256: None, subprotocols_after_success: None };
+    let mut answer = NONE;
     for (presented, source) in [(from_header, "authorization"), (from_subprotocol, "websocket")] {
         match presented {
             Ok(Some(token)) => {
