@@ -274,7 +274,8 @@ fn several_clusters_are_told_apart_by_the_host() {
 fn expectations_make_it_a_test() {
     let world = World::new(CLUSTER);
     let met = json!({"dispatch": {"policy": 1}, "refusal": null, "requestInfo": {"verb": "list"}});
-    let (_, output) = world.batch(&[with(get("/api/v1/pods"), json!({"expect": met}))]);
+    let (_, output) =
+        world.batch(&[with(get("/api/v1/pods"), json!({"expect": met})), with(get("/x"), json!({"expect": {}}))]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (answers, output) =
         world.batch(&[with(get("/api/v1/pods"), json!({"id": "x", "expect": {"dispatch": {"policy": 2}}}))]);
@@ -294,9 +295,10 @@ fn one_request_can_be_asked_by_flags_and_a_wrong_call_is_told() {
     assert_eq!(answer["dispatch"]["policy"], 1);
     let (answers, output) = batch(
         &["explain", "--batch"],
-        &[json!({"method": "GET", "targt": "/"}), json!([]), json!({"method": "GET", "target": "/", "note": 1})],
+        &[json!({"id": 7, "method": "GET", "targt": "/"}), json!([]), json!({"method": "GET", "target": "/", "note": 1})],
     );
     assert!(answers[0]["error"].as_str().unwrap().contains("target") && answers[1]["error"].is_string());
+    assert_eq!((&answers[0]["id"], &answers[1]["id"]), (&json!(7), &Value::Null), "told apart even so");
     assert_eq!(answers[2]["error"], Value::Null, "a field that is not known is told, and does no harm");
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("note"));
     for wrong in [&["explain"][..], &["explain", "-f", "/nowhere", "GET", "/"], &["explain", "--batch", "GET", "/"]] {
