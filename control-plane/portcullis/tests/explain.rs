@@ -328,6 +328,7 @@ fn a_certificate_is_told_by_its_user() {
     };
     let alice = write("alice", &leaf(&[(DnType::OrganizationName, "dev"), (DnType::CommonName, "alice")]));
     let nobody = write("nobody", &leaf(&[(DnType::OrganizationName, "dev")]));
+    let blank = write("blank", &leaf(&[(DnType::CommonName, " alice")]));
     let (ca, other) = (write("ca", &ca.pem()), write("other", &other.pem()));
     let explain = |certificate: &Path, ca: &Path, at: &str| -> Value {
         let paths = [certificate.to_str().unwrap(), ca.to_str().unwrap()];
@@ -342,9 +343,13 @@ fn a_certificate_is_told_by_its_user() {
     assert!(id.as_str().unwrap().starts_with("X509SHA256="));
     assert_eq!(answer["reason"], Value::Null);
     assert_eq!(explain(&nobody, &ca, now)["outcome"], "none");
-    for (certificate, ca, at) in
-        [(&alice, &other, now), (&alice, &ca, "5000-01-01T00:00:00+02:00"), (&alice, &alice, now)]
-    {
+    for (certificate, ca, at) in [
+        (&alice, &other, now),
+        (&alice, &ca, "5000-01-01T00:00:00+02:00"),
+        (&alice, &ca, "1960-01-01T00:00:00Z"),
+        (&alice, &alice, now),
+        (&blank, &ca, now),
+    ] {
         let answer = explain(certificate, ca, at);
         assert_eq!(answer["outcome"], "error", "{answer}");
         assert!(!answer["reason"].as_str().unwrap().is_empty());
