@@ -295,7 +295,11 @@ fn one_request_can_be_asked_by_flags_and_a_wrong_call_is_told() {
     assert_eq!(answer["dispatch"]["policy"], 1);
     let (answers, output) = batch(
         &["explain", "--batch"],
-        &[json!({"id": 7, "method": "GET", "targt": "/"}), json!([]), json!({"method": "GET", "target": "/", "note": 1})],
+        &[
+            json!({"id": 7, "method": "GET", "targt": "/"}),
+            json!([]),
+            json!({"method": "GET", "target": "/", "note": 1}),
+        ],
     );
     assert!(answers[0]["error"].as_str().unwrap().contains("target") && answers[1]["error"].is_string());
     assert_eq!((&answers[0]["id"], &answers[1]["id"]), (&json!(7), &Value::Null), "told apart even so");
