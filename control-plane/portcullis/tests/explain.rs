@@ -284,7 +284,8 @@ fn several_clusters_are_told_apart_by_the_host() {
 fn expectations_make_it_a_test() {
     let world = World::new(CLUSTER);
     let met = json!({"dispatch": {"policy": 1}, "refusal": null, "requestInfo": {"verb": "list"}});
-    let (_, output) = world.batch(&[with(get("/api/v1/pods"), json!({"expect": met}))]);
+    let (_, output) =
+        world.batch(&[with(get("/api/v1/pods"), json!({"expect": met})), with(get("/x"), json!({"expect": {}}))]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (answers, output) =
         world.batch(&[with(get("/api/v1/pods"), json!({"id": "x", "expect": {"dispatch": {"policy": 2}}}))]);
@@ -304,9 +305,14 @@ fn one_request_can_be_asked_by_flags_and_a_wrong_call_is_told() {
     assert_eq!(answer["dispatch"]["policy"], 1);
     let (answers, output) = batch(
         &["explain", "--batch"],
-        &[json!({"method": "GET", "targt": "/"}), json!([]), json!({"method": "GET", "target": "/", "note": 1})],
+        &[
+            json!({"id": 7, "method": "GET", "targt": "/"}),
+            json!([]),
+            json!({"method": "GET", "target": "/", "note": 1}),
+        ],
     );
     assert!(answers[0]["error"].as_str().unwrap().contains("target") && answers[1]["error"].is_string());
+    assert_eq!((&answers[0]["id"], &answers[1]["id"]), (&json!(7), &Value::Null), "told apart even so");
     assert_eq!(answers[2]["error"], Value::Null, "a field that is not known is told, and does no harm");
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("note"));
     for wrong in [&["explain"][..], &["explain", "-f", "/nowhere", "GET", "/"], &["explain", "--batch", "GET", "/"]] {
@@ -336,6 +342,7 @@ fn a_certificate_is_told_by_its_user() {
     };
     let alice = write("alice", &leaf(&[(DnType::OrganizationName, "dev"), (DnType::CommonName, "alice")]));
     let nobody = write("nobody", &leaf(&[(DnType::OrganizationName, "dev")]));
+    let blank = write("blank", &leaf(&[(DnType::CommonName, " alice")]));
     let (ca, other) = (write("ca", &ca.pem()), write("other", &other.pem()));
     let explain = |certificate: &Path, ca: &Path, at: &str| -> Value {
         let paths = [certificate.to_str().unwrap(), ca.to_str().unwrap()];
@@ -350,9 +357,13 @@ fn a_certificate_is_told_by_its_user() {
     assert!(id.as_str().unwrap().starts_with("X509SHA256="));
     assert_eq!(answer["reason"], Value::Null);
     assert_eq!(explain(&nobody, &ca, now)["outcome"], "none");
-    for (certificate, ca, at) in
-        [(&alice, &other, now), (&alice, &ca, "5000-01-01T00:00:00+02:00"), (&alice, &alice, now)]
-    {
+    for (certificate, ca, at) in [
+        (&alice, &other, now),
+        (&alice, &ca, "5000-01-01T00:00:00+02:00"),
+        (&alice, &ca, "1960-01-01T00:00:00Z"),
+        (&alice, &alice, now),
+        (&blank, &ca, now),
+    ] {
         let answer = explain(certificate, ca, at);
         assert_eq!(answer["outcome"], "error", "{answer}");
         assert!(!answer["reason"].as_str().unwrap().is_empty());

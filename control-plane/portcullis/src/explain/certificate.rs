@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use portcullis_core::identity::UserInfo;
+use portcullis_core::identity::{UpstreamUser, UserInfo};
 use portcullis_core::x509::{ClientCa, ClientChain, encode_chain, verify};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};
@@ -19,7 +19,7 @@ use crate::cli::ExplainCertificate;
 enum CallError {
     #[error("{0} cannot be read")]
     Read(PathBuf, #[source] io::Error),
-    #[error("--at is no time of RFC 3339 since 1970")]
+    #[error("--at is no time of RFC 3339")]
     Time,
 }
 
@@ -72,6 +72,10 @@ fn explain(arguments: &ExplainCertificate) -> Result<Answer, CallError> {
 }
 
 fn told(user: UserInfo) -> Answer {
+    // Verified, and yet nobody to the filter.
+    if let Err(error) = UpstreamUser::new(user.clone()) {
+        return failed(&error);
+    }
     Answer {
         outcome: "user",
         name: Some(user.name),
@@ -92,7 +96,8 @@ fn failed(error: &dyn std::fmt::Display) -> Answer {
 
 fn time_of(text: &str) -> Result<UnixTime, CallError> {
     let time = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| CallError::Time)?;
-    let seconds = u64::try_from(time.unix_timestamp()).map_err(|_| CallError::Time)?;
+    // No certificate that is accepted is valid before.
+    let seconds = u64::try_from(time.unix_timestamp()).unwrap_or_default();
     Ok(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
 }
 

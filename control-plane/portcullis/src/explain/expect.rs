@@ -14,7 +14,7 @@ pub(super) fn differences(expected: &Value, answer: &Answer) -> Vec<String> {
 
 fn compare(path: &str, expected: &Value, got: &Value, found: &mut Vec<String>) {
     match (expected, got) {
-        (Value::Object(expected), _) if !expected.is_empty() => {
+        (Value::Object(expected), _) if !expected.is_empty() || path.is_empty() => {
             for (key, expected) in expected {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
                 compare(&path, expected, got.get(key).unwrap_or(&Value::Null), found);

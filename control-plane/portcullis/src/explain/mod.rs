@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use crate::cli::{Explain, ExplainCommand};
 use answer::Answer;
 pub(crate) use request::Impersonation;
-use request::Request;
+use request::{Named, Request};
 use world::World;
 
 pub(crate) fn run(arguments: &Explain) -> ExitCode {
@@ -75,7 +75,8 @@ fn answer_line(world: &World, line: &[u8], number: usize) -> Answer {
         Ok(request) => request,
         Err(error) => {
             tracing::error!("line {number}: is not a request: {error}");
-            return Answer::failed(format!("line {number} is not a request: {error}"));
+            let id = serde_json::from_slice(line).map(|named: Named| named.id).unwrap_or_default();
+            return Answer { id, ..Answer::failed(format!("line {number} is not a request: {error}")) };
         }
     };
     for name in request.unknown.keys() {

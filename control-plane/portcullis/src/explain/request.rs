@@ -23,14 +23,21 @@ pub(super) struct Request {
     pub(super) unknown: BTreeMap<String, Value>,
 }
 
+/// What is left of a line that is no request.
+#[derive(Debug, Deserialize)]
+pub(super) struct Named {
+    #[serde(default)]
+    pub(super) id: Value,
+}
+
 /// Who the request is, as if authentication had said so.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct User {
-    name: String,
+    name: Option<String>,
     uid: Option<String>,
     groups: Option<Vec<String>>,
-    extra: Option<BTreeMap<String, Vec<String>>>,
+    extra: Option<BTreeMap<String, Option<Vec<String>>>>,
 }
 
 /// What the upstream would answer.
@@ -59,10 +66,12 @@ impl User {
     pub(super) fn info(&self) -> UserInfo {
         let extra = self.extra.iter().flatten();
         UserInfo {
-            name: self.name.clone(),
+            name: self.name.clone().unwrap_or_default(),
             uid: self.uid.clone().unwrap_or_default(),
             groups: self.groups.clone().unwrap_or_default(),
-            extra: extra.map(|(key, values)| Extra { key: key.clone(), values: values.clone() }).collect(),
+            extra: extra
+                .map(|(key, values)| Extra { key: key.clone(), values: values.clone().unwrap_or_default() })
+                .collect(),
         }
     }
 }
@@ -101,13 +110,13 @@ impl Request {
 
 fn user(arguments: &Explain) -> Result<Option<User>, String> {
     let Some(name) = &arguments.user else { return Ok(None) };
-    let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut extra: BTreeMap<String, Option<Vec<String>>> = BTreeMap::new();
     for pair in &arguments.extra {
         let (key, value) = pair.split_once('=').ok_or_else(|| format!("--extra {pair:?} is not KEY=VALUE"))?;
-        extra.entry(key.to_owned()).or_default().push(value.to_owned());
+        extra.entry(key.to_owned()).or_default().get_or_insert_default().push(value.to_owned());
     }
     Ok(Some(User {
-        name: name.clone(),
+        name: Some(name.clone()),
         uid: arguments.uid.clone(),
         groups: Some(arguments.group.clone()),
         extra: Some(extra),
