@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 
+use super::derive::BYTES;
 use super::rules::cel;
 use crate::{CLUSTER_API_VERSION, CLUSTER_KIND};
 
@@ -29,7 +30,7 @@ pub fn cluster_definition() -> Value {
                 "storage": true,
                 "subresources": {"status": {}},
                 "additionalPrinterColumns": columns(),
-                "schema": {"openAPIV3Schema": plain(schema())},
+                "schema": {"openAPIV3Schema": for_server(schema())},
             }],
         },
     })
@@ -108,17 +109,21 @@ fn condition() -> Value {
     })
 }
 
-/// Descriptions as a reader of `kubectl explain` wants them: without marks of code.
-fn plain(schema: Value) -> Value {
+/// The schema for the server. Descriptions go without marks of code, as a reader of `kubectl explain` wants them. Bytes go
+/// as plain texts: where their format is checked, the server tells a bad one in full, and it may be a key; and it refuses
+/// line breaks and empty texts, which `check` reads.
+fn for_server(schema: Value) -> Value {
     match schema {
-        Value::Object(fields) => {
-            let fields = fields.into_iter().map(|(name, value)| match value {
-                Value::String(text) if name == "description" => (name, text.replace('`', "").into()),
-                value => (name, plain(value)),
-            });
-            Value::Object(fields.collect())
+        Value::Object(mut fields) => {
+            let is_bytes = fields.get("format").is_some_and(|format| format == BYTES);
+            fields.retain(|name, value| !(name == "format" && value == BYTES));
+            if let Some(Value::String(text)) = fields.get_mut("description") {
+                *text = text.replace('`', "");
+                text.push_str(if is_bytes { " In base64." } else { "" });
+            }
+            Value::Object(fields.into_iter().map(|(name, value)| (name, for_server(value))).collect())
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(plain).collect()),
+        Value::Array(items) => Value::Array(items.into_iter().map(for_server).collect()),
         other => other,
     }
 }

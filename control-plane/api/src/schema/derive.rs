@@ -28,8 +28,11 @@ impl JsonSchema for PublicBytes {
     }
 }
 
+/// The format of bytes, in base64.
+pub(super) const BYTES: &str = "byte";
+
 fn bytes() -> Schema {
-    json_schema!({"type": "string", "format": "byte"})
+    json_schema!({"type": "string", "format": BYTES})
 }
 
 /// The structural schema of `spec`, with the doc comments of the types as descriptions.

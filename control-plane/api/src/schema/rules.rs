@@ -16,9 +16,12 @@ pub(super) fn rules() -> Vec<(&'static str, Value)> {
 }
 
 fn whole() -> Vec<(&'static str, Value)> {
-    let handshake = "!has(self.portcullis) || !has(self.portcullis.clientCertificateVerification) \
+    let handshake = format!(
+        "!has(self.portcullis) || !has(self.portcullis.clientCertificateVerification) \
          || self.portcullis.clientCertificateVerification != 'Handshake' \
-         || (has(self.secureServing) && has(self.secureServing.clientCAData) && size(self.secureServing.clientCAData) > 0)";
+         || (has(self.secureServing) && {})",
+        set("self.secureServing.clientCAData")
+    );
     let message = "needs spec.secureServing.clientCAData: without it no certificate verifies";
     vec![
         (
@@ -26,7 +29,7 @@ fn whole() -> Vec<(&'static str, Value)> {
             json!({
                 "required": ["servers", "clientConfig", "dispatchPolicies"],
                 "x-kubernetes-validations": [
-                    cel(handshake, message, ".portcullis.clientCertificateVerification"),
+                    cel(&handshake, message, ".portcullis.clientCertificateVerification"),
                 ],
             }),
         ),
@@ -108,7 +111,8 @@ fn limits() -> Vec<(&'static str, Value)> {
         let rule = cel("self.burst >= self.qps", "must be at least qps", ".burst");
         local.insert("x-kubernetes-validations".to_owned(), json!([rule]));
     }
-    let list = json!({"maxItems": MAX_SCHEMAS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
+    let list =
+        json!({"maxItems": MAX_SCHEMAS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
     let strategies = json!({"enum": ["", "local", "globalAllocate", "globalCount"]});
     vec![
         ("flowControl.flowControlSchemas", list),
@@ -137,10 +141,8 @@ fn ours() -> Vec<(&'static str, Value)> {
     let duration =
         |rule: &str, message: &str| json!({"pattern": DURATION, "x-kubernetes-validations": [cel(rule, message, "")]});
     // `check` looks at whole seconds.
-    let timeout = duration(
-        "duration(self) >= duration('1s') && duration(self) < duration('3601s')",
-        "must be from 1s to 1h",
-    );
+    let timeout =
+        duration("duration(self) >= duration('1s') && duration(self) < duration('3601s')", "must be from 1s to 1h");
     let lifetime = || duration("duration(self) <= duration('1h')", "must be from 0 to 1h");
     let reserved = cel(
         "!self.startsWith('portcullis.dev/')",
@@ -160,9 +162,9 @@ fn ours() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// That a text or bytes are there; empty ones are not.
+/// That bytes are there. White space in base64 is none.
 fn set(field: &str) -> String {
-    format!("(has({field}) && size({field}) > 0)")
+    format!(r"(has({field}) && {field}.matches('\\S'))")
 }
 
 /// A rule in CEL; `field` is the one below its place that is to blame, if it is not the place itself.
