@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use cases::Verdict;
 use portcullis_api::{check_cluster, parse_cluster};
 use portcullis_e2e::Manifest;
@@ -70,6 +72,7 @@ fn a_kube_apiserver_takes_the_definition_and_judges_as_check_does() {
     let Some(world) = World::start() else { return };
     the_definition_is_taken_in_both_forms(&world);
     manifests_are_judged_as_check_judges(&world);
+    a_large_object_is_within_the_servers_budget(&world);
     nothing_of_an_accepted_object_is_lost(&world);
     columns_show_the_conditions(&world);
     fields_are_explained(&world);
@@ -124,6 +127,29 @@ fn manifests_are_judged_as_check_judges(world: &World) {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The server counts what its rules cost on an object, and refuses one that is too dear, however good it is.
+fn a_large_object_is_within_the_servers_budget(world: &World) {
+    let small: Value = serde_json::from_str(&world.manifest().to_text()).unwrap();
+    let mut manifest = world.manifest();
+    for field in ["/spec/clientConfig/caData", "/spec/secureServing/clientCAData"] {
+        let one = STANDARD.decode(small.pointer(field).unwrap().as_str().unwrap()).unwrap();
+        manifest = manifest.set(field, STANDARD.encode(one.repeat(256)).into());
+    }
+    let bucket = json!({"qps": 1, "burst": 1});
+    let schema = |n| json!({"name": format!("s{n}"), "tokenBucket": bucket, "globalTokenBucket": bucket});
+    let server = |n: usize| json!({"endpoint": format!("https://10.0.{}.{}:6443", n / 250, n % 250)});
+    let extras: Vec<String> = (0..1000).map(|n| format!("example.com/{n}")).collect();
+    let manifest = manifest
+        .set("/spec/dispatchPolicies", vec![json!({"upsteamSubset": [], "rules": [{}]}); 20_000].into())
+        .set("/spec/flowControl", json!({"flowControlSchemas": (0..1000).map(schema).collect::<Vec<_>>()}))
+        .set("/spec/servers", (0..1000).map(server).collect::<Vec<_>>().into())
+        .set("/spec/portcullis", json!({"forwardedExtras": extras}));
+    let object: Value = serde_json::from_str(&manifest.to_text()).unwrap();
+    assert!(check_cluster(&parse_cluster(&object).unwrap(), false).outcome.is_ok());
+    let file = world.file("large.json", &object.to_string());
+    world.kubectl(&["create", "--dry-run=server", "-f", &file]).run_ok().unwrap();
 }
 
 fn nothing_of_an_accepted_object_is_lost(world: &World) {
