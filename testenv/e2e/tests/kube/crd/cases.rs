@@ -233,6 +233,12 @@ fn ours() -> Vec<Row> {
         rows.push(("/spec/portcullis/requestTimeout", json!(text), Refused("spec.portcullis.requestTimeout")));
     }
     let cache = "/spec/portcullis/credentialCache";
+    for text in ["0", "00s", "1.s", ".5s", "1m1s1ms1us1ns", "0h0m"] {
+        rows.push((cache, json!({"token": text}), Accepted));
+    }
+    for text in ["", "00", "0s0", ".s", "1..s", "1.2.3s", "1", "1d", "+1s", " 1s", "0\n"] {
+        rows.push((cache, json!({"token": text}), Refused("spec.portcullis.credentialCache.token")));
+    }
     let verification = "/spec/portcullis/clientCertificateVerification";
     let extras = "/spec/portcullis/forwardedExtras";
     rows.extend([

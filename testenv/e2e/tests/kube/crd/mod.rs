@@ -72,6 +72,7 @@ fn a_kube_apiserver_takes_the_definition_and_judges_as_check_does() {
     let Some(world) = World::start() else { return };
     the_definition_is_taken_in_both_forms(&world);
     manifests_are_judged_as_check_judges(&world);
+    a_bare_on_is_a_boolean_to_kubectl(&world);
     a_large_object_is_within_the_servers_budget(&world);
     nothing_of_an_accepted_object_is_lost(&world);
     columns_show_the_conditions(&world);
@@ -127,6 +128,17 @@ fn manifests_are_judged_as_check_judges(world: &World) {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// kubectl reads YAML 1.1; docs/kubegateway.md tells it.
+fn a_bare_on_is_a_boolean_to_kubectl(world: &World) {
+    let text = world.manifest().set("/spec/logging", json!({"mode": "MODE"})).to_text();
+    for (written, is_taken) in [("on", false), ("\"on\"", true)] {
+        let file = world.file("mode.yaml", &text.replace("\"MODE\"", written));
+        let told = world.kubectl(&["create", "--dry-run=server", "-f", &file]).run().unwrap();
+        assert_eq!(told.success(), is_taken, "{written}: {}", told.stderr);
+        assert!(is_taken || told.stderr.contains("spec.logging.mode"), "{}", told.stderr);
+    }
 }
 
 /// The server counts what its rules cost on an object, and refuses one that is too dear, however good it is.
