@@ -109,9 +109,9 @@ fn condition() -> Value {
     })
 }
 
-/// The schema for the server. Descriptions go without marks of code, as a reader of `kubectl explain` wants them. Bytes go
-/// as plain texts: where their format is checked, the server tells a bad one in full, and it may be a key; and it refuses
-/// line breaks and empty texts, which `check` reads.
+/// The schema for the server. Descriptions go without marks of code, as a reader of `kubectl explain` wants them. Bytes
+/// go as plain texts: where their format is checked, the server tells a bad one in full, and it may be a key; and it
+/// refuses line breaks and empty texts, which `check` reads.
 fn for_server(schema: Value) -> Value {
     match schema {
         Value::Object(mut fields) => {

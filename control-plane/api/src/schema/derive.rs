@@ -41,8 +41,8 @@ pub(super) fn spec() -> Value {
     structural(settings.into_generator().into_root_schema_for::<UpstreamClusterSpec>().into())
 }
 
-/// Leaves what Kubernetes knows. `additionalProperties: false` goes with the rest: a structural schema has no word for it,
-/// and the server itself prunes unknown fields or tells them.
+/// Leaves what Kubernetes knows. `additionalProperties: false` goes with the rest: a structural schema has no word for
+/// it, and the server itself prunes unknown fields or tells them.
 fn structural(derived: Value) -> Value {
     let Value::Object(mut derived) = derived else { return derived };
     let mut kept = Map::new();

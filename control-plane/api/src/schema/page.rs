@@ -1,4 +1,5 @@
-//! `docs/reference/upstreamcluster.md`, written from the code: `UPDATE_DOCS=1 cargo test --workspace --lib -- schema::page`.
+//! `docs/reference/upstreamcluster.md`, written from the code:
+//! `UPDATE_DOCS=1 cargo test --workspace --lib -- schema::page`.
 
 use std::fmt::Write;
 
@@ -15,12 +16,13 @@ const HEAD: &str = "# UpstreamCluster
 
 <!-- Written by a test from control-plane/api/src/types and control-plane/api/src/schema. -->
 
-`apiVersion: proxy.kubegateway.io/v1alpha1`, `kind: UpstreamCluster`, cluster-scoped. `metadata.name` is the host name, so it must be a DNS name. What the \
-fields of KubeGateway mean here, and where that differs, stands in [kubegateway.md](../kubegateway.md); `portcullis check` says \
-whether an object is good, and `portcullis crd` prints the definition for a Kubernetes that is to store such objects.
+`apiVersion: proxy.kubegateway.io/v1alpha1`, `kind: UpstreamCluster`, cluster-scoped. `metadata.name` is the host \
+name, so it must be a DNS name. What the fields of KubeGateway mean here, and where that differs, \
+stands in [kubegateway.md](../kubegateway.md); `portcullis check` says whether an object is good, and `portcullis crd` prints the \
+definition for a Kubernetes that is to store such objects.
 
-A field that is not set, or null, has the default; `-` is none: an empty text or list, 0 or false. Bytes stand in base64. \
-Durations are Go's, as `1m30s`.
+A field that is not set, or null, has the default; `-` is none: an empty text or list, 0 or false. Bytes stand in \
+base64. Durations are Go's, as `1m30s`.
 
 | field | type | default | meaning |
 |---|---|---|---|
@@ -43,8 +45,8 @@ fn page() -> String {
     let mut page = String::from(HEAD);
     let spec = spec();
     rows(&spec, "spec", &mut page);
-    page += "\n## What the definition refuses\n\nBeside types, bounds and words: what is always wrong, as `portcullis check` has \
-             it. References between fields, certificates and addresses are for `check` alone.\n\n";
+    page += "\n## What the definition refuses\n\nBeside types, bounds and words: what is always wrong, as \
+             `portcullis check` has it. References between fields, certificates and addresses are for `check` alone.\n\n";
     page += "| field | rule |\n|---|---|\n";
     refusals(&spec, "spec", &mut page);
     page

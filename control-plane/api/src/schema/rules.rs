@@ -77,7 +77,8 @@ fn limits() -> Vec<(&'static str, Value)> {
     let global_inflight = "(has(self.globalMaxRequestsInflight.max) ? self.globalMaxRequestsInflight.max : 0)";
     let schema = json!([
         cel(
-            "(has(self.exempt) ? 1 : 0) + (has(self.maxRequestsInflight) ? 1 : 0) + (has(self.tokenBucket) ? 1 : 0) == 1",
+            "(has(self.exempt) ? 1 : 0) + (has(self.maxRequestsInflight) ? 1 : 0) \
+             + (has(self.tokenBucket) ? 1 : 0) == 1",
             "exactly one of exempt, maxRequestsInflight and tokenBucket is required",
             "",
         ),
@@ -88,7 +89,8 @@ fn limits() -> Vec<(&'static str, Value)> {
         ),
         cel(
             &format!(
-                "!has(self.globalMaxRequestsInflight) || !has(self.maxRequestsInflight) || {global_inflight} >= {inflight}"
+                "!has(self.globalMaxRequestsInflight) || !has(self.maxRequestsInflight) \
+                 || {global_inflight} >= {inflight}"
             ),
             "must be at least maxRequestsInflight",
             ".globalMaxRequestsInflight",
@@ -100,7 +102,8 @@ fn limits() -> Vec<(&'static str, Value)> {
         ),
         cel(
             "!has(self.globalTokenBucket) || !has(self.tokenBucket) \
-             || (self.globalTokenBucket.qps >= self.tokenBucket.qps && self.globalTokenBucket.burst >= self.tokenBucket.burst)",
+             || (self.globalTokenBucket.qps >= self.tokenBucket.qps \
+             && self.globalTokenBucket.burst >= self.tokenBucket.burst)",
             "must be at least tokenBucket, qps and burst",
             ".globalTokenBucket",
         ),
