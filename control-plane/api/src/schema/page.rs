@@ -18,8 +18,8 @@ const HEAD: &str = "# UpstreamCluster
 
 `apiVersion: proxy.kubegateway.io/v1alpha1`, `kind: UpstreamCluster`, cluster-scoped. `metadata.name` is the host \
 name, so it must be a DNS name. What the fields of KubeGateway mean here, and where that differs, \
-stands in [kubegateway.md](../kubegateway.md); `portcullis check` says whether an object is good, and `portcullis crd` prints the \
-definition for a Kubernetes that is to store such objects.
+stands in [kubegateway.md](../kubegateway.md); `portcullis check` says whether an object is good, and \
+`portcullis crd` prints the definition for a Kubernetes that is to store such objects.
 
 A field that is not set, or null, has the default; `-` is none: an empty text or list, 0 or false. Bytes stand in \
 base64. Durations are Go's, as `1m30s`.
@@ -46,7 +46,8 @@ fn page() -> String {
     let spec = spec();
     rows(&spec, "spec", &mut page);
     page += "\n## What the definition refuses\n\nBeside types, bounds and words: what is always wrong, as \
-             `portcullis check` has it. References between fields, certificates and addresses are for `check` alone.\n\n";
+             `portcullis check` has it. References between fields, certificates and addresses are for \
+             `check` alone.\n\n";
     page += "| field | rule |\n|---|---|\n";
     refusals(&spec, "spec", &mut page);
     page

@@ -73,9 +73,32 @@ fn serving() -> Vec<(&'static str, Value)> {
 }
 
 fn limits() -> Vec<(&'static str, Value)> {
+    let bucket = json!({"required": ["qps", "burst"]});
+    let mut local = bucket.clone();
+    if let Some(local) = local.as_object_mut() {
+        let rule = cel("self.burst >= self.qps", "must be at least qps", ".burst");
+        local.insert("x-kubernetes-validations".to_owned(), json!([rule]));
+    }
+    let list =
+        json!({"maxItems": MAX_SCHEMAS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
+    let strategies = json!({"enum": ["", "local", "globalAllocate", "globalCount"]});
+    vec![
+        ("flowControl.flowControlSchemas", list),
+        ("flowControl.flowControlSchemas[]", json!({"required": ["name"], "x-kubernetes-validations": one_limit()})),
+        ("flowControl.flowControlSchemas[].name", json!({"minLength": 1})),
+        ("flowControl.flowControlSchemas[].strategy", strategies),
+        ("flowControl.flowControlSchemas[].maxRequestsInflight.max", json!({"minimum": 0})),
+        ("flowControl.flowControlSchemas[].tokenBucket", local),
+        ("flowControl.flowControlSchemas[].tokenBucket.qps", json!({"minimum": 1})),
+        ("flowControl.flowControlSchemas[].globalTokenBucket", bucket),
+    ]
+}
+
+/// What holds within one limit.
+fn one_limit() -> Value {
     let inflight = "(has(self.maxRequestsInflight.max) ? self.maxRequestsInflight.max : 0)";
     let global_inflight = "(has(self.globalMaxRequestsInflight.max) ? self.globalMaxRequestsInflight.max : 0)";
-    let schema = json!([
+    json!([
         cel(
             "(has(self.exempt) ? 1 : 0) + (has(self.maxRequestsInflight) ? 1 : 0) \
              + (has(self.tokenBucket) ? 1 : 0) == 1",
@@ -107,26 +130,7 @@ fn limits() -> Vec<(&'static str, Value)> {
             "must be at least tokenBucket, qps and burst",
             ".globalTokenBucket",
         ),
-    ]);
-    let bucket = json!({"required": ["qps", "burst"]});
-    let mut local = bucket.clone();
-    if let Some(local) = local.as_object_mut() {
-        let rule = cel("self.burst >= self.qps", "must be at least qps", ".burst");
-        local.insert("x-kubernetes-validations".to_owned(), json!([rule]));
-    }
-    let list =
-        json!({"maxItems": MAX_SCHEMAS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
-    let strategies = json!({"enum": ["", "local", "globalAllocate", "globalCount"]});
-    vec![
-        ("flowControl.flowControlSchemas", list),
-        ("flowControl.flowControlSchemas[]", json!({"required": ["name"], "x-kubernetes-validations": schema})),
-        ("flowControl.flowControlSchemas[].name", json!({"minLength": 1})),
-        ("flowControl.flowControlSchemas[].strategy", strategies),
-        ("flowControl.flowControlSchemas[].maxRequestsInflight.max", json!({"minimum": 0})),
-        ("flowControl.flowControlSchemas[].tokenBucket", local),
-        ("flowControl.flowControlSchemas[].tokenBucket.qps", json!({"minimum": 1})),
-        ("flowControl.flowControlSchemas[].globalTokenBucket", bucket),
-    ]
+    ])
 }
 
 fn policies() -> Vec<(&'static str, Value)> {
