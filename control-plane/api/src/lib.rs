@@ -15,6 +15,7 @@ mod duration;
 mod lint;
 mod parse;
 mod problem;
+mod schema;
 mod secret;
 mod shape;
 mod types;
@@ -33,6 +34,7 @@ pub use parse::{
     parse_cluster, parse_settings, settings_mistakes,
 };
 pub use problem::Problem;
+pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl,

@@ -28,6 +28,7 @@ pub(crate) enum Command {
     Check(Check),
     Explain(Box<Explain>),
     Rbac(Rbac),
+    Crd(Crd),
 }
 
 /// Tell what the gateway would do with a request, offline, by the filter's own code.
@@ -209,4 +210,27 @@ pub(crate) struct Rbac {
     /// The user that the gateway's client certificate or token stands for.
     #[arg(long, value_name = "NAME", default_value = "system:portcullis")]
     pub(crate) user: String,
+}
+
+/// Print the CustomResourceDefinition of UpstreamCluster, for a Kubernetes that is to store these objects.
+///
+///   portcullis crd | kubectl apply --server-side -f -
+///
+/// It refuses what is always wrong and accepts all that `portcullis check` accepts; its fields stand in
+/// docs/reference/upstreamcluster.md. The gateway itself reads files so far, not this API.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Crd {
+    /// How it is printed.
+    #[arg(short = 'o', long, value_enum, default_value_t = CrdOutput::Yaml)]
+    pub(crate) output: CrdOutput,
+}
+
+/// How a definition is printed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum CrdOutput {
+    /// For people and repositories.
+    Yaml,
+    /// For programs.
+    Json,
 }

@@ -3,6 +3,7 @@
 mod bootstrap;
 mod check;
 mod cli;
+mod crd;
 mod explain;
 mod objects;
 mod rbac;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
+        Command::Crd(arguments) => crd::run(&arguments),
     }
 }
 

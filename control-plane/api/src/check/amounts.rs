@@ -7,11 +7,11 @@ use crate::UpstreamClusterSpec;
 
 /// Host names that one list of an object may name. Each request compares its own with them.
 pub(crate) const MAX_NAMES: usize = 256;
-const MAX_SERVERS: usize = 1_000;
-const MAX_SCHEMAS: usize = 1_000;
+pub(crate) const MAX_SERVERS: usize = 1_000;
+pub(crate) const MAX_SCHEMAS: usize = 1_000;
 /// Each is three Envoy clusters, with health checks of their own.
 const MAX_SUBSETS: usize = 100;
-const MAX_POLICIES: usize = 20_000;
+pub(crate) const MAX_POLICIES: usize = 20_000;
 
 /// Whether the object asks for no more than one object may. If it does, nothing else of it is worth a look.
 pub(super) fn check_amounts(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {

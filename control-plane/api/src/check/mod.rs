@@ -15,7 +15,7 @@ mod rules;
 mod servers;
 mod settings;
 
-pub(crate) use amounts::MAX_NAMES;
+pub(crate) use amounts::{MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS};
 pub(crate) use authority::{is_dns_label, is_served_name, is_subdomain};
 pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;

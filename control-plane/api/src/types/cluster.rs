@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -23,7 +24,7 @@ pub struct UpstreamCluster {
 }
 
 /// What an `UpstreamCluster` wishes.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct UpstreamClusterSpec {
     /// The kube-apiservers.
@@ -43,7 +44,7 @@ pub struct UpstreamClusterSpec {
 }
 
 /// One kube-apiserver.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ServerSpec {
     /// `https://host[:port]`; the port defaults to 443, a path is ignored.
@@ -53,7 +54,7 @@ pub struct ServerSpec {
 }
 
 /// How the gateway talks to the servers, and as whom.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ClientConfig {
     /// Skips verification of the servers' certificates; excludes `caData`.
@@ -77,7 +78,7 @@ pub struct ClientConfig {
 }
 
 /// How the gateway presents itself to clients.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SecureServing {
     /// The serving key, PEM. Without it the gateway's default certificate is served.
@@ -92,7 +93,7 @@ pub struct SecureServing {
 }
 
 /// The access log of a cluster.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Logging {
     /// `on`, `off` or empty.
@@ -100,7 +101,7 @@ pub struct Logging {
 }
 
 /// Fields of Portcullis, which KubeGateway does not have.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PortcullisSpec {
     /// How long a request may take that is no watch, session or upgrade: a Go duration, 75s if unset. It has to be
@@ -122,7 +123,7 @@ pub struct PortcullisSpec {
 }
 
 /// For how long answers of the servers about credentials are believed. Go durations up to 1h; 0 asks every time.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct CredentialCacheSpec {
     /// Whose a token is: 2m if unset, and never longer than the token says itself.

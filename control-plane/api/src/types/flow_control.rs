@@ -1,7 +1,8 @@
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Limits that policies may name.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct FlowControl {
     /// The limits.
@@ -10,7 +11,7 @@ pub struct FlowControl {
 }
 
 /// One limit: exactly one of `exempt`, `maxRequestsInflight` and `tokenBucket`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct FlowControlSchema {
     /// Unique in the object.
@@ -30,12 +31,12 @@ pub struct FlowControlSchema {
 }
 
 /// No limit.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Exempt {}
 
 /// So many requests at a time.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct MaxRequestsInflight {
     /// 0 refuses every request.
@@ -43,7 +44,7 @@ pub struct MaxRequestsInflight {
 }
 
 /// So many requests per second.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct TokenBucket {
     /// Requests per second.

@@ -1,7 +1,8 @@
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Requests that match one of the rules go to the subset of the servers.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct DispatchPolicy {
     /// `RoundRobin`, also if empty.
@@ -18,7 +19,7 @@ pub struct DispatchPolicy {
 }
 
 /// Fields are combined with AND. `*` is everything, `-x` excludes `x`; the filter normalises the lists.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Rule {
     /// Kubernetes verbs, or lower-case HTTP methods for non-resource requests.
@@ -45,7 +46,7 @@ pub struct Rule {
 }
 
 /// A service account, named by both its parts.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ServiceAccount {
     /// The account's namespace.

@@ -3,6 +3,7 @@
 
 mod anonymous;
 mod attack;
+mod crd;
 mod kubectl;
 mod matrix;
 mod refusals;

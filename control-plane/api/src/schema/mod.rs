@@ -1,0 +1,46 @@
+//! The CustomResourceDefinition of `UpstreamCluster`, for kube-apiservers that store these objects.
+//!
+//! - [`derive`]: fields, types and descriptions, from the types themselves.
+//! - [`rules`]: what is refused at once, by the paths of the fields. It must never refuse what [`crate::check_cluster`]
+//!   accepts; what needs more than one look at an object is left to that check.
+//! - [`aliases`]: fields that have a second spelling.
+//! - [`definition`]: names, columns and status around it.
+
+mod aliases;
+mod definition;
+mod derive;
+mod rules;
+
+pub use definition::cluster_definition;
+
+use serde_json::Value;
+
+/// The schema of `spec`; its descriptions are Markdown, as the doc comments are.
+fn spec() -> Value {
+    let mut spec = derive::spec();
+    for (path, keywords) in rules::rules() {
+        if let (Some(Value::Object(field)), Value::Object(keywords)) = (at(&mut spec, path), keywords) {
+            field.extend(keywords);
+        }
+    }
+    aliases::add(&mut spec);
+    spec
+}
+
+/// The schema of a field, by a path as `servers[].endpoint`; of `spec` itself if it is empty.
+fn at<'a>(schema: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    let mut schema = schema;
+    for step in path.split('.').filter(|step| !step.is_empty()) {
+        let name = step.trim_end_matches("[]");
+        schema = schema.get_mut("properties")?.get_mut(name)?;
+        if name != step {
+            schema = schema.get_mut("items")?;
+        }
+    }
+    Some(schema)
+}
+
+#[cfg(test)]
+mod page;
+#[cfg(test)]
+mod tests;

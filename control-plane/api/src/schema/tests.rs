@@ -1,0 +1,142 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{aliases, at, definition, derive, rules, spec};
+use crate::{CLUSTER_API_VERSION, CLUSTER_KIND, parse_cluster};
+
+/// Every schema below `schema`, with its path.
+fn walk<'a>(schema: &'a Value, path: &str, visit: &mut dyn FnMut(&str, &'a Value)) {
+    visit(path, schema);
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        walk(field, &format!("{path}.{name}"), visit);
+    }
+    if let Some(items) = schema.get("items") {
+        walk(items, &format!("{path}[]"), visit);
+    }
+}
+
+#[test]
+fn the_schema_is_structural() {
+    let allowed = [
+        "description",
+        "enum",
+        "format",
+        "items",
+        "maxItems",
+        "maxLength",
+        "minItems",
+        "minLength",
+        "minimum",
+        "pattern",
+        "properties",
+        "required",
+        "type",
+        "x-kubernetes-list-map-keys",
+        "x-kubernetes-list-type",
+        "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-validations",
+    ];
+    let schema = definition::schema();
+    walk(&schema, "", &mut |path, field| {
+        let kind = field["type"].as_str().unwrap_or_else(|| panic!("{path} has no type"));
+        assert!(["object", "array", "string", "integer", "boolean"].contains(&kind), "{path}: {kind}");
+        assert_eq!(kind == "array", field["items"].is_object(), "{path}: a list, and only a list, has items");
+        for keyword in field.as_object().unwrap().keys() {
+            assert!(allowed.contains(&keyword.as_str()), "{path}: {keyword}");
+        }
+        for required in field["required"].as_array().into_iter().flatten() {
+            assert!(field["properties"].get(required.as_str().unwrap()).is_some(), "{path}: {required}");
+        }
+    });
+}
+
+#[test]
+fn every_field_says_what_it_is_for() {
+    walk(&spec(), "spec", &mut |path, field| {
+        let is_plain_item = path.ends_with("[]") && field["properties"].is_null();
+        let text = field["description"].as_str().unwrap_or_default();
+        assert!(is_plain_item || !text.is_empty(), "{path}");
+        assert!(!text.contains('\n') && !text.contains("crate::"), "{path}: {text}");
+    });
+}
+
+#[test]
+fn every_rule_finds_its_field_and_every_blamed_field_exists() {
+    let mut derived = derive::spec();
+    for (path, keywords) in rules::rules() {
+        let field = at(&mut derived, path).unwrap_or_else(|| panic!("no field {path}"));
+        for keyword in keywords.as_object().unwrap().keys() {
+            assert!(field.get(keyword).is_none(), "{path}: {keyword} is derived already");
+        }
+    }
+    for (path, _, name) in aliases::ALIASES {
+        assert!(at(&mut derived, path).unwrap()["properties"].get(name).is_some(), "{path}.{name}");
+    }
+    let mut spec = spec();
+    let mut blamed = Vec::new();
+    walk(&spec, "", &mut |path, field| {
+        for rule in field["x-kubernetes-validations"].as_array().into_iter().flatten() {
+            blamed.extend(rule["fieldPath"].as_str().map(|field| format!("{path}{field}")));
+        }
+    });
+    assert!(!blamed.is_empty());
+    for path in blamed {
+        assert!(at(&mut spec, &path).is_some(), "{path}");
+    }
+}
+
+/// A document with nothing but a value at a path as [`walk`] gives them.
+fn document(path: &str, value: Value) -> Value {
+    let inner = path.split('.').filter(|step| !step.is_empty()).rev().fold(value, |inner, step| {
+        let name = step.trim_end_matches("[]");
+        json!({name: if name == step { inner } else { json!([inner]) }})
+    });
+    json!({"apiVersion": CLUSTER_API_VERSION, "kind": CLUSTER_KIND, "metadata": {"name": "a.test"}, "spec": inner})
+}
+
+/// The fields that reading knows at a path: an unknown one makes it tell them.
+fn known(path: &str) -> BTreeSet<String> {
+    let message = parse_cluster(&document(path, json!({"unheardOf": 1}))).unwrap_err().message;
+    let (_, known) = message.split_once("`unheardOf`").unwrap();
+    known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn schema_and_types_know_the_same_fields() {
+    let spec = spec();
+    let mut objects = 0;
+    walk(&spec, "", &mut |path, field| {
+        if field["type"] != "object" {
+            return;
+        }
+        objects += 1;
+        let path = path.trim_start_matches('.');
+        let fields: BTreeSet<String> =
+            field["properties"].as_object().into_iter().flatten().map(|f| f.0.clone()).collect();
+        assert_eq!(fields, known(path), "spec.{path}");
+    });
+    assert!(objects > 15, "{objects}");
+}
+
+#[test]
+fn every_field_reads_what_its_type_says() {
+    let right = |kind: &str| match kind {
+        "object" => json!({}),
+        "array" => json!([]),
+        "integer" => json!(1),
+        "boolean" => json!(true),
+        _ => json!(""),
+    };
+    walk(&spec(), "", &mut |path, field| {
+        let kind = field["type"].as_str().unwrap();
+        for other in ["object", "array", "integer", "boolean", "string"] {
+            if (kind, other) == ("object", "array") {
+                // serde reads a struct from a list of its fields, too; nobody writes that.
+                continue;
+            }
+            let read = parse_cluster(&document(path.trim_start_matches('.'), right(other)));
+            assert_eq!(read.is_ok(), kind == other, "{path} is {kind}, given {other}");
+        }
+    });
+}

@@ -1,0 +1,52 @@
+//! `portcullis crd` as an operator meets it.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
+
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn crd(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_portcullis")).env_clear().arg("crd").args(arguments).output().unwrap()
+}
+
+fn text(arguments: &[&str]) -> String {
+    let printed = crd(arguments);
+    assert!(printed.status.success() && printed.stderr.is_empty());
+    String::from_utf8(printed.stdout).unwrap()
+}
+
+#[test]
+fn the_definition_names_the_kind_and_its_columns() {
+    let definition: Value = serde_json::from_str(&text(&["--output", "json"])).unwrap();
+    assert_eq!(definition["apiVersion"], "apiextensions.k8s.io/v1");
+    assert_eq!(definition["metadata"]["name"], "upstreamclusters.proxy.kubegateway.io");
+    assert_eq!(definition["spec"]["scope"], "Cluster");
+    assert_eq!(definition["spec"]["names"]["shortNames"], json!(["uc"]));
+    let version = &definition["spec"]["versions"][0];
+    assert_eq!(version["name"], "v1alpha1");
+    assert_eq!(version["subresources"], json!({"status": {}}));
+    let columns = version["additionalPrinterColumns"].as_array().unwrap();
+    let names: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["Accepted", "Programmed", "Ready", "Age", "Message"]);
+}
+
+#[test]
+fn yaml_is_the_default_and_says_the_same_to_old_and_new_readers() {
+    let (yaml, json) = (text(&[]), text(&["-o", "json"]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    for strict_booleans in [true, false] {
+        let options = serde_saphyr::options! { strict_booleans: strict_booleans };
+        let read: Value = serde_saphyr::from_str_with_options(&yaml, options).unwrap();
+        assert_eq!(read, json, "strict booleans: {strict_booleans}");
+    }
+    // To kubectl, which reads YAML 1.1, a bare one is a boolean.
+    let bare = yaml.lines().map(|line| line.trim_start_matches([' ', '-'])).find(|word| ["on", "off"].contains(word));
+    assert_eq!(bare, None);
+    assert_eq!(text(&[]), yaml, "the same every time");
+}
+
+#[test]
+fn an_unknown_form_is_refused() {
+    assert_eq!(crd(&["-o", "toml"]).status.code(), Some(2));
+}

@@ -1,0 +1,258 @@
+//! What becomes of an object, as one change makes it.
+
+use portcullis_e2e::Manifest;
+use serde_json::{Value, json};
+
+/// Who accepts an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Verdict {
+    /// `check` and the server.
+    Accepted,
+    /// Neither; the server names this field.
+    Refused(&'static str),
+    /// The server accepts it; only `check` looks that far.
+    ByCheckAlone,
+}
+
+/// One change of an object that is accepted.
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) verdict: Verdict,
+    pointer: &'static str,
+    value: Value,
+}
+
+impl Case {
+    pub(super) fn apply(&self, manifest: Manifest) -> Manifest {
+        full(manifest).set(self.pointer, self.value.clone())
+    }
+}
+
+/// An object that says something in every part.
+pub(super) fn full(manifest: Manifest) -> Manifest {
+    let rule = json!({
+        "verbs": ["get", "-list"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods", "*/status"],
+        "resourceNames": [""], "namespaces": ["default"], "users": ["system:node:*"], "userGroups": ["dev"],
+        "serviceAccounts": [{"name": "a", "namespace": "b"}], "nonResourceURLs": ["/healthz/*"],
+    });
+    let policies = json!([
+        {"strategy": "RoundRobin", "upstreamSubset": ["https://10.0.0.1:6443"], "rules": [rule],
+         "flowControlSchemaName": "few", "logMode": "on"},
+        {"upsteamSubset": ["https://10.0.0.2:6443"], "rules": [rule]},
+    ]);
+    manifest
+        .policies(policies)
+        .set("/spec/logging", json!({"mode": "off"}))
+        .set(
+            "/spec/flowControl",
+            json!({"flowControlSchemas": [
+                {"name": "few", "strategy": "local", "maxRequestsInflight": {"max": 3}},
+                {"name": "all", "exempt": {}},
+            ]}),
+        )
+        .set(
+            "/spec/portcullis",
+            json!({
+                "requestTimeout": "1m15s", "anonymous": false, "extraAuthorities": ["*.Example.com"],
+                "clientCertificateVerification": "Handshake", "forwardedExtras": ["example.com/role"],
+                "credentialCache": {"token": "0", "deniedImpersonation": "1.5m"}, "auditAttribution": true,
+            }),
+        )
+}
+
+pub(super) fn cases() -> Vec<Case> {
+    [whole(), servers_and_client(), limits(), policies(), ours()].concat_cases()
+}
+
+type Row = (&'static str, Value, Verdict);
+
+trait Cases {
+    fn concat_cases(self) -> Vec<Case>;
+}
+
+impl<const N: usize> Cases for [Vec<Row>; N] {
+    fn concat_cases(self) -> Vec<Case> {
+        let rows = self.into_iter().flatten();
+        let case = |(pointer, value, verdict): Row| {
+            let shown: String = value.to_string().chars().take(200).collect();
+            Case { name: format!("{pointer} = {shown}"), verdict, pointer, value }
+        };
+        rows.map(case).collect()
+    }
+}
+
+use Verdict::{Accepted, ByCheckAlone, Refused};
+
+fn whole() -> Vec<Row> {
+    vec![
+        ("/status", json!({}), Accepted),
+        ("/spec", Value::Null, Refused("spec")),
+        ("/spec/serverz", json!([]), Refused("spec.serverz")),
+        ("/spec/logging", Value::Null, Accepted),
+        ("/spec/logging", json!({"mode": ""}), Accepted),
+        ("/spec/logging", json!({"mode": "On"}), Refused("spec.logging.mode")),
+        ("/spec/flowControl/flowControlSchemas", json!([]), ByCheckAlone),
+        ("/metadata/name", json!("a"), Accepted),
+        ("/metadata/name", json!("a.1"), Refused("metadata.name")),
+        ("/metadata/name", json!("1.2.3.4"), Refused("metadata.name")),
+        ("/metadata/name", json!(format!("{}.test", "a".repeat(64))), Refused("metadata.name")),
+        ("/metadata/name", json!(format!("{}.1a", "1".repeat(63))), Accepted),
+        ("/metadata/annotations", json!({"proxy.kubegateway.io/feature-gates": "x"}), ByCheckAlone),
+    ]
+}
+
+fn servers_and_client() -> Vec<Row> {
+    let servers = |endpoints: &[&str]| json!(endpoints.iter().map(|one| json!({"endpoint": one})).collect::<Vec<_>>());
+    let own = &["https://10.0.0.1:6443", "https://10.0.0.2:6443"];
+    vec![
+        ("/spec/servers", json!([]), Refused("spec.servers")),
+        ("/spec/servers", Value::Null, Refused("spec.servers")),
+        ("/spec/servers", json!([{"disabled": true}]), Refused("spec.servers[0].endpoint")),
+        ("/spec/servers", servers(&["http://10.0.0.1"]), Refused("spec.servers[0].endpoint")),
+        ("/spec/servers", servers(&[own[0], own[1], own[0], "https://A.test/path"]), Accepted),
+        ("/spec/servers", servers(&[own[0], own[1], "https://169.254.169.254"]), ByCheckAlone),
+        ("/spec/clientConfig", json!({}), Refused("spec.clientConfig")),
+        ("/spec/clientConfig", json!({"insecure": true, "bearerToken": "YQ=="}), Accepted),
+        (
+            "/spec/clientConfig",
+            json!({"insecure": true, "bearerToken": "YQ==", "caData": "", "keyData": null}),
+            Accepted,
+        ),
+        ("/spec/clientConfig", json!({"bearerToken": "YQ=="}), Refused("spec.clientConfig.caData")),
+        ("/spec/clientConfig", json!({"insecure": true}), Refused("neither certData")),
+        (
+            "/spec/clientConfig",
+            json!({"insecure": true, "bearerToken": "YQ==", "caData": "YQ=="}),
+            Refused("spec.clientConfig.caData"),
+        ),
+        ("/spec/clientConfig", json!({"insecure": true, "keyData": "YQ=="}), Refused("spec.clientConfig.certData")),
+        ("/spec/clientConfig", json!({"insecure": true, "certData": "YQ=="}), Refused("spec.clientConfig.keyData")),
+        ("/spec/clientConfig", json!({"insecure": true, "bearerToken": "Y*Y*"}), ByCheckAlone),
+        (
+            "/spec/clientConfig",
+            json!({"insecure": true, "bearerToken": "YWFh", "keyData": "Y*Y*"}),
+            Refused("spec.clientConfig.certData"),
+        ),
+        (
+            "/spec/clientConfig",
+            json!({"insecure": true, "bearerToken": ["YWFh"]}),
+            Refused("spec.clientConfig.bearerToken"),
+        ),
+        ("/spec/clientConfig", json!({"insecure": true, "bearerToken": "YWFh\nYWFh\n"}), Accepted),
+        ("/spec/clientConfig", json!({"insecure": true, "bearerToken": "YWFh YWFh\t"}), Accepted),
+        ("/spec/clientConfig", json!({"insecure": true, "bearerToken": "YWFh", "certData": " "}), Accepted),
+        ("/spec/clientConfig/qps", json!(-1), Refused("spec.clientConfig.qps")),
+        ("/spec/clientConfig/qps", json!(1), Refused("spec.clientConfig.burst")),
+        ("/spec/clientConfig/qps", json!("1"), Refused("spec.clientConfig.qps")),
+        ("/spec/clientConfig/burst", json!(1), Accepted),
+        ("/spec/clientConfig/serverName", json!("2001:db8::1"), Accepted),
+        ("/spec/secureServing", json!({"serverNames": ["*", "a_b"]}), Refused("clientCertificateVerification")),
+        ("/spec/secureServing/serverNames", json!(["*", "a_b"]), Accepted),
+        ("/spec/secureServing/serverNames", json!(vec!["a"; 257]), Refused("spec.secureServing.serverNames")),
+        ("/spec/secureServing/keyData", json!(""), Accepted),
+    ]
+}
+
+fn limits() -> Vec<Row> {
+    let field = "/spec/flowControl";
+    let list = |more: &[Value]| {
+        let few = json!({"name": "few", "maxRequestsInflight": {}});
+        json!({"flowControlSchemas": std::iter::once(&few).chain(more).collect::<Vec<_>>()})
+    };
+    let one = |schema: Value| list(&[schema]);
+    let local = json!({"qps": 2, "burst": 3});
+    let at = |what: &'static str| Refused(what);
+    vec![
+        (field, json!({"schemas": [{"name": "few", "exempt": {}}]}), Accepted),
+        (field, json!({"schemas": [], "flowControlSchemas": []}), at("spec.flowControl")),
+        (field, one(json!({"exempt": {}})), at("spec.flowControl.flowControlSchemas[1].name")),
+        (field, one(json!({"name": "", "exempt": {}})), at("spec.flowControl.flowControlSchemas[1].name")),
+        (field, one(json!({"name": "few", "exempt": {}})), at("spec.flowControl.flowControlSchemas[1]")),
+        (field, one(json!({"name": "a"})), at("exactly one of exempt, maxRequestsInflight and tokenBucket")),
+        (field, one(json!({"name": "a", "exempt": {}, "tokenBucket": local})), at("exactly one of exempt")),
+        (field, one(json!({"name": "a", "exempt": {}, "tokenBucket": null})), Accepted),
+        (field, one(json!({"name": "a", "exempt": {}, "strategy": "x"})), at("flowControlSchemas[1].strategy")),
+        (field, one(json!({"name": "a", "maxRequestsInflight": {"max": -1}})), at("maxRequestsInflight.max")),
+        (field, one(json!({"name": "a", "tokenBucket": local})), Accepted),
+        (field, one(json!({"name": "a", "tokenBucket": {"qps": 1}})), at("tokenBucket.burst")),
+        (field, one(json!({"name": "a", "tokenBucket": {"qps": 0, "burst": 1}})), at("tokenBucket.qps")),
+        (field, one(json!({"name": "a", "tokenBucket": {"qps": 2, "burst": 1}})), at("tokenBucket.burst")),
+        (field, one(json!({"name": "a", "tokenBucket": local, "globalTokenBucket": {"qps": 9, "burst": 3}})), Accepted),
+        (
+            field,
+            one(json!({"name": "a", "tokenBucket": local, "globalTokenBucket": {"qps": 9, "burst": 2}})),
+            at("globalTokenBucket"),
+        ),
+        (field, one(json!({"name": "a", "exempt": {}, "globalTokenBucket": local})), at("globalTokenBucket")),
+        (field, one(json!({"name": "a", "maxRequestsInflight": {}, "globalMaxRequestsInflight": {}})), Accepted),
+        (
+            field,
+            one(json!({"name": "a", "maxRequestsInflight": {"max": 1}, "globalMaxRequestsInflight": {}})),
+            at("globalMaxRequestsInflight"),
+        ),
+        (
+            field,
+            one(json!({"name": "a", "exempt": {}, "globalMaxRequestsInflight": {"max": 1}})),
+            at("globalMaxRequestsInflight"),
+        ),
+    ]
+}
+
+fn policies() -> Vec<Row> {
+    let field = "/spec/dispatchPolicies";
+    let empty = json!([{}]);
+    let with = |name: &str, value: Value| json!([{"rules": [{}], name: value}]);
+    let subset = json!(["https://10.0.0.1:6443"]);
+    vec![
+        (field, json!([]), Refused("spec.dispatchPolicies")),
+        (field, json!([{"rules": []}]), Refused("spec.dispatchPolicies[0].rules")),
+        (field, json!([{}]), Refused("spec.dispatchPolicies[0].rules")),
+        (field, json!([{"rules": empty}]), Accepted),
+        (field, json!([{"rules": [{"serviceAccounts": [{}, {"name": "a"}], "verbs": null}]}]), Accepted),
+        (field, with("strategy", json!("")), Accepted),
+        (field, with("strategy", json!("Random")), Refused("spec.dispatchPolicies[0].strategy")),
+        (field, with("logMode", json!("no")), Refused("spec.dispatchPolicies[0].logMode")),
+        (field, with("upstreamSubset", json!(["10.0.0.1"])), Refused("spec.dispatchPolicies[0].upstreamSubset[0]")),
+        (field, with("upsteamSubset", json!(["10.0.0.1"])), Refused("spec.dispatchPolicies[0].upsteamSubset[0]")),
+        (
+            field,
+            json!([{"rules": empty, "upstreamSubset": subset, "upsteamSubset": subset}]),
+            Refused("spec.dispatchPolicies[0]"),
+        ),
+        (field, with("upstreamSubset", json!(["https://10.0.0.9:6443"])), ByCheckAlone),
+        (field, with("flowControlSchemaName", json!("none")), ByCheckAlone),
+    ]
+}
+
+fn ours() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for text in ["1s", "1h", "3600.9s", "60m", ".5m", "1.m", "1h0s", "1000000us"] {
+        rows.push(("/spec/portcullis/requestTimeout", json!(text), Accepted));
+    }
+    for text in ["", "75", "0", "0.999s", "3601s", "2h", "-1s", "1 s", "9999999999999h", "1s\n", "1µs"] {
+        rows.push(("/spec/portcullis/requestTimeout", json!(text), Refused("spec.portcullis.requestTimeout")));
+    }
+    let cache = "/spec/portcullis/credentialCache";
+    for text in ["0", "00s", "1.s", ".5s", "1m1s1ms1us1ns", "0h0m"] {
+        rows.push((cache, json!({"token": text}), Accepted));
+    }
+    for text in ["", "00", "0s0", ".s", "1..s", "1.2.3s", "1", "1d", "+1s", " 1s", "0\n"] {
+        rows.push((cache, json!({"token": text}), Refused("spec.portcullis.credentialCache.token")));
+    }
+    let verification = "/spec/portcullis/clientCertificateVerification";
+    let extras = "/spec/portcullis/forwardedExtras";
+    rows.extend([
+        (cache, json!({"token": "0", "rejectedToken": "1h", "allowedImpersonation": null}), Accepted),
+        (cache, json!({"token": "1h1s"}), Refused("spec.portcullis.credentialCache.token")),
+        (verification, json!(""), Accepted),
+        (verification, json!("request"), Refused("spec.portcullis.clientCertificateVerification")),
+        ("/spec/portcullis/extraAuthorities", json!(["A.test", "*.b.test"]), Accepted),
+        ("/spec/portcullis/extraAuthorities", json!(["a:443"]), Refused("spec.portcullis.extraAuthorities[0]")),
+        ("/spec/portcullis/extraAuthorities", json!(["*.test"]), ByCheckAlone),
+        (extras, json!(["a b", "ärger"]), Accepted),
+        (extras, json!([""]), Refused("spec.portcullis.forwardedExtras[0]")),
+        (extras, json!(["A"]), Refused("spec.portcullis.forwardedExtras[0]")),
+        (extras, json!(["portcullis.dev/x"]), Refused("spec.portcullis.forwardedExtras[0]")),
+    ]);
+    rows
+}

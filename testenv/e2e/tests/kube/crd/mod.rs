@@ -1,0 +1,201 @@
+//! The CustomResourceDefinition, judged by the server that has to live with it.
+
+mod cases;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cases::Verdict;
+use portcullis_api::{check_cluster, parse_cluster};
+use portcullis_e2e::Manifest;
+use portcullis_harness::certs::CertSpec;
+use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube};
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{deps, wait};
+use serde_json::{Value, json};
+
+use crate::world::NAME;
+
+const SOON: Duration = Duration::from_secs(20);
+
+struct World {
+    kube: RealKube,
+    run: RunDir,
+    cache: PathBuf,
+}
+
+impl World {
+    fn start() -> Option<Self> {
+        deps::kube_or_skip("crd").unwrap()?;
+        let run = RunDir::new("crd").unwrap();
+        let kube = RealKube::start(&run, "kube", &KubeOptions::default()).unwrap();
+        let cache = run.make_dir("kubectl-cache").unwrap();
+        Some(World { kube, run, cache })
+    }
+
+    fn kubectl(&self, args: &[&str]) -> Kubectl {
+        self.kube.admin_kubectl().unwrap().cache_dir(&self.cache).args(args)
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        path(&self.run.write(name, text).unwrap())
+    }
+
+    fn manifest(&self) -> Manifest {
+        let gateway = self.kube.client_ca().issue(&CertSpec::client("portcullis", [""; 0])).unwrap();
+        let serving = self.kube.server_ca().issue(&CertSpec::server(NAME, [NAME])).unwrap();
+        Manifest::new(NAME, ["10.0.0.1:6443".parse().unwrap(), "10.0.0.2:6443".parse().unwrap()])
+            .upstream(&gateway, self.kube.server_ca(), "kubernetes.default.svc")
+            .serving(&serving, self.kube.client_ca())
+    }
+
+    fn definition(&self) -> Value {
+        self.kubectl(&["get", "crd", "upstreamclusters.proxy.kubegateway.io"]).json().unwrap()
+    }
+}
+
+fn path(path: &Path) -> String {
+    path.to_str().unwrap().to_owned()
+}
+
+fn printed(output: &str) -> String {
+    let printed = Command::new(deps::portcullis().unwrap()).args(["crd", "-o", output]).output().unwrap();
+    assert!(printed.status.success());
+    String::from_utf8(printed.stdout).unwrap()
+}
+
+#[test]
+fn a_kube_apiserver_takes_the_definition_and_judges_as_check_does() {
+    let Some(world) = World::start() else { return };
+    the_definition_is_taken_in_both_forms(&world);
+    manifests_are_judged_as_check_judges(&world);
+    a_bare_on_is_a_boolean_to_kubectl(&world);
+    a_large_object_is_within_the_servers_budget(&world);
+    nothing_of_an_accepted_object_is_lost(&world);
+    columns_show_the_conditions(&world);
+    fields_are_explained(&world);
+}
+
+fn the_definition_is_taken_in_both_forms(world: &World) {
+    for form in ["yaml", "json"] {
+        let file = world.file(&format!("crd.{form}"), &printed(form));
+        let told = world.kubectl(&["apply", "--server-side", "-f", &file]).run().unwrap();
+        assert!(told.success(), "{}", told.stderr);
+        assert_eq!(told.stderr, "", "no warning");
+    }
+    let conditions = wait::until("the definition is established", SOON, || {
+        let conditions = world.definition()["status"]["conditions"].clone();
+        let established = |one: &Value| one["type"] == "Established" && one["status"] == "True";
+        conditions.as_array().is_some_and(|all| all.iter().any(established)).then_some(conditions)
+    });
+    let conditions = conditions.unwrap();
+    assert!(!conditions.to_string().contains("NonStructuralSchema"), "{conditions}");
+    wait::until("the kind is served", SOON, || {
+        let found = world.kubectl(&["get", "upstreamclusters"]).run().unwrap();
+        found.success().then_some(())
+    })
+    .unwrap();
+}
+
+fn manifests_are_judged_as_check_judges(world: &World) {
+    let mut wrong = Vec::new();
+    for case in cases::cases() {
+        let manifest = case.apply(world.manifest());
+        let object: Value = serde_json::from_str(&manifest.to_text()).unwrap();
+        let checked = parse_cluster(&object).map_err(|problem| vec![problem]);
+        let checked = checked.and_then(|raw| check_cluster(&raw, false).outcome);
+        let file = world.file("case.json", &manifest.to_text());
+        let told = world.kubectl(&["create", "--dry-run=server", "-f", &file]).run().unwrap();
+        for secret in ["/spec/clientConfig/keyData", "/spec/clientConfig/bearerToken", "/spec/secureServing/keyData"] {
+            let told = |secret: &str| secret.len() > 3 && told.stderr.contains(secret);
+            assert!(
+                !object.pointer(secret).and_then(Value::as_str).is_some_and(told),
+                "{}: a secret is told",
+                case.name
+            );
+        }
+        let is_right = match case.verdict {
+            Verdict::Accepted => checked.is_ok() && told.success(),
+            Verdict::Refused(field) => checked.is_err() && !told.success() && told.stderr.contains(field),
+            Verdict::ByCheckAlone => checked.is_err() && told.success(),
+        };
+        if !is_right {
+            let checked = checked.err().map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+            wrong.push(format!("{}: {:?}\n  check: {checked:?}\n  server: {}", case.name, case.verdict, told.stderr));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// kubectl reads YAML 1.1; docs/kubegateway.md tells it.
+fn a_bare_on_is_a_boolean_to_kubectl(world: &World) {
+    let text = world.manifest().set("/spec/logging", json!({"mode": "MODE"})).to_text();
+    for (written, is_taken) in [("on", false), ("\"on\"", true)] {
+        let file = world.file("mode.yaml", &text.replace("\"MODE\"", written));
+        let told = world.kubectl(&["create", "--dry-run=server", "-f", &file]).run().unwrap();
+        assert_eq!(told.success(), is_taken, "{written}: {}", told.stderr);
+        assert!(is_taken || told.stderr.contains("spec.logging.mode"), "{}", told.stderr);
+    }
+}
+
+/// The server counts what its rules cost on an object, and refuses one that is too dear, however good it is.
+fn a_large_object_is_within_the_servers_budget(world: &World) {
+    let small: Value = serde_json::from_str(&world.manifest().to_text()).unwrap();
+    let mut manifest = world.manifest();
+    for field in ["/spec/clientConfig/caData", "/spec/secureServing/clientCAData"] {
+        let one = STANDARD.decode(small.pointer(field).unwrap().as_str().unwrap()).unwrap();
+        manifest = manifest.set(field, STANDARD.encode(one.repeat(256)).into());
+    }
+    let bucket = json!({"qps": 1, "burst": 1});
+    let schema = |n| json!({"name": format!("s{n}"), "tokenBucket": bucket, "globalTokenBucket": bucket});
+    let server = |n: usize| json!({"endpoint": format!("https://10.0.{}.{}:6443", n / 250, n % 250)});
+    let extras: Vec<String> = (0..1000).map(|n| format!("example.com/{n}")).collect();
+    let manifest = manifest
+        .set("/spec/dispatchPolicies", vec![json!({"upsteamSubset": [], "rules": [{}]}); 20_000].into())
+        .set("/spec/flowControl", json!({"flowControlSchemas": (0..1000).map(schema).collect::<Vec<_>>()}))
+        .set("/spec/servers", (0..1000).map(server).collect::<Vec<_>>().into())
+        .set("/spec/portcullis", json!({"forwardedExtras": extras}));
+    let object: Value = serde_json::from_str(&manifest.to_text()).unwrap();
+    assert!(check_cluster(&parse_cluster(&object).unwrap(), false).outcome.is_ok());
+    let file = world.file("large.json", &object.to_string());
+    world.kubectl(&["create", "--dry-run=server", "-f", &file]).run_ok().unwrap();
+}
+
+fn nothing_of_an_accepted_object_is_lost(world: &World) {
+    let manifest = cases::full(world.manifest());
+    let sent: Value = serde_json::from_str(&manifest.to_text()).unwrap();
+    let file = world.file("full.json", &manifest.to_text());
+    world.kubectl(&["apply", "--server-side", "-f", &file]).run_ok().unwrap();
+    let stored = world.kubectl(&["get", "upstreamcluster", NAME]).json().unwrap();
+    assert_eq!(stored["spec"], sent["spec"], "both spellings included, and no default of the server's");
+    assert!(stored.get("status").is_none());
+}
+
+fn columns_show_the_conditions(world: &World) {
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "newer": {"field": 1}});
+    let status = json!({"status": {
+        "conditions": [condition("Accepted", "True"), condition("Programmed", "False"), condition("Ready", "Unknown")],
+        "newer": true,
+    }});
+    let patch = ["patch", "uc", NAME, "--subresource=status", "--type=merge", "-p", &status.to_string()];
+    world.kubectl(&patch).run_ok().unwrap();
+    let table = world.kubectl(&["get", "uc"]).run_ok().unwrap();
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0], ["NAME", "ACCEPTED", "PROGRAMMED", "READY", "AGE"], "{table}");
+    assert_eq!(rows[1][..4], [NAME, "True", "False", "Unknown"], "{table}");
+    let stored = world.kubectl(&["get", "uc", NAME]).json().unwrap();
+    assert_eq!(stored["status"]["newer"], true, "what a newer control plane tells is kept");
+}
+
+fn fields_are_explained(world: &World) {
+    for (field, words) in [
+        ("dispatchPolicies", "Which request goes where; the first match wins."),
+        ("portcullis.requestTimeout", "75s if unset"),
+    ] {
+        let told = world.kubectl(&["explain", &format!("upstreamcluster.spec.{field}")]).run_ok().unwrap();
+        assert!(told.contains(words), "{told}");
+    }
+}
