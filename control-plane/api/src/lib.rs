@@ -21,7 +21,7 @@ mod types;
 
 pub use check::{
     AccessLog, Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, Host, KeyPair,
-    Limits, LogMode, PeerName, Policy, Schema, Server, Settings, Trust, check_cluster, check_settings,
+    Limits, LogMode, PeerName, Policy, Schema, Server, Settings, Strategy, Trust, check_cluster, check_settings,
     cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};

@@ -37,7 +37,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
             .policies
             .iter()
             .map(|policy| config::Policy {
-                group: group_name(policy.subset.as_ref()),
+                group: group_name(policy),
                 flow_control_schema: policy.schema.clone(),
                 log: is_logged(policy.log_mode),
                 rules: policy.rules.iter().map(rule).collect(),

@@ -27,7 +27,7 @@ pub use endpoint::{Endpoint, Host};
 pub use flow_control::{FlowControlLimit, Schema};
 pub use gates::Gates;
 pub use logging::LogMode;
-pub use policies::Policy;
+pub use policies::{Policy, Strategy};
 pub use servers::Server;
 pub use settings::{AccessLog, Limits, Settings, check_settings};
 

@@ -46,7 +46,7 @@ fn problems_are_told_with_their_field() {
         ("/spec/secureServing/clientCAData", json!(base64("x")), "spec.secureServing.clientCAData: holds no PEM"),
         ("/spec/dispatchPolicies", json!([]), "spec.dispatchPolicies: at least one"),
         ("/spec/dispatchPolicies/0/rules", json!([]), "spec.dispatchPolicies[0].rules: at least one"),
-        ("/spec/dispatchPolicies/0/strategy", json!("Random"), "spec.dispatchPolicies[0].strategy: must be"),
+        ("/spec/dispatchPolicies/0/strategy", json!("random"), "spec.dispatchPolicies[0].strategy: must be"),
         ("/spec/dispatchPolicies/0/upsteamSubset", json!(["https://x.test"]), "upstreamSubset[0]: is not one of"),
         ("/spec/dispatchPolicies/0/flowControlSchemaName", json!("x"), "flowControlSchemaName: is not one of"),
         ("/spec/flowControl", schema(json!({"name": "a"})), "flowControlSchemas[0]: exactly one of"),

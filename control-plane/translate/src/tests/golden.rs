@@ -61,6 +61,44 @@ fn a_cluster_with_a_token_and_dns_names() {
     insta::assert_snapshot!("token_clusters", shown(&pki, &translation, |name| name.contains("/all")));
 }
 
+#[test]
+fn a_strategy_has_clusters_of_its_own() {
+    let pki = Pki::new();
+    let mut cluster = pki.cluster("prod.example.com");
+    let subset = ["https://10.0.0.2:6443"];
+    let rules = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    let policies = [
+        json!({"rules": rules, "strategy": "LeastRequest"}),
+        json!({"rules": rules, "strategy": "Random"}),
+        json!({"rules": rules, "upstreamSubset": subset}),
+        json!({"rules": rules, "upstreamSubset": subset, "strategy": "RoundRobin"}),
+        json!({"rules": rules, "upstreamSubset": subset, "strategy": "LeastRequest"}),
+        json!({"rules": rules, "upstreamSubset": subset, "strategy": "Random"}),
+        json!({"rules": rules, "strategy": "Random"}),
+    ];
+    set(&mut cluster, "/spec/dispatchPolicies", json!(policies));
+    let translation = translated(&pki.settings(), &[cluster]);
+    let balancing = |text: &str| {
+        let line = text.lines().find(|line| line.contains("envoy.load_balancing_policies.")).unwrap_or("no balancing");
+        line.trim().to_owned()
+    };
+    let clusters = translation.resources.iter().filter(|one| one.type_url == type_urls::cluster());
+    let mut shown: Vec<_> = clusters.map(|one| format!("{} {}", one.name, balancing(&render(one)))).collect();
+    let text = shown_groups(&shown_routes(&pki, &translation));
+    shown.push(format!("groups of the policies: {}", text.join(" ")));
+    insta::assert_snapshot!("strategies", shown.join("\n"));
+}
+
+fn shown_routes(pki: &Pki, translation: &Translation) -> String {
+    shown(pki, translation, |name| name.contains("/routes"))
+}
+
+/// The groups that the filter is told, policy by policy.
+fn shown_groups(routes: &str) -> Vec<String> {
+    let groups = routes.split("\\\"group\\\":\\\"").skip(1);
+    groups.filter_map(|rest| rest.split('\\').next()).map(str::to_owned).collect()
+}
+
 /// The filter's word for which requests are logged: of those that no policy decides about, then by policy.
 fn logged(settings: &portcullis_api::Settings, mode: &str, policies: [&str; 2]) -> (bool, [bool; 2]) {
     let pki = Pki::new();

@@ -3,6 +3,7 @@
 
 mod access_log;
 mod attack;
+mod balance;
 mod buckets;
 mod changes;
 mod crowd;
