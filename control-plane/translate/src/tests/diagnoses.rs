@@ -99,11 +99,7 @@ fn what_has_no_effect_is_told() {
     let gates = |text: &str| json!({"proxy.kubegateway.io/feature-gates": text});
     let rule = |rule: Value| json!([{"rules": [rule]}]);
     let rows: Vec<Row> = vec![
-        (
-            "/metadata/annotations",
-            gates("CloseConnectionWhenIdle=true,DenyAllRequests=false"),
-            "CloseConnectionWhenIdle has no effect yet",
-        ),
+        ("/metadata/annotations", gates("Tracing=true,DenyAllRequests=false"), "Tracing has no effect yet"),
         ("/spec/clientConfig/burst", json!(5), "spec.clientConfig.burst: not enforced yet"),
         ("/metadata/namespace", json!("x"), "metadata.namespace: is ignored"),
         ("/metadata/annotations", gates("DenyAllRequest=true"), "names a feature gate that does not exist"),

@@ -6,6 +6,7 @@ mod attack;
 mod balance;
 mod buckets;
 mod changes;
+mod closing;
 mod crowd;
 mod fail_closed;
 mod handshake;
