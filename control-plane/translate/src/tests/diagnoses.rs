@@ -12,6 +12,10 @@ fn diagnosed(pki: &Pki, (pointer, value, _): &Row) -> crate::Diagnosis {
     translated(&pki.settings(), &[cluster]).diagnoses.remove(0)
 }
 
+fn health(field: &str, value: Value, told: &'static str) -> Row {
+    ("/spec/portcullis", json!({"healthCheck": {field: value}}), told)
+}
+
 #[test]
 fn problems_are_told_with_their_field() {
     let pki = Pki::new();
@@ -85,6 +89,20 @@ fn problems_are_told_with_their_field() {
         ("/spec/portcullis", json!({"requestTimeout": "2h"}), "spec.portcullis.requestTimeout: must be from 1s"),
         ("/spec/portcullis", json!({"extraAuthorities": ["A:1"]}), "spec.portcullis.extraAuthorities[0]: must be"),
         ("/spec/portcullis", json!({"typo": 1}), "unknown field `typo`"),
+        health("path", json!("readyz"), "healthCheck.path: must start with /"),
+        health("path", json!(""), "healthCheck.path: must start with /"),
+        health("path", json!("/a b"), "healthCheck.path: must start with /"),
+        health("path", json!("/a\r\nx: y"), "healthCheck.path: must start with /"),
+        health("path", json!("/a#b"), "healthCheck.path: must start with /"),
+        health("path", json!("/é"), "healthCheck.path: must start with /"),
+        health("path", json!(format!("/{}", "a".repeat(1024))), "healthCheck.path: must start with /"),
+        health("interval", json!("999ms"), "healthCheck.interval: must be from 1s to 5m"),
+        health("interval", json!("5m1s"), "healthCheck.interval: must be from 1s to 5m"),
+        health("timeout", json!("0"), "healthCheck.timeout: must be from 1s to 5m"),
+        health("timeout", json!("5"), "healthCheck.timeout: not a duration"),
+        health("healthyThreshold", json!(0), "healthCheck.healthyThreshold: must be from 1 to 10"),
+        health("unhealthyThreshold", json!(11), "healthCheck.unhealthyThreshold: must be from 1 to 10"),
+        health("unhealthyThreshold", json!(-1), "healthCheck.unhealthyThreshold: invalid value"),
     ];
     for row in &rows {
         let diagnosis = diagnosed(&pki, row);

@@ -99,6 +99,39 @@ fn shown_groups(routes: &str) -> Vec<String> {
     groups.filter_map(|rest| rest.split('\\').next()).map(str::to_owned).collect()
 }
 
+/// The health check of each pool of a cluster with this `healthCheck`.
+fn health_checks(check: Value) -> Vec<envoy_types::pb::envoy::config::core::v3::HealthCheck> {
+    use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+    use prost::Message;
+    let pki = Pki::new();
+    let mut cluster = pki.cluster("prod.example.com");
+    set(&mut cluster, "/spec/portcullis", json!({"healthCheck": check}));
+    let translation = translated(&pki.settings(), &[cluster]);
+    assert!(translation.diagnoses[0].accepted, "{:?}", translation.diagnoses);
+    let clusters = translation.resources.iter().filter(|one| one.type_url == type_urls::cluster());
+    clusters.flat_map(|one| Cluster::decode(one.value.as_slice()).unwrap().health_checks).collect()
+}
+
+fn what_is_set(check: &impl std::fmt::Debug) -> String {
+    let text = format!("{check:#?}");
+    let is_set = |line: &&str| ![": None,", ": [],", ": false,", ": \"\","].iter().any(|unset| line.ends_with(unset));
+    text.lines().filter(is_set).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn health_is_checked_as_wished_by_every_pool() {
+    let wished = json!({
+        "path": "/livez?exclude=etcd", "interval": "1m30s", "timeout": "1s",
+        "healthyThreshold": 10, "unhealthyThreshold": 3,
+    });
+    let mut shown: Vec<_> = health_checks(wished).iter().map(what_is_set).collect();
+    shown.sort();
+    assert_eq!(shown.len(), 6, "two groups of three pools");
+    shown.dedup();
+    insta::assert_snapshot!("health_checks", shown.join("\n"));
+    assert_eq!(health_checks(json!({})), health_checks(json!({"path": "/readyz", "interval": "5s", "timeout": "5s"})));
+}
+
 /// The filter's word for which requests are logged: of those that no policy decides about, then by policy.
 fn logged(settings: &portcullis_api::Settings, mode: &str, policies: [&str; 2]) -> (bool, [bool; 2]) {
     let pki = Pki::new();

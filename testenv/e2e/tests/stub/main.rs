@@ -10,6 +10,7 @@ mod closing;
 mod crowd;
 mod fail_closed;
 mod handshake;
+mod health;
 mod hostile;
 mod in_flight;
 mod limits;
