@@ -21,9 +21,9 @@ mod shape;
 mod types;
 
 pub use check::{
-    AccessLog, Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, Host, KeyPair,
-    Limits, LogMode, PeerName, Policy, Schema, Server, Settings, Trust, check_cluster, check_settings,
-    cluster_as_written,
+    AccessLog, Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, HealthCheck,
+    Host, KeyPair, Limits, LogMode, PeerName, Policy, Schema, Server, Settings, Strategy, Trust, check_cluster,
+    check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use code::Code;
@@ -38,7 +38,7 @@ pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl,
-    FlowControlSchema, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings, Logging,
+    FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging,
     MaxRequestsInflight, ObjectMeta, PortcullisSpec, Rule, SecureServing, ServerSpec, ServiceAccount, TokenBucket,
     UpstreamCluster, UpstreamClusterSpec,
 };

@@ -212,7 +212,7 @@ fn what_kubegateway_accepts_is_accepted_but_for_the_published_list() {
         ("insecure: true", "insecure: true, keyData: eA==, certData: eA=="),
         ("name: a.test", "name: A.test"),
         ("https:", "http:"),
-        ("- rules:", "- strategy: Random\n    rules:"),
+        ("- rules:", "- strategy: Fastest\n    rules:"),
         ("- rules:", "- upstreamSubset: ['https://10.0.0.1:6443/']\n    rules:"),
         ("- rules:", "- flowControlSchemaName: nowhere\n    rules:"),
         ("spec:", "spec:\n  flowControl: {flowControlSchemas: [{name: a, tokenBucket: {qps: -1, burst: 1}}]}"),

@@ -22,6 +22,7 @@ spec:
   - rules: [{verbs: [create], apiGroups: ["*"], resources: ["*"], users: ["-bob"]}]
     flowControlSchemaName: some
     upstreamSubset: ["https://10.0.0.1:6443"]
+    strategy: LeastRequest
   - rules:
     - {verbs: ["*"], nonResourceURLs: ["/healthz*"]}
     - {verbs: [list, watch, get], apiGroups: [""], resources: [pods, pods/exec], userGroups: [dev, "system:unauthenticated"]}
@@ -109,7 +110,8 @@ fn an_answer_has_every_part_that_applies_and_null_for_the_rest() {
             "credential": {"outcome": "none", "source": null, "tokenSha256": null, "subprotocolsAfterSuccess": null},
             "dispatch": {
                 "upstreamCluster": "a.test", "matched": true, "policy": 1, "rule": 1, "flowControlSchema": null,
-                "upstreamSubset": null, "trace": ["policy 0, rule 0: verbs [\"create\"] do not cover \"watch\""],
+                "upstreamSubset": null, "strategy": "RoundRobin",
+                "trace": ["policy 0, rule 0: verbs [\"create\"] do not cover \"watch\""],
             },
             "upstreamHeaders": [
                 ["accept", "*/*"], ["impersonate-user", "alice"], ["impersonate-group", "dev"],
@@ -134,6 +136,7 @@ fn an_answer_has_every_part_that_applies_and_null_for_the_rest() {
     let subset = world.one(with(get("/api/v1/namespaces/x/pods"), json!({"method": "POST"})));
     assert_eq!(subset["dispatch"]["upstreamSubset"], json!(["https://10.0.0.1:6443"]));
     assert_eq!(subset["dispatch"]["flowControlSchema"], "some");
+    assert_eq!(subset["dispatch"]["strategy"], "LeastRequest");
 }
 
 #[test]

@@ -1,28 +1,31 @@
 use std::collections::BTreeSet;
 
-use portcullis_api::{Cluster, Endpoint, Server};
+use portcullis_api::{Cluster, Endpoint, Policy, Server, Strategy};
 
 use crate::identity::sha256_hex;
 
 /// The group of all servers. It is always there: reviews are sent through it.
 pub(crate) const ALL: &str = "all";
 
-/// Servers that requests are spread over.
+/// Servers that requests are spread over, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
-    /// `all`, or `s-` and a hash of the endpoints.
+    /// `all`, or `s-` and a hash of the endpoints; behind it the strategy if it is not `RoundRobin`.
     pub(crate) name: String,
+    /// How the requests are spread.
+    pub(crate) strategy: Strategy,
     /// The endpoints that take requests, sorted; empty if all are disabled.
     pub(crate) endpoints: Vec<Endpoint>,
 }
 
 /// Every group of a cluster, each once.
 pub(crate) fn groups(cluster: &Cluster) -> Vec<Group> {
-    let mut groups = vec![Group { name: ALL.to_owned(), endpoints: enabled(&cluster.servers, None) }];
+    let group = |name, strategy, subset| Group { name, strategy, endpoints: enabled(&cluster.servers, subset) };
+    let mut groups = vec![group(ALL.to_owned(), Strategy::RoundRobin, None)];
     for policy in &cluster.policies {
-        let name = group_name(policy.subset.as_ref());
+        let name = group_name(policy);
         if groups.iter().all(|group| group.name != name) {
-            groups.push(Group { name, endpoints: enabled(&cluster.servers, policy.subset.as_ref()) });
+            groups.push(group(name, policy.strategy, policy.subset.as_ref()));
         }
     }
     groups
@@ -30,8 +33,16 @@ pub(crate) fn groups(cluster: &Cluster) -> Vec<Group> {
 
 /// The name of a policy's group. It depends on the endpoints that the policy names, not on which of them are enabled, so
 /// that disabling a server changes endpoints only.
-pub(crate) fn group_name(subset: Option<&BTreeSet<Endpoint>>) -> String {
-    let Some(subset) = subset else { return ALL.to_owned() };
+pub(crate) fn group_name(policy: &Policy) -> String {
+    let servers = policy.subset.as_ref().map_or_else(|| ALL.to_owned(), subset_name);
+    match policy.strategy {
+        Strategy::RoundRobin => servers,
+        Strategy::LeastRequest => format!("{servers}-least-request"),
+        Strategy::Random => format!("{servers}-random"),
+    }
+}
+
+fn subset_name(subset: &BTreeSet<Endpoint>) -> String {
     let listed: Vec<String> = subset.iter().map(ToString::to_string).collect();
     let hash = sha256_hex(listed.iter().map(String::as_bytes));
     format!("s-{}", hash.chars().take(10).collect::<String>())

@@ -12,6 +12,8 @@ pub struct Offline {
     pub config: ClusterConfig,
     /// `upstreamSubset` of each policy, as it was written.
     pub subsets: Vec<Vec<String>>,
+    /// `strategy` of each policy.
+    pub strategies: Vec<&'static str>,
     /// Why the object would not be served; then the configuration is what its policies mean as they were written.
     pub problems: Vec<Problem>,
 }
@@ -34,5 +36,6 @@ pub fn offline(document: &Value, instance: &str) -> Result<Offline, Problem> {
     let settings = Settings { instance: instance.to_owned(), ..Settings::default() };
     let config = cluster_config(&cluster, &names, &settings);
     let subsets = raw.spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
-    Ok(Offline { config, subsets, problems })
+    let strategies = cluster.policies.iter().map(|policy| policy.strategy.as_str()).collect();
+    Ok(Offline { config, subsets, strategies, problems })
 }

@@ -23,6 +23,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         authorities,
         client_ca: cluster.client_ca.as_ref().map(text),
         deny_all_requests: cluster.gates.deny_all_requests,
+        close_connections: cluster.gates.close_connections,
         anonymous: cluster.anonymous,
         audit_attribution: cluster.audit_attribution,
         reviews: Some(reviews(cluster, names)),
@@ -37,7 +38,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
             .policies
             .iter()
             .map(|policy| config::Policy {
-                group: group_name(policy.subset.as_ref()),
+                group: group_name(policy),
                 flow_control_schema: policy.schema.clone(),
                 log: is_logged(policy.log_mode),
                 rules: policy.rules.iter().map(rule).collect(),

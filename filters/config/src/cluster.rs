@@ -22,6 +22,10 @@ pub struct ClusterConfig {
     /// Answers every request with 429, before anything else is asked of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deny_all_requests: bool,
+    /// Whether a request that was answered was its connection's last: HTTP/1.1 `Connection: close`, HTTP/2 GOAWAY. What
+    /// runs on the connection goes on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub close_connections: bool,
     /// Whether requests without a credential are let through, for the upstream to judge.
     pub anonymous: bool,
     /// Whether the upstream is told, as extras of the user, where a request comes from and who acts as somebody else.

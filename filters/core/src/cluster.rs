@@ -39,6 +39,7 @@ pub struct Cluster {
     pub(crate) caches: Arc<CredentialCaches>,
     pub(crate) policies: Policies,
     pub(crate) deny_all_requests: bool,
+    close_connections: bool,
     /// By policy, then by pool and class.
     destinations: Vec<Destinations>,
     /// Of every schema in the configuration's order: also one that no policy names just now keeps its state.
@@ -121,11 +122,17 @@ impl Cluster {
             caches,
             policies,
             deny_all_requests: config.deny_all_requests,
+            close_connections: config.close_connections,
             destinations,
             schemas,
             limits,
             series,
         })
+    }
+
+    /// Whether a connection is to take no more requests once one came on it.
+    pub fn closes_connections(&self) -> bool {
+        self.close_connections
     }
 
     /// What is counted of its requests.

@@ -41,6 +41,8 @@ pub(crate) struct Kept {
     place: Option<Place>,
     waiting: Option<Arc<Pending>>,
     rounds: u8,
+    /// Whether the request waits for its connection to be drained, before anything else.
+    drains: bool,
     /// Whether the request came here at all.
     is_met: bool,
     /// How long it was worked on so far, and since when it waits.
@@ -87,11 +89,23 @@ impl FilterConfig for Filter {
     fn request_headers(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
         self.metrics.on_stream(stream);
         kept.is_met = true;
+        if route.is_some_and(Cluster::closes_connections) {
+            // Within this hook Envoy would take it as the end of the request.
+            kept.drains = true;
+            stream.scheduler().wake();
+            return HeadersStatus::Wait;
+        }
         self.judge(route, Settled::default(), kept, stream)
     }
 
     fn resumed(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) {
-        let Some(settled) = kept.waiting.as_ref().and_then(|pending| pending.settled()) else { return };
+        let settled = if std::mem::take(&mut kept.drains) {
+            stream.drain_connection();
+            Settled::default()
+        } else {
+            let Some(settled) = kept.waiting.as_ref().and_then(|pending| pending.settled()) else { return };
+            settled
+        };
         kept.waiting = None;
         if let Some(since) = kept.waits_since.take() {
             self.metrics.waited(stream, since.elapsed());

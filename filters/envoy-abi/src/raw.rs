@@ -128,6 +128,7 @@ unsafe extern "C" {
         value: Buffer,
     ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_clear_route_cache(filter: FilterPtr);
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_send_go_away_and_close(filter: FilterPtr, graceful: bool);
     pub(crate) fn envoy_dynamic_module_callback_get_most_specific_route_config(filter: FilterPtr) -> ModulePtr;
     pub(crate) fn envoy_dynamic_module_callback_http_filter_config_define_counter(
         config: ConfigPtr,

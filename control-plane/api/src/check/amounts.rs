@@ -10,7 +10,7 @@ pub(crate) const MAX_NAMES: usize = 256;
 pub(crate) const MAX_SERVERS: usize = 1_000;
 pub(crate) const MAX_SCHEMAS: usize = 1_000;
 /// Each is three Envoy clusters, with health checks of their own.
-const MAX_SUBSETS: usize = 100;
+const MAX_GROUPS: usize = 100;
 pub(crate) const MAX_POLICIES: usize = 20_000;
 
 /// Whether the object asks for no more than one object may. If it does, nothing else of it is worth a look.
@@ -29,12 +29,16 @@ pub(super) fn check_amounts(spec: &UpstreamClusterSpec, findings: &mut Findings)
             is_fine = false;
         }
     }
-    let mut subsets = BTreeSet::new();
+    let mut groups = BTreeSet::new();
     for (index, policy) in spec.dispatch_policies.iter().enumerate() {
         let subset: BTreeSet<_> = policy.upstream_subset.iter().collect();
-        if !subset.is_empty() && subsets.insert(subset) && subsets.len() > MAX_SUBSETS {
+        let strategy = Some(policy.strategy.as_str()).filter(|strategy| !strategy.is_empty()).unwrap_or("RoundRobin");
+        let is_own = !subset.is_empty() || strategy != "RoundRobin";
+        if is_own && groups.insert((subset, strategy)) && groups.len() > MAX_GROUPS {
             let path = format!("spec.dispatchPolicies[{index}].upstreamSubset");
-            findings.problem(path, format!("is one subset too many: no more than {MAX_SUBSETS} may differ"));
+            let message =
+                format!("is one subset too many: no more than {MAX_GROUPS} may differ, or have another strategy");
+            findings.problem(path, message);
             return false;
         }
     }

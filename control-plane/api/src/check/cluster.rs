@@ -9,6 +9,7 @@ use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::endpoint::parse_endpoint;
 use super::flow_control::{Schema, check_flow_control};
 use super::gates::{Gates, check_gates};
+use super::health::{HealthCheck, check_health};
 use super::logging::{LogMode, check_log_mode};
 use super::policies::{Policy, check_policies};
 use super::servers::{Server, check_servers};
@@ -56,6 +57,8 @@ pub struct Cluster {
     pub policies: Vec<Policy>,
     /// How long a request may take that is no watch, session or upgrade.
     pub request_timeout: Duration,
+    /// How it is found out whether a server is healthy.
+    pub health_check: HealthCheck,
     /// What its feature gates ask for.
     pub gates: Gates,
     /// Limits that policies may name.
@@ -117,6 +120,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let server_names = check_server_names(&raw.spec.secure_serving.server_names, &name, findings);
     let extra_authorities = check_authorities(&raw.spec.portcullis.extra_authorities, &name, findings);
     let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
+    let health_check = check_health(&raw.spec.portcullis.health_check, findings);
     let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
@@ -137,6 +141,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         client_verification,
         policies,
         request_timeout,
+        health_check,
         gates,
         schemas,
         anonymous,

@@ -9,6 +9,8 @@ const ANNOTATION: &str = "proxy.kubegateway.io/feature-gates";
 pub struct Gates {
     /// Every request is answered 429.
     pub deny_all_requests: bool,
+    /// A connection takes no more requests once one came on it.
+    pub close_connections: bool,
 }
 
 /// A gate that cannot be read may have been meant to close the cluster, so it refuses the object. One that is not known
@@ -16,7 +18,7 @@ pub struct Gates {
 pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Gates {
     let Some(text) = meta.annotations.as_ref().and_then(|all| all.get(ANNOTATION)) else { return Gates::default() };
     let path = format!("metadata.annotations[{ANNOTATION}]");
-    let (mut deny_all, mut all_alpha) = (None, false);
+    let (mut deny_all, mut close, mut all_alpha) = (None, None, false);
     for gate in text.split(',').map(str::trim).filter(|gate| !gate.is_empty()) {
         let (name, value) = gate.split_once('=').unwrap_or((gate, ""));
         let Some(on) = truth(value.trim()) else {
@@ -25,16 +27,17 @@ pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Gates {
         };
         match name.trim() {
             "DenyAllRequests" => deny_all = Some(on),
-            // Kubernetes' own word for every alpha gate, and DenyAllRequests is one.
+            "CloseConnectionWhenIdle" => close = Some(on),
+            // Kubernetes' own word for every alpha gate, and all of KubeGateway's are.
             "AllAlpha" => all_alpha = on,
-            "CloseConnectionWhenIdle" | "GlobalRateLimiter" | "Tracing" | "AllBeta" if !on => {}
-            known @ ("CloseConnectionWhenIdle" | "GlobalRateLimiter" | "Tracing" | "AllBeta") => {
+            "GlobalRateLimiter" | "Tracing" | "AllBeta" if !on => {}
+            known @ ("GlobalRateLimiter" | "Tracing" | "AllBeta") => {
                 findings.warn(Problem::coded(Code::NoEffect, path.clone(), format!("{known} has no effect yet")));
             }
             other => findings.warn(unknown(path.clone(), other)),
         }
     }
-    Gates { deny_all_requests: deny_all.unwrap_or(all_alpha) }
+    Gates { deny_all_requests: deny_all.unwrap_or(all_alpha), close_connections: close.unwrap_or(all_alpha) }
 }
 
 /// As Go's `strconv.ParseBool` reads it.

@@ -6,9 +6,36 @@ use super::servers::Server;
 use super::{Findings, flow_control, rules};
 use crate::{DispatchPolicy, FlowControl, Rule};
 
+/// How the requests of a policy are spread over its servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Strategy {
+    /// One server after the other: the only one that KubeGateway knows.
+    #[default]
+    RoundRobin,
+    /// Of two servers picked at random, the one with fewer running requests, watches among them.
+    LeastRequest,
+    /// Any of them.
+    Random,
+}
+
+impl Strategy {
+    const ALL: [Strategy; 3] = [Strategy::RoundRobin, Strategy::LeastRequest, Strategy::Random];
+
+    /// As it is written in a manifest.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Strategy::RoundRobin => "RoundRobin",
+            Strategy::LeastRequest => "LeastRequest",
+            Strategy::Random => "Random",
+        }
+    }
+}
+
 /// A dispatch policy. The rules' lists stand as they were written: the filter normalises them.
 #[derive(Clone, Debug)]
 pub struct Policy {
+    /// How requests are spread over the servers.
+    pub strategy: Strategy,
     /// The servers it sends to, `None` for all. Never empty.
     pub subset: Option<BTreeSet<Endpoint>>,
     /// The flow control schema that its requests come under.
@@ -32,7 +59,7 @@ pub(super) fn check_policies(
     let mut policies = Vec::with_capacity(raw.len());
     for (index, policy) in raw.iter().enumerate() {
         let path = format!("spec.dispatchPolicies[{index}]");
-        check_words(policy, &path, findings);
+        let strategy = check_strategy(&policy.strategy, &path, findings);
         flow_control::check_reference(&policy.flow_control_schema_name, limits, &path, findings);
         if policy.rules.is_empty() {
             findings.problem(format!("{path}.rules"), "at least one rule is required");
@@ -43,15 +70,17 @@ pub(super) fn check_policies(
         let subset = check_subset(&policy.upstream_subset, servers, &path, findings);
         let schema = Some(policy.flow_control_schema_name.clone()).filter(|name| !name.is_empty());
         let log_mode = check_log_mode(&policy.log_mode, format!("{path}.logMode"), findings);
-        policies.push(Policy { subset, schema, log_mode, rules: policy.rules.clone() });
+        policies.push(Policy { strategy, subset, schema, log_mode, rules: policy.rules.clone() });
     }
     policies
 }
 
-fn check_words(policy: &DispatchPolicy, path: &str, findings: &mut Findings) {
-    if !matches!(policy.strategy.as_str(), "" | "RoundRobin") {
-        findings.problem(format!("{path}.strategy"), "must be RoundRobin");
+fn check_strategy(raw: &str, path: &str, findings: &mut Findings) -> Strategy {
+    let known = Strategy::ALL.into_iter().find(|strategy| strategy.as_str() == raw);
+    if known.is_none() && !raw.is_empty() {
+        findings.problem(format!("{path}.strategy"), "must be RoundRobin, LeastRequest or Random");
     }
+    known.unwrap_or_default()
 }
 
 fn check_subset(raw: &[String], servers: &[Server], path: &str, findings: &mut Findings) -> Option<BTreeSet<Endpoint>> {

@@ -29,7 +29,7 @@ base64. Durations are Go's, as `1m30s`.
 ";
 
 /// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [(&str, &str); 9] = [
+const DEFAULTS: [(&str, &str); 14] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
     ("spec.portcullis.anonymous", "`true`"),
@@ -38,6 +38,11 @@ const DEFAULTS: [(&str, &str); 9] = [
     ("spec.portcullis.credentialCache.deniedImpersonation", "`30s`"),
     ("spec.portcullis.credentialCache.rejectedToken", "`10s`"),
     ("spec.portcullis.credentialCache.token", "`2m`"),
+    ("spec.portcullis.healthCheck.healthyThreshold", "`1`"),
+    ("spec.portcullis.healthCheck.interval", "`5s`"),
+    ("spec.portcullis.healthCheck.path", "`/readyz`"),
+    ("spec.portcullis.healthCheck.timeout", "`5s`"),
+    ("spec.portcullis.healthCheck.unhealthyThreshold", "`2`"),
     ("spec.portcullis.requestTimeout", "`75s`"),
 ];
 

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::check::{MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS};
+use crate::check::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS};
 
 /// A duration as [`crate::parse_duration`] reads it.
 pub(super) const DURATION: &str = r"^(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h))+)$";
@@ -137,7 +137,7 @@ fn policies() -> Vec<(&'static str, Value)> {
     vec![
         ("dispatchPolicies", json!({"minItems": 1, "maxItems": MAX_POLICIES})),
         ("dispatchPolicies[]", json!({"required": ["rules"]})),
-        ("dispatchPolicies[].strategy", json!({"enum": ["", "RoundRobin"]})),
+        ("dispatchPolicies[].strategy", json!({"enum": ["", "RoundRobin", "LeastRequest", "Random"]})),
         ("dispatchPolicies[].upstreamSubset[]", json!({"pattern": ENDPOINT})),
         ("dispatchPolicies[].rules", json!({"minItems": 1})),
         ("dispatchPolicies[].logMode", json!({"enum": ["", "on", "off"]})),
@@ -151,6 +151,9 @@ fn ours() -> Vec<(&'static str, Value)> {
     let timeout =
         duration("duration(self) >= duration('1s') && duration(self) < duration('3601s')", "must be from 1s to 1h");
     let lifetime = || duration("duration(self) <= duration('1h')", "must be from 0 to 1h");
+    let check =
+        || duration("duration(self) >= duration('1s') && duration(self) <= duration('300s')", "must be from 1s to 5m");
+    let threshold = json!({"minimum": 1, "maximum": 10});
     let reserved = cel(
         "!self.startsWith('portcullis.dev/')",
         "must not start with portcullis.dev/: such keys are the gateway's own",
@@ -165,6 +168,11 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.credentialCache.rejectedToken", lifetime()),
         ("portcullis.credentialCache.allowedImpersonation", lifetime()),
         ("portcullis.credentialCache.deniedImpersonation", lifetime()),
+        ("portcullis.healthCheck.path", json!({"maxLength": MAX_PATH, "pattern": r##"^/[!"$-~]*$"##})),
+        ("portcullis.healthCheck.interval", check()),
+        ("portcullis.healthCheck.timeout", check()),
+        ("portcullis.healthCheck.healthyThreshold", threshold.clone()),
+        ("portcullis.healthCheck.unhealthyThreshold", threshold),
         ("portcullis.forwardedExtras[]", json!({"pattern": "^[^A-Z]+$", "x-kubernetes-validations": [reserved]})),
     ]
 }

@@ -25,6 +25,7 @@ fn the_schema_is_structural() {
         "items",
         "maxItems",
         "maxLength",
+        "maximum",
         "minItems",
         "minLength",
         "minimum",

@@ -107,6 +107,8 @@ pub struct PortcullisSpec {
     /// How long a request may take that is no watch, session or upgrade: a Go duration, 75s if unset. It has to be
     /// longer than the servers' own timeout, so that theirs is the one a client sees.
     pub request_timeout: Option<String>,
+    /// How it is found out whether a server is healthy.
+    pub health_check: HealthCheckSpec,
     /// Host names that a request's `:authority` may carry beside those that the cluster serves.
     pub extra_authorities: Vec<String>,
     /// Whether requests without a credential are let through, for the servers to judge; true if unset.
@@ -120,6 +122,23 @@ pub struct PortcullisSpec {
     /// Tells the servers' audit logs, as extra attributes of the user, the client's address, the request's id and who
     /// impersonates; false if unset, because a user sees these, too (`kubectl auth whoami`).
     pub audit_attribution: bool,
+}
+
+/// How it is found out whether a server is healthy: by GET, over each pool's own connections.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct HealthCheckSpec {
+    /// What is asked for, a query may follow: `/readyz` if unset.
+    pub path: Option<String>,
+    /// The time between two checks, a Go duration from 1s to 5m: 5s if unset.
+    pub interval: Option<String>,
+    /// How long a check may take, a Go duration from 1s to 5m: 5s if unset.
+    pub timeout: Option<String>,
+    /// So many good checks make a server healthy, 1 to 10: 1 if unset. A server that is new needs one.
+    pub healthy_threshold: Option<u32>,
+    /// So many bad checks make a server unhealthy, 1 to 10. If unset, one answer other than the expected does, or two
+    /// checks without an answer.
+    pub unhealthy_threshold: Option<u32>,
 }
 
 /// For how long answers of the servers about credentials are believed. Go durations up to 1h; 0 asks every time.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct DispatchPolicy {
-    /// `RoundRobin`, also if empty.
+    /// How requests are spread: `RoundRobin`, also if empty; `LeastRequest` or `Random`, which are ours.
     pub strategy: String,
     /// Endpoints out of `spec.servers`; empty is all of them. KubeGateway's documents spell it `upsteamSubset`.
     #[serde(alias = "upsteamSubset")]

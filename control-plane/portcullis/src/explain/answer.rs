@@ -61,6 +61,7 @@ pub(super) struct DispatchAnswer {
     pub(super) rule: Option<usize>,
     pub(super) flow_control_schema: Option<String>,
     pub(super) upstream_subset: Option<Vec<String>>,
+    pub(super) strategy: Option<&'static str>,
     pub(super) trace: Vec<String>,
 }
 

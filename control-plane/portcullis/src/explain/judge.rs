@@ -131,6 +131,7 @@ impl World {
             rule: matched.map(|matched| matched.rule),
             flow_control_schema: schema,
             upstream_subset: subset.cloned(),
+            strategy: policy.and_then(|index| served.strategies.get(index)).copied(),
             trace: served.walk.mismatches(count, &info, &user),
         })
     }

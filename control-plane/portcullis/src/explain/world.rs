@@ -55,6 +55,7 @@ pub(super) struct Served {
     pub(super) cluster: Cluster,
     pub(super) config: ClusterConfig,
     pub(super) subsets: Vec<Vec<String>>,
+    pub(super) strategies: Vec<&'static str>,
     pub(super) walk: Walk,
 }
 
@@ -108,6 +109,7 @@ impl World {
                 name,
                 cluster,
                 subsets: read.subsets,
+                strategies: read.strategies,
                 config: read.config,
             });
         }

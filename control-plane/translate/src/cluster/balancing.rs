@@ -1,9 +1,11 @@
 use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::{Thresholds, thresholds::RetryBudget};
 use envoy_types::pb::envoy::config::cluster::v3::load_balancing_policy::Policy;
 use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, LoadBalancingPolicy};
+use envoy_types::pb::envoy::extensions::load_balancing_policies::least_request::v3::LeastRequest;
+use envoy_types::pb::envoy::extensions::load_balancing_policies::random::v3::Random;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::round_robin::v3::RoundRobin;
 use envoy_types::pb::envoy::r#type::v3::Percent;
-use portcullis_api::Limits;
+use portcullis_api::{Limits, Strategy};
 
 use crate::proto::{extension, uint};
 
@@ -25,8 +27,13 @@ pub(super) fn circuit_breakers(limits: &Limits) -> CircuitBreakers {
     }
 }
 
-/// The only strategy that an `UpstreamCluster` knows.
-pub(super) fn round_robin() -> LoadBalancingPolicy {
-    let policy = extension("envoy.load_balancing_policies.round_robin", RoundRobin::default());
+/// `LeastRequest` picks the better of two at random, Envoy's default, and not the best of all: a server that has just come
+/// back runs no watches yet, and would get every request until it has as many as the others.
+pub(super) fn load_balancing(strategy: Strategy) -> LoadBalancingPolicy {
+    let policy = match strategy {
+        Strategy::RoundRobin => extension("envoy.load_balancing_policies.round_robin", RoundRobin::default()),
+        Strategy::LeastRequest => extension("envoy.load_balancing_policies.least_request", LeastRequest::default()),
+        Strategy::Random => extension("envoy.load_balancing_policies.random", Random::default()),
+    };
     LoadBalancingPolicy { policies: vec![Policy { typed_extension_config: Some(policy) }] }
 }

@@ -6,14 +6,9 @@ use envoy_types::pb::envoy::r#type::v3::{CodecClientType, Int64Range, Percent};
 use portcullis_api::{Cluster, PeerName};
 use portcullis_filter_config::Pool;
 
-use crate::proto::{boolean, header, seconds, uint};
+use crate::proto::{boolean, duration, header, seconds, uint};
 
-/// Seconds between two checks of a server, also while it gets no traffic.
-const INTERVAL: u64 = 5;
-/// Seconds that a check may take.
-const TIMEOUT: u64 = 5;
-
-/// GET /readyz over the pool's own TLS and protocol: with the client certificate if the pool has one, never with the
+/// GET /readyz, or what the cluster wishes, over the pool's own TLS and protocol: with the client certificate if the pool has one, never with the
 /// token, because Envoy does not inject credentials into health checks. By default anybody may read /readyz; a server that
 /// asks a check without credential for one (401, 403) is alive, and more it does not tell strangers.
 ///
@@ -26,23 +21,27 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, instance: &str) -> Hea
     let exactly = |status| Int64Range { start: status, end: status + 1 };
     let is_stranger = pool == Pool::Anonymous || cluster.certificate.is_none();
     let strangers = [401, 403].into_iter().filter(|_| is_stranger);
+    let check = &cluster.health_check;
+    let interval = Some(duration(check.interval));
     let http = HttpHealthCheck {
         host: authority(&cluster.peer_name),
-        path: "/readyz".to_owned(),
+        path: check.path.clone(),
         request_headers_to_add: vec![header("via", &format!("1.1 {instance}"))],
         codec_client_type: codec.into(),
+        // Envoy ejects at once on any status that stands in neither list; expected ones go first.
+        retriable_statuses: check.counts_statuses.then_some(Int64Range { start: 100, end: 600 }).into_iter().collect(),
         expected_statuses: std::iter::once(200).chain(strangers).map(exactly).collect(),
         ..Default::default()
     };
     HealthCheck {
-        timeout: Some(seconds(TIMEOUT)),
-        interval: Some(seconds(INTERVAL)),
+        timeout: Some(duration(check.timeout)),
+        interval,
         // Without it a cluster without traffic is checked once a minute.
-        no_traffic_interval: Some(seconds(INTERVAL)),
-        unhealthy_interval: Some(seconds(INTERVAL)),
+        no_traffic_interval: interval,
+        unhealthy_interval: interval,
         interval_jitter_percent: 10,
-        unhealthy_threshold: Some(uint(2)),
-        healthy_threshold: Some(uint(1)),
+        unhealthy_threshold: Some(uint(check.unhealthy_threshold)),
+        healthy_threshold: Some(uint(check.healthy_threshold)),
         reuse_connection: Some(boolean(true)),
         health_checker: Some(HealthChecker::HttpHealthCheck(http)),
         ..Default::default()

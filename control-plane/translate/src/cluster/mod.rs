@@ -37,7 +37,7 @@ pub(crate) fn emit(
     let assignment = endpoints::assignment(names.group(&group.name), group);
     let by_address = group.endpoints.iter().all(|endpoint| matches!(endpoint.host, Host::Ip(_)));
     for pool in Pool::ALL {
-        let mut envoy = pool_cluster(cluster, pool, names.pool(&group.name, pool), names, settings);
+        let mut envoy = pool_cluster(cluster, group, pool, names, settings);
         if by_address {
             envoy.cluster_discovery_type = Some(ClusterDiscoveryType::Type(DiscoveryType::Eds.into()));
             envoy.eds_cluster_config =
@@ -58,11 +58,12 @@ pub(crate) fn emit(
 
 fn pool_cluster(
     cluster: &Cluster,
+    group: &Group,
     pool: Pool,
-    name: String,
     names: &ResourceNames,
     settings: &Settings,
 ) -> EnvoyCluster {
+    let name = names.pool(&group.name, pool);
     EnvoyCluster {
         alt_stat_name: stat_name(&name),
         name,
@@ -73,7 +74,7 @@ fn pool_cluster(
         common_lb_config: Some(health::common_lb_config()),
         ignore_health_on_host_removal: true,
         circuit_breakers: Some(balancing::circuit_breakers(&settings.limits)),
-        load_balancing_policy: Some(balancing::round_robin()),
+        load_balancing_policy: Some(balancing::load_balancing(group.strategy)),
         transport_socket: Some(tls::transport_socket(cluster, pool, names)),
         // One entry, so that a map without order has one encoding.
         typed_extension_protocol_options: HashMap::from([protocol::options(cluster, pool, names)]),

@@ -12,6 +12,10 @@ fn diagnosed(pki: &Pki, (pointer, value, _): &Row) -> crate::Diagnosis {
     translated(&pki.settings(), &[cluster]).diagnoses.remove(0)
 }
 
+fn health(field: &str, value: Value, told: &'static str) -> Row {
+    ("/spec/portcullis", json!({"healthCheck": {field: value}}), told)
+}
+
 #[test]
 fn problems_are_told_with_their_field() {
     let pki = Pki::new();
@@ -46,7 +50,7 @@ fn problems_are_told_with_their_field() {
         ("/spec/secureServing/clientCAData", json!(base64("x")), "spec.secureServing.clientCAData: holds no PEM"),
         ("/spec/dispatchPolicies", json!([]), "spec.dispatchPolicies: at least one"),
         ("/spec/dispatchPolicies/0/rules", json!([]), "spec.dispatchPolicies[0].rules: at least one"),
-        ("/spec/dispatchPolicies/0/strategy", json!("Random"), "spec.dispatchPolicies[0].strategy: must be"),
+        ("/spec/dispatchPolicies/0/strategy", json!("random"), "spec.dispatchPolicies[0].strategy: must be"),
         ("/spec/dispatchPolicies/0/upsteamSubset", json!(["https://x.test"]), "upstreamSubset[0]: is not one of"),
         ("/spec/dispatchPolicies/0/flowControlSchemaName", json!("x"), "flowControlSchemaName: is not one of"),
         ("/spec/flowControl", schema(json!({"name": "a"})), "flowControlSchemas[0]: exactly one of"),
@@ -85,6 +89,20 @@ fn problems_are_told_with_their_field() {
         ("/spec/portcullis", json!({"requestTimeout": "2h"}), "spec.portcullis.requestTimeout: must be from 1s"),
         ("/spec/portcullis", json!({"extraAuthorities": ["A:1"]}), "spec.portcullis.extraAuthorities[0]: must be"),
         ("/spec/portcullis", json!({"typo": 1}), "unknown field `typo`"),
+        health("path", json!("readyz"), "healthCheck.path: must start with /"),
+        health("path", json!(""), "healthCheck.path: must start with /"),
+        health("path", json!("/a b"), "healthCheck.path: must start with /"),
+        health("path", json!("/a\r\nx: y"), "healthCheck.path: must start with /"),
+        health("path", json!("/a#b"), "healthCheck.path: must start with /"),
+        health("path", json!("/é"), "healthCheck.path: must start with /"),
+        health("path", json!(format!("/{}", "a".repeat(1024))), "healthCheck.path: must start with /"),
+        health("interval", json!("999ms"), "healthCheck.interval: must be from 1s to 5m"),
+        health("interval", json!("5m1s"), "healthCheck.interval: must be from 1s to 5m"),
+        health("timeout", json!("0"), "healthCheck.timeout: must be from 1s to 5m"),
+        health("timeout", json!("5"), "healthCheck.timeout: not a duration"),
+        health("healthyThreshold", json!(0), "healthCheck.healthyThreshold: must be from 1 to 10"),
+        health("unhealthyThreshold", json!(11), "healthCheck.unhealthyThreshold: must be from 1 to 10"),
+        health("unhealthyThreshold", json!(-1), "healthCheck.unhealthyThreshold: a field has the wrong type"),
     ];
     for row in &rows {
         let diagnosis = diagnosed(&pki, row);
@@ -99,11 +117,7 @@ fn what_has_no_effect_is_told() {
     let gates = |text: &str| json!({"proxy.kubegateway.io/feature-gates": text});
     let rule = |rule: Value| json!([{"rules": [rule]}]);
     let rows: Vec<Row> = vec![
-        (
-            "/metadata/annotations",
-            gates("CloseConnectionWhenIdle=true,DenyAllRequests=false"),
-            "CloseConnectionWhenIdle has no effect yet",
-        ),
+        ("/metadata/annotations", gates("Tracing=true,DenyAllRequests=false"), "Tracing has no effect yet"),
         ("/spec/clientConfig/burst", json!(5), "spec.clientConfig.burst: not enforced yet"),
         ("/metadata/namespace", json!("x"), "metadata.namespace: is ignored"),
         ("/metadata/annotations", gates("DenyAllRequest=true"), "names a feature gate that does not exist"),

@@ -61,6 +61,77 @@ fn a_cluster_with_a_token_and_dns_names() {
     insta::assert_snapshot!("token_clusters", shown(&pki, &translation, |name| name.contains("/all")));
 }
 
+#[test]
+fn a_strategy_has_clusters_of_its_own() {
+    let pki = Pki::new();
+    let mut cluster = pki.cluster("prod.example.com");
+    let subset = ["https://10.0.0.2:6443"];
+    let rules = json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]);
+    let policies = [
+        json!({"rules": rules, "strategy": "LeastRequest"}),
+        json!({"rules": rules, "strategy": "Random"}),
+        json!({"rules": rules, "upstreamSubset": subset}),
+        json!({"rules": rules, "upstreamSubset": subset, "strategy": "RoundRobin"}),
+        json!({"rules": rules, "upstreamSubset": subset, "strategy": "LeastRequest"}),
+        json!({"rules": rules, "upstreamSubset": subset, "strategy": "Random"}),
+        json!({"rules": rules, "strategy": "Random"}),
+    ];
+    set(&mut cluster, "/spec/dispatchPolicies", json!(policies));
+    let translation = translated(&pki.settings(), &[cluster]);
+    let balancing = |text: &str| {
+        let line = text.lines().find(|line| line.contains("envoy.load_balancing_policies.")).unwrap_or("no balancing");
+        line.trim().to_owned()
+    };
+    let clusters = translation.resources.iter().filter(|one| one.type_url == type_urls::cluster());
+    let mut shown: Vec<_> = clusters.map(|one| format!("{} {}", one.name, balancing(&render(one)))).collect();
+    let text = shown_groups(&shown_routes(&pki, &translation));
+    shown.push(format!("groups of the policies: {}", text.join(" ")));
+    insta::assert_snapshot!("strategies", shown.join("\n"));
+}
+
+fn shown_routes(pki: &Pki, translation: &Translation) -> String {
+    shown(pki, translation, |name| name.contains("/routes"))
+}
+
+/// The groups that the filter is told, policy by policy.
+fn shown_groups(routes: &str) -> Vec<String> {
+    let groups = routes.split("\\\"group\\\":\\\"").skip(1);
+    groups.filter_map(|rest| rest.split('\\').next()).map(str::to_owned).collect()
+}
+
+/// The health check of each pool of a cluster with this `healthCheck`.
+fn health_checks(check: Value) -> Vec<envoy_types::pb::envoy::config::core::v3::HealthCheck> {
+    use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+    use prost::Message;
+    let pki = Pki::new();
+    let mut cluster = pki.cluster("prod.example.com");
+    set(&mut cluster, "/spec/portcullis", json!({"healthCheck": check}));
+    let translation = translated(&pki.settings(), &[cluster]);
+    assert!(translation.diagnoses[0].accepted, "{:?}", translation.diagnoses);
+    let clusters = translation.resources.iter().filter(|one| one.type_url == type_urls::cluster());
+    clusters.flat_map(|one| Cluster::decode(one.value.as_slice()).unwrap().health_checks).collect()
+}
+
+fn what_is_set(check: &impl std::fmt::Debug) -> String {
+    let text = format!("{check:#?}");
+    let is_set = |line: &&str| ![": None,", ": [],", ": false,", ": \"\","].iter().any(|unset| line.ends_with(unset));
+    text.lines().filter(is_set).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn health_is_checked_as_wished_by_every_pool() {
+    let wished = json!({
+        "path": "/livez?exclude=etcd", "interval": "1m30s", "timeout": "1s",
+        "healthyThreshold": 10, "unhealthyThreshold": 3,
+    });
+    let mut shown: Vec<_> = health_checks(wished).iter().map(what_is_set).collect();
+    shown.sort();
+    assert_eq!(shown.len(), 6, "two groups of three pools");
+    shown.dedup();
+    insta::assert_snapshot!("health_checks", shown.join("\n"));
+    assert_eq!(health_checks(json!({})), health_checks(json!({"path": "/readyz", "interval": "5s", "timeout": "5s"})));
+}
+
 /// The filter's word for which requests are logged: of those that no policy decides about, then by policy.
 fn logged(settings: &portcullis_api::Settings, mode: &str, policies: [&str; 2]) -> (bool, [bool; 2]) {
     let pki = Pki::new();

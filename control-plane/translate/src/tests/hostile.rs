@@ -12,6 +12,21 @@ fn with_names(pki: &Pki, count: usize) -> Value {
     document
 }
 
+/// A cluster whose policies spread over the same `count` subsets, each by three strategies.
+fn with_strategies(pki: &Pki, count: usize) -> Value {
+    let mut document = with_subsets(pki, count);
+    let policies = document["spec"]["dispatchPolicies"].as_array().unwrap().clone();
+    let by = |strategy: &'static str| {
+        policies.iter().cloned().map(move |mut policy| {
+            policy["strategy"] = json!(strategy);
+            policy
+        })
+    };
+    let all = by("").chain(by("RoundRobin")).chain(by("LeastRequest")).chain(by("Random")).collect();
+    set(&mut document, "/spec/dispatchPolicies", all);
+    document
+}
+
 /// A cluster whose policies name `count` different subsets of its ten servers.
 fn with_subsets(pki: &Pki, count: usize) -> Value {
     let mut document = pki.cluster("many.test");
@@ -35,6 +50,8 @@ fn an_object_that_asks_for_too_much_is_refused_and_stops_no_other() {
         (with_names(&pki, 256), None),
         (with_names(&pki, 40_000), Some("spec.secureServing.serverNames")),
         (with_subsets(&pki, 100), None),
+        (with_strategies(&pki, 33), None),
+        (with_strategies(&pki, 34), Some("spec.dispatchPolicies[236].upstreamSubset")),
         (with_subsets(&pki, 101), Some("spec.dispatchPolicies[100].upstreamSubset")),
     ];
     for (document, wrong) in table {

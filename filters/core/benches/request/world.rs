@@ -122,6 +122,7 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
         authorities: vec!["prod.example.com".into()],
         client_ca: Some(client_ca),
         deny_all_requests: false,
+        close_connections: false,
         anonymous: false,
         reviews: Some(config::Reviews {
             cluster: "c".into(),

@@ -71,6 +71,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         authorities: vec!["prod.example.com".into()],
         client_ca,
         deny_all_requests: false,
+        close_connections: false,
         anonymous: true,
         audit_attribution: false,
         reviews: None,

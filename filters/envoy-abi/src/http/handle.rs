@@ -207,6 +207,15 @@ impl FilterHandle {
         unsafe { raw::envoy_dynamic_module_callback_http_clear_route_cache(self.filter) }
     }
 
+    /// Lets the connection take no more requests: the next answer on HTTP/1.1 carries `Connection: close`, HTTP/2 sends
+    /// GOAWAY. Whatever runs on the connection goes on, and it is closed when all has ended.
+    ///
+    /// For `resumed` only: within a hook about headers, body or trailers Envoy stops passing on the message as well.
+    pub fn drain_connection(&mut self) {
+        // SAFETY: the filter is alive; Envoy writes a frame and starts a timer, and calls no hook meanwhile.
+        unsafe { raw::envoy_dynamic_module_callback_http_filter_send_go_away_and_close(self.filter, true) }
+    }
+
     /// How Envoy says that the answer came about (`response.code_details`). `None` where there is no answer, and on Envoy
     /// before 1.39.
     pub fn code_details(&self) -> Option<&[u8]> {

@@ -3,11 +3,14 @@
 
 mod access_log;
 mod attack;
+mod balance;
 mod buckets;
 mod changes;
+mod closing;
 mod crowd;
 mod fail_closed;
 mod handshake;
+mod health;
 mod hostile;
 mod in_flight;
 mod limits;

@@ -125,15 +125,18 @@ fn gates_close_a_cluster_as_kubernetes_reads_them() {
         raw.metadata.annotations = Some([annotation].into());
         let checked = check_cluster(&raw, true);
         let unknown = checked.warnings.iter().any(|told| told.code == Code::UnknownGate);
-        checked.outcome.map(|cluster| (cluster.gates.deny_all_requests, unknown)).ok()
+        let gates = checked.outcome.map(|cluster| cluster.gates);
+        gates.map(|gates| (gates.deny_all_requests, gates.close_connections, unknown)).ok()
     };
     for (text, outcome) in [
-        ("", Some((false, false))),
-        ("DenyAllRequests=true", Some((true, false))),
-        ("DenyAllRequests=T, Tracing=false", Some((true, false))),
-        ("AllAlpha=true", Some((true, false))),
-        ("AllAlpha=true,DenyAllRequests=false", Some((false, false))),
-        ("DenyAllRequest=true", Some((false, true))),
+        ("", Some((false, false, false))),
+        ("DenyAllRequests=true", Some((true, false, false))),
+        ("CloseConnectionWhenIdle=true", Some((false, true, false))),
+        ("DenyAllRequests=T, Tracing=false", Some((true, false, false))),
+        ("AllAlpha=true", Some((true, true, false))),
+        ("AllAlpha=true,DenyAllRequests=false", Some((false, true, false))),
+        ("CloseConnectionWhenIdle=f,AllAlpha=true", Some((true, false, false))),
+        ("DenyAllRequest=true", Some((false, false, true))),
         ("DenyAllRequests", None),
         ("DenyAllRequests=yes", None),
     ] {

@@ -1,0 +1,87 @@
+use std::time::Duration;
+
+use super::Findings;
+use crate::{HealthCheckSpec, parse_duration};
+
+/// Longer ones are no paths of a kube-apiserver's own.
+pub(crate) const MAX_PATH: usize = 1024;
+const SHORTEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// How it is found out whether a server is healthy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// What is asked for: visible ASCII, starts with `/`.
+    pub path: String,
+    /// The time between two checks.
+    pub interval: Duration,
+    /// How long a check may take.
+    pub timeout: Duration,
+    /// So many good checks make a server healthy.
+    pub healthy_threshold: u32,
+    /// So many bad checks make a server unhealthy.
+    pub unhealthy_threshold: u32,
+    /// Whether an unexpected status is a bad check like others, or makes a server unhealthy at once.
+    pub counts_statuses: bool,
+}
+
+/// Which field, and whether its value will do.
+struct Field<'a> {
+    name: &'static str,
+    findings: &'a mut Findings,
+}
+
+pub(super) fn check_health(raw: &HealthCheckSpec, findings: &mut Findings) -> HealthCheck {
+    HealthCheck {
+        path: Field::new("path", findings).path(raw.path.as_deref()),
+        interval: Field::new("interval", findings).duration(raw.interval.as_deref()),
+        timeout: Field::new("timeout", findings).duration(raw.timeout.as_deref()),
+        healthy_threshold: Field::new("healthyThreshold", findings).threshold(raw.healthy_threshold, 1),
+        unhealthy_threshold: Field::new("unhealthyThreshold", findings).threshold(raw.unhealthy_threshold, 2),
+        counts_statuses: raw.unhealthy_threshold.is_some(),
+    }
+}
+
+impl<'a> Field<'a> {
+    fn new(name: &'static str, findings: &'a mut Findings) -> Self {
+        Field { name, findings }
+    }
+
+    fn problem(&mut self, message: impl Into<String>) {
+        self.findings.problem(format!("spec.portcullis.healthCheck.{}", self.name), message);
+    }
+
+    fn path(mut self, raw: Option<&str>) -> String {
+        let path = raw.unwrap_or("/readyz");
+        // Anything else would end the request's line, or never be sent.
+        let is_sent = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        if !path.starts_with('/') || path.len() > MAX_PATH || !path.bytes().all(is_sent) {
+            self.problem(format!("must start with / and have up to {MAX_PATH} visible ASCII characters without #"));
+        }
+        path.to_owned()
+    }
+
+    fn duration(mut self, raw: Option<&str>) -> Duration {
+        let default = Duration::from_secs(5);
+        match raw.map(parse_duration) {
+            None => default,
+            Some(Ok(duration)) if (SHORTEST..=LONGEST).contains(&duration) => duration,
+            Some(Ok(_)) => {
+                self.problem("must be from 1s to 5m");
+                default
+            }
+            Some(Err(error)) => {
+                self.problem(error.to_string());
+                default
+            }
+        }
+    }
+
+    fn threshold(mut self, raw: Option<u32>, default: u32) -> u32 {
+        let threshold = raw.unwrap_or(default);
+        if !(1..=10).contains(&threshold) {
+            self.problem("must be from 1 to 10");
+        }
+        threshold
+    }
+}

@@ -1,0 +1,93 @@
+//! How requests are spread over servers, by the strategy of their policy.
+
+use std::time::Duration;
+
+use portcullis_e2e::{GatewayOptions, allow_all};
+use portcullis_harness::client::H2Client;
+use portcullis_harness::wait;
+use portcullis_stub_apiserver::{Action, Fault, StubServer};
+use serde_json::{Value, json};
+
+use crate::world::{NAME, World};
+
+const SOON: Duration = Duration::from_secs(20);
+const ROUNDS: usize = 200;
+const BY_TURNS: &str = "/api/v1/namespaces/default/services";
+const BY_LOAD: &str = "/api/v1/namespaces/default/pods";
+const BY_CHANCE: &str = "/api/v1/namespaces/default/secrets";
+/// Comes under the same policy as [`BY_LOAD`].
+const SLOW: &str = "/api/v1/namespaces/slow/pods";
+
+fn policy(resource: &str, strategy: &str) -> Value {
+    let rule = json!({"verbs": ["*"], "apiGroups": [""], "resources": [resource]});
+    json!({"rules": [rule], "strategy": strategy})
+}
+
+/// Two servers and a policy for each strategy.
+fn start(test: &str) -> (World, StubServer) {
+    let world = World::without_cluster(test, &GatewayOptions::default());
+    let second = world.pki.stub("stub-1");
+    let servers = [world.stub.address(), second.address()];
+    let servers: Vec<_> = servers.iter().map(|one| json!({"endpoint": format!("https://{one}")})).collect();
+    let manifest = world.manifest().set("/spec/servers", json!(servers)).policies(json!([
+        policy("services", ""),
+        policy("pods", "LeastRequest"),
+        policy("secrets", "Random"),
+        {"rules": [allow_all()]},
+    ]));
+    world.gateway.apply(&manifest).unwrap();
+    (world, second)
+}
+
+fn count(stub: &StubServer, path: &str) -> usize {
+    stub.records().iter().filter(|record| record.path() == path).count()
+}
+
+/// Asks one after the other; how many of the requests reached each server.
+fn shares(client: &H2Client, stubs: [&StubServer; 2], path: &str) -> [usize; 2] {
+    let before = stubs.map(|stub| count(stub, path));
+    for _ in 0..ROUNDS {
+        assert_eq!(client.get(path, &[]).unwrap().status, 200, "{path}");
+    }
+    let after = stubs.map(|stub| count(stub, path));
+    [after[0] - before[0], after[1] - before[1]]
+}
+
+/// Both servers take requests of every strategy.
+fn both_are_healthy(client: &H2Client, stubs: [&StubServer; 2]) {
+    for path in [BY_TURNS, BY_LOAD, BY_CHANCE] {
+        let served = || {
+            let _ = client.get(path, &[]).ok()?;
+            stubs.iter().all(|stub| count(stub, path) > 0).then_some(())
+        };
+        wait::until("both servers are healthy", SOON, served).unwrap();
+    }
+}
+
+#[test]
+fn each_strategy_spreads_as_its_name_says() {
+    let (world, second) = start("strategies");
+    let stubs = [&world.stub, &second];
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let client = H2Client::connect(&target).unwrap();
+    both_are_healthy(&client, stubs);
+
+    assert_eq!(shares(&client, stubs, BY_TURNS), [ROUNDS / 2; 2]);
+    // A fair coin leaves these bounds once in ten million runs.
+    let by_chance = shares(&client, stubs, BY_CHANCE);
+    assert!(by_chance.iter().all(|share| (63..=137).contains(share)), "{by_chance:?}");
+
+    second.fault(Fault::new(SLOW, Action::Hold));
+    std::thread::scope(|scope| {
+        let stuck = || {
+            scope.spawn(|| H2Client::connect(&target).unwrap().get(SLOW, &[]).map(|response| response.status));
+            (count(&second, SLOW) > 0).then_some(())
+        };
+        wait::until("the second server is busy", SOON, stuck).unwrap();
+        // It gets a request only where chance picks it twice: a quarter of them.
+        let [fast, slow] = shares(&client, stubs, BY_LOAD);
+        assert!((15..=85).contains(&slow) && fast > slow, "{fast} {slow}");
+        assert_eq!(shares(&client, stubs, BY_TURNS), [ROUNDS / 2; 2], "turns do not care");
+        second.clear_faults();
+    });
+}

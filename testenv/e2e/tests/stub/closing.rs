@@ -1,0 +1,141 @@
+//! The feature gate CloseConnectionWhenIdle: every connection takes its last request, and nothing that runs is hurt.
+
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_harness::client::{H2Client, H2Stream, Outgoing, TlsTarget};
+use portcullis_harness::wait;
+use serde_json::json;
+
+use crate::world::{NAME, PODS, World};
+
+const SOON: Duration = Duration::from_secs(20);
+/// Envoy sends its last word on a connection this long after the first.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+const EXEC: &str = "/api/v1/namespaces/default/pods/web/exec";
+
+fn gated(world: &World, gates: &str) -> Manifest {
+    world.manifest().set("/metadata/annotations", json!({"proxy.kubegateway.io/feature-gates": gates}))
+}
+
+fn start(test: &str, gates: &str) -> (World, TlsTarget) {
+    let world = World::without_cluster(test, &GatewayOptions::default());
+    world.gateway.apply(&gated(&world, gates)).unwrap();
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    (world, target)
+}
+
+fn watch(client: &H2Client) -> H2Stream<'_> {
+    let stream = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    assert_eq!(stream.response.status, 200);
+    stream
+}
+
+/// Creates a pod over a connection of its own, and sees it in the watch.
+fn tells(target: &TlsTarget, stream: &mut H2Stream<'_>, name: &str) {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
+    let client = H2Client::connect(target).unwrap();
+    let created = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
+    assert_eq!(created.status, 201, "{}", created.text());
+    let mut told = String::new();
+    while !told.contains(name) {
+        told += &String::from_utf8(stream.next_chunk(SOON).unwrap().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn http2_connections_take_no_further_request_and_watches_go_on() {
+    let (world, target) = start("closing-h2", "");
+    let client = H2Client::connect(&target).unwrap();
+    let mut older = watch(&client);
+    for _ in 0..3 {
+        assert_eq!(client.get(PODS, &[]).unwrap().status, 200, "without the gate a connection is kept");
+    }
+    world.gateway.apply(&gated(&world, "CloseConnectionWhenIdle=true")).unwrap();
+    tells(&target, &mut older, "before");
+
+    let mut newer = watch(&client);
+    let refused = || client.get(PODS, &[]).is_err().then_some(());
+    wait::until("the connection takes no more requests", SOON, refused).unwrap();
+    let since = Instant::now();
+    let mut pods = 0;
+    while since.elapsed() < DRAIN_TIME + Duration::from_secs(1) {
+        pods += 1;
+        tells(&target, &mut newer, &format!("pod-{pods}"));
+    }
+    tells(&target, &mut newer, "last");
+    let mut told = String::new();
+    while !told.contains("last") {
+        told += &String::from_utf8(older.next_chunk(SOON).unwrap().unwrap()).unwrap();
+    }
+    drop((older, newer));
+    wait::until("the connection is closed", SOON, || client.is_closed().then_some(())).unwrap();
+}
+
+#[test]
+fn each_answer_is_the_last_of_its_http2_connection() {
+    let (_world, target) = start("closing-each", "CloseConnectionWhenIdle=true");
+    for path in [PODS, "/version", "/nowhere"] {
+        let client = H2Client::connect(&target).unwrap();
+        assert!(client.get(path, &[]).unwrap().status < 500);
+        assert!(client.get(path, &[]).is_err(), "{path}: a second request");
+        wait::until("the connection is closed", SOON, || client.is_closed().then_some(())).unwrap();
+    }
+}
+
+#[test]
+fn requests_that_came_at_once_on_one_connection_are_all_answered() {
+    let (world, target) = start("closing-burst", "CloseConnectionWhenIdle=true");
+    for _ in 0..5 {
+        let client = H2Client::connect(&target).unwrap();
+        world.stub.clear();
+        let answers = client.burst(vec![Outgoing::get(PODS, &[]); 50], 50);
+        let statuses: Vec<_> = answers.iter().flatten().map(|answer| answer.status).collect();
+        assert!(!statuses.is_empty() && statuses.iter().all(|status| *status == 200), "{statuses:?}");
+        assert_eq!(world.client_records().len(), statuses.len(), "what was not answered never came");
+        wait::until("the connection is closed", SOON, || client.is_closed().then_some(())).unwrap();
+    }
+}
+
+#[test]
+fn http1_answers_say_that_they_are_the_last_and_streams_go_on() {
+    let (world, target) = start("closing-h1", "CloseConnectionWhenIdle=true");
+    let ask = |path: &str, more: &str| {
+        let mut connection = target.connect().unwrap();
+        connection.write(format!("GET {path} HTTP/1.1\r\nHost: {NAME}\r\n{more}\r\n").as_bytes()).unwrap();
+        connection
+    };
+    let mut plain = ask(PODS, "");
+    let answer = plain.read_response(false).unwrap();
+    assert_eq!((answer.status, answer.header("connection").as_deref()), (200, Some("close")));
+    assert_eq!(plain.read_to_end().unwrap(), b"");
+
+    let mut watch = ask(&format!("{PODS}?watch=true"), "");
+    let answer = watch.read_head().unwrap();
+    assert_eq!((answer.status, answer.header("connection").as_deref()), (200, Some("close")));
+
+    let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                   Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    let mut tunnel = ask(&format!("{EXEC}?command=x"), upgrade);
+    assert_eq!(tunnel.read_response(false).unwrap().status, 101);
+    let since = Instant::now();
+    while since.elapsed() < DRAIN_TIME + Duration::from_secs(1) {
+        tunnel.write(b"ping").unwrap();
+        assert_eq!(tunnel.read_exact(4).unwrap(), b"ping");
+    }
+    let client = H2Client::connect(&target).unwrap();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late"}}).to_string();
+    client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
+    let mut told = String::new();
+    while !told.contains("late") {
+        told += &String::from_utf8(watch.read_chunk().unwrap().unwrap()).unwrap();
+    }
+
+    let both = "CloseConnectionWhenIdle=true,DenyAllRequests=true";
+    world.gateway.apply(&gated(&world, both)).unwrap();
+    let answer = ask(PODS, "").read_response(false).unwrap();
+    assert_eq!((answer.status, answer.header("connection").as_deref()), (429, Some("close")));
+    world.gateway.apply(&gated(&world, "")).unwrap();
+    let answer = ask(PODS, "").read_response(false).unwrap();
+    assert_eq!((answer.status, answer.header("connection")), (200, None));
+}

@@ -1,0 +1,62 @@
+//! Which servers are healthy, by the check that their cluster wishes.
+
+use std::time::Duration;
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::client::H2Client;
+use portcullis_harness::wait;
+use portcullis_stub_apiserver::{Action, Fault};
+use serde_json::json;
+
+use crate::world::{NAME, PODS, World};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn fails(path: &str) -> Fault {
+    Fault::new(path, Action::Respond { status: 500, headers: Vec::new(), body: String::new() })
+}
+
+#[test]
+fn a_server_that_is_alive_and_not_ready_is_healthy_if_asked_whether_it_lives() {
+    let world = World::without_cluster("health", &GatewayOptions::default());
+    world.stub.fault(fails("/readyz"));
+    world.gateway.apply(&world.manifest()).unwrap();
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let status = || H2Client::connect(&target).unwrap().get(PODS, &[]).unwrap().status;
+    let asked = || (!world.stub.records_for("/readyz").is_empty()).then_some(());
+    wait::until("the server is asked whether it is ready", SOON, asked).unwrap();
+    assert_eq!(status(), 503, "not ready");
+
+    let check = json!({"healthCheck": {"path": "/livez", "interval": "1s", "timeout": "1s"}});
+    world.gateway.apply(&world.manifest().set("/spec/portcullis", check)).unwrap();
+    wait::until("the server is healthy", SOON, || (status() == 200).then_some(())).unwrap();
+    let checks = world.stub.records_for("/livez");
+    assert!(!checks.is_empty());
+    for check in checks {
+        assert_eq!(check.header_all("via"), ["1.1 e2e"], "a loop would not be found out");
+    }
+
+    world.stub.fault(fails("/livez"));
+    wait::until("the server is not", SOON, || (status() == 503).then_some(())).unwrap();
+    world.stub.clear_faults();
+    wait::until("the server is healthy again", SOON, || (status() == 200).then_some(())).unwrap();
+}
+
+#[test]
+fn a_server_may_fail_as_many_checks_as_its_cluster_bears() {
+    let world = World::without_cluster("health-threshold", &GatewayOptions::default());
+    let check = json!({"healthCheck": {"interval": "1s", "unhealthyThreshold": 10}});
+    world.gateway.apply(&world.manifest().set("/spec/portcullis", check)).unwrap();
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let client = H2Client::connect(&target).unwrap();
+    let healthy = || (client.get(PODS, &[]).ok()?.status == 200).then_some(());
+    wait::until("the server is healthy", SOON, healthy).unwrap();
+    world.stub.clear();
+    world.stub.fault(fails("/readyz"));
+    // Each of the three pools asks for itself.
+    let failed = || (world.stub.records_for("/readyz").len() >= 7).then_some(());
+    wait::until("some checks have failed", SOON, failed).unwrap();
+    assert_eq!(client.get(PODS, &[]).unwrap().status, 200);
+    let unhealthy = || (client.get(PODS, &[]).ok()?.status == 503).then_some(());
+    wait::until("too many checks have failed", SOON, unhealthy).unwrap();
+}
