@@ -26,7 +26,11 @@ fuzz_target!(|data: &[u8]| {
         for review in &REVIEWS[usize::from(token)] {
             assert_eq!(review.settle(200, data, at(NOW)), ReviewResult::Failed, "only 201 is an answer");
             let result = review.settle(201, data, at(NOW));
-            let said: Option<Value> = serde_json::from_slice(data).ok();
+            let said: Option<Value> = match serde_json::from_slice(data) {
+                // Go reads over numbers of any size where nobody wants them, and so do we, but not this witness.
+                Err(error) if error.to_string().contains("number out of range") => return,
+                said => said.ok(),
+            };
             let said = |pointer: &str| said.as_ref().and_then(|said| said.pointer(pointer));
             match &result {
                 ReviewResult::User(user) => {
