@@ -43,6 +43,9 @@ fn the_schema_is_structural() {
         let kind = field["type"].as_str().unwrap_or_else(|| panic!("{path} has no type"));
         assert!(["object", "array", "string", "integer", "boolean"].contains(&kind), "{path}: {kind}");
         assert_eq!(kind == "array", field["items"].is_object(), "{path}: a list, and only a list, has items");
+        if kind == "integer" {
+            assert!(matches!(field["format"].as_str(), Some("int32" | "int64")), "{path}: {}", field["format"]);
+        }
         for keyword in field.as_object().unwrap().keys() {
             assert!(allowed.contains(&keyword.as_str()), "{path}: {keyword}");
         }

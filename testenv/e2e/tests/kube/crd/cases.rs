@@ -210,7 +210,9 @@ fn policies() -> Vec<Row> {
         (field, json!([{"rules": empty}]), Accepted),
         (field, json!([{"rules": [{"serviceAccounts": [{}, {"name": "a"}], "verbs": null}]}]), Accepted),
         (field, with("strategy", json!("")), Accepted),
-        (field, with("strategy", json!("Random")), Refused("spec.dispatchPolicies[0].strategy")),
+        (field, with("strategy", json!("Random")), Accepted),
+        (field, with("strategy", json!("LeastRequest")), Accepted),
+        (field, with("strategy", json!("random")), Refused("spec.dispatchPolicies[0].strategy")),
         (field, with("logMode", json!("no")), Refused("spec.dispatchPolicies[0].logMode")),
         (field, with("upstreamSubset", json!(["10.0.0.1"])), Refused("spec.dispatchPolicies[0].upstreamSubset[0]")),
         (field, with("upsteamSubset", json!(["10.0.0.1"])), Refused("spec.dispatchPolicies[0].upsteamSubset[0]")),
@@ -226,6 +228,25 @@ fn policies() -> Vec<Row> {
 
 fn ours() -> Vec<Row> {
     let mut rows = Vec::new();
+    let health = "/spec/portcullis/healthCheck";
+    for good in [
+        json!({}),
+        json!({"path": "/livez?exclude=etcd", "interval": "1s", "timeout": "5m", "healthyThreshold": 1}),
+        json!({"unhealthyThreshold": 10}),
+    ] {
+        rows.push((health, good, Accepted));
+    }
+    for (bad, field) in [
+        (json!({"path": "livez"}), "spec.portcullis.healthCheck.path"),
+        (json!({"path": "/a#b"}), "spec.portcullis.healthCheck.path"),
+        (json!({"path": "/a b"}), "spec.portcullis.healthCheck.path"),
+        (json!({"interval": "0.5s"}), "spec.portcullis.healthCheck.interval"),
+        (json!({"timeout": "5m1s"}), "spec.portcullis.healthCheck.timeout"),
+        (json!({"healthyThreshold": 0}), "spec.portcullis.healthCheck.healthyThreshold"),
+        (json!({"unhealthyThreshold": 11}), "spec.portcullis.healthCheck.unhealthyThreshold"),
+    ] {
+        rows.push((health, bad, Refused(field)));
+    }
     for text in ["1s", "1h", "3600.9s", "60m", ".5m", "1.m", "1h0s", "1000000us"] {
         rows.push(("/spec/portcullis/requestTimeout", json!(text), Accepted));
     }
