@@ -7,8 +7,9 @@ use super::client::{Client, Credential};
 use crate::world::World;
 
 /// Half of them by certificate, half by token; all at once, twice each, over HTTP/2 and HTTP/1.1.
-pub(super) fn a_hundred_users_each_see_only_themselves(world: &World) {
-    let tokens = (50..100)
+pub(super) fn users_each_see_only_themselves(world: &World, count: usize) {
+    let half = count / 2;
+    let tokens = (half..count)
         .map(|user| json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": format!("u{user}")}}));
     let accounts = json!({"apiVersion": "v1", "kind": "List", "items": tokens.collect::<Vec<_>>()});
     let file = world.run.write("accounts.json", accounts.to_string()).unwrap();
@@ -25,8 +26,9 @@ pub(super) fn a_hundred_users_each_see_only_themselves(world: &World) {
         let spec = CertSpec::client(format!("u{user}"), [format!("g{user}")]);
         Credential::Certificate(Box::new(world.kube.client_ca().issue(&spec).unwrap()))
     };
-    let credentials: Vec<Credential> =
-        (0..100).map(|user| if user < 50 { certificate_of(user) } else { Credential::Token(token_of(user)) }).collect();
+    let credentials: Vec<Credential> = (0..count)
+        .map(|user| if user < half { certificate_of(user) } else { Credential::Token(token_of(user)) })
+        .collect();
     let ready = std::sync::Barrier::new(credentials.len());
     std::thread::scope(|scope| {
         for (user, credential) in credentials.iter().enumerate() {
@@ -43,9 +45,10 @@ pub(super) fn a_hundred_users_each_see_only_themselves(world: &World) {
                         continue;
                     }
                     assert_eq!(status, 201, "u{user}: {told}");
-                    let (name, group) = match user {
-                        0..50 => (format!("u{user}"), format!("g{user}")),
-                        _ => (format!("system:serviceaccount:default:u{user}"), "system:serviceaccounts".to_owned()),
+                    let (name, group) = if user < half {
+                        (format!("u{user}"), format!("g{user}"))
+                    } else {
+                        (format!("system:serviceaccount:default:u{user}"), "system:serviceaccounts".to_owned())
                     };
                     assert_eq!((&told["username"], &told["groups"][0]), (&json!(name), &json!(group)));
                     answered += 1;

@@ -97,7 +97,14 @@ fn identity_headers_mean_what_they_mean_to_kube_apiserver_or_nothing() {
     });
     eprintln!("{requests} requests");
     where_the_gateway_differs_it_refuses(&world);
-    crowd::a_hundred_users_each_see_only_themselves(&world);
+    crowd::users_each_see_only_themselves(&world, 100);
+}
+
+#[test]
+#[ignore = "takes longer than 30 seconds"]
+fn a_thousand_users_each_see_only_themselves() {
+    let Some(world) = World::start("thousand", &KubeOptions::default()) else { return };
+    crowd::users_each_see_only_themselves(&world, 1_000);
 }
 
 /// What the gateway cannot judge, or cannot pass on, it refuses; it never acts as if it had not been asked for.
