@@ -3,6 +3,7 @@
 
 mod access_log;
 mod attack;
+mod attribution;
 mod balance;
 mod buckets;
 mod changes;

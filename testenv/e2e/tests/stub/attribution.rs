@@ -1,0 +1,31 @@
+//! `auditAttribution`: the upstream's audit log is told where a request comes from, and nobody else can say so.
+
+use std::net::IpAddr;
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::client::H2Client;
+use serde_json::json;
+
+use crate::world::{NAME, PODS, World};
+
+#[test]
+fn the_upstream_is_told_address_and_request_by_the_gateway_alone() {
+    let world = World::without_cluster("attribution", &GatewayOptions::default());
+    world.gateway.apply(&world.manifest().set("/spec/portcullis", json!({"auditAttribution": true}))).unwrap();
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let ask = |headers: &[(&str, &str)]| H2Client::connect(&target).unwrap().get(PODS, headers).unwrap();
+    let forged = [("x-forwarded-for", "6.6.6.6"), ("x-request-id", "forged")];
+    assert_eq!(ask(&forged).status, 200);
+    let record = world.client_records().pop().unwrap();
+    let told = |key: &str| record.header(&format!("impersonate-extra-portcullis.dev%2f{key}"));
+    // Of a client on loopback Envoy tells its own host's address.
+    let address = told("client-address").unwrap();
+    assert!(address.parse::<IpAddr>().is_ok() && address != "6.6.6.6", "{address}");
+    assert_eq!(told("request-id"), record.header("x-request-id"));
+    assert_eq!(told("original-user"), None, "nobody acts as somebody else");
+    world.stub.clear();
+    for name in ["impersonate-extra-portcullis.dev%2fclient-address", "impersonate-extra-%70ortcullis.dev%2Fx"] {
+        assert_eq!(ask(&[("impersonate-user", "bob"), (name, "1.2.3.4")]).status, 403, "{name}");
+    }
+    assert!(world.client_records().is_empty());
+}
