@@ -2,14 +2,15 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use portcullis_core::cluster::Forgetful;
 use portcullis_core::review::Settled;
 use portcullis_core::{Cluster, Decision};
 use portcullis_filter_config::ClusterConfig;
-use portcullis_fuzz::{Forgetful, NOW, gateway, judge};
+use portcullis_fuzz::{NOW, gateway, judge};
 
 fuzz_target!(|data: &[u8]| {
     let Ok(config) = serde_json::from_slice::<ClusterConfig>(data) else { return };
-    let Ok(cluster) = Cluster::compile(&config, &Forgetful) else { return };
+    let Ok(cluster) = Cluster::compile(&config, &Forgetful([7; 32])) else { return };
     let gateway = gateway();
     let nobody: &[(&[u8], &[u8])] = &[];
     judge(&gateway, &cluster, nobody, &Settled::default(), NOW, |decision| {

@@ -2,13 +2,9 @@
 
 pub mod der;
 
-use std::sync::Arc;
-
-use portcullis_core::bucket::{Rate, TokenBucket};
-use portcullis_core::cluster::CacheOwner;
-use portcullis_core::limit::InFlight;
-use portcullis_core::review::{CredentialCaches, Settled};
-use portcullis_core::{Cluster, Decision, Gateway, Memory, Peer, RequestFacts};
+use portcullis_core::cluster::Forgetful;
+use portcullis_core::review::Settled;
+use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestFacts};
 use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
 use rustls_pki_types::UnixTime;
 
@@ -17,23 +13,6 @@ pub const NOW: u64 = 1_893_456_000;
 
 pub fn at(seconds: u64) -> UnixTime {
     UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds))
-}
-
-/// Remembers nothing over configurations.
-pub struct Forgetful;
-
-impl Memory for Forgetful {
-    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
-        Arc::new(CredentialCaches::new(&[7; 32], owner.lifetimes))
-    }
-
-    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
-        Arc::default()
-    }
-
-    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
-        Arc::new(TokenBucket::new(rate))
-    }
 }
 
 pub fn gateway() -> Gateway {
@@ -55,7 +34,7 @@ pub fn cluster() -> Cluster {
         ]}],
     });
     let config: ClusterConfig = serde_json::from_value(config).unwrap();
-    Cluster::compile(&config, &Forgetful).unwrap()
+    Cluster::compile(&config, &Forgetful([7; 32])).unwrap()
 }
 
 /// Judges a GET of one pod with these headers.

@@ -69,6 +69,24 @@ pub trait Memory {
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
 }
 
+/// Remembers nothing from one configuration to the next: for tools and tests. Holds the secret of the caches that it makes.
+#[derive(Clone, Copy, Debug)]
+pub struct Forgetful(pub [u8; 32]);
+
+impl Memory for Forgetful {
+    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
+        Arc::new(CredentialCaches::new(&self.0, owner.lifetimes))
+    }
+
+    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
+        Arc::default()
+    }
+
+    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        Arc::new(TokenBucket::new(rate))
+    }
+}
+
 /// Who answers reviews.
 #[derive(Debug)]
 pub(crate) struct Reviewer {

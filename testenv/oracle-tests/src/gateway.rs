@@ -1,12 +1,9 @@
-use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::bucket::{Rate, TokenBucket};
-use portcullis_core::cluster::CacheOwner;
+use portcullis_core::cluster::Forgetful;
 use portcullis_core::identity::UserInfo;
-use portcullis_core::limit::InFlight;
-use portcullis_core::review::{CredentialCaches, Settled};
-use portcullis_core::{Cluster, Decision, Gateway, Memory, Peer, RequestFacts};
+use portcullis_core::review::Settled;
+use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestFacts};
 use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
 use rustls_pki_types::UnixTime;
 use serde_json::{Value, json};
@@ -29,22 +26,6 @@ pub struct Judged {
     pub outcome: Outcome,
 }
 
-struct Forgetful;
-
-impl Memory for Forgetful {
-    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
-        Arc::new(CredentialCaches::new(&[7; 32], owner.lifetimes))
-    }
-
-    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
-        Arc::default()
-    }
-
-    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
-        Arc::new(TokenBucket::new(rate))
-    }
-}
-
 /// A gateway in front of one cluster to which everybody is let through.
 #[derive(Debug)]
 pub struct Lab(Gateway, Cluster);
@@ -65,7 +46,7 @@ impl Default for Lab {
             ]}],
         }))
         .unwrap();
-        Lab(gateway, Cluster::compile(&config, &Forgetful).unwrap())
+        Lab(gateway, Cluster::compile(&config, &Forgetful([7; 32])).unwrap())
     }
 }
 

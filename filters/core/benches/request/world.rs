@@ -1,13 +1,10 @@
 //! A cluster with 100 policies, of which the last matches, and a user with a certificate and one with a token.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::bucket::{Rate, TokenBucket};
-use portcullis_core::cluster::{CacheOwner, Memory};
+use portcullis_core::cluster::Forgetful;
 use portcullis_core::hygiene::Scan;
-use portcullis_core::limit::InFlight;
-use portcullis_core::review::{CredentialCaches, Settled};
+use portcullis_core::review::Settled;
 use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestFacts, x509};
 use portcullis_filter_config as config;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
@@ -18,23 +15,6 @@ pub(crate) const PATH: &str = "/api/v1/namespaces/default/pods/web-7d9c6b5f4-000
 
 /// 2030-01-01.
 const NOW: u64 = 1_893_456_000;
-
-/// Nothing is kept from one cluster to the next.
-struct Forgetful;
-
-impl Memory for Forgetful {
-    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
-        Arc::new(CredentialCaches::new(&[7; 32], owner.lifetimes))
-    }
-
-    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
-        Arc::default()
-    }
-
-    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
-        Arc::new(TokenBucket::new(rate))
-    }
-}
 
 pub(crate) struct World {
     gateway: Gateway,
@@ -60,7 +40,7 @@ impl World {
         let gateway = config::FilterConfig { version: config::CONFIG_VERSION, instance: "bench".into() };
         World {
             gateway: Gateway::compile(&gateway).unwrap(),
-            cluster: Cluster::compile(&cluster(ca.pem()), &Forgetful).unwrap(),
+            cluster: Cluster::compile(&cluster(ca.pem()), &Forgetful([7; 32])).unwrap(),
             chain,
             token: format!("header.{}.signature", "x".repeat(900)),
         }

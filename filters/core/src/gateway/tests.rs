@@ -8,31 +8,12 @@ mod reviews;
 mod seen;
 
 use super::*;
-use crate::bucket::{Rate, TokenBucket};
-use crate::cluster::{CacheOwner, Memory};
-use crate::limit::InFlight;
+use crate::cluster::Forgetful;
 use crate::refusal::Cause;
-use crate::review::CredentialCaches;
 use crate::testing::{self, ca, issue, now};
 
 const POD: &str = "/api/v1/namespaces/n/pods/a";
 const UPTIME: Duration = Duration::ZERO;
-
-struct Forgetful;
-
-impl Memory for Forgetful {
-    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
-        Arc::new(CredentialCaches::new(&[7; 32], owner.lifetimes))
-    }
-
-    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
-        Arc::default()
-    }
-
-    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
-        Arc::new(TokenBucket::new(rate))
-    }
-}
 
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
@@ -55,7 +36,7 @@ fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     let ca = ca("clients");
     let mut config = plain_config(Some(ca.pem()));
     change(&mut config);
-    Fixture { gateway: gateway(), cluster: Cluster::compile(&config, &Forgetful).unwrap(), ca }
+    Fixture { gateway: gateway(), cluster: Cluster::compile(&config, &Forgetful([7; 32])).unwrap(), ca }
 }
 
 fn gateway() -> Gateway {

@@ -11,6 +11,7 @@ mod closing;
 mod crowd;
 mod fail_closed;
 mod handshake;
+mod handshakes;
 mod health;
 mod hostile;
 mod in_flight;

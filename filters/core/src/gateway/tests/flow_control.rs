@@ -4,6 +4,10 @@ use portcullis_filter_config::FlowControlLimit::{MaxRequestsInflight, TokenBucke
 
 use super::*;
 use crate::alive::Alive;
+use crate::bucket::{Rate, TokenBucket};
+use crate::cluster::{CacheOwner, Memory};
+use crate::limit::InFlight;
+use crate::review::CredentialCaches;
 
 /// As a process remembers.
 #[derive(Default)]
@@ -14,7 +18,7 @@ struct Process {
 
 impl Memory for Process {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
-        Forgetful.caches(owner)
+        Forgetful([7; 32]).caches(owner)
     }
 
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
