@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::explain::Impersonation;
+use crate::status::Status;
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.
 ///
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Explain(Box<Explain>),
     Rbac(Rbac),
     Crd(Crd),
+    Status(Status),
 }
 
 /// Tell what the gateway would do with a request, offline, by the filter's own code.
@@ -122,8 +124,8 @@ pub(crate) struct ExplainCertificate {
 /// A bad object is left out and told by /status; the others go on. A file that cannot be parsed keeps its last good
 /// objects. Replace files by renaming a finished one into place.
 ///
-/// HTTP: /healthz (the process lives), /readyz (something is served), /status (objects, Envoys and what each of them has
-/// acknowledged; no secrets).
+/// HTTP: / (a page for people), /status (the same as JSON: objects with their conditions, Envoys and what each of them has
+/// acknowledged; no secrets), /healthz (the process lives), /readyz (something is served).
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
     /// Directory of *.yaml, *.yml and *.json files.
@@ -132,9 +134,13 @@ pub(crate) struct Serve {
     /// Unix socket for Envoy; only this process's user may connect, because keys travel there.
     #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH")]
     pub(crate) xds_socket: PathBuf,
-    /// Where /healthz, /readyz and /status are served; port 0 takes a free one.
+    /// Where /healthz, /readyz and /status are served; port 0 takes a free one. Anybody who can connect may read.
     #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
     pub(crate) http_address: SocketAddr,
+    /// A host name under which the status may be asked for, beside IP addresses and localhost; may be repeated. Other
+    /// names are refused, because a page in a browser could make its own name lead here.
+    #[arg(long = "http-host", env = "PORTCULLIS_HTTP_HOSTS", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) http_hosts: Vec<String>,
 }
 
 /// Print the bootstrap with which Envoy finds this control plane (JSON).

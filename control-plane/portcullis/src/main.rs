@@ -6,8 +6,10 @@ mod cli;
 mod crd;
 mod explain;
 mod objects;
+mod plain;
 mod rbac;
 mod serve;
+mod status;
 
 use std::process::ExitCode;
 
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
     }
 }
 

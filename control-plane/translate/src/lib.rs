@@ -28,7 +28,7 @@ use portcullis_api::{
 };
 use serde_json::Value;
 
-pub use diagnosis::{Diagnosis, Reason};
+pub use diagnosis::{Diagnosis, Reason, Version};
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};
 pub use resource::{Resource, type_urls};

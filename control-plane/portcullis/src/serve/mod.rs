@@ -1,9 +1,14 @@
 //! `portcullis serve`: objects in, xDS out.
 
+mod fleet;
+mod guard;
 mod http;
 mod model;
+mod observer;
+mod page;
 mod run;
 mod status;
+mod version;
 
 pub(crate) use model::{Model, ModelError};
 pub(crate) use run::run;

@@ -1,12 +1,15 @@
 use std::collections::BTreeMap;
 
 use portcullis_api::Settings;
+use portcullis_api::status::Served;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    Diagnosis, Input, Reason, Resource as Translated, Translation, choose_settings, translate, type_urls,
+    Diagnosis, Input, Reason, Resource as Translated, Translation, Version, choose_settings, translate, type_urls,
 };
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
+
+use super::version;
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
 /// nothing, as if an API server had refused it.
@@ -34,6 +37,7 @@ pub(crate) enum ModelError {
 impl Model {
     pub(crate) fn update(&mut self, objects: &ObjectSet) -> Result<Update, ModelError> {
         let mut choice = choose_settings(&objects.settings);
+        version::stamp(&mut choice.diagnoses, &objects.settings);
         place(&mut choice.diagnoses, &objects.settings_places);
         if let Some(settings) = choice.settings {
             self.settings = Some(settings);
@@ -42,6 +46,7 @@ impl Model {
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
         let mut translation = keep_last_good(settings, &objects.clusters, &mut self.accepted);
+        version::stamp(&mut translation.diagnoses, &objects.clusters);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         let snapshot = Snapshot::new(translation.resources.into_iter().map(entry));
@@ -71,12 +76,14 @@ fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTree
     if !refused.is_empty() {
         translation = translate(&Input { settings, clusters: &documents });
     }
+    version::stamp(&mut translation.diagnoses, &documents);
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
     *accepted = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
     for (index, mut told) in refused {
         let Some(diagnosis) = translation.diagnoses.get_mut(index) else { continue };
         if diagnosis.accepted {
             told.message.push_str("; the version of it that was accepted last is still served");
+            told.version.served = Served::Older(diagnosis.version.generation);
         }
         *diagnosis = told;
     }
@@ -107,5 +114,6 @@ fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
         warnings,
         problems: Vec::new(),
         cautions: Vec::new(),
+        version: Version::default(),
     }
 }

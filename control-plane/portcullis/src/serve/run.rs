@@ -11,7 +11,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
+use super::guard::Hosts;
 use super::http::{Pages, router};
+use super::observer::Observer;
 use super::{Model, ModelError};
 use crate::cli::Serve;
 
@@ -58,7 +60,10 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
     let registry = Arc::new(Registry::default());
-    let pages = router(Pages { diagnoses, snapshots: snapshots.clone(), registry: Arc::clone(&registry) });
+    let observer = Arc::new(Observer::new(diagnoses, snapshots.clone(), Arc::clone(&registry)));
+    let hosts = Arc::new(Hosts::new(&arguments.http_hosts));
+    let watching = tokio::spawn(Arc::clone(&observer).watch());
+    let pages = router(Pages { observer, snapshots: snapshots.clone(), hosts });
     let follow = tokio::spawn(follow(objects, snapshot_sender, diagnosis_sender));
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async {
@@ -75,6 +80,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.
     follow.abort();
+    watching.abort();
     drop(stop);
     if tokio::time::timeout(FAREWELL, &mut xds).await.is_err() {
         xds.abort();
@@ -96,8 +102,10 @@ async fn follow(
         match model.update(&newest) {
             Ok(update) => {
                 log(&update.diagnoses);
-                diagnoses.send_replace(Arc::new(update.diagnoses));
+                // In this order: whoever reads the diagnoses and then the snapshot never takes an older snapshot for what
+                // the newest version of an object led to.
                 publish(&snapshots, update.snapshot);
+                diagnoses.send_replace(Arc::new(update.diagnoses));
             }
             Err(ModelError::Settings(told)) => {
                 log(&told);

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use portcullis_api::status::{ClusterStatus, told};
 use portcullis_translate::Diagnosis;
 use portcullis_xds::NodeStatus;
 use serde::Serialize;
@@ -8,39 +9,61 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
-    objects: Vec<Diagnosis>,
-    nodes: Vec<Node>,
+    pub(crate) objects: Vec<Object>,
+    pub(crate) nodes: Vec<Node>,
     /// A hash of everything that is served; empty before the first translation.
-    snapshot: String,
+    pub(crate) snapshot: String,
 }
 
+/// An object, or a file that cannot be used as it stands.
+#[derive(Debug, Serialize)]
+pub(crate) struct Object {
+    #[serde(flatten)]
+    pub(crate) diagnosis: Diagnosis,
+    /// Settings and files have the condition `Accepted` alone.
+    #[serde(flatten)]
+    pub(crate) status: ClusterStatus,
+}
+
+/// An Envoy that is connected, or was.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Node {
-    id: String,
-    connected: bool,
-    types: BTreeMap<String, Type>,
-    in_sync: bool,
+pub(crate) struct Node {
+    pub(crate) id: String,
+    pub(crate) connected: bool,
+    pub(crate) types: BTreeMap<String, Type>,
+    pub(crate) in_sync: bool,
 }
 
+/// Where one type of resource of a node stands.
 #[derive(Debug, Serialize)]
-struct Type {
-    sent: String,
-    acked: String,
-    nack: Option<String>,
+pub(crate) struct Type {
+    pub(crate) sent: String,
+    pub(crate) acked: String,
+    /// What the node says, as long as it refuses something.
+    pub(crate) nack: Option<String>,
+}
+
+impl Object {
+    pub(crate) fn new(diagnosis: Diagnosis, status: ClusterStatus) -> Self {
+        Self { diagnosis, status }
+    }
 }
 
 impl Status {
     /// `snapshot` is what was published last: a node whose stream has not seen it yet is not in sync.
-    pub(crate) fn new(objects: Vec<Diagnosis>, nodes: Vec<NodeStatus>, snapshot: String) -> Self {
-        let nodes = nodes.into_iter().map(|node| Node {
+    pub(crate) fn new(objects: Vec<Object>, nodes: &[NodeStatus], snapshot: String) -> Self {
+        let nodes = nodes.iter().map(|node| Node {
             in_sync: node.in_sync && node.snapshot == snapshot,
-            id: node.id,
+            id: node.id.clone(),
             connected: node.connected,
             types: node
                 .types
-                .into_iter()
-                .map(|(url, status)| (url, Type { sent: status.sent, acked: status.acked, nack: status.nack }))
+                .iter()
+                .map(|(url, status)| {
+                    let nack = status.nack.as_deref().map(told);
+                    (url.clone(), Type { sent: status.sent.clone(), acked: status.acked.clone(), nack })
+                })
                 .collect(),
         });
         Self { objects, nodes: nodes.collect(), snapshot }

@@ -1,0 +1,130 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use portcullis_api::CLUSTER_KIND;
+use portcullis_api::status::{ClusterStatus, Condition, Observation, Timestamp, accepted};
+use portcullis_translate::Diagnosis;
+use portcullis_xds::{Registry, Snapshot};
+use tokio::sync::watch;
+
+use super::fleet::Fleet;
+use super::status::{Object, Status};
+
+/// How long an observation is good for: however many ask, the objects are judged no more often.
+const FRESH: Duration = Duration::from_millis(250);
+/// How often it is looked without being asked to.
+const TURN: Duration = Duration::from_secs(1);
+
+/// Judges all objects, and remembers since when their conditions are as they are.
+pub(crate) struct Observer {
+    diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
+    snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    registry: Arc<Registry>,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    conditions: BTreeMap<Key, Vec<Condition>>,
+    newest: Option<(Instant, Arc<Status>)>,
+}
+
+/// Kind, name, UID, and which one of those that share all three: objects of files have no UID.
+type Key = (String, String, String, usize);
+
+impl Observer {
+    pub(crate) fn new(
+        diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
+        snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+        registry: Arc<Registry>,
+    ) -> Self {
+        Self { diagnoses, snapshots, registry, memory: Mutex::default() }
+    }
+
+    /// Where everything stands, at most a quarter of a second ago.
+    pub(crate) fn status(&self) -> Arc<Status> {
+        let mut memory = self.lock();
+        if let Some((at, status)) = &memory.newest
+            && at.elapsed() < FRESH
+        {
+            return Arc::clone(status);
+        }
+        let status = Arc::new(self.observe(&mut memory));
+        memory.newest = Some((Instant::now(), Arc::clone(&status)));
+        status
+    }
+
+    /// Looks every second, so that times are right even if nobody asks.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        let mut turns = tokio::time::interval(TURN);
+        turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            drop(self.status());
+        }
+    }
+
+    /// Takes over conditions that somebody else wrote, so that times stay where nothing else has changed.
+    #[expect(dead_code, reason = "the writer of status asks for it")]
+    pub(crate) fn remember(&self, name: &str, uid: &str, conditions: Vec<Condition>) {
+        let key = (CLUSTER_KIND.to_owned(), name.to_owned(), uid.to_owned(), 0);
+        let mut memory = self.lock();
+        memory.conditions.insert(key, conditions);
+        memory.newest = None;
+    }
+
+    fn observe(&self, memory: &mut Memory) -> Status {
+        let now = Timestamp::from_seconds(seconds());
+        // Diagnoses first: they are published behind the snapshot that they belong to.
+        let diagnoses = self.diagnoses.borrow().clone();
+        let snapshot = self.snapshots.borrow().clone();
+        let version = snapshot.as_ref().map(|one| one.version().to_owned()).unwrap_or_default();
+        let fleet = Fleet::new(&self.registry, snapshot);
+        let mut known = BTreeMap::new();
+        let objects = diagnoses.iter().map(|diagnosis| {
+            let key = key(diagnosis, &known);
+            let before = memory.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
+            let status = judge(diagnosis, &fleet, before, &now);
+            known.insert(key, status.conditions.clone());
+            Object::new(diagnosis.clone(), status)
+        });
+        let objects = objects.collect();
+        // What is gone is forgotten.
+        memory.conditions = known;
+        Status::new(objects, fleet.nodes(), version)
+    }
+
+    /// A panic elsewhere leaves the memory whole: it is replaced in one step.
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(diagnosis: &Diagnosis, known: &BTreeMap<Key, Vec<Condition>>) -> Key {
+    let uid = diagnosis.version.uid.clone().unwrap_or_default();
+    let first = (diagnosis.kind.clone(), diagnosis.name.clone(), uid, 0);
+    let last = (first.0.clone(), first.1.clone(), first.2.clone(), usize::MAX);
+    let twins = known.range(first.clone()..=last).count();
+    (first.0, first.1, first.2, twins)
+}
+
+fn judge(diagnosis: &Diagnosis, fleet: &Fleet, before: &[Condition], now: &Timestamp) -> ClusterStatus {
+    let reason = diagnosis.reason.to_string();
+    let verdict = diagnosis.verdict(&reason);
+    let generation = diagnosis.version.generation;
+    if diagnosis.kind != CLUSTER_KIND {
+        let conditions = vec![accepted(&verdict, generation, before, now)];
+        return ClusterStatus { observed_generation: generation, conditions, ..ClusterStatus::default() };
+    }
+    let hash = fleet.content_hash(&diagnosis.name);
+    let gateways = fleet.gateways(&diagnosis.name);
+    let served = diagnosis.version.served;
+    let seen = Observation { verdict, generation, served, content_hash: &hash, gateways };
+    ClusterStatus::of(&seen, before, now)
+}
+
+/// Seconds since 1970.
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
