@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use portcullis_api::status::{ClusterStatus, told};
 use portcullis_translate::Diagnosis;
-use portcullis_xds::NodeStatus;
+use portcullis_xds::{NodeStatus, Refused};
 use serde::Serialize;
 
 /// The body of /status. It holds no secret.
@@ -33,6 +33,21 @@ pub(crate) struct Node {
     pub(crate) connected: bool,
     pub(crate) types: BTreeMap<String, Type>,
     pub(crate) in_sync: bool,
+    /// What it refuses. It keeps what it had of that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) refused: Vec<Refusal>,
+}
+
+/// A resource that a node refuses.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Refusal {
+    pub(crate) r#type: String,
+    pub(crate) name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) owner: Option<String>,
+    pub(crate) version: String,
+    pub(crate) message: String,
 }
 
 /// Where one type of resource of a node stands.
@@ -42,6 +57,18 @@ pub(crate) struct Type {
     pub(crate) acked: String,
     /// What the node says, as long as it refuses something.
     pub(crate) nack: Option<String>,
+}
+
+impl From<&Refused> for Refusal {
+    fn from(one: &Refused) -> Self {
+        Self {
+            r#type: one.type_url.clone(),
+            name: one.name.clone(),
+            owner: one.owner.clone(),
+            version: one.version.clone(),
+            message: told(&one.message),
+        }
+    }
 }
 
 impl Object {
@@ -65,6 +92,7 @@ impl Status {
                     (url.clone(), Type { sent: status.sent.clone(), acked: status.acked.clone(), nack })
                 })
                 .collect(),
+            refused: node.refused.iter().map(Refusal::from).collect(),
         });
         Self { objects, nodes: nodes.collect(), snapshot }
     }
