@@ -58,7 +58,7 @@ fn place(diagnoses: &mut [Diagnosis], places: &[Place]) {
 
 /// Translates; where an object is invalid, the document of it that was accepted last.
 fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTreeMap<String, Value>) -> Translation {
-    let mut translation = translate(&Input { settings, clusters: documents, flavour: Flavour::default() });
+    let mut translation = translate(&Input { settings, clusters: documents, flavour: Flavour::of_envoy(None) });
     let mut documents = documents.to_vec();
     let mut refused = Vec::new();
     for (index, (document, diagnosis)) in documents.iter_mut().zip(&translation.diagnoses).enumerate() {
@@ -69,7 +69,7 @@ fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTree
         }
     }
     if !refused.is_empty() {
-        translation = translate(&Input { settings, clusters: &documents, flavour: Flavour::default() });
+        translation = translate(&Input { settings, clusters: &documents, flavour: Flavour::of_envoy(None) });
     }
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
     *accepted = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
