@@ -6,6 +6,7 @@
 
 mod cluster;
 mod diagnosis;
+mod flavour;
 mod group;
 mod identity;
 mod listener;
@@ -29,6 +30,7 @@ use portcullis_api::{
 use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason, Version};
+pub use flavour::Flavour;
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};
 pub use resource::{Resource, type_urls};
@@ -44,6 +46,8 @@ pub struct Input<'a> {
     /// The `UpstreamCluster` documents, as they were read. Their order decides only between two objects that are equal
     /// in every other respect.
     pub clusters: &'a [Value],
+    /// The Envoys that it is for.
+    pub flavour: Flavour,
 }
 
 /// What comes out.
@@ -75,7 +79,7 @@ pub fn translate(input: &Input<'_>) -> Translation {
             (cluster, None) => cluster,
         };
         match cluster {
-            Some(cluster) => chains.push(emit(&cluster, input.settings, &mut translation.resources)),
+            Some(cluster) => chains.push(emit(&cluster, input, &mut translation.resources)),
             None => chains.push(Chain::reserved(claims)),
         }
         translation.diagnoses.push(diagnosis);
@@ -103,7 +107,8 @@ fn check(document: &Value, name: &str, settings: &Settings) -> (Option<Cluster>,
 }
 
 /// Everything of one cluster but its filter chain, which the listener collects.
-fn emit(cluster: &Cluster, settings: &Settings, resources: &mut Vec<Resource>) -> Chain {
+fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Chain {
+    let settings = input.settings;
     let names = ResourceNames::new(&settings.instance, &cluster.name);
     let groups = group::groups(cluster);
     let first = resources.len();
@@ -113,5 +118,5 @@ fn emit(cluster: &Cluster, settings: &Settings, resources: &mut Vec<Resource>) -
     }
     resources.push(route::routes(cluster, &groups, &names, settings));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
-    Chain::serving(cluster, &names, settings)
+    Chain::serving(cluster, &names, settings, input.flavour)
 }

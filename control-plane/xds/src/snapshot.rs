@@ -64,4 +64,16 @@ impl Snapshot {
     pub fn owned_by<'a>(&'a self, owner: &str) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         self.owned.get(owner).into_iter().flatten().map(|(type_url, name)| (type_url.as_str(), name.as_str()))
     }
+
+    /// A hash of an owner's resources, equal wherever they are equal; `None` if the snapshot holds none of them.
+    pub fn version_of(&self, owner: &str) -> Option<String> {
+        let owned = self.owned.get(owner)?;
+        let mut hash = Hash::default();
+        for (type_url, name) in owned {
+            hash.add(type_url);
+            hash.add(name);
+            hash.add(self.get(type_url, name).map(Resource::version).unwrap_or_default());
+        }
+        Some(hash.finish())
+    }
 }

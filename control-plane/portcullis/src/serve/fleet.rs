@@ -2,18 +2,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use portcullis_api::status::{Gateway, Health, Standing};
-use portcullis_xds::{NodeStatus, Registry, Snapshot};
+use portcullis_filter_config::Pool;
+use portcullis_translate::type_urls;
+use portcullis_xds::{NodeStatus, Registry, Snapshot, Standing as Stands};
+
+/// Endpoints by Envoy cluster, then by node.
+pub(super) type Reports = BTreeMap<String, BTreeMap<String, Health>>;
 
 /// What the gateways make of the objects, at one time.
-#[derive(Debug)]
-pub(super) struct Fleet {
+pub(super) struct Fleet<'a> {
+    registry: &'a Registry,
     nodes: Vec<NodeStatus>,
     snapshot: Option<Arc<Snapshot>>,
+    reports: Reports,
 }
 
-impl Fleet {
-    pub(super) fn new(registry: &Registry, snapshot: Option<Arc<Snapshot>>) -> Self {
-        Self { nodes: registry.nodes(), snapshot }
+impl<'a> Fleet<'a> {
+    pub(super) fn new(registry: &'a Registry, snapshot: Option<Arc<Snapshot>>, reports: Reports) -> Self {
+        Self { registry, nodes: registry.nodes(), snapshot, reports }
     }
 
     /// Every node that was seen.
@@ -22,25 +28,38 @@ impl Fleet {
     }
 
     /// Every connected gateway, and what it makes of an `UpstreamCluster`.
-    pub(super) fn gateways(&self, _owner: &str) -> Vec<Gateway<'_>> {
-        let version = self.snapshot.as_ref().map(|snapshot| snapshot.version());
-        let connected = self.nodes.iter().filter(|node| node.connected);
-        let standing = |node: &NodeStatus| {
-            let is_done = node.in_sync && Some(node.snapshot.as_str()) == version;
-            if is_done { Standing::Acknowledged } else { Standing::Pending }
-        };
-        let health: BTreeMap<&str, Health> = BTreeMap::new();
-        connected
-            .map(|node| Gateway {
-                name: &node.id,
-                standing: standing(node),
-                health: health.get(node.id.as_str()).copied(),
-            })
-            .collect()
+    pub(super) fn gateways(&self, owner: &str) -> Vec<Gateway<'_>> {
+        let Some(snapshot) = &self.snapshot else { return Vec::new() };
+        let mut standings = self.registry.standing(snapshot, owner);
+        let health = self.health(snapshot, owner);
+        let mut gateways: Vec<Gateway<'_>> = Vec::new();
+        for node in self.nodes.iter().filter(|node| node.connected) {
+            // A node with two streams occurs twice, and its standing is that of both.
+            let Some(standing) = standings.remove(&node.id) else { continue };
+            let health = health.and_then(|health| health.get(&node.id)).copied();
+            gateways.push(Gateway { name: &node.id, standing: told(standing, node), health });
+        }
+        gateways
     }
 
-    /// A hash of the resources of an `UpstreamCluster`.
-    pub(super) fn content_hash(&self, _owner: &str) -> String {
-        self.snapshot.as_ref().map(|snapshot| snapshot.version().to_owned()).unwrap_or_default()
+    /// The endpoints that every request may go to, by node.
+    fn health(&self, snapshot: &Snapshot, owner: &str) -> Option<&BTreeMap<String, Health>> {
+        let pool = format!("/all.{}", Pool::Http2.as_str());
+        let clusters = type_urls::cluster();
+        let is_wanted = |(url, name): &(&str, &str)| *url == clusters && name.ends_with(&pool);
+        let (_, name) = snapshot.owned_by(owner).find(is_wanted)?;
+        self.reports.get(name)
+    }
+}
+
+/// What is pending because the node refuses the listener, which is nobody's, waits in vain.
+fn told(standing: Stands, node: &NodeStatus) -> Standing {
+    match standing {
+        Stands::Acknowledged => Standing::Acknowledged,
+        Stands::Refused { message } => Standing::Refused { message },
+        Stands::Pending => match node.refused.iter().find(|refused| refused.owner.is_none()) {
+            Some(refused) => Standing::Refused { message: format!("{}: {}", refused.name, refused.message) },
+            None => Standing::Pending,
+        },
     }
 }

@@ -4,7 +4,8 @@ use portcullis_api::Settings;
 use portcullis_api::status::Served;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    Diagnosis, Input, Reason, Resource as Translated, Translation, Version, choose_settings, translate, type_urls,
+    Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Version, choose_settings, translate,
+    type_urls,
 };
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
@@ -63,7 +64,7 @@ fn place(diagnoses: &mut [Diagnosis], places: &[Place]) {
 
 /// Translates; where an object is invalid, the document of it that was accepted last.
 fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTreeMap<String, Value>) -> Translation {
-    let mut translation = translate(&Input { settings, clusters: documents });
+    let mut translation = translate(&Input { settings, clusters: documents, flavour: Flavour::of_envoy(None) });
     let mut documents = documents.to_vec();
     let mut refused = Vec::new();
     for (index, (document, diagnosis)) in documents.iter_mut().zip(&translation.diagnoses).enumerate() {
@@ -74,7 +75,7 @@ fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTree
         }
     }
     if !refused.is_empty() {
-        translation = translate(&Input { settings, clusters: &documents });
+        translation = translate(&Input { settings, clusters: &documents, flavour: Flavour::of_envoy(None) });
     }
     version::stamp(&mut translation.diagnoses, &documents);
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);

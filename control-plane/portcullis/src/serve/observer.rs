@@ -8,7 +8,7 @@ use portcullis_translate::Diagnosis;
 use portcullis_xds::{Registry, Snapshot};
 use tokio::sync::watch;
 
-use super::fleet::Fleet;
+use super::fleet::{Fleet, Reports};
 use super::status::{Object, Status};
 
 /// How long an observation is good for: however many ask, the objects are judged no more often.
@@ -27,7 +27,25 @@ pub(crate) struct Observer {
 #[derive(Default)]
 struct Memory {
     conditions: BTreeMap<Key, Vec<Condition>>,
+    hashes: Hashes,
     newest: Option<(Instant, Arc<Status>)>,
+}
+
+/// The hashes of what is served of the objects, by name, in one version of the snapshot.
+#[derive(Default)]
+struct Hashes {
+    snapshot: String,
+    by_name: BTreeMap<String, String>,
+}
+
+impl Hashes {
+    fn of(&mut self, snapshot: &Snapshot, name: &str) -> String {
+        if self.snapshot != snapshot.version() {
+            *self = Self { snapshot: snapshot.version().to_owned(), by_name: BTreeMap::new() };
+        }
+        let hash = || snapshot.version_of(name).unwrap_or_default();
+        self.by_name.entry(name.to_owned()).or_insert_with(hash).clone()
+    }
 }
 
 /// Kind, name, UID, and which one of those that share all three: objects of files have no UID.
@@ -80,12 +98,13 @@ impl Observer {
         let diagnoses = self.diagnoses.borrow().clone();
         let snapshot = self.snapshots.borrow().clone();
         let version = snapshot.as_ref().map(|one| one.version().to_owned()).unwrap_or_default();
-        let fleet = Fleet::new(&self.registry, snapshot);
+        let fleet = Fleet::new(&self.registry, snapshot.clone(), Reports::new());
         let mut known = BTreeMap::new();
         let objects = diagnoses.iter().map(|diagnosis| {
             let key = key(diagnosis, &known);
+            let hash = snapshot.as_ref().map(|snapshot| memory.hashes.of(snapshot, &diagnosis.name));
             let before = memory.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
-            let status = judge(diagnosis, &fleet, before, &now);
+            let status = judge(diagnosis, &fleet, &hash.unwrap_or_default(), before, &now);
             known.insert(key, status.conditions.clone());
             Object::new(diagnosis.clone(), status)
         });
@@ -109,7 +128,13 @@ fn key(diagnosis: &Diagnosis, known: &BTreeMap<Key, Vec<Condition>>) -> Key {
     (first.0, first.1, first.2, twins)
 }
 
-fn judge(diagnosis: &Diagnosis, fleet: &Fleet, before: &[Condition], now: &Timestamp) -> ClusterStatus {
+fn judge(
+    diagnosis: &Diagnosis,
+    fleet: &Fleet<'_>,
+    content_hash: &str,
+    before: &[Condition],
+    now: &Timestamp,
+) -> ClusterStatus {
     let reason = diagnosis.reason.to_string();
     let verdict = diagnosis.verdict(&reason);
     let generation = diagnosis.version.generation;
@@ -117,10 +142,9 @@ fn judge(diagnosis: &Diagnosis, fleet: &Fleet, before: &[Condition], now: &Times
         let conditions = vec![accepted(&verdict, generation, before, now)];
         return ClusterStatus { observed_generation: generation, conditions, ..ClusterStatus::default() };
     }
-    let hash = fleet.content_hash(&diagnosis.name);
     let gateways = fleet.gateways(&diagnosis.name);
     let served = diagnosis.version.served;
-    let seen = Observation { verdict, generation, served, content_hash: &hash, gateways };
+    let seen = Observation { verdict, generation, served, content_hash, gateways };
     ClusterStatus::of(&seen, before, now)
 }
 

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use portcullis_api::Settings;
 use serde_json::{Value, json};
 
-use crate::{Input, Translation, choose_settings, translate};
+use crate::{Flavour, Input, Translation, choose_settings, translate};
 
 /// A certificate and its key.
 pub(super) struct Pair {
@@ -111,5 +111,5 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: Value) {
 }
 
 pub(super) fn translated(settings: &Settings, clusters: &[Value]) -> Translation {
-    translate(&Input { settings, clusters })
+    translate(&Input { settings, clusters, flavour: Flavour::default() })
 }

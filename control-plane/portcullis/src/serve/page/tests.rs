@@ -39,7 +39,7 @@ fn reason_word(reason: Reason) -> &'static str {
 fn status(objects: Vec<Object>) -> Status {
     let one = Type { sent: "0123456789abcdef".to_owned(), acked: String::new(), nack: Some(HOSTILE.to_owned()) };
     let types = [("type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned(), one)].into();
-    let node = Node { id: HOSTILE.to_owned(), connected: true, types, in_sync: false };
+    let node = Node { id: HOSTILE.to_owned(), connected: true, types, in_sync: false, refused: Vec::new() };
     Status { objects, nodes: vec![node], snapshot: "c0ffee".to_owned() }
 }
 
