@@ -9,6 +9,7 @@ mod page;
 mod run;
 mod status;
 mod version;
+mod writer;
 
 pub(crate) use model::{Model, ModelError};
 pub(crate) use run::run;
