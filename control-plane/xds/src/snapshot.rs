@@ -1,60 +1,15 @@
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
-use bytes::Bytes;
-use ring::digest::{Context, SHA256};
-
-/// A resource, encoded. Its bytes may be secret.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Resource {
-    version: String,
-    body: Bytes,
-    companion: Option<(String, String)>,
-}
-
-impl std::fmt::Debug for Resource {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({} bytes)", self.version, self.body.len())
-    }
-}
-
-impl Resource {
-    /// The version is a hash of the content: an unchanged resource is not sent again, also after a restart.
-    pub fn new(body: impl Into<Bytes>) -> Self {
-        let body = body.into();
-        let mut context = Context::new(&SHA256);
-        context.update(&body);
-        Self { version: short_hex(context), body, companion: None }
-    }
-
-    /// Names another resource that is sent again whenever this one is sent. Envoy builds a changed cluster anew and waits
-    /// for its endpoints, but does not ask for endpoints that it is subscribed to already; meanwhile it acknowledges no
-    /// cluster.
-    pub fn with_companion(self, type_url: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { companion: Some((type_url.into(), name.into())), ..self }
-    }
-
-    /// The resource that is sent again with this one.
-    pub fn companion(&self) -> Option<(&str, &str)> {
-        self.companion.as_ref().map(|(type_url, name)| (type_url.as_str(), name.as_str()))
-    }
-
-    /// The hash of the content.
-    pub fn version(&self) -> &str {
-        &self.version
-    }
-
-    /// The message, as it stands in `Any.value`.
-    pub fn body(&self) -> &Bytes {
-        &self.body
-    }
-}
+use crate::Resource;
+use crate::hash::Hash;
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     types: BTreeMap<String, BTreeMap<String, Resource>>,
     versions: BTreeMap<String, String>,
+    /// By owner: type and name.
+    owned: BTreeMap<String, Vec<(String, String)>>,
     version: String,
 }
 
@@ -65,24 +20,24 @@ impl Snapshot {
         for (type_url, name, resource) in resources {
             types.entry(type_url).or_default().insert(name, resource);
         }
-        let mut whole = Context::new(&SHA256);
+        let mut whole = Hash::default();
         let mut versions = BTreeMap::new();
+        let mut owned: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for (type_url, resources) in &types {
-            let mut context = Context::new(&SHA256);
+            let mut hash = Hash::default();
             for (name, resource) in resources {
-                for part in [name, &resource.version] {
-                    context.update(part.as_bytes());
-                    context.update(&[0]);
+                hash.add(name);
+                hash.add(resource.version());
+                if let Some(owner) = resource.owner() {
+                    owned.entry(owner.to_owned()).or_default().push((type_url.clone(), name.clone()));
                 }
             }
-            let version = short_hex(context);
-            for part in [type_url, &version] {
-                whole.update(part.as_bytes());
-                whole.update(&[0]);
-            }
+            let version = hash.finish();
+            whole.add(type_url);
+            whole.add(&version);
             versions.insert(type_url.clone(), version);
         }
-        Self { types, versions, version: short_hex(whole) }
+        Self { types, versions, owned, version: whole.finish() }
     }
 
     /// A hash of everything.
@@ -104,13 +59,9 @@ impl Snapshot {
     pub fn names<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a String> + use<'a> {
         self.types.get(type_url).into_iter().flat_map(BTreeMap::keys)
     }
-}
 
-/// 16 of the 32 bytes: far more than is needed to tell versions apart.
-fn short_hex(context: Context) -> String {
-    context.finish().as_ref().iter().take(16).fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    /// Type and name of every resource that belongs to an owner.
+    pub fn owned_by<'a>(&'a self, owner: &str) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        self.owned.get(owner).into_iter().flatten().map(|(type_url, name)| (type_url.as_str(), name.as_str()))
+    }
 }

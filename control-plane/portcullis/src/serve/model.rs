@@ -88,6 +88,9 @@ fn entry(one: Translated) -> (String, String, Resource) {
     if let Some(assignment) = one.assignment {
         resource = resource.with_companion(type_urls::assignment(), assignment);
     }
+    if let Some(owner) = one.owner {
+        resource = resource.owned_by(owner);
+    }
     (one.type_url, one.name, resource)
 }
 

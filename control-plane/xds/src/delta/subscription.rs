@@ -3,8 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use super::{Gates, TypeStatus};
-use crate::Snapshot;
 use crate::kind::Kind;
+use crate::{Refused, Resource, Snapshot, Standing};
 
 /// A response's content: resources or removals, never both.
 #[derive(Clone, Debug, Default)]
@@ -18,10 +18,23 @@ pub(super) struct Change {
 const UNSURE: &str = "";
 
 #[derive(Debug)]
+struct Refusal {
+    version: String,
+    message: String,
+}
+
+#[derive(Debug)]
 struct InFlight {
     nonce: String,
     version: String,
     change: Change,
+}
+
+impl Refusal {
+    /// Whether it is about the resource as it stands in the snapshot.
+    fn is_of(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
+        snapshot.get(type_url, name).is_some_and(|resource| resource.version() == self.version)
+    }
 }
 
 /// One type of one stream.
@@ -36,7 +49,7 @@ pub(super) struct Subscription {
     absent: BTreeSet<String>,
     in_flight: Option<InFlight>,
     /// Versions that the other side refused. They are not sent again.
-    refused: BTreeMap<String, String>,
+    refused: BTreeMap<String, Refusal>,
     /// Groups of resources, refused together: sent again in halves, until the bad one stands alone.
     suspects: Vec<BTreeSet<String>>,
     /// Names that were touched before this type was asked for.
@@ -119,7 +132,7 @@ impl Subscription {
         match &request.error_detail {
             Some(error) => {
                 self.status.nack = Some(error.message.clone());
-                self.quarantine(in_flight.change);
+                self.quarantine(in_flight.change, &error.message);
             }
             None => {
                 self.status.acked = in_flight.version;
@@ -143,13 +156,14 @@ impl Subscription {
 
     /// Envoy tells that something of a response is bad, and for some types stops at the first bad one. So halves are
     /// tried, and only what is refused alone is refused.
-    fn quarantine(&mut self, change: Change) {
+    fn quarantine(&mut self, change: Change, message: &str) {
         for name in change.removals {
             self.known.remove(&name);
             self.absent.insert(name);
         }
         if change.updates.len() <= 1 {
-            self.refused.extend(change.updates);
+            let refusal = |version| Refusal { version, message: message.to_owned() };
+            self.refused.extend(change.updates.into_iter().map(|(name, version)| (name, refusal(version))));
             return;
         }
         for name in change.updates.keys() {
@@ -200,8 +214,7 @@ impl Subscription {
 
     /// A refused version that is no longer in the snapshot need not be remembered.
     fn forget_refusals(&mut self, snapshot: &Snapshot, type_url: &str) {
-        self.refused
-            .retain(|name, version| snapshot.get(type_url, name).is_some_and(|resource| resource.version() == version));
+        self.refused.retain(|name, refusal| refusal.is_of(snapshot, type_url, name));
         if self.refused.is_empty() && self.suspects.is_empty() {
             self.status.nack = None;
         }
@@ -228,8 +241,9 @@ impl Subscription {
         let listed = self.names.iter().filter(move |_| !self.wildcard);
         all.chain(listed).filter_map(move |name| {
             let version = snapshot.get(type_url, name)?.version();
-            let is = |versions: &BTreeMap<String, String>| versions.get(name).is_some_and(|known| known == version);
-            (!is(&self.known) && !is(&self.refused)).then(|| (name.clone(), version.to_owned()))
+            let is_known = self.known.get(name).is_some_and(|known| known == version);
+            let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == version);
+            (!is_known && !is_refused).then(|| (name.clone(), version.to_owned()))
         })
     }
 
@@ -279,10 +293,31 @@ impl Subscription {
 
     /// Settled, and nothing is refused.
     pub(super) fn is_in_sync(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        let current = |(name, version): (&String, &String)| {
-            snapshot.get(type_url, name).is_some_and(|resource| resource.version() == version)
-        };
-        self.is_settled(snapshot, type_url) && !self.refused.iter().any(current)
+        let is_current = |(name, refusal): (&String, &Refusal)| refusal.is_of(snapshot, type_url, name);
+        self.is_settled(snapshot, type_url) && !self.refused.iter().any(is_current)
+    }
+
+    /// What is refused of the snapshot.
+    pub(super) fn refused(&self, snapshot: &Snapshot, type_url: &str) -> impl Iterator<Item = Refused> {
+        self.refused.iter().filter(|(name, refusal)| refusal.is_of(snapshot, type_url, name)).map(|(name, refusal)| {
+            Refused {
+                type_url: type_url.to_owned(),
+                name: name.clone(),
+                version: refusal.version.clone(),
+                message: refusal.message.clone(),
+                owner: snapshot.get(type_url, name).and_then(Resource::owner).map(str::to_owned),
+            }
+        })
+    }
+
+    /// Where the other side stands with one resource.
+    pub(super) fn standing(&self, name: &str, resource: &Resource) -> Standing {
+        let version = resource.version();
+        match self.refused.get(name).filter(|refusal| refusal.version == version) {
+            Some(refusal) => Standing::Refused { message: refusal.message.clone() },
+            None if self.known.get(name).is_some_and(|known| known == version) => Standing::Acknowledged,
+            None => Standing::Pending,
+        }
     }
 
     pub(super) fn status(&self) -> TypeStatus {

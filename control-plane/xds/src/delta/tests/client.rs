@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 
 use super::*;
-use crate::DeltaStream;
+use crate::delta::DeltaStream;
 
 /// What Envoy does: all clusters and listeners, the endpoints of its clusters, the routes of its listeners.
 pub(super) struct Client {
