@@ -51,7 +51,8 @@ impl Registry {
         streams.next
     }
 
-    pub(crate) fn update(&self, id: u64, stream: &DeltaStream) {
+    /// Tells whether the node has come to be in sync with a snapshot.
+    pub(crate) fn update(&self, id: u64, stream: &DeltaStream) -> bool {
         let status = NodeStatus {
             id: stream.node().to_owned(),
             connected: true,
@@ -59,7 +60,10 @@ impl Registry {
             snapshot: stream.snapshot_version().to_owned(),
             in_sync: stream.is_in_sync(),
         };
-        self.lock().open.insert(id, status);
+        let synced = |status: &NodeStatus| status.in_sync.then(|| status.snapshot.clone());
+        let now = synced(&status);
+        let before = self.lock().open.insert(id, status);
+        now.is_some() && now != before.as_ref().and_then(synced)
     }
 
     pub(crate) fn close(&self, id: u64) {

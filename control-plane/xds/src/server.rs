@@ -122,7 +122,9 @@ impl Conversation {
                     stream.on_snapshot(newest)
                 }
             };
-            self.registry.update(self.id, &stream);
+            if self.registry.update(self.id, &stream) {
+                tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
+            }
             for response in responses {
                 log_response(&stream, &response);
                 if self.responses.send(Ok(response)).await.is_err() {

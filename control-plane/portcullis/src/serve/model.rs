@@ -1,9 +1,10 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use portcullis_api::Settings;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    Diagnosis, Input, Reason, Resource as Translated, Translation, choose_settings, translate, type_urls,
+    Diagnosis, Input, Reason, Resource as Translated, Translation, Translator, choose_settings, type_urls,
 };
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
@@ -14,7 +15,9 @@ use serde_json::Value;
 pub(crate) struct Model {
     settings: Option<Settings>,
     /// The document that was accepted last, by name. Holds keys.
-    accepted: BTreeMap<String, Value>,
+    accepted: BTreeMap<String, Arc<Value>>,
+    translator: Translator,
+    entries: Entries,
 }
 
 /// What a set of objects leads to.
@@ -41,10 +44,10 @@ impl Model {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(file).collect();
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
-        let mut translation = keep_last_good(settings, &objects.clusters, &mut self.accepted);
+        let mut translation = keep_last_good(&mut self.translator, settings, &objects.clusters, &mut self.accepted);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
-        let snapshot = Snapshot::new(translation.resources.into_iter().map(entry));
+        let snapshot = Snapshot::new(self.entries.of(translation.resources));
         Ok(Update { snapshot, diagnoses })
     }
 }
@@ -57,8 +60,13 @@ fn place(diagnoses: &mut [Diagnosis], places: &[Place]) {
 }
 
 /// Translates; where an object is invalid, the document of it that was accepted last.
-fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTreeMap<String, Value>) -> Translation {
-    let mut translation = translate(&Input { settings, clusters: documents });
+fn keep_last_good(
+    translator: &mut Translator,
+    settings: &Settings,
+    documents: &[Arc<Value>],
+    accepted: &mut BTreeMap<String, Arc<Value>>,
+) -> Translation {
+    let mut translation = translator.translate(&Input { settings, clusters: documents });
     let mut documents = documents.to_vec();
     let mut refused = Vec::new();
     for (index, (document, diagnosis)) in documents.iter_mut().zip(&translation.diagnoses).enumerate() {
@@ -69,7 +77,7 @@ fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTree
         }
     }
     if !refused.is_empty() {
-        translation = translate(&Input { settings, clusters: &documents });
+        translation = translator.translate(&Input { settings, clusters: &documents });
     }
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
     *accepted = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
@@ -83,12 +91,32 @@ fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTree
     translation
 }
 
-fn entry(one: Translated) -> (String, String, Resource) {
-    let mut resource = Resource::new(one.value);
-    if let Some(assignment) = one.assignment {
-        resource = resource.with_companion(type_urls::assignment(), assignment);
+/// Resources as they were last, by where they are: what did not change is not hashed again.
+#[derive(Default)]
+struct Entries {
+    known: HashMap<usize, (Arc<Translated>, Resource)>,
+}
+
+impl Entries {
+    fn of(&mut self, translated: Vec<Arc<Translated>>) -> Vec<(String, String, Resource)> {
+        let mut known = std::mem::take(&mut self.known);
+        let mut all = Vec::with_capacity(translated.len());
+        for one in translated {
+            let resource =
+                known.remove(&Arc::as_ptr(&one).addr()).map_or_else(|| entry(&one), |(_, resource)| resource);
+            all.push((one.type_url.clone(), one.name.clone(), resource.clone()));
+            self.known.insert(Arc::as_ptr(&one).addr(), (one, resource));
+        }
+        all
     }
-    (one.type_url, one.name, resource)
+}
+
+fn entry(one: &Translated) -> Resource {
+    let resource = Resource::new(one.value.clone());
+    match &one.assignment {
+        Some(assignment) => resource.with_companion(type_urls::assignment(), assignment),
+        None => resource,
+    }
 }
 
 fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
