@@ -6,6 +6,7 @@
 
 mod cluster;
 mod diagnosis;
+mod flavour;
 mod group;
 mod identity;
 mod listener;
@@ -30,6 +31,7 @@ use portcullis_api::{CLUSTER_KIND, Cluster, Code, Problem, Settings, check_clust
 use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason};
+pub use flavour::Flavour;
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};
 pub use resource::{Resource, type_urls};
@@ -46,6 +48,8 @@ pub struct Input<'a> {
     /// The `UpstreamCluster` documents, as they were read. Their order decides only between two objects that are equal
     /// in every other respect.
     pub clusters: &'a [Arc<Value>],
+    /// The Envoys that it is for.
+    pub flavour: Flavour,
 }
 
 /// What comes out.
@@ -79,7 +83,8 @@ fn check(document: &Value, name: &str, settings: &Settings) -> (Option<Cluster>,
 }
 
 /// Everything of one cluster but its filter chain, which the listener collects.
-fn emit(cluster: &Cluster, settings: &Settings, resources: &mut Vec<Resource>) -> Chain {
+fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Chain {
+    let settings = input.settings;
     let names = ResourceNames::new(&settings.instance, &cluster.name);
     let groups = group::groups(cluster);
     secrets::emit(cluster, &names, resources);
@@ -87,5 +92,5 @@ fn emit(cluster: &Cluster, settings: &Settings, resources: &mut Vec<Resource>) -
         cluster::emit(cluster, group, &names, settings, resources);
     }
     resources.push(route::routes(cluster, &groups, &names, settings));
-    Chain::serving(cluster, &names, settings)
+    Chain::serving(cluster, &names, settings, input.flavour)
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::diagnosis::{Diagnosis, Reason};
 use crate::listener::{self, Chain};
 use crate::resource::{Resource, in_order};
-use crate::{Input, Translation, check, emit, ownership, secrets};
+use crate::{Flavour, Input, Translation, check, emit, ownership, secrets};
 
 /// Translates again and again, and remembers what each document led to: an edit of one costs the work of one.
 ///
@@ -16,7 +16,7 @@ use crate::{Input, Translation, check, emit, ownership, secrets};
 #[derive(Default)]
 pub struct Translator {
     /// Under which everything that is known was translated.
-    settings: Option<Settings>,
+    under: Option<(Settings, Flavour)>,
     /// By `metadata.name`: several if objects are named alike, and one's previous edition.
     known: HashMap<String, Vec<Known>>,
     listener: Option<Arc<Resource>>,
@@ -47,7 +47,7 @@ struct Emitted {
 impl Translator {
     /// Translates all objects.
     pub fn translate(&mut self, input: &Input<'_>) -> Translation {
-        self.begin(input.settings);
+        self.begin(input);
         let judged: Vec<Arc<Judged>> = input.clusters.iter().map(|document| self.judge(document, input)).collect();
         let claims: Vec<&Claims> = judged.iter().map(|one| &one.claims).collect();
         let mut translation = Translation::default();
@@ -81,10 +81,13 @@ impl Translator {
         translation
     }
 
-    fn begin(&mut self, settings: &Settings) {
-        if self.settings.as_ref() != Some(settings) {
-            let default_certificate = secrets::default_certificate(settings).map(Arc::new);
-            *self = Self { settings: Some(settings.clone()), default_certificate, ..Self::default() };
+    fn begin(&mut self, input: &Input<'_>) {
+        let is_same =
+            |(settings, flavour): &(Settings, Flavour)| settings == input.settings && *flavour == input.flavour;
+        if !self.under.as_ref().is_some_and(is_same) {
+            let default_certificate = secrets::default_certificate(input.settings).map(Arc::new);
+            let under = Some((input.settings.clone(), input.flavour));
+            *self = Self { under, default_certificate, ..Self::default() };
         }
         self.turn += 1;
     }
@@ -131,7 +134,7 @@ fn judge(document: &Value, input: &Input<'_>) -> Judged {
     let (cluster, diagnosis) = check(document, &claims.name, input.settings);
     let emitted = cluster.map(|cluster| {
         let mut resources = Vec::new();
-        let chain = emit(&cluster, input.settings, &mut resources);
+        let chain = emit(&cluster, input, &mut resources);
         Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain }
     });
     Judged { claims, diagnosis, emitted }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use portcullis_api::Settings;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    Diagnosis, Input, Reason, Resource as Translated, Translation, Translator, choose_settings, type_urls,
+    Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, choose_settings, type_urls,
 };
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
@@ -66,7 +66,8 @@ fn keep_last_good(
     documents: &[Arc<Value>],
     accepted: &mut BTreeMap<String, Arc<Value>>,
 ) -> Translation {
-    let mut translation = translator.translate(&Input { settings, clusters: documents });
+    let mut translation =
+        translator.translate(&Input { settings, clusters: documents, flavour: Flavour::of_envoy(None) });
     let mut documents = documents.to_vec();
     let mut refused = Vec::new();
     for (index, (document, diagnosis)) in documents.iter_mut().zip(&translation.diagnoses).enumerate() {
@@ -77,7 +78,7 @@ fn keep_last_good(
         }
     }
     if !refused.is_empty() {
-        translation = translator.translate(&Input { settings, clusters: &documents });
+        translation = translator.translate(&Input { settings, clusters: &documents, flavour: Flavour::of_envoy(None) });
     }
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
     *accepted = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();

@@ -19,6 +19,7 @@ use envoy_types::util::pack_any;
 use portcullis_api::{Claims, Cluster, Settings};
 use prost::Message;
 
+use crate::flavour::Flavour;
 use crate::names::{ResourceNames, parts, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
 use crate::resource::Resource;
@@ -47,8 +48,8 @@ pub(crate) enum Chain {
 
 impl Chain {
     /// The chain of a cluster that is served.
-    pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Self {
-        let chain = chain::serving(cluster, names, settings);
+    pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, flavour: Flavour) -> Self {
+        let chain = chain::serving(cluster, names, settings, flavour);
         let names = std::iter::once(&cluster.name).chain(&cluster.server_names).cloned().collect();
         Self::Serving { names, chain: chain.encode_to_vec(), name: chain.name }
     }

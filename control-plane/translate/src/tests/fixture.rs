@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use portcullis_api::Settings;
 use serde_json::{Value, json};
 
-use crate::{Input, Translation, choose_settings, translate};
+use crate::{Flavour, Input, Translation, choose_settings, translate};
 
 /// A certificate and its key.
 pub(super) struct Pair {
@@ -114,5 +114,5 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: Value) {
 
 pub(super) fn translated(settings: &Settings, clusters: &[Value]) -> Translation {
     let clusters: Vec<_> = clusters.iter().cloned().map(Arc::new).collect();
-    translate(&Input { settings, clusters: &clusters })
+    translate(&Input { settings, clusters: &clusters, flavour: Flavour::default() })
 }
