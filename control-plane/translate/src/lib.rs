@@ -87,10 +87,12 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     let settings = input.settings;
     let names = ResourceNames::new(&settings.instance, &cluster.name);
     let groups = group::groups(cluster);
+    let first = resources.len();
     secrets::emit(cluster, &names, resources);
     for group in &groups {
         cluster::emit(cluster, group, &names, settings, resources);
     }
     resources.push(route::routes(cluster, &groups, &names, settings));
+    resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
     Chain::serving(cluster, &names, settings, input.flavour)
 }

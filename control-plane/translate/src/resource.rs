@@ -19,11 +19,13 @@ pub struct Resource {
     pub value: Vec<u8>,
     /// The assignment that Envoy waits for when it builds this cluster: it has to be sent again with the cluster.
     pub assignment: Option<String>,
+    /// `metadata.name` of the `UpstreamCluster` that it belongs to. The listener and the default certificate are nobody's.
+    pub owner: Option<String>,
 }
 
 impl Resource {
     pub(crate) fn new<M: Name>(name: String, message: &M) -> Self {
-        Self { type_url: M::type_url(), name, value: message.encode_to_vec(), assignment: None }
+        Self { type_url: M::type_url(), name, value: message.encode_to_vec(), assignment: None, owner: None }
     }
 }
 

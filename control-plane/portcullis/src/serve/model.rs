@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use portcullis_api::Settings;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
@@ -18,6 +19,7 @@ pub(crate) struct Model {
     accepted: BTreeMap<String, Arc<Value>>,
     translator: Translator,
     entries: Entries,
+    snapshot: Snapshot,
 }
 
 /// What a set of objects leads to.
@@ -47,7 +49,8 @@ impl Model {
         let mut translation = keep_last_good(&mut self.translator, settings, &objects.clusters, &mut self.accepted);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
-        let snapshot = Snapshot::new(self.entries.of(translation.resources));
+        self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));
+        let snapshot = self.snapshot.clone();
         Ok(Update { snapshot, diagnoses })
     }
 }
@@ -112,11 +115,23 @@ impl Entries {
     }
 }
 
-fn entry(one: &Translated) -> Resource {
-    let resource = Resource::new(one.value.clone());
-    match &one.assignment {
-        Some(assignment) => resource.with_companion(type_urls::assignment(), assignment),
+fn entry(one: &Arc<Translated>) -> Resource {
+    let mut resource = Resource::new(Bytes::from_owner(Body(Arc::clone(one))));
+    if let Some(assignment) = &one.assignment {
+        resource = resource.with_companion(type_urls::assignment(), assignment);
+    }
+    match &one.owner {
+        Some(owner) => resource.owned_by(owner),
         None => resource,
+    }
+}
+
+/// The bytes of a translated resource, which are not copied.
+struct Body(Arc<Translated>);
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.value
     }
 }
 
