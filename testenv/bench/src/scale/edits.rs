@@ -8,15 +8,15 @@ use super::world::{PATIENCE, POD, World};
 use crate::error::BenchError;
 
 impl World {
-    /// Takes a permission away by one edit of a cluster's file: until Envoy has acknowledged it, until a request is refused.
-    pub(crate) fn edit_policy(&mut self, number: u32) -> Result<(Duration, Duration), BenchError> {
+    /// Takes a permission away by one edit of a cluster's file and gives it back by another: until Envoy has acknowledged
+    /// it, until a request is answered by it.
+    pub(crate) fn edit_policy(&mut self, number: u32) -> Result<[(Duration, Duration); 2], BenchError> {
         let client = self.connect(number)?;
         let text = self.parts.manifest(number, false).to_text();
-        let times = self.time(number, &text, |start| until(start, || status(&client) == Some(403)))?;
-        // The cluster may be edited once more.
+        let taken = self.time(number, &text, |start| until(start, || status(&client) == Some(403)))?;
         let text = self.parts.manifest(number, true).to_text();
-        self.time(number, &text, |start| until(start, || status(&client) == Some(200)))?;
-        Ok(times)
+        let given = self.time(number, &text, |start| until(start, || status(&client) == Some(200)))?;
+        Ok([taken, given])
     }
 
     /// Adds a cluster: until Envoy has acknowledged it, until a request to it is answered.

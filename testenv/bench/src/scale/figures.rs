@@ -15,6 +15,10 @@ pub(crate) struct Figures {
     pub(crate) policy_seen: Vec<Duration>,
     pub(crate) added_acked: Vec<Duration>,
     pub(crate) added_seen: Vec<Duration>,
+    /// CPU time of the control plane and of Envoy for one edit of a policy.
+    pub(crate) edit_cpu: (Duration, Duration),
+    /// The same for the cold push.
+    pub(crate) push_cpu: (Duration, Duration),
     pub(crate) plane: Memory,
     pub(crate) plane_after: Memory,
     pub(crate) envoy: Memory,
@@ -25,8 +29,10 @@ impl Figures {
         println!("\n{} clusters, {:.1} MiB of manifests", self.clusters, self.bytes as f64 / (1024.0 * 1024.0));
         println!("  cold start: files read and translated\t{}", show(self.served));
         println!("  cold push: Envoy's start to all acknowledged\t{}", show(self.pushed));
+        cpu("cold start and push", self.push_cpu);
         row("one policy edited: acknowledged", &self.policy_acked);
         row("one policy edited: seen by a request", &self.policy_seen);
+        cpu("one policy edited", self.edit_cpu);
         row("one cluster added: acknowledged", &self.added_acked);
         row("one cluster added: seen by a request", &self.added_seen);
         for (what, memory) in [
@@ -49,6 +55,10 @@ pub(crate) fn print_growth(all: &[Figures]) {
         println!("  memory of the control plane\t{} KiB", each(|figures| figures.plane_after));
         println!("  memory of Envoy\t{} KiB", each(|figures| figures.envoy));
     }
+}
+
+fn cpu(what: &str, (plane, envoy): (Duration, Duration)) {
+    println!("  {what}: CPU time\tcontrol plane {}, Envoy {}", show(plane), show(envoy));
 }
 
 fn row(what: &str, times: &[Duration]) {

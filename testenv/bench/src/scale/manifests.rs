@@ -32,7 +32,7 @@ impl Parts {
             .serving(&self.serving, &self.client_ca)
             .policies(self.policies(number, allows))
             // Checks of so many pools would be the load that is measured.
-            .set("/spec/portcullis", json!({"healthCheck": {"interval": "5m"}}))
+            .set("/spec/portcullis", json!({"healthCheck": {"interval": "2m", "timeout": "1m"}}))
     }
 
     fn policies(&self, number: u32, allows: bool) -> Value {

@@ -76,11 +76,9 @@ impl World {
     /// Measures everything.
     pub(crate) fn measure(&mut self, options: &Scale) -> Result<Figures, BenchError> {
         self.figures.plane = memory::of(self.plane.process().pid())?;
-        for number in 0..options.edits {
-            let (acked, seen) = self.edit_policy(number % self.count)?;
-            self.figures.policy_acked.push(acked);
-            self.figures.policy_seen.push(seen);
-        }
+        self.figures.push_cpu = self.spent()?;
+        self.edit(options.edits)?;
+        self.figures.edit_cpu = self.each(self.figures.push_cpu, options.edits * 2)?;
         for number in 0..options.edits.min(10) {
             let (acked, seen) = self.add_cluster(self.count + number)?;
             self.figures.added_acked.push(acked);
@@ -89,6 +87,27 @@ impl World {
         self.figures.plane_after = memory::of(self.plane.process().pid())?;
         self.figures.envoy = memory::of(self.envoy.process().pid())?;
         Ok(std::mem::take(&mut self.figures))
+    }
+
+    fn edit(&mut self, edits: u32) -> Result<(), BenchError> {
+        for number in 0..edits {
+            for (acked, seen) in self.edit_policy(number % self.count)? {
+                self.figures.policy_acked.push(acked);
+                self.figures.policy_seen.push(seen);
+            }
+        }
+        Ok(())
+    }
+
+    /// CPU time of the control plane and of Envoy so far.
+    fn spent(&self) -> Result<(Duration, Duration), BenchError> {
+        Ok((memory::spent(self.plane.process().pid())?, memory::spent(self.envoy.process().pid())?))
+    }
+
+    fn each(&self, before: (Duration, Duration), edits: u32) -> Result<(Duration, Duration), BenchError> {
+        let (plane, envoy) = self.spent()?;
+        let edits = edits.max(1);
+        Ok((plane.saturating_sub(before.0) / edits, envoy.saturating_sub(before.1) / edits))
     }
 
     /// Writes a cluster's file by renaming it into place.
