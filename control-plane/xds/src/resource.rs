@@ -47,6 +47,11 @@ impl Resource {
         self.owner.as_deref()
     }
 
+    /// Whether this is the other one: equal versions are equal contents.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.version == other.version && self.companion == other.companion && self.owner == other.owner
+    }
+
     /// The hash of the content.
     pub fn version(&self) -> &str {
         &self.version

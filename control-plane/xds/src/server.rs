@@ -114,6 +114,7 @@ impl Conversation {
         let stream = Arc::new(Mutex::new(DeltaStream::new(first)));
         let shared: Shared = stream.clone();
         let _entry = Entry { id: self.registry.open(shared), registry: Arc::clone(&self.registry) };
+        let mut synced = None;
         loop {
             let responses = tokio::select! {
                 request = requests.next() => match request {
@@ -132,6 +133,7 @@ impl Conversation {
                     lock(&stream).on_snapshot(newest)
                 }
             };
+            log_sync(&lock(&stream), &mut synced);
             for response in responses {
                 log_response(&lock(&stream), &response);
                 if self.responses.send(Ok(response)).await.is_err() {
@@ -140,6 +142,15 @@ impl Conversation {
             }
         }
     }
+}
+
+/// Tells when the node has acknowledged the whole of a snapshot.
+fn log_sync(stream: &DeltaStream, before: &mut Option<String>) {
+    let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
+    if synced.is_some() && synced != *before {
+        tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
+    }
+    *before = synced;
 }
 
 fn log_refusal(stream: &DeltaStream, request: &DeltaDiscoveryRequest) {

@@ -9,6 +9,7 @@ mod page;
 mod run;
 mod status;
 mod version;
+#[allow(dead_code, reason = "the Kubernetes source is to start it")]
 mod writer;
 
 pub(crate) use model::{Model, ModelError};

@@ -83,7 +83,8 @@ impl<V: Clone + PartialEq> Pacer<V> {
         }
         let is_due = |entry: &Entry<V>| entry.wanted.is_some() && entry.in_flight.is_none() && entry.not_before <= now;
         // The one that has waited longest, so that none starves.
-        let (key, entry) = self.objects.iter_mut().filter(|(_, one)| is_due(one)).min_by_key(|(_, one)| one.not_before)?;
+        let (key, entry) =
+            self.objects.iter_mut().filter(|(_, one)| is_due(one)).min_by_key(|(_, one)| one.not_before)?;
         let value = entry.wanted.clone()?;
         entry.in_flight = Some(value.clone());
         entry.not_before = now.saturating_add(PACE);
