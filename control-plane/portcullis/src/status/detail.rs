@@ -1,5 +1,7 @@
 use std::fmt::Write;
 
+use portcullis_api::status::ConditionType;
+
 use super::report::Object;
 use crate::plain::line;
 
@@ -20,16 +22,16 @@ pub(super) fn render(object: &Object) -> String {
     if let Some(hash) = &object.status.content_hash {
         field("Content", hash);
     }
-    if !object.accepted {
-        field("Not accepted", &format!("{}: {}", object.reason, object.message));
-    }
     text.push_str("Conditions:\n");
     for condition in &object.status.conditions {
         let (kind, state) = (condition.kind.to_string(), condition.status.to_string());
         let (reason, since) = (line(&condition.reason), line(&condition.last_transition_time.to_string()));
         let _ = writeln!(text, "  {kind:<11} {state:<8} {reason:<18} since {since}");
-        if !condition.message.is_empty() {
-            let _ = writeln!(text, "    {}", line(&condition.message));
+        // Warnings stand below, one by one.
+        let is_accepted = condition.kind == ConditionType::Accepted;
+        let message = if is_accepted { &object.message } else { &condition.message };
+        if !message.is_empty() {
+            let _ = writeln!(text, "    {}", line(message));
         }
     }
     gateways(&mut text, object);

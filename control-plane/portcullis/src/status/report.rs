@@ -18,7 +18,6 @@ pub(super) struct Object {
     pub(super) name: String,
     pub(super) at: Option<String>,
     pub(super) accepted: bool,
-    pub(super) reason: String,
     pub(super) message: String,
     pub(super) warnings: Vec<String>,
     #[serde(flatten)]

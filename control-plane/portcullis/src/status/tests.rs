@@ -74,7 +74,6 @@ Generation:  7
 Content:     0123456789abcdef
 Conditions:
   Accepted    True     Accepted           since 2026-01-02T03:04:05Z
-    warning: hardly meant
   Programmed  True     Programmed         since 2026-01-02T03:04:05Z
     acknowledged
   Ready       Unknown  NoReport           since 2026-01-02T03:04:05Z
