@@ -6,6 +6,7 @@
 
 mod cluster;
 mod diagnosis;
+mod farewell;
 mod group;
 mod identity;
 mod listener;
@@ -29,6 +30,7 @@ use portcullis_api::{
 use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason};
+pub use farewell::farewell;
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};
 pub use resource::{Resource, type_urls};

@@ -8,6 +8,8 @@ use portcullis_translate::{
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
 
+use super::departed::Departed;
+
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
 /// nothing, as if an API server had refused it.
 #[derive(Default)]
@@ -15,6 +17,7 @@ pub(crate) struct Model {
     settings: Option<Settings>,
     /// The document that was accepted last, by name. Holds keys.
     accepted: BTreeMap<String, Value>,
+    departed: Departed,
 }
 
 /// What a set of objects leads to.
@@ -41,7 +44,9 @@ impl Model {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(file).collect();
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
-        let mut translation = keep_last_good(settings, &objects.clusters, &mut self.accepted);
+        let (mut translation, before) = keep_last_good(settings, &objects.clusters, &mut self.accepted);
+        self.departed.follow(before, &self.accepted);
+        translation.resources.extend(self.departed.resources(settings));
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         let snapshot = Snapshot::new(translation.resources.into_iter().map(entry));
@@ -56,8 +61,13 @@ fn place(diagnoses: &mut [Diagnosis], places: &[Place]) {
     }
 }
 
-/// Translates; where an object is invalid, the document of it that was accepted last.
-fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTreeMap<String, Value>) -> Translation {
+/// Translates; where an object is invalid, the document of it that was accepted last. Returns what was accepted before,
+/// too.
+fn keep_last_good(
+    settings: &Settings,
+    documents: &[Value],
+    accepted: &mut BTreeMap<String, Value>,
+) -> (Translation, BTreeMap<String, Value>) {
     let mut translation = translate(&Input { settings, clusters: documents });
     let mut documents = documents.to_vec();
     let mut refused = Vec::new();
@@ -72,7 +82,8 @@ fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTree
         translation = translate(&Input { settings, clusters: &documents });
     }
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
-    *accepted = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
+    let served = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
+    let before = std::mem::replace(accepted, served);
     for (index, mut told) in refused {
         let Some(diagnosis) = translation.diagnoses.get_mut(index) else { continue };
         if diagnosis.accepted {
@@ -80,7 +91,7 @@ fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTree
         }
         *diagnosis = told;
     }
-    translation
+    (translation, before)
 }
 
 fn entry(one: Translated) -> (String, String, Resource) {
