@@ -2,9 +2,11 @@
 //!
 //! This crate knows names, versions and bytes, not clusters. A [`Snapshot`] is everything that Envoy may ask for; a
 //! [`DeltaStream`] is one Envoy's conversation about it, in the incremental variant of the protocol. [`serve`] runs such
-//! conversations on a Unix socket and keeps a [`Registry`] of them.
+//! conversations on a Unix socket and keeps a [`Registry`] of them. A [`HealthRegistry`] holds what Envoys report about
+//! their endpoints.
 
 mod delta;
+mod health;
 mod kind;
 mod registry;
 mod server;
@@ -12,6 +14,7 @@ mod snapshot;
 mod socket;
 
 pub use delta::{DeltaStream, TypeStatus};
+pub use health::{Endpoints, HealthRegistry};
 pub use registry::{NodeStatus, Registry};
 pub use server::{ServeError, serve};
 pub use snapshot::{Resource, Snapshot};
