@@ -18,10 +18,12 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub(super) async fn drain(admin: Admin, patience: Duration) {
     let start = Instant::now();
     let deadline = start + patience;
+    tracing::info!("draining listeners");
     told("drain its listeners", admin.post("/drain_listeners?graceful&skip_exit").await);
     if empty_by(admin, start + first_part(patience)).await {
         return;
     }
+    tracing::info!("telling every client");
     told("send every client away", admin.post("/healthcheck/fail").await);
     if !empty_by(admin, deadline).await {
         tracing::info!("connections that are still open are cut");
