@@ -1,3 +1,5 @@
+use serde::Serialize;
+
 /// What is known of an `UpstreamCluster` at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Observation<'a> {
@@ -64,7 +66,7 @@ pub enum Standing {
 }
 
 /// The endpoints of an object, as a gateway finds them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Health {
     /// How many take requests.
     pub healthy: u32,

@@ -1,24 +1,34 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use portcullis_api::status::{Gateway, Health, Standing};
 use portcullis_filter_config::Pool;
 use portcullis_translate::type_urls;
-use portcullis_xds::{NodeStatus, Registry, Snapshot, Standing as Stands};
+use portcullis_xds::{Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as Stands};
 
 /// Endpoints by Envoy cluster, then by node.
 pub(super) type Reports = BTreeMap<String, BTreeMap<String, Health>>;
+
+/// What the gateways report now.
+pub(super) fn reports(health: &HealthRegistry) -> Reports {
+    let health_of = |seen: Endpoints| Health { healthy: seen.healthy, total: seen.total };
+    let of_cluster = |(cluster, nodes): (String, BTreeMap<String, Endpoints>)| {
+        (cluster, nodes.into_iter().map(|(node, seen)| (node, health_of(seen))).collect())
+    };
+    health.all(Instant::now()).into_iter().map(of_cluster).collect()
+}
 
 /// What the gateways make of the objects, at one time.
 pub(super) struct Fleet<'a> {
     registry: &'a Registry,
     nodes: Vec<NodeStatus>,
     snapshot: Option<Arc<Snapshot>>,
-    reports: Reports,
+    reports: &'a Reports,
 }
 
 impl<'a> Fleet<'a> {
-    pub(super) fn new(registry: &'a Registry, snapshot: Option<Arc<Snapshot>>, reports: Reports) -> Self {
+    pub(super) fn new(registry: &'a Registry, snapshot: Option<Arc<Snapshot>>, reports: &'a Reports) -> Self {
         Self { registry, nodes: registry.nodes(), snapshot, reports }
     }
 

@@ -1,5 +1,6 @@
 //! `portcullis serve`: objects in, xDS out.
 
+mod departed;
 mod fleet;
 mod guard;
 mod http;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant, SystemTime};
 use portcullis_api::CLUSTER_KIND;
 use portcullis_api::status::{ClusterStatus, Condition, Observation, Timestamp, accepted};
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{Registry, Snapshot};
+use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
 
-use super::fleet::{Fleet, Reports};
+use super::fleet::{Fleet, reports};
 use super::status::{Object, Status};
 
 /// How long an observation is good for: however many ask, the objects are judged no more often.
@@ -21,6 +21,7 @@ pub(crate) struct Observer {
     diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     registry: Arc<Registry>,
+    health: Arc<HealthRegistry>,
     memory: Mutex<Memory>,
 }
 
@@ -56,8 +57,9 @@ impl Observer {
         diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
         snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
         registry: Arc<Registry>,
+        health: Arc<HealthRegistry>,
     ) -> Self {
-        Self { diagnoses, snapshots, registry, memory: Mutex::default() }
+        Self { diagnoses, snapshots, registry, health, memory: Mutex::default() }
     }
 
     /// Where everything stands, at most a quarter of a second ago.
@@ -98,7 +100,8 @@ impl Observer {
         let diagnoses = self.diagnoses.borrow().clone();
         let snapshot = self.snapshots.borrow().clone();
         let version = snapshot.as_ref().map(|one| one.version().to_owned()).unwrap_or_default();
-        let fleet = Fleet::new(&self.registry, snapshot.clone(), Reports::new());
+        let endpoints = reports(&self.health);
+        let fleet = Fleet::new(&self.registry, snapshot.clone(), &endpoints);
         let mut known = BTreeMap::new();
         let objects = diagnoses.iter().map(|diagnosis| {
             let key = key(diagnosis, &known);
@@ -111,7 +114,7 @@ impl Observer {
         let objects = objects.collect();
         // What is gone is forgotten.
         memory.conditions = known;
-        Status::new(objects, fleet.nodes(), version)
+        Status::new(objects, fleet.nodes(), endpoints.clone(), version)
     }
 
     /// A panic elsewhere leaves the memory whole: it is replaced in one step.

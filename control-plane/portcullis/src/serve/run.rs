@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use portcullis_sources::{DirectoryError, ObjectSet};
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{Registry, ServeError, Snapshot, Socket, SocketError};
+use portcullis_xds::{HealthRegistry, Registry, ServeError, Snapshot, Socket, SocketError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -60,7 +60,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
     let registry = Arc::new(Registry::default());
-    let observer = Arc::new(Observer::new(diagnoses, snapshots.clone(), Arc::clone(&registry)));
+    let health = Arc::new(HealthRegistry::default());
+    let (nodes, reports) = (Arc::clone(&registry), Arc::clone(&health));
+    let observer = Arc::new(Observer::new(diagnoses, snapshots.clone(), nodes, reports));
     let hosts = Arc::new(Hosts::new(&arguments.http_hosts));
     let watching = tokio::spawn(Arc::clone(&observer).watch());
     let pages = router(Pages { observer, snapshots: snapshots.clone(), hosts });
@@ -70,7 +72,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, shutdown));
+    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, health, shutdown));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

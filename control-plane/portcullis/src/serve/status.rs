@@ -5,12 +5,16 @@ use portcullis_translate::Diagnosis;
 use portcullis_xds::{NodeStatus, Refused};
 use serde::Serialize;
 
+use super::fleet::Reports;
+
 /// The body of /status. It holds no secret.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
     pub(crate) objects: Vec<Object>,
     pub(crate) nodes: Vec<Node>,
+    /// How the nodes see the endpoints: by Envoy cluster, then by node.
+    pub(crate) endpoints: Reports,
     /// A hash of everything that is served; empty before the first translation.
     pub(crate) snapshot: String,
 }
@@ -79,7 +83,7 @@ impl Object {
 
 impl Status {
     /// `snapshot` is what was published last: a node whose stream has not seen it yet is not in sync.
-    pub(crate) fn new(objects: Vec<Object>, nodes: &[NodeStatus], snapshot: String) -> Self {
+    pub(crate) fn new(objects: Vec<Object>, nodes: &[NodeStatus], endpoints: Reports, snapshot: String) -> Self {
         let nodes = nodes.iter().map(|node| Node {
             in_sync: node.in_sync && node.snapshot == snapshot,
             id: node.id.clone(),
@@ -94,6 +98,6 @@ impl Status {
                 .collect(),
             refused: node.refused.iter().map(Refusal::from).collect(),
         });
-        Self { objects, nodes: nodes.collect(), snapshot }
+        Self { objects, nodes: nodes.collect(), endpoints, snapshot }
     }
 }

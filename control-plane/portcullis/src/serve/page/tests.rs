@@ -3,6 +3,8 @@
 use portcullis_api::status::{ClusterStatus, Gateway, Health, Observation, Served, Standing, Timestamp, Verdict};
 use portcullis_translate::{Diagnosis, Reason, Version};
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::serve::status::Type;
 
@@ -40,7 +42,7 @@ fn status(objects: Vec<Object>) -> Status {
     let one = Type { sent: "0123456789abcdef".to_owned(), acked: String::new(), nack: Some(HOSTILE.to_owned()) };
     let types = [("type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned(), one)].into();
     let node = Node { id: HOSTILE.to_owned(), connected: true, types, in_sync: false, refused: Vec::new() };
-    Status { objects, nodes: vec![node], snapshot: "c0ffee".to_owned() }
+    Status { objects, nodes: vec![node], endpoints: BTreeMap::new(), snapshot: "c0ffee".to_owned() }
 }
 
 #[test]
