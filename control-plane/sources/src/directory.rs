@@ -74,7 +74,8 @@ impl Watched {
     }
 
     fn first_error(&self, reading: &Reading) -> Option<DirectoryError> {
-        let error = |path: &Path, reason: &str| DirectoryError::Read { directory: path.to_owned(), reason: reason.to_owned() };
+        let error =
+            |path: &Path, reason: &str| DirectoryError::Read { directory: path.to_owned(), reason: reason.to_owned() };
         if let Some(reason) = reading.files.error() {
             return Some(error(&self.directory, reason));
         }

@@ -103,7 +103,17 @@ mod tests {
             for good in ["plain", "token", "..data/token", "up/root/plain"] {
                 assert_eq!(read(good).as_deref(), Some(&b"good"[..]), "{good}");
             }
-            for bad in ["absolute", "relative", "up/secret", "../secret", "../root-beside/secret", "loop", "dir", "large", "no"] {
+            for bad in [
+                "absolute",
+                "relative",
+                "up/secret",
+                "../secret",
+                "../root-beside/secret",
+                "loop",
+                "dir",
+                "large",
+                "no",
+            ] {
                 assert_eq!(read(bad), None, "{bad}");
             }
             assert_eq!(read(dir.path().join("secret").to_str().unwrap()), None);

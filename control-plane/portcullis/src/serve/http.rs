@@ -8,6 +8,7 @@ use portcullis_translate::Diagnosis;
 use portcullis_xds::{Registry, Snapshot};
 use tokio::sync::watch;
 
+use super::source_state::SourceState;
 use super::status::Status;
 
 /// What the pages are made of.
@@ -16,6 +17,7 @@ pub(super) struct Pages {
     pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     pub(super) registry: Arc<Registry>,
+    pub(super) source: SourceState,
 }
 
 pub(super) fn router(pages: Pages) -> Router {
@@ -37,5 +39,6 @@ async fn readyz(State(pages): State<Pages>) -> (StatusCode, &'static str) {
 async fn status(State(pages): State<Pages>) -> Json<Status> {
     let snapshot = pages.snapshots.borrow().as_ref().map(|snapshot| snapshot.version().to_owned());
     let diagnoses = pages.diagnoses.borrow().as_ref().clone();
-    Json(Status::new(diagnoses, pages.registry.nodes(), snapshot.unwrap_or_default()))
+    let status = Status::new(diagnoses, pages.registry.nodes(), snapshot.unwrap_or_default());
+    Json(status.of_source(pages.source.told()))
 }

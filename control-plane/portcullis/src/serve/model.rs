@@ -8,12 +8,14 @@ use portcullis_translate::{
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
 
+use super::Resolved;
+
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
 /// nothing, as if an API server had refused it.
 #[derive(Default)]
 pub(crate) struct Model {
     settings: Option<Settings>,
-    /// The document that was accepted last, by name. Holds keys.
+    /// The document that was accepted last, by name, with what it referred to then. Holds keys.
     accepted: BTreeMap<String, Value>,
 }
 
@@ -41,7 +43,9 @@ impl Model {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(file).collect();
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
-        let mut translation = keep_last_good(settings, &objects.clusters, &mut self.accepted);
+        let resolved = Resolved::of(objects);
+        let mut translation = keep_last_good(settings, &resolved.documents, &mut self.accepted);
+        resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         let snapshot = Snapshot::new(translation.resources.into_iter().map(entry));

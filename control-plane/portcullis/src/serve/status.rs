@@ -4,6 +4,8 @@ use portcullis_translate::Diagnosis;
 use portcullis_xds::NodeStatus;
 use serde::Serialize;
 
+use super::source_state::SourceStatus;
+
 /// The body of /status. It holds no secret.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -12,6 +14,7 @@ pub(crate) struct Status {
     nodes: Vec<Node>,
     /// A hash of everything that is served; empty before the first translation.
     snapshot: String,
+    source: Option<SourceStatus>,
 }
 
 #[derive(Debug, Serialize)]
@@ -43,6 +46,11 @@ impl Status {
                 .map(|(url, status)| (url, Type { sent: status.sent, acked: status.acked, nack: status.nack }))
                 .collect(),
         });
-        Self { objects, nodes: nodes.collect(), snapshot }
+        Self { objects, nodes: nodes.collect(), snapshot, source: None }
+    }
+
+    /// Adds where the objects come from.
+    pub(super) fn of_source(self, source: SourceStatus) -> Self {
+        Self { source: Some(source), ..self }
     }
 }
