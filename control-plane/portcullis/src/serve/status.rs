@@ -4,6 +4,8 @@ use portcullis_translate::Diagnosis;
 use portcullis_xds::{Endpoints, NodeStatus, Refused};
 use serde::Serialize;
 
+use super::source_state::SourceStatus;
+
 /// The body of /status. It holds no secret.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -14,6 +16,7 @@ pub(crate) struct Status {
     endpoints: BTreeMap<String, BTreeMap<String, Seen>>,
     /// A hash of everything that is served; empty before the first translation.
     snapshot: String,
+    source: Option<SourceStatus>,
 }
 
 #[derive(Debug, Serialize)]
@@ -79,6 +82,11 @@ impl Status {
         });
         let seen = |(node, seen): (_, Endpoints)| (node, Seen { healthy: seen.healthy, total: seen.total });
         let endpoints = endpoints.into_iter().map(|(name, nodes)| (name, nodes.into_iter().map(seen).collect()));
-        Self { objects, nodes: nodes.collect(), endpoints: endpoints.collect(), snapshot }
+        Self { objects, nodes: nodes.collect(), endpoints: endpoints.collect(), snapshot, source: None }
+    }
+
+    /// Adds where the objects come from.
+    pub(super) fn of_source(self, source: SourceStatus) -> Self {
+        Self { source: Some(source), ..self }
     }
 }
