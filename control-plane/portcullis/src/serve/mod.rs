@@ -7,11 +7,15 @@ mod http;
 mod model;
 mod observer;
 mod page;
+mod references;
 mod run;
+mod source;
+mod source_state;
 mod status;
 mod version;
-#[allow(dead_code, reason = "the Kubernetes source is to start it")]
 mod writer;
 
 pub(crate) use model::{Model, ModelError};
+pub(crate) use references::Resolved;
 pub(crate) use run::run;
+pub(crate) use source::{LEASE_NAME, SourceArguments};

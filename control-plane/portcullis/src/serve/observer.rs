@@ -9,6 +9,7 @@ use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
 
 use super::fleet::{Fleet, reports};
+use super::source_state::SourceState;
 use super::status::{Object, Status};
 
 /// How long an observation is good for: however many ask, the objects are judged no more often.
@@ -16,12 +17,23 @@ const FRESH: Duration = Duration::from_millis(250);
 /// How often it is looked without being asked to.
 const TURN: Duration = Duration::from_secs(1);
 
+/// What is looked at.
+pub(super) struct Observed {
+    /// What translation said of the newest objects. Published behind the snapshot that they led to.
+    pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
+    /// What is served.
+    pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    /// What the gateways acknowledged.
+    pub(super) registry: Arc<Registry>,
+    /// Which endpoints they find healthy.
+    pub(super) health: Arc<HealthRegistry>,
+    /// Where the objects come from.
+    pub(super) source: SourceState,
+}
+
 /// Judges all objects, and remembers since when their conditions are as they are.
-pub(crate) struct Observer {
-    diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
-    snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
-    registry: Arc<Registry>,
-    health: Arc<HealthRegistry>,
+pub(super) struct Observer {
+    observed: Observed,
     memory: Mutex<Memory>,
 }
 
@@ -53,17 +65,12 @@ impl Hashes {
 type Key = (String, String, String, usize);
 
 impl Observer {
-    pub(crate) fn new(
-        diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
-        snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
-        registry: Arc<Registry>,
-        health: Arc<HealthRegistry>,
-    ) -> Self {
-        Self { diagnoses, snapshots, registry, health, memory: Mutex::default() }
+    pub(super) fn new(observed: Observed) -> Self {
+        Self { observed, memory: Mutex::default() }
     }
 
     /// Where everything stands, at most a quarter of a second ago.
-    pub(crate) fn status(&self) -> Arc<Status> {
+    pub(super) fn status(&self) -> Arc<Status> {
         let mut memory = self.lock();
         if let Some((at, status)) = &memory.newest
             && at.elapsed() < FRESH
@@ -76,7 +83,7 @@ impl Observer {
     }
 
     /// Looks every second, so that times are right even if nobody asks.
-    pub(crate) async fn watch(self: Arc<Self>) {
+    pub(super) async fn watch(self: Arc<Self>) {
         let mut turns = tokio::time::interval(TURN);
         turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -86,8 +93,7 @@ impl Observer {
     }
 
     /// Takes over conditions that somebody else wrote, so that times stay where nothing else has changed.
-    #[cfg_attr(not(test), allow(dead_code, reason = "the writer asks for it"))]
-    pub(crate) fn remember(&self, name: &str, uid: &str, conditions: Vec<Condition>) {
+    pub(super) fn remember(&self, name: &str, uid: &str, conditions: Vec<Condition>) {
         let key = (CLUSTER_KIND.to_owned(), name.to_owned(), uid.to_owned(), 0);
         let mut memory = self.lock();
         memory.conditions.insert(key, conditions);
@@ -97,11 +103,11 @@ impl Observer {
     fn observe(&self, memory: &mut Memory) -> Status {
         let now = Timestamp::from_seconds(seconds());
         // Diagnoses first: they are published behind the snapshot that they belong to.
-        let diagnoses = self.diagnoses.borrow().clone();
-        let snapshot = self.snapshots.borrow().clone();
+        let diagnoses = self.observed.diagnoses.borrow().clone();
+        let snapshot = self.observed.snapshots.borrow().clone();
         let version = snapshot.as_ref().map(|one| one.version().to_owned()).unwrap_or_default();
-        let endpoints = reports(&self.health);
-        let fleet = Fleet::new(&self.registry, snapshot.clone(), &endpoints);
+        let endpoints = reports(&self.observed.health);
+        let fleet = Fleet::new(&self.observed.registry, snapshot.clone(), &endpoints);
         let mut known = BTreeMap::new();
         let objects = diagnoses.iter().map(|diagnosis| {
             let key = key(diagnosis, &known);
@@ -114,7 +120,7 @@ impl Observer {
         let objects = objects.collect();
         // What is gone is forgotten.
         memory.conditions = known;
-        Status::new(objects, fleet.nodes(), endpoints.clone(), version)
+        Status::new(objects, fleet.nodes(), endpoints.clone(), version, self.observed.source.told())
     }
 
     /// A panic elsewhere leaves the memory whole: it is replaced in one step.

@@ -6,6 +6,7 @@ use portcullis_xds::{NodeStatus, Refused};
 use serde::Serialize;
 
 use super::fleet::Reports;
+use super::source_state::SourceStatus;
 
 /// The body of /status. It holds no secret.
 #[derive(Debug, Serialize)]
@@ -17,6 +18,8 @@ pub(crate) struct Status {
     pub(crate) endpoints: Reports,
     /// A hash of everything that is served; empty before the first translation.
     pub(crate) snapshot: String,
+    /// Where the objects come from.
+    pub(crate) source: SourceStatus,
 }
 
 /// An object, or a file that cannot be used as it stands.
@@ -83,7 +86,13 @@ impl Object {
 
 impl Status {
     /// `snapshot` is what was published last: a node whose stream has not seen it yet is not in sync.
-    pub(crate) fn new(objects: Vec<Object>, nodes: &[NodeStatus], endpoints: Reports, snapshot: String) -> Self {
+    pub(crate) fn new(
+        objects: Vec<Object>,
+        nodes: &[NodeStatus],
+        endpoints: Reports,
+        snapshot: String,
+        source: SourceStatus,
+    ) -> Self {
         let nodes = nodes.iter().map(|node| Node {
             in_sync: node.in_sync && node.snapshot == snapshot,
             id: node.id.clone(),
@@ -98,6 +107,6 @@ impl Status {
                 .collect(),
             refused: node.refused.iter().map(Refusal::from).collect(),
         });
-        Self { objects, nodes: nodes.collect(), endpoints, snapshot }
+        Self { objects, nodes: nodes.collect(), endpoints, snapshot, source }
     }
 }

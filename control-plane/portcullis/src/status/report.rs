@@ -8,6 +8,15 @@ use serde::Deserialize;
 pub(super) struct Report {
     pub(super) objects: Vec<Object>,
     pub(super) nodes: Vec<Node>,
+    pub(super) source: Source,
+}
+
+/// Where the objects come from.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(super) struct Source {
+    pub(super) stale_since: Option<String>,
+    pub(super) reason: Option<String>,
 }
 
 /// An object, or a file that cannot be used as it stands.

@@ -35,6 +35,10 @@ pub(super) fn render(report: &Report, wide: bool) -> String {
     let (all, synced) = (connected.clone().count(), connected.filter(|node| node.in_sync).count());
     // Writing to a String cannot fail.
     let _ = writeln!(text, "\nGateways: {all} connected, {synced} with everything acknowledged");
+    if let Some(since) = &report.source.stale_since {
+        let why = report.source.reason.as_deref().unwrap_or("unknown");
+        let _ = writeln!(text, "The source is stale since {}: {}", line(since), line(why));
+    }
     if wide {
         for node in &report.nodes {
             let state = if node.connected { "connected" } else { "gone" };

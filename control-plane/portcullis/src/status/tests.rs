@@ -36,6 +36,7 @@ fn answer() -> Value {
             {"id": "envoy-1", "connected": false, "inSync": false, "types": {}},
         ],
         "snapshot": "0123",
+        "source": {"kind": "kubernetes", "staleSince": "2026-01-02T03:04:06Z", "reason": "no answer", "leader": true},
     })
 }
 
@@ -54,6 +55,7 @@ KIND   NAME       ACCEPTED   MESSAGE
 File   x.yaml:3   False      no YAML
 
 Gateways: 1 connected, 1 with everything acknowledged
+The source is stale since 2026-01-02T03:04:06Z: no answer
 ";
     assert_eq!(table::render(&report(), false), expected);
     let wide = table::render(&report(), true);

@@ -4,7 +4,9 @@ mod html;
 mod objects;
 
 use portcullis_api::CLUSTER_KIND;
+use portcullis_api::status::told;
 
+use super::source_state::SourceStatus;
 use super::status::{Node, Object, Status};
 use html::Html;
 
@@ -45,7 +47,25 @@ fn summary(html: &mut Html, status: &Status) {
     } else {
         html.text("Snapshot: ").raw("<code>").text(&status.snapshot).raw("</code>.");
     }
+    html.raw("</p>\n<p>");
+    source(html, &status.source);
     html.raw("</p>\n<p>The same for programs: <a href=\"/status\">/status</a>.</p>\n");
+}
+
+fn source(html: &mut Html, source: &SourceStatus) {
+    html.text(&format!("Source: {}. ", source.kind));
+    match &source.stale_since {
+        None => html.text("What it says is current."),
+        Some(since) => {
+            let why = source.reason.as_deref().unwrap_or("unknown");
+            html.raw("<strong class=\"bad\">").text(&format!("Stale since {since}: {}", told(why))).raw("</strong>")
+        }
+    };
+    match source.leader {
+        Some(true) => drop(html.text(" This replica leads: it writes the status to Kubernetes.")),
+        Some(false) => drop(html.text(" Another replica leads.")),
+        None => {}
+    }
 }
 
 fn nodes(html: &mut Html, nodes: &[Node]) {

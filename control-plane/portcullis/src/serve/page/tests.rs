@@ -42,7 +42,9 @@ fn status(objects: Vec<Object>) -> Status {
     let one = Type { sent: "0123456789abcdef".to_owned(), acked: String::new(), nack: Some(HOSTILE.to_owned()) };
     let types = [("type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned(), one)].into();
     let node = Node { id: HOSTILE.to_owned(), connected: true, types, in_sync: false, refused: Vec::new() };
-    Status { objects, nodes: vec![node], endpoints: BTreeMap::new(), snapshot: "c0ffee".to_owned() }
+    let stale_since = Some("2026-01-01T00:00:00Z".to_owned());
+    let source = SourceStatus { kind: "directory", stale_since, reason: Some(HOSTILE.to_owned()), leader: Some(false) };
+    Status { objects, nodes: vec![node], endpoints: BTreeMap::new(), snapshot: "c0ffee".to_owned(), source }
 }
 
 #[test]
@@ -73,6 +75,9 @@ fn it_tells_where_everything_stands() {
         "Refused",
         "SomeUnhealthy",
         "NotAccepted",
+        "Source: directory.",
+        "Stale since 2026-01-01T00:00:00Z",
+        "Another replica leads",
         "Cluster: sent <code>0123456789ab</code>",
     ] {
         assert!(page.contains(told), "{told}: {page}");
