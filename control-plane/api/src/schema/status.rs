@@ -26,7 +26,7 @@ pub(super) fn status() -> Value {
             },
             "gateways": {
                 "type": "array",
-                "description": "Connected gateways: those that refuse come first, then those that have not answered.",
+                "description": "Gateways: those that refuse come first, then those that have not answered.",
                 "maxItems": MAX_GATEWAYS * 4,
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["name"],
@@ -34,7 +34,7 @@ pub(super) fn status() -> Value {
             },
             "moreGateways": {
                 "type": "integer", "format": "int64", "minimum": 0,
-                "description": "How many gateways are connected besides.",
+                "description": "How many gateways there are besides.",
             },
         },
     })
@@ -70,7 +70,7 @@ fn gateway() -> Value {
         "required": ["name"],
         "properties": {
             "name": {"type": "string", "description": "The Envoy's node id."},
-            "state": text("`Acknowledged`, `Pending` or `Refused`."),
+            "state": text("`Acknowledged`, `Pending` or `Refused`; `OtherReplica` if another replica of the control plane knows."),
             "message": text("Why it refuses, in Envoy's words."),
             "healthyEndpoints": count("How many endpoints it finds healthy; unset if it does not report."),
             "endpoints": count("How many endpoints it has; unset if it does not report."),

@@ -22,10 +22,10 @@ pub struct ClusterStatus {
     pub content_hash: Option<String>,
     /// `Accepted`, `Programmed` and `Ready`, in this order.
     pub conditions: Vec<Condition>,
-    /// Connected gateways: those that refuse come first, then those that have not answered.
+    /// Gateways: those that refuse come first, then those that have not answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gateways: Vec<GatewayEntry>,
-    /// How many gateways are connected besides.
+    /// How many gateways there are besides.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_gateways: u32,
 }
@@ -36,7 +36,7 @@ pub struct ClusterStatus {
 pub struct GatewayEntry {
     /// The node's id.
     pub name: String,
-    /// `Acknowledged`, `Pending` or `Refused`.
+    /// `Acknowledged`, `Pending` or `Refused`; `OtherReplica` if another replica of the control plane knows.
     pub state: String,
     /// Why it refuses, in Envoy's words.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,6 +94,7 @@ fn rank(standing: &Standing) -> u8 {
         Standing::Refused { .. } => 0,
         Standing::Pending => 1,
         Standing::Acknowledged => 2,
+        Standing::Elsewhere => 3,
     }
 }
 
@@ -102,6 +103,7 @@ fn entry(gateway: &Gateway<'_>) -> GatewayEntry {
         Standing::Acknowledged => ("Acknowledged", None),
         Standing::Pending => ("Pending", None),
         Standing::Refused { message } => ("Refused", Some(told(message))),
+        Standing::Elsewhere => ("OtherReplica", None),
     };
     GatewayEntry {
         name: told(gateway.name).chars().take(MAX_NAME).collect(),

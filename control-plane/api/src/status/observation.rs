@@ -11,7 +11,7 @@ pub struct Observation<'a> {
     pub served: Served,
     /// A hash of what is served, the same at every replica of the control plane; empty if nothing is.
     pub content_hash: &'a str,
-    /// Every gateway that is connected.
+    /// Every gateway that is known to live.
     pub gateways: Vec<Gateway<'a>>,
 }
 
@@ -63,6 +63,8 @@ pub enum Standing {
         /// Why, in Envoy's words.
         message: String,
     },
+    /// It follows another replica of the control plane, which knows. This one only hears of its endpoints.
+    Elsewhere,
 }
 
 /// The endpoints of an object, as a gateway finds them.

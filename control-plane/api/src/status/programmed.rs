@@ -9,29 +9,40 @@ pub(super) fn finding(seen: &Observation<'_>) -> Finding {
         return finding(State::False, "NotAccepted", "nothing of it is served, because it is not accepted".to_owned());
     }
     let version = version(seen);
-    if seen.gateways.is_empty() {
+    let (here, elsewhere): (Vec<_>, Vec<_>) = seen.gateways.iter().partition(|one| one.standing != Standing::Elsewhere);
+    let others = match elsewhere.len() {
+        0 => String::new(),
+        count => format!("; not known of {} of other replicas ({})", many(count, "gateway"), names(&elsewhere)),
+    };
+    if here.is_empty() && elsewhere.is_empty() {
         return finding(State::False, "NoGateways", format!("{version}: no gateway is connected"));
     }
-    let refusing: Vec<_> = seen.gateways.iter().filter_map(refusal).collect();
+    if here.is_empty() {
+        let message = format!("{version}: no gateway is connected to the replica that tells this{others}");
+        return finding(State::Unknown, "OtherReplicas", message);
+    }
+    let refusing: Vec<_> = here.iter().filter_map(|one| refusal(one)).collect();
     if let Some((_, message)) = refusing.first() {
-        let names = listed(refusing.iter().map(|(name, _)| *name));
-        let of = seen.gateways.len();
+        let (count, of, names) = (refusing.len(), here.len(), listed(refusing.iter().map(|(name, _)| *name)));
         let message =
-            format!("{version}: refused by {} of {of} ({names}), which keeps what it had: {message}", refusing.len());
+            format!("{version}: refused by {count} of {of} ({names}), which keeps what it had: {message}{others}");
         return finding(State::False, "Refused", message);
     }
-    let waiting = seen.gateways.iter().filter(|one| one.standing == Standing::Pending).map(|one| one.name);
-    let count = waiting.clone().count();
-    if count > 0 {
-        let message = format!("{version}: waiting for {} ({})", many(count, "gateway"), listed(waiting));
+    let waiting: Vec<_> = here.iter().filter(|one| one.standing == Standing::Pending).copied().collect();
+    if !waiting.is_empty() {
+        let message =
+            format!("{version}: waiting for {} ({}){others}", many(waiting.len(), "gateway"), names(&waiting));
         return finding(State::False, "Pending", message);
     }
-    let names = listed(seen.gateways.iter().map(|one| one.name));
-    let message = format!("{version}: acknowledged by {} ({names})", many(seen.gateways.len(), "gateway"));
+    let message = format!("{version}: acknowledged by {} ({}){others}", many(here.len(), "gateway"), names(&here));
     match seen.served {
         Served::Older(_) => finding(State::False, "OlderVersion", message),
         _ => finding(State::True, "Programmed", message),
     }
+}
+
+fn names(gateways: &[&Gateway<'_>]) -> String {
+    listed(gateways.iter().map(|one| one.name))
 }
 
 /// Which version the gateways are asked about.

@@ -104,6 +104,23 @@ fn programmed_is_what_the_gateways_acknowledged() {
             row(State::False, "Pending", &format!("{older}: waiting for 1 gateway (b)")),
         ),
         (
+            seen(Served::Newest, both(Acknowledged, Standing::Elsewhere)),
+            row(
+                State::True,
+                "Programmed",
+                "generation 4, content c0ffee: acknowledged by 1 gateway (a); not known of 1 gateway of other replicas (b)",
+            ),
+        ),
+        (
+            seen(Served::Newest, one(Standing::Elsewhere)),
+            row(
+                State::Unknown,
+                "OtherReplicas",
+                "generation 4, content c0ffee: no gateway is connected to the replica that tells this; \
+                 not known of 1 gateway of other replicas (a)",
+            ),
+        ),
+        (
             Observation { generation: None, ..seen(Served::Newest, both(Acknowledged, Acknowledged)) },
             row(State::True, "Programmed", "content c0ffee: acknowledged by 2 gateways (a, b)"),
         ),

@@ -37,18 +37,25 @@ impl<'a> Fleet<'a> {
         &self.nodes
     }
 
-    /// Every connected gateway, and what it makes of an `UpstreamCluster`.
+    /// Every gateway that is connected or reports, and what it makes of an `UpstreamCluster`.
     pub(super) fn gateways(&self, owner: &str) -> Vec<Gateway<'_>> {
         let Some(snapshot) = &self.snapshot else { return Vec::new() };
         let mut standings = self.registry.standing(snapshot, owner);
         let health = self.health(snapshot, owner);
+        let health_of = |node: &str| health.and_then(|health| health.get(node)).copied();
         let mut gateways: Vec<Gateway<'_>> = Vec::new();
         for node in self.nodes.iter().filter(|node| node.connected) {
             // A node with two streams occurs twice, and its standing is that of both.
             let Some(standing) = standings.remove(&node.id) else { continue };
-            let health = health.and_then(|health| health.get(&node.id)).copied();
-            gateways.push(Gateway { name: &node.id, standing: told(standing, node), health });
+            gateways.push(Gateway { name: &node.id, standing: told(standing, node), health: health_of(&node.id) });
         }
+        let is_here = |name: &str| self.nodes.iter().any(|node| node.connected && node.id == name);
+        let elsewhere = health.into_iter().flatten().filter(|(name, _)| !is_here(name));
+        gateways.extend(elsewhere.map(|(name, health)| Gateway {
+            name,
+            standing: Standing::Elsewhere,
+            health: Some(*health),
+        }));
         gateways
     }
 
