@@ -158,7 +158,9 @@ fn log_sync(stream: &DeltaStream, before: &mut Option<String>) {
 
 fn log_refusal(stream: &DeltaStream, request: &DeltaDiscoveryRequest) {
     if let Some(error) = &request.error_detail {
-        tracing::warn!(node = stream.node(), type_url = request.type_url, error = error.message, "refused by Envoy");
+        // Envoy quotes what it was sent, and secrets are among that.
+        let error = portcullis_api::status::told(&error.message);
+        tracing::warn!(node = stream.node(), type_url = request.type_url, error, "refused by Envoy");
     }
 }
 

@@ -8,6 +8,7 @@ mod kubectl;
 mod matrix;
 mod refusals;
 mod sources;
+mod status;
 mod streams;
 mod tokens;
 mod world;

@@ -7,3 +7,6 @@ mod references;
 mod rights;
 mod side;
 mod world;
+
+pub(crate) use side::{SOON, Side};
+pub(crate) use world::World;
