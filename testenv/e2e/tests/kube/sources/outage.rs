@@ -40,7 +40,9 @@ fn frozen(test: &str, least: Duration) {
     apiserver.signal(Signal::Stop).unwrap();
     let start = Instant::now();
     let stale = side.wait_current(false);
-    assert!(stale["reason"].as_str().unwrap().contains("no answer"), "{stale}");
+    // Which it is depends on whether a connection was open.
+    let reason = stale["reason"].as_str().unwrap();
+    assert!(reason.contains("no answer") || reason.contains("no connection"), "{stale}");
     let lasting = || {
         let source = side.plane.status().unwrap()["source"].clone();
         assert_eq!(source["staleSince"], stale["staleSince"], "the beginning stays: {source}");
