@@ -29,8 +29,9 @@ const PROBE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long both lists may take.
 const LISTS: Duration = Duration::from_secs(30);
-/// How long a watch lives, in seconds: then the server ends it and it is taken up again where it was.
-const WATCH: u32 = 240;
+/// How long a watch lives, in seconds: then the server ends it and it is taken up again where it was. One that says
+/// nothing for longer is dead, whatever the probe says, which may have met another server.
+const WATCH: u32 = 60;
 
 /// What the Kubernetes source yields.
 pub struct KubernetesSets {

@@ -8,7 +8,6 @@ use super::documents::ClusterObject;
 use crate::ObjectSet;
 
 /// Objects of one kind by name. Until a list is complete, what was known before holds.
-#[derive(Debug)]
 pub(super) struct Known<T> {
     current: BTreeMap<String, T>,
     coming: BTreeMap<String, T>,
@@ -47,7 +46,7 @@ impl<T> Known<T> {
 }
 
 /// All that one session has been told.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Store {
     clusters: Known<ClusterObject>,
     secrets: Known<SecretMaterial>,
