@@ -31,7 +31,7 @@ use spans::Located;
 #[derive(Clone, Default, PartialEq)]
 pub struct ObjectSet {
     /// `UpstreamCluster` documents, in the files' order.
-    pub clusters: Vec<Value>,
+    pub clusters: Vec<Arc<Value>>,
     /// Where they stand, in the same order; empty if they stand in no file.
     pub cluster_places: Vec<Place>,
     /// `GatewaySettings` documents, in the files' order.
@@ -99,7 +99,7 @@ impl ObjectSet {
         };
         match kind_of(&document.value) {
             ObjectKind::UpstreamCluster => {
-                self.clusters.push(document.value.as_ref().clone());
+                self.clusters.push(Arc::clone(&document.value));
                 self.cluster_places.push(place);
             }
             ObjectKind::GatewaySettings => {

@@ -14,10 +14,12 @@ pub async fn with_settings(
     objects.wait_for(Option::is_some).await.ok()?;
     let (sender, receiver) = watch::channel(both(&mut objects, files.as_mut()));
     tokio::spawn(async move {
+        // What a reader told last stays in use when it has stopped.
+        let mut are_read = files.is_some();
         loop {
             tokio::select! {
                 changed = objects.changed() => if changed.is_err() { return },
-                changed = changed(files.as_mut()) => if changed.is_err() { files = None },
+                changed = changed(files.as_mut()), if are_read => are_read = changed.is_ok(),
                 () = sender.closed() => return,
             }
             sender.send_replace(both(&mut objects, files.as_mut()));
@@ -82,7 +84,7 @@ mod tests {
         let (objects, of_objects) = watch::channel(None);
         let (files, of_files) = watch::channel(Arc::new(file(SETTINGS)));
         let materials = Materials::Secrets(std::collections::BTreeMap::new());
-        let listed = ObjectSet { clusters: vec![json!({"a": 1})], materials, ..ObjectSet::default() };
+        let listed = ObjectSet { clusters: vec![Arc::new(json!({"a": 1}))], materials, ..ObjectSet::default() };
         let (mut both, ()) = tokio::join!(async { with_settings(of_objects, Some(of_files)).await.unwrap() }, async {
             tokio::task::yield_now().await;
             objects.send_replace(Some(Arc::new(listed.clone())));

@@ -60,7 +60,7 @@ fn read_bounded(file: File) -> io::Result<Vec<u8>> {
 
 /// Reads every file to which documents of a set refer, and puts them into it. Blocks.
 pub fn read_references(set: &mut ObjectSet, root: &Root) {
-    set.materials = materials(set.clusters.iter(), Some(root));
+    set.materials = materials(set.clusters.iter().map(AsRef::as_ref), Some(root));
 }
 
 /// The files to which documents refer. Without a root there are none.

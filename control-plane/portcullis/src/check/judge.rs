@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
 use portcullis_api::{Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_cluster, parse_settings};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
-use portcullis_translate::{Diagnosis, Input, Reason, choose_settings, translate};
+use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings, translate};
+use serde_json::Value;
 
 use crate::serve::Resolved;
 
@@ -69,9 +72,10 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
 fn clusters<'a>(
     objects: &'a ObjectSet,
     settings: &Settings,
-) -> impl Iterator<Item = ((&'a serde_json::Value, &'a Place), Diagnosis)> {
+) -> impl Iterator<Item = ((&'a Arc<Value>, &'a Place), Diagnosis)> {
     let resolved = Resolved::of(objects);
-    let mut diagnoses = translate(&Input { settings, clusters: &resolved.documents }).diagnoses;
+    let input = Input { settings, clusters: &resolved.documents, flavour: Flavour::default() };
+    let mut diagnoses = translate(&input).diagnoses;
     resolved.explain(objects, &mut diagnoses);
     objects.clusters.iter().zip(&objects.cluster_places).zip(diagnoses)
 }

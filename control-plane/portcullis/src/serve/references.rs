@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use portcullis_api::{Code, Problem, Resolution, blamed_reference, resolve};
 use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
@@ -6,7 +8,7 @@ use serde_json::Value;
 /// The `UpstreamCluster`s of a set with what they refer to in place of their references.
 pub(crate) struct Resolved {
     /// As they are translated, in the set's order. They hold keys.
-    pub(crate) documents: Vec<Value>,
+    pub(crate) documents: Vec<Arc<Value>>,
     problems: Vec<Vec<Problem>>,
 }
 

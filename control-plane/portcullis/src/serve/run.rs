@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{Registry, ServeError, Snapshot, Socket, SocketError};
+use portcullis_xds::{HealthRegistry, Registry, ServeError, Snapshot, Socket, SocketError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -61,10 +61,15 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
     let registry = Arc::new(Registry::default());
+    let health = Arc::new(HealthRegistry::default());
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
-    let state = SourceState::new(&source, leadership.as_ref());
-    let pages =
-        router(Pages { diagnoses, snapshots: snapshots.clone(), registry: Arc::clone(&registry), source: state });
+    let pages = router(Pages {
+        diagnoses,
+        snapshots: snapshots.clone(),
+        registry: Arc::clone(&registry),
+        health: Arc::clone(&health),
+        source: SourceState::new(&source, leadership.as_ref()),
+    });
     let follow = tokio::spawn(async move {
         if let Some(objects) = source.sets.await {
             follow(objects, snapshot_sender, diagnosis_sender).await;
@@ -75,7 +80,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, shutdown));
+    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, health, shutdown));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

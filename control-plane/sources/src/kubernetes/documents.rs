@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
 use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, SECRET_LABEL, SHARED_ANNOTATION, SecretBytes, SecretMaterial};
@@ -11,7 +13,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 #[cfg_attr(test, derive(Debug))]
 pub(super) struct ClusterObject {
     /// Without its status and without what changes with every write to the status.
-    pub(super) document: Value,
+    pub(super) document: Arc<Value>,
     pub(super) status: Value,
 }
 
@@ -27,7 +29,7 @@ pub(super) fn cluster(mut object: DynamicObject) -> Option<ClusterObject> {
     let status = fields.remove("status").unwrap_or_default();
     fields.insert("apiVersion".to_owned(), json!(CLUSTER_API_VERSION));
     fields.insert("kind".to_owned(), json!(CLUSTER_KIND));
-    Some(ClusterObject { document, status })
+    Some(ClusterObject { document: Arc::new(document), status })
 }
 
 pub(super) fn secret(secret: Secret) -> SecretMaterial {
@@ -68,6 +70,6 @@ mod tests {
             },
             "spec": {"servers": []},
         });
-        assert_eq!(found, ClusterObject { document: wanted, status: json!({"conditions": []}) });
+        assert_eq!(found, ClusterObject { document: Arc::new(wanted), status: json!({"conditions": []}) });
     }
 }
