@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::admin::{Admin, AdminError};
 
-/// How often is looked whether connections are left.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often is looked whether connections are left. With 1,000 clusters each look takes 40 ms of Envoy's main thread.
+const LOOK: Duration = Duration::from_secs(1);
 /// Envoy closes an HTTP/2 connection this long after its first GOAWAY (`drain_timeout` of its connection manager).
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -18,12 +18,10 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub(super) async fn drain(admin: Admin, patience: Duration) {
     let start = Instant::now();
     let deadline = start + patience;
-    tracing::info!("draining listeners");
     told("drain its listeners", admin.post("/drain_listeners?graceful&skip_exit").await);
     if empty_by(admin, start + first_part(patience)).await {
         return;
     }
-    tracing::info!("telling every client");
     told("send every client away", admin.post("/healthcheck/fail").await);
     if !empty_by(admin, deadline).await {
         tracing::info!("connections that are still open are cut");
@@ -53,7 +51,7 @@ async fn empty_by(admin: Admin, deadline: Instant) -> bool {
 
 /// Open connections of clients, if Envoy tells.
 async fn connections(admin: Admin) -> Option<u64> {
-    let page = admin.get("/stats?type=Gauges&filter=%5Elistener%5C..%2Adownstream_cx_active%24").await.ok()?;
+    let page = admin.get("/stats?usedonly&type=Gauges&filter=%5Elistener%5C..%2Adownstream_cx_active%24").await.ok()?;
     Some(count(&String::from_utf8_lossy(&page)))
 }
 
