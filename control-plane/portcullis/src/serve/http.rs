@@ -9,6 +9,7 @@ use portcullis_translate::Diagnosis;
 use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
 
+use super::source_state::SourceState;
 use super::status::Status;
 
 /// What the pages are made of.
@@ -18,6 +19,7 @@ pub(super) struct Pages {
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     pub(super) registry: Arc<Registry>,
     pub(super) health: Arc<HealthRegistry>,
+    pub(super) source: SourceState,
 }
 
 pub(super) fn router(pages: Pages) -> Router {
@@ -40,5 +42,6 @@ async fn status(State(pages): State<Pages>) -> Json<Status> {
     let snapshot = pages.snapshots.borrow().as_ref().map(|snapshot| snapshot.version().to_owned());
     let diagnoses = pages.diagnoses.borrow().as_ref().clone();
     let endpoints = pages.health.all(Instant::now());
-    Json(Status::new(diagnoses, pages.registry.nodes(), endpoints, snapshot.unwrap_or_default()))
+    let status = Status::new(diagnoses, pages.registry.nodes(), endpoints, snapshot.unwrap_or_default());
+    Json(status.of_source(pages.source.told()))
 }
