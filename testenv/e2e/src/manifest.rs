@@ -73,6 +73,11 @@ impl Manifest {
         self
     }
 
+    /// A field by its JSON pointer; null if it is not there.
+    pub fn get(&self, pointer: &str) -> Value {
+        self.object.pointer(pointer).cloned().unwrap_or_default()
+    }
+
     /// The object's name.
     pub fn name(&self) -> &str {
         self.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
