@@ -29,7 +29,7 @@ const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 
 /// The longest time between two pings on a connection to a server.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// The longest time that a ping may take.
+/// How long a ping may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The pool's protocol, and the gateway's token if the pool carries the gateway's credential.
@@ -50,12 +50,13 @@ pub(super) fn options(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> (
     (HttpProtocolOptions::full_name(), pack_any(options))
 }
 
-/// A connection on which pings stay without an answer is given up, so that what waits on it is asked elsewhere: as soon as
-/// the health check of a server that is gone would notice, with two checks' patience, because watches end with it.
+/// A connection on which a ping stays without an answer is given up, so that reads that wait on it are asked elsewhere.
+/// Pings are as frequent as health checks. They may take longer, because every watch on the connection ends with it: a
+/// machine that is merely busy must not look dead.
 fn keepalive(check: &HealthCheck) -> KeepaliveSettings {
     KeepaliveSettings {
         interval: Some(duration(check.interval.min(PING_INTERVAL))),
-        timeout: Some(duration((check.timeout * 2).min(PING_TIMEOUT))),
+        timeout: Some(duration(PING_TIMEOUT)),
         ..Default::default()
     }
 }
