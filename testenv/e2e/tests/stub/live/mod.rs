@@ -3,6 +3,7 @@
 mod changes;
 mod churn;
 mod failures;
+mod freeze;
 mod refusals;
 mod server;
 mod sessions;
