@@ -8,6 +8,7 @@ mod freeze;
 mod kubectl;
 mod matrix;
 mod refusals;
+mod sources;
 mod streams;
 mod tokens;
 mod world;

@@ -6,13 +6,15 @@ mod h2;
 mod http1;
 mod load;
 pub mod plain;
+mod pressure;
 mod raw;
 mod response;
 mod tls;
 
 pub use crowd::Crowd;
 pub use h2::{H2Client, H2Stream, Outgoing};
-pub use load::{Failure, Lane, Outcome, Protocol, Steady, Watches};
+pub use load::{Load, Protocol, Tally};
+pub use pressure::{Failure, Lane, Outcome, Steady, Watches};
 pub use raw::TlsConnection;
 pub use response::Response;
 pub use tls::{TlsTarget, Trust};

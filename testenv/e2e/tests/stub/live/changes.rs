@@ -28,8 +28,8 @@ pub(super) const CHANGES: &[Change] = &[
     ("a server is enabled", all_servers),
     ("a server comes", server_comes),
     ("a server goes", all_servers),
-    ("servers by name", servers_by_name),
-    ("servers by address", all_servers),
+    ("a server comes by name", server_by_name),
+    ("a server goes by name", all_servers),
     ("the serving certificate", serving),
     ("the client certificate", client_certificate),
     ("the token", token),
@@ -65,11 +65,17 @@ fn either(turn: usize, even: Value, odd: Value) -> Value {
     if is_odd(turn) { odd } else { even }
 }
 
-fn catch_all(site: &mut Site, field: &str, value: Value) {
+/// Sets a field of the last policy, which takes what the others leave, without applying it.
+fn catch_all_field(site: &mut Site, field: &str, value: Value) {
     let mut policies = site.manifest.get("/spec/dispatchPolicies");
     let last = policies.as_array().unwrap().len() - 1;
     policies[last][field] = value;
-    site.change("/spec/dispatchPolicies", policies);
+    site.set("/spec/dispatchPolicies", policies);
+}
+
+fn catch_all(site: &mut Site, field: &str, value: Value) {
+    catch_all_field(site, field, value);
+    site.gateway.apply(&site.manifest).unwrap();
 }
 
 fn policy(site: &mut Site, turn: usize) {
@@ -117,16 +123,13 @@ fn server_comes(site: &mut Site, _: usize) {
     site.change("/spec/servers", servers(&more, &[]));
 }
 
-fn servers_by_name(site: &mut Site, _: usize) {
-    let endpoint = |address: &SocketAddr| json!({"endpoint": format!("https://localhost:{}", address.port())});
-    let all: Vec<_> = site.addresses().iter().map(endpoint).collect();
-    // A subset names servers as they are written.
-    let mut policies = site.manifest.get("/spec/dispatchPolicies");
-    for policy in policies.as_array_mut().unwrap() {
-        policy["upstreamSubset"] = json!([]);
-    }
-    site.set("/spec/dispatchPolicies", policies);
-    site.change("/spec/servers", json!(all));
+/// One name among the addresses, and Envoy gets clusters of another kind.
+fn server_by_name(site: &mut Site, _: usize) {
+    let mut all = servers(&site.addresses(), &[]);
+    let named = json!({"endpoint": format!("https://localhost:{}", site.spare.address().port())});
+    all.as_array_mut().unwrap().push(named);
+    catch_all_field(site, "upstreamSubset", json!([]));
+    site.change("/spec/servers", all);
 }
 
 fn serving(site: &mut Site, _: usize) {

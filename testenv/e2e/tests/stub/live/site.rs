@@ -45,7 +45,7 @@ impl Site {
         let manifest = Manifest::new(NAME, stubs.iter().map(StubServer::address))
             .upstream(&pki.gateway, &pki.server_ca, "kubernetes")
             .serving(&gateway.serving_identity(NAME).unwrap(), &pki.client_ca)
-            .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s", "timeout": "2s"}}))
+            .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s", "timeout": "2s"}, "drainPeriod": "1s"}))
             .set(
                 "/spec/flowControl",
                 json!({"flowControlSchemas": [

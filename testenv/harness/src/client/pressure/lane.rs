@@ -1,15 +1,7 @@
-use crate::client::TlsTarget;
+use crate::client::{Protocol, TlsTarget};
 
-/// How a lane's requests travel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Protocol {
-    /// One request at a time on a connection; as many connections as are needed.
-    Http1,
-    /// All requests on one connection.
-    Http2,
-}
-
-/// One client: where it connects, how, and as whom.
+/// One client: where it connects, how, and as whom. With HTTP/2 all its requests share a connection, with HTTP/1.1 it has as
+/// many as it needs.
 #[derive(Debug, Clone)]
 pub struct Lane {
     pub(super) name: String,

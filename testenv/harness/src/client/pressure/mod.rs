@@ -1,4 +1,4 @@
-//! Load for tests: many connections on few threads, requests at a steady rate and watches that stay open.
+//! Pressure on a gateway: many connections on few threads, requests at a steady rate and watches that stay open.
 //!
 //! The rate is open-loop: a request goes out when its time has come, however long the ones before it take. A request that a
 //! closing connection never took is sent again on a new one, as every HTTP client does; anything else that is not the
@@ -10,7 +10,7 @@ mod steady;
 mod tally;
 mod watches;
 
-pub use lane::{Lane, Protocol};
+pub use lane::Lane;
 pub use steady::Steady;
 pub use tally::{Failure, Outcome};
 pub use watches::Watches;
