@@ -5,6 +5,7 @@ mod leader;
 mod outage;
 mod references;
 mod rights;
+mod scale;
 mod side;
 mod world;
 
