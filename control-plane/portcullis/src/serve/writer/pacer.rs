@@ -71,9 +71,10 @@ impl<V: Clone + PartialEq> Pacer<V> {
         self.objects.retain(|key, entry| entry.in_flight.is_some() || is_there(key));
     }
 
-    /// Forgets what is wanted, but not what was written when.
-    pub(super) fn stop(&mut self) {
+    /// Forgets everything but what is under way.
+    pub(super) fn forget(&mut self) {
         self.objects.values_mut().for_each(|entry| entry.wanted = None);
+        self.keep(|_| false);
     }
 
     /// The next thing to write, if it is time. [`Pacer::done`] has to follow.

@@ -53,7 +53,7 @@ impl Side {
     }
 
     /// Waits until the source is, or is not, current.
-    pub(super) fn wait_current(&self, is_current: bool) -> Value {
+    pub(crate) fn wait_current(&self, is_current: bool) -> Value {
         let holds = |status: &Value| status["source"]["staleSince"].is_null() == is_current;
         self.plane.wait_status("the source's state", SOON, holds).unwrap()["source"].clone()
     }

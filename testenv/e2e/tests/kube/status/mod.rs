@@ -1,6 +1,7 @@
 //! What became of an object, where Kubernetes stores it.
 
 mod conditions;
+mod outage;
 mod pace;
 mod pretender;
 mod secrets;

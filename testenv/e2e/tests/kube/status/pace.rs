@@ -1,10 +1,11 @@
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::allow_all;
+use portcullis_harness::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
 use super::{condition, stored, wait_condition};
-use crate::sources::{Side, World};
+use crate::sources::{SOON, Side, World};
 
 const NAME: &str = "prod.example.com";
 /// How long the object is changed without a pause.
@@ -95,7 +96,7 @@ fn strangers_keep_their_fields(world: &World) {
     let forged = json!({"status": {"contentHash": "forged"}});
     let patch = ["patch", "uc", NAME, "--subresource=status", "--type=merge", "-p", &forged.to_string()];
     world.kubectl(&patch).run_ok().unwrap();
-    portcullis_harness::wait::until("the forged hash is mended", crate::sources::SOON, || {
+    portcullis_harness::wait::until("the forged hash is mended", SOON, || {
         (stored(world, NAME)["status"]["contentHash"] != "forged").then_some(())
     })
     .unwrap();
@@ -110,9 +111,9 @@ fn a_control_plane_that_restarts_moves_no_time() {
     let before = wait_condition(&world, NAME, "Programmed", "True", "Programmed");
     let count = writes(&world).len();
     side.plane.restart().unwrap();
-    side.plane.wait_in_sync(1, crate::sources::SOON).unwrap();
+    side.plane.wait_in_sync(1, SOON).unwrap();
     let leads = |status: &Value| status["source"]["leader"] == true;
-    side.plane.wait_status("it leads", crate::sources::SOON, leads).unwrap();
+    side.plane.wait_status("it leads", SOON, leads).unwrap();
     let quiet = Instant::now();
     while quiet.elapsed() < QUIET {
         assert_eq!(stored(&world, NAME)["status"]["conditions"], before["status"]["conditions"]);
@@ -121,4 +122,22 @@ fn a_control_plane_that_restarts_moves_no_time() {
     let status = side.plane.status().unwrap();
     let told = status["objects"].as_array().unwrap().iter().find(|one| one["name"] == NAME).unwrap().clone();
     assert_eq!(told["conditions"], before["status"]["conditions"]);
+    who_does_not_lead_writes_nothing(&world, &before);
+}
+
+/// It knows no gateway, and would say so.
+fn who_does_not_lead_writes_nothing(world: &World, before: &Value) {
+    let flags = world.kubernetes_flags(&world.settings.display().to_string());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let follower = ControlPlane::start_from(&world.run.make_dir("follower").unwrap(), &flags).unwrap();
+    let follows = |status: &Value| {
+        let object = status["objects"].as_array().unwrap().iter().find(|one| one["name"] == NAME).cloned();
+        let accepted = object.map(|object| object["conditions"][0].clone());
+        status["source"]["leader"] == false && accepted.as_ref() == Some(&condition(before, "Accepted"))
+    };
+    follower.wait_status("it follows, with the leader's times", SOON, follows).unwrap();
+    let quiet = Instant::now();
+    while quiet.elapsed() < QUIET {
+        assert_eq!(stored(world, NAME)["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    }
 }

@@ -91,8 +91,8 @@ fn what_is_gone_or_refused_rests() {
     pacer.keep(|_| false);
     assert!(!pacer.knows("b"));
     pacer.want("c", 1, false, at(61_000));
-    pacer.stop();
-    assert_eq!(take(&mut pacer, 61_000), None);
+    pacer.forget();
+    assert!(take(&mut pacer, 61_000).is_none() && !pacer.knows("c"));
 }
 
 #[derive(Clone, Debug)]
