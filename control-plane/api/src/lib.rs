@@ -39,6 +39,6 @@ pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl,
     FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging,
-    MaxRequestsInflight, ObjectMeta, PortcullisSpec, Rule, SecureServing, ServerSpec, ServiceAccount, TokenBucket,
-    UpstreamCluster, UpstreamClusterSpec,
+    MaxRequestsInflight, ObjectMeta, PortcullisSpec, Rule, SecureServing, ServerDetails, ServerSpec, ServiceAccount,
+    TokenBucket, UpstreamCluster, UpstreamClusterSpec,
 };

@@ -8,6 +8,7 @@ mod explain;
 mod objects;
 mod rbac;
 mod serve;
+mod zone;
 
 use std::process::ExitCode;
 

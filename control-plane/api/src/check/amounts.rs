@@ -19,6 +19,7 @@ pub(super) fn check_amounts(spec: &UpstreamClusterSpec, findings: &mut Findings)
         ("spec.secureServing.serverNames", spec.secure_serving.server_names.len(), MAX_NAMES),
         ("spec.portcullis.extraAuthorities", spec.portcullis.extra_authorities.len(), MAX_NAMES),
         ("spec.servers", spec.servers.len(), MAX_SERVERS),
+        ("spec.portcullis.servers", spec.portcullis.servers.len(), MAX_SERVERS),
         ("spec.flowControl.flowControlSchemas", spec.flow_control.flow_control_schemas.len(), MAX_SCHEMAS),
         ("spec.dispatchPolicies", spec.dispatch_policies.len(), MAX_POLICIES),
     ];

@@ -13,6 +13,7 @@ use super::health::{HealthCheck, check_health};
 use super::logging::{LogMode, check_log_mode};
 use super::policies::{Policy, check_policies};
 use super::servers::{Server, check_servers};
+use super::zones::check_details;
 use super::{Checked, Findings};
 use crate::{
     ClientConfig, Code, Problem, PublicBytes, SecretBytes, SecureServing, UpstreamCluster, UpstreamClusterSpec,
@@ -117,7 +118,8 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let gates = check_gates(&raw.metadata, findings);
     let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
     let schemas = check_flow_control(&raw.spec.flow_control, findings);
-    let servers = check_servers(&raw.spec.servers, allow_loopback, findings);
+    let mut servers = check_servers(&raw.spec.servers, allow_loopback, findings);
+    check_details(&raw.spec.portcullis.servers, &mut servers, findings);
     let client = check_client(&raw.spec.client_config, &name, findings);
     let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, findings);
     check_spelling(&raw.spec, findings);

@@ -15,6 +15,7 @@ mod policies;
 mod rules;
 mod servers;
 mod settings;
+mod zones;
 
 pub(crate) use amounts::{MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS};
 pub(crate) use authority::{is_dns_label, is_served_name, is_subdomain};
@@ -33,6 +34,7 @@ pub use logging::LogMode;
 pub use policies::{Policy, Strategy};
 pub use servers::Server;
 pub use settings::{AccessLog, Limits, Settings, check_settings};
+pub(crate) use zones::MAX_ZONE;
 
 use crate::{Code, Problem};
 

@@ -7,8 +7,8 @@ mod policy;
 mod settings;
 
 pub use cluster::{
-    ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerSpec,
-    UpstreamCluster, UpstreamClusterSpec,
+    ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
+    ServerSpec, UpstreamCluster, UpstreamClusterSpec,
 };
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
 pub use meta::ObjectMeta;

@@ -28,3 +28,4 @@ mod spoofing;
 mod swap;
 mod versions;
 mod world;
+mod zones;

@@ -53,7 +53,8 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
         .set(
             "/spec/portcullis",
             json!({
-                "requestTimeout": "1m15s", "drainPeriod": "90s", "anonymous": false, "extraAuthorities": ["*.Example.com"],
+                "requestTimeout": "1m15s", "drainPeriod": "90s",
+                "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "eu-1a"}], "anonymous": false, "extraAuthorities": ["*.Example.com"],
                 "clientCertificateVerification": "Handshake", "forwardedExtras": ["example.com/role"],
                 "credentialCache": {"token": "0", "deniedImpersonation": "1.5m"}, "auditAttribution": true,
             }),
@@ -259,6 +260,15 @@ fn ours() -> Vec<Row> {
     for text in ["", "1d", "24h1s", "-1s"] {
         rows.push(("/spec/portcullis/drainPeriod", json!(text), Refused("spec.portcullis.drainPeriod")));
     }
+    let servers = "/spec/portcullis/servers";
+    let server = |zone: &str| json!({"endpoint": "https://10.0.0.1:6443", "zone": zone});
+    rows.extend([
+        (servers, json!([server(""), {"endpoint": "https://10.0.0.2:6443"}]), Accepted),
+        (servers, json!([server("a"), server("b")]), Refused("spec.portcullis.servers[1]")),
+        (servers, json!([server("a.")]), Refused("spec.portcullis.servers[0].zone")),
+        (servers, json!([{"zone": "a"}]), Refused("spec.portcullis.servers[0].endpoint")),
+        (servers, json!([{"endpoint": "https://10.0.0.9", "zone": "a"}]), ByCheckAlone),
+    ]);
     let cache = "/spec/portcullis/credentialCache";
     for text in ["0", "00s", "1.s", ".5s", "1m1s1ms1us1ns", "0h0m"] {
         rows.push((cache, json!({"token": text}), Accepted));
