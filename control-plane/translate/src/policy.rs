@@ -3,6 +3,7 @@ use portcullis_filter_config::{
     self as config, CONFIG_VERSION, ClusterConfig, FilterConfig, Pool, Reviews, UpstreamIdentity,
 };
 
+use crate::flavour::Flavour;
 use crate::group::{ALL, group_name};
 use crate::identity::identity;
 use crate::names::ResourceNames;
@@ -81,8 +82,8 @@ fn reviews(cluster: &Cluster, names: &ResourceNames) -> Reviews {
 }
 
 /// The listener's part of the filter's configuration.
-pub(crate) fn filter_config(instance: &str) -> FilterConfig {
-    FilterConfig { version: CONFIG_VERSION, instance: instance.to_owned() }
+pub(crate) fn filter_config(instance: &str, flavour: Flavour) -> FilterConfig {
+    FilterConfig { peer_source: flavour.peer_source, ..FilterConfig::new(instance) }
 }
 
 fn rule(raw: &Rule) -> config::Rule {

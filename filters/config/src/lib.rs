@@ -20,7 +20,7 @@ pub use cluster::{
     UpstreamIdentity,
 };
 pub use destination::{Pool, RequestClass, destination, destinations};
-pub use filter::FilterConfig;
+pub use filter::{FilterConfig, PeerSource};
 pub use validator::ValidatorConfig;
 
 /// Extra attributes of a user that the gateway needs leave to tell in any cluster: those that current kube-apiservers attach

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, Pool, RequestClass};
+use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass};
 use rustls_pki_types::UnixTime;
 
 use crate::attribution;
@@ -24,6 +24,7 @@ pub struct Gateway {
     instance: Box<[u8]>,
     via: Box<str>,
     anonymous: UserInfo,
+    peer_source: PeerSource,
 }
 
 /// What the host knows of the client's certificate.
@@ -119,7 +120,13 @@ impl Gateway {
             instance: config.instance.as_bytes().into(),
             via: format!("1.1 {}", config.instance).into(),
             anonymous: UserInfo::anonymous(),
+            peer_source: config.peer_source,
         })
+    }
+
+    /// How the client's certificate reaches the filter.
+    pub fn peer_source(&self) -> PeerSource {
+        self.peer_source
     }
 
     /// The `Via` that everything carries which this gateway sends.

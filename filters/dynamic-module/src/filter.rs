@@ -6,12 +6,14 @@ use envoy_abi::http::{
     HeadersStatus, MainThread,
 };
 use envoy_abi::log;
+use portcullis_core::hygiene::{self, Scan};
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
 use portcullis_core::review::{Review, Settled};
-use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts, hygiene};
+use portcullis_core::x509::{ForwardedError, chain_from_header};
+use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts};
 use portcullis_filter_config as config;
-use portcullis_filter_config::names;
+use portcullis_filter_config::{PeerSource, names};
 use rustls_pki_types::UnixTime;
 use serde::de::DeserializeOwned;
 
@@ -242,7 +244,13 @@ impl Filter {
         let decision = match route {
             Some(cluster) => {
                 fault::maybe("decide", || stream.headers(HeaderMap::Request));
-                let (peer, now) = (peer_of(stream), UnixTime::now());
+                let forwarded = self.forwarded_chain(&scan);
+                let peer = match &forwarded {
+                    Some(Ok(chain)) => Peer::Chain(chain),
+                    Some(Err(_)) => Peer::Unreadable,
+                    None => peer_of(stream),
+                };
+                let now = UnixTime::now();
                 let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
                 self.gateway.decide_seen(cluster, &request, &mut seen)
             }
@@ -271,6 +279,14 @@ impl Filter {
             stream.remove_header(HeaderMap::Request, name);
         }
         (seen, carry_out(decision, has_connection, kept, stream))
+    }
+
+    /// The chain that Envoy wrote into the request, if that is how it reaches the filter.
+    fn forwarded_chain(&self, scan: &Scan<'_>) -> Option<Result<Vec<u8>, ForwardedError>> {
+        match self.gateway.peer_source() {
+            PeerSource::Validator => None,
+            PeerSource::ForwardedClientCert => chain_from_header(scan.forwarded_cert, scan.forwarded_cert_lines),
+        }
     }
 
     fn wait(

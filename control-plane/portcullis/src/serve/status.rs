@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_translate::Diagnosis;
-use portcullis_xds::NodeStatus;
+use portcullis_xds::{NodeStatus, Refused};
 use serde::Serialize;
 
 /// The body of /status. It holds no secret.
@@ -21,6 +21,26 @@ struct Node {
     connected: bool,
     types: BTreeMap<String, Type>,
     in_sync: bool,
+    /// What it refuses. It keeps what it had of that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<Refusal>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Refusal {
+    r#type: String,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    version: String,
+    message: String,
+}
+
+impl From<Refused> for Refusal {
+    fn from(one: Refused) -> Self {
+        Self { r#type: one.type_url, name: one.name, owner: one.owner, version: one.version, message: one.message }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -42,6 +62,7 @@ impl Status {
                 .into_iter()
                 .map(|(url, status)| (url, Type { sent: status.sent, acked: status.acked, nack: status.nack }))
                 .collect(),
+            refused: node.refused.into_iter().map(Refusal::from).collect(),
         });
         Self { objects, nodes: nodes.collect(), snapshot }
     }

@@ -45,6 +45,7 @@ pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames,
         value: sorted::route_configuration(&name, &host, matcher),
         name,
         assignment: None,
+        owner: None,
     }
 }
 
