@@ -35,6 +35,8 @@ pub enum Code {
     Expiry,
     /// Neither the object nor the settings have a serving certificate.
     NoServingCertificate,
+    /// The settings do not allow this virtual IP.
+    VirtualIpNotAllowed,
 }
 
 impl Code {
@@ -57,6 +59,7 @@ impl Code {
             Code::RefusesEverything => "refuses-everything",
             Code::Expiry => "expiry",
             Code::NoServingCertificate => "no-serving-certificate",
+            Code::VirtualIpNotAllowed => "virtual-ip-not-allowed",
         }
     }
 }

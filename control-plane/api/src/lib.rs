@@ -21,9 +21,9 @@ mod shape;
 mod types;
 
 pub use check::{
-    AccessLog, Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, HealthCheck,
-    Host, KeyPair, Limits, LogMode, PeerName, Policy, Schema, Server, Settings, Strategy, Trust, check_cluster,
-    check_settings, cluster_as_written,
+    AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates,
+    HealthCheck, Host, KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, Schema, Server, Settings, Strategy,
+    Trust, check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use code::Code;
@@ -39,6 +39,6 @@ pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl,
     FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging,
-    MaxRequestsInflight, ObjectMeta, PortcullisSpec, Rule, SecureServing, ServerDetails, ServerSpec, ServiceAccount,
-    TokenBucket, UpstreamCluster, UpstreamClusterSpec,
+    MaxRequestsInflight, ObjectMeta, PortcullisSpec, ProxyProtocolSettings, Rule, SecureServing, ServerDetails,
+    ServerSpec, ServiceAccount, TokenBucket, UpstreamCluster, UpstreamClusterSpec,
 };

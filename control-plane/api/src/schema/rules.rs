@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::check::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_ZONE};
+use crate::check::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS, MAX_ZONE};
 
 /// A duration as [`crate::parse_duration`] reads it.
 pub(super) const DURATION: &str = r"^(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h))+)$";
@@ -166,6 +166,8 @@ fn ours() -> Vec<(&'static str, Value)> {
     vec![
         ("portcullis.requestTimeout", timeout),
         ("portcullis.drainPeriod", drain),
+        ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS})),
+        ("portcullis.virtualIPs[]", json!({"maxLength": 45, "pattern": "^[0-9A-Fa-f:.]+$"})),
         (
             "portcullis.servers",
             json!({

@@ -111,6 +111,10 @@ pub struct PortcullisSpec {
     /// 24h, 5m if unset. On a disabled server they go on for ever. If the object is removed, Envoy's own drain time (10m)
     /// ends what is left.
     pub drain_period: Option<String>,
+    /// Addresses of the gateway at which this cluster is served whatever name a client asks for, or none. Each must be in
+    /// the ranges that the gateway's settings allow.
+    #[serde(rename = "virtualIPs")]
+    pub virtual_ips: Vec<String>,
     /// More about single servers of `spec.servers`.
     pub servers: Vec<ServerDetails>,
     /// How it is found out whether a server is healthy.

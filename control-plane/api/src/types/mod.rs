@@ -15,4 +15,5 @@ pub use meta::ObjectMeta;
 pub use policy::{DispatchPolicy, Rule, ServiceAccount};
 pub use settings::{
     AccessLogSettings, Certificate, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings,
+    ProxyProtocolSettings,
 };
