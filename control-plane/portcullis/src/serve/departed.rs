@@ -1,9 +1,11 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use portcullis_api::Settings;
 use portcullis_translate::{Resource, farewell};
 use serde_json::Value;
+
+use super::model::Documents;
 
 /// So many removed objects are remembered, the latest ones.
 const MOST: usize = 256;
@@ -28,7 +30,7 @@ struct Gone {
 
 impl Departed {
     /// Compares what was served before with what is served now, by name.
-    pub(super) fn follow(&mut self, before: BTreeMap<String, Arc<Value>>, now: &BTreeMap<String, Arc<Value>>) {
+    pub(super) fn follow(&mut self, before: Documents, now: &Documents) {
         self.gone.retain(|gone| !now.contains_key(&gone.name));
         let gone = before.into_iter().filter(|(name, _)| !now.contains_key(name));
         let gone = gone.map(|(name, document)| Gone { name, document: without_keys(&document), told: None });
@@ -72,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    fn set(names: &[String]) -> BTreeMap<String, Arc<Value>> {
+    fn set(names: &[String]) -> Documents {
         let object = |name: &String| {
             json!({
                 "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": name},
@@ -111,7 +113,7 @@ mod tests {
         let mut departed = Departed::default();
         for round in 0..3 {
             let many: Vec<_> = (0..200).map(|number| format!("c{round}-{number}.test")).collect();
-            departed.follow(set(&many), &BTreeMap::new());
+            departed.follow(set(&many), &Documents::new());
         }
         assert_eq!(departed.gone.len(), MOST);
         assert!(told(&mut departed).iter().any(|name| name.contains("c2-199")));

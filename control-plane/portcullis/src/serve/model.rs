@@ -10,6 +10,7 @@ use portcullis_translate::{
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
 
+use super::Resolved;
 use super::departed::Departed;
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
@@ -17,13 +18,16 @@ use super::departed::Departed;
 #[derive(Default)]
 pub(crate) struct Model {
     settings: Option<Settings>,
-    /// The document that was accepted last, by name. Holds keys.
-    accepted: BTreeMap<String, Arc<Value>>,
+    /// The document that was accepted last, by name, with what it referred to then. Holds keys.
+    accepted: Documents,
     departed: Departed,
     translator: Translator,
     entries: Entries,
     snapshot: Snapshot,
 }
+
+/// Documents by the name of their object.
+pub(super) type Documents = BTreeMap<String, Arc<Value>>;
 
 /// What a set of objects leads to.
 #[derive(Debug)]
@@ -49,10 +53,12 @@ impl Model {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(file).collect();
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
+        let resolved = Resolved::of(objects);
         let (mut translation, before) =
-            keep_last_good(&mut self.translator, settings, &objects.clusters, &mut self.accepted);
+            keep_last_good(&mut self.translator, settings, &resolved.documents, &mut self.accepted);
         self.departed.follow(before, &self.accepted);
         translation.resources.extend(self.departed.resources(settings));
+        resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));
@@ -74,8 +80,8 @@ fn keep_last_good(
     translator: &mut Translator,
     settings: &Settings,
     documents: &[Arc<Value>],
-    accepted: &mut BTreeMap<String, Arc<Value>>,
-) -> (Translation, BTreeMap<String, Arc<Value>>) {
+    accepted: &mut Documents,
+) -> (Translation, Documents) {
     let mut translation =
         translator.translate(&Input { settings, clusters: documents, flavour: Flavour::of_envoy(None) });
     let mut documents = documents.to_vec();
