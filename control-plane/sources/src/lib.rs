@@ -1,21 +1,29 @@
-//! Where objects come from. Now: YAML and JSON files.
+//! Where objects come from: YAML and JSON files, or a Kubernetes API.
 //!
 //! A source yields whole sets of objects, newest last, by a tokio watch channel: whoever reads late reads the newest set
 //! only.
 
 mod directory;
 mod documents;
+mod events;
 mod files;
+mod kubernetes;
+mod merge;
 mod once;
+mod references;
 mod spans;
+mod stamp;
 
 use std::sync::Arc;
 
-use portcullis_api::{ObjectKind, kind_of};
+use portcullis_api::{Materials, ObjectKind, kind_of};
 use serde_json::Value;
 
-pub use directory::{DirectoryError, watch};
+pub use directory::{DirectoryError, Watched, watch};
+pub use kubernetes::{ConnectError, KubernetesAccess, KubernetesSets, SourceHealth, connect, watch_kubernetes};
+pub use merge::with_settings;
 pub use once::{Input, InputError, MAX_FILE, read_inputs};
+pub use references::{Root, read_references};
 pub use spans::{Position, Spans};
 
 use spans::Located;
@@ -25,7 +33,7 @@ use spans::Located;
 pub struct ObjectSet {
     /// `UpstreamCluster` documents, in the files' order.
     pub clusters: Vec<Arc<Value>>,
-    /// Where they stand, in the same order.
+    /// Where they stand, in the same order; empty if they stand in no file.
     pub cluster_places: Vec<Place>,
     /// `GatewaySettings` documents, in the files' order.
     pub settings: Vec<Value>,
@@ -33,6 +41,8 @@ pub struct ObjectSet {
     pub settings_places: Vec<Place>,
     /// What is wrong with files and with documents that are no object of ours.
     pub diagnoses: Vec<FileDiagnosis>,
+    /// What the documents' references can be resolved with.
+    pub materials: Materials,
 }
 
 /// Where a document stands.

@@ -14,6 +14,7 @@ use super::logging::{LogMode, check_log_mode};
 use super::policies::{Policy, check_policies};
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
+use crate::references::check_references;
 use crate::{
     ClientConfig, Code, Problem, PublicBytes, SecretBytes, SecureServing, UpstreamCluster, UpstreamClusterSpec,
     parse_duration,
@@ -88,7 +89,9 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
     if !check_amounts(&raw.spec, &mut findings) {
         return findings.finish(None);
     }
-    let cluster = read(raw, allow_loopback, &mut findings);
+    let (problems, raw) = check_references(raw);
+    findings.problems.extend(problems);
+    let cluster = read(&raw, allow_loopback, &mut findings);
     findings.finish(cluster)
 }
 

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DispatchPolicy, FlowControl, ObjectMeta};
+use super::{DispatchPolicy, FlowControl, ObjectMeta, References};
 use crate::{PublicBytes, SecretBytes};
 
 /// A group of kube-apiservers behind one host name. The shape is KubeGateway's, `spec.portcullis` is ours.
@@ -122,6 +122,8 @@ pub struct PortcullisSpec {
     /// Tells the servers' audit logs, as extra attributes of the user, the client's address, the request's id and who
     /// impersonates; false if unset, because a user sees these, too (`kubectl auth whoami`).
     pub audit_attribution: bool,
+    /// Where certificates, keys and tokens stand that are not in the object itself.
+    pub references: References,
 }
 
 /// How it is found out whether a server is healthy: by GET, over each pool's own connections.

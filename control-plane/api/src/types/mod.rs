@@ -4,6 +4,7 @@ mod cluster;
 mod flow_control;
 mod meta;
 mod policy;
+mod references;
 mod settings;
 
 pub use cluster::{
@@ -13,6 +14,10 @@ pub use cluster::{
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
 pub use meta::ObjectMeta;
 pub use policy::{DispatchPolicy, Rule, ServiceAccount};
+pub use references::{
+    AuthorityInSecret, AuthorityReference, PairInFiles, PairInSecret, PairReference, References, TokenInSecret,
+    TokenReference,
+};
 pub use settings::{
     AccessLogSettings, Certificate, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings,
 };

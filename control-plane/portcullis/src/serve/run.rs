@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_sources::{DirectoryError, ObjectSet};
+use portcullis_sources::{DirectoryError, ObjectSet, Watched};
 use portcullis_translate::Diagnosis;
 use portcullis_xds::{Registry, ServeError, Snapshot, Socket, SocketError};
 use tokio::net::TcpListener;
@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
-    let objects = portcullis_sources::watch(arguments.config.clone()).await?;
+    let objects = portcullis_sources::watch(Watched::directory(&arguments.config)).await?;
     let socket = Socket::bind(&arguments.xds_socket)?;
     let failed = |error| RunError::Http(arguments.http_address, error);
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
