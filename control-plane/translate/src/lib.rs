@@ -6,6 +6,7 @@
 
 mod cluster;
 mod diagnosis;
+mod farewell;
 mod flavour;
 mod group;
 mod identity;
@@ -31,6 +32,7 @@ use portcullis_api::{CLUSTER_KIND, Cluster, Code, Problem, Settings, check_clust
 use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason};
+pub use farewell::farewell;
 pub use flavour::Flavour;
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};

@@ -10,17 +10,23 @@ use portcullis_translate::{
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
 
+use super::departed::Departed;
+
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
 /// nothing, as if an API server had refused it.
 #[derive(Default)]
 pub(crate) struct Model {
     settings: Option<Settings>,
     /// The document that was accepted last, by name. Holds keys.
-    accepted: BTreeMap<String, Arc<Value>>,
+    accepted: Documents,
+    departed: Departed,
     translator: Translator,
     entries: Entries,
     snapshot: Snapshot,
 }
+
+/// Documents by the name of their object.
+pub(super) type Documents = BTreeMap<String, Arc<Value>>;
 
 /// What a set of objects leads to.
 #[derive(Debug)]
@@ -46,7 +52,10 @@ impl Model {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(file).collect();
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
-        let mut translation = keep_last_good(&mut self.translator, settings, &objects.clusters, &mut self.accepted);
+        let (mut translation, before) =
+            keep_last_good(&mut self.translator, settings, &objects.clusters, &mut self.accepted);
+        self.departed.follow(before, &self.accepted);
+        translation.resources.extend(self.departed.resources(settings).map(Arc::new));
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));
@@ -62,13 +71,14 @@ fn place(diagnoses: &mut [Diagnosis], places: &[Place]) {
     }
 }
 
-/// Translates; where an object is invalid, the document of it that was accepted last.
+/// Translates; where an object is invalid, the document of it that was accepted last. Returns what was accepted before,
+/// too.
 fn keep_last_good(
     translator: &mut Translator,
     settings: &Settings,
     documents: &[Arc<Value>],
-    accepted: &mut BTreeMap<String, Arc<Value>>,
-) -> Translation {
+    accepted: &mut Documents,
+) -> (Translation, Documents) {
     let mut translation =
         translator.translate(&Input { settings, clusters: documents, flavour: Flavour::of_envoy(None) });
     let mut documents = documents.to_vec();
@@ -84,7 +94,8 @@ fn keep_last_good(
         translation = translator.translate(&Input { settings, clusters: &documents, flavour: Flavour::of_envoy(None) });
     }
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
-    *accepted = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
+    let served = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
+    let before = std::mem::replace(accepted, served);
     for (index, mut told) in refused {
         let Some(diagnosis) = translation.diagnoses.get_mut(index) else { continue };
         if diagnosis.accepted {
@@ -92,7 +103,7 @@ fn keep_last_good(
         }
         *diagnosis = told;
     }
-    translation
+    (translation, before)
 }
 
 /// Resources as they were last, by where they are: what did not change is not hashed again.

@@ -9,6 +9,7 @@ mod buckets;
 mod changes;
 mod closing;
 mod crowd;
+mod drain;
 mod fail_closed;
 mod handshake;
 mod handshakes;
