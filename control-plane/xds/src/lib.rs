@@ -7,6 +7,7 @@
 mod delta;
 mod hash;
 mod kind;
+mod observer;
 mod registry;
 mod resource;
 mod server;
@@ -16,6 +17,7 @@ mod standing;
 mod stream;
 
 pub use delta::TypeStatus;
+pub use observer::Observer;
 pub use registry::{NodeStatus, Registry};
 pub use resource::Resource;
 pub use server::{ServeError, serve};

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use crate::Resource;
 use crate::hash::Hash;
+use crate::kind::Kind;
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,6 +76,12 @@ impl Snapshot {
     /// A hash of one type's resources; empty if there are none.
     pub fn type_version(&self, type_url: &str) -> &str {
         self.types.get(type_url).map_or("", |one| one.version.as_str())
+    }
+
+    /// How many resources there are of a kind, as [`crate::Observer`] calls it.
+    pub fn count(&self, kind: &str) -> usize {
+        let of_kind = self.types.iter().filter(|(type_url, _)| Kind::of(type_url).label() == kind);
+        of_kind.map(|(_, one)| one.resources.len()).sum()
     }
 
     /// One resource.

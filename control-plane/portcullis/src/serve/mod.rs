@@ -2,6 +2,7 @@
 
 mod departed;
 mod http;
+mod metrics;
 mod model;
 mod run;
 mod status;
