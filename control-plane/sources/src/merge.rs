@@ -4,31 +4,45 @@ use tokio::sync::watch;
 
 use crate::{FileDiagnosis, ObjectSet};
 
-/// Puts together the `GatewaySettings` of files and the objects of another source: a set whenever either has a newer one,
-/// none before both have one. `UpstreamCluster`s that stand in the files are told and not used. Needs a tokio runtime.
-pub fn with_settings(
+/// Puts together the `GatewaySettings` of files and the objects of another source: waits until both have a set, and yields
+/// one whenever either has a newer one. `UpstreamCluster`s that stand in the files are told and not used. `None` if the
+/// source ended before its first set. Needs a tokio runtime.
+pub async fn with_settings(
     mut objects: watch::Receiver<Option<Arc<ObjectSet>>>,
-    mut files: watch::Receiver<Arc<ObjectSet>>,
-) -> watch::Receiver<Option<Arc<ObjectSet>>> {
-    let (sender, receiver) = watch::channel(None);
+    mut files: Option<watch::Receiver<Arc<ObjectSet>>>,
+) -> Option<watch::Receiver<Arc<ObjectSet>>> {
+    objects.wait_for(Option::is_some).await.ok()?;
+    let (sender, receiver) = watch::channel(both(&mut objects, files.as_mut()));
     tokio::spawn(async move {
         loop {
-            let newest = objects.borrow_and_update().clone();
-            let settings = files.borrow_and_update().clone();
-            if let Some(newest) = newest {
-                sender.send_replace(Some(Arc::new(merged(&newest, &settings))));
+            tokio::select! {
+                changed = objects.changed() => if changed.is_err() { return },
+                changed = changed(files.as_mut()) => if changed.is_err() { files = None },
+                () = sender.closed() => return,
             }
-            let gone = tokio::select! {
-                changed = objects.changed() => changed.is_err(),
-                changed = files.changed() => changed.is_err(),
-                () = sender.closed() => true,
-            };
-            if gone {
-                return;
-            }
+            sender.send_replace(both(&mut objects, files.as_mut()));
         }
     });
-    receiver
+    Some(receiver)
+}
+
+/// Without files nothing ever changes.
+async fn changed(files: Option<&mut watch::Receiver<Arc<ObjectSet>>>) -> Result<(), watch::error::RecvError> {
+    match files {
+        Some(files) => files.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn both(
+    objects: &mut watch::Receiver<Option<Arc<ObjectSet>>>,
+    files: Option<&mut watch::Receiver<Arc<ObjectSet>>>,
+) -> Arc<ObjectSet> {
+    let objects = objects.borrow_and_update().clone().unwrap_or_default();
+    match files.map(|files| files.borrow_and_update().clone()) {
+        Some(files) => Arc::new(merged(&objects, &files)),
+        None => objects,
+    }
 }
 
 fn merged(objects: &ObjectSet, files: &ObjectSet) -> ObjectSet {
@@ -67,17 +81,27 @@ mod tests {
     async fn clusters_come_from_one_side_and_settings_from_the_other() {
         let (objects, of_objects) = watch::channel(None);
         let (files, of_files) = watch::channel(Arc::new(file(SETTINGS)));
-        let mut both = with_settings(of_objects, of_files);
-        assert!(both.borrow().is_none(), "nothing before the first list");
         let materials = Materials::Secrets(std::collections::BTreeMap::new());
         let listed = ObjectSet { clusters: vec![Arc::new(json!({"a": 1}))], materials, ..ObjectSet::default() };
-        objects.send_replace(Some(Arc::new(listed.clone())));
-        let first = both.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-        assert_eq!((first.clusters.len(), first.settings.len(), &first.materials), (1, 1, &listed.materials));
+        let (mut both, ()) = tokio::join!(async { with_settings(of_objects, Some(of_files)).await.unwrap() }, async {
+            tokio::task::yield_now().await;
+            objects.send_replace(Some(Arc::new(listed.clone())));
+        });
+        let first = both.borrow_and_update().clone();
+        assert_eq!((&first.clusters, first.settings.len(), &first.materials), (&listed.clusters, 1, &listed.materials));
         files.send_replace(Arc::new(file(&format!("{SETTINGS}---\n{CLUSTER}"))));
-        let told = |set: &Option<Arc<ObjectSet>>| set.as_ref().is_some_and(|set| set.diagnoses.len() == 1);
-        let second = both.wait_for(told).await.unwrap().clone().unwrap();
+        let second = both.wait_for(|set| set.diagnoses.len() == 1).await.unwrap().clone();
         assert_eq!(second.clusters, first.clusters, "a cluster in a file is not used");
         assert_eq!((second.diagnoses[0].at.unwrap().line, second.diagnoses[0].refused), (6, true));
+        drop(files);
+        objects.send_replace(Some(Arc::default()));
+        let third = both.wait_for(|set| set.clusters.is_empty()).await.unwrap().clone();
+        assert_eq!(third.settings, first.settings, "settings stay when their reader stopped");
+    }
+
+    #[tokio::test]
+    async fn a_source_that_ends_before_its_first_set_yields_none() {
+        let (_, objects) = watch::channel(None);
+        assert!(with_settings(objects, None).await.is_none());
     }
 }

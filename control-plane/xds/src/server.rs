@@ -18,7 +18,7 @@ use crate::delta::DeltaStream;
 use crate::kind::Kind;
 use crate::registry::{Shared, lock};
 use crate::stream::NodeStream;
-use crate::{Observer, Registry, Snapshot, Socket};
+use crate::{HealthRegistry, Observer, Registry, Snapshot, Socket};
 
 /// Most bytes of one request: a reconnecting Envoy lists all that it has.
 const MAX_REQUEST: usize = 64 * 1024 * 1024;
@@ -36,20 +36,23 @@ pub enum ServeError {
 }
 
 /// Serves the aggregated discovery service, incremental variant, until `shutdown` is done and every stream has ended.
-/// Streams end when the sender of `snapshots` is gone. Until there is a snapshot, nobody is answered.
+/// Streams end when the sender of `snapshots` is gone. What Envoys report about their endpoints goes to `health`. Until there is a snapshot, nobody is answered.
 pub async fn serve(
     socket: Socket,
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     registry: Arc<Registry>,
+    health: Arc<HealthRegistry>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let (listener, _file) = socket.into_parts();
+    let health = crate::health::service(health, snapshots.clone());
     let service = AggregatedDiscoveryServiceServer::new(Service { snapshots, registry })
         .max_decoding_message_size(MAX_REQUEST)
         .max_encoding_message_size(usize::MAX);
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .add_service(service)
+        .add_service(health)
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), shutdown)
         .await?;
     Ok(())

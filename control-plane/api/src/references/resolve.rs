@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,15 +19,15 @@ const NO_FILE: &str = "there is no file at this path below the root of reference
 #[derive(Clone)]
 pub struct Resolution {
     /// The document. A reference that cannot be resolved is still in it, so that a check refuses it. Holds keys.
-    pub document: Value,
+    pub document: Arc<Value>,
     /// Why references are not resolved, by their paths. Nothing of what they refer to is in it.
     pub problems: Vec<Problem>,
 }
 
 /// Replaces the references of an `UpstreamCluster` document. A reference that is wrong in itself stays without a problem
 /// here: [`crate::check_cluster`] tells it.
-pub fn resolve(document: &Value, materials: &Materials) -> Resolution {
-    let mut resolution = Resolution { document: document.clone(), problems: Vec::new() };
+pub fn resolve(document: &Arc<Value>, materials: &Materials) -> Resolution {
+    let mut resolution = Resolution { document: Arc::clone(document), problems: Vec::new() };
     let Some(references) = references_of(document) else { return resolution };
     let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
     for slot in &SLOTS {
@@ -35,7 +36,7 @@ pub fn resolve(document: &Value, materials: &Materials) -> Resolution {
             continue;
         }
         match found(&reference, name, materials) {
-            Ok(values) => put(&mut resolution.document, slot, &values),
+            Ok(values) => put(Arc::make_mut(&mut resolution.document), slot, &values),
             Err(message) => resolution.problems.push(Problem::new(slot.path, message)),
         }
     }

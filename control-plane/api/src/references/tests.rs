@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 
@@ -76,7 +77,7 @@ fn what_is_referred_to_stands_in_the_fields_place() {
         ),
     ];
     for (references, materials) in rows {
-        let resolution = resolve(&with_references(references), materials);
+        let resolution = resolve(&Arc::new(with_references(references)), materials);
         assert_eq!(resolution.problems, []);
         let cluster = check_cluster(&parse_cluster(&resolution.document).unwrap(), false).outcome.unwrap();
         assert_eq!(cluster.serving.unwrap().key.expose(), key.as_bytes());
@@ -94,7 +95,7 @@ fn a_reference_reaches_no_further_than_its_writer_may() {
         ("nobodys", secret(&[], &[("token", "TOPSECRET")])),
     ]);
     let told = |reference: Value, materials: &Materials| {
-        let resolution = resolve(&with_references(json!({"token": reference})), materials);
+        let resolution = resolve(&Arc::new(with_references(json!({"token": reference}))), materials);
         let shown = format!("{:?}", resolution.problems);
         assert!(!shown.contains("TOPSECRET"), "{shown}");
         assert!(problems(&resolution.document).iter().any(|problem| problem.code == Code::Unresolved));
@@ -143,7 +144,7 @@ fn a_reference_that_is_wrong_in_itself_is_refused() {
         (pair(&long), "1024"),
     ];
     for (references, message) in rows {
-        let document = with_references(references.clone());
+        let document = Arc::new(with_references(references.clone()));
         assert_eq!(referenced_files(&document).len(), 0, "{references}");
         let resolution = resolve(&document, &Materials::Files(BTreeMap::new()));
         assert_eq!((&resolution.document, resolution.problems.len()), (&document, 0), "{references}");
@@ -159,7 +160,7 @@ fn a_reference_excludes_the_fields_that_it_replaces() {
     let token = json!({"token": {"secret": {"name": "x"}}});
     let spec = json!({"clientConfig": {"bearerToken": "YQ=="}, "portcullis": {"references": token}});
     let materials = secrets(&[("x", secret(&["a.test"], &[("token", "b"), ("tls.crt", &cert), ("tls.key", &key)]))]);
-    let both = resolve(&document(spec), &materials);
+    let both = resolve(&Arc::new(document(spec)), &materials);
     assert_eq!(both.problems, []);
     let found = problems(&both.document);
     assert!(

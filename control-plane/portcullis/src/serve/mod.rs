@@ -4,8 +4,13 @@ mod departed;
 mod http;
 mod metrics;
 mod model;
+mod references;
 mod run;
+mod source;
+mod source_state;
 mod status;
 
 pub(crate) use model::{Model, ModelError};
+pub(crate) use references::Resolved;
 pub(crate) use run::run;
+pub(crate) use source::{LEASE_NAME, SourceArguments};

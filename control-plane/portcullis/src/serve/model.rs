@@ -10,6 +10,7 @@ use portcullis_translate::{
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
 
+use super::Resolved;
 use super::departed::Departed;
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
@@ -17,7 +18,7 @@ use super::departed::Departed;
 #[derive(Default)]
 pub(crate) struct Model {
     settings: Option<Settings>,
-    /// The document that was accepted last, by name. Holds keys.
+    /// The document that was accepted last, by name, with what it referred to then. Holds keys.
     accepted: Documents,
     departed: Departed,
     translator: Translator,
@@ -52,10 +53,12 @@ impl Model {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(file).collect();
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
+        let resolved = Resolved::of(objects);
         let (mut translation, before) =
-            keep_last_good(&mut self.translator, settings, &objects.clusters, &mut self.accepted);
+            keep_last_good(&mut self.translator, settings, &resolved.documents, &mut self.accepted);
         self.departed.follow(before, &self.accepted);
         translation.resources.extend(self.departed.resources(settings).map(Arc::new));
+        resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));

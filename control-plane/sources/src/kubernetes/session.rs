@@ -105,7 +105,7 @@ fn chance() -> u64 {
 /// What one of the watches tells.
 enum Told {
     Cluster(Box<Event<DynamicObject>>),
-    Secret(Event<Secret>),
+    Secret(Box<Event<Secret>>),
 }
 
 /// Two watches and a probe, from the lists to the first failure.
@@ -128,7 +128,7 @@ impl<'a> Session<'a> {
             Err(error) => Err(watch_reason("watching upstreamclusters", &error)),
         });
         let of_secrets = watcher::watcher(secrets, config.labels(SECRET_LABEL)).map(|event| match event {
-            Ok(event) => Ok(Told::Secret(event)),
+            Ok(event) => Ok(Told::Secret(Box::new(event))),
             Err(error) => Err(watch_reason("watching secrets", &error)),
         });
         let told = futures_util::stream::select(of_clusters, of_secrets).boxed();
@@ -207,7 +207,7 @@ impl<'a> Session<'a> {
             }
             Some(Ok(Told::Secret(event))) => {
                 let named = |secret: Secret| Some((secret.name_any(), documents::secret(secret)));
-                if let Some(event) = try_map(event, named) {
+                if let Some(event) = try_map(*event, named) {
                     self.store.secrets.apply(event);
                 }
                 Ok(())
