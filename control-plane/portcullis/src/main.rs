@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, LogFormat};
 
 /// The client of Kubernetes logs answers that it cannot read, and answers hold keys; what it fails at is told by the source.
 const LOGGED: &str = "info,kube_client=off,kube_runtime=off";
@@ -24,7 +24,11 @@ const LOGGED: &str = "info,kube_client=off,kube_runtime=off";
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    match &cli.command {
+        Command::Serve(serve) if serve.log_format == LogFormat::Json => log.json().flatten_event(true).init(),
+        _ => log.init(),
+    }
     match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gateway(arguments) => gateway::run(&arguments),

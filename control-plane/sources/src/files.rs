@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::documents::parse;
 use crate::stamp::Stamp;
-use crate::{Document, FileDiagnosis, MAX_FILE, ObjectSet, Position};
+use crate::{Document, FileDiagnosis, MAX_FILE, ObjectSet, Position, WHOLE};
 
 /// What is known of one file.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +86,7 @@ impl Files {
             set.diagnoses.push(FileDiagnosis { file: file.to_owned(), at, message, refused: true });
         };
         if let Some(error) = &self.error {
-            refuse(".", None, format!("the directory cannot be read, its last good content stays in use: {error}"));
+            refuse(WHOLE, None, format!("the directory cannot be read, its last good content stays in use: {error}"));
         }
         for (name, state) in &self.by_name {
             if let Some((error, at)) = &state.error {

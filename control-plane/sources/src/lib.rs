@@ -67,6 +67,9 @@ pub struct FileDiagnosis {
     pub refused: bool,
 }
 
+/// What is told as the file when the whole directory is meant.
+pub(crate) const WHOLE: &str = ".";
+
 /// A document that can be shared.
 #[derive(Clone, Debug, PartialEq)]
 struct Document {
@@ -81,6 +84,11 @@ impl From<Located> for Document {
 }
 
 impl ObjectSet {
+    /// Whether the source itself could not be read, so that this may be old.
+    pub fn is_stale(&self) -> bool {
+        self.diagnoses.iter().any(|told| told.refused && told.file == WHOLE)
+    }
+
     fn add(&mut self, file: &str, document: &Document) {
         let place = Place { file: file.to_owned(), spans: Arc::clone(&document.spans) };
         let told = |field, message, refused| {

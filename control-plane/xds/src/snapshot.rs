@@ -18,6 +18,8 @@ struct OneType {
     resources: BTreeMap<String, Resource>,
     /// Names by owner.
     owned: BTreeMap<String, Vec<String>>,
+    /// Names of those of which only the version is known.
+    held: Vec<String>,
     version: String,
 }
 
@@ -32,7 +34,8 @@ impl OneType {
                 owned.entry(owner.to_owned()).or_default().push(name.clone());
             }
         }
-        Self { resources, owned, version: hash.finish() }
+        let held = resources.iter().filter(|(_, resource)| resource.is_held()).map(|(name, _)| name.clone()).collect();
+        Self { resources, owned, held, version: hash.finish() }
     }
 
     fn holds(&self, resources: &BTreeMap<String, Resource>) -> bool {
@@ -87,6 +90,18 @@ impl Snapshot {
     /// One resource.
     pub fn get(&self, type_url: &str, name: &str) -> Option<&Resource> {
         self.types.get(type_url)?.resources.get(name)
+    }
+
+    /// Everything: type URL, name and resource.
+    pub fn resources(&self) -> impl Iterator<Item = (&str, &str, &Resource)> {
+        self.types.iter().flat_map(|(type_url, one)| {
+            one.resources.iter().map(move |(name, resource)| (type_url.as_str(), name.as_str(), resource))
+        })
+    }
+
+    /// The names of those resources of one type of which only the version is known.
+    pub(crate) fn held<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a String> + use<'a> {
+        self.types.get(type_url).into_iter().flat_map(|one| &one.held)
     }
 
     /// The names of one type's resources.

@@ -2,7 +2,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use portcullis_translate::Diagnosis;
@@ -23,19 +22,7 @@ pub(super) struct Pages {
 }
 
 pub(super) fn router(pages: Pages) -> Router {
-    Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(readyz))
-        .route("/status", get(status))
-        .with_state(pages)
-}
-
-async fn readyz(State(pages): State<Pages>) -> (StatusCode, &'static str) {
-    if pages.snapshots.borrow().is_some() {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "nothing is served yet: see /status\n")
-    }
+    Router::new().route("/status", get(status)).with_state(pages)
 }
 
 async fn status(State(pages): State<Pages>) -> Json<Status> {

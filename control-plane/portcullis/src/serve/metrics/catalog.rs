@@ -1,6 +1,7 @@
 //! Every metric of the control plane, for its page and for `docs/reference/control-plane-metrics.md`.
 
 /// A metric as it is told.
+#[cfg_attr(not(test), expect(dead_code, reason = "the reference tells more than the page"))]
 pub(super) struct Metric {
     /// As it stands on the page.
     pub(super) name: &'static str,
@@ -10,6 +11,7 @@ pub(super) struct Metric {
 }
 
 /// A label and its values, a closed set.
+#[cfg(test)]
 pub(super) struct Label {
     pub(super) name: &'static str,
     pub(super) values: &'static [&'static str],
@@ -74,6 +76,7 @@ pub(super) const STATE_WRITES: Metric = metric(
 pub(super) const BUILD: Metric =
     metric("portcullis_build_info", "gauge", &["version"], "Always 1; the control plane's version");
 
+#[cfg(test)]
 pub(super) const METRICS: [&Metric; 13] = [
     &OBJECTS,
     &REFUSED_EDITS,
@@ -97,7 +100,7 @@ pub(super) const NODE_STATES: [&str; 3] = ["connected", "in_sync", "refusing"];
 pub(super) const ORIGINS: [&str; 2] = ["source", "last_good"];
 pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
 
-#[cfg_attr(not(test), expect(dead_code, reason = "for the reference"))]
+#[cfg(test)]
 pub(super) const LABELS: [Label; 7] = [
     Label {
         name: "kind",

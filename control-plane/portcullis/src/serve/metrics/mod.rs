@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use portcullis_sources::SourceHealth;
 use portcullis_translate::{Diagnosis, Reason};
 use portcullis_xds::{Observer, Registry, Snapshot};
 use prometheus_client::encoding::text::encode;
@@ -127,9 +128,9 @@ impl Metrics {
         self.count_objects(&[]);
         catalog::KINDS.iter().for_each(|kind| drop(self.refused_edits.get_or_create(&[("kind", *kind)])));
         for kind in catalog::TYPES {
-            self.resources.get_or_create(&[("type", kind)]);
+            drop(self.resources.get_or_create(&[("type", kind)]));
             for counter in [&self.pushes, &self.acknowledgements, &self.refusals] {
-                counter.get_or_create(&[("type", kind)]);
+                drop(counter.get_or_create(&[("type", kind)]));
             }
         }
         catalog::NODE_STATES.iter().for_each(|state| drop(self.nodes.get_or_create(&[("state", *state)])));
@@ -138,7 +139,7 @@ impl Metrics {
     }
 
     /// The page.
-    pub(crate) fn text(&self, nodes: &Registry) -> String {
+    pub(crate) fn text(&self, nodes: &Registry, source: &SourceHealth) -> String {
         let nodes = nodes.nodes();
         let count = |state, counts: &dyn Fn(&portcullis_xds::NodeStatus) -> bool| {
             let count = nodes.iter().filter(|node| counts(node)).count();
@@ -147,8 +148,10 @@ impl Metrics {
         count("connected", &|node| node.connected);
         count("in_sync", &|node| node.connected && node.in_sync);
         count("refusing", &|node| node.connected && !node.refused.is_empty());
-        let stale = self.lock().stale_since.map(|since| since.elapsed().as_secs());
-        self.source_stale.set(i64::try_from(stale.unwrap_or_default()).unwrap_or(i64::MAX));
+        let stale = self.lock().stale_since.map(|since| since.elapsed());
+        let also = source.stale_since.map(|since| since.elapsed().unwrap_or_default());
+        let stale = stale.max(also).unwrap_or_default().as_secs();
+        self.source_stale.set(i64::try_from(stale).unwrap_or(i64::MAX));
         let mut text = String::new();
         // Writing to a String cannot fail.
         let _ = encode(&mut text, &self.page);
@@ -178,13 +181,17 @@ impl Metrics {
         }
     }
 
-    /// Takes a snapshot that is served from now on, made of objects that came at `since`.
-    pub(crate) fn published(&self, snapshot: &Snapshot, origin: Origin, since: Instant) {
+    /// Takes a snapshot that is served from now on, made of objects that came at `since`; whether it differs from what was
+    /// served before.
+    pub(crate) fn published(&self, snapshot: &Snapshot, origin: Origin, since: Instant, is_new: bool) {
         for kind in catalog::TYPES {
             self.resources.get_or_create(&[("type", kind)]).set(number(snapshot.count(kind)));
         }
         for other in catalog::ORIGINS {
             self.serving.get_or_create(&[("from", other)]).set(i64::from(other == origin.label()));
+        }
+        if !is_new {
+            return;
         }
         let mut memory = self.lock();
         memory.changes.push_back((snapshot.version().to_owned(), since));
@@ -275,7 +282,7 @@ mod tests {
     fn an_edit_that_is_refused_counts_once() {
         let metrics = Metrics::default();
         let has = |line: &str| {
-            let text = metrics.text(&Registry::default());
+            let text = metrics.text(&Registry::default(), &SourceHealth::current());
             assert!(text.lines().any(|told| told == line), "{line}\n{text}");
         };
         metrics.translated(&[told(true, "")], Duration::ZERO);
@@ -292,10 +299,10 @@ mod tests {
     fn a_change_is_timed_until_each_acknowledgement() {
         let metrics = Metrics::default();
         let snapshot = Snapshot::default();
-        metrics.published(&snapshot, Origin::LastGood, Instant::now());
+        metrics.published(&snapshot, Origin::LastGood, Instant::now(), true);
         metrics.caught_up(snapshot.version());
         metrics.caught_up("another");
-        let text = metrics.text(&Registry::default());
+        let text = metrics.text(&Registry::default(), &SourceHealth::current());
         assert!(text.contains("portcullis_change_to_acknowledgement_seconds_count 1\n"), "{text}");
         assert!(text.contains("portcullis_serving{from=\"last_good\"} 1\n"), "{text}");
     }

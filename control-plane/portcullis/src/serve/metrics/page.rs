@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use portcullis_sources::SourceHealth;
 use portcullis_xds::Registry;
 
 use super::Metrics;
@@ -50,7 +51,7 @@ fn the_reference_says_what_the_code_does() {
 
 #[test]
 fn the_page_has_every_metric_of_the_catalog_and_no_other() {
-    let text = Arc::new(Metrics::default()).text(&Registry::default());
+    let text = Arc::new(Metrics::default()).text(&Registry::default(), &SourceHealth::current());
     let told: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     let wanted = METRICS.iter().map(|metric| format!("{} {}", metric.name.trim_end_matches("_total"), metric.kind));
     let wanted: Vec<String> = wanted.collect();
