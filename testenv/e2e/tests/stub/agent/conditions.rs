@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use portcullis_e2e::allow_all;
 use portcullis_harness::client::plain;
 use portcullis_harness::deps;
 use portcullis_stub_apiserver::{Action, Fault};
@@ -70,4 +71,38 @@ fn a_gateway_that_comes_fails_recovers_and_goes_is_told() {
     assert_eq!(status(&site, &[]).0, Some(1));
     site.agent.start_again().unwrap();
     site.plane.wait_status("it is back", SOON * 2, is("Programmed", "True", "Programmed")).unwrap();
+}
+
+/// Whatever an object wishes, its gateway is asked about nothing that Envoy never asks for.
+#[test]
+fn every_kind_of_object_is_acknowledged() {
+    let grounds = Grounds::new("agent-kinds");
+    let site = Site::start(&grounds, "envoy-0", |_| ());
+    let server = format!("https://{}", grounds.stub.address());
+    let by_name = format!("https://localhost:{}", grounds.stub.address().port());
+    let client = json!({"insecure": true, "bearerToken": "YQ=="});
+    let subset = |strategy: &str| json!({"rules": [allow_all()], "strategy": strategy, "upstreamSubset": [server]});
+    let kinds = [
+        ("/spec/clientConfig", client.clone()),
+        ("/spec/portcullis", json!({"clientCertificateVerification": "Handshake"})),
+        ("/spec/portcullis", json!({"anonymous": false, "auditAttribution": true, "requestTimeout": "30s"})),
+        ("/spec/dispatchPolicies", json!([subset("LeastRequest"), subset("Random"), subset("RoundRobin")])),
+        ("/spec/servers", json!([{"endpoint": by_name}])),
+        ("/spec/servers", json!([{"endpoint": server, "disabled": true}])),
+        ("/spec/secureServing/serverNames", json!(["*.example.net"])),
+        ("/metadata/annotations", json!({"proxy.kubegateway.io/feature-gates": "CloseConnectionWhenIdle=true"})),
+    ];
+    for (number, (field, value)) in kinds.iter().enumerate() {
+        let name = format!("kind-{number}.example.com");
+        let manifest = grounds.manifest().set("/metadata/name", json!(name)).set(field, value.clone());
+        let path = grounds.run.join("envoy-0-manifests").join(format!("{number}.yaml"));
+        portcullis_harness::write_private(&path, manifest.to_text().as_bytes()).unwrap();
+    }
+    let well = |told: &Value| {
+        let objects = told["objects"].as_array().cloned().unwrap_or_default();
+        let clusters = objects.iter().filter(|one| one["kind"] == "UpstreamCluster");
+        let programmed = clusters.filter(|one| one["conditions"][1]["reason"] == "Programmed");
+        programmed.count() == kinds.len() + 1
+    };
+    site.plane.wait_status("all are programmed", SOON, well).unwrap();
 }
