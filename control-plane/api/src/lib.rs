@@ -22,8 +22,8 @@ mod types;
 
 pub use check::{
     AccessLog, Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, HealthCheck,
-    Host, KeyPair, Limits, LogMode, PeerName, Policy, Schema, Server, Settings, Strategy, Trust, check_cluster,
-    check_settings, cluster_as_written,
+    Host, KeyPair, Limits, LogMode, PeerName, Policy, RequestHeaders, Schema, Server, Settings, Strategy, Trust,
+    UpstreamIdentity, check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use code::Code;
@@ -39,6 +39,6 @@ pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl,
     FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging,
-    MaxRequestsInflight, ObjectMeta, PortcullisSpec, Rule, SecureServing, ServerSpec, ServiceAccount, TokenBucket,
-    UpstreamCluster, UpstreamClusterSpec,
+    MaxRequestsInflight, ObjectMeta, PortcullisSpec, RequestHeaderNames, RequestHeaderSpec, Rule, SecureServing,
+    ServerSpec, ServiceAccount, TokenBucket, UpstreamCluster, UpstreamClusterSpec,
 };

@@ -16,7 +16,8 @@ pub mod names;
 mod validator;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Reviews, Rule, ServiceAccount, UpstreamIdentity,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, RequestHeaders, Reviews, Rule, ServiceAccount,
+    UpstreamIdentity,
 };
 pub use destination::{Pool, RequestClass, destination, destinations};
 pub use filter::{FilterConfig, PeerSource};

@@ -115,7 +115,7 @@ impl Reviews {
     }
 
     fn callout(&self, review: &Review, main: &mut MainThread) -> Option<CalloutId> {
-        let headers = [
+        let mut headers = vec![
             (":method", "POST"),
             (":path", review.path()),
             (":authority", "kubernetes.default.svc"),
@@ -129,6 +129,7 @@ impl Reviews {
             ("x-envoy-retriable-status-codes", "429"),
             ("x-envoy-max-retries", "2"),
         ];
+        headers.extend(review.user_header());
         main.callout(review.cluster(), &headers, review.body().as_bytes(), DEADLINE_MS)
     }
 

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod flow_control;
+mod identity;
 mod meta;
 mod policy;
 mod settings;
@@ -11,6 +12,7 @@ pub use cluster::{
     UpstreamCluster, UpstreamClusterSpec,
 };
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
+pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use meta::ObjectMeta;
 pub use policy::{DispatchPolicy, Rule, ServiceAccount};
 pub use settings::{

@@ -15,11 +15,11 @@ use crate::proto::{boolean, duration, header, seconds, uint};
 /// It tells the way that it took, so that a server which is this gateway itself, or leads back to it, never becomes healthy.
 pub(super) fn health_check(cluster: &Cluster, pool: Pool, instance: &str) -> HealthCheck {
     let codec = match pool {
-        Pool::Http2 => CodecClientType::Http2,
+        Pool::Http2 | Pool::PassThrough => CodecClientType::Http2,
         Pool::Upgrade | Pool::Anonymous => CodecClientType::Http1,
     };
     let exactly = |status| Int64Range { start: status, end: status + 1 };
-    let is_stranger = pool == Pool::Anonymous || cluster.certificate.is_none();
+    let is_stranger = matches!(pool, Pool::Anonymous | Pool::PassThrough) || cluster.certificate.is_none();
     let strangers = [401, 403].into_iter().filter(|_| is_stranger);
     let check = &cluster.health_check;
     let interval = Some(duration(check.interval));

@@ -18,6 +18,7 @@ use portcullis_filter_config::Pool;
 
 use crate::group::Group;
 use crate::names::{ResourceNames, stat_name};
+use crate::policy::upstream_identity;
 use crate::proto::{ads, seconds, uint};
 use crate::resource::Resource;
 
@@ -36,7 +37,7 @@ pub(crate) fn emit(
 ) {
     let assignment = endpoints::assignment(names.group(&group.name), group);
     let by_address = group.endpoints.iter().all(|endpoint| matches!(endpoint.host, Host::Ip(_)));
-    for pool in Pool::ALL {
+    for pool in Pool::of(&upstream_identity(cluster, settings)).iter().copied() {
         let mut envoy = pool_cluster(cluster, group, pool, names, settings);
         if by_address {
             envoy.cluster_discovery_type = Some(ClusterDiscoveryType::Type(DiscoveryType::Eds.into()));

@@ -28,7 +28,7 @@ const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 /// The pool's protocol, and the gateway's token if the pool carries the gateway's credential.
 pub(super) fn options(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> (String, Any) {
     let protocol = match pool {
-        Pool::Http2 => ProtocolConfig::Http2ProtocolOptions(http2()),
+        Pool::Http2 | Pool::PassThrough => ProtocolConfig::Http2ProtocolOptions(http2()),
         Pool::Upgrade | Pool::Anonymous => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
     };
     let explicit = ExplicitHttpConfig { protocol_config: Some(protocol) };
