@@ -98,7 +98,7 @@ fn only_a_token_that_the_upstream_confirmed_shares_a_connection() {
     assert_eq!(sent(&fixture, Peer::None, &[TOKEN, UPGRADE[0], UPGRADE[1]]).unwrap().0, "all.anonymous.session");
     let no = r#"{"kind":"TokenReview","status":{"authenticated":false}}"#;
     assert_eq!(after(("authorization", "Bearer def"), 201, no), "401 unauthorized");
-    assert_eq!(after(("authorization", "Bearer ghi"), 500, ""), "503 review_failed");
+    assert_eq!(after(("authorization", "Bearer ghi"), 500, ""), "503 unchecked");
 }
 
 #[test]
