@@ -5,6 +5,8 @@ use std::fmt;
 pub enum Code {
     /// The object is refused.
     Invalid,
+    /// A reference that is not resolved: the object is refused, unless whoever asks cannot resolve any.
+    Unresolved,
     /// A field that is known and does nothing.
     NoEffect,
     /// Accepted, but weaker or other than its writer may expect.
@@ -42,6 +44,7 @@ impl Code {
     pub fn as_str(self) -> &'static str {
         match self {
             Code::Invalid => "invalid",
+            Code::Unresolved => "unresolved",
             Code::NoEffect => "no-effect",
             Code::Caution => "caution",
             Code::UnknownGate => "unknown-gate",

@@ -13,8 +13,10 @@ mod claims;
 mod code;
 mod duration;
 mod lint;
+mod materials;
 mod parse;
 mod problem;
+mod references;
 mod schema;
 mod secret;
 mod shape;
@@ -29,16 +31,19 @@ pub use claims::{ClaimKind, Claims, claims_of};
 pub use code::Code;
 pub use duration::{DurationError, parse_duration};
 pub use lint::{lint_cluster, lint_settings};
+pub use materials::{Materials, SECRET_LABEL, SHARED_ANNOTATION, SecretMaterial};
 pub use parse::{
     CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, cluster_mistakes, kind_of,
     parse_cluster, parse_settings, settings_mistakes,
 };
 pub use problem::Problem;
+pub use references::{Resolution, blamed_reference, referenced_files, resolve};
 pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
-    AccessLogSettings, Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl,
-    FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging,
-    MaxRequestsInflight, ObjectMeta, PortcullisSpec, RequestHeaderNames, RequestHeaderSpec, Rule, SecureServing,
-    ServerSpec, ServiceAccount, TokenBucket, UpstreamCluster, UpstreamClusterSpec,
+    AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientConfig, CredentialCacheSpec,
+    DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec,
+    LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta, PairInFiles, PairInSecret,
+    PairReference, PortcullisSpec, References, RequestHeaderNames, RequestHeaderSpec, Rule, SecureServing, ServerSpec,
+    ServiceAccount, TokenBucket, TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec,
 };

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::explain::Impersonation;
+use crate::gateway::{BecomeEnvoy, Gateway};
+use crate::serve::{LEASE_NAME, SourceArguments};
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.
 ///
@@ -11,8 +13,7 @@ use crate::explain::Impersonation;
 ///
 ///   portcullis check -f DIR                               # are the objects good?
 ///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
-///   portcullis bootstrap --xds-socket /run/portcullis/xds.sock > envoy.json
-///   ENVOY_DYNAMIC_MODULES_SEARCH_PATH=/usr/lib/portcullis envoy -c envoy.json
+///   portcullis gateway --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, verbatim_doc_comment)]
 pub(crate) struct Cli {
@@ -24,11 +25,13 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(Serve),
+    Gateway(Gateway),
     Bootstrap(Bootstrap),
     Check(Check),
     Explain(Box<Explain>),
     Rbac(Rbac),
     Crd(Crd),
+    BecomeEnvoy(BecomeEnvoy),
 }
 
 /// Tell what the gateway would do with a request, offline, by the filter's own code.
@@ -119,16 +122,20 @@ pub(crate) struct ExplainCertificate {
 
 /// Serve Envoy over xDS, and follow every change of the objects.
 ///
+///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
+///   portcullis serve --source kubernetes --settings settings.yaml --xds-socket /run/portcullis/xds.sock
+///
 /// A bad object is left out and told by /status; the others go on. A file that cannot be parsed keeps its last good
-/// objects. Replace files by renaming a finished one into place.
+/// objects. Replace files by renaming a finished one into place. A Kubernetes API that does not answer keeps its last
+/// objects, too; /status tells since when.
 ///
 /// HTTP: /healthz (the process lives), /readyz (something is served), /status (objects, Envoys and what each of them has
 /// acknowledged; no secrets).
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Serve {
-    /// Directory of *.yaml, *.yml and *.json files.
-    #[arg(long, env = "PORTCULLIS_CONFIG", value_name = "DIR")]
-    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) source: SourceArguments,
     /// Unix socket for Envoy; only this process's user may connect, because keys travel there.
     #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH")]
     pub(crate) xds_socket: PathBuf,
@@ -140,9 +147,10 @@ pub(crate) struct Serve {
 /// Print the bootstrap with which Envoy finds this control plane (JSON).
 #[derive(Debug, Args)]
 pub(crate) struct Bootstrap {
-    /// The socket of `portcullis serve`.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) xds_socket: PathBuf,
+    /// The socket of `portcullis serve`. Given several times, these are replicas: Envoy follows one of them, and goes to
+    /// another if that one ends.
+    #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH", required = true)]
+    pub(crate) xds_socket: Vec<PathBuf>,
     /// Envoy's own admin interface. It is not protected: keep it on loopback.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9901")]
     pub(crate) admin_address: SocketAddr,
@@ -180,6 +188,9 @@ pub(crate) struct Check {
     /// hint}.
     #[arg(short = 'o', long, value_enum, default_value_t = CheckOutput::Text)]
     pub(crate) output: CheckOutput,
+    /// Directory below which the objects refer to files: these are judged, too. Without it, references are believed.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) references_root: Option<PathBuf>,
 }
 
 /// How findings are printed.
@@ -191,13 +202,15 @@ pub(crate) enum CheckOutput {
     Json,
 }
 
-/// Print the permissions that the gateway's own user needs in a cluster behind it.
+/// Print the permissions that the gateway's own user needs in a cluster behind it, or the control plane in its own.
 ///
 /// Apply it there:
 ///
 ///   portcullis rbac -f manifests/ --cluster prod.example.com --user system:portcullis | kubectl apply -f -
+///   portcullis rbac --control-plane --namespace portcullis | kubectl apply -f -
 ///
-/// Without -f it is what a cluster with default settings needs.
+/// Without -f it is what a cluster with default settings needs. With --control-plane it is what `portcullis serve
+/// --source kubernetes` needs in the cluster that stores its objects.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Rbac {
@@ -207,9 +220,19 @@ pub(crate) struct Rbac {
     /// The UpstreamCluster that it is for; all of the files' if left out.
     #[arg(long, value_name = "NAME", requires = "files")]
     pub(crate) cluster: Option<String>,
-    /// The user that the gateway's client certificate or token stands for.
-    #[arg(long, value_name = "NAME", default_value = "system:portcullis")]
-    pub(crate) user: String,
+    /// The user that the client certificate or token stands for: system:portcullis if left out, and with
+    /// --control-plane the namespace's service account portcullis-control-plane.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// What the control plane needs in the cluster that stores its objects.
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) control_plane: bool,
+    /// With --control-plane: the control plane's own namespace.
+    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis", requires = "control_plane")]
+    pub(crate) namespace: String,
+    /// With --control-plane: the name of its Lease.
+    #[arg(long, value_name = "NAME", default_value = LEASE_NAME, requires = "control_plane")]
+    pub(crate) lease_name: String,
 }
 
 /// Print the CustomResourceDefinition of UpstreamCluster, for a Kubernetes that is to store these objects.
@@ -217,7 +240,7 @@ pub(crate) struct Rbac {
 ///   portcullis crd | kubectl apply --server-side -f -
 ///
 /// It refuses what is always wrong and accepts all that `portcullis check` accepts; its fields stand in
-/// docs/reference/upstreamcluster.md. The gateway itself reads files so far, not this API.
+/// docs/reference/upstreamcluster.md. `portcullis serve --source kubernetes` reads them.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Crd {

@@ -5,6 +5,8 @@ mod check;
 mod cli;
 mod crd;
 mod explain;
+mod gateway;
+mod leader;
 mod objects;
 mod rbac;
 mod serve;
@@ -16,12 +18,17 @@ use tracing_subscriber::EnvFilter;
 
 use cli::{Cli, Command};
 
+/// The client of Kubernetes logs answers that it cannot read, and answers hold keys; what it fails at is told by the source.
+const LOGGED: &str = "info,kube_client=off,kube_runtime=off";
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(LOGGED));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Gateway(arguments) => gateway::run(&arguments),
+        Command::BecomeEnvoy(arguments) => gateway::become_envoy(&arguments),
         Command::Bootstrap(arguments) => bootstrap::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

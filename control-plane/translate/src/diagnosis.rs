@@ -73,6 +73,20 @@ impl Diagnosis {
         diagnosis
     }
 
+    /// Tells problems and warnings otherwise, as whoever knows more than their check does: where they come from, or why.
+    pub fn reword(&mut self, reworded: impl Fn(&Problem) -> Option<Problem>) {
+        for problem in &mut self.problems {
+            let Some(other) = reworded(problem) else { continue };
+            self.message = self.message.replacen(&problem.to_string(), &other.to_string(), 1);
+            *problem = other;
+        }
+        for (caution, warning) in self.cautions.iter_mut().zip(&mut self.warnings) {
+            let Some(other) = reworded(caution) else { continue };
+            *warning = other.to_string();
+            *caution = other;
+        }
+    }
+
     pub(crate) fn refuse(&mut self, reason: Reason, problems: Vec<Problem>) {
         self.accepted = false;
         self.reason = reason;

@@ -36,6 +36,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
             .iter()
             .map(|schema| config::FlowControlSchema { name: schema.name.clone(), limit: limit(schema.limit) })
             .collect(),
+        servers: Some(servers(cluster)),
         log_refused: is_logged(LogMode::Unset),
         policies: cluster
             .policies
@@ -47,6 +48,15 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
                 rules: policy.rules.iter().map(rule).collect(),
             })
             .collect(),
+    }
+}
+
+fn servers(cluster: &Cluster) -> config::Servers {
+    let drain = cluster.drain_period;
+    config::Servers {
+        names: cluster.servers.iter().map(|server| server.endpoint.to_string()).collect(),
+        // A part of a second counts as one.
+        drain_seconds: drain.as_secs().saturating_add(u64::from(drain.subsec_nanos() > 0)),
     }
 }
 

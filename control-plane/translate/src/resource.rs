@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
@@ -18,12 +19,32 @@ pub struct Resource {
     pub value: Vec<u8>,
     /// The assignment that Envoy waits for when it builds this cluster: it has to be sent again with the cluster.
     pub assignment: Option<String>,
+    /// `metadata.name` of the `UpstreamCluster` that it belongs to. The listener and the default certificate are nobody's.
+    pub owner: Option<String>,
 }
 
 impl Resource {
     pub(crate) fn new<M: Name>(name: String, message: &M) -> Self {
-        Self { type_url: M::type_url(), name, value: message.encode_to_vec(), assignment: None }
+        Self { type_url: M::type_url(), name, value: message.encode_to_vec(), assignment: None, owner: None }
     }
+}
+
+/// Sorts by type and name. Of each type they come nearly in order, which sorting makes use of.
+pub(crate) fn in_order(resources: Vec<Arc<Resource>>) -> Vec<Arc<Resource>> {
+    let count = resources.len();
+    let mut by_type: Vec<Vec<Arc<Resource>>> = Vec::new();
+    for resource in resources {
+        let same = |list: &&mut Vec<Arc<Resource>>| list.first().is_some_and(|one| one.type_url == resource.type_url);
+        match by_type.iter_mut().find(same) {
+            Some(list) => list.push(resource),
+            None => by_type.push(vec![resource]),
+        }
+    }
+    by_type.iter_mut().for_each(|list| list.sort());
+    by_type.sort_by(|a, b| a.first().cmp(&b.first()));
+    let mut sorted = Vec::with_capacity(count);
+    sorted.extend(by_type.into_iter().flatten());
+    sorted
 }
 
 impl fmt::Debug for Resource {

@@ -1,18 +1,26 @@
 //! xDS: the protocol as a state machine without I/O, and its gRPC server.
 //!
-//! This crate knows names, versions and bytes, not clusters. A [`Snapshot`] is everything that Envoy may ask for; a
-//! [`DeltaStream`] is one Envoy's conversation about it, in the incremental variant of the protocol. [`serve`] runs such
-//! conversations on a Unix socket and keeps a [`Registry`] of them.
+//! This crate knows names, versions and bytes, not clusters. A [`Snapshot`] is everything that Envoy may ask for; one
+//! Envoy's conversation about it is a stream of its own. [`serve`] runs such conversations on a Unix socket and keeps a
+//! [`Registry`] of them. A [`HealthRegistry`] holds what Envoys report about their endpoints.
 
 mod delta;
+mod hash;
+mod health;
 mod kind;
 mod registry;
+mod resource;
 mod server;
 mod snapshot;
 mod socket;
+mod standing;
+mod stream;
 
-pub use delta::{DeltaStream, TypeStatus};
+pub use delta::TypeStatus;
+pub use health::{Endpoints, HealthRegistry};
 pub use registry::{NodeStatus, Registry};
+pub use resource::Resource;
 pub use server::{ServeError, serve};
-pub use snapshot::{Resource, Snapshot};
+pub use snapshot::Snapshot;
 pub use socket::{Socket, SocketError};
+pub use standing::{Refused, Standing};

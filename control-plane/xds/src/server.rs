@@ -1,6 +1,6 @@
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::{
@@ -14,7 +14,10 @@ use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::{DeltaStream, Registry, Snapshot, Socket};
+use crate::delta::DeltaStream;
+use crate::registry::{Shared, lock};
+use crate::stream::NodeStream;
+use crate::{HealthRegistry, Registry, Snapshot, Socket};
 
 /// Most bytes of one request: a reconnecting Envoy lists all that it has.
 const MAX_REQUEST: usize = 64 * 1024 * 1024;
@@ -32,20 +35,23 @@ pub enum ServeError {
 }
 
 /// Serves the aggregated discovery service, incremental variant, until `shutdown` is done and every stream has ended.
-/// Streams end when the sender of `snapshots` is gone. Until there is a snapshot, nobody is answered.
+/// Streams end when the sender of `snapshots` is gone. What Envoys report about their endpoints goes to `health`. Until there is a snapshot, nobody is answered.
 pub async fn serve(
     socket: Socket,
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     registry: Arc<Registry>,
+    health: Arc<HealthRegistry>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let (listener, _file) = socket.into_parts();
+    let health = crate::health::service(health, snapshots.clone());
     let service = AggregatedDiscoveryServiceServer::new(Service { snapshots, registry })
         .max_decoding_message_size(MAX_REQUEST)
         .max_encoding_message_size(usize::MAX);
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .add_service(service)
+        .add_service(health)
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), shutdown)
         .await?;
     Ok(())
@@ -75,8 +81,7 @@ impl AggregatedDiscoveryService for Service {
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
         let (sender, receiver) = mpsc::channel(WAITING);
-        let conversation =
-            Conversation { id: self.registry.open(), registry: Arc::clone(&self.registry), responses: sender };
+        let conversation = Conversation { registry: Arc::clone(&self.registry), responses: sender };
         tokio::spawn(conversation.run(request.into_inner(), self.snapshots.clone()));
         Ok(Response::new(ReceiverStream::new(receiver).boxed()))
     }
@@ -84,12 +89,17 @@ impl AggregatedDiscoveryService for Service {
 
 /// One open stream.
 struct Conversation {
-    id: u64,
     registry: Arc<Registry>,
     responses: mpsc::Sender<Result<DeltaDiscoveryResponse, Status>>,
 }
 
-impl Drop for Conversation {
+/// Takes a stream out of the registry when its task ends, however it does.
+struct Entry {
+    id: u64,
+    registry: Arc<Registry>,
+}
+
+impl Drop for Entry {
     fn drop(&mut self) {
         self.registry.close(self.id);
     }
@@ -104,11 +114,15 @@ impl Conversation {
         else {
             return;
         };
-        let mut stream = DeltaStream::new(first);
+        let stream = Arc::new(Mutex::new(DeltaStream::new(first)));
+        let shared: Shared = stream.clone();
+        let _entry = Entry { id: self.registry.open(shared), registry: Arc::clone(&self.registry) };
+        let mut synced = None;
         loop {
             let responses = tokio::select! {
                 request = requests.next() => match request {
                     Some(Ok(request)) => {
+                        let mut stream = lock(&stream);
                         log_refusal(&stream, &request);
                         stream.on_request(request)
                     }
@@ -119,18 +133,27 @@ impl Conversation {
                         return;
                     }
                     let newest = snapshots.borrow_and_update().clone().unwrap_or_default();
-                    stream.on_snapshot(newest)
+                    lock(&stream).on_snapshot(newest)
                 }
             };
-            self.registry.update(self.id, &stream);
+            log_sync(&lock(&stream), &mut synced);
             for response in responses {
-                log_response(&stream, &response);
+                log_response(&lock(&stream), &response);
                 if self.responses.send(Ok(response)).await.is_err() {
                     return;
                 }
             }
         }
     }
+}
+
+/// Tells when the node has acknowledged the whole of a snapshot.
+fn log_sync(stream: &DeltaStream, before: &mut Option<String>) {
+    let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
+    if synced.is_some() && synced != *before {
+        tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
+    }
+    *before = synced;
 }
 
 fn log_refusal(stream: &DeltaStream, request: &DeltaDiscoveryRequest) {

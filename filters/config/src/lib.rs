@@ -16,7 +16,7 @@ pub mod names;
 mod validator;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, RequestHeaders, Reviews, Rule, ServiceAccount,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, RequestHeaders, Reviews, Rule, Servers, ServiceAccount,
     UpstreamIdentity,
 };
 pub use destination::{Pool, RequestClass, destination, destinations};

@@ -83,6 +83,8 @@ pub struct Forward<'c> {
     /// The `Via` line to add, to a request that carries no user. One that does is reviewed by the next gateway before it goes
     /// on, and reviews carry the line.
     pub via: Option<&'c str>,
+    /// Whether the request may run for as long as it likes.
+    pub is_long: bool,
     /// The request's place among those that run, to be kept until it ends.
     pub place: Option<Place>,
     /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
@@ -253,6 +255,7 @@ impl Gateway {
             user,
             passed_on,
             is_upgrade: scan.is_upgrade,
+            is_long: !class.has_timeout(),
             subprotocols: (scan.token_subprotocol && !passed_on.credential).then(|| subprotocols_without_tokens(scan)),
             place,
             // What answers behind a proxy subresource or verb may ask for credentials of its own.

@@ -18,6 +18,7 @@ use rustls_pki_types::UnixTime;
 use serde::de::DeserializeOwned;
 
 use crate::apply::{apply, refuse};
+use crate::farewell::{Route, Visit};
 use crate::fault;
 use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
@@ -55,6 +56,7 @@ pub(crate) struct Kept {
     /// The access log's line, if there is to be one.
     line: Option<(Entry, Outcome)>,
     tunnel: Tunnel,
+    visit: Visit,
 }
 
 /// How far a request has come.
@@ -65,7 +67,7 @@ enum Judged {
 }
 
 impl FilterConfig for Filter {
-    type Route = Cluster;
+    type Route = Route;
     type Stream = Kept;
 
     fn new(name: &[u8], body: &[u8], handle: &mut ConfigHandle) -> Option<Self> {
@@ -81,17 +83,18 @@ impl FilterConfig for Filter {
     }
 
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
-    fn new_route(_name: &[u8], body: &[u8]) -> Option<Cluster> {
+    fn new_route(_name: &[u8], body: &[u8]) -> Option<Route> {
         let config = read::<config::ClusterConfig>(body)?;
-        Cluster::compile(&config, &ProcessMemory::new()?)
+        let cluster = Cluster::compile(&config, &ProcessMemory::new()?)
             .map_err(|error| log::error(&format!("portcullis: {}: {error}", config.identity)))
-            .ok()
+            .ok()?;
+        Some(Route::new(cluster, &config))
     }
 
-    fn request_headers(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
+    fn request_headers(&self, route: Option<&Route>, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
         self.metrics.on_stream(stream);
         kept.is_met = true;
-        if route.is_some_and(Cluster::closes_connections) {
+        if route.is_some_and(|route| route.closes_connections()) {
             // Within this hook Envoy would take it as the end of the request.
             kept.drains = true;
             stream.scheduler().wake();
@@ -100,7 +103,11 @@ impl FilterConfig for Filter {
         self.judge(route, Settled::default(), kept, stream)
     }
 
-    fn resumed(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) {
+    fn resumed(&self, route: Option<&Route>, kept: &mut Kept, stream: &mut FilterHandle) {
+        if kept.visit.is_over() {
+            stream.reset(format!("{}server_removed", names::REPLY_DETAILS_PREFIX));
+            return;
+        }
         let settled = if std::mem::take(&mut kept.drains) {
             stream.drain_connection();
             Settled::default()
@@ -150,6 +157,7 @@ impl FilterConfig for Filter {
         {
             stream.continue_decoding();
         }
+        kept.visit.begin(stream);
         HeadersStatus::Continue
     }
 
@@ -171,6 +179,7 @@ impl FilterConfig for Filter {
             let members = entry.finish(outcome, stream.code_details());
             stream.set_metadata(names::LOG, names::LOG_MEMBERS, &members);
         }
+        kept.visit = Visit::None;
         if kept.place.take().is_some() {
             self.metrics.changed();
         }
@@ -190,7 +199,7 @@ impl Filter {
     /// Judges a request, the first time or with answers that it waited for.
     fn judge(
         &self,
-        route: Option<&Cluster>,
+        route: Option<&Route>,
         settled: Settled,
         kept: &mut Kept,
         stream: &mut FilterHandle,
@@ -223,7 +232,7 @@ impl Filter {
 
     fn decide(
         &self,
-        route: Option<&Cluster>,
+        route: Option<&Route>,
         settled: Settled,
         uptime: Duration,
         kept: &mut Kept,
@@ -257,6 +266,11 @@ impl Filter {
         // What is borrowed from Envoy ends here: the first setter invalidates it.
         let (taken_out, has_connection) = (scan.taken_out(passed_on), scan.has_connection);
 
+        if let (Decision::Forward(forward), Some(route)) = (&decision, route)
+            && forward.is_long
+        {
+            kept.visit = route.visit();
+        }
         let decision = match decision {
             // The headers stay as they are until they are judged again; nothing goes upstream meanwhile.
             Decision::Review(reviews) => match self.wait(reviews, settled, kept, stream) {

@@ -39,6 +39,15 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::start`].
     pub fn start_with(dir: &Path, config_dir: &Path, flags: &[&str]) -> Result<Self> {
+        let config_dir = config_dir.display().to_string();
+        Self::start_from(dir, &[&["--config", config_dir.as_str()], flags].concat())
+    }
+
+    /// Starts the control plane with flags that say where its objects come from.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start`].
+    pub fn start_from(dir: &Path, flags: &[&str]) -> Result<Self> {
         let binary = deps::portcullis()?;
         // In /tmp and not TMPDIR, which may be long.
         let socket_dir = tempfile::Builder::new()
@@ -48,9 +57,7 @@ impl ControlPlane {
         let xds_socket = socket_dir.path().join("xds.sock");
         let http = ports::free_address()?;
         let spec = Spec::new("portcullis", &binary, dir)
-            .args(["serve", "--config"])
-            .arg(config_dir)
-            .arg("--xds-socket")
+            .args(["serve", "--xds-socket"])
             .arg(&xds_socket)
             .args(["--http-address", &http.to_string()])
             .args(flags);

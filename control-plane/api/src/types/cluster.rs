@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DispatchPolicy, FlowControl, ObjectMeta, RequestHeaderSpec};
+use super::{DispatchPolicy, FlowControl, ObjectMeta, References, RequestHeaderSpec};
 use crate::{PublicBytes, SecretBytes};
 
 /// A group of kube-apiservers behind one host name. The shape is KubeGateway's, `spec.portcullis` is ours.
@@ -107,6 +107,10 @@ pub struct PortcullisSpec {
     /// How long a request may take that is no watch, session or upgrade: a Go duration, 75s if unset. It has to be
     /// longer than the servers' own timeout, so that theirs is the one a client sees.
     pub request_timeout: Option<String>,
+    /// How long watches and sessions may outlive the server that they run on, once it is removed: a Go duration up to
+    /// 24h, 5m if unset. On a disabled server they go on for ever. If the object is removed, Envoy's own drain time (10m)
+    /// ends what is left.
+    pub drain_period: Option<String>,
     /// How it is found out whether a server is healthy.
     pub health_check: HealthCheckSpec,
     /// Host names that a request's `:authority` may carry beside those that the cluster serves.
@@ -127,6 +131,8 @@ pub struct PortcullisSpec {
     /// Tells the servers' audit logs, as extra attributes of the user, the client's address, the request's id and who
     /// impersonates; false if unset, because a user sees these, too (`kubectl auth whoami`).
     pub audit_attribution: bool,
+    /// Where certificates, keys and tokens stand that are not in the object itself.
+    pub references: References,
 }
 
 /// How it is found out whether a server is healthy: by GET, over each pool's own connections.

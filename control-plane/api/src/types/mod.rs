@@ -5,6 +5,7 @@ mod flow_control;
 mod identity;
 mod meta;
 mod policy;
+mod references;
 mod settings;
 
 pub use cluster::{
@@ -15,6 +16,10 @@ pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflig
 pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use meta::ObjectMeta;
 pub use policy::{DispatchPolicy, Rule, ServiceAccount};
+pub use references::{
+    AuthorityInSecret, AuthorityReference, PairInFiles, PairInSecret, PairReference, References, TokenInSecret,
+    TokenReference,
+};
 pub use settings::{
     AccessLogSettings, Certificate, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings,
 };

@@ -1,6 +1,11 @@
-use portcullis_api::{Code, Problem, Settings, lint_cluster, lint_settings, parse_cluster, parse_settings};
+use std::sync::Arc;
+
+use portcullis_api::{Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_cluster, parse_settings};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
 use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings, translate};
+use serde_json::Value;
+
+use crate::serve::Resolved;
 
 /// What became of everything that was read.
 #[derive(Debug)]
@@ -57,6 +62,7 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
     }
     for ((document, place), diagnosis) in clusters(objects, &settings) {
         let lints = parse_cluster(document).map(|raw| lint_cluster(&raw, now)).unwrap_or_default();
+        let diagnosis = if objects.materials == Materials::None { unknown(diagnosis) } else { diagnosis };
         let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
         report.objects.push(object(diagnosis, place, lints));
     }
@@ -66,9 +72,21 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
 fn clusters<'a>(
     objects: &'a ObjectSet,
     settings: &Settings,
-) -> impl Iterator<Item = ((&'a serde_json::Value, &'a Place), Diagnosis)> {
-    let diagnoses = translate(&Input { settings, clusters: &objects.clusters, flavour: Flavour::default() }).diagnoses;
+) -> impl Iterator<Item = ((&'a Arc<Value>, &'a Place), Diagnosis)> {
+    let resolved = Resolved::of(objects);
+    let input = Input { settings, clusters: &resolved.documents, flavour: Flavour::default() };
+    let mut diagnoses = translate(&input).diagnoses;
+    resolved.explain(objects, &mut diagnoses);
     objects.clusters.iter().zip(&objects.cluster_places).zip(diagnoses)
+}
+
+/// What stands in Secrets and files is not here to be judged.
+fn unknown(mut diagnosis: Diagnosis) -> Diagnosis {
+    diagnosis.problems.retain(|problem| problem.code != Code::Unresolved);
+    if diagnosis.problems.is_empty() {
+        diagnosis.reason = Reason::Accepted;
+    }
+    diagnosis
 }
 
 /// Settings that are not here may have the default certificate.

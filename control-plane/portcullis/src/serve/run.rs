@@ -4,16 +4,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_sources::{DirectoryError, ObjectSet};
+use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{Registry, ServeError, Snapshot, Socket, SocketError};
+use portcullis_xds::{HealthRegistry, Registry, ServeError, Snapshot, Socket, SocketError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
 use super::http::{Pages, router};
+use super::source::{Source, SourceError};
+use super::source_state::SourceState;
 use super::{Model, ModelError};
 use crate::cli::Serve;
+use crate::leader::campaign;
 
 /// How long open connections may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -25,8 +28,8 @@ enum RunError {
     Runtime(#[source] io::Error),
     #[error("cannot listen for signals")]
     Signal(#[source] io::Error),
-    #[error("cannot read the configuration")]
-    Directory(#[from] DirectoryError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
     #[error("cannot open the xDS socket")]
     Socket(#[from] SocketError),
     #[error("cannot listen at {0}")]
@@ -48,7 +51,7 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
-    let objects = portcullis_sources::watch(arguments.config.clone()).await?;
+    let source = Source::open(&arguments.source).await?;
     let socket = Socket::bind(&arguments.xds_socket)?;
     let failed = |error| RunError::Http(arguments.http_address, error);
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
@@ -58,14 +61,26 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
     let registry = Arc::new(Registry::default());
-    let pages = router(Pages { diagnoses, snapshots: snapshots.clone(), registry: Arc::clone(&registry) });
-    let follow = tokio::spawn(follow(objects, snapshot_sender, diagnosis_sender));
+    let health = Arc::new(HealthRegistry::default());
+    let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
+    let pages = router(Pages {
+        diagnoses,
+        snapshots: snapshots.clone(),
+        registry: Arc::clone(&registry),
+        health: Arc::clone(&health),
+        source: SourceState::new(&source, leadership.as_ref()),
+    });
+    let follow = tokio::spawn(async move {
+        if let Some(objects) = source.sets.await {
+            follow(objects, snapshot_sender, diagnosis_sender).await;
+        }
+    });
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, shutdown));
+    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, health, shutdown));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -75,6 +90,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.
     follow.abort();
+    if let Some(leadership) = leadership {
+        leadership.release().await;
+    }
     drop(stop);
     if tokio::time::timeout(FAREWELL, &mut xds).await.is_err() {
         xds.abort();

@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
 
 use portcullis_translate::Diagnosis;
-use portcullis_xds::NodeStatus;
+use portcullis_xds::{Endpoints, NodeStatus, Refused};
 use serde::Serialize;
+
+use super::source_state::SourceStatus;
 
 /// The body of /status. It holds no secret.
 #[derive(Debug, Serialize)]
@@ -10,8 +12,11 @@ use serde::Serialize;
 pub(crate) struct Status {
     objects: Vec<Diagnosis>,
     nodes: Vec<Node>,
+    /// How the nodes see the endpoints: by Envoy cluster, then by node.
+    endpoints: BTreeMap<String, BTreeMap<String, Seen>>,
     /// A hash of everything that is served; empty before the first translation.
     snapshot: String,
+    source: Option<SourceStatus>,
 }
 
 #[derive(Debug, Serialize)]
@@ -21,6 +26,32 @@ struct Node {
     connected: bool,
     types: BTreeMap<String, Type>,
     in_sync: bool,
+    /// What it refuses. It keeps what it had of that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<Refusal>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Refusal {
+    r#type: String,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
+    version: String,
+    message: String,
+}
+
+impl From<Refused> for Refusal {
+    fn from(one: Refused) -> Self {
+        Self { r#type: one.type_url, name: one.name, owner: one.owner, version: one.version, message: one.message }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Seen {
+    healthy: u32,
+    total: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -32,7 +63,12 @@ struct Type {
 
 impl Status {
     /// `snapshot` is what was published last: a node whose stream has not seen it yet is not in sync.
-    pub(crate) fn new(objects: Vec<Diagnosis>, nodes: Vec<NodeStatus>, snapshot: String) -> Self {
+    pub(crate) fn new(
+        objects: Vec<Diagnosis>,
+        nodes: Vec<NodeStatus>,
+        endpoints: BTreeMap<String, BTreeMap<String, Endpoints>>,
+        snapshot: String,
+    ) -> Self {
         let nodes = nodes.into_iter().map(|node| Node {
             in_sync: node.in_sync && node.snapshot == snapshot,
             id: node.id,
@@ -42,7 +78,15 @@ impl Status {
                 .into_iter()
                 .map(|(url, status)| (url, Type { sent: status.sent, acked: status.acked, nack: status.nack }))
                 .collect(),
+            refused: node.refused.into_iter().map(Refusal::from).collect(),
         });
-        Self { objects, nodes: nodes.collect(), snapshot }
+        let seen = |(node, seen): (_, Endpoints)| (node, Seen { healthy: seen.healthy, total: seen.total });
+        let endpoints = endpoints.into_iter().map(|(name, nodes)| (name, nodes.into_iter().map(seen).collect()));
+        Self { objects, nodes: nodes.collect(), endpoints: endpoints.collect(), snapshot, source: None }
+    }
+
+    /// Adds where the objects come from.
+    pub(super) fn of_source(self, source: SourceStatus) -> Self {
+        Self { source: Some(source), ..self }
     }
 }

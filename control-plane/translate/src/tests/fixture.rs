@@ -1,5 +1,7 @@
 //! Objects for tests. Keys are made anew in every run; [`Pki::hide`] puts names in their places.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_api::Settings;
@@ -111,5 +113,6 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: Value) {
 }
 
 pub(super) fn translated(settings: &Settings, clusters: &[Value]) -> Translation {
-    translate(&Input { settings, clusters, flavour: Flavour::default() })
+    let clusters: Vec<_> = clusters.iter().cloned().map(Arc::new).collect();
+    translate(&Input { settings, clusters: &clusters, flavour: Flavour::default() })
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, TOKEN, base64, set, translated};
@@ -48,7 +50,7 @@ fn a_cluster_with_a_certificate() {
 #[test]
 fn a_client_certificate_by_header() {
     let pki = Pki::new();
-    let (settings, clusters) = (pki.settings(), [pki.cluster("prod.example.com")]);
+    let (settings, clusters) = (pki.settings(), [Arc::new(pki.cluster("prod.example.com"))]);
     let told = |version| {
         let input = Input { settings: &settings, clusters: &clusters, flavour: Flavour::of_envoy(version) };
         shown(&pki, &translate(&input), |name| name.contains("/listener"))

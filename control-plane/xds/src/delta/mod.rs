@@ -17,15 +17,16 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use envoy_types::pb::google::protobuf::Any;
 
-use crate::Snapshot;
 use crate::kind::Kind;
+use crate::stream::NodeStream;
+use crate::{Refused, Snapshot, Standing};
 use subscription::{Change, Subscription};
 
 pub use status::TypeStatus;
 
 /// The server's side of one stream.
 #[derive(Debug)]
-pub struct DeltaStream {
+pub(crate) struct DeltaStream {
     snapshot: Arc<Snapshot>,
     node: String,
     subscriptions: BTreeMap<(Kind, String), Subscription>,
@@ -34,36 +35,35 @@ pub struct DeltaStream {
 
 impl DeltaStream {
     /// A new stream.
-    pub fn new(snapshot: Arc<Snapshot>) -> Self {
+    pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
         Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0 }
     }
 
-    /// The node's id: empty before the first request.
-    pub fn node(&self) -> &str {
-        &self.node
-    }
-
-    /// The version of the newest snapshot that the stream knows.
-    pub fn snapshot_version(&self) -> &str {
-        self.snapshot.version()
-    }
-
     /// Takes a request: a subscription, an acknowledgement or both. Returns what is to be sent, in this order.
-    pub fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
+    pub(crate) fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
         if self.node.is_empty()
             && let Some(node) = &request.node
         {
             self.node.clone_from(&node.id);
         }
         let key = (Kind::of(&request.type_url), request.type_url.clone());
-        self.subscriptions.entry(key).or_default().on_request(request);
+        self.subscriptions.entry(key).or_default().on_request(request, &self.snapshot);
         self.advance()
     }
 
     /// Takes a newer snapshot. Returns what is to be sent, in this order.
-    pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
+    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
+        for ((_, type_url), subscription) in &mut self.subscriptions {
+            subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
+        }
         self.snapshot = snapshot;
         self.advance()
+    }
+
+    /// Whether nothing that is due is overlooked.
+    #[cfg(test)]
+    pub(crate) fn is_complete(&self) -> bool {
+        self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_complete(&self.snapshot, url))
     }
 
     fn advance(&mut self) -> Vec<DeltaDiscoveryResponse> {
@@ -118,20 +118,44 @@ impl DeltaStream {
         let asked = |kind| self.subscriptions.iter().find(|((other, _), _)| *other == kind);
         asked(Kind::Listener).is_some_and(|(_, listeners)| listeners.knows_nothing() || asked(Kind::Routes).is_some())
     }
+}
 
-    /// Whether all that the node subscribed to is acknowledged in the newest version. A node that has not asked for
-    /// clusters and listeners yet is not.
-    pub fn is_in_sync(&self) -> bool {
+impl NodeStream for DeltaStream {
+    fn node(&self) -> &str {
+        &self.node
+    }
+
+    fn snapshot_version(&self) -> &str {
+        self.snapshot.version()
+    }
+
+    /// A node that has not asked for clusters and listeners yet is not.
+    fn is_in_sync(&self) -> bool {
         let asked = |kind| self.subscriptions.keys().any(|(other, _)| *other == kind);
         asked(Kind::Cluster)
             && asked(Kind::Listener)
             && self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_in_sync(&self.snapshot, url))
     }
 
-    /// Where each type stands.
-    pub fn status(&self) -> BTreeMap<String, TypeStatus> {
+    fn status(&self) -> BTreeMap<String, TypeStatus> {
         let open = self.subscriptions.iter().filter(|(_, subscription)| subscription.is_open());
         open.map(|((_, url), subscription)| (url.clone(), subscription.status())).collect()
+    }
+
+    fn refused(&self) -> Vec<Refused> {
+        let refused = |((_, url), subscription): (&'_ (Kind, String), &'_ Subscription)| {
+            subscription.refused(&self.snapshot, url).collect::<Vec<_>>()
+        };
+        self.subscriptions.iter().flat_map(refused).collect()
+    }
+
+    fn standing(&self, snapshot: &Snapshot, owner: &str) -> Option<Standing> {
+        let one = |(type_url, name): (&str, &str)| {
+            let resource = snapshot.get(type_url, name)?;
+            let subscription = self.subscriptions.get(&(Kind::of(type_url), type_url.to_owned()));
+            Some(subscription.map_or(Standing::Pending, |subscription| subscription.standing(name, resource)))
+        };
+        snapshot.owned_by(owner).filter_map(one).reduce(Standing::and)
     }
 }
 

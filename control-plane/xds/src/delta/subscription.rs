@@ -3,8 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use super::{Gates, TypeStatus};
-use crate::Snapshot;
 use crate::kind::Kind;
+use crate::{Refused, Resource, Snapshot, Standing};
 
 /// A response's content: resources or removals, never both.
 #[derive(Clone, Debug, Default)]
@@ -18,10 +18,23 @@ pub(super) struct Change {
 const UNSURE: &str = "";
 
 #[derive(Debug)]
+struct Refusal {
+    version: String,
+    message: String,
+}
+
+#[derive(Debug)]
 struct InFlight {
     nonce: String,
     version: String,
     change: Change,
+}
+
+impl Refusal {
+    /// Whether it is about the resource as it stands in the snapshot.
+    fn is_of(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
+        snapshot.get(type_url, name).is_some_and(|resource| resource.version() == self.version)
+    }
 }
 
 /// One type of one stream.
@@ -36,11 +49,13 @@ pub(super) struct Subscription {
     absent: BTreeSet<String>,
     in_flight: Option<InFlight>,
     /// Versions that the other side refused. They are not sent again.
-    refused: BTreeMap<String, String>,
+    refused: BTreeMap<String, Refusal>,
     /// Groups of resources, refused together: sent again in halves, until the bad one stands alone.
     suspects: Vec<BTreeSet<String>>,
     /// Names that were touched before this type was asked for.
     touched_early: BTreeSet<String>,
+    /// Names for which something may be due; for all others nothing is. So a turn costs what changed, not what there is.
+    due: BTreeSet<String>,
     /// Whether this type was asked for before on this stream.
     opened: bool,
     /// A first answer is owed, even if it is empty: the other side waits for it.
@@ -49,7 +64,8 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    pub(super) fn on_request(&mut self, request: DeltaDiscoveryRequest) {
+    pub(super) fn on_request(&mut self, request: DeltaDiscoveryRequest, snapshot: &Snapshot) {
+        let wanted_all = self.wildcard;
         self.take_acknowledgement(&request);
         let kind = Kind::of(&request.type_url);
         for name in &request.resource_names_unsubscribe {
@@ -70,13 +86,22 @@ impl Subscription {
                 self.subscribe(name);
             }
         }
+        if self.wildcard && !wanted_all {
+            self.due.extend(snapshot.names(&request.type_url).cloned());
+        }
         // After a reconnect: what it has need not be sent again.
         if first {
+            self.due.extend(request.initial_resource_versions.keys().cloned());
             self.known.extend(request.initial_resource_versions);
             for name in std::mem::take(&mut self.touched_early) {
                 self.known.remove(&name);
             }
         }
+    }
+
+    /// Takes a newer snapshot, which differs from the one before in these names.
+    pub(super) fn on_snapshot<'a>(&mut self, changed: impl Iterator<Item = &'a String>) {
+        self.due.extend(changed.cloned());
     }
 
     /// A name that is asked for again is sent again: the other side wants it for something new.
@@ -90,6 +115,7 @@ impl Subscription {
         if !self.opened {
             self.touched_early.insert(name.to_owned());
         }
+        self.due.insert(name.to_owned());
         self.known.remove(name);
         self.absent.remove(name);
         if let Some(in_flight) = &mut self.in_flight {
@@ -104,6 +130,7 @@ impl Subscription {
             self.known.retain(|name, _| self.names.contains(name));
             return;
         }
+        self.due.insert(name.to_owned());
         self.names.remove(name);
         self.absent.remove(name);
         self.refused.remove(name);
@@ -116,10 +143,11 @@ impl Subscription {
         let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.nonce == request.response_nonce) else {
             return;
         };
+        self.due.extend(in_flight.change.updates.keys().chain(&in_flight.change.removals).cloned());
         match &request.error_detail {
             Some(error) => {
                 self.status.nack = Some(error.message.clone());
-                self.quarantine(in_flight.change);
+                self.quarantine(in_flight.change, &error.message);
             }
             None => {
                 self.status.acked = in_flight.version;
@@ -143,13 +171,14 @@ impl Subscription {
 
     /// Envoy tells that something of a response is bad, and for some types stops at the first bad one. So halves are
     /// tried, and only what is refused alone is refused.
-    fn quarantine(&mut self, change: Change) {
+    fn quarantine(&mut self, change: Change, message: &str) {
         for name in change.removals {
             self.known.remove(&name);
             self.absent.insert(name);
         }
         if change.updates.len() <= 1 {
-            self.refused.extend(change.updates);
+            let refusal = |version| Refusal { version, message: message.to_owned() };
+            self.refused.extend(change.updates.into_iter().map(|(name, version)| (name, refusal(version))));
             return;
         }
         for name in change.updates.keys() {
@@ -173,9 +202,10 @@ impl Subscription {
             return None;
         }
         self.forget_refusals(snapshot, type_url);
+        self.forget_done(snapshot, type_url);
         // A name that is new to the other side and does not exist is told at once: nothing can refer to it.
         let unknown: BTreeSet<_> =
-            self.names.iter().filter(|name| self.is_unknown(snapshot, type_url, name)).cloned().collect();
+            self.due.iter().filter(|name| self.is_unknown(snapshot, type_url, name)).cloned().collect();
         if !unknown.is_empty() {
             return Some(Change { removals: unknown, ..Default::default() });
         }
@@ -194,14 +224,27 @@ impl Subscription {
         (gates.updates && std::mem::take(&mut self.owes_answer)).then(Change::default)
     }
 
+    fn forget_done(&mut self, snapshot: &Snapshot, type_url: &str) {
+        let due = std::mem::take(&mut self.due);
+        self.due = due.into_iter().filter(|name| self.is_due(snapshot, type_url, name)).collect();
+    }
+
+    fn is_due(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
+        self.is_unknown(snapshot, type_url, name)
+            || self.is_leftover(snapshot, type_url, name)
+            || self.outdated(snapshot, type_url, name).is_some()
+    }
+
     fn is_unknown(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
-        !self.known.contains_key(name) && !self.absent.contains(name) && snapshot.get(type_url, name).is_none()
+        self.names.contains(name)
+            && !self.known.contains_key(name)
+            && !self.absent.contains(name)
+            && snapshot.get(type_url, name).is_none()
     }
 
     /// A refused version that is no longer in the snapshot need not be remembered.
     fn forget_refusals(&mut self, snapshot: &Snapshot, type_url: &str) {
-        self.refused
-            .retain(|name, version| snapshot.get(type_url, name).is_some_and(|resource| resource.version() == version));
+        self.refused.retain(|name, refusal| refusal.is_of(snapshot, type_url, name));
         if self.refused.is_empty() && self.suspects.is_empty() {
             self.status.nack = None;
         }
@@ -218,24 +261,33 @@ impl Subscription {
         self.updates(snapshot, type_url).collect()
     }
 
-    /// Every resource that is wanted, not known in this version and not refused in this version.
+    /// Every resource that is wanted, not known in this version and not refused in this version: name and version.
     fn updates<'a>(
         &'a self,
         snapshot: &'a Snapshot,
         type_url: &'a str,
     ) -> impl Iterator<Item = (String, String)> + use<'a> {
-        let all = snapshot.names(type_url).filter(move |_| self.wildcard);
-        let listed = self.names.iter().filter(move |_| !self.wildcard);
-        all.chain(listed).filter_map(move |name| {
-            let version = snapshot.get(type_url, name)?.version();
-            let is = |versions: &BTreeMap<String, String>| versions.get(name).is_some_and(|known| known == version);
-            (!is(&self.known) && !is(&self.refused)).then(|| (name.clone(), version.to_owned()))
+        self.due.iter().filter_map(move |name| {
+            let version = self.outdated(snapshot, type_url, name)?;
+            Some((name.clone(), version.to_owned()))
         })
+    }
+
+    /// The version of a resource that is to be sent.
+    fn outdated<'a>(&self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a str> {
+        let version = snapshot.get(type_url, name).filter(|_| self.is_wanted(name))?.version();
+        let is_known = self.known.get(name).is_some_and(|known| known == version);
+        let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == version);
+        (!is_known && !is_refused).then_some(version)
     }
 
     /// What the other side has and should not have.
     fn removals<'a>(&'a self, snapshot: &'a Snapshot, type_url: &'a str) -> impl Iterator<Item = &'a String> + use<'a> {
-        self.known.keys().filter(move |name| snapshot.get(type_url, name).is_none())
+        self.due.iter().filter(move |name| self.is_leftover(snapshot, type_url, name))
+    }
+
+    fn is_leftover(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
+        self.known.contains_key(name) && snapshot.get(type_url, name).is_none()
     }
 
     pub(super) fn sent(&mut self, nonce: &str, change: &Change, version: &str) {
@@ -274,18 +326,46 @@ impl Subscription {
             && !self.owes_answer
             && self.updates(snapshot, type_url).next().is_none()
             && self.removals(snapshot, type_url).next().is_none()
-            && !self.names.iter().any(|name| self.is_unknown(snapshot, type_url, name))
+            && !self.due.iter().any(|name| self.is_unknown(snapshot, type_url, name))
     }
 
     /// Settled, and nothing is refused.
     pub(super) fn is_in_sync(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        let current = |(name, version): (&String, &String)| {
-            snapshot.get(type_url, name).is_some_and(|resource| resource.version() == version)
-        };
-        self.is_settled(snapshot, type_url) && !self.refused.iter().any(current)
+        let is_current = |(name, refusal): (&String, &Refusal)| refusal.is_of(snapshot, type_url, name);
+        self.is_settled(snapshot, type_url) && !self.refused.iter().any(is_current)
+    }
+
+    /// What is refused of the snapshot.
+    pub(super) fn refused(&self, snapshot: &Snapshot, type_url: &str) -> impl Iterator<Item = Refused> {
+        self.refused.iter().filter(|(name, refusal)| refusal.is_of(snapshot, type_url, name)).map(|(name, refusal)| {
+            Refused {
+                type_url: type_url.to_owned(),
+                name: name.clone(),
+                version: refusal.version.clone(),
+                message: refusal.message.clone(),
+                owner: snapshot.get(type_url, name).and_then(Resource::owner).map(str::to_owned),
+            }
+        })
+    }
+
+    /// Where the other side stands with one resource.
+    pub(super) fn standing(&self, name: &str, resource: &Resource) -> Standing {
+        let version = resource.version();
+        match self.refused.get(name).filter(|refusal| refusal.version == version) {
+            Some(refusal) => Standing::Refused { message: refusal.message.clone() },
+            None if self.known.get(name).is_some_and(|known| known == version) => Standing::Acknowledged,
+            None => Standing::Pending,
+        }
     }
 
     pub(super) fn status(&self) -> TypeStatus {
         self.status.clone()
+    }
+
+    /// Whether nothing is overlooked.
+    #[cfg(test)]
+    pub(super) fn is_complete(&self, snapshot: &Snapshot, type_url: &str) -> bool {
+        let all = snapshot.names(type_url).chain(&self.names).chain(self.known.keys());
+        all.filter(|name| !self.due.contains(*name)).all(|name| !self.is_due(snapshot, type_url, name))
     }
 }

@@ -7,6 +7,7 @@ mod crd;
 mod kubectl;
 mod matrix;
 mod refusals;
+mod sources;
 mod streams;
 mod tokens;
 mod world;

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 
 use super::*;
-use crate::DeltaStream;
+use crate::delta::DeltaStream;
 
 /// What Envoy does: all clusters and listeners, the endpoints of its clusters, the routes of its listeners.
 pub(super) struct Client {
@@ -50,11 +50,13 @@ impl Client {
 
     fn say(&mut self, request: DeltaDiscoveryRequest) {
         let responses = self.stream.on_request(request);
+        assert!(self.stream.is_complete());
         self.inbox.extend(responses);
     }
 
     pub(super) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         let responses = self.stream.on_snapshot(snapshot);
+        assert!(self.stream.is_complete());
         self.inbox.extend(responses);
     }
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::client::Client;
 use super::*;
+use crate::stream::NodeStream;
 
 /// What happens next.
 #[derive(Clone, Debug)]

@@ -6,7 +6,9 @@ use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Delt
 use envoy_types::pb::google::rpc::Status;
 
 use super::*;
-use crate::DeltaStream;
+use crate::Standing;
+use crate::delta::DeltaStream;
+use crate::stream::NodeStream;
 
 /// A response as `type: +name -name`.
 fn show(responses: &[DeltaDiscoveryResponse]) -> Vec<String> {
@@ -223,4 +225,38 @@ fn a_node_is_in_sync_only_after_it_asked_for_clusters_and_listeners() {
     assert!(!stream.is_in_sync());
     settle(&mut stream, responses);
     assert!(stream.is_in_sync());
+}
+
+#[test]
+fn an_owner_learns_where_a_node_stands() {
+    let resources = |all: &[(&str, &str, &str, &str)]| {
+        let one = |(url, name, body, owner): &(&str, &str, &str, &str)| {
+            let resource = crate::Resource::new(body.as_bytes().to_vec()).owned_by(*owner);
+            ((*url).to_owned(), (*name).to_owned(), resource)
+        };
+        Arc::new(crate::Snapshot::new(all.iter().map(one)))
+    };
+    let now = resources(&[(CDS, "a", "1", "A"), (CDS, "b", "bad", "B"), (RDS, "ra", "1", "A")]);
+    let mut stream = DeltaStream::new(now.clone());
+    let first = stream.on_request(ask(CDS, &[]));
+    assert_eq!(stream.standing(&now, "A"), Some(Standing::Pending));
+    assert_eq!(stream.standing(&now, "C"), None, "nothing of it is served");
+    let halves = stream.on_request(nack(&first[0]));
+    assert_eq!(show(&halves), ["CDS: +a"]);
+    let bad = stream.on_request(ack(&halves[0]));
+    assert_eq!(show(&bad), ["CDS: +b"]);
+    assert_eq!(show(&stream.on_request(nack(&bad[0]))), [""; 0]);
+    assert_eq!(stream.standing(&now, "A"), Some(Standing::Pending), "its route is not asked for yet");
+    let responses = stream.on_request(ask(LDS, &[]));
+    settle(&mut stream, responses);
+    let responses = stream.on_request(ask(RDS, &["ra"]));
+    settle(&mut stream, responses);
+    assert_eq!(stream.standing(&now, "A"), Some(Standing::Acknowledged));
+    let refused = Standing::Refused { message: "bad thing".to_owned() };
+    assert_eq!(stream.standing(&now, "B"), Some(refused));
+    let told = stream.refused();
+    assert_eq!((told.len(), told[0].name.as_str(), told[0].owner.as_deref()), (1, "b", Some("B")));
+    let newer = resources(&[(CDS, "a", "2", "A"), (CDS, "b", "good", "B")]);
+    assert_eq!(stream.standing(&newer, "B"), Some(Standing::Pending), "what is refused is another version");
+    assert_eq!(stream.standing(&newer, "A"), Some(Standing::Pending), "the stream need not know the snapshot");
 }

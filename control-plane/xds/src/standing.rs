@@ -1,0 +1,39 @@
+/// A resource that a node refuses, as it stands in the newest snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The resource's type.
+    pub type_url: String,
+    /// The resource's name.
+    pub name: String,
+    /// The version that is refused. It is not sent again.
+    pub version: String,
+    /// What the node says about it.
+    pub message: String,
+    /// Whose it is, see [`crate::Resource::owned_by`].
+    pub owner: Option<String>,
+}
+
+/// Where a node stands with one owner's resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has acknowledged all of them.
+    Acknowledged,
+    /// It has not, yet.
+    Pending,
+    /// It refuses at least one of them, and keeps what it had of it.
+    Refused {
+        /// What it says about the first one.
+        message: String,
+    },
+}
+
+impl Standing {
+    /// Of two standings the one to tell: a refusal before what is pending.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (refused @ Self::Refused { .. }, _) | (_, refused @ Self::Refused { .. }) => refused,
+            (Self::Acknowledged, Self::Acknowledged) => Self::Acknowledged,
+            _ => Self::Pending,
+        }
+    }
+}
