@@ -88,7 +88,8 @@ fn reviews(cluster: &Cluster, names: &ResourceNames) -> Option<Reviews> {
     let cache = &cluster.credential_cache;
     let user = match &cluster.upstream_identity {
         api::UpstreamIdentity::Impersonate => None,
-        api::UpstreamIdentity::RequestHeader { reviewer } => Some(reviewer.clone()?),
+        api::UpstreamIdentity::RequestHeader { token_review: false, .. } => return None,
+        api::UpstreamIdentity::RequestHeader { user, .. } => Some(user.clone()),
     };
     Some(Reviews {
         user,

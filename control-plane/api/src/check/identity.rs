@@ -8,8 +8,10 @@ pub enum UpstreamIdentity {
     Impersonate,
     /// By an authenticating proxy's headers; tokens go on to the servers.
     RequestHeader {
-        /// The user as whom the servers are asked about tokens; `None` where they are not asked.
-        reviewer: Option<String>,
+        /// The user as whom the gateway itself asks: the front-proxy certificate names nobody.
+        user: String,
+        /// Whether the servers are asked whose a token is.
+        token_review: bool,
     },
 }
 
@@ -34,21 +36,24 @@ impl Default for RequestHeaders {
 }
 
 const PATH: &str = "spec.portcullis.upstreamIdentity";
-/// As whom the servers are asked.
-const REVIEWER: &str = "system:portcullis";
+/// As whom the gateway asks.
+const USER: &str = "system:portcullis";
 
 pub(super) fn check_identity(spec: &UpstreamClusterSpec, findings: &mut Findings) -> UpstreamIdentity {
     let ours = &spec.portcullis;
     match ours.upstream_identity.as_str() {
         "" | "Impersonate" => {
-            if ours.request_header.token_review.is_some() || ours.request_header.reviewer.is_some() {
+            if ours.request_header.token_review.is_some() || ours.request_header.user.is_some() {
                 findings.problem("spec.portcullis.requestHeader", "needs upstreamIdentity: RequestHeader beside it");
             }
             UpstreamIdentity::Impersonate
         }
         "RequestHeader" => {
             check_credential(spec, findings);
-            UpstreamIdentity::RequestHeader { reviewer: check_reviewer(ours, findings) }
+            UpstreamIdentity::RequestHeader {
+                user: check_user(ours, findings),
+                token_review: ours.request_header.token_review.unwrap_or(true),
+            }
         }
         _ => {
             findings.problem(PATH, "must be Impersonate or RequestHeader");
@@ -74,13 +79,12 @@ fn check_credential(spec: &UpstreamClusterSpec, findings: &mut Findings) {
     }
 }
 
-fn check_reviewer(ours: &PortcullisSpec, findings: &mut Findings) -> Option<String> {
-    let reviewer = ours.request_header.reviewer.as_deref().unwrap_or(REVIEWER);
-    let is_carried = !reviewer.is_empty() && reviewer.trim() == reviewer && !reviewer.chars().any(char::is_control);
-    if !is_carried {
-        findings.problem("spec.portcullis.requestHeader.reviewer", "must be a user name without blanks at an end");
+fn check_user(ours: &PortcullisSpec, findings: &mut Findings) -> String {
+    let user = ours.request_header.user.as_deref().unwrap_or(USER);
+    if user.is_empty() || user.trim() != user || user.chars().any(char::is_control) {
+        findings.problem("spec.portcullis.requestHeader.user", "must be a user name without blanks at an end");
     }
-    ours.request_header.token_review.unwrap_or(true).then(|| reviewer.to_owned())
+    user.to_owned()
 }
 
 /// Names that mean something else to Envoy, to the filter or to kube-apiserver.

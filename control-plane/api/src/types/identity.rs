@@ -8,8 +8,9 @@ pub struct RequestHeaderSpec {
     /// Whether the servers are asked whose a token is before it goes to them; true if unset. If not, its user is unknown:
     /// rules that ask for users, service accounts or groups do not match, and its requests share no connection.
     pub token_review: Option<bool>,
-    /// The user as whom the servers are asked; `system:portcullis` if unset. It needs leave to create TokenReviews.
-    pub reviewer: Option<String>,
+    /// The user as whom the gateway itself asks, about tokens and for health; `system:portcullis` if unset. It needs leave to
+    /// create TokenReviews.
+    pub user: Option<String>,
 }
 
 /// The names of the headers that tell the servers about a user, as their `--requestheader-*` flags have them. Whatever names

@@ -70,7 +70,7 @@ fn pool_cluster(
         name,
         connect_timeout: Some(seconds(CONNECT_TIMEOUT)),
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
-        health_checks: vec![health::health_check(cluster, pool, &settings.instance)],
+        health_checks: vec![health::health_check(cluster, pool, settings)],
         outlier_detection: Some(health::outlier_detection()),
         common_lb_config: Some(health::common_lb_config()),
         ignore_health_on_host_removal: true,
