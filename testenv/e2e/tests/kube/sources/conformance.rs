@@ -88,9 +88,11 @@ fn both_sources_lead_to_the_same() {
     let mut snapshot = wait_same(both.sides());
     snapshot = an_object_comes_and_changes(&both, &snapshot);
     snapshot = a_wrong_edit_changes_nothing(&both, &snapshot);
-    snapshot = many_come_at_once(&both, &snapshot);
-    snapshot = an_object_goes_and_another_of_its_name_comes(&both, &snapshot);
+    snapshot = a_name_that_is_taken_stays(&both, &snapshot);
+    // Before anything is removed: farewells to what is gone are forgotten by a restart.
     a_restart_changes_nothing(&mut both, &snapshot);
+    snapshot = many_come_at_once(&both, &snapshot);
+    an_object_goes_and_another_of_its_name_comes(&both, &snapshot);
 }
 
 fn an_object_comes_and_changes(both: &Both, before: &str) -> String {
@@ -122,6 +124,20 @@ fn a_wrong_edit_changes_nothing(both: &Both, before: &str) -> String {
     both.same_and_new(before)
 }
 
+fn a_name_that_is_taken_stays(both: &Both, before: &str) -> String {
+    let names = json!(["a.example.com"]);
+    both.apply(&both.world.manifest("thief.example.com").set("/spec/secureServing/serverNames", names));
+    both.wait_told("thief.example.com", Some(false));
+    let status = both.kubernetes.plane.status().unwrap();
+    let thief = object(&status, "thief.example.com").unwrap();
+    assert!(thief["reason"] == "Conflicted" && thief["message"].to_string().contains("UpstreamCluster a.example.com"));
+    assert_eq!(told(&both.directory), told(&both.kubernetes));
+    both.remove("thief.example.com");
+    both.wait_told("thief.example.com", None);
+    assert_eq!(wait_same(both.sides()), before);
+    before.to_owned()
+}
+
 /// One `kubectl apply` of many, and the file that `kubectl get -o yaml` makes of them.
 fn many_come_at_once(both: &Both, before: &str) -> String {
     let many: Vec<Value> = (0..40)
@@ -148,13 +164,13 @@ fn many_come_at_once(both: &Both, before: &str) -> String {
     both.same_and_new(&added)
 }
 
-fn an_object_goes_and_another_of_its_name_comes(both: &Both, before: &str) -> String {
+fn an_object_goes_and_another_of_its_name_comes(both: &Both, before: &str) {
     both.remove("many-0.example.com");
     both.wait_told("many-0.example.com", None);
     let without = both.same_and_new(before);
     assert_ne!(without, before);
     both.apply(&both.world.manifest("many-0.example.com"));
-    both.same_and_new(&without)
+    both.same_and_new(&without);
 }
 
 fn a_restart_changes_nothing(both: &mut Both, before: &str) {
