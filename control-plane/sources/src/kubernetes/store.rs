@@ -52,10 +52,19 @@ pub(super) struct Store {
     secrets: Known<SecretMaterial>,
     /// Whether the set may be other than when it was taken last. A status that is written changes none.
     is_changed: bool,
+    /// Whether a status may be other than when they were taken last.
+    has_new_status: bool,
 }
 
 impl Store {
     pub(super) fn cluster(&mut self, event: Event<(String, ClusterObject)>) {
+        self.has_new_status |= match &event {
+            Event::Apply((name, now)) => {
+                self.clusters.current.get(name).is_none_or(|before| before.status != now.status)
+            }
+            Event::Delete(_) | Event::InitDone => true,
+            Event::Init | Event::InitApply(_) => false,
+        };
         self.is_changed |= self.clusters.apply(event, |before, now| before.document == now.document);
     }
 
@@ -80,10 +89,13 @@ impl Store {
         })
     }
 
-    /// The status of every cluster that has one, by name.
-    pub(super) fn statuses(&self) -> BTreeMap<String, Value> {
+    /// The status of every cluster that has one, by name; `None` if they are what was taken last, or not complete.
+    pub(super) fn take_statuses(&mut self) -> Option<BTreeMap<String, Value>> {
+        if !self.is_complete() || !std::mem::take(&mut self.has_new_status) {
+            return None;
+        }
         let told = self.clusters.current.iter().filter(|(_, one)| !one.status.is_null());
-        told.map(|(name, one)| (name.clone(), one.status.clone())).collect()
+        Some(told.map(|(name, one)| (name.clone(), one.status.clone())).collect())
     }
 }
 
@@ -137,7 +149,7 @@ mod tests {
         store.secret(Event::InitDone);
         assert_eq!(*store.take_changed().unwrap().clusters[0], 1);
         store.cluster(Event::Apply(cluster(1, 2)));
-        assert_eq!((store.take_changed(), store.statuses()["a"].clone()), (None, 2.into()));
+        assert_eq!((store.take_changed(), store.take_statuses().unwrap()["a"].clone()), (None, 2.into()));
         store.cluster(Event::Apply(cluster(2, 2)));
         assert_eq!(*store.take_changed().unwrap().clusters[0], 2);
         for (event, is_new) in [
@@ -149,8 +161,9 @@ mod tests {
         ] {
             store.secret(event);
             assert_eq!(store.take_changed().is_some(), is_new);
+            assert!(store.take_statuses().is_none());
         }
         store.cluster(Event::Delete(cluster(2, 2)));
-        assert!(store.take_changed().unwrap().clusters.is_empty() && store.statuses().is_empty());
+        assert!(store.take_changed().unwrap().clusters.is_empty() && store.take_statuses().unwrap().is_empty());
     }
 }
