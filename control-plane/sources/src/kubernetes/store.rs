@@ -94,8 +94,12 @@ impl Store {
         if !self.is_complete() || !std::mem::take(&mut self.has_new_status) {
             return None;
         }
+        Some(self.statuses())
+    }
+
+    fn statuses(&self) -> BTreeMap<String, Value> {
         let told = self.clusters.current.iter().filter(|(_, one)| !one.status.is_null());
-        Some(told.map(|(name, one)| (name.clone(), one.status.clone())).collect())
+        told.map(|(name, one)| (name.clone(), one.status.clone())).collect()
     }
 }
 
@@ -147,11 +151,11 @@ mod tests {
         assert_eq!(store.take_changed(), None, "the Secrets are not listed yet");
         store.secret(Event::Init);
         store.secret(Event::InitDone);
-        assert_eq!(*store.take_changed().unwrap().clusters[0], 1);
+        assert_eq!(store.take_changed().unwrap().clusters, [Arc::new(Value::from(1))]);
         store.cluster(Event::Apply(cluster(1, 2)));
-        assert_eq!((store.take_changed(), store.take_statuses().unwrap()["a"].clone()), (None, 2.into()));
+        assert_eq!((store.take_changed(), store.statuses()["a"].clone()), (None, 2.into()));
         store.cluster(Event::Apply(cluster(2, 2)));
-        assert_eq!(*store.take_changed().unwrap().clusters[0], 2);
+        assert_eq!(store.take_changed().unwrap().clusters, [Arc::new(Value::from(2))]);
         for (event, is_new) in [
             (Event::Apply(secret("a")), true),
             (Event::Apply(secret("a")), false),
@@ -161,9 +165,30 @@ mod tests {
         ] {
             store.secret(event);
             assert_eq!(store.take_changed().is_some(), is_new);
-            assert!(store.take_statuses().is_none());
         }
         store.cluster(Event::Delete(cluster(2, 2)));
-        assert!(store.take_changed().unwrap().clusters.is_empty() && store.take_statuses().unwrap().is_empty());
+        assert!(store.take_changed().unwrap().clusters.is_empty() && store.statuses().is_empty());
+    }
+
+    #[test]
+    fn statuses_are_told_when_one_is_new() {
+        let cluster = |document: u32, status: u32| {
+            ("a".to_owned(), ClusterObject { document: Arc::new(document.into()), status: status.into() })
+        };
+        let mut store = Store::default();
+        store.secret(Event::InitDone);
+        store.cluster(Event::InitApply(cluster(1, 1)));
+        assert_eq!(store.take_statuses(), None);
+        store.cluster(Event::InitDone);
+        for (event, is_new) in [
+            (Event::Init, true),
+            (Event::Init, false),
+            (Event::Apply(cluster(2, 1)), false),
+            (Event::Apply(cluster(2, 2)), true),
+            (Event::Delete(cluster(2, 2)), true),
+        ] {
+            store.cluster(event);
+            assert_eq!(store.take_statuses().is_some(), is_new);
+        }
     }
 }
