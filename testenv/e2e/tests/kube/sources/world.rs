@@ -30,15 +30,20 @@ pub(super) struct World {
 impl World {
     /// With the definition, and with exactly the rights that `portcullis rbac --control-plane` prints.
     pub(super) fn start(test: &str) -> Option<Self> {
-        let world = Self::without_rights(test)?;
+        Self::of(test, &KubeOptions::default())
+    }
+
+    /// As [`World::start`], of more kube-apiservers.
+    pub(super) fn of(test: &str, options: &KubeOptions) -> Option<Self> {
+        let world = Self::without_rights(test, options)?;
         world.grant();
         Some(world)
     }
 
-    pub(super) fn without_rights(test: &str) -> Option<Self> {
+    pub(super) fn without_rights(test: &str, options: &KubeOptions) -> Option<Self> {
         deps::kube_or_skip(test).unwrap()?;
         let run = RunDir::new(test).unwrap();
-        let kube = RealKube::start(&run, "kube", &KubeOptions::default()).unwrap();
+        let kube = RealKube::start(&run, "kube", options).unwrap();
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
         let default = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
