@@ -7,7 +7,7 @@ use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
-use super::side::{SOON, Side, object};
+use super::side::{SOON, Side, object, snapshot_of};
 use super::world::World;
 
 const NAME: &str = "a.example.com";
@@ -88,7 +88,8 @@ fn an_api_that_is_gone_keeps_what_it_told() {
     nothing_was_lost(&world, &side, &snapshot);
 }
 
-/// What another kube-apiserver took meanwhile: one object changed, one came, one went.
+/// What another kube-apiserver took meanwhile: one object changed, one came, one went. A control plane that starts in
+/// between serves what it kept.
 #[test]
 fn what_changed_during_an_outage_arrives_after_it() {
     let options = KubeOptions { apiservers: 2, ..KubeOptions::default() };
@@ -96,7 +97,8 @@ fn what_changed_during_an_outage_arrives_after_it() {
     for name in [NAME, "goes.example.com"] {
         world.apply(&world.manifest(name).to_text());
     }
-    let side = world.kubernetes_side("plane");
+    let state = world.run.join("state");
+    let mut side = world.kubernetes_side_with("plane", &["--state-dir", state.to_str().unwrap()]);
     let accepted = |status: &Value, name: &str| object(status, name).is_some_and(|told| told["accepted"] == true);
     let before = |status: &Value| accepted(status, NAME) && accepted(status, "goes.example.com");
     side.plane.wait_status("the objects are served", SOON, before).unwrap();
@@ -113,6 +115,9 @@ fn what_changed_during_an_outage_arrives_after_it() {
     }
     on_second(&["delete", "upstreamcluster", "goes.example.com"]);
     let stale = side.plane.status().unwrap();
+    side.plane.restart().unwrap();
+    let kept = side.plane.wait_status("what was kept is served", SOON, |status| status["snapshot"] != "").unwrap();
+    assert_eq!(snapshot_of(&kept), snapshot_of(&stale));
     assert!(before(&stale) && object(&stale, "comes.example.com").is_none(), "{stale}");
     world.kube.restart(0).unwrap();
     let status = side.plane.wait_status("the source is current", SOON, |status| {

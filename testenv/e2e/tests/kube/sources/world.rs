@@ -66,8 +66,14 @@ impl World {
 
     /// A control plane that reads this Kubernetes, with an Envoy.
     pub(super) fn kubernetes_side(&self, name: &str) -> Side {
+        self.kubernetes_side_with(name, &[])
+    }
+
+    /// As [`World::kubernetes_side`], with more flags of `serve`.
+    pub(super) fn kubernetes_side_with(&self, name: &str, more: &[&str]) -> Side {
         let flags = self.kubernetes_flags(&self.settings.display().to_string());
-        Side::start(&self.run, name, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        Side::start(&self.run, name, &flags)
     }
 
     pub(super) fn kubernetes_flags(&self, settings: &str) -> Vec<String> {
