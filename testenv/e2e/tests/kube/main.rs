@@ -10,6 +10,7 @@ mod matrix;
 mod passthrough;
 mod refusals;
 mod sources;
+mod status;
 mod streams;
 mod tokens;
 mod world;
