@@ -239,4 +239,12 @@ fn bootstrap_and_rbac_print_what_they_are_asked_for() {
     assert!(!more(&["--cluster", "c.test"]).0);
     let verbs: Vec<_> = rbac[0]["rules"].as_array().unwrap().iter().map(|rule| rule["verbs"][0].clone()).collect();
     assert_eq!(verbs, ["impersonate", "impersonate", "create", "create", "get"]);
+    let proxy = "{portcullis: {upstreamIdentity: RequestHeader}}";
+    write(directory.path(), "c.yaml", &format!("{}spec: {proxy}\n", BAD.replace("a.test", "c.test")));
+    let of = |arguments: &[&str]| {
+        let files = ["rbac", "-f", directory.path().to_str().unwrap()];
+        String::from_utf8(output(&[&files[..], arguments].concat()).stdout).unwrap()
+    };
+    assert!(!of(&["--cluster", "c.test"]).contains("impersonate"), "an authenticating proxy impersonates nobody");
+    assert!(of(&[]).contains("impersonate"), "the others still do");
 }

@@ -7,6 +7,7 @@ mod crd;
 mod freeze;
 mod kubectl;
 mod matrix;
+mod passthrough;
 mod refusals;
 mod sources;
 mod status;

@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::side::{SOON, Side, text};
 
 /// Where the control plane is at home.
-pub(super) const NAMESPACE: &str = "gateways";
+pub(crate) const NAMESPACE: &str = "gateways";
 /// As whom it comes.
-pub(super) const USER: &str = "control-plane";
+pub(crate) const USER: &str = "control-plane";
 
 /// A Kubernetes that stores UpstreamClusters, and that is the upstream, too.
 pub(crate) struct World {
@@ -30,15 +30,20 @@ pub(crate) struct World {
 impl World {
     /// With the definition, and with exactly the rights that `portcullis rbac --control-plane` prints.
     pub(crate) fn start(test: &str) -> Option<Self> {
-        let world = Self::without_rights(test)?;
+        Self::of(test, &KubeOptions::default())
+    }
+
+    /// As [`World::start`], of more kube-apiservers.
+    pub(crate) fn of(test: &str, options: &KubeOptions) -> Option<Self> {
+        let world = Self::without_rights(test, options)?;
         world.grant();
         Some(world)
     }
 
-    pub(crate) fn without_rights(test: &str) -> Option<Self> {
+    pub(crate) fn without_rights(test: &str, options: &KubeOptions) -> Option<Self> {
         deps::kube_or_skip(test).unwrap()?;
         let run = RunDir::new(test).unwrap();
-        let kube = RealKube::start(&run, "kube", &KubeOptions::default()).unwrap();
+        let kube = RealKube::start(&run, "kube", options).unwrap();
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
         let default = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
@@ -61,8 +66,14 @@ impl World {
 
     /// A control plane that reads this Kubernetes, with an Envoy.
     pub(crate) fn kubernetes_side(&self, name: &str) -> Side {
+        self.kubernetes_side_with(name, &[])
+    }
+
+    /// As [`World::kubernetes_side`], with more flags of `serve`.
+    pub(crate) fn kubernetes_side_with(&self, name: &str, more: &[&str]) -> Side {
         let flags = self.kubernetes_flags(&self.settings.display().to_string());
-        Side::start(&self.run, name, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        Side::start(&self.run, name, &flags)
     }
 
     pub(crate) fn kubernetes_flags(&self, settings: &str) -> Vec<String> {
@@ -104,7 +115,7 @@ impl World {
 }
 
 /// What a command of the control plane's executable prints.
-pub(super) fn printed(args: &[&str]) -> String {
+pub(crate) fn printed(args: &[&str]) -> String {
     let output = Command::new(deps::portcullis().unwrap()).args(args).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
