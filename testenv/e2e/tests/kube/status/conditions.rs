@@ -65,7 +65,7 @@ fn unresolved(world: &World) {
     world.apply(&manifest.set("/spec/portcullis", references).to_text());
     let object = wait_condition(world, name, "Accepted", "False", "ReferenceNotResolved");
     let message = condition(&object, "Accepted")["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("nowhere"), "{message}");
+    assert!(message.contains("spec.portcullis.references.client"), "{message}");
     world.admin(&["delete", "upstreamcluster", name]);
 }
 
