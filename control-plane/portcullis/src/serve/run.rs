@@ -139,7 +139,7 @@ fn publish(snapshots: &watch::Sender<Option<Arc<Snapshot>>>, snapshot: Snapshot)
 fn log(diagnoses: &[Diagnosis]) {
     for diagnosis in diagnoses {
         let at = diagnosis.at.as_deref();
-        if !diagnosis.accepted {
+        if !diagnosis.accepted || !diagnosis.problems.is_empty() {
             tracing::warn!(at, kind = diagnosis.kind, name = diagnosis.name, reason = %diagnosis.reason, "{}", diagnosis.message);
         }
         for warning in &diagnosis.warnings {
