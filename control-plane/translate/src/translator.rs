@@ -23,7 +23,11 @@ pub struct Translator {
     listeners: Vec<Arc<Resource>>,
     default_certificate: Option<Arc<Resource>>,
     turn: u64,
+    client_ca_check: Option<ClientCaCheck>,
 }
+
+/// Why the filter would refuse a client CA bundle (PEM), if it would.
+pub type ClientCaCheck = fn(&str) -> Result<(), String>;
 
 struct Known {
     document: Arc<Value>,
@@ -48,6 +52,12 @@ struct Emitted {
 }
 
 impl Translator {
+    /// Has client CAs judged as the filter judges them: else an object that the filter refuses is told by Envoy alone.
+    #[must_use]
+    pub fn check_client_cas(self, check: ClientCaCheck) -> Self {
+        Self { client_ca_check: Some(check), ..self }
+    }
+
     /// Translates all objects.
     pub fn translate(&mut self, input: &Input<'_>) -> Translation {
         self.begin(input);
@@ -82,7 +92,8 @@ impl Translator {
         if !self.under.as_ref().is_some_and(is_same) {
             let default_certificate = secrets::default_certificate(input.settings).map(Arc::new);
             let under = Some((input.settings.clone(), input.flavour));
-            *self = Self { under, default_certificate, ..Self::default() };
+            let client_ca_check = self.client_ca_check;
+            *self = Self { under, default_certificate, client_ca_check, ..Self::default() };
         }
         self.turn += 1;
     }
@@ -97,11 +108,12 @@ impl Translator {
     }
 
     fn judge(&mut self, document: &Arc<Value>, lost: &[String], input: &Input<'_>) -> Arc<Judged> {
+        let check = self.client_ca_check;
         let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         if !self.known.contains_key(name) {
             self.known.insert(name.to_owned(), Vec::new());
         }
-        let Some(known) = self.known.get_mut(name) else { return Arc::new(judge(document, lost, input)) };
+        let Some(known) = self.known.get_mut(name) else { return Arc::new(judge(document, lost, input, check)) };
         let same =
             |one: &&mut Known| one.lost == lost && (Arc::ptr_eq(&one.document, document) || one.document == *document);
         if let Some(one) = known.iter_mut().find(same) {
@@ -110,7 +122,7 @@ impl Translator {
             one.document = Arc::clone(document);
             return Arc::clone(&one.judged);
         }
-        let judged = Arc::new(judge(document, lost, input));
+        let judged = Arc::new(judge(document, lost, input, check));
         let (document, used, lost) = (Arc::clone(document), self.turn, lost.to_vec());
         known.push(Known { document, judged: Arc::clone(&judged), used, lost });
         judged
@@ -152,9 +164,9 @@ fn settle<'j>(one: &'j Judged, diagnosis: &mut Diagnosis, lost: &[Lost]) -> Opti
     }
 }
 
-fn judge(document: &Value, lost: &[String], input: &Input<'_>) -> Judged {
+fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option<ClientCaCheck>) -> Judged {
     let claims = claims_of(document);
-    let (cluster, diagnosis) = check(document, &claims.name, input.settings);
+    let (cluster, diagnosis) = check(document, &claims.name, input.settings, client_ca);
     let emitted = cluster.map(|mut cluster| {
         cluster.server_names.retain(|name| !lost.contains(name));
         cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));

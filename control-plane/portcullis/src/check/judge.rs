@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use portcullis_api::{Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_cluster, parse_settings};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
-use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings, translate};
+use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings};
 use serde_json::Value;
 
-use crate::serve::Resolved;
+use crate::serve::{Judge, Resolved};
 
 /// What became of everything that was read.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ fn clusters<'a>(
 ) -> impl Iterator<Item = ((&'a Arc<Value>, &'a Place), Diagnosis)> {
     let resolved = Resolved::of(objects);
     let input = Input { settings, clusters: &resolved.documents, flavour: Flavour::default() };
-    let mut diagnoses = translate(&input).diagnoses;
+    let mut diagnoses = Judge::default().0.translate(&input).diagnoses;
     resolved.explain(objects, &mut diagnoses);
     objects.clusters.iter().zip(&objects.cluster_places).zip(diagnoses)
 }

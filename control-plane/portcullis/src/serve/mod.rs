@@ -9,7 +9,7 @@ mod source;
 mod source_state;
 mod status;
 
-pub(crate) use model::{Model, ModelError};
+pub(crate) use model::{Judge, Model, ModelError};
 pub(crate) use references::Resolved;
 pub(crate) use run::run;
 pub(crate) use source::{LEASE_NAME, SourceArguments};
