@@ -4,6 +4,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use portcullis_api::Settings;
 use portcullis_api::status::Served;
+use portcullis_core::x509::ClientCa;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
     Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, Version, choose_settings,
@@ -24,9 +25,19 @@ pub(crate) struct Model {
     /// The document that was accepted last, by name, with what it referred to then. Holds keys.
     accepted: Documents,
     departed: Departed,
-    translator: Translator,
+    translator: Judge,
     entries: Entries,
     snapshot: Snapshot,
+}
+
+/// A translator that judges as the filter does.
+pub(crate) struct Judge(pub(crate) Translator);
+
+impl Default for Judge {
+    fn default() -> Self {
+        let check = |pem: &str| ClientCa::from_pem(pem).map(drop).map_err(|error| error.to_string());
+        Self(Translator::default().check_client_cas(check))
+    }
 }
 
 /// Documents by the name of their object.
@@ -59,7 +70,7 @@ impl Model {
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
         let resolved = Resolved::of(objects);
         let (mut translation, before) =
-            keep_last_good(&mut self.translator, settings, &resolved.documents, &mut self.accepted);
+            keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted);
         self.departed.follow(before, &self.accepted);
         translation.resources.extend(self.departed.resources(settings));
         version::stamp(&mut translation.diagnoses, &objects.clusters);
