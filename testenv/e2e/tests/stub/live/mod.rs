@@ -4,6 +4,7 @@ mod changes;
 mod churn;
 mod failures;
 mod freeze;
+mod questions;
 mod refusals;
 mod server;
 mod sessions;
