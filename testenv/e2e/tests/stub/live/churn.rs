@@ -115,15 +115,12 @@ fn churn(test: &str, plan: &Plan) {
         events
     });
     let total = total.and(load.stop().unwrap());
-    let expected = sessions.finish();
+    sessions.finish();
 
     report(plan, &told, took);
     eprintln!("{total}\n{} watches: {} ended, each was told of {events} events", watches.len(), watches.ended().len());
     assert_eq!(watches.ended().len(), 0, "{:#?}", watches.ended());
     assert_eq!(total.failed, 0, "{total}");
-    let uploads = site.stubs.iter().flat_map(|stub| stub.records()).filter(|record| Sessions::is_upload(record.path()));
-    let uploads: Vec<_> = uploads.map(|record| String::from_utf8(record.body).unwrap()).collect();
-    assert!(uploads.iter().all(|body| *body == expected), "{uploads:?}");
     // Below a tenth of what was asked for, the test would no longer be about load.
     assert!(total.rate() > plan.per_second / 10.0, "{total}");
 }

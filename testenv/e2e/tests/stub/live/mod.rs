@@ -2,6 +2,7 @@
 
 mod changes;
 mod churn;
+mod ends;
 mod failures;
 mod freeze;
 mod questions;
