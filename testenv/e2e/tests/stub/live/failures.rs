@@ -127,11 +127,18 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64, seconds: u64) 
     field.servers.iter_mut().for_each(|server| server.recover(how));
     let back = field.wait_healthy("after they came back", &[0, 1, 2]);
     let load = crowd.steady(&field.lanes(), &READ, per_second).unwrap();
-    let shares = more(&load, 600.max(enough));
-    let after = shares.clone().and(load.stop().unwrap());
-    eprintln!("{how:?}: back after {back:.1?}, shares {:?}", shares.servers);
+    let since = Instant::now();
+    let (mut after, mut shares) = (Outcome::default(), Outcome::default());
+    let are_equal = || {
+        shares = more(&load, 600.max(enough));
+        after = std::mem::take(&mut after).and(shares.clone());
+        if shares.imbalance(3) < 1.2 { Ok(()) } else { Err(format!("{:?}", shares.servers)) }
+    };
+    let equal = wait::until_ok("equal shares within a minute", SOON, are_equal);
+    eprintln!("{how:?}: back after {back:.1?}, equal shares after {:.1?}, {:?}", since.elapsed(), shares.servers);
+    equal.unwrap();
+    let after = after.and(load.stop().unwrap());
     assert_eq!(after.failed, 0, "{how:?}: {after}");
-    assert!(shares.imbalance(3) < 1.2, "{how:?}: {:?}", shares.servers);
 }
 
 #[test]
