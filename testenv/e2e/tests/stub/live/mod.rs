@@ -5,6 +5,7 @@ mod churn;
 mod ends;
 mod failures;
 mod freeze;
+mod kubectl;
 mod questions;
 mod refusals;
 mod server;
