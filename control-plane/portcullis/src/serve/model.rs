@@ -1,17 +1,22 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use portcullis_api::Settings;
+use portcullis_api::status::Served;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, choose_settings, type_urls,
+    Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, Version, choose_settings,
+    type_urls,
 };
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
 
 use super::Resolved;
 use super::departed::Departed;
+use super::lingering::Lingering;
+use super::version;
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
 /// nothing, as if an API server had refused it.
@@ -21,6 +26,7 @@ pub(crate) struct Model {
     /// The document that was accepted last, by name, with what it referred to then. Holds keys.
     accepted: Documents,
     departed: Departed,
+    lingering: Lingering,
     translator: Translator,
     entries: Entries,
     snapshot: Snapshot,
@@ -44,8 +50,9 @@ pub(crate) enum ModelError {
 }
 
 impl Model {
-    pub(crate) fn update(&mut self, objects: &ObjectSet) -> Result<Update, ModelError> {
+    pub(crate) fn update(&mut self, objects: &ObjectSet, now: Instant) -> Result<Update, ModelError> {
         let mut choice = choose_settings(&objects.settings);
+        version::stamp(&mut choice.diagnoses, &objects.settings);
         place(&mut choice.diagnoses, &objects.settings_places);
         if let Some(settings) = choice.settings {
             self.settings = Some(settings);
@@ -56,14 +63,24 @@ impl Model {
         let resolved = Resolved::of(objects);
         let (mut translation, before) =
             keep_last_good(&mut self.translator, settings, &resolved.documents, &mut self.accepted);
+        let lingering = self.lingering.follow(&translation.resources, settings, now);
+        translation.resources.extend(lingering);
         self.departed.follow(before, &self.accepted);
-        translation.resources.extend(self.departed.resources(settings).map(Arc::new));
+        translation.resources.extend(self.departed.resources(settings));
+        version::stamp(&mut translation.diagnoses, &objects.clusters);
         resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));
         let snapshot = self.snapshot.clone();
         Ok(Update { snapshot, diagnoses })
+    }
+}
+
+impl Model {
+    /// When an update without a change of the objects leads to something else.
+    pub(super) fn next_change(&self) -> Option<Instant> {
+        self.lingering.next_end()
     }
 }
 
@@ -96,6 +113,7 @@ fn keep_last_good(
     if !refused.is_empty() {
         translation = translator.translate(&Input { settings, clusters: &documents, flavour: Flavour::of_envoy(None) });
     }
+    version::stamp(&mut translation.diagnoses, &documents);
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
     let served = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
     let before = std::mem::replace(accepted, served);
@@ -103,6 +121,7 @@ fn keep_last_good(
         let Some(diagnosis) = translation.diagnoses.get_mut(index) else { continue };
         if diagnosis.accepted {
             told.message.push_str("; the version of it that was accepted last is still served");
+            told.version.served = Served::Older(diagnosis.version.generation);
         }
         *diagnosis = told;
     }
@@ -149,7 +168,7 @@ impl AsRef<[u8]> for Body {
     }
 }
 
-fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
+pub(super) fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
     let (message, warnings) = if diagnosis.refused {
         (diagnosis.message.clone(), Vec::new())
     } else {
@@ -165,5 +184,6 @@ fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
         warnings,
         problems: Vec::new(),
         cautions: Vec::new(),
+        version: Version::default(),
     }
 }
