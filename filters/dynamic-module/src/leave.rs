@@ -61,6 +61,7 @@ fn leave(time: Duration) {
                 due -= 1;
             }
         });
-        thread::sleep(TICK);
+        // Nobody wakes this thread: time is what it waits for.
+        thread::park_timeout(TICK);
     }
 }
