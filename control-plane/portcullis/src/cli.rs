@@ -6,6 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::explain::Impersonation;
 use crate::gateway::{BecomeEnvoy, Gateway};
 use crate::serve::{LEASE_NAME, SourceArguments};
+use crate::status::Status;
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.
 ///
@@ -32,6 +33,7 @@ pub(crate) enum Command {
     Rbac(Rbac),
     Crd(Crd),
     BecomeEnvoy(BecomeEnvoy),
+    Status(Status),
 }
 
 /// Tell what the gateway would do with a request, offline, by the filter's own code.
@@ -129,8 +131,8 @@ pub(crate) struct ExplainCertificate {
 /// objects. Replace files by renaming a finished one into place. A Kubernetes API that does not answer keeps its last
 /// objects, too; /status tells since when.
 ///
-/// HTTP: /healthz (the process lives), /readyz (something is served), /status (objects, Envoys and what each of them has
-/// acknowledged; no secrets).
+/// HTTP: / (a page for people), /status (the same as JSON: objects with their conditions, Envoys and what each of them has
+/// acknowledged; no secrets), /healthz (the process lives), /readyz (something is served).
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Serve {
@@ -139,9 +141,13 @@ pub(crate) struct Serve {
     /// Unix socket for Envoy; only this process's user may connect, because keys travel there.
     #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH")]
     pub(crate) xds_socket: PathBuf,
-    /// Where /healthz, /readyz and /status are served; port 0 takes a free one.
+    /// Where /healthz, /readyz and /status are served; port 0 takes a free one. Anybody who can connect may read.
     #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
     pub(crate) http_address: SocketAddr,
+    /// A host name under which the status may be asked for, beside IP addresses and localhost; may be repeated. Other
+    /// names are refused, because a page in a browser could make its own name lead here.
+    #[arg(long = "http-host", env = "PORTCULLIS_HTTP_HOSTS", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) http_hosts: Vec<String>,
 }
 
 /// Print the bootstrap with which Envoy finds this control plane (JSON).
@@ -157,6 +163,9 @@ pub(crate) struct Bootstrap {
     /// How this Envoy is called in /status.
     #[arg(long, value_name = "ID", default_value = "envoy")]
     pub(crate) node_id: String,
+    /// The zone that this Envoy stands in: it prefers servers of the same one (spec.portcullis.servers[].zone).
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) zone: Option<String>,
     /// Most client connections at a time.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) max_downstream_connections: u64,

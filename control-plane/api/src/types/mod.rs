@@ -8,8 +8,8 @@ mod references;
 mod settings;
 
 pub use cluster::{
-    ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerSpec,
-    UpstreamCluster, UpstreamClusterSpec,
+    ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
+    ServerSpec, UpstreamCluster, UpstreamClusterSpec,
 };
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
 pub use meta::ObjectMeta;
@@ -20,4 +20,5 @@ pub use references::{
 };
 pub use settings::{
     AccessLogSettings, Certificate, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings,
+    ProxyProtocolSettings,
 };

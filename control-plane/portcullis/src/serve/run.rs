@@ -11,9 +11,12 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
+use super::guard::Hosts;
 use super::http::{Pages, router};
+use super::observer::{Observed, Observer};
 use super::source::{Source, SourceError};
 use super::source_state::SourceState;
+use super::writer::Writer;
 use super::{Model, ModelError};
 use crate::cli::Serve;
 use crate::leader::campaign;
@@ -63,13 +66,21 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let registry = Arc::new(Registry::default());
     let health = Arc::new(HealthRegistry::default());
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
-    let pages = router(Pages {
-        diagnoses,
+    let observer = Arc::new(Observer::new(Observed {
+        diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
-    });
+    }));
+    let hosts = Arc::new(Hosts::new(&arguments.http_hosts));
+    let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch())];
+    if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
+        let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
+        let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer) };
+        tasks.push(tokio::spawn(writer.run()));
+    }
+    let pages = router(Pages { observer, snapshots: snapshots.clone(), hosts });
     let follow = tokio::spawn(async move {
         if let Some(objects) = source.sets.await {
             follow(objects, snapshot_sender, diagnosis_sender).await;
@@ -90,6 +101,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.
     follow.abort();
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
     if let Some(leadership) = leadership {
         leadership.release().await;
     }
@@ -114,8 +126,10 @@ async fn follow(
         match model.update(&newest) {
             Ok(update) => {
                 log(&update.diagnoses);
-                diagnoses.send_replace(Arc::new(update.diagnoses));
+                // In this order: whoever reads the diagnoses and then the snapshot never takes an older snapshot for what
+                // the newest version of an object led to.
                 publish(&snapshots, update.snapshot);
+                diagnoses.send_replace(Arc::new(update.diagnoses));
             }
             Err(ModelError::Settings(told)) => {
                 log(&told);

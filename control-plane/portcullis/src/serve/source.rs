@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use portcullis_sources::{
     ConnectError, DirectoryError, KubernetesAccess, KubernetesSets, ObjectSet, Root, SourceHealth, Watched, connect,
     watch_kubernetes, with_settings,
 };
+use serde_json::Value;
 use tokio::sync::watch;
 
 /// The Lease's name, unless told.
@@ -72,6 +74,8 @@ pub(super) struct Source {
     pub(super) health: watch::Receiver<SourceHealth>,
     /// The Kubernetes API that it is.
     pub(super) kubernetes: Option<KubernetesAccess>,
+    /// The `status` of each `UpstreamCluster` there, by name.
+    pub(super) statuses: watch::Receiver<Arc<BTreeMap<String, Value>>>,
 }
 
 impl Source {
@@ -90,7 +94,8 @@ impl Source {
         let objects = portcullis_sources::watch(Watched::directory(directory).references(root)).await?;
         // A directory that cannot be read is told among its objects.
         let (_, health) = watch::channel(SourceHealth::current());
-        Ok(Self { kind, sets: Box::pin(async { Some(objects) }), health, kubernetes: None })
+        let (_, statuses) = watch::channel(Arc::default());
+        Ok(Self { kind, sets: Box::pin(async { Some(objects) }), health, kubernetes: None, statuses })
     }
 
     async fn kubernetes(arguments: &SourceArguments) -> Result<Self, SourceError> {
@@ -99,9 +104,9 @@ impl Source {
             Some(path) => Some(portcullis_sources::watch(Watched::file_or_directory(path)).await?),
             None => None,
         };
-        let KubernetesSets { objects, health, .. } = watch_kubernetes(&access);
+        let KubernetesSets { objects, health, statuses } = watch_kubernetes(&access);
         let sets = Box::pin(with_settings(objects, files));
-        Ok(Self { kind: SourceKind::Kubernetes, sets, health, kubernetes: Some(access) })
+        Ok(Self { kind: SourceKind::Kubernetes, sets, health, kubernetes: Some(access), statuses })
     }
 }
 
