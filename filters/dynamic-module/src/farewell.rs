@@ -139,6 +139,15 @@ impl Visit {
         }
     }
 
+    /// Ends it because its server is gone. A watch ends as if the server had ended it: its client opens it again.
+    pub(crate) fn end(&self, stream: &mut FilterHandle) {
+        if matches!(self, Visit::Stays(guest, _) if guest.is_watch) {
+            stream.finish();
+        } else {
+            stream.reset(format!("{}server_removed", names::REPLY_DETAILS_PREFIX));
+        }
+    }
+
     /// Whether its time is over.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Visit::Stays(guest, _) if guest.is_over.load(Ordering::Acquire))

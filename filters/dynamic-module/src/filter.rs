@@ -107,7 +107,7 @@ impl FilterConfig for Filter {
 
     fn resumed(&self, route: Option<&Route>, kept: &mut Kept, stream: &mut FilterHandle) {
         if kept.visit.is_over() {
-            stream.reset(format!("{}server_removed", names::REPLY_DETAILS_PREFIX));
+            kept.visit.end(stream);
             return;
         }
         kept.visit.obey(stream);
