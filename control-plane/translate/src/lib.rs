@@ -37,6 +37,7 @@ pub use flavour::Flavour;
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};
 pub use resource::{Resource, type_urls};
+pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};
 pub use translator::Translator;
 

@@ -156,7 +156,7 @@ impl AsRef<[u8]> for Body {
     }
 }
 
-fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
+pub(super) fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
     let (message, warnings) = if diagnosis.refused {
         (diagnosis.message.clone(), Vec::new())
     } else {
