@@ -6,6 +6,8 @@
 //! they tell every [`Problem`] with the path of its field. [`lint_cluster`] and [`lint_settings`] look for what is
 //! accepted and yet hardly meant.
 //!
+//! [`status`] is what became of a cluster, as conditions.
+//!
 //! No I/O, no clock, no randomness.
 
 mod check;
@@ -20,6 +22,7 @@ mod references;
 mod schema;
 mod secret;
 mod shape;
+pub mod status;
 mod types;
 
 pub use check::{

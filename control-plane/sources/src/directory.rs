@@ -137,10 +137,15 @@ fn watcher(watched: &Watched, events: Events) -> Option<RecommendedWatcher> {
     let told = move |event: notify::Result<notify::Event>| events.tell(event, Instant::now());
     let started = notify::recommended_watcher(told).and_then(|mut watcher| {
         watcher.watch(&watched.directory, RecursiveMode::NonRecursive)?;
-        if let Some(root) = &watched.root {
-            watcher.watch(root.path(), RecursiveMode::Recursive)?;
-        }
         Ok(watcher)
+    });
+    let started = started.map(|mut watcher| {
+        if let Some(root) = &watched.root
+            && let Err(error) = watcher.watch(root.path(), RecursiveMode::Recursive)
+        {
+            tracing::warn!(%error, "no notifications of files that are referred to: changes are seen by polling");
+        }
+        watcher
     });
     started.map_err(|error| tracing::warn!(%error, "no notifications: changes are seen by polling")).ok()
 }

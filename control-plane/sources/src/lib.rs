@@ -14,6 +14,7 @@ mod references;
 mod spans;
 mod stamp;
 
+use std::fmt;
 use std::sync::Arc;
 
 use portcullis_api::{Materials, ObjectKind, kind_of};
@@ -28,8 +29,8 @@ pub use spans::{Position, Spans};
 
 use spans::Located;
 
-/// Everything that a source holds at one time.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Everything that a source holds at one time. Its `Debug` form counts the documents, which may hold keys.
+#[derive(Clone, Default, PartialEq)]
 pub struct ObjectSet {
     /// `UpstreamCluster` documents, in the files' order.
     pub clusters: Vec<Arc<Value>>,
@@ -80,6 +81,17 @@ struct Document {
 impl From<Located> for Document {
     fn from(located: Located) -> Self {
         Self { value: Arc::new(located.value), spans: Arc::new(located.spans) }
+    }
+}
+
+impl fmt::Debug for ObjectSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectSet")
+            .field("clusters", &self.clusters.len())
+            .field("settings", &self.settings.len())
+            .field("diagnoses", &self.diagnoses)
+            .field("materials", &self.materials)
+            .finish_non_exhaustive()
     }
 }
 

@@ -14,10 +14,12 @@ pub async fn with_settings(
     objects.wait_for(Option::is_some).await.ok()?;
     let (sender, receiver) = watch::channel(both(&mut objects, files.as_mut()));
     tokio::spawn(async move {
+        // What a reader told last stays in use when it has stopped.
+        let mut are_read = files.is_some();
         loop {
             tokio::select! {
                 changed = objects.changed() => if changed.is_err() { return },
-                changed = changed(files.as_mut()) => if changed.is_err() { files = None },
+                changed = changed(files.as_mut()), if are_read => are_read = changed.is_ok(),
                 () = sender.closed() => return,
             }
             sender.send_replace(both(&mut objects, files.as_mut()));

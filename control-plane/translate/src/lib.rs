@@ -31,7 +31,7 @@ use std::sync::Arc;
 use portcullis_api::{CLUSTER_KIND, Cluster, Code, Problem, Settings, check_cluster, cluster_mistakes, parse_cluster};
 use serde_json::Value;
 
-pub use diagnosis::{Diagnosis, Reason};
+pub use diagnosis::{Diagnosis, Reason, Version};
 pub use farewell::farewell;
 pub use flavour::Flavour;
 pub use names::ResourceNames;

@@ -1,10 +1,14 @@
 //! `portcullis serve`: objects in, xDS out.
 
 mod departed;
+mod fleet;
 mod follow;
+mod guard;
 mod http;
 mod metrics;
 mod model;
+mod observer;
+mod page;
 mod probes;
 mod references;
 mod run;
@@ -13,7 +17,9 @@ mod source_state;
 mod state;
 mod status;
 mod tell;
+mod version;
 mod watchdog;
+mod writer;
 
 pub(crate) use model::{Model, ModelError};
 pub(crate) use references::Resolved;

@@ -11,13 +11,16 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::follow::{Follower, Outlets};
+use super::guard::Hosts;
 use super::http::{Pages, router};
 use super::metrics::Metrics;
-use super::probes::{self, Probes};
+use super::observer::{Observed, Observer};
+use super::probes::Probes;
 use super::source::{Source, SourceError, SourceKind};
 use super::source_state::SourceState;
-use super::state::{Keeper, LastGood, StateArguments, Writer};
+use super::state::{Keeper, LastGood, StateArguments, StateWriter};
 use super::watchdog::Watchdog;
+use super::writer::Writer;
 use crate::cli::Serve;
 use crate::leader::campaign;
 
@@ -69,13 +72,20 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let watchdog = Arc::new(Watchdog::new(Instant::now()));
     let health = Arc::new(HealthRegistry::default());
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
-    let pages = router(Pages {
-        diagnoses,
+    let observer = Arc::new(Observer::new(Observed {
+        diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
-    });
+    }));
+    let hosts = Arc::new(Hosts::new(&arguments.http_hosts));
+    let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch())];
+    if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
+        let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
+        let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer) };
+        tasks.push(tokio::spawn(writer.run()));
+    }
     let probes = Probes {
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
@@ -83,7 +93,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         watchdog: Arc::clone(&watchdog),
         health: source.health.clone(),
     };
-    let pages = pages.merge(probes::router(probes));
+    let pages = router(Pages { observer, hosts, probes });
     let (keeper, mut writing) = keep(&arguments.state, &metrics);
     let outlets = Outlets { snapshots: snapshot_sender, diagnoses: diagnosis_sender, metrics, keeper };
     let follower = Follower::new(outlets, last_good, source.kind == SourceKind::Kubernetes);
@@ -110,6 +120,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.
     follow.abort();
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
     // The last change is written before the end.
     let _ = tokio::time::timeout(FAREWELL, &mut writing).await;
     if let Some(leadership) = leadership {
@@ -128,7 +139,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
 fn keep(arguments: &StateArguments, metrics: &Arc<Metrics>) -> (Option<Keeper>, JoinHandle<()>) {
     match &arguments.state_dir {
         Some(directory) => {
-            let (keeper, writer) = Writer::new(directory.clone(), arguments.state_secrets, Arc::clone(metrics));
+            let (keeper, writer) = StateWriter::new(directory.clone(), arguments.state_secrets, Arc::clone(metrics));
             (Some(keeper), tokio::spawn(writer.run()))
         }
         None => (None, tokio::spawn(async {})),

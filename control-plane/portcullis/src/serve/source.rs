@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use portcullis_sources::{
     ConnectError, DirectoryError, KubernetesAccess, KubernetesSets, ObjectSet, Root, SourceHealth, Watched, connect,
     watch_kubernetes, with_settings,
 };
+use serde_json::Value;
 use tokio::sync::watch;
 
 /// How often a directory that cannot be read is tried.
@@ -76,6 +78,8 @@ pub(super) struct Source {
     pub(super) health: watch::Receiver<SourceHealth>,
     /// The Kubernetes API that it is.
     pub(super) kubernetes: Option<KubernetesAccess>,
+    /// The `status` of each `UpstreamCluster` there, by name.
+    pub(super) statuses: watch::Receiver<Arc<BTreeMap<String, Value>>>,
 }
 
 impl Source {
@@ -93,16 +97,17 @@ impl Source {
         let directory = arguments.config.clone().ok_or(SourceError::Needs(kind, "--config"))?;
         let root = arguments.references_root.clone().map(Root::new);
         let watched = Watched::directory(directory).references(root);
+        let (_, statuses) = watch::channel(Arc::default());
         match portcullis_sources::watch(watched.clone()).await {
             Ok(objects) => {
                 // A directory that cannot be read later is told among its objects.
                 let (_, health) = watch::channel(SourceHealth::current());
-                Ok(Self { kind, sets: Box::pin(async { Some(objects) }), health, kubernetes: None })
+                Ok(Self { kind, sets: Box::pin(async { Some(objects) }), health, kubernetes: None, statuses })
             }
             Err(error) if may_wait => {
                 tracing::error!(%error, "the last good configuration is served until the directory can be read");
                 let (sender, health) = watch::channel(SourceHealth::stale(SystemTime::now(), error.to_string()));
-                Ok(Self { kind, sets: Box::pin(wait_for(watched, sender)), health, kubernetes: None })
+                Ok(Self { kind, sets: Box::pin(wait_for(watched, sender)), health, kubernetes: None, statuses })
             }
             Err(error) => Err(error.into()),
         }
@@ -114,9 +119,9 @@ impl Source {
             Some(path) => Some(portcullis_sources::watch(Watched::file_or_directory(path)).await?),
             None => None,
         };
-        let KubernetesSets { objects, health, .. } = watch_kubernetes(&access);
+        let KubernetesSets { objects, health, statuses } = watch_kubernetes(&access);
         let sets = Box::pin(with_settings(objects, files));
-        Ok(Self { kind: SourceKind::Kubernetes, sets, health, kubernetes: Some(access) })
+        Ok(Self { kind: SourceKind::Kubernetes, sets, health, kubernetes: Some(access), statuses })
     }
 }
 

@@ -18,6 +18,7 @@ mod health;
 mod hostile;
 mod in_flight;
 mod limits;
+mod live;
 mod loops;
 mod observe;
 mod paths;

@@ -269,6 +269,7 @@ mod tests {
             kind: "UpstreamCluster".to_owned(),
             name: "a.test".to_owned(),
             at: None,
+            version: Default::default(),
             accepted,
             reason: if accepted { Reason::Accepted } else { Reason::Invalid },
             message: message.to_owned(),

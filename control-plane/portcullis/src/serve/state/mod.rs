@@ -14,7 +14,7 @@ use clap::Args;
 use portcullis_translate::{Diagnosis, Reason};
 use portcullis_xds::Snapshot;
 
-pub(super) use keeper::{Keeper, Writer};
+pub(super) use keeper::{Keeper, StateWriter};
 use saved::SavedError;
 
 /// The file's name in --state-dir.
@@ -99,6 +99,7 @@ fn diagnosis(name: &str, refused: Option<&str>, warning: &str) -> Diagnosis {
         name: name.to_owned(),
         at: None,
         accepted: refused.is_none(),
+        version: Default::default(),
         reason: if refused.is_none() { Reason::Accepted } else { Reason::Invalid },
         message: refused.unwrap_or_default().to_owned(),
         warnings: if warning.is_empty() { Vec::new() } else { vec![warning.to_owned()] },
