@@ -26,6 +26,8 @@ pub struct GatewayOptions {
     pub instance: Option<String>,
     /// More flags of Envoy.
     pub envoy_flags: Vec<String>,
+    /// More flags of `portcullis serve`.
+    pub plane_flags: Vec<String>,
 }
 
 /// A control plane and an Envoy. End with this value.
@@ -51,7 +53,8 @@ impl Gateway {
         let serving_ca = Ca::new("gateway serving authority")?;
         let default_certificate = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"]))?;
         run.write("gateway/manifests/settings.yaml", settings(instance, address, &default_certificate))?;
-        let plane = ControlPlane::start(&dir, &manifests)?;
+        let flags: Vec<&str> = options.plane_flags.iter().map(String::as_str).collect();
+        let plane = ControlPlane::start_with(&dir, &manifests, &flags)?;
         let mut envoy_options = EnvoyOptions::new(plane.bootstrap("envoy-0")?);
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
