@@ -61,7 +61,7 @@ impl Model {
         let (mut translation, before) =
             keep_last_good(&mut self.translator, settings, &resolved.documents, &mut self.accepted);
         self.departed.follow(before, &self.accepted);
-        translation.resources.extend(self.departed.resources(settings).map(Arc::new));
+        translation.resources.extend(self.departed.resources(settings));
         version::stamp(&mut translation.diagnoses, &objects.clusters);
         resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
