@@ -37,6 +37,8 @@ pub enum Code {
     Expiry,
     /// Neither the object nor the settings have a serving certificate.
     NoServingCertificate,
+    /// The settings do not allow this virtual IP.
+    VirtualIpNotAllowed,
 }
 
 impl Code {
@@ -60,6 +62,7 @@ impl Code {
             Code::RefusesEverything => "refuses-everything",
             Code::Expiry => "expiry",
             Code::NoServingCertificate => "no-serving-certificate",
+            Code::VirtualIpNotAllowed => "virtual-ip-not-allowed",
         }
     }
 }

@@ -6,7 +6,11 @@ use serde_json::{Value, json};
 use crate::cli::Bootstrap;
 
 pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
-    let mut text = format!("{:#}", bootstrap(arguments));
+    let mut bootstrap = bootstrap(arguments);
+    if let Some(zone) = &arguments.zone {
+        crate::zone::add(&mut bootstrap, zone, &arguments.admin_address);
+    }
+    let mut text = format!("{bootstrap:#}");
     text.push('\n');
     crate::print(&text)
 }

@@ -178,6 +178,9 @@ pub(crate) struct Bootstrap {
     /// How this Envoy is called in /status.
     #[arg(long, value_name = "ID", default_value = "envoy")]
     pub(crate) node_id: String,
+    /// The zone that this Envoy stands in: it prefers servers of the same one (spec.portcullis.servers[].zone).
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) zone: Option<String>,
     /// Most client connections at a time.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) max_downstream_connections: u64,

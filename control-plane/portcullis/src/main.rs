@@ -12,6 +12,7 @@ mod plain;
 mod rbac;
 mod serve;
 mod status;
+mod zone;
 
 use std::process::ExitCode;
 

@@ -118,7 +118,7 @@ impl Reviews {
     }
 
     fn callout(&self, review: &Review, main: &mut MainThread) -> Option<CalloutId> {
-        let headers = [
+        let mut headers = vec![
             (":method", "POST"),
             (":path", review.path()),
             (":authority", "kubernetes.default.svc"),
@@ -133,6 +133,7 @@ impl Reviews {
             ("x-envoy-max-retries", "2"),
             ("x-envoy-upstream-rq-per-try-timeout-ms", TRY_MS),
         ];
+        headers.extend(review.user_header());
         main.callout(review.cluster(), &headers, review.body().as_bytes(), DEADLINE_MS)
     }
 

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::check::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS};
+use crate::check::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS, MAX_ZONE};
 
 /// A duration as [`crate::parse_duration`] reads it.
 pub(super) const DURATION: &str = r"^(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h))+)$";
@@ -8,6 +8,9 @@ pub(super) const DURATION: &str = r"^(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m
 const ENDPOINT: &str = r"^https://[^@?#\\]+$";
 /// The form of a DNS name, perhaps behind `*.`, in any case of letters.
 const SERVED_NAME: &str = r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$";
+
+/// A label's value.
+const ZONE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
 
 /// What is always wrong, whatever the settings and the other objects say: keywords of a schema by the path of the field
 /// below `spec`. Every bound is one of `check`.
@@ -242,9 +245,21 @@ fn ours() -> Vec<(&'static str, Value)> {
     vec![
         ("portcullis.requestTimeout", timeout),
         ("portcullis.drainPeriod", drain),
+        ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS})),
+        ("portcullis.virtualIPs[]", json!({"maxLength": 45, "pattern": "^[0-9A-Fa-f:.]+$"})),
+        (
+            "portcullis.servers",
+            json!({
+                "maxItems": MAX_SERVERS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["endpoint"],
+            }),
+        ),
+        ("portcullis.servers[]", json!({"required": ["endpoint"]})),
+        ("portcullis.servers[].endpoint", json!({"pattern": ENDPOINT})),
+        ("portcullis.servers[].zone", json!({"maxLength": MAX_ZONE, "pattern": ZONE})),
         ("portcullis.extraAuthorities", json!({"maxItems": MAX_NAMES})),
         ("portcullis.extraAuthorities[]", json!({"maxLength": 255, "pattern": SERVED_NAME})),
         ("portcullis.clientCertificateVerification", json!({"enum": ["", "Request", "Handshake"]})),
+        ("portcullis.upstreamIdentity", json!({"enum": ["", "Impersonate", "RequestHeader"]})),
         ("portcullis.credentialCache.token", lifetime()),
         ("portcullis.credentialCache.rejectedToken", lifetime()),
         ("portcullis.credentialCache.allowedImpersonation", lifetime()),

@@ -2,16 +2,18 @@
 
 mod cluster;
 mod flow_control;
+mod identity;
 mod meta;
 mod policy;
 mod references;
 mod settings;
 
 pub use cluster::{
-    ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerSpec,
-    UpstreamCluster, UpstreamClusterSpec,
+    ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
+    ServerSpec, UpstreamCluster, UpstreamClusterSpec,
 };
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
+pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use meta::ObjectMeta;
 pub use policy::{DispatchPolicy, Rule, ServiceAccount};
 pub use references::{
@@ -20,4 +22,5 @@ pub use references::{
 };
 pub use settings::{
     AccessLogSettings, Certificate, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings,
+    ProxyProtocolSettings,
 };

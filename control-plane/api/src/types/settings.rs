@@ -1,7 +1,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::ObjectMeta;
+use super::{ObjectMeta, RequestHeaderNames};
 use crate::{PublicBytes, SecretBytes};
 
 /// What holds for the whole gateway.
@@ -37,6 +37,9 @@ pub struct GatewaySettingsSpec {
     pub allow_loopback_upstreams: bool,
     /// The access log.
     pub access_log: AccessLogSettings,
+    /// The headers by which servers are told about users, where an `UpstreamCluster` has `upstreamIdentity: RequestHeader`. A
+    /// change ends connections.
+    pub request_headers: RequestHeaderNames,
     /// Bounds.
     pub limits: LimitSettings,
 }
@@ -57,6 +60,24 @@ pub struct ListenerSettings {
     pub address: Option<String>,
     /// 6443 if unset.
     pub port: Option<u16>,
+    /// Addresses that clusters may claim as virtual IPs (`spec.portcullis.virtualIPs`), as ranges like `10.0.0.0/8`; none
+    /// if empty. Whoever connects to a virtual IP gets its cluster whatever name is asked for, so an address that several
+    /// clusters share must not stand here.
+    #[serde(rename = "virtualIPs")]
+    pub virtual_ips: Vec<String>,
+    /// Clients whose connections come through proxies that tell who they are (PROXY protocol, version 1 or 2).
+    pub proxy_protocol: Option<ProxyProtocolSettings>,
+}
+
+/// Where proxies connect that tell a client's address by PROXY protocol. There every connection must begin with its header
+/// and come from a trusted proxy.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ProxyProtocolSettings {
+    /// A port of its own, beside the one for clients that come directly; if unset, all come through proxies.
+    pub port: Option<u16>,
+    /// The proxies' own addresses, as ranges like `10.0.0.0/8`; at least one.
+    pub trusted_proxies: Vec<String>,
 }
 
 /// A certificate with its key.

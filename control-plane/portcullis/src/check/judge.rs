@@ -89,14 +89,19 @@ fn unknown(mut diagnosis: Diagnosis) -> Diagnosis {
     diagnosis
 }
 
-/// Settings that are not here may have the default certificate.
+/// Settings that are not here may have the default certificate, and allow virtual IPs.
 fn forgive(mut diagnosis: Diagnosis) -> Diagnosis {
+    let of_settings = |problem: &Problem| match problem.code {
+        Code::NoServingCertificate => Some("a defaultCertificate"),
+        Code::VirtualIpNotAllowed => Some("listener.virtualIPs that allow it"),
+        _ => None,
+    };
     let (missing, problems): (Vec<_>, Vec<_>) =
-        diagnosis.problems.into_iter().partition(|problem| problem.code == Code::NoServingCertificate);
+        diagnosis.problems.into_iter().partition(|problem| of_settings(problem).is_some());
     diagnosis.problems = problems;
     diagnosis.cautions.extend(missing.into_iter().map(|mut problem| {
-        problem.message =
-            "needs a defaultCertificate in the GatewaySettings, which are not among the objects".to_owned();
+        let field = of_settings(&problem).unwrap_or_default();
+        problem.message = format!("needs {field} in the GatewaySettings, which are not among the objects");
         problem
     }));
     if diagnosis.problems.is_empty() {

@@ -18,15 +18,14 @@ const MOST: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Departed {
     gone: VecDeque<Gone>,
-    /// Under which their farewells were made.
-    settings: Option<Settings>,
+    under: Option<Settings>,
 }
 
 #[derive(Debug)]
 struct Gone {
     name: String,
     document: Value,
-    farewell: Option<Arc<Resource>>,
+    told: Option<Arc<Resource>>,
 }
 
 impl Departed {
@@ -34,34 +33,31 @@ impl Departed {
     pub(super) fn follow(&mut self, before: Documents, now: &Documents) {
         self.gone.retain(|gone| !now.contains_key(&gone.name));
         let gone = before.into_iter().filter(|(name, _)| !now.contains_key(name));
-        self.gone.extend(gone.map(|(name, document)| Gone {
-            name,
-            document: without_keys((*document).clone()),
-            farewell: None,
-        }));
+        let gone = gone.map(|(name, document)| Gone { name, document: without_keys(&document), told: None });
+        self.gone.extend(gone);
         while self.gone.len() > MOST {
             self.gone.pop_front();
         }
     }
 
     /// What Envoy is told of them.
-    pub(super) fn resources(&mut self, settings: &Settings) -> Vec<Arc<Resource>> {
-        if self.settings.as_ref() != Some(settings) {
-            self.settings = Some(settings.clone());
-            self.gone.iter_mut().for_each(|gone| gone.farewell = None);
+    pub(super) fn resources(&mut self, settings: &Settings) -> impl Iterator<Item = Arc<Resource>> {
+        if self.under.as_ref() != Some(settings) {
+            self.under = Some(settings.clone());
+            self.gone.iter_mut().for_each(|gone| gone.told = None);
         }
-        let told = |gone: &mut Gone| {
-            if gone.farewell.is_none() {
-                gone.farewell = farewell(&gone.document, settings).map(Arc::new);
+        self.gone.iter_mut().filter_map(|gone| {
+            if gone.told.is_none() {
+                gone.told = farewell(&gone.document, settings).map(Arc::new);
             }
-            gone.farewell.clone()
-        };
-        self.gone.iter_mut().filter_map(told).collect()
+            gone.told.clone()
+        })
     }
 }
 
 /// The keys of an object that is gone are nobody's to keep.
-fn without_keys(mut document: Value) -> Value {
+fn without_keys(document: &Value) -> Value {
+    let mut document = document.clone();
     if let Some(spec) = document.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("clientConfig");
         if let Some(serving) = spec.get_mut("secureServing").and_then(Value::as_object_mut) {
@@ -98,7 +94,7 @@ mod tests {
     }
 
     fn told(departed: &mut Departed) -> Vec<String> {
-        departed.resources(&Settings::default()).iter().map(|resource| resource.name.clone()).collect()
+        departed.resources(&Settings::default()).map(|resource| resource.name.clone()).collect()
     }
 
     #[test]

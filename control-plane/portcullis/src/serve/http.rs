@@ -29,20 +29,21 @@ const HEADERS: [(HeaderName, &str); 5] = [
 #[derive(Clone)]
 pub(super) struct Pages {
     pub(super) observer: Arc<Observer>,
-    pub(super) probes: Probes,
     /// The names under which it may be asked.
     pub(super) hosts: Arc<Hosts>,
 }
 
 /// Only reads: any other method is answered with 405.
-pub(super) fn router(pages: Pages) -> Router {
+pub(super) fn router(pages: Pages, probes: Probes) -> Router {
     let at_once = Arc::new(Semaphore::new(MAX_AT_ONCE));
-    let told = Router::new()
+    Router::new()
         .route("/", get(home))
         .route("/status", get(status))
         .layer(middleware::from_fn_with_state(at_once, take_turns))
-        .layer(middleware::from_fn_with_state(Arc::clone(&pages.hosts), guard));
-    probes::router(pages.probes.clone()).merge(told.with_state(pages)).layer(middleware::map_response(harden))
+        .layer(middleware::from_fn_with_state(Arc::clone(&pages.hosts), guard))
+        .with_state(pages)
+        .merge(probes::router(probes))
+        .layer(middleware::map_response(harden))
 }
 
 async fn home(State(pages): State<Pages>) -> Html<String> {

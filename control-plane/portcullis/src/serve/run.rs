@@ -93,7 +93,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         watchdog: Arc::clone(&watchdog),
         health: source.health.clone(),
     };
-    let pages = router(Pages { observer, hosts, probes });
+    let pages = router(Pages { observer, hosts }, probes);
     let (keeper, mut writing) = keep(&arguments.state, &metrics);
     let outlets = Outlets { snapshots: snapshot_sender, diagnoses: diagnosis_sender, metrics, keeper };
     let follower = Follower::new(outlets, last_good, source.kind == SourceKind::Kubernetes);
@@ -120,7 +120,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.
     follow.abort();
-    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    tasks.iter().for_each(JoinHandle::abort);
     // The last change is written before the end.
     let _ = tokio::time::timeout(FAREWELL, &mut writing).await;
     if let Some(leadership) = leadership {

@@ -35,7 +35,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(15);
 /// The pool's protocol, and the gateway's token if the pool carries the gateway's credential.
 pub(super) fn options(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> (String, Any) {
     let protocol = match pool {
-        Pool::Http2 => ProtocolConfig::Http2ProtocolOptions(http2(&cluster.health_check)),
+        Pool::Http2 | Pool::PassThrough => ProtocolConfig::Http2ProtocolOptions(http2(&cluster.health_check)),
         Pool::Upgrade | Pool::Anonymous => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
     };
     let explicit = ExplicitHttpConfig { protocol_config: Some(protocol) };

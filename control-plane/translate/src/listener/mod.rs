@@ -1,10 +1,12 @@
-//! The one listener: a filter chain per cluster, chosen by SNI.
+//! The listener, or two of them: a filter chain per cluster, chosen by SNI, and another one by its virtual IPs. Envoy looks
+//! at the address first.
 //!
 //! A change of a chain drains the connections of that chain, a change of any other field drains all. So nothing that
 //! changes often stands here: policies come by RDS, certificates by SDS.
 
 mod access_log;
 mod chain;
+mod door;
 mod hcm;
 mod local_reply;
 mod tls;
@@ -13,14 +15,14 @@ pub(crate) use tls::client_validation;
 
 use std::collections::BTreeSet;
 
-use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener, ListenerFilter, listener_filter};
-use envoy_types::pb::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
-use envoy_types::util::pack_any;
+use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use portcullis_api::{Claims, Cluster, Settings};
 use prost::Message;
 
+use door::Door;
+
 use crate::flavour::Flavour;
-use crate::names::{ResourceNames, parts, stat_name};
+use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
 use crate::resource::Resource;
 
@@ -32,12 +34,10 @@ const BUFFER_LIMIT: u32 = 1024 * 1024;
 pub(crate) enum Chain {
     /// It is served.
     Serving {
-        /// The host names.
+        /// The host names, and the virtual IPs.
         names: Vec<String>,
-        /// The chain's name.
-        name: String,
-        /// The chain, encoded.
-        chain: Vec<u8>,
+        /// Its chains' names, and the chains, encoded.
+        chains: Vec<(String, Vec<u8>)>,
     },
     /// It is refused. Its names must not fall to somebody's wildcard.
     Reserved {
@@ -49,9 +49,11 @@ pub(crate) enum Chain {
 impl Chain {
     /// The chain of a cluster that is served.
     pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, flavour: Flavour) -> Self {
-        let chain = chain::serving(cluster, names, settings, flavour);
-        let names = std::iter::once(&cluster.name).chain(&cluster.server_names).cloned().collect();
-        Self::Serving { names, chain: chain.encode_to_vec(), name: chain.name }
+        let serving = chain::serving(cluster, names, settings, flavour);
+        let served = std::iter::once(&cluster.name).chain(&cluster.server_names).cloned();
+        let served = served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect();
+        let at_addresses = chain::at_virtual_ips(cluster, names, &serving);
+        Self::Serving { names: served, chains: std::iter::once(serving).chain(at_addresses).map(encoded).collect() }
     }
 
     /// The names of an object that is refused.
@@ -60,17 +62,19 @@ impl Chain {
     }
 }
 
-/// The listener with all chains.
-pub(crate) fn listener(settings: &Settings, chains: Vec<Chain>) -> Resource {
+fn encoded(chain: FilterChain) -> (String, Vec<u8>) {
+    (chain.name.clone(), chain.encode_to_vec())
+}
+
+/// The listeners with all chains.
+pub(crate) fn listeners(settings: &Settings, chains: Vec<Chain>) -> Vec<Resource> {
     let names = ResourceNames::gateway(&settings.instance);
-    let name = names.part(parts::LISTENER);
     let reserved = reserved_names(&chains);
-    let encoded = |chain: FilterChain| (chain.name.clone(), chain.encode_to_vec());
     let mut filter_chains: Vec<(String, Vec<u8>)> = chains
         .into_iter()
-        .filter_map(|chain| match chain {
-            Chain::Serving { name, chain, .. } => Some((name, chain)),
-            Chain::Reserved { .. } => None,
+        .flat_map(|chain| match chain {
+            Chain::Serving { chains, .. } => chains,
+            Chain::Reserved { .. } => Vec::new(),
         })
         .collect();
     if !reserved.is_empty() {
@@ -81,19 +85,30 @@ pub(crate) fn listener(settings: &Settings, chains: Vec<Chain>) -> Resource {
         // Envoy refuses a listener without any chain. No name ends in .invalid (RFC 6761).
         filter_chains.push(encoded(chain::closed(names.part("reserved"), vec!["portcullis.invalid".to_owned()])));
     }
+    door::doors(settings).iter().map(|door| listener(settings, door, &filter_chains)).collect()
+}
+
+fn listener(settings: &Settings, door: &Door<'_>, chains: &[(String, Vec<u8>)]) -> Resource {
+    let name = ResourceNames::gateway(&settings.instance).part(door.part);
+    let default = chain::default(settings);
+    let mut filter_chains: Vec<_> = chains.iter().map(|(_, chain)| door.guarded(chain.clone())).collect();
+    // A chain for everybody would let everybody in.
+    if let (true, Some(default)) = (door.is_guarded(), &default) {
+        filter_chains.push(door.guarded(default.encode_to_vec()));
+    }
+    let suffix = if door.is_guarded() { "-proxied" } else { "" };
     let listener = Listener {
-        stat_prefix: stat_name(&settings.instance),
-        address: Some(ip_socket(settings.address, settings.port)),
-        default_filter_chain: chain::default(settings),
+        stat_prefix: stat_name(&settings.instance) + suffix,
+        address: Some(ip_socket(settings.address, door.port)),
+        default_filter_chain: default.filter(|_| !door.is_guarded()),
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
-        listener_filters: vec![tls_inspector()],
+        listener_filters: door.listener_filters(),
         listener_filters_timeout: Some(seconds(10)),
         name: name.clone(),
         ..Default::default()
     };
-    let chains = EncodedChains { filter_chains: filter_chains.into_iter().map(|(_, chain)| chain).collect() };
     let mut resource = Resource::new(name, &listener);
-    resource.value.extend(chains.encode_to_vec());
+    resource.value.extend(EncodedChains { filter_chains }.encode_to_vec());
     resource
 }
 
@@ -117,12 +132,4 @@ fn reserved_names(chains: &[Chain]) -> Vec<String> {
     let parents: Vec<&str> = served.iter().filter_map(|name| name.strip_prefix('*')).collect();
     let caught = |name: &str| parents.iter().any(|parent| name.len() > parent.len() && name.ends_with(parent));
     refused.into_iter().filter(|name| !served.contains(name) && caught(name)).cloned().collect()
-}
-
-fn tls_inspector() -> ListenerFilter {
-    ListenerFilter {
-        name: "envoy.filters.listener.tls_inspector".to_owned(),
-        config_type: Some(listener_filter::ConfigType::TypedConfig(pack_any(TlsInspector::default()))),
-        ..Default::default()
-    }
 }

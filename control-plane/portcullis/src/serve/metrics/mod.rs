@@ -269,13 +269,13 @@ mod tests {
             kind: "UpstreamCluster".to_owned(),
             name: "a.test".to_owned(),
             at: None,
-            version: Default::default(),
             accepted,
             reason: if accepted { Reason::Accepted } else { Reason::Invalid },
             message: message.to_owned(),
             warnings: Vec::new(),
             problems: Vec::new(),
             cautions: Vec::new(),
+            version: portcullis_translate::Version::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use portcullis_translate::{Diagnosis, Reason};
+use portcullis_translate::{Diagnosis, Reason, Version};
 use portcullis_xds::Snapshot;
 
 pub(super) use keeper::{Keeper, StateWriter};
@@ -99,11 +99,11 @@ fn diagnosis(name: &str, refused: Option<&str>, warning: &str) -> Diagnosis {
         name: name.to_owned(),
         at: None,
         accepted: refused.is_none(),
-        version: Default::default(),
         reason: if refused.is_none() { Reason::Accepted } else { Reason::Invalid },
         message: refused.unwrap_or_default().to_owned(),
         warnings: if warning.is_empty() { Vec::new() } else { vec![warning.to_owned()] },
         problems: Vec::new(),
         cautions: Vec::new(),
+        version: Version::default(),
     }
 }
