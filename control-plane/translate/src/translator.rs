@@ -20,6 +20,8 @@ pub struct Translator {
     /// By `metadata.name`: several if objects are named alike, and one's previous edition.
     known: HashMap<String, Vec<Known>>,
     listeners: Vec<Arc<Resource>>,
+    /// What the listeners are made of.
+    chains: Vec<Arc<Chain>>,
     default_certificate: Option<Arc<Resource>>,
     turn: u64,
 }
@@ -37,11 +39,13 @@ pub(crate) struct Judged {
     diagnosis: Diagnosis,
     /// `None` if it is refused.
     emitted: Option<Emitted>,
+    /// In the place of a chain if it is not served.
+    reserved: Arc<Chain>,
 }
 
 struct Emitted {
     resources: Vec<Arc<Resource>>,
-    chain: Chain,
+    chain: Arc<Chain>,
 }
 
 impl Translator {
@@ -68,9 +72,9 @@ impl Translator {
             match emitted {
                 Some(emitted) => {
                     translation.resources.extend(emitted.resources.iter().cloned());
-                    chains.push(emitted.chain.clone());
+                    chains.push(Arc::clone(&emitted.chain));
                 }
-                None => chains.push(Chain::reserved(&one.claims)),
+                None => chains.push(Arc::clone(&one.reserved)),
             }
             translation.diagnoses.push(diagnosis);
         }
@@ -120,7 +124,14 @@ impl Translator {
         });
     }
 
-    fn listeners(&mut self, settings: &Settings, chains: Vec<Chain>) -> Vec<Arc<Resource>> {
+    fn listeners(&mut self, settings: &Settings, chains: Vec<Arc<Chain>>) -> Vec<Arc<Resource>> {
+        let is_same = |(one, other): (&Arc<Chain>, &Arc<Chain>)| Arc::ptr_eq(one, other);
+        let are_same = chains.len() == self.chains.len() && chains.iter().zip(&self.chains).all(is_same);
+        if are_same && !self.listeners.is_empty() {
+            return self.listeners.clone();
+        }
+        self.chains = chains;
+        let chains = self.chains.iter().map(|chain| chain.as_ref().clone()).collect();
         let made = listener::listeners(settings, chains).into_iter();
         let before = std::mem::take(&mut self.listeners);
         let known = |made: &Resource| before.iter().find(|before| ***before == *made).cloned();
@@ -134,8 +145,11 @@ fn judge(document: &Value, input: &Input<'_>) -> Judged {
     let (cluster, diagnosis) = check(document, &claims.name, input.settings);
     let emitted = cluster.map(|cluster| {
         let mut resources = Vec::new();
-        let chain = emit(&cluster, input, &mut resources);
+        let chain = Arc::new(emit(&cluster, input, &mut resources));
+        // In order, so that the whole is nearly in order.
+        resources.sort();
         Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain }
     });
-    Judged { claims, diagnosis, emitted }
+    let reserved = Arc::new(Chain::reserved(&claims));
+    Judged { claims, diagnosis, emitted, reserved }
 }

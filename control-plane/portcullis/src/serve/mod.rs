@@ -5,6 +5,7 @@ mod fleet;
 mod follow;
 mod guard;
 mod http;
+mod listen;
 mod metrics;
 mod model;
 mod observer;

@@ -13,6 +13,7 @@ use tokio::task::JoinHandle;
 use super::follow::{Follower, Outlets};
 use super::guard::Hosts;
 use super::http::{Pages, router};
+use super::listen;
 use super::metrics::Metrics;
 use super::observer::{Observed, Observer};
 use super::probes::Probes;
@@ -115,7 +116,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         ended = &mut xds => return ended.map_err(|error| RunError::Pages(io::Error::other(error)))?.map_err(RunError::Xds),
-        ended = async { axum::serve(listener, pages).await } => return ended.map_err(RunError::Pages),
+        () = listen::serve(listener, pages) => {}
     }
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.
