@@ -50,6 +50,10 @@ impl Files {
     pub(crate) fn reread_only(&self, directory: &Path, only: Option<&str>, writing: &BTreeSet<PathBuf>) -> Self {
         let names = only.map_or_else(|| list(directory), |name| Ok(vec![name.to_owned()]));
         match names {
+            // A volume that is not there leaves an empty directory behind. Whoever means it leaves a file.
+            Ok(names) if names.is_empty() && !self.by_name.is_empty() => {
+                Self { by_name: self.by_name.clone(), error: Some("no file is left in it".to_owned()) }
+            }
             Ok(names) => {
                 let by_name = names.into_iter().map(|name| {
                     let before = self.by_name.get(&name).cloned().unwrap_or_default();
@@ -203,8 +207,15 @@ mod tests {
         let mended = broken.reread(dir.path());
         assert_eq!(names(&mended.objects()), ["b.test"]);
         assert_eq!(mended.objects().diagnoses, []);
+        fs::write(dir.path().join("b.yaml"), A).unwrap();
+        let both = mended.reread(dir.path());
+        assert_eq!(names(&both.objects()), ["b.test", "a.test"]);
+        fs::remove_file(dir.path().join("b.yaml")).unwrap();
+        assert_eq!(names(&both.reread(dir.path()).objects()), ["b.test"]);
         fs::remove_file(&file).unwrap();
-        assert_eq!(names(&mended.reread(dir.path()).objects()), [""; 0]);
+        let empty = mended.reread(dir.path());
+        assert_eq!(names(&empty.objects()), ["b.test"]);
+        assert!(empty.objects().is_stale(), "an empty directory is one that is not there");
         drop(dir);
         let gone = mended.reread(Path::new("/nowhere/at/all"));
         assert_eq!(names(&gone.objects()), ["b.test"]);
