@@ -25,7 +25,11 @@ pub(crate) fn bootstrap(arguments: &Bootstrap) -> Value {
                 "api_type": "DELTA_GRPC",
                 "transport_api_version": "V3",
                 "set_node_on_first_message_only": true,
-                "grpc_services": [{"envoy_grpc": {"cluster_name": XDS}}],
+                // Envoy's own wait between two tries grows to 30 s, at which a control plane that is back would be overlooked.
+                "grpc_services": [{"envoy_grpc": {
+                    "cluster_name": XDS,
+                    "retry_policy": {"retry_back_off": {"base_interval": "0.5s", "max_interval": "5s"}},
+                }}],
             },
             "cds_config": {"ads": {}, "resource_api_version": "V3"},
             "lds_config": {"ads": {}, "resource_api_version": "V3"},
@@ -62,7 +66,7 @@ fn xds_cluster(arguments: &Bootstrap) -> Value {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
                 "explicit_http_config": {"http2_protocol_options": {
-                    "connection_keepalive": {"interval": "30s", "timeout": "10s"},
+                    "connection_keepalive": {"interval": "10s", "timeout": "5s"},
                 }},
             },
         },

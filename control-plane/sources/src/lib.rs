@@ -5,13 +5,16 @@
 
 mod directory;
 mod documents;
+mod events;
 mod files;
 mod kubernetes;
 mod merge;
 mod once;
 mod references;
 mod spans;
+mod stamp;
 
+use std::fmt;
 use std::sync::Arc;
 
 use portcullis_api::{Materials, ObjectKind, kind_of};
@@ -26,8 +29,8 @@ pub use spans::{Position, Spans};
 
 use spans::Located;
 
-/// Everything that a source holds at one time.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Everything that a source holds at one time. Its `Debug` form counts the documents, which may hold keys.
+#[derive(Clone, Default, PartialEq)]
 pub struct ObjectSet {
     /// `UpstreamCluster` documents, in the files' order.
     pub clusters: Vec<Arc<Value>>,
@@ -65,6 +68,9 @@ pub struct FileDiagnosis {
     pub refused: bool,
 }
 
+/// What is told as the file when the whole directory is meant.
+pub(crate) const WHOLE: &str = ".";
+
 /// A document that can be shared.
 #[derive(Clone, Debug, PartialEq)]
 struct Document {
@@ -78,7 +84,23 @@ impl From<Located> for Document {
     }
 }
 
+impl fmt::Debug for ObjectSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectSet")
+            .field("clusters", &self.clusters.len())
+            .field("settings", &self.settings.len())
+            .field("diagnoses", &self.diagnoses)
+            .field("materials", &self.materials)
+            .finish_non_exhaustive()
+    }
+}
+
 impl ObjectSet {
+    /// Whether the source itself could not be read, so that this may be old.
+    pub fn is_stale(&self) -> bool {
+        self.diagnoses.iter().any(|told| told.refused && told.file == WHOLE)
+    }
+
     fn add(&mut self, file: &str, document: &Document) {
         let place = Place { file: file.to_owned(), spans: Arc::clone(&document.spans) };
         let told = |field, message, refused| {

@@ -1,5 +1,6 @@
 use std::fmt;
 
+use portcullis_api::status::{Served, Verdict};
 use portcullis_api::{CLUSTER_KIND, Problem};
 use serde::Serialize;
 
@@ -27,6 +28,24 @@ pub struct Diagnosis {
     /// What `warnings` tell, in the same order.
     #[serde(skip)]
     pub cautions: Vec<Problem>,
+    /// The host names and virtual IPs that the object owns, whether it is served or not. Written into its `status.names`,
+    /// they stay its own.
+    #[serde(skip)]
+    pub names: Vec<String>,
+    /// Which version of the object it is about. Whoever knows the source sets it.
+    #[serde(skip)]
+    pub version: Version,
+}
+
+/// Which version of an object a [`Diagnosis`] is about, and which one is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// `metadata.uid`; files have none.
+    pub uid: Option<String>,
+    /// `metadata.generation`; files have none.
+    pub generation: Option<i64>,
+    /// What is served.
+    pub served: Served,
 }
 
 /// Why an object is accepted or not, in one word.
@@ -52,6 +71,17 @@ impl fmt::Display for Reason {
 }
 
 impl Diagnosis {
+    /// What it says, as the conditions of the object have it.
+    pub fn verdict<'a>(&'a self, reason: &'a str) -> Verdict<'a> {
+        Verdict {
+            accepted: self.accepted,
+            reason,
+            message: &self.message,
+            warnings: &self.warnings,
+            names: &self.names,
+        }
+    }
+
     /// An object that is served.
     pub(crate) fn accepted(kind: &str, name: &str, warnings: Vec<Problem>) -> Self {
         Self {
@@ -64,6 +94,8 @@ impl Diagnosis {
             warnings: warnings.iter().map(ToString::to_string).collect(),
             problems: Vec::new(),
             cautions: warnings,
+            names: Vec::new(),
+            version: Version::default(),
         }
     }
 

@@ -31,12 +31,13 @@ use std::sync::Arc;
 use portcullis_api::{CLUSTER_KIND, Cluster, Code, Problem, Settings, check_cluster, cluster_mistakes, parse_cluster};
 use serde_json::Value;
 
-pub use diagnosis::{Diagnosis, Reason};
+pub use diagnosis::{Diagnosis, Reason, Version};
 pub use farewell::farewell;
 pub use flavour::Flavour;
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};
 pub use resource::{Resource, type_urls};
+pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};
 pub use translator::{ClientCaCheck, Translator};
 
@@ -61,9 +62,6 @@ pub struct Translation {
     pub resources: Vec<Arc<Resource>>,
     /// One per document, in the documents' order.
     pub diagnoses: Vec<Diagnosis>,
-    /// The host names and virtual IPs that each document's object owns, in the documents' order. Written into the object's
-    /// `status.names`, they stay its own.
-    pub names: Vec<Vec<String>>,
 }
 
 /// Translates all objects. Whoever does it again and again has a [`Translator`].

@@ -8,6 +8,7 @@ mod delta;
 mod hash;
 mod health;
 mod kind;
+mod observer;
 mod registry;
 mod resource;
 mod server;
@@ -18,6 +19,7 @@ mod stream;
 
 pub use delta::TypeStatus;
 pub use health::{Endpoints, HealthRegistry};
+pub use observer::Observer;
 pub use registry::{NodeStatus, Registry};
 pub use resource::Resource;
 pub use server::{ServeError, serve};

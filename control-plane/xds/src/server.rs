@@ -15,9 +15,10 @@ use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::delta::DeltaStream;
+use crate::kind::Kind;
 use crate::registry::{Shared, lock};
 use crate::stream::NodeStream;
-use crate::{HealthRegistry, Registry, Snapshot, Socket};
+use crate::{HealthRegistry, Observer, Registry, Snapshot, Socket};
 
 /// Most bytes of one request: a reconnecting Envoy lists all that it has.
 const MAX_REQUEST: usize = 64 * 1024 * 1024;
@@ -117,12 +118,13 @@ impl Conversation {
         let stream = Arc::new(Mutex::new(DeltaStream::new(first)));
         let shared: Shared = stream.clone();
         let _entry = Entry { id: self.registry.open(shared), registry: Arc::clone(&self.registry) };
-        let mut synced = None;
+        let mut sync = Sync::default();
         loop {
             let responses = tokio::select! {
                 request = requests.next() => match request {
                     Some(Ok(request)) => {
                         let mut stream = lock(&stream);
+                        self.registry.observed.tell(|observer| count_answer(observer, &request));
                         log_refusal(&stream, &request);
                         stream.on_request(request)
                     }
@@ -133,12 +135,16 @@ impl Conversation {
                         return;
                     }
                     let newest = snapshots.borrow_and_update().clone().unwrap_or_default();
+                    sync.is_newer = true;
                     lock(&stream).on_snapshot(newest)
                 }
             };
-            log_sync(&lock(&stream), &mut synced);
+            if sync.is_reached(&lock(&stream)) {
+                self.registry.observed.tell(|observer| observer.caught_up(lock(&stream).snapshot_version()));
+            }
             for response in responses {
                 log_response(&lock(&stream), &response);
+                self.registry.observed.tell(|observer| observer.sent(Kind::of(&response.type_url).label()));
                 if self.responses.send(Ok(response)).await.is_err() {
                     return;
                 }
@@ -147,13 +153,36 @@ impl Conversation {
     }
 }
 
-/// Tells when the node has acknowledged the whole of a snapshot.
-fn log_sync(stream: &DeltaStream, before: &mut Option<String>) {
-    let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
-    if synced.is_some() && synced != *before {
-        tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
+/// Whether a node has all of the newest snapshot.
+#[derive(Default)]
+struct Sync {
+    /// The version that it had all of last, if it still has.
+    synced: Option<String>,
+    /// Whether a snapshot came while it was connected.
+    is_newer: bool,
+}
+
+impl Sync {
+    /// Tells when the node has come to have all of a snapshot; gives whether that one came while it was connected.
+    fn is_reached(&mut self, stream: &DeltaStream) -> bool {
+        let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
+        let is_reached = synced.is_some() && synced != self.synced;
+        if is_reached {
+            tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
+        }
+        self.synced = synced;
+        is_reached && self.is_newer
     }
-    *before = synced;
+}
+
+/// An answer to a response names its nonce.
+fn count_answer(observer: &dyn Observer, request: &DeltaDiscoveryRequest) {
+    let kind = Kind::of(&request.type_url).label();
+    match &request.error_detail {
+        Some(_) => observer.refused(kind),
+        None if !request.response_nonce.is_empty() => observer.acknowledged(kind),
+        None => {}
+    }
 }
 
 fn log_refusal(stream: &DeltaStream, request: &DeltaDiscoveryRequest) {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use crate::Resource;
 use crate::hash::Hash;
+use crate::kind::Kind;
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,8 @@ struct OneType {
     resources: BTreeMap<String, Resource>,
     /// Names by owner.
     owned: BTreeMap<String, Vec<String>>,
+    /// Names of those of which only the version is known.
+    held: Vec<String>,
     version: String,
 }
 
@@ -31,7 +34,8 @@ impl OneType {
                 owned.entry(owner.to_owned()).or_default().push(name.clone());
             }
         }
-        Self { resources, owned, version: hash.finish() }
+        let held = resources.iter().filter(|(_, resource)| resource.is_held()).map(|(name, _)| name.clone()).collect();
+        Self { resources, owned, held, version: hash.finish() }
     }
 
     fn holds(&self, resources: &BTreeMap<String, Resource>) -> bool {
@@ -77,9 +81,27 @@ impl Snapshot {
         self.types.get(type_url).map_or("", |one| one.version.as_str())
     }
 
+    /// How many resources there are of a kind, as [`crate::Observer`] calls it.
+    pub fn count(&self, kind: &str) -> usize {
+        let of_kind = self.types.iter().filter(|(type_url, _)| Kind::of(type_url).label() == kind);
+        of_kind.map(|(_, one)| one.resources.len()).sum()
+    }
+
     /// One resource.
     pub fn get(&self, type_url: &str, name: &str) -> Option<&Resource> {
         self.types.get(type_url)?.resources.get(name)
+    }
+
+    /// Everything: type URL, name and resource.
+    pub fn resources(&self) -> impl Iterator<Item = (&str, &str, &Resource)> {
+        self.types.iter().flat_map(|(type_url, one)| {
+            one.resources.iter().map(move |(name, resource)| (type_url.as_str(), name.as_str(), resource))
+        })
+    }
+
+    /// The names of those resources of one type of which only the version is known.
+    pub(crate) fn held<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a String> + use<'a> {
+        self.types.get(type_url).into_iter().flat_map(|one| &one.held)
     }
 
     /// The names of one type's resources.
@@ -94,6 +116,19 @@ impl Snapshot {
         let types = self.types.iter();
         let owned: Vec<_> = types.filter_map(|(url, one)| Some((url.as_str(), one.owned.get(owner)?))).collect();
         owned.into_iter().flat_map(move |(type_url, names)| of_type(type_url, names))
+    }
+
+    /// A hash of an owner's resources, equal wherever they are equal; `None` if the snapshot holds none of them.
+    pub fn version_of(&self, owner: &str) -> Option<String> {
+        let mut hash = Hash::default();
+        let mut count = 0;
+        for (type_url, name) in self.owned_by(owner) {
+            hash.add(type_url);
+            hash.add(name);
+            hash.add(self.get(type_url, name).map(Resource::version).unwrap_or_default());
+            count += 1;
+        }
+        (count > 0).then(|| hash.finish())
     }
 
     /// The names of one type that are other resources in `newer`, or are in one of the two only.

@@ -16,7 +16,7 @@ pub mod names;
 mod validator;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Reviews, Rule, Servers, ServiceAccount,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, RequestHeaders, Reviews, Rule, Servers, ServiceAccount,
     UpstreamIdentity,
 };
 pub use destination::{Pool, RequestClass, destination, destinations};

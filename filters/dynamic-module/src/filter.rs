@@ -6,7 +6,7 @@ use envoy_abi::http::{
     HeadersStatus, MainThread,
 };
 use envoy_abi::log;
-use portcullis_core::hygiene::{self, Scan};
+use portcullis_core::hygiene::{self, PassedOn, Scan};
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
 use portcullis_core::review::{Review, Settled};
@@ -259,8 +259,12 @@ impl Filter {
         if let Some(entry) = &mut seen.entry {
             tell_client(entry, &headers);
         }
+        let passed_on = match &decision {
+            Decision::Forward(forward) => forward.passed_on,
+            Decision::Review(_) | Decision::Refuse(_) => PassedOn::default(),
+        };
         // What is borrowed from Envoy ends here: the first setter invalidates it.
-        let (taken_out, has_connection) = (scan.taken_out(), scan.has_connection);
+        let (taken_out, has_connection) = (scan.taken_out(passed_on), scan.has_connection);
 
         if let (Decision::Forward(forward), Some(route)) = (&decision, route)
             && forward.is_long

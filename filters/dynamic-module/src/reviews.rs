@@ -15,6 +15,9 @@ use rustls_pki_types::UnixTime;
 /// Streams that may wait for the same answer.
 const WAITERS: usize = 512;
 
+/// How long one server may take, milliseconds: within the deadline another one is asked.
+const TRY_MS: &str = "2400";
+
 /// Reviews that are under way for one filter configuration.
 #[derive(Debug)]
 pub(crate) struct Reviews {
@@ -115,7 +118,7 @@ impl Reviews {
     }
 
     fn callout(&self, review: &Review, main: &mut MainThread) -> Option<CalloutId> {
-        let headers = [
+        let mut headers = vec![
             (":method", "POST"),
             (":path", review.path()),
             (":authority", "kubernetes.default.svc"),
@@ -128,7 +131,9 @@ impl Reviews {
             ("x-envoy-retry-on", "5xx,retriable-status-codes"),
             ("x-envoy-retriable-status-codes", "429"),
             ("x-envoy-max-retries", "2"),
+            ("x-envoy-upstream-rq-per-try-timeout-ms", TRY_MS),
         ];
+        headers.extend(review.user_header());
         main.callout(review.cluster(), &headers, review.body().as_bytes(), DEADLINE_MS)
     }
 

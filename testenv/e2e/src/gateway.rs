@@ -103,7 +103,11 @@ impl Gateway {
         self.and_wait(|| self.write(manifest))
     }
 
-    fn and_wait(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Makes a change and waits until Envoy has acknowledged a snapshot that differs from the one before.
+    ///
+    /// # Errors
+    /// The step that failed, with the control plane's last log lines.
+    pub fn and_wait(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
         let before = snapshot_of(&self.plane.status()?);
         change()?;
         self.plane.wait_status("the change is in effect", ARRIVES, |status| {

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::ObjectMeta;
+use super::{ObjectMeta, RequestHeaderNames};
 use crate::{PublicBytes, SecretBytes};
 
 /// What holds for the whole gateway.
@@ -38,6 +38,9 @@ pub struct GatewaySettingsSpec {
     pub allow_loopback_upstreams: bool,
     /// The access log.
     pub access_log: AccessLogSettings,
+    /// The headers by which servers are told about users, where an `UpstreamCluster` has `upstreamIdentity: RequestHeader`. A
+    /// change ends connections.
+    pub request_headers: RequestHeaderNames,
     /// Bounds.
     pub limits: LimitSettings,
 }

@@ -14,7 +14,7 @@ use super::election::{Election, Moment, Timing};
 use super::lease::{claimed, record, released};
 
 /// How long one call may take.
-const CALL: Duration = Duration::from_secs(4);
+const CALL: Duration = Duration::from_secs(3);
 /// How long giving up may take.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -119,12 +119,14 @@ impl Candidate {
         let lease = claimed(before, &self.name, &self.identity, &claim, self.timing.lease, Timestamp::now());
         let sent = self.now();
         let parameters = PostParams::default();
-        if is_there {
-            call(self.leases.replace(&self.name, &parameters, &lease)).await?;
+        let written = if is_there {
+            call(unless_late(self.leases.replace(&self.name, &parameters, &lease))).await?
         } else {
-            call(self.leases.create(&parameters, &lease)).await?;
+            call(unless_late(self.leases.create(&parameters, &lease))).await?
+        };
+        if written {
+            self.election.written(sent);
         }
-        self.election.written(sent);
         Ok(())
     }
 
@@ -141,7 +143,16 @@ impl Candidate {
     }
 }
 
-/// Makes the call within its time. That somebody else was faster is no error worth telling.
+/// Whether a write succeeded: that somebody else was faster is no error.
+async fn unless_late(write: impl Future<Output = kube::Result<Lease>>) -> kube::Result<bool> {
+    match write.await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the call within its time.
 async fn call<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
     match tokio::time::timeout(CALL, request).await {
         Ok(Ok(answer)) => Ok(answer),

@@ -1,15 +1,28 @@
 //! `portcullis serve`: objects in, xDS out.
 
 mod departed;
+mod fleet;
+mod follow;
+mod guard;
 mod http;
+mod metrics;
 mod model;
+mod observer;
+mod page;
+mod probes;
 mod references;
 mod run;
 mod source;
 mod source_state;
+mod state;
 mod status;
+mod tell;
+mod version;
+mod watchdog;
+mod writer;
 
 pub(crate) use model::{Judge, Model, ModelError};
 pub(crate) use references::Resolved;
 pub(crate) use run::run;
 pub(crate) use source::{LEASE_NAME, SourceArguments};
+pub(crate) use state::StateArguments;

@@ -3,16 +3,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use portcullis_api::Settings;
+use portcullis_api::status::Served;
 use portcullis_core::x509::ClientCa;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, choose_settings, type_urls,
+    Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, Version, choose_settings,
+    type_urls,
 };
 use portcullis_xds::{Resource, Snapshot};
 use serde_json::Value;
 
 use super::Resolved;
 use super::departed::Departed;
+use super::version;
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
 /// nothing, as if an API server had refused it.
@@ -57,6 +60,7 @@ pub(crate) enum ModelError {
 impl Model {
     pub(crate) fn update(&mut self, objects: &ObjectSet) -> Result<Update, ModelError> {
         let mut choice = choose_settings(&objects.settings);
+        version::stamp(&mut choice.diagnoses, &objects.settings);
         place(&mut choice.diagnoses, &objects.settings_places);
         if let Some(settings) = choice.settings {
             self.settings = Some(settings);
@@ -69,6 +73,7 @@ impl Model {
             keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted);
         self.departed.follow(before, &self.accepted);
         translation.resources.extend(self.departed.resources(settings));
+        version::stamp(&mut translation.diagnoses, &objects.clusters);
         resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
@@ -107,6 +112,7 @@ fn keep_last_good(
     if !refused.is_empty() {
         translation = translator.translate(&Input { settings, clusters: &documents, flavour: Flavour::of_envoy(None) });
     }
+    version::stamp(&mut translation.diagnoses, &documents);
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
     let served = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
     let before = std::mem::replace(accepted, served);
@@ -114,6 +120,7 @@ fn keep_last_good(
         let Some(diagnosis) = translation.diagnoses.get_mut(index) else { continue };
         if diagnosis.accepted {
             told.message.push_str("; the version of it that was accepted last is still served");
+            told.version.served = Served::Older(diagnosis.version.generation);
         }
         *diagnosis = told;
     }
@@ -160,7 +167,7 @@ impl AsRef<[u8]> for Body {
     }
 }
 
-fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
+pub(super) fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
     let (message, warnings) = if diagnosis.refused {
         (diagnosis.message.clone(), Vec::new())
     } else {
@@ -176,5 +183,7 @@ fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
         warnings,
         problems: Vec::new(),
         cautions: Vec::new(),
+        names: Vec::new(),
+        version: Version::default(),
     }
 }

@@ -2,19 +2,25 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use portcullis_sources::ObjectSet;
-use portcullis_translate::Diagnosis;
-use portcullis_xds::{HealthRegistry, Registry, ServeError, Snapshot, Socket, SocketError};
+use portcullis_xds::{HealthRegistry, Registry, ServeError, Socket, SocketError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 
+use super::follow::{Follower, Outlets};
+use super::guard::Hosts;
 use super::http::{Pages, router};
-use super::source::{Source, SourceError};
+use super::metrics::Metrics;
+use super::observer::{Observed, Observer};
+use super::probes::Probes;
+use super::source::{Source, SourceError, SourceKind};
 use super::source_state::SourceState;
-use super::{Model, ModelError};
+use super::state::{Keeper, LastGood, StateArguments, Writer as StateWriter};
+use super::watchdog::Watchdog;
+use super::writer::Writer;
 use crate::cli::Serve;
 use crate::leader::campaign;
 
@@ -51,7 +57,8 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
-    let source = Source::open(&arguments.source).await?;
+    let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
+    let source = Source::open(&arguments.source, last_good.snapshot.is_some()).await?;
     let socket = Socket::bind(&arguments.xds_socket)?;
     let failed = |error| RunError::Http(arguments.http_address, error);
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
@@ -60,20 +67,43 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
 
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
-    let registry = Arc::new(Registry::default());
+    let metrics = Arc::new(Metrics::default());
+    let registry = Arc::new(Registry::observed_by(metrics.clone()));
+    let watchdog = Arc::new(Watchdog::new(Instant::now()));
     let health = Arc::new(HealthRegistry::default());
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
-    let pages = router(Pages {
-        diagnoses,
+    let observer = Arc::new(Observer::new(Observed {
+        diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
-    });
+    }));
+    let hosts = Arc::new(Hosts::new(&arguments.http_hosts));
+    let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch())];
+    if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
+        let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
+        let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer) };
+        tasks.push(tokio::spawn(writer.run()));
+    }
+    let probes = Probes {
+        snapshots: snapshots.clone(),
+        registry: Arc::clone(&registry),
+        metrics: Arc::clone(&metrics),
+        watchdog: Arc::clone(&watchdog),
+        health: source.health.clone(),
+    };
+    let pages = router(Pages { observer, hosts }, probes);
+    let (keeper, mut writing) = keep(&arguments.state, &metrics);
+    let outlets = Outlets { snapshots: snapshot_sender, diagnoses: diagnosis_sender, metrics, keeper };
+    let follower = Follower::new(outlets, last_good, source.kind == SourceKind::Kubernetes);
     let follow = tokio::spawn(async move {
-        if let Some(objects) = source.sets.await {
-            follow(objects, snapshot_sender, diagnosis_sender).await;
-        }
+        let work = async {
+            if let Some(objects) = source.sets.await {
+                follower.follow(objects).await;
+            }
+        };
+        watchdog.watch(work).await;
     });
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async {
@@ -90,6 +120,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.
     follow.abort();
+    tasks.iter().for_each(JoinHandle::abort);
+    // The last change is written before the end.
+    let _ = tokio::time::timeout(FAREWELL, &mut writing).await;
     if let Some(leadership) = leadership {
         leadership.release().await;
     }
@@ -102,48 +135,13 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Translates every newer set of objects.
-async fn follow(
-    mut objects: watch::Receiver<Arc<ObjectSet>>,
-    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
-    diagnoses: watch::Sender<Arc<Vec<Diagnosis>>>,
-) {
-    let mut model = Model::default();
-    loop {
-        let newest = objects.borrow_and_update().clone();
-        match model.update(&newest) {
-            Ok(update) => {
-                log(&update.diagnoses);
-                diagnoses.send_replace(Arc::new(update.diagnoses));
-                publish(&snapshots, update.snapshot);
-            }
-            Err(ModelError::Settings(told)) => {
-                log(&told);
-                diagnoses.send_replace(Arc::new(told));
-            }
+/// Starts to keep what is served, if that is wished.
+fn keep(arguments: &StateArguments, metrics: &Arc<Metrics>) -> (Option<Keeper>, JoinHandle<()>) {
+    match &arguments.state_dir {
+        Some(directory) => {
+            let (keeper, writer) = StateWriter::new(directory.clone(), arguments.state_secrets, Arc::clone(metrics));
+            (Some(keeper), tokio::spawn(writer.run()))
         }
-        if objects.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-fn publish(snapshots: &watch::Sender<Option<Arc<Snapshot>>>, snapshot: Snapshot) {
-    let is_new = snapshots.borrow().as_ref().is_none_or(|before| before.version() != snapshot.version());
-    if is_new {
-        tracing::info!(snapshot = snapshot.version(), "serving");
-        snapshots.send_replace(Some(Arc::new(snapshot)));
-    }
-}
-
-fn log(diagnoses: &[Diagnosis]) {
-    for diagnosis in diagnoses {
-        let at = diagnosis.at.as_deref();
-        if !diagnosis.accepted || !diagnosis.problems.is_empty() {
-            tracing::warn!(at, kind = diagnosis.kind, name = diagnosis.name, reason = %diagnosis.reason, "{}", diagnosis.message);
-        }
-        for warning in &diagnosis.warnings {
-            tracing::warn!(at, kind = diagnosis.kind, name = diagnosis.name, "{warning}");
-        }
+        None => (None, tokio::spawn(async {})),
     }
 }

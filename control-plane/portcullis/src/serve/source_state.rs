@@ -15,16 +15,16 @@ pub(super) struct SourceState {
 }
 
 /// The source in /status. It holds no secret.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SourceStatus {
-    kind: &'static str,
+    pub(super) kind: &'static str,
     /// Since when what is served may be old, in RFC 3339; none if it is current.
-    stale_since: Option<String>,
+    pub(super) stale_since: Option<String>,
     /// Why.
-    reason: Option<String>,
+    pub(super) reason: Option<String>,
     /// Whether this replica leads; none where replicas do not elect one.
-    leader: Option<bool>,
+    pub(super) leader: Option<bool>,
 }
 
 impl SourceState {

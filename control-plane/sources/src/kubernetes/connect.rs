@@ -1,7 +1,11 @@
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// A Kubernetes API, and as whom it is asked.
 #[derive(Clone)]
@@ -40,10 +44,11 @@ pub enum ConnectError {
 /// # Errors
 /// [`ConnectError`].
 pub async fn connect(kubeconfig: Option<&Path>, namespace: Option<&str>) -> Result<KubernetesAccess, ConnectError> {
-    let config = match kubeconfig {
+    let mut config = match kubeconfig {
         Some(path) => from_file(path).await?,
         None => Config::incluster()?,
     };
+    config.connect_timeout = Some(CONNECT);
     let namespace = match namespace {
         Some(namespace) => namespace.to_owned(),
         // A kubeconfig's default may be anything; a pod's is its own.

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 /// kubectl's copy of the whole object, keys included.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// An `UpstreamCluster` as the server tells it.
-#[derive(Clone, Debug, PartialEq)]
+/// An `UpstreamCluster` as the server tells it. It may hold keys, so nothing shows it.
+#[derive(Clone, PartialEq)]
+#[cfg_attr(test, derive(Debug))]
 pub(super) struct ClusterObject {
     /// Without its status, but for the names in it, and without what changes with every write to the status.
     pub(super) document: Arc<Value>,

@@ -28,9 +28,10 @@ const PROBE: Duration = Duration::from_secs(5);
 /// How long that answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long both lists may take.
-const LISTS: Duration = Duration::from_secs(60);
-/// How long a watch lives, in seconds: then the server ends it and it is taken up again where it was.
-const WATCH: u32 = 240;
+const LISTS: Duration = Duration::from_secs(30);
+/// How long a watch lives, in seconds: then the server ends it and it is taken up again where it was. One that says
+/// nothing for longer is dead, whatever the probe says, which may have met another server.
+const WATCH: u32 = 60;
 
 /// What the Kubernetes source yields.
 pub struct KubernetesSets {
@@ -201,14 +202,14 @@ impl<'a> Session<'a> {
                     documents::cluster(object).map(|document| (name, document))
                 };
                 if let Some(event) = try_map(*event, named) {
-                    self.store.clusters.apply(event);
+                    self.store.cluster(event);
                 }
                 Ok(())
             }
             Some(Ok(Told::Secret(event))) => {
                 let named = |secret: Secret| Some((secret.name_any(), documents::secret(secret)));
                 if let Some(event) = try_map(*event, named) {
-                    self.store.secrets.apply(event);
+                    self.store.secret(event);
                 }
                 Ok(())
             }
@@ -218,18 +219,17 @@ impl<'a> Session<'a> {
     }
 
     /// Yields what is known, if it differs from what was yielded last.
-    fn publish(&self) {
-        if !self.store.is_complete() {
-            return;
+    fn publish(&mut self) {
+        if let Some(set) = self.store.take_changed() {
+            // After an outage everything was listed again, and may be what it was.
+            self.senders.objects.send_if_modified(|last| {
+                let is_new = last.as_deref() != Some(&set);
+                if is_new {
+                    *last = Some(Arc::new(set));
+                }
+                is_new
+            });
         }
-        let set = self.store.set();
-        self.senders.objects.send_if_modified(|last| {
-            let is_new = last.as_deref() != Some(&set);
-            if is_new {
-                *last = Some(Arc::new(set));
-            }
-            is_new
-        });
         let statuses = self.store.statuses();
         self.senders.statuses.send_if_modified(|last| {
             let is_new = **last != statuses;

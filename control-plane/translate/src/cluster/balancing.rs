@@ -1,4 +1,4 @@
-use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::{Thresholds, thresholds::RetryBudget};
+use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::Thresholds;
 use envoy_types::pb::envoy::config::cluster::v3::load_balancing_policy::Policy;
 use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, LoadBalancingPolicy};
 use envoy_types::pb::envoy::extensions::load_balancing_policies::common::v3::LocalityLbConfig;
@@ -9,7 +9,6 @@ use envoy_types::pb::envoy::extensions::load_balancing_policies::common::v3::loc
 use envoy_types::pb::envoy::extensions::load_balancing_policies::least_request::v3::LeastRequest;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::random::v3::Random;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::round_robin::v3::RoundRobin;
-use envoy_types::pb::envoy::r#type::v3::Percent;
 use envoy_types::pb::google::protobuf::UInt64Value;
 use portcullis_api::{Limits, Strategy};
 
@@ -22,11 +21,9 @@ pub(super) fn circuit_breakers(limits: &Limits) -> CircuitBreakers {
             max_connections: Some(uint(limits.max_connections)),
             max_requests: Some(uint(limits.max_requests)),
             max_pending_requests: Some(uint(limits.max_pending_requests)),
-            retry_budget: Some(RetryBudget {
-                budget_percent: Some(Percent { value: 20.0 }),
-                min_retry_concurrency: Some(uint(3)),
-                ..Default::default()
-            }),
+            // A server that is gone strikes everything that is under way to it at once, and every read of that is asked
+            // again elsewhere. A budget would refuse most of it; each request is repeated twice at most.
+            max_retries: Some(uint(limits.max_requests)),
             ..Default::default()
         }],
         ..Default::default()

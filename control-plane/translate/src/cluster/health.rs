@@ -1,32 +1,37 @@
+use std::time::Duration;
+
 use envoy_types::pb::envoy::config::cluster::v3::OutlierDetection;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::CommonLbConfig;
-use envoy_types::pb::envoy::config::core::v3::HealthCheck;
 use envoy_types::pb::envoy::config::core::v3::health_check::{HealthChecker, HttpHealthCheck};
+use envoy_types::pb::envoy::config::core::v3::{HeaderValueOption, HealthCheck};
 use envoy_types::pb::envoy::r#type::v3::{CodecClientType, Int64Range, Percent};
-use portcullis_api::{Cluster, PeerName};
+use portcullis_api::{Cluster, PeerName, Settings, UpstreamIdentity};
 use portcullis_filter_config::Pool;
 
 use crate::proto::{boolean, duration, header, seconds, uint};
+
+/// The longest time between two checks of a server that is about to change sides.
+const EDGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// GET /readyz, or what the cluster wishes, over the pool's own TLS and protocol: with the client certificate if the pool has one, never with the
 /// token, because Envoy does not inject credentials into health checks. By default anybody may read /readyz; a server that
 /// asks a check without credential for one (401, 403) is alive, and more it does not tell strangers.
 ///
 /// It tells the way that it took, so that a server which is this gateway itself, or leads back to it, never becomes healthy.
-pub(super) fn health_check(cluster: &Cluster, pool: Pool, instance: &str) -> HealthCheck {
+pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -> HealthCheck {
     let codec = match pool {
-        Pool::Http2 => CodecClientType::Http2,
+        Pool::Http2 | Pool::PassThrough => CodecClientType::Http2,
         Pool::Upgrade | Pool::Anonymous => CodecClientType::Http1,
     };
     let exactly = |status| Int64Range { start: status, end: status + 1 };
-    let is_stranger = pool == Pool::Anonymous || cluster.certificate.is_none();
+    let is_stranger = matches!(pool, Pool::Anonymous | Pool::PassThrough) || cluster.certificate.is_none();
     let strangers = [401, 403].into_iter().filter(|_| is_stranger);
     let check = &cluster.health_check;
     let interval = Some(duration(check.interval));
     let http = HttpHealthCheck {
         host: authority(&cluster.peer_name),
         path: check.path.clone(),
-        request_headers_to_add: vec![header("via", &format!("1.1 {instance}"))],
+        request_headers_to_add: headers(cluster, pool, settings),
         codec_client_type: codec.into(),
         // Envoy ejects at once on any status that stands in neither list; expected ones go first.
         retriable_statuses: check.counts_statuses.then_some(Int64Range { start: 100, end: 600 }).into_iter().collect(),
@@ -39,6 +44,9 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, instance: &str) -> Hea
         // Without it a cluster without traffic is checked once a minute.
         no_traffic_interval: interval,
         unhealthy_interval: interval,
+        // The second of two bad checks is made soon after the first.
+        unhealthy_edge_interval: Some(duration(check.interval.min(EDGE_INTERVAL))),
+        healthy_edge_interval: Some(duration(check.interval.min(EDGE_INTERVAL))),
         interval_jitter_percent: 10,
         unhealthy_threshold: Some(uint(check.unhealthy_threshold)),
         healthy_threshold: Some(uint(check.healthy_threshold)),
@@ -46,6 +54,18 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, instance: &str) -> Hea
         health_checker: Some(HealthChecker::HttpHealthCheck(http)),
         ..Default::default()
     }
+}
+
+/// The way that the check took, and who asks where the certificate alone names nobody: kube-apiserver answers a front
+/// proxy's certificate without a user with 401.
+fn headers(cluster: &Cluster, pool: Pool, settings: &Settings) -> Vec<HeaderValueOption> {
+    let user = match (&cluster.upstream_identity, pool) {
+        (UpstreamIdentity::RequestHeader { user, .. }, Pool::Http2 | Pool::Upgrade) => {
+            Some(header(&settings.request_headers.user, user))
+        }
+        _ => None,
+    };
+    std::iter::once(header("via", &format!("1.1 {}", settings.instance))).chain(user).collect()
 }
 
 fn authority(peer: &PeerName) -> String {

@@ -17,11 +17,11 @@ use envoy_types::pb::xds::core::v3::TypedExtensionConfig;
 use envoy_types::pb::xds::r#type::matcher::v3::matcher::{OnMatch, on_match};
 use envoy_types::util::pack_any;
 use portcullis_api::{Cluster, Settings};
-use portcullis_filter_config::{ClusterConfig, destinations, names as agreed};
+use portcullis_filter_config::{ClusterConfig, Pool, destinations, names as agreed};
 
 use crate::group::Group;
 use crate::names::{ResourceNames, parts};
-use crate::policy::cluster_config;
+use crate::policy::{cluster_config, upstream_identity};
 use crate::proto::{header, inline_string, json_any, module};
 use crate::resource::{Resource, type_urls};
 use crate::status_body;
@@ -30,8 +30,9 @@ use crate::status_body;
 pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames, settings: &Settings) -> Resource {
     let common = destination::Common::of(cluster);
     let mut entries = BTreeMap::new();
+    let pools = Pool::of(&upstream_identity(cluster, settings));
     for group in groups {
-        for (key, pool, class) in destinations(&group.name) {
+        for (key, pool, class) in destinations(&group.name, pools) {
             let target = names.pool(&group.name, pool);
             let route = destination::route(&key, target, pool, class, &common);
             entries.insert(key, on_match(route));

@@ -168,7 +168,7 @@ struct Gates {
 
 fn encode(snapshot: &Snapshot, type_url: &str, nonce: String, change: Change) -> DeltaDiscoveryResponse {
     let resources = change.updates.keys().filter_map(|name| {
-        let resource = snapshot.get(type_url, name)?;
+        let resource = snapshot.get(type_url, name).filter(|resource| !resource.is_held())?;
         Some(WireResource {
             name: name.clone(),
             version: resource.version().to_owned(),

@@ -275,7 +275,8 @@ impl Subscription {
 
     /// The version of a resource that is to be sent.
     fn outdated<'a>(&self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a str> {
-        let version = snapshot.get(type_url, name).filter(|_| self.is_wanted(name))?.version();
+        let is_sendable = |resource: &&Resource| self.is_wanted(name) && !resource.is_held();
+        let version = snapshot.get(type_url, name).filter(is_sendable)?.version();
         let is_known = self.known.get(name).is_some_and(|known| known == version);
         let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == version);
         (!is_known && !is_refused).then_some(version)
@@ -329,10 +330,16 @@ impl Subscription {
             && !self.due.iter().any(|name| self.is_unknown(snapshot, type_url, name))
     }
 
-    /// Settled, and nothing is refused.
+    /// Settled, nothing is refused, and the other side has what others hold.
     pub(super) fn is_in_sync(&self, snapshot: &Snapshot, type_url: &str) -> bool {
         let is_current = |(name, refusal): (&String, &Refusal)| refusal.is_of(snapshot, type_url, name);
-        self.is_settled(snapshot, type_url) && !self.refused.iter().any(is_current)
+        self.is_settled(snapshot, type_url)
+            && !self.refused.iter().any(is_current)
+            && !snapshot.held(type_url).any(|name| self.is_wanted(name) && !self.has(snapshot, type_url, name))
+    }
+
+    fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
+        snapshot.get(type_url, name).is_some_and(|one| self.known.get(name).is_some_and(|known| known == one.version()))
     }
 
     /// What is refused of the snapshot.

@@ -4,6 +4,7 @@
 mod anonymous;
 mod attack;
 mod crd;
+mod freeze;
 mod kubectl;
 mod matrix;
 mod refusals;

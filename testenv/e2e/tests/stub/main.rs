@@ -20,6 +20,7 @@ mod health;
 mod hostile;
 mod in_flight;
 mod limits;
+mod live;
 mod lives;
 mod loops;
 mod observe;

@@ -63,10 +63,11 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    [whole(), servers_and_client(), limits(), policies(), ours()].concat_cases()
+    [whole(), servers_and_client(), limits(), policies(), ours(), super::references::rows()].concat_cases()
 }
 
-type Row = (&'static str, Value, Verdict);
+/// Where, what to put there, and what becomes of the object.
+pub(super) type Row = (&'static str, Value, Verdict);
 
 trait Cases {
     fn concat_cases(self) -> Vec<Case>;

@@ -4,7 +4,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 
-use super::side::SOON;
+use super::side::{SOON, snapshot_of};
 use super::world::{NAMESPACE, World};
 
 /// Longer than a Lease.
@@ -37,6 +37,7 @@ fn one_replica_leads_and_hands_over_when_it_ends() {
     let second = replica(&world, "second");
     wait_current(&second);
     assert!(leads(&first) && !leads(&second));
+    both_serve(&world, &first, &second);
     first.process().signal(Signal::Term).unwrap();
     // Much sooner than the Lease runs out.
     wait_leads(&second, Duration::from_secs(9));
@@ -52,4 +53,15 @@ fn one_replica_leads_and_hands_over_when_it_ends() {
     second.process().signal(Signal::Cont).unwrap();
     wait::until("the frozen one knows", SOON, || (!leads(&second)).then_some(())).unwrap();
     assert!(leads(&first));
+}
+
+/// Whoever leads: every replica serves the same.
+fn both_serve(world: &World, first: &ControlPlane, second: &ControlPlane) {
+    let before = snapshot_of(&first.status().unwrap());
+    world.apply(&world.manifest("a.example.com").to_text());
+    let now = |plane: &ControlPlane| {
+        let status = plane.wait_status("the object acts", SOON, |status| snapshot_of(status) != before).unwrap();
+        snapshot_of(&status)
+    };
+    assert_eq!(now(first), now(second));
 }

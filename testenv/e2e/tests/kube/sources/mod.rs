@@ -5,5 +5,6 @@ mod leader;
 mod outage;
 mod references;
 mod rights;
+mod scale;
 mod side;
 mod world;

@@ -137,11 +137,19 @@ fn a_certificate_rotates(both: &Both, before: &str) -> String {
             .map(|name| side.envoy.admin().stat(name).unwrap())
     };
     let counted = both.sides().map(updates);
+    let target = TlsTarget::new(both.world.address).sni(NAME).trust(&both.world.serving_ca);
+    let mut open = target.connect().unwrap();
+    let mut ask = || {
+        open.write(format!("GET /readyz HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
+        open.read_response(false).unwrap().status
+    };
+    assert_eq!(ask(), 200);
     let second = both.world.serving(NAME);
     both.pair("serving", &second);
     let rotated = both.wait_snapshot_after(before);
     wait::until("the new certificate is presented", SOON, || (presented(both) == leaf(&second)).then_some(())).unwrap();
     assert_eq!(both.sides().map(updates), counted);
+    assert_eq!(ask(), 200, "a connection that is open stays");
     rotated
 }
 
