@@ -116,6 +116,11 @@ unsafe extern "C" {
         body: Buffer,
         details: Buffer,
     );
+    pub(crate) fn envoy_dynamic_module_callback_http_send_response_data(
+        filter: FilterPtr,
+        data: Buffer,
+        end_stream: bool,
+    );
     pub(crate) fn envoy_dynamic_module_callback_http_filter_get_attribute_bool(
         filter: FilterPtr,
         attribute: u32,

@@ -5,6 +5,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use portcullis_api::Settings;
 use portcullis_api::status::Served;
+use portcullis_core::x509::ClientCa;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
     Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, Version, choose_settings,
@@ -27,9 +28,19 @@ pub(crate) struct Model {
     accepted: Documents,
     departed: Departed,
     lingering: Lingering,
-    translator: Translator,
+    translator: Judge,
     entries: Entries,
     snapshot: Snapshot,
+}
+
+/// A translator that judges as the filter does.
+pub(crate) struct Judge(pub(crate) Translator);
+
+impl Default for Judge {
+    fn default() -> Self {
+        let check = |pem: &str| ClientCa::from_pem(pem).map(drop).map_err(|error| error.to_string());
+        Self(Translator::default().check_client_cas(check))
+    }
 }
 
 /// Documents by the name of their object.
@@ -62,7 +73,7 @@ impl Model {
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
         let resolved = Resolved::of(objects);
         let (mut translation, before) =
-            keep_last_good(&mut self.translator, settings, &resolved.documents, &mut self.accepted);
+            keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted);
         let lingering = self.lingering.follow(&translation.resources, settings, now);
         translation.resources.extend(lingering);
         self.departed.follow(before, &self.accepted);
