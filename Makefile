@@ -6,20 +6,22 @@ SHELL := bash
 .PHONY: help up test test-long bench-envoy bench-scale deps kube module faulty build lint fmt
 
 KUBE ?= stub
+IDENTITY ?= Impersonate
 SCRIPTS := testenv/scripts
 
 help: ## What there is to call
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-up: ## Start the lab until Ctrl-C; KUBE=real puts real kube-apiservers behind it
+up: ## Start the lab until Ctrl-C; KUBE=real puts real kube-apiservers behind it, IDENTITY=RequestHeader tells them as a front proxy
 	@case "$(KUBE)" in stub|real) ;; *) echo "KUBE is stub or real, not $(KUBE)" >&2; exit 2 ;; esac
+	case "$(IDENTITY)" in Impersonate|RequestHeader) ;; *) echo "IDENTITY is Impersonate or RequestHeader, not $(IDENTITY)" >&2; exit 2 ;; esac
 	$(SCRIPTS)/require
 	$(SCRIPTS)/install-envoy
 	[ "$(KUBE)" = stub ] || $(SCRIPTS)/build-kube
 	$(MAKE) --no-print-directory module
 	echo "building the control plane and the lab" >&2
 	cargo build --workspace
-	exec target/debug/portcullis-lab --kube "$(KUBE)"
+	exec target/debug/portcullis-lab --kube "$(KUBE)" --identity "$(IDENTITY)"
 
 test: ## Everything that must pass: format, lints, unit, integration and end-to-end tests
 	@$(SCRIPTS)/test
