@@ -31,7 +31,7 @@ use serde_json::Value;
 pub use diagnosis::{Diagnosis, Reason};
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};
-pub use resource::{Resource, type_urls};
+pub use resource::{Part, Resource, type_urls};
 pub use settings::{SettingsChoice, choose_settings};
 
 use crate::listener::Chain;

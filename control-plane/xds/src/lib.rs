@@ -7,6 +7,8 @@
 mod delta;
 mod hash;
 mod kind;
+mod piece;
+mod quarantine;
 mod registry;
 mod resource;
 mod server;
@@ -14,10 +16,11 @@ mod snapshot;
 mod socket;
 mod standing;
 mod stream;
+mod wait;
 
 pub use delta::TypeStatus;
 pub use registry::{NodeStatus, Registry};
-pub use resource::Resource;
+pub use resource::{Part, Resource};
 pub use server::{ServeError, serve};
 pub use snapshot::Snapshot;
 pub use socket::{Socket, SocketError};

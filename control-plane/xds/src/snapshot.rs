@@ -10,6 +10,8 @@ pub struct Snapshot {
     versions: BTreeMap<String, String>,
     /// By owner: type and name.
     owned: BTreeMap<String, Vec<(String, String)>>,
+    /// By type: names of resources that are made of parts.
+    composed: BTreeMap<String, Vec<String>>,
     version: String,
 }
 
@@ -23,13 +25,17 @@ impl Snapshot {
         let mut whole = Hash::default();
         let mut versions = BTreeMap::new();
         let mut owned: BTreeMap<String, Vec<_>> = BTreeMap::new();
+        let mut composed: BTreeMap<String, Vec<_>> = BTreeMap::new();
         for (type_url, resources) in &types {
             let mut hash = Hash::default();
             for (name, resource) in resources {
                 hash.add(name);
                 hash.add(resource.version());
-                if let Some(owner) = resource.owner() {
+                for owner in resource.owner().into_iter().chain(resource.part_owners()) {
                     owned.entry(owner.to_owned()).or_default().push((type_url.clone(), name.clone()));
+                }
+                if resource.part_owners().next().is_some() {
+                    composed.entry(type_url.clone()).or_default().push(name.clone());
                 }
             }
             let version = hash.finish();
@@ -37,7 +43,7 @@ impl Snapshot {
             whole.add(&version);
             versions.insert(type_url.clone(), version);
         }
-        Self { types, versions, owned, version: whole.finish() }
+        Self { types, versions, owned, composed, version: whole.finish() }
     }
 
     /// A hash of everything.
@@ -60,7 +66,13 @@ impl Snapshot {
         self.types.get(type_url).into_iter().flat_map(BTreeMap::keys)
     }
 
-    /// Type and name of every resource that belongs to an owner.
+    /// The resources of a type that are made of parts.
+    pub(crate) fn composed<'a>(&'a self, type_url: &'a str) -> impl Iterator<Item = (&'a str, &'a Resource)> {
+        let names = self.composed.get(type_url).into_iter().flatten();
+        names.filter_map(move |name| Some((name.as_str(), self.get(type_url, name)?)))
+    }
+
+    /// Type and name of every resource that belongs to an owner, as a whole or a part of it.
     pub fn owned_by<'a>(&'a self, owner: &str) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         self.owned.get(owner).into_iter().flatten().map(|(type_url, name)| (type_url.as_str(), name.as_str()))
     }

@@ -3,9 +3,10 @@ use std::collections::BTreeMap;
 use portcullis_api::Settings;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    Diagnosis, Input, Reason, Resource as Translated, Translation, choose_settings, translate, type_urls,
+    self as translated, Diagnosis, Input, Reason, Resource as Translated, Translation, choose_settings, translate,
+    type_urls,
 };
-use portcullis_xds::{Resource, Snapshot};
+use portcullis_xds::{Part, Resource, Snapshot};
 use serde_json::Value;
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
@@ -84,7 +85,12 @@ fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTree
 }
 
 fn entry(one: Translated) -> (String, String, Resource) {
-    let mut resource = Resource::new(one.value);
+    let part = |part: translated::Part| Part {
+        owner: part.owner,
+        range: part.start..part.end,
+        instead: Some(part.instead.into()),
+    };
+    let mut resource = Resource::new(one.value).with_parts(one.parts.into_iter().map(part));
     if let Some(assignment) = one.assignment {
         resource = resource.with_companion(type_urls::assignment(), assignment);
     }

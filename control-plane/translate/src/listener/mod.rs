@@ -11,16 +11,17 @@ mod tls;
 
 pub(crate) use tls::client_validation;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener, ListenerFilter, listener_filter};
 use envoy_types::pb::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
 use envoy_types::util::pack_any;
 use portcullis_api::{Claims, Cluster, Settings};
+use prost::Message;
 
 use crate::names::{ResourceNames, parts, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
-use crate::resource::Resource;
+use crate::resource::{Part, Resource};
 
 /// Most bytes that Envoy buffers of one connection before it stops reading.
 const BUFFER_LIMIT: u32 = 1024 * 1024;
@@ -29,6 +30,8 @@ const BUFFER_LIMIT: u32 = 1024 * 1024;
 pub(crate) enum Chain {
     /// It is served.
     Serving {
+        /// Whose it is.
+        owner: String,
         /// The host names.
         names: Vec<String>,
         /// The chain.
@@ -46,7 +49,7 @@ impl Chain {
     pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Self {
         let chain = Box::new(chain::serving(cluster, names, settings));
         let names = std::iter::once(&cluster.name).chain(&cluster.server_names).cloned().collect();
-        Self::Serving { names, chain }
+        Self::Serving { owner: cluster.name.clone(), names, chain }
     }
 
     /// The names of an object that is refused.
@@ -55,25 +58,17 @@ impl Chain {
     }
 }
 
-/// The listener with all chains.
+/// The listener with all chains. Each cluster's chain is a part of its own, so that one that Envoy refuses can be left out.
 pub(crate) fn listener(settings: &Settings, chains: Vec<Chain>) -> Resource {
     let names = ResourceNames::gateway(&settings.instance);
-    let name = names.part(parts::LISTENER);
-    let reserved = reserved_names(&chains);
-    let mut filter_chains: Vec<FilterChain> = chains
-        .into_iter()
-        .filter_map(|chain| match chain {
-            Chain::Serving { chain, .. } => Some(*chain),
-            Chain::Reserved { .. } => None,
-        })
-        .collect();
+    let mut filter_chains = Vec::new();
+    let mut reserved = reserved_names(&chains);
+    if settings.default_certificate.is_none() {
+        // Envoy refuses a listener without any chain. No name ends in .invalid (RFC 6761).
+        reserved.push("portcullis.invalid".to_owned());
+    }
     if !reserved.is_empty() {
         filter_chains.push(chain::closed(names.part("reserved"), reserved));
-    }
-    filter_chains.sort_by(|a, b| a.name.cmp(&b.name));
-    if filter_chains.is_empty() && settings.default_certificate.is_none() {
-        // Envoy refuses a listener without any chain. No name ends in .invalid (RFC 6761).
-        filter_chains.push(chain::closed(names.part("reserved"), vec!["portcullis.invalid".to_owned()]));
     }
     let listener = Listener {
         stat_prefix: stat_name(&settings.instance),
@@ -83,10 +78,30 @@ pub(crate) fn listener(settings: &Settings, chains: Vec<Chain>) -> Resource {
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
         listener_filters: vec![tls_inspector()],
         listener_filters_timeout: Some(seconds(10)),
-        name: name.clone(),
+        name: names.part(parts::LISTENER),
         ..Default::default()
     };
-    Resource::new(name, &listener)
+    let mut resource = Resource::new(listener.name.clone(), &listener);
+    add_parts(&mut resource, chains);
+    resource
+}
+
+/// Encodings of one message that stand one behind the other are read as one: each part adds its chain.
+fn add_parts(resource: &mut Resource, chains: Vec<Chain>) {
+    let of = |chain| Listener { filter_chains: vec![chain], ..Default::default() }.encode_to_vec();
+    let serving: BTreeMap<_, _> = chains
+        .into_iter()
+        .filter_map(|chain| match chain {
+            Chain::Serving { owner, names, chain } => Some((owner, (names, *chain))),
+            Chain::Reserved { .. } => None,
+        })
+        .collect();
+    for (owner, (names, chain)) in serving {
+        let instead = of(chain::closed(chain.name.clone(), names));
+        let start = resource.value.len();
+        resource.value.extend(of(chain));
+        resource.parts.push(Part { owner, start, end: resource.value.len(), instead });
+    }
 }
 
 /// Names of refused objects that a served wildcard would catch, and that nobody serves.

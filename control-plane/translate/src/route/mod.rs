@@ -45,6 +45,7 @@ pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames,
         name,
         assignment: None,
         owner: None,
+        parts: Vec::new(),
     }
 }
 

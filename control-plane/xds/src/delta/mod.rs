@@ -3,6 +3,7 @@
 //! Of each type one response is under way at a time. What to say next is computed from what the other side has
 //! acknowledged and from the newest snapshot, never from a queue: a burst of snapshots costs one response.
 
+mod composed;
 mod status;
 mod subscription;
 
@@ -19,6 +20,7 @@ use envoy_types::pb::google::protobuf::Any;
 
 use crate::kind::Kind;
 use crate::stream::NodeStream;
+use crate::wait::Wait;
 use crate::{Refused, Snapshot, Standing};
 use subscription::{Change, Subscription};
 
@@ -58,6 +60,9 @@ impl DeltaStream {
     }
 
     fn advance(&mut self) -> Vec<DeltaDiscoveryResponse> {
+        for ((_, type_url), subscription) in &mut self.subscriptions {
+            subscription.refresh(&self.snapshot, type_url);
+        }
         let keys: Vec<_> = self.subscriptions.keys().cloned().collect();
         let mut responses = Vec::new();
         for key in keys {
@@ -86,21 +91,24 @@ impl DeltaStream {
         }
     }
 
-    /// What may be sent of a type now, given where the others stand.
+    /// What has to wait of a type now, given where the others stand. What belongs to one owner refers to nothing of another
+    /// owner, so that nobody waits for somebody else's.
     fn gates(&self, kind: Kind) -> Gates {
-        let settled = |wanted: fn(Kind) -> bool, settled: fn(&Subscription, &Snapshot, &str) -> bool| {
+        let busy = |wanted: fn(Kind) -> bool, busy: fn(&Subscription, &Snapshot, &str) -> Wait| {
             self.subscriptions
                 .iter()
                 .filter(|((other, _), _)| *other != kind && wanted(*other))
-                .all(|((_, type_url), subscription)| settled(subscription, &self.snapshot, type_url))
+                .map(|((_, type_url), subscription)| busy(subscription, &self.snapshot, type_url))
+                .fold(Wait::Nobody, Wait::and)
         };
         if kind.is_referred_to() {
-            let referrers = settled(|kind| !kind.is_referred_to(), Subscription::is_in_sync);
-            let clusters = settled(|kind| kind == Kind::Cluster, Subscription::is_settled);
-            return Gates { updates: true, removals: self.knows_referrers() && referrers && clusters };
+            let referrers = busy(|kind| !kind.is_referred_to(), Subscription::out_of_sync);
+            let clusters = busy(|kind| kind == Kind::Cluster, Subscription::unsettled);
+            let removals = if self.knows_referrers() { referrers.and(clusters) } else { Wait::Everybody };
+            return Gates { updates: Wait::Nobody, removals };
         }
-        let referred = settled(Kind::is_referred_to, Subscription::has_no_update);
-        Gates { updates: referred, removals: referred }
+        let referred = busy(Kind::is_referred_to, Subscription::updating);
+        Gates { updates: referred.clone(), removals: referred }
     }
 
     /// After a reconnect the types come one by one. Before routes and listeners are asked for, nobody can tell what they
@@ -144,28 +152,25 @@ impl NodeStream for DeltaStream {
         let one = |(type_url, name): (&str, &str)| {
             let resource = snapshot.get(type_url, name)?;
             let subscription = self.subscriptions.get(&(Kind::of(type_url), type_url.to_owned()));
-            Some(subscription.map_or(Standing::Pending, |subscription| subscription.standing(name, resource)))
+            Some(subscription.map_or(Standing::Pending, |subscription| subscription.standing(name, resource, owner)))
         };
         snapshot.owned_by(owner).filter_map(one).reduce(Standing::and)
     }
 }
 
-/// What may be sent of a type.
-#[derive(Clone, Copy, Debug)]
+/// What has to wait of a type.
+#[derive(Clone, Debug)]
 struct Gates {
-    updates: bool,
-    removals: bool,
+    updates: Wait,
+    removals: Wait,
 }
 
 fn encode(snapshot: &Snapshot, type_url: &str, nonce: String, change: Change) -> DeltaDiscoveryResponse {
-    let resources = change.updates.keys().filter_map(|name| {
-        let resource = snapshot.get(type_url, name)?;
-        Some(WireResource {
-            name: name.clone(),
-            version: resource.version().to_owned(),
-            resource: Some(Any { type_url: type_url.to_owned(), value: resource.body().to_vec() }),
-            ..Default::default()
-        })
+    let resources = change.updates.into_iter().map(|(name, update)| WireResource {
+        name,
+        version: update.version,
+        resource: Some(Any { type_url: type_url.to_owned(), value: update.body.to_vec() }),
+        ..Default::default()
     });
     DeltaDiscoveryResponse {
         system_version_info: snapshot.type_version(type_url).to_owned(),
