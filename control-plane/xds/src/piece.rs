@@ -10,6 +10,7 @@ use crate::hash::hash_of;
 pub(crate) struct Piece {
     version: String,
     body: Bytes,
+    owner: Option<String>,
     /// What stands in its place where it has to be left out.
     instead: Option<Box<Piece>>,
 }
@@ -21,9 +22,19 @@ impl std::fmt::Debug for Piece {
 }
 
 impl Piece {
-    pub(crate) fn new(body: Bytes, instead: Option<Bytes>) -> Self {
-        let instead = instead.map(|body| Box::new(Self::new(body, None)));
-        Self { version: hash_of(&body), body, instead }
+    pub(crate) fn new(body: Bytes, owner: Option<&str>, instead: Option<Bytes>) -> Self {
+        let instead = instead.map(|body| Box::new(Self::new(body, owner, None)));
+        Self { version: hash_of(&body), body, owner: owner.map(str::to_owned), instead }
+    }
+
+    /// A whole resource.
+    pub(crate) fn whole(resource: &Resource) -> Self {
+        let owner = resource.owner().map(str::to_owned);
+        Self { version: resource.version().to_owned(), body: resource.body().clone(), owner, instead: None }
+    }
+
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
     }
 
     /// The hash of the content.
@@ -70,7 +81,7 @@ pub(crate) fn add_pieces(pieces: &mut Pieces, name: &str, resource: &Resource) {
         pieces.insert(Key { resource: name.to_owned(), part: owner.map(str::to_owned) }, piece.clone());
     }
     if is_whole {
-        pieces.insert(Key::whole(name), Piece::new(resource.body().clone(), None));
+        pieces.insert(Key::whole(name), Piece::whole(resource));
     }
 }
 

@@ -73,7 +73,7 @@ impl Resource {
         let fits = end <= self.body.len();
         let mut pieces = Vec::new();
         if fits && !parts.is_empty() {
-            pieces.push((None, Piece::new(self.body.slice(..end), None)));
+            pieces.push((None, Piece::new(self.body.slice(..end), None, None)));
         }
         for part in parts {
             let range = part.range;
@@ -82,7 +82,8 @@ impl Resource {
                 return self;
             }
             end = range.end;
-            pieces.push((Some(part.owner), Piece::new(self.body.slice(range), part.instead)));
+            let piece = Piece::new(self.body.slice(range), Some(&part.owner), part.instead);
+            pieces.push((Some(part.owner), piece));
         }
         if end == self.body.len() {
             self.pieces = pieces;

@@ -11,6 +11,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::piece::{Key, Piece, Pieces};
+use crate::wait::Wait;
 
 pub(crate) use offer::{Hold, Offer};
 
@@ -182,6 +183,10 @@ impl Quarantine {
     }
 
     fn compose(&self, hold: &Hold) -> Offer {
+        self.compose_all(hold, |key| self.is_tried(key))
+    }
+
+    fn compose_all(&self, hold: &Hold, is_tried: impl Fn(&Key) -> bool) -> Offer {
         if !self.unknown && self.accepted.version == self.target.version {
             return self.accepted.clone();
         }
@@ -190,17 +195,17 @@ impl Quarantine {
             let accepted = self.accepted.pieces.get(key);
             let resolved = self.resolve(key, wanted);
             let is_change = resolved.map(Piece::version) != accepted.map(Piece::version);
-            let chosen = if is_change && !(hold.updates && self.is_tried(key)) { accepted } else { resolved };
+            let may_change = hold.updates.lets(wanted.owner()) && is_tried(key);
+            let chosen = if is_change && !may_change { accepted } else { resolved };
             // Parts of what is not there are nothing.
             let stands_alone = key.part.is_none() || pieces.contains_key(&Key::whole(&key.resource));
             if let Some(chosen) = chosen.filter(|_| stands_alone) {
                 pieces.insert(key.clone(), chosen.clone());
             }
         }
-        if !hold.removals {
-            let gone = self.accepted.pieces.iter().filter(|(key, _)| !self.target.pieces.contains_key(key));
-            pieces.extend(gone.map(|(key, piece)| (key.clone(), piece.clone())));
-        }
+        let gone = self.accepted.pieces.iter().filter(|(key, _)| !self.target.pieces.contains_key(key));
+        let stays = gone.filter(|(_, piece)| !hold.removals.lets(piece.owner()));
+        pieces.extend(stays.map(|(key, piece)| (key.clone(), piece.clone())));
         Offer::of(pieces, &self.target, self.refused.values().flatten().map(|refusal| refusal.version.as_str()))
     }
 
@@ -232,6 +237,29 @@ impl Quarantine {
         !self.unknown && self.accepted.version == self.target.version
     }
 
+    /// Whose pieces are to be sent, and whose are to go, if nothing is held back.
+    pub(crate) fn waiting(&self) -> (Wait, Wait) {
+        let offer = self.compose_all(&Hold::default(), |_| true);
+        if !self.unknown && (offer.is_same(&self.accepted) || self.barred.contains_key(offer.hash())) {
+            return (Wait::Nobody, Wait::Nobody);
+        }
+        self.changes(&offer)
+    }
+
+    /// Whose pieces an offer changes, and whose it removes.
+    pub(crate) fn changes(&self, offer: &Offer) -> (Wait, Wait) {
+        let changed = offer.pieces.iter().filter(|(key, piece)| self.differs(key, piece));
+        let gone = self.accepted.pieces.iter().filter(|(key, _)| !offer.pieces.contains_key(key));
+        let fold = |wait: Wait, (_, piece): (&Key, &Piece)| wait.and(Wait::for_owner(piece.owner()));
+        (changed.fold(Wait::Nobody, fold), gone.fold(Wait::Nobody, fold))
+    }
+
+    /// Names of resources that an offer changes.
+    pub(crate) fn changed<'a>(&'a self, offer: &'a Offer) -> impl Iterator<Item = &'a str> {
+        let changed = offer.pieces.iter().filter(|(key, piece)| self.differs(key, piece));
+        changed.map(|(key, _)| key.resource.as_str())
+    }
+
     /// What is refused as it is wanted: pieces, or everything, if no piece was found that is at fault.
     pub(crate) fn refusals(&self) -> impl Iterator<Item = (Option<&Key>, &Refusal)> {
         let whole = self.whole.iter().map(|refusal| (None, refusal));
@@ -241,6 +269,16 @@ impl Quarantine {
     /// Whether a bad piece is being looked for.
     pub(crate) fn is_searching(&self) -> bool {
         !self.suspects.is_empty()
+    }
+
+    /// Whether it is known what the other side has.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.unknown
+    }
+
+    /// What the other side has does not matter: what is not offered stays as it is.
+    pub(crate) fn forget_unknown(&mut self) {
+        self.unknown = false;
     }
 
     /// Whether this version is wanted already.

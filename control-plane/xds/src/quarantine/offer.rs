@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use crate::hash::Hash;
 use crate::piece::{Key, Piece, Pieces};
+use crate::wait::Wait;
 
 /// Pieces that are sent, or wanted, together.
 #[derive(Clone, Debug, Default)]
@@ -28,22 +29,15 @@ impl Offer {
 }
 
 /// Changes that have to wait for others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Hold {
-    pub(crate) updates: bool,
-    pub(crate) removals: bool,
-}
-
-impl Default for Hold {
-    /// Nothing has to wait.
-    fn default() -> Self {
-        Self { updates: true, removals: true }
-    }
+    pub(crate) updates: Wait,
+    pub(crate) removals: Wait,
 }
 
 impl Hold {
-    pub(super) fn is_open(self) -> bool {
-        self.updates && self.removals
+    pub(super) fn is_open(&self) -> bool {
+        self.updates == Wait::Nobody && self.removals == Wait::Nobody
     }
 }
 
