@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
 }
 
 /// Envoy's part that cannot come over xDS: who it is, where xDS is, and bounds of the whole process.
-fn bootstrap(arguments: &Bootstrap) -> Value {
+pub(crate) fn bootstrap(arguments: &Bootstrap) -> Value {
     json!({
         "node": {"id": arguments.node_id, "cluster": "portcullis"},
         "admin": {"address": socket_address(&arguments.admin_address)},
@@ -47,6 +48,8 @@ const XDS: &str = "portcullis-xds";
 const MAX_CALLOUT_ANSWER: u32 = 512 * 1024;
 
 fn xds_cluster(arguments: &Bootstrap) -> Value {
+    let pipe = |path: &PathBuf| json!({"endpoint": {"address": {"pipe": {"path": path.to_string_lossy()}}}});
+    let replicas: Vec<Value> = arguments.xds_socket.iter().map(pipe).collect();
     json!({
         "name": XDS,
         "type": "STATIC",
@@ -61,9 +64,7 @@ fn xds_cluster(arguments: &Bootstrap) -> Value {
         },
         "load_assignment": {
             "cluster_name": XDS,
-            "endpoints": [{"lb_endpoints": [{"endpoint": {"address": {
-                "pipe": {"path": arguments.xds_socket.to_string_lossy()},
-            }}}]}],
+            "endpoints": [{"lb_endpoints": replicas}],
         },
     })
 }

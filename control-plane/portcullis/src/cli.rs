@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::explain::Impersonation;
+use crate::gateway::{BecomeEnvoy, Gateway};
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.
 ///
@@ -11,8 +12,7 @@ use crate::explain::Impersonation;
 ///
 ///   portcullis check -f DIR                               # are the objects good?
 ///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
-///   portcullis bootstrap --xds-socket /run/portcullis/xds.sock > envoy.json
-///   ENVOY_DYNAMIC_MODULES_SEARCH_PATH=/usr/lib/portcullis envoy -c envoy.json
+///   portcullis gateway --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, verbatim_doc_comment)]
 pub(crate) struct Cli {
@@ -24,11 +24,13 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(Serve),
+    Gateway(Gateway),
     Bootstrap(Bootstrap),
     Check(Check),
     Explain(Box<Explain>),
     Rbac(Rbac),
     Crd(Crd),
+    BecomeEnvoy(BecomeEnvoy),
 }
 
 /// Tell what the gateway would do with a request, offline, by the filter's own code.
@@ -140,9 +142,10 @@ pub(crate) struct Serve {
 /// Print the bootstrap with which Envoy finds this control plane (JSON).
 #[derive(Debug, Args)]
 pub(crate) struct Bootstrap {
-    /// The socket of `portcullis serve`.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) xds_socket: PathBuf,
+    /// The socket of `portcullis serve`. Given several times, these are replicas: Envoy follows one of them, and goes to
+    /// another if that one ends.
+    #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH", required = true)]
+    pub(crate) xds_socket: Vec<PathBuf>,
     /// Envoy's own admin interface. It is not protected: keep it on loopback.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9901")]
     pub(crate) admin_address: SocketAddr,

@@ -5,6 +5,7 @@ mod check;
 mod cli;
 mod crd;
 mod explain;
+mod gateway;
 mod objects;
 mod rbac;
 mod serve;
@@ -22,6 +23,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Gateway(arguments) => gateway::run(&arguments),
+        Command::BecomeEnvoy(arguments) => gateway::become_envoy(&arguments),
         Command::Bootstrap(arguments) => bootstrap::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

@@ -24,7 +24,7 @@ use spans::Located;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectSet {
     /// `UpstreamCluster` documents, in the files' order.
-    pub clusters: Vec<Value>,
+    pub clusters: Vec<Arc<Value>>,
     /// Where they stand, in the same order.
     pub cluster_places: Vec<Place>,
     /// `GatewaySettings` documents, in the files' order.
@@ -79,7 +79,7 @@ impl ObjectSet {
         };
         match kind_of(&document.value) {
             ObjectKind::UpstreamCluster => {
-                self.clusters.push(document.value.as_ref().clone());
+                self.clusters.push(Arc::clone(&document.value));
                 self.cluster_places.push(place);
             }
             ObjectKind::GatewaySettings => {

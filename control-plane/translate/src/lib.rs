@@ -6,6 +6,8 @@
 
 mod cluster;
 mod diagnosis;
+mod farewell;
+mod flavour;
 mod group;
 mod identity;
 mod listener;
@@ -19,20 +21,24 @@ mod route;
 mod secrets;
 mod settings;
 mod status_body;
+mod translator;
 
 #[cfg(test)]
 mod tests;
 
-use portcullis_api::{
-    CLUSTER_KIND, Cluster, Code, Problem, Settings, check_cluster, claims_of, cluster_mistakes, parse_cluster,
-};
+use std::sync::Arc;
+
+use portcullis_api::{CLUSTER_KIND, Cluster, Code, Problem, Settings, check_cluster, cluster_mistakes, parse_cluster};
 use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason};
+pub use farewell::farewell;
+pub use flavour::Flavour;
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};
 pub use resource::{Part, Resource, type_urls};
 pub use settings::{SettingsChoice, choose_settings};
+pub use translator::Translator;
 
 use crate::listener::Chain;
 
@@ -43,47 +49,23 @@ pub struct Input<'a> {
     pub settings: &'a Settings,
     /// The `UpstreamCluster` documents, as they were read. Their order decides only between two objects that are equal
     /// in every other respect.
-    pub clusters: &'a [Value],
+    pub clusters: &'a [Arc<Value>],
+    /// The Envoys that it is for.
+    pub flavour: Flavour,
 }
 
 /// What comes out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Translation {
     /// Envoy's resources, sorted by type and name.
-    pub resources: Vec<Resource>,
+    pub resources: Vec<Arc<Resource>>,
     /// One per document, in the documents' order.
     pub diagnoses: Vec<Diagnosis>,
 }
 
-/// Translates all objects.
+/// Translates all objects. Whoever does it again and again has a [`Translator`].
 pub fn translate(input: &Input<'_>) -> Translation {
-    let claims: Vec<_> = input.clusters.iter().map(claims_of).collect();
-    let conflicts = ownership::conflicts(&claims);
-    let mut translation = Translation::default();
-    let mut chains = Vec::new();
-    for ((document, claims), conflict) in input.clusters.iter().zip(&claims).zip(conflicts) {
-        let (cluster, mut diagnosis) = check(document, &claims.name, input.settings);
-        let cluster = match (cluster, conflict) {
-            (Some(_), Some(conflict)) => {
-                diagnosis.refuse(Reason::Conflicted, vec![conflict]);
-                None
-            }
-            (None, Some(conflict)) => {
-                diagnosis.also(conflict);
-                None
-            }
-            (cluster, None) => cluster,
-        };
-        match cluster {
-            Some(cluster) => chains.push(emit(&cluster, input.settings, &mut translation.resources)),
-            None => chains.push(Chain::reserved(claims)),
-        }
-        translation.diagnoses.push(diagnosis);
-    }
-    translation.resources.extend(secrets::default_certificate(input.settings));
-    translation.resources.push(listener::listener(input.settings, chains));
-    translation.resources.sort();
-    translation
+    Translator::default().translate(input)
 }
 
 fn check(document: &Value, name: &str, settings: &Settings) -> (Option<Cluster>, Diagnosis) {
@@ -103,7 +85,8 @@ fn check(document: &Value, name: &str, settings: &Settings) -> (Option<Cluster>,
 }
 
 /// Everything of one cluster but its filter chain, which the listener collects.
-fn emit(cluster: &Cluster, settings: &Settings, resources: &mut Vec<Resource>) -> Chain {
+fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Chain {
+    let settings = input.settings;
     let names = ResourceNames::new(&settings.instance, &cluster.name);
     let groups = group::groups(cluster);
     let first = resources.len();
@@ -113,5 +96,5 @@ fn emit(cluster: &Cluster, settings: &Settings, resources: &mut Vec<Resource>) -
     }
     resources.push(route::routes(cluster, &groups, &names, settings));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
-    Chain::serving(cluster, &names, settings)
+    Chain::serving(cluster, &names, settings, input.flavour)
 }

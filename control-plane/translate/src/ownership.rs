@@ -7,10 +7,10 @@ use portcullis_api::{ClaimKind, Claims, Problem};
 /// A name goes to `metadata.name` before `serverNames`, then to the older object, then by name, then to the one that was
 /// read first. Whether the owner itself is served does not matter: a typo in it must not hand its clients to somebody
 /// else.
-pub(crate) fn conflicts(claims: &[Claims]) -> Vec<Option<Problem>> {
+pub(crate) fn conflicts(claims: &[&Claims]) -> Vec<Option<Problem>> {
     let mut owners: BTreeMap<&str, usize> = BTreeMap::new();
     let mut ranks: BTreeMap<&str, Rank<'_>> = BTreeMap::new();
-    for (index, claim) in claims.iter().enumerate() {
+    for (index, claim) in claims.iter().copied().enumerate() {
         for (name, kind) in &claim.names {
             let rank = Rank::new(*kind, claim, index);
             if ranks.get(name.as_str()).is_none_or(|best| rank < *best) {
@@ -19,7 +19,7 @@ pub(crate) fn conflicts(claims: &[Claims]) -> Vec<Option<Problem>> {
             }
         }
     }
-    let conflict = |(index, claim): (usize, &Claims)| {
+    let conflict = |(index, claim): (usize, &&Claims)| {
         claim.names.iter().find_map(|(name, kind)| {
             let owner = owners.get(name.as_str()).filter(|owner| **owner != index)?;
             let owner = claims.get(*owner)?;
@@ -66,7 +66,12 @@ mod tests {
     }
 
     fn losers(claims: &[Claims]) -> Vec<usize> {
-        conflicts(claims).iter().enumerate().filter(|(_, lost)| lost.is_some()).map(|(index, _)| index).collect()
+        conflicts(&claims.iter().collect::<Vec<_>>())
+            .iter()
+            .enumerate()
+            .filter(|(_, lost)| lost.is_some())
+            .map(|(index, _)| index)
+            .collect()
     }
 
     #[test]
@@ -78,7 +83,7 @@ mod tests {
         assert_eq!(losers(&[claims("a", None, &["x"]), claims("b", old, &["x"])]), [0], "a date before none");
         assert_eq!(losers(&[claims("b", old, &["x"]), claims("a", old, &["x"])]), [0], "then by name");
         assert_eq!(losers(&[claims("a", None, &[]), claims("a", None, &[])]), [1], "then the first");
-        let told = conflicts(&[claims("a", None, &[]), claims("b", None, &["a"])]);
+        let told = conflicts(&[&claims("a", None, &[]), &claims("b", None, &["a"])]);
         assert_eq!(
             told[1],
             Some(Problem::new("spec.secureServing.serverNames", "the name a belongs to the UpstreamCluster a"))

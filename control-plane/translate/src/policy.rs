@@ -3,6 +3,7 @@ use portcullis_filter_config::{
     self as config, CONFIG_VERSION, ClusterConfig, FilterConfig, Pool, Reviews, UpstreamIdentity,
 };
 
+use crate::flavour::Flavour;
 use crate::group::{ALL, group_name};
 use crate::identity::identity;
 use crate::names::ResourceNames;
@@ -33,6 +34,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
             .iter()
             .map(|schema| config::FlowControlSchema { name: schema.name.clone(), limit: limit(schema.limit) })
             .collect(),
+        servers: Some(servers(cluster)),
         log_refused: is_logged(LogMode::Unset),
         policies: cluster
             .policies
@@ -44,6 +46,15 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
                 rules: policy.rules.iter().map(rule).collect(),
             })
             .collect(),
+    }
+}
+
+fn servers(cluster: &Cluster) -> config::Servers {
+    let drain = cluster.drain_period;
+    config::Servers {
+        names: cluster.servers.iter().map(|server| server.endpoint.to_string()).collect(),
+        // A part of a second counts as one.
+        drain_seconds: drain.as_secs().saturating_add(u64::from(drain.subsec_nanos() > 0)),
     }
 }
 
@@ -71,8 +82,8 @@ fn reviews(cluster: &Cluster, names: &ResourceNames) -> Reviews {
 }
 
 /// The listener's part of the filter's configuration.
-pub(crate) fn filter_config(instance: &str) -> FilterConfig {
-    FilterConfig { version: CONFIG_VERSION, instance: instance.to_owned() }
+pub(crate) fn filter_config(instance: &str, flavour: Flavour) -> FilterConfig {
+    FilterConfig { peer_source: flavour.peer_source, ..FilterConfig::new(instance) }
 }
 
 fn rule(raw: &Rule) -> config::Rule {

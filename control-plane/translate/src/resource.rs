@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::endpoint::v3::ClusterLoadAssignment;
@@ -49,6 +50,24 @@ impl Resource {
             parts: Vec::new(),
         }
     }
+}
+
+/// Sorts by type and name. Of each type they come nearly in order, which sorting makes use of.
+pub(crate) fn in_order(resources: Vec<Arc<Resource>>) -> Vec<Arc<Resource>> {
+    let count = resources.len();
+    let mut by_type: Vec<Vec<Arc<Resource>>> = Vec::new();
+    for resource in resources {
+        let same = |list: &&mut Vec<Arc<Resource>>| list.first().is_some_and(|one| one.type_url == resource.type_url);
+        match by_type.iter_mut().find(same) {
+            Some(list) => list.push(resource),
+            None => by_type.push(vec![resource]),
+        }
+    }
+    by_type.iter_mut().for_each(|list| list.sort());
+    by_type.sort_by(|a, b| a.first().cmp(&b.first()));
+    let mut sorted = Vec::with_capacity(count);
+    sorted.extend(by_type.into_iter().flatten());
+    sorted
 }
 
 impl fmt::Debug for Resource {

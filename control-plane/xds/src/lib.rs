@@ -2,10 +2,11 @@
 //!
 //! This crate knows names, versions and bytes, not clusters. A [`Snapshot`] is everything that Envoy may ask for; one
 //! Envoy's conversation about it is a stream of its own. [`serve`] runs such conversations on a Unix socket and keeps a
-//! [`Registry`] of them.
+//! [`Registry`] of them. A [`HealthRegistry`] holds what Envoys report about their endpoints.
 
 mod delta;
 mod hash;
+mod health;
 mod kind;
 mod piece;
 mod quarantine;
@@ -19,6 +20,7 @@ mod stream;
 mod wait;
 
 pub use delta::TypeStatus;
+pub use health::{Endpoints, HealthRegistry};
 pub use registry::{NodeStatus, Registry};
 pub use resource::{Part, Resource};
 pub use server::{ServeError, serve};

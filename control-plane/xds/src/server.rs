@@ -17,7 +17,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::delta::DeltaStream;
 use crate::registry::{Shared, lock};
 use crate::stream::NodeStream;
-use crate::{Registry, Snapshot, Socket};
+use crate::{HealthRegistry, Registry, Snapshot, Socket};
 
 /// Most bytes of one request: a reconnecting Envoy lists all that it has.
 const MAX_REQUEST: usize = 64 * 1024 * 1024;
@@ -35,20 +35,23 @@ pub enum ServeError {
 }
 
 /// Serves the aggregated discovery service, incremental variant, until `shutdown` is done and every stream has ended.
-/// Streams end when the sender of `snapshots` is gone. Until there is a snapshot, nobody is answered.
+/// Streams end when the sender of `snapshots` is gone. What Envoys report about their endpoints goes to `health`. Until there is a snapshot, nobody is answered.
 pub async fn serve(
     socket: Socket,
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     registry: Arc<Registry>,
+    health: Arc<HealthRegistry>,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
     let (listener, _file) = socket.into_parts();
+    let health = crate::health::service(health, snapshots.clone());
     let service = AggregatedDiscoveryServiceServer::new(Service { snapshots, registry })
         .max_decoding_message_size(MAX_REQUEST)
         .max_encoding_message_size(usize::MAX);
     tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .add_service(service)
+        .add_service(health)
         .serve_with_incoming_shutdown(UnixListenerStream::new(listener), shutdown)
         .await?;
     Ok(())
@@ -114,6 +117,7 @@ impl Conversation {
         let stream = Arc::new(Mutex::new(DeltaStream::new(first)));
         let shared: Shared = stream.clone();
         let _entry = Entry { id: self.registry.open(shared), registry: Arc::clone(&self.registry) };
+        let mut synced = None;
         loop {
             let responses = tokio::select! {
                 request = requests.next() => match request {
@@ -132,6 +136,7 @@ impl Conversation {
                     lock(&stream).on_snapshot(newest)
                 }
             };
+            log_sync(&lock(&stream), &mut synced);
             for response in responses {
                 log_response(&lock(&stream), &response);
                 if self.responses.send(Ok(response)).await.is_err() {
@@ -140,6 +145,15 @@ impl Conversation {
             }
         }
     }
+}
+
+/// Tells when the node has acknowledged the whole of a snapshot.
+fn log_sync(stream: &DeltaStream, before: &mut Option<String>) {
+    let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
+    if synced.is_some() && synced != *before {
+        tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
+    }
+    *before = synced;
 }
 
 fn log_refusal(stream: &DeltaStream, request: &DeltaDiscoveryRequest) {

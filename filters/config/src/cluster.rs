@@ -42,8 +42,22 @@ pub struct ClusterConfig {
     /// Whether the access log tells requests that are refused before a policy decides about them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log_refused: bool,
+    /// The servers that streams may run on. Without it no stream is ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Servers>,
     /// First match wins; no match is 403.
     pub policies: Vec<Policy>,
+}
+
+/// The servers of a cluster: streams of others are on their way out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Servers {
+    /// As their endpoints' metadata name them ([`crate::names::HOST_SERVER`]), those that take no new requests included.
+    pub names: Vec<String>,
+    /// How long watches and sessions may outlive the server that they run on, seconds, from when the filter was told. Other
+    /// requests have the request timeout.
+    pub drain_seconds: u64,
 }
 
 /// Who answers reviews, and for how long answers are believed, in seconds. Failures are never remembered.

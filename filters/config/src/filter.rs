@@ -8,4 +8,31 @@ pub struct FilterConfig {
     pub version: u32,
     /// The gateway's instance id: what it writes into `Via`, and what it refuses to meet there.
     pub instance: String,
+    /// How the client's certificate reaches the filter.
+    #[serde(default, skip_serializing_if = "PeerSource::is_default")]
+    pub peer_source: PeerSource,
+}
+
+impl FilterConfig {
+    /// The configuration of this version of a gateway whose certificates come by [`PeerSource::Validator`].
+    pub fn new(instance: impl Into<String>) -> Self {
+        Self { version: crate::CONFIG_VERSION, instance: instance.into(), peer_source: PeerSource::default() }
+    }
+}
+
+/// How a client's certificate reaches the filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PeerSource {
+    /// In the connection's filter state ([`crate::names::CLIENT_CHAIN`]), where the certificate validator puts it.
+    #[default]
+    Validator,
+    /// In `x-forwarded-client-cert`, which Envoy itself must write and no client may (`SANITIZE_SET`, `chain: true`): where
+    /// the listener is not ours, and on Envoy 1.38, whose validators mix up connections that shake hands at the same time.
+    ForwardedClientCert,
+}
+
+impl PeerSource {
+    fn is_default(&self) -> bool {
+        *self == PeerSource::default()
+    }
 }

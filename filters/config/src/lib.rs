@@ -16,10 +16,11 @@ pub mod names;
 mod validator;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Reviews, Rule, ServiceAccount, UpstreamIdentity,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Reviews, Rule, Servers, ServiceAccount,
+    UpstreamIdentity,
 };
 pub use destination::{Pool, RequestClass, destination, destinations};
-pub use filter::FilterConfig;
+pub use filter::{FilterConfig, PeerSource};
 pub use validator::ValidatorConfig;
 
 /// Extra attributes of a user that the gateway needs leave to tell in any cluster: those that current kube-apiservers attach

@@ -23,6 +23,12 @@ pub const LOG: &str = "portcullis.log";
 /// The key in [`LOG`].
 pub const LOG_MEMBERS: &str = "members";
 
+/// Metadata of an endpoint, written by the control plane: under the key [`HOST_SERVER`], which server it is.
+pub const HOST: &str = "portcullis";
+
+/// The key in [`HOST`].
+pub const HOST_SERVER: &str = "server";
+
 /// Envoy puts it before the names of the filter's metrics, `envoy_portcullis_requests_total`.
 pub const METRICS_NAMESPACE: &str = "portcullis";
 

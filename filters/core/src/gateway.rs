@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, Pool, RequestClass};
+use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass};
 use rustls_pki_types::UnixTime;
 
 use crate::attribution;
@@ -24,6 +24,7 @@ pub struct Gateway {
     instance: Box<[u8]>,
     via: Box<str>,
     anonymous: UserInfo,
+    peer_source: PeerSource,
 }
 
 /// What the host knows of the client's certificate.
@@ -79,6 +80,8 @@ pub struct Forward<'c> {
     /// The `Via` line to add, to a request that carries no user. One that does is reviewed by the next gateway before it goes
     /// on, and reviews carry the line.
     pub via: Option<&'c str>,
+    /// Whether the request may run for as long as it likes.
+    pub is_long: bool,
     /// The request's place among those that run, to be kept until it ends.
     pub place: Option<Place>,
     /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
@@ -117,7 +120,13 @@ impl Gateway {
             instance: config.instance.as_bytes().into(),
             via: format!("1.1 {}", config.instance).into(),
             anonymous: UserInfo::anonymous(),
+            peer_source: config.peer_source,
         })
+    }
+
+    /// How the client's certificate reaches the filter.
+    pub fn peer_source(&self) -> PeerSource {
+        self.peer_source
     }
 
     /// The `Via` that everything carries which this gateway sends.
@@ -224,6 +233,7 @@ impl Gateway {
             attribution: if attributed { attribution::lines(scan, original.as_ref()) } else { Vec::new() },
             user,
             is_upgrade: scan.is_upgrade,
+            is_long: !class.has_timeout(),
             subprotocols: scan.token_subprotocol.then(|| subprotocols_without_tokens(scan)),
             place,
             // What answers behind a proxy subresource or verb may ask for credentials of its own.

@@ -69,6 +69,10 @@ pub struct Scan<'a> {
     pub forwarded_for: &'a [u8],
     /// `X-Request-Id`, which Envoy writes.
     pub request_id: &'a [u8],
+    /// The `X-Forwarded-Client-Cert` line. Of several the last one, and [`Scan::forwarded_cert_lines`] tells.
+    pub forwarded_cert: Option<&'a [u8]>,
+    /// How many `X-Forwarded-Client-Cert` lines there are.
+    pub forwarded_cert_lines: usize,
     /// Whether the request has been through this gateway before.
     pub is_loop: bool,
     /// Names of the headers to take out, besides those that [`Scan::taken_out`] adds. May hold a name more than
@@ -141,6 +145,9 @@ impl<'a> Scan<'a> {
                 _ if is_reserved(name) => {
                     if name.starts_with(b"impersonate-") {
                         scan.impersonation.push((name, value));
+                    } else if name == FORWARDED_CLIENT_CERT {
+                        scan.forwarded_cert = Some(value);
+                        scan.forwarded_cert_lines = scan.forwarded_cert_lines.saturating_add(1);
                     }
                     scan.lifted.push(name);
                 }

@@ -28,6 +28,7 @@ pub mod bucket;
 pub mod cluster;
 pub mod credential;
 mod dns;
+pub mod farewell;
 pub mod gateway;
 mod go_text;
 pub mod hygiene;

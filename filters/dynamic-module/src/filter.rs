@@ -6,16 +6,19 @@ use envoy_abi::http::{
     HeadersStatus, MainThread,
 };
 use envoy_abi::log;
+use portcullis_core::hygiene::{self, Scan};
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
 use portcullis_core::review::{Review, Settled};
-use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts, hygiene};
+use portcullis_core::x509::{ForwardedError, chain_from_header};
+use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts};
 use portcullis_filter_config as config;
-use portcullis_filter_config::names;
+use portcullis_filter_config::{PeerSource, names};
 use rustls_pki_types::UnixTime;
 use serde::de::DeserializeOwned;
 
 use crate::apply::{apply, refuse};
+use crate::farewell::{Route, Visit};
 use crate::fault;
 use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
@@ -53,6 +56,7 @@ pub(crate) struct Kept {
     /// The access log's line, if there is to be one.
     line: Option<(Entry, Outcome)>,
     tunnel: Tunnel,
+    visit: Visit,
 }
 
 /// How far a request has come.
@@ -63,7 +67,7 @@ enum Judged {
 }
 
 impl FilterConfig for Filter {
-    type Route = Cluster;
+    type Route = Route;
     type Stream = Kept;
 
     fn new(name: &[u8], body: &[u8], handle: &mut ConfigHandle) -> Option<Self> {
@@ -79,17 +83,18 @@ impl FilterConfig for Filter {
     }
 
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
-    fn new_route(_name: &[u8], body: &[u8]) -> Option<Cluster> {
+    fn new_route(_name: &[u8], body: &[u8]) -> Option<Route> {
         let config = read::<config::ClusterConfig>(body)?;
-        Cluster::compile(&config, &ProcessMemory::new()?)
+        let cluster = Cluster::compile(&config, &ProcessMemory::new()?)
             .map_err(|error| log::error(&format!("portcullis: {}: {error}", config.identity)))
-            .ok()
+            .ok()?;
+        Some(Route::new(cluster, &config))
     }
 
-    fn request_headers(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
+    fn request_headers(&self, route: Option<&Route>, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
         self.metrics.on_stream(stream);
         kept.is_met = true;
-        if route.is_some_and(Cluster::closes_connections) {
+        if route.is_some_and(|route| route.closes_connections()) {
             // Within this hook Envoy would take it as the end of the request.
             kept.drains = true;
             stream.scheduler().wake();
@@ -98,7 +103,11 @@ impl FilterConfig for Filter {
         self.judge(route, Settled::default(), kept, stream)
     }
 
-    fn resumed(&self, route: Option<&Cluster>, kept: &mut Kept, stream: &mut FilterHandle) {
+    fn resumed(&self, route: Option<&Route>, kept: &mut Kept, stream: &mut FilterHandle) {
+        if kept.visit.is_over() {
+            stream.reset(format!("{}server_removed", names::REPLY_DETAILS_PREFIX));
+            return;
+        }
         let settled = if std::mem::take(&mut kept.drains) {
             stream.drain_connection();
             Settled::default()
@@ -148,6 +157,7 @@ impl FilterConfig for Filter {
         {
             stream.continue_decoding();
         }
+        kept.visit.begin(stream);
         HeadersStatus::Continue
     }
 
@@ -169,6 +179,7 @@ impl FilterConfig for Filter {
             let members = entry.finish(outcome, stream.code_details());
             stream.set_metadata(names::LOG, names::LOG_MEMBERS, &members);
         }
+        kept.visit = Visit::None;
         if kept.place.take().is_some() {
             self.metrics.changed();
         }
@@ -188,7 +199,7 @@ impl Filter {
     /// Judges a request, the first time or with answers that it waited for.
     fn judge(
         &self,
-        route: Option<&Cluster>,
+        route: Option<&Route>,
         settled: Settled,
         kept: &mut Kept,
         stream: &mut FilterHandle,
@@ -221,7 +232,7 @@ impl Filter {
 
     fn decide(
         &self,
-        route: Option<&Cluster>,
+        route: Option<&Route>,
         settled: Settled,
         uptime: Duration,
         kept: &mut Kept,
@@ -233,7 +244,13 @@ impl Filter {
         let decision = match route {
             Some(cluster) => {
                 fault::maybe("decide", || stream.headers(HeaderMap::Request));
-                let (peer, now) = (peer_of(stream), UnixTime::now());
+                let forwarded = self.forwarded_chain(&scan);
+                let peer = match &forwarded {
+                    Some(Ok(chain)) => Peer::Chain(chain),
+                    Some(Err(_)) => Peer::Unreadable,
+                    None => peer_of(stream),
+                };
+                let now = UnixTime::now();
                 let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
                 self.gateway.decide_seen(cluster, &request, &mut seen)
             }
@@ -245,6 +262,11 @@ impl Filter {
         // What is borrowed from Envoy ends here: the first setter invalidates it.
         let (taken_out, has_connection) = (scan.taken_out(), scan.has_connection);
 
+        if let (Decision::Forward(forward), Some(route)) = (&decision, route)
+            && forward.is_long
+        {
+            kept.visit = route.visit();
+        }
         let decision = match decision {
             // The headers stay as they are until they are judged again; nothing goes upstream meanwhile.
             Decision::Review(reviews) => match self.wait(reviews, settled, kept, stream) {
@@ -257,6 +279,14 @@ impl Filter {
             stream.remove_header(HeaderMap::Request, name);
         }
         (seen, carry_out(decision, has_connection, kept, stream))
+    }
+
+    /// The chain that Envoy wrote into the request, if that is how it reaches the filter.
+    fn forwarded_chain(&self, scan: &Scan<'_>) -> Option<Result<Vec<u8>, ForwardedError>> {
+        match self.gateway.peer_source() {
+            PeerSource::Validator => None,
+            PeerSource::ForwardedClientCert => chain_from_header(scan.forwarded_cert, scan.forwarded_cert_lines),
+        }
     }
 
     fn wait(

@@ -4,6 +4,7 @@
 //! the filter to judge. Both go by the name `portcullis`.
 
 mod apply;
+mod farewell;
 mod fault;
 mod filter;
 mod memory;

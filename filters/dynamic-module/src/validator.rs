@@ -1,4 +1,4 @@
-use envoy_abi::cert_validator::{CertValidator, HandshakeHandle};
+use envoy_abi::cert_validator::{CertValidator, HandshakeHandle, keeps_handshakes_apart};
 use envoy_abi::log;
 use portcullis_core::x509::{ClientCa, ClientChain, encode_chain, verify};
 use portcullis_filter_config::{ValidatorConfig, names};
@@ -34,7 +34,12 @@ impl CertValidator for KeepChain {
             let chain = ClientChain::decode(&encoded);
             chain.is_ok_and(|chain| verify(&chain, ca, UnixTime::now()).is_ok())
         };
-        self.client_ca.as_ref().is_none_or(is_trusted) && handshake.set_filter_state(names::CLIENT_CHAIN, &encoded)
+        if !self.client_ca.as_ref().is_none_or(is_trusted) {
+            return false;
+        }
+        // Where the chain cannot be kept, the filter has it from a header of Envoy's (`PeerSource::ForwardedClientCert`), or
+        // finds a certificate without a chain and refuses the request.
+        !keeps_handshakes_apart() || handshake.set_filter_state(names::CLIENT_CHAIN, &encoded)
     }
 
     fn digest(&self) -> &[u8] {

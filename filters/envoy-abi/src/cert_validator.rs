@@ -1,7 +1,9 @@
 //! A TLS certificate validator as a safe trait, and its entry points. [`crate::module!`] exports them.
 
 use std::ffi::c_void;
+use std::sync::LazyLock;
 
+use crate::exported::exported;
 use crate::guard::{Panicked, guard};
 use crate::raw::{self, Buffer, ConfigPtr, ModulePtr, ValidationResult};
 
@@ -12,9 +14,13 @@ pub struct HandshakeHandle {
 }
 
 impl HandshakeHandle {
-    /// Writes the connection's filter state. False if Envoy refuses.
+    /// Writes the connection's filter state. False if Envoy refuses, or if it could be another connection's
+    /// ([`keeps_handshakes_apart`]).
     #[must_use]
     pub fn set_filter_state(&mut self, key: &str, value: &[u8]) -> bool {
+        if !keeps_handshakes_apart() {
+            return false;
+        }
         // SAFETY: the handle lives for the length of the hook; buffers are lent for the call and Envoy copies them.
         unsafe {
             raw::envoy_dynamic_module_callback_cert_validator_set_filter_state(
@@ -24,6 +30,17 @@ impl HandshakeHandle {
             )
         }
     }
+}
+
+/// Whether this Envoy keeps the connections apart whose handshakes run at the same time.
+///
+/// Before 1.39 it keeps the one that is being judged in the validator's configuration, which all workers share: what is
+/// written to a handshake's filter state may end up in another's, and while that one is being freed
+/// (envoyproxy/envoy#45597). Nothing tells but the version, and nothing tells that but a function that came with it.
+pub fn keeps_handshakes_apart() -> bool {
+    static CAME_WITH_1_39: LazyLock<bool> =
+        LazyLock::new(|| !exported(c"envoy_dynamic_module_callback_cluster_get_name").is_null());
+    *CAME_WITH_1_39
 }
 
 /// A validator's configuration, shared by all workers.

@@ -14,6 +14,7 @@
 //!   takes the handle exclusively.
 
 pub mod cert_validator;
+mod exported;
 pub mod guard;
 pub mod http;
 pub mod log;

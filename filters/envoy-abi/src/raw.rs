@@ -177,6 +177,13 @@ unsafe extern "C" {
         attribute: u32,
         value: *mut Buffer,
     ) -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_http_get_metadata_string(
+        filter: FilterPtr,
+        source: u32,
+        namespace: Buffer,
+        key: Buffer,
+        value: *mut Buffer,
+    ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_set_dynamic_metadata_string(
         filter: FilterPtr,
         namespace: Buffer,

@@ -119,7 +119,7 @@ fn matching_rule() -> Value {
 }
 
 /// A rule for people of a tenant, as real ones look: some of its fields match the benchmark's requests, never all.
-fn others_rule(policy: u32, rule: u32) -> Value {
+pub(crate) fn others_rule(policy: u32, rule: u32) -> Value {
     let tenant = format!("tenant-{policy:03}");
     let user = |number: u32| format!("{tenant}-user-{number}");
     match rule % 5 {

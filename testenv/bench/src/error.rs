@@ -41,4 +41,13 @@ pub(crate) enum BenchError {
     /// Envoy's configuration does not look as the benchmark knows it.
     #[error("Envoy's configuration has no {0}")]
     Lacks(&'static str),
+    /// The control plane did not say what it says when a step is done.
+    #[error("the control plane's log has no line with {text:?}")]
+    Silent {
+        /// What was waited for.
+        text: &'static str,
+    },
+    /// No request was answered by an edit.
+    #[error("an edit had no effect on requests")]
+    Unseen,
 }

@@ -12,12 +12,13 @@ mod client;
 mod error;
 mod profile;
 mod report;
+mod scale;
 mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use portcullis_harness::rundir::RunDir;
 
 use case::Case;
@@ -26,7 +27,10 @@ use world::World;
 
 /// Counts instructions of a request in Envoy, bare and with the gateway.
 #[derive(Debug, Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Requests of a round.
     #[arg(long, default_value_t = 2_000)]
     requests: u32,
@@ -44,6 +48,11 @@ struct Options {
     cpu_time: bool,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    Scale(scale::Scale),
+}
+
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,6 +64,9 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), BenchError> {
+    if let Some(Command::Scale(scale)) = &options.command {
+        return scale::run(scale);
+    }
     let run = match &options.dir {
         Some(dir) => RunDir::at(dir)?,
         None => RunDir::new("bench")?,

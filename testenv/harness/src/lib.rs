@@ -4,6 +4,8 @@
 //! Every process that is started here ends with the value that stands for it, and with the test process even if that
 //! is killed with SIGKILL. Everything listens on loopback only. Nothing of the product depends on this crate.
 
+pub mod agent;
+pub mod balancer;
 pub mod certs;
 pub mod client;
 pub mod control_plane;

@@ -33,7 +33,7 @@ pub struct Lab(Gateway, Cluster);
 impl Default for Lab {
     #[allow(clippy::unwrap_used, reason = "a test helper whose failure is the test's")]
     fn default() -> Self {
-        let gateway = Gateway::compile(&FilterConfig { version: CONFIG_VERSION, instance: "lab".into() }).unwrap();
+        let gateway = Gateway::compile(&FilterConfig::new("lab")).unwrap();
         let config: ClusterConfig = serde_json::from_value(json!({
             "version": CONFIG_VERSION, "name": "lab/-/prod", "identity": "prod", "authorities": ["prod"],
             "anonymous": true, "upstreamIdentity": "Impersonate",

@@ -21,6 +21,11 @@ use crate::{
 
 /// The default of `spec.portcullis.requestTimeout`: longer than the 60 s of kube-apiserver.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(75);
+/// The default of `spec.portcullis.drainPeriod`: shorter than Envoy's drain time (10 minutes), so that it is what ends
+/// streams, and long enough to bring a command in a container to its end.
+const DRAIN_PERIOD: Duration = Duration::from_secs(300);
+/// Longest drain period.
+const MAX_DRAIN_PERIOD: Duration = Duration::from_secs(24 * 3600);
 
 /// The checked form of an `UpstreamCluster`.
 #[derive(Clone, Debug)]
@@ -57,6 +62,8 @@ pub struct Cluster {
     pub policies: Vec<Policy>,
     /// How long a request may take that is no watch, session or upgrade.
     pub request_timeout: Duration,
+    /// How long watches and sessions may outlive the server that they run on, once it is removed.
+    pub drain_period: Duration,
     /// How it is found out whether a server is healthy.
     pub health_check: HealthCheck,
     /// What its feature gates ask for.
@@ -120,6 +127,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let server_names = check_server_names(&raw.spec.secure_serving.server_names, &name, findings);
     let extra_authorities = check_authorities(&raw.spec.portcullis.extra_authorities, &name, findings);
     let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
+    let drain_period = check_drain_period(raw.spec.portcullis.drain_period.as_deref(), findings);
     let health_check = check_health(&raw.spec.portcullis.health_check, findings);
     let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
@@ -141,6 +149,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         client_verification,
         policies,
         request_timeout,
+        drain_period,
         health_check,
         gates,
         schemas,
@@ -269,4 +278,15 @@ fn check_timeout(raw: Option<&str>, findings: &mut Findings) -> Duration {
             REQUEST_TIMEOUT
         }
     }
+}
+
+fn check_drain_period(raw: Option<&str>, findings: &mut Findings) -> Duration {
+    let problem = match raw.map(parse_duration) {
+        None => return DRAIN_PERIOD,
+        Some(Ok(period)) if period <= MAX_DRAIN_PERIOD => return period,
+        Some(Ok(_)) => "must be from 0 to 24h".to_owned(),
+        Some(Err(error)) => error.to_string(),
+    };
+    findings.problem("spec.portcullis.drainPeriod", problem);
+    DRAIN_PERIOD
 }

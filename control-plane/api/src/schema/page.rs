@@ -29,7 +29,7 @@ base64. Durations are Go's, as `1m30s`.
 ";
 
 /// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [(&str, &str); 14] = [
+const DEFAULTS: [(&str, &str); 15] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
     ("spec.portcullis.anonymous", "`true`"),
@@ -38,6 +38,7 @@ const DEFAULTS: [(&str, &str); 14] = [
     ("spec.portcullis.credentialCache.deniedImpersonation", "`30s`"),
     ("spec.portcullis.credentialCache.rejectedToken", "`10s`"),
     ("spec.portcullis.credentialCache.token", "`2m`"),
+    ("spec.portcullis.drainPeriod", "`5m`"),
     ("spec.portcullis.healthCheck.healthyThreshold", "`1`"),
     ("spec.portcullis.healthCheck.interval", "`5s`"),
     ("spec.portcullis.healthCheck.path", "`/readyz`"),
@@ -138,6 +139,7 @@ fn the_defaults_are_those_of_the_check() {
     let written = |path: &str| DEFAULTS.iter().find(|(of, _)| *of == path).unwrap().1.trim_matches('`');
     let duration = |field: &str| parse_duration(written(&format!("spec.portcullis.{field}"))).unwrap();
     assert_eq!(cluster.request_timeout, duration("requestTimeout"));
+    assert_eq!(cluster.drain_period, duration("drainPeriod"));
     assert_eq!(cluster.credential_cache.token, duration("credentialCache.token"));
     assert_eq!(cluster.credential_cache.rejected_token, duration("credentialCache.rejectedToken"));
     assert_eq!(cluster.credential_cache.allowed_impersonation, duration("credentialCache.allowedImpersonation"));

@@ -150,6 +150,7 @@ fn ours() -> Vec<(&'static str, Value)> {
     // `check` looks at whole seconds.
     let timeout =
         duration("duration(self) >= duration('1s') && duration(self) < duration('3601s')", "must be from 1s to 1h");
+    let drain = duration("duration(self) <= duration('24h')", "must be from 0 to 24h");
     let lifetime = || duration("duration(self) <= duration('1h')", "must be from 0 to 1h");
     let check =
         || duration("duration(self) >= duration('1s') && duration(self) <= duration('300s')", "must be from 1s to 5m");
@@ -161,6 +162,7 @@ fn ours() -> Vec<(&'static str, Value)> {
     );
     vec![
         ("portcullis.requestTimeout", timeout),
+        ("portcullis.drainPeriod", drain),
         ("portcullis.extraAuthorities", json!({"maxItems": MAX_NAMES})),
         ("portcullis.extraAuthorities[]", json!({"maxLength": 255, "pattern": SERVED_NAME})),
         ("portcullis.clientCertificateVerification", json!({"enum": ["", "Request", "Handshake"]})),

@@ -107,6 +107,10 @@ pub struct PortcullisSpec {
     /// How long a request may take that is no watch, session or upgrade: a Go duration, 75s if unset. It has to be
     /// longer than the servers' own timeout, so that theirs is the one a client sees.
     pub request_timeout: Option<String>,
+    /// How long watches and sessions may outlive the server that they run on, once it is removed: a Go duration up to
+    /// 24h, 5m if unset. On a disabled server they go on for ever. If the object is removed, Envoy's own drain time (10m)
+    /// ends what is left.
+    pub drain_period: Option<String>,
     /// How it is found out whether a server is healthy.
     pub health_check: HealthCheckSpec,
     /// Host names that a request's `:authority` may carry beside those that the cluster serves.

@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
 use portcullis_api::{Code, Problem, Settings, lint_cluster, lint_settings, parse_cluster, parse_settings};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
-use portcullis_translate::{Diagnosis, Input, Reason, choose_settings, translate};
+use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings, translate};
+use serde_json::Value;
 
 /// What became of everything that was read.
 #[derive(Debug)]
@@ -66,8 +69,8 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
 fn clusters<'a>(
     objects: &'a ObjectSet,
     settings: &Settings,
-) -> impl Iterator<Item = ((&'a serde_json::Value, &'a Place), Diagnosis)> {
-    let diagnoses = translate(&Input { settings, clusters: &objects.clusters }).diagnoses;
+) -> impl Iterator<Item = ((&'a Arc<Value>, &'a Place), Diagnosis)> {
+    let diagnoses = translate(&Input { settings, clusters: &objects.clusters, flavour: Flavour::default() }).diagnoses;
     objects.clusters.iter().zip(&objects.cluster_places).zip(diagnoses)
 }
 

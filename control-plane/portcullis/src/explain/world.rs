@@ -10,7 +10,7 @@ use portcullis_core::limit::InFlight;
 use portcullis_core::policy::Walk;
 use portcullis_core::review::{CredentialCaches, Lifetimes};
 use portcullis_core::{Cluster, CompileError, Gateway, Memory};
-use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
+use portcullis_filter_config::{ClusterConfig, FilterConfig};
 use portcullis_sources::ObjectSet;
 use portcullis_translate::offline;
 
@@ -61,7 +61,7 @@ pub(super) struct Served {
 
 impl World {
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, WorldError> {
-        let config = FilterConfig { version: CONFIG_VERSION, instance: INSTANCE.to_owned() };
+        let config = FilterConfig::new(INSTANCE);
         let gateway = Gateway::compile(&config).map_err(WorldError::Gateway)?;
         let mut world = World {
             gateway,

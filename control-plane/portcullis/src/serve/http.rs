@@ -1,11 +1,12 @@
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{Registry, Snapshot};
+use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
 
 use super::status::Status;
@@ -16,6 +17,7 @@ pub(super) struct Pages {
     pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     pub(super) registry: Arc<Registry>,
+    pub(super) health: Arc<HealthRegistry>,
 }
 
 pub(super) fn router(pages: Pages) -> Router {
@@ -37,5 +39,6 @@ async fn readyz(State(pages): State<Pages>) -> (StatusCode, &'static str) {
 async fn status(State(pages): State<Pages>) -> Json<Status> {
     let snapshot = pages.snapshots.borrow().as_ref().map(|snapshot| snapshot.version().to_owned());
     let diagnoses = pages.diagnoses.borrow().as_ref().clone();
-    Json(Status::new(diagnoses, pages.registry.nodes(), snapshot.unwrap_or_default()))
+    let endpoints = pages.health.all(Instant::now());
+    Json(Status::new(diagnoses, pages.registry.nodes(), endpoints, snapshot.unwrap_or_default()))
 }

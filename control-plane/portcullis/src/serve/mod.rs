@@ -1,5 +1,6 @@
 //! `portcullis serve`: objects in, xDS out.
 
+mod departed;
 mod http;
 mod model;
 mod run;

@@ -1,13 +1,17 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use portcullis_api::Settings;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    self as translated, Diagnosis, Input, Reason, Resource as Translated, Translation, choose_settings, translate,
-    type_urls,
+    self as translated, Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator,
+    choose_settings, type_urls,
 };
 use portcullis_xds::{Part, Resource, Snapshot};
 use serde_json::Value;
+
+use super::departed::Departed;
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
 /// nothing, as if an API server had refused it.
@@ -15,8 +19,15 @@ use serde_json::Value;
 pub(crate) struct Model {
     settings: Option<Settings>,
     /// The document that was accepted last, by name. Holds keys.
-    accepted: BTreeMap<String, Value>,
+    accepted: Documents,
+    departed: Departed,
+    translator: Translator,
+    entries: Entries,
+    snapshot: Snapshot,
 }
+
+/// Documents by the name of their object.
+pub(super) type Documents = BTreeMap<String, Arc<Value>>;
 
 /// What a set of objects leads to.
 #[derive(Debug)]
@@ -42,10 +53,14 @@ impl Model {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(file).collect();
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
-        let mut translation = keep_last_good(settings, &objects.clusters, &mut self.accepted);
+        let (mut translation, before) =
+            keep_last_good(&mut self.translator, settings, &objects.clusters, &mut self.accepted);
+        self.departed.follow(before, &self.accepted);
+        translation.resources.extend(self.departed.resources(settings).map(Arc::new));
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
-        let snapshot = Snapshot::new(translation.resources.into_iter().map(entry));
+        self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));
+        let snapshot = self.snapshot.clone();
         Ok(Update { snapshot, diagnoses })
     }
 }
@@ -57,9 +72,16 @@ fn place(diagnoses: &mut [Diagnosis], places: &[Place]) {
     }
 }
 
-/// Translates; where an object is invalid, the document of it that was accepted last.
-fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTreeMap<String, Value>) -> Translation {
-    let mut translation = translate(&Input { settings, clusters: documents });
+/// Translates; where an object is invalid, the document of it that was accepted last. Returns what was accepted before,
+/// too.
+fn keep_last_good(
+    translator: &mut Translator,
+    settings: &Settings,
+    documents: &[Arc<Value>],
+    accepted: &mut Documents,
+) -> (Translation, Documents) {
+    let mut translation =
+        translator.translate(&Input { settings, clusters: documents, flavour: Flavour::of_envoy(None) });
     let mut documents = documents.to_vec();
     let mut refused = Vec::new();
     for (index, (document, diagnosis)) in documents.iter_mut().zip(&translation.diagnoses).enumerate() {
@@ -70,10 +92,11 @@ fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTree
         }
     }
     if !refused.is_empty() {
-        translation = translate(&Input { settings, clusters: &documents });
+        translation = translator.translate(&Input { settings, clusters: &documents, flavour: Flavour::of_envoy(None) });
     }
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
-    *accepted = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
+    let served = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
+    let before = std::mem::replace(accepted, served);
     for (index, mut told) in refused {
         let Some(diagnosis) = translation.diagnoses.get_mut(index) else { continue };
         if diagnosis.accepted {
@@ -81,23 +104,53 @@ fn keep_last_good(settings: &Settings, documents: &[Value], accepted: &mut BTree
         }
         *diagnosis = told;
     }
-    translation
+    (translation, before)
 }
 
-fn entry(one: Translated) -> (String, String, Resource) {
-    let part = |part: translated::Part| Part {
-        owner: part.owner,
+/// Resources as they were last, by where they are: what did not change is not hashed again.
+#[derive(Default)]
+struct Entries {
+    known: HashMap<usize, (Arc<Translated>, Resource)>,
+}
+
+impl Entries {
+    fn of(&mut self, translated: Vec<Arc<Translated>>) -> Vec<(String, String, Resource)> {
+        let mut known = std::mem::take(&mut self.known);
+        let mut all = Vec::with_capacity(translated.len());
+        for one in translated {
+            let resource =
+                known.remove(&Arc::as_ptr(&one).addr()).map_or_else(|| entry(&one), |(_, resource)| resource);
+            all.push((one.type_url.clone(), one.name.clone(), resource.clone()));
+            self.known.insert(Arc::as_ptr(&one).addr(), (one, resource));
+        }
+        all
+    }
+}
+
+fn entry(one: &Arc<Translated>) -> Resource {
+    let part = |part: &translated::Part| Part {
+        owner: part.owner.clone(),
         range: part.start..part.end,
-        instead: Some(part.instead.into()),
+        instead: Some(part.instead.clone().into()),
     };
-    let mut resource = Resource::new(one.value).with_parts(one.parts.into_iter().map(part));
-    if let Some(assignment) = one.assignment {
+    let body = Bytes::from_owner(Body(Arc::clone(one)));
+    let mut resource = Resource::new(body).with_parts(one.parts.iter().map(part));
+    if let Some(assignment) = &one.assignment {
         resource = resource.with_companion(type_urls::assignment(), assignment);
     }
-    if let Some(owner) = one.owner {
-        resource = resource.owned_by(owner);
+    match &one.owner {
+        Some(owner) => resource.owned_by(owner),
+        None => resource,
     }
-    (one.type_url, one.name, resource)
+}
+
+/// The bytes of a translated resource, which are not copied.
+struct Body(Arc<Translated>);
+
+impl AsRef<[u8]> for Body {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.value
+    }
 }
 
 fn file(diagnosis: &FileDiagnosis) -> Diagnosis {

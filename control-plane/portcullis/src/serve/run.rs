@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use portcullis_sources::{DirectoryError, ObjectSet};
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{Registry, ServeError, Snapshot, Socket, SocketError};
+use portcullis_xds::{HealthRegistry, Registry, ServeError, Snapshot, Socket, SocketError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -58,14 +58,20 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
     let registry = Arc::new(Registry::default());
-    let pages = router(Pages { diagnoses, snapshots: snapshots.clone(), registry: Arc::clone(&registry) });
+    let health = Arc::new(HealthRegistry::default());
+    let pages = router(Pages {
+        diagnoses,
+        snapshots: snapshots.clone(),
+        registry: Arc::clone(&registry),
+        health: Arc::clone(&health),
+    });
     let follow = tokio::spawn(follow(objects, snapshot_sender, diagnosis_sender));
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, shutdown));
+    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, health, shutdown));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

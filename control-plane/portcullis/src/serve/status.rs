@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{NodeStatus, Refused};
+use portcullis_xds::{Endpoints, NodeStatus, Refused};
 use serde::Serialize;
 
 /// The body of /status. It holds no secret.
@@ -10,6 +10,8 @@ use serde::Serialize;
 pub(crate) struct Status {
     objects: Vec<Diagnosis>,
     nodes: Vec<Node>,
+    /// How the nodes see the endpoints: by Envoy cluster, then by node.
+    endpoints: BTreeMap<String, BTreeMap<String, Seen>>,
     /// A hash of everything that is served; empty before the first translation.
     snapshot: String,
 }
@@ -44,6 +46,12 @@ impl From<Refused> for Refusal {
 }
 
 #[derive(Debug, Serialize)]
+struct Seen {
+    healthy: u32,
+    total: u32,
+}
+
+#[derive(Debug, Serialize)]
 struct Type {
     sent: String,
     acked: String,
@@ -52,7 +60,12 @@ struct Type {
 
 impl Status {
     /// `snapshot` is what was published last: a node whose stream has not seen it yet is not in sync.
-    pub(crate) fn new(objects: Vec<Diagnosis>, nodes: Vec<NodeStatus>, snapshot: String) -> Self {
+    pub(crate) fn new(
+        objects: Vec<Diagnosis>,
+        nodes: Vec<NodeStatus>,
+        endpoints: BTreeMap<String, BTreeMap<String, Endpoints>>,
+        snapshot: String,
+    ) -> Self {
         let nodes = nodes.into_iter().map(|node| Node {
             in_sync: node.in_sync && node.snapshot == snapshot,
             id: node.id,
@@ -64,6 +77,8 @@ impl Status {
                 .collect(),
             refused: node.refused.into_iter().map(Refusal::from).collect(),
         });
-        Self { objects, nodes: nodes.collect(), snapshot }
+        let seen = |(node, seen): (_, Endpoints)| (node, Seen { healthy: seen.healthy, total: seen.total });
+        let endpoints = endpoints.into_iter().map(|(name, nodes)| (name, nodes.into_iter().map(seen).collect()));
+        Self { objects, nodes: nodes.collect(), endpoints: endpoints.collect(), snapshot }
     }
 }

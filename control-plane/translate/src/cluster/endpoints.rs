@@ -1,7 +1,12 @@
+use std::collections::HashMap;
+
+use envoy_types::pb::envoy::config::core::v3::Metadata;
 use envoy_types::pb::envoy::config::endpoint::v3::{
     ClusterLoadAssignment, Endpoint as EnvoyEndpoint, LbEndpoint, LocalityLbEndpoints, lb_endpoint,
 };
+use envoy_types::pb::google::protobuf::{Struct, Value, value};
 use portcullis_api::{Endpoint, Host};
+use portcullis_filter_config::names;
 
 use crate::group::Group;
 use crate::proto::{ip_socket, socket};
@@ -22,6 +27,18 @@ fn lb_endpoint(endpoint: &Endpoint) -> LbEndpoint {
         Host::Ip(ip) => ip_socket(*ip, endpoint.port),
         Host::Dns(name) => socket(name, endpoint.port),
     };
-    let endpoint = EnvoyEndpoint { address: Some(address), ..Default::default() };
-    LbEndpoint { host_identifier: Some(lb_endpoint::HostIdentifier::Endpoint(endpoint)), ..Default::default() }
+    let endpoint_config = EnvoyEndpoint { address: Some(address), ..Default::default() };
+    LbEndpoint {
+        host_identifier: Some(lb_endpoint::HostIdentifier::Endpoint(endpoint_config)),
+        metadata: Some(metadata(endpoint)),
+        ..Default::default()
+    }
+}
+
+/// Tells the filter which server a stream runs on, also where Envoy resolves the name itself.
+fn metadata(endpoint: &Endpoint) -> Metadata {
+    let value = Value { kind: Some(value::Kind::StringValue(endpoint.to_string())) };
+    // One entry each, so that maps without order have one encoding.
+    let server = Struct { fields: HashMap::from([(names::HOST_SERVER.to_owned(), value)]) };
+    Metadata { filter_metadata: HashMap::from([(names::HOST.to_owned(), server)]), ..Default::default() }
 }

@@ -4,6 +4,7 @@ use envoy_types::util::pack_any;
 use portcullis_api::{ClientVerification, Cluster, Settings};
 
 use super::{hcm, tls};
+use crate::flavour::Flavour;
 use crate::names::{ResourceNames, parts, stat_name};
 use crate::proto::seconds;
 
@@ -11,20 +12,20 @@ use crate::proto::seconds;
 const HANDSHAKE_TIMEOUT: u64 = 10;
 
 /// The chain of a cluster that is served.
-pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> FilterChain {
+pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, flavour: Flavour) -> FilterChain {
     let certificate = match cluster.serving {
         Some(_) => names.part(parts::SERVING),
         None => ResourceNames::gateway(&settings.instance).part(parts::DEFAULT_CERTIFICATE),
     };
     let socket = match cluster.client_verification {
-        ClientVerification::Request => tls::with_client_certificate(certificate),
+        ClientVerification::Request => tls::with_client_certificate(certificate, flavour.peer_source),
         ClientVerification::Handshake => {
             tls::with_verified_certificate(certificate, names.part(parts::CLIENT_VALIDATION))
         }
     };
     let mut server_names = vec![cluster.name.clone()];
     server_names.extend(cluster.server_names.iter().cloned());
-    let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings);
+    let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings, flavour);
     FilterChain {
         name: names.chain().to_owned(),
         filter_chain_match: Some(FilterChainMatch { server_names, ..Default::default() }),

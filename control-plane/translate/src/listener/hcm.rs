@@ -9,7 +9,7 @@ use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::Dyna
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
     CodecType, ForwardClientCertDetails, PathWithEscapedSlashesAction, RouteSpecifier, ServerHeaderTransformation,
-    UpgradeConfig,
+    SetCurrentClientCertDetails, UpgradeConfig,
 };
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, HttpFilter, Rds, http_filter,
@@ -19,9 +19,10 @@ use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher:
 use envoy_types::pb::google::protobuf::Any;
 use envoy_types::util::pack_any;
 use portcullis_api::Settings;
-use portcullis_filter_config::names as agreed;
+use portcullis_filter_config::{PeerSource, names as agreed};
 
 use super::{access_log, local_reply};
+use crate::flavour::Flavour;
 use crate::names::{ResourceNames, stat_name};
 use crate::policy::filter_config;
 use crate::proto::{ads, boolean, extension, json_any, module, seconds, uint};
@@ -40,11 +41,14 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: (u32, u32) = (1024 * 1024, 256 * 1024 * 1024);
 
 /// The manager of a cluster that is served.
-pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings) -> Manager {
+pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, flavour: Flavour) -> Manager {
     let rds = Rds { config_source: Some(ads()), route_config_name: routes };
+    let (forward_client_cert_details, set_current_client_cert_details) = client_certificate(flavour.peer_source);
     HttpConnectionManager {
+        forward_client_cert_details,
+        set_current_client_cert_details,
         route_specifier: Some(RouteSpecifier::Rds(rds)),
-        http_filters: vec![portcullis_filter(settings), router()],
+        http_filters: vec![portcullis_filter(settings, flavour), router()],
         early_header_mutation_extensions: vec![early_mutation()],
         access_log: access_log::of_requests(&settings.access_log),
         ..common(stat_prefix, settings)
@@ -119,11 +123,22 @@ fn http2(streams: u32) -> Http2ProtocolOptions {
     }
 }
 
-fn portcullis_filter(settings: &Settings) -> HttpFilter {
+/// What becomes of `x-forwarded-client-cert`: a client's own is dropped in either case.
+fn client_certificate(source: PeerSource) -> (i32, Option<SetCurrentClientCertDetails>) {
+    match source {
+        PeerSource::Validator => (ForwardClientCertDetails::Sanitize.into(), None),
+        PeerSource::ForwardedClientCert => {
+            let details = SetCurrentClientCertDetails { chain: true, ..Default::default() };
+            (ForwardClientCertDetails::SanitizeSet.into(), Some(details))
+        }
+    }
+}
+
+fn portcullis_filter(settings: &Settings, flavour: Flavour) -> HttpFilter {
     let config = DynamicModuleFilter {
         dynamic_module_config: Some(module()),
         filter_name: agreed::HTTP_FILTER.to_owned(),
-        filter_config: Some(json_any(&filter_config(&settings.instance))),
+        filter_config: Some(json_any(&filter_config(&settings.instance, flavour))),
         ..Default::default()
     };
     http_filter(agreed::HTTP_FILTER, pack_any(config))

@@ -11,14 +11,15 @@ mod tls;
 
 pub(crate) use tls::client_validation;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener, ListenerFilter, listener_filter};
+use envoy_types::pb::envoy::config::listener::v3::{Listener, ListenerFilter, listener_filter};
 use envoy_types::pb::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
 use envoy_types::util::pack_any;
 use portcullis_api::{Claims, Cluster, Settings};
 use prost::Message;
 
+use crate::flavour::Flavour;
 use crate::names::{ResourceNames, parts, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
 use crate::resource::{Part, Resource};
@@ -27,6 +28,7 @@ use crate::resource::{Part, Resource};
 const BUFFER_LIMIT: u32 = 1024 * 1024;
 
 /// What a cluster adds to the listener.
+#[derive(Clone)]
 pub(crate) enum Chain {
     /// It is served.
     Serving {
@@ -34,8 +36,10 @@ pub(crate) enum Chain {
         owner: String,
         /// The host names.
         names: Vec<String>,
-        /// The chain.
-        chain: Box<FilterChain>,
+        /// The chain, as a listener that holds nothing else, encoded.
+        chain: Vec<u8>,
+        /// What may stand in its place, alike.
+        instead: Vec<u8>,
     },
     /// It is refused. Its names must not fall to somebody's wildcard.
     Reserved {
@@ -46,10 +50,12 @@ pub(crate) enum Chain {
 
 impl Chain {
     /// The chain of a cluster that is served.
-    pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Self {
-        let chain = Box::new(chain::serving(cluster, names, settings));
-        let names = std::iter::once(&cluster.name).chain(&cluster.server_names).cloned().collect();
-        Self::Serving { owner: cluster.name.clone(), names, chain }
+    pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, flavour: Flavour) -> Self {
+        let chain = chain::serving(cluster, names, settings, flavour);
+        let names: Vec<_> = std::iter::once(&cluster.name).chain(&cluster.server_names).cloned().collect();
+        let encoded = |chain| Listener { filter_chains: vec![chain], ..Default::default() }.encode_to_vec();
+        let instead = encoded(chain::closed(chain.name.clone(), names.clone()));
+        Self::Serving { owner: cluster.name.clone(), names, instead, chain: encoded(chain) }
     }
 
     /// The names of an object that is refused.
@@ -88,18 +94,17 @@ pub(crate) fn listener(settings: &Settings, chains: Vec<Chain>) -> Resource {
 
 /// Encodings of one message that stand one behind the other are read as one: each part adds its chain.
 fn add_parts(resource: &mut Resource, chains: Vec<Chain>) {
-    let of = |chain| Listener { filter_chains: vec![chain], ..Default::default() }.encode_to_vec();
-    let serving: BTreeMap<_, _> = chains
+    let mut serving: Vec<_> = chains
         .into_iter()
         .filter_map(|chain| match chain {
-            Chain::Serving { owner, names, chain } => Some((owner, (names, *chain))),
+            Chain::Serving { owner, chain, instead, .. } => Some((owner, chain, instead)),
             Chain::Reserved { .. } => None,
         })
         .collect();
-    for (owner, (names, chain)) in serving {
-        let instead = of(chain::closed(chain.name.clone(), names));
+    serving.sort();
+    for (owner, chain, instead) in serving {
         let start = resource.value.len();
-        resource.value.extend(of(chain));
+        resource.value.extend(chain);
         resource.parts.push(Part { owner, start, end: resource.value.len(), instead });
     }
 }

@@ -1,5 +1,6 @@
 use envoy_types::pb::envoy::config::core::v3::{TransportSocket, transport_socket};
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::cert_validator::dynamic_modules::v3::DynamicModuleCertValidatorConfig;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::TrustChainVerification;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::downstream_tls_context::SessionTicketKeysType;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
@@ -7,13 +8,19 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, CommonTlsContext, DownstreamTlsContext, TlsParameters,
 };
 use envoy_types::util::pack_any;
-use portcullis_filter_config::{ValidatorConfig, names};
+use portcullis_filter_config::{PeerSource, ValidatorConfig, names};
 
 use crate::proto::{boolean, extension, json_any, module, sds};
 
 /// TLS that asks for a client certificate and takes any: the filter verifies it, request by request.
-pub(super) fn with_client_certificate(certificate: String) -> TransportSocket {
-    let context = client_validation(&ValidatorConfig::default());
+pub(super) fn with_client_certificate(certificate: String, source: PeerSource) -> TransportSocket {
+    let context = match source {
+        PeerSource::Validator => client_validation(&ValidatorConfig::default()),
+        PeerSource::ForwardedClientCert => CertificateValidationContext {
+            trust_chain_verification: TrustChainVerification::AcceptUntrusted.into(),
+            ..Default::default()
+        },
+    };
     socket(certificate, Some(ValidationContextType::ValidationContext(context)))
 }
 

@@ -9,7 +9,7 @@ pub(crate) use sorted::RouteParts;
 use std::collections::{BTreeMap, HashMap};
 
 use envoy_types::pb::envoy::config::route::v3::{
-    DirectResponseAction, Route, RouteMatch, VirtualHost, route, route_match,
+    DirectResponseAction, Route, RouteConfiguration, RouteMatch, VirtualHost, route, route_match,
 };
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilterPerRoute;
 use envoy_types::pb::envoy::extensions::matching::common_inputs::network::v3::FilterStateInput;
@@ -17,7 +17,7 @@ use envoy_types::pb::xds::core::v3::TypedExtensionConfig;
 use envoy_types::pb::xds::r#type::matcher::v3::matcher::{OnMatch, on_match};
 use envoy_types::util::pack_any;
 use portcullis_api::{Cluster, Settings};
-use portcullis_filter_config::{destinations, names as agreed};
+use portcullis_filter_config::{ClusterConfig, destinations, names as agreed};
 
 use crate::group::Group;
 use crate::names::{ResourceNames, parts};
@@ -38,7 +38,7 @@ pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames,
     }
     let matcher = sorted::Matcher::exact(filter_state_input(), entries, on_match(deny()));
     let name = names.part(parts::ROUTES);
-    let host = virtual_host(cluster, names, settings);
+    let host = virtual_host(&cluster.name, &cluster_config(cluster, names, settings));
     Resource {
         type_url: type_urls::route_configuration(),
         value: sorted::route_configuration(&name, &host, matcher),
@@ -49,15 +49,24 @@ pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames,
     }
 }
 
-fn virtual_host(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> VirtualHost {
+/// Routes that lead nowhere, of a cluster that is gone.
+pub(crate) fn without_destinations(cluster: &str, names: &ResourceNames, config: &ClusterConfig) -> Resource {
+    let body = status_body::fixed("this cluster is served no longer", "ServiceUnavailable", 503);
+    let gone = Route { name: "gone".to_owned(), ..direct_response(503, body) };
+    let host = VirtualHost { routes: vec![gone], ..virtual_host(cluster, config) };
+    let name = names.part(parts::ROUTES);
+    Resource::new(name.clone(), &RouteConfiguration { name, virtual_hosts: vec![host], ..Default::default() })
+}
+
+fn virtual_host(cluster: &str, config: &ClusterConfig) -> VirtualHost {
     let config = DynamicModuleFilterPerRoute {
         dynamic_module_config: Some(module()),
         // No name: the field's name differs between Envoy 1.39 and 1.40, and the module has one configuration only.
-        filter_config: Some(json_any(&cluster_config(cluster, names, settings))),
+        filter_config: Some(json_any(config)),
         ..Default::default()
     };
     VirtualHost {
-        name: cluster.name.clone(),
+        name: cluster.to_owned(),
         domains: vec!["*".to_owned()],
         // One entry, so that a map without order has one encoding.
         typed_per_filter_config: HashMap::from([(agreed::HTTP_FILTER.to_owned(), pack_any(config))]),

@@ -86,6 +86,8 @@ fn problems_are_told_with_their_field() {
             "flowControlSchemas[0].globalMaxRequestsInflight: needs maxRequestsInflight",
         ),
         ("/spec/portcullis", json!({"requestTimeout": "5"}), "spec.portcullis.requestTimeout: not a duration"),
+        ("/spec/portcullis", json!({"drainPeriod": "-1s"}), "spec.portcullis.drainPeriod: not a duration"),
+        ("/spec/portcullis", json!({"drainPeriod": "25h"}), "spec.portcullis.drainPeriod: must be from 0 to 24h"),
         ("/spec/portcullis", json!({"requestTimeout": "2h"}), "spec.portcullis.requestTimeout: must be from 1s"),
         ("/spec/portcullis", json!({"extraAuthorities": ["A:1"]}), "spec.portcullis.extraAuthorities[0]: must be"),
         ("/spec/portcullis", json!({"typo": 1}), "unknown field `typo`"),

@@ -1,11 +1,13 @@
 //! Objects for tests. Keys are made anew in every run; [`Pki::hide`] puts names in their places.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_api::Settings;
 use serde_json::{Value, json};
 
-use crate::{Input, Translation, choose_settings, translate};
+use crate::{Flavour, Input, Translation, choose_settings, translate};
 
 /// A certificate and its key.
 pub(super) struct Pair {
@@ -111,5 +113,6 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: Value) {
 }
 
 pub(super) fn translated(settings: &Settings, clusters: &[Value]) -> Translation {
-    translate(&Input { settings, clusters })
+    let clusters: Vec<_> = clusters.iter().cloned().map(Arc::new).collect();
+    translate(&Input { settings, clusters: &clusters, flavour: Flavour::default() })
 }

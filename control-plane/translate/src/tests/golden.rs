@@ -1,8 +1,10 @@
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, TOKEN, base64, set, translated};
 use super::render::render;
-use crate::{Translation, type_urls};
+use crate::{Flavour, Input, Translation, translate, type_urls};
 
 /// Everything but secrets, whose content is no matter of a golden.
 fn shown(pki: &Pki, translation: &Translation, wanted: impl Fn(&str) -> bool) -> String {
@@ -42,6 +44,25 @@ fn a_cluster_with_a_certificate() {
     let names: Vec<_> = translation.resources.iter().map(|one| format!("{one:?}")).collect();
     let names: Vec<_> = names.iter().map(|name| name.rsplit_once(" (").unwrap().0).collect();
     insta::assert_snapshot!("names", names.join("\n"));
+}
+
+/// What an Envoy is told whose validators mix up connections.
+#[test]
+fn a_client_certificate_by_header() {
+    let pki = Pki::new();
+    let (settings, clusters) = (pki.settings(), [Arc::new(pki.cluster("prod.example.com"))]);
+    let told = |version| {
+        let input = Input { settings: &settings, clusters: &clusters, flavour: Flavour::of_envoy(version) };
+        shown(&pki, &translate(&input), |name| name.contains("/listener"))
+    };
+    let (header, validator) = (told(Some((1, 38))), told(Some((1, 39))));
+    assert_eq!(told(None), header, "an unknown version gets what is safe everywhere");
+    let only = |text: &str, other: &str| -> String {
+        text.lines().filter(|line| !other.contains(line)).map(|line| format!("{line}\n")).collect()
+    };
+    insta::assert_snapshot!("by_header", only(&header, &validator));
+    assert!(!header.contains("custom_validator_config"));
+    assert!(validator.contains("custom_validator_config"));
 }
 
 #[test]

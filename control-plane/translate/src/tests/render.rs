@@ -9,12 +9,13 @@ use envoy_types::pb::envoy::extensions as ext;
 use envoy_types::pb::google::protobuf::StringValue;
 use prost::{Message, Name};
 use std::fmt::Debug;
+use std::sync::Arc;
 
 use crate::Resource;
 use crate::route::RouteParts;
 
 /// A resource as text.
-pub(super) fn render(resource: &Resource) -> String {
+pub(super) fn render(resource: &Arc<Resource>) -> String {
     format!(
         "# {} {}\n{}\n",
         resource.type_url.rsplit('.').next().unwrap(),

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -20,9 +20,15 @@ struct One {
 }
 
 impl Composed {
-    /// Follows the snapshot. `known` are the versions that the other side has.
-    pub(super) fn refresh(&mut self, snapshot: &Snapshot, type_url: &str, known: &BTreeMap<String, String>) {
-        for (name, resource) in snapshot.composed(type_url) {
+    /// Follows the snapshot, as far as it is due. `known` are the versions that the other side has.
+    pub(super) fn refresh(
+        &mut self,
+        snapshot: &Snapshot,
+        type_url: &str,
+        known: &BTreeMap<String, String>,
+        due: &BTreeSet<String>,
+    ) {
+        for (name, resource) in snapshot.composed(type_url).filter(|(name, _)| due.contains(*name)) {
             let is_new = !self.by_name.contains_key(name);
             let one = self.by_name.entry(name.to_owned()).or_default();
             if !one.quarantine.is_aimed_at(resource.version()) {

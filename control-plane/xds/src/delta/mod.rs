@@ -49,14 +49,23 @@ impl DeltaStream {
             self.node.clone_from(&node.id);
         }
         let key = (Kind::of(&request.type_url), request.type_url.clone());
-        self.subscriptions.entry(key).or_default().on_request(request);
+        self.subscriptions.entry(key).or_default().on_request(request, &self.snapshot);
         self.advance()
     }
 
     /// Takes a newer snapshot. Returns what is to be sent, in this order.
     pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
+        for ((_, type_url), subscription) in &mut self.subscriptions {
+            subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
+        }
         self.snapshot = snapshot;
         self.advance()
+    }
+
+    /// Whether nothing that is due is overlooked.
+    #[cfg(test)]
+    pub(crate) fn is_complete(&self) -> bool {
+        self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_complete(&self.snapshot, url))
     }
 
     fn advance(&mut self) -> Vec<DeltaDiscoveryResponse> {

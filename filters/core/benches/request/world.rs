@@ -37,7 +37,7 @@ impl World {
         alice.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         let leaf = alice.signed_by(&KeyPair::generate().unwrap(), &ca).unwrap();
         let chain = x509::encode_chain([&leaf.der()[..]].into_iter());
-        let gateway = config::FilterConfig { version: config::CONFIG_VERSION, instance: "bench".into() };
+        let gateway = config::FilterConfig::new("bench");
         World {
             gateway: Gateway::compile(&gateway).unwrap(),
             cluster: Cluster::compile(&cluster(ca.pem()), &Forgetful([7; 32])).unwrap(),
@@ -94,6 +94,7 @@ impl World {
 
 fn cluster(client_ca: String) -> config::ClusterConfig {
     config::ClusterConfig {
+        servers: None,
         audit_attribution: false,
         log_refused: false,
         version: config::CONFIG_VERSION,

@@ -40,12 +40,13 @@ fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
 }
 
 fn gateway() -> Gateway {
-    Gateway::compile(&FilterConfig { version: CONFIG_VERSION, instance: "lab".into() }).unwrap()
+    Gateway::compile(&FilterConfig::new("lab")).unwrap()
 }
 
 fn plain_config(client_ca: Option<String>) -> ClusterConfig {
     let secrets = Rule { resources: vec!["secrets".into()], non_resource_urls: vec![], ..all_rules() };
     ClusterConfig {
+        servers: None,
         version: CONFIG_VERSION,
         name: "lab/-/prod.example.com".into(),
         identity: "prod".into(),
@@ -255,10 +256,10 @@ fn a_401_is_the_gateways_own_fault_where_only_kube_apiserver_can_give_it() {
 
 #[test]
 fn configurations_for_other_versions_are_refused() {
-    let next = FilterConfig { version: CONFIG_VERSION + 1, instance: "lab".into() };
+    let next = FilterConfig { version: CONFIG_VERSION + 1, ..FilterConfig::new("lab") };
     assert_eq!(Gateway::compile(&next).unwrap_err(), CompileError::Version(CONFIG_VERSION + 1));
     for instance in ["", "a b", "a,b", "a\r\n"] {
-        let config = FilterConfig { version: CONFIG_VERSION, instance: instance.into() };
+        let config = FilterConfig::new(instance);
         assert_eq!(Gateway::compile(&config).unwrap_err(), CompileError::Instance, "{instance:?}");
     }
 }

@@ -6,6 +6,7 @@ mod authority;
 mod cache;
 mod chain;
 mod form;
+mod forwarded;
 mod subject;
 mod text;
 mod trust;
@@ -14,6 +15,7 @@ mod window;
 
 pub use cache::{CertificateCache, CertificateRefused, CertifiedUser};
 pub use chain::{ChainError, ClientChain, MAX_BYTES, MAX_CERTIFICATES, encode as encode_chain};
+pub use forwarded::{ForwardedError, chain_from_header};
 pub use trust::{ClientCa, ClientCaError};
 pub use window::Window;
 

@@ -230,6 +230,25 @@ impl FilterHandle {
         }
     }
 
+    /// A text of the metadata of the endpoint that the request went to last.
+    pub fn endpoint_metadata(&self, namespace: &str, key: &str) -> Option<&[u8]> {
+        /// `metadata_source`: the endpoint's.
+        const HOST: u32 = 3;
+        let mut value = Buffer::EMPTY;
+        // SAFETY: the filter is alive, names are lent for the call; Envoy writes a buffer that it keeps until a setter is
+        // called, which needs `&mut self`.
+        unsafe {
+            raw::envoy_dynamic_module_callback_http_get_metadata_string(
+                self.filter,
+                HOST,
+                Buffer::lend(namespace.as_bytes()),
+                Buffer::lend(key.as_bytes()),
+                &raw mut value,
+            )
+            .then(|| value.bytes())
+        }
+    }
+
     /// Writes the stream's dynamic metadata.
     pub fn set_metadata(&mut self, namespace: &str, key: &str, value: &str) {
         // SAFETY: buffers are lent for the call and Envoy copies them.

@@ -3,10 +3,11 @@
 //! A call with labels looks the series up by their texts, for thousands of instructions: on the way of every request only
 //! a histogram without labels is cheap.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 use std::sync::LazyLock;
 
 use super::{ConfigHandle, FilterHandle, MainThread};
+use crate::exported::exported;
 use crate::raw::{self, Buffer, ConfigPtr};
 
 /// A counter.
@@ -139,14 +140,8 @@ static LATER: LazyLock<Later> = LazyLock::new(|| Later {
     set: find(c"envoy_dynamic_module_callback_http_filter_config_set_gauge"),
 });
 
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, symbol: *const c_char) -> *mut c_void;
-}
-
 fn find(symbol: &CStr) -> Option<Change> {
-    // SAFETY: the name ends in NUL; a null handle is RTLD_DEFAULT, which looks in the program itself.
-    let found = unsafe { dlsym(std::ptr::null_mut(), symbol.as_ptr()) };
     // SAFETY: both functions that are looked for have this shape in every Envoy that exports them, and a null pointer is
     // `None`.
-    unsafe { std::mem::transmute::<*mut c_void, Option<Change>>(found) }
+    unsafe { std::mem::transmute::<*mut c_void, Option<Change>>(exported(symbol)) }
 }

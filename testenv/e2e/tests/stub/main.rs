@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod access_log;
+mod agent;
 mod attack;
 mod attribution;
 mod balance;
@@ -9,6 +10,7 @@ mod buckets;
 mod changes;
 mod closing;
 mod crowd;
+mod drain;
 mod fail_closed;
 mod handshake;
 mod handshakes;

@@ -13,7 +13,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{ports, wait};
-use portcullis_translate::{Input, Resource as Translated, choose_settings, translate, type_urls};
+use portcullis_translate::{Flavour, Input, Resource as Translated, choose_settings, translate, type_urls};
 use portcullis_xds::{NodeStatus, Part, Registry, Resource, Snapshot, Socket};
 use prost::Message;
 use serde_json::Value;
@@ -48,7 +48,13 @@ impl Saboteur {
         let pipe = "/static_resources/clusters/0/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/pipe/path";
         *bootstrap.pointer_mut(pipe).unwrap() = socket_path.display().to_string().into();
         let socket = runtime.block_on(async { Socket::bind(&socket_path) }).unwrap();
-        runtime.spawn(portcullis_xds::serve(socket, receiver, Arc::clone(&registry), std::future::pending()));
+        runtime.spawn(portcullis_xds::serve(
+            socket,
+            receiver,
+            Arc::clone(&registry),
+            Arc::default(),
+            std::future::pending(),
+        ));
         let envoy = Envoy::start(&dir, "envoy-0", &EnvoyOptions::new(bootstrap)).unwrap();
         Self { snapshots, registry, address, serving_ca, settings, envoy, _plane: plane, _runtime: runtime }
     }
@@ -59,11 +65,13 @@ impl Saboteur {
 
     /// Serves the manifests; the chains of those named are such that Envoy refuses them.
     pub(crate) fn publish(&self, manifests: &[Manifest], bad: &[&str]) -> Arc<Snapshot> {
-        let documents: Vec<Value> = manifests.iter().map(|one| serde_json::from_str(&one.to_text()).unwrap()).collect();
+        let read = |one: &Manifest| Arc::new(serde_json::from_str(&one.to_text()).unwrap());
+        let documents: Vec<Arc<Value>> = manifests.iter().map(read).collect();
         let settings = choose_settings(std::slice::from_ref(&self.settings)).settings.unwrap();
-        let translation = translate(&Input { settings: &settings, clusters: &documents });
+        let translation = translate(&Input { settings: &settings, clusters: &documents, flavour: Flavour::default() });
         assert!(translation.diagnoses.iter().all(|one| one.accepted), "{:?}", translation.diagnoses);
-        let snapshot = Arc::new(Snapshot::new(translation.resources.into_iter().map(|one| entry(one, bad))));
+        let snapshot =
+            Arc::new(Snapshot::new(translation.resources.into_iter().map(|one| entry(one.as_ref().clone(), bad))));
         self.snapshots.send_replace(Some(Arc::clone(&snapshot)));
         snapshot
     }

@@ -4,6 +4,7 @@ mod always;
 mod crowd;
 mod h2;
 mod http1;
+mod load;
 pub mod plain;
 mod raw;
 mod response;
@@ -11,6 +12,7 @@ mod tls;
 
 pub use crowd::Crowd;
 pub use h2::{H2Client, H2Stream, Outgoing};
+pub use load::{Load, Protocol, Tally};
 pub use raw::TlsConnection;
 pub use response::Response;
 pub use tls::{TlsTarget, Trust};

@@ -70,6 +70,8 @@ pub(super) struct Subscription {
     composed: Composed,
     /// Names that were touched before this type was asked for.
     touched_early: BTreeSet<String>,
+    /// Names for which something may be due; for all others nothing is. So a turn costs what changed, not what there is.
+    due: BTreeSet<String>,
     /// Whether this type was asked for before on this stream.
     opened: bool,
     /// A first answer is owed, even if it is empty: the other side waits for it.
@@ -78,7 +80,8 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    pub(super) fn on_request(&mut self, request: DeltaDiscoveryRequest) {
+    pub(super) fn on_request(&mut self, request: DeltaDiscoveryRequest, snapshot: &Snapshot) {
+        let wanted_all = self.wildcard;
         self.take_acknowledgement(&request);
         let kind = Kind::of(&request.type_url);
         for name in &request.resource_names_unsubscribe {
@@ -99,13 +102,22 @@ impl Subscription {
                 self.subscribe(name);
             }
         }
+        if self.wildcard && !wanted_all {
+            self.due.extend(snapshot.names(&request.type_url).cloned());
+        }
         // After a reconnect: what it has need not be sent again.
         if first {
+            self.due.extend(request.initial_resource_versions.keys().cloned());
             self.known.extend(request.initial_resource_versions);
             for name in std::mem::take(&mut self.touched_early) {
                 self.known.remove(&name);
             }
         }
+    }
+
+    /// Takes a newer snapshot, which differs from the one before in these names.
+    pub(super) fn on_snapshot<'a>(&mut self, changed: impl Iterator<Item = &'a String>) {
+        self.due.extend(changed.cloned());
     }
 
     /// A name that is asked for again is sent again: the other side wants it for something new.
@@ -119,6 +131,7 @@ impl Subscription {
         if !self.opened {
             self.touched_early.insert(name.to_owned());
         }
+        self.due.insert(name.to_owned());
         self.known.remove(name);
         self.absent.remove(name);
         if let Some(in_flight) = &mut self.in_flight {
@@ -133,6 +146,7 @@ impl Subscription {
             self.known.retain(|name, _| self.names.contains(name));
             return;
         }
+        self.due.insert(name.to_owned());
         self.names.remove(name);
         self.absent.remove(name);
         self.refused.remove(name);
@@ -145,6 +159,7 @@ impl Subscription {
         let Some(in_flight) = self.in_flight.take_if(|in_flight| in_flight.nonce == request.response_nonce) else {
             return;
         };
+        self.due.extend(in_flight.change.updates.keys().chain(&in_flight.change.removals).cloned());
         match &request.error_detail {
             Some(error) => {
                 self.status.nack = Some(error.message.clone());
@@ -214,9 +229,10 @@ impl Subscription {
             return None;
         }
         self.forget_refusals(snapshot, type_url);
+        self.forget_done(snapshot, type_url);
         // A name that is new to the other side and does not exist is told at once: nothing can refer to it.
         let unknown: BTreeSet<_> =
-            self.names.iter().filter(|name| self.is_unknown(snapshot, type_url, name)).cloned().collect();
+            self.due.iter().filter(|name| self.is_unknown(snapshot, type_url, name)).cloned().collect();
         if !unknown.is_empty() {
             return Some(Change { removals: unknown, ..Default::default() });
         }
@@ -236,8 +252,22 @@ impl Subscription {
         (gates.updates == Wait::Nobody && std::mem::take(&mut self.owes_answer)).then(Change::default)
     }
 
+    fn forget_done(&mut self, snapshot: &Snapshot, type_url: &str) {
+        let due = std::mem::take(&mut self.due);
+        self.due = due.into_iter().filter(|name| self.is_due(snapshot, type_url, name)).collect();
+    }
+
+    fn is_due(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
+        self.is_unknown(snapshot, type_url, name)
+            || self.is_leftover(snapshot, type_url, name)
+            || self.outdated(snapshot, type_url, name).is_some()
+    }
+
     fn is_unknown(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
-        !self.known.contains_key(name) && !self.absent.contains(name) && snapshot.get(type_url, name).is_none()
+        self.names.contains(name)
+            && !self.known.contains_key(name)
+            && !self.absent.contains(name)
+            && snapshot.get(type_url, name).is_none()
     }
 
     /// A refused version that is no longer in the snapshot need not be remembered.
@@ -276,27 +306,32 @@ impl Subscription {
         snapshot: &'a Snapshot,
         type_url: &'a str,
     ) -> impl Iterator<Item = (&'a String, &'a Resource)> + use<'a> {
-        let all = snapshot.names(type_url).filter(move |_| self.wildcard);
-        let listed = self.names.iter().filter(move |_| !self.wildcard);
-        all.chain(listed).filter_map(move |name| {
-            let resource = snapshot.get(type_url, name)?;
-            let version = self.composed.version(name, resource)?;
-            let is_known = self.known.get(name).is_some_and(|known| known == version);
-            let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == version);
-            (!is_known && !is_refused).then_some((name, resource))
-        })
+        self.due.iter().filter_map(move |name| Some((name, self.outdated(snapshot, type_url, name)?)))
+    }
+
+    /// A resource, if it is to be sent.
+    fn outdated<'a>(&'a self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a Resource> {
+        let resource = snapshot.get(type_url, name).filter(|_| self.is_wanted(name))?;
+        let version = self.composed.version(name, resource)?;
+        let is_known = self.known.get(name).is_some_and(|known| known == version);
+        let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == version);
+        (!is_known && !is_refused).then_some(resource)
     }
 
     /// Follows the snapshot, before it is asked what is to be sent.
     pub(super) fn refresh(&mut self, snapshot: &Snapshot, type_url: &str) {
         if self.in_flight.is_none() && self.opened {
-            self.composed.refresh(snapshot, type_url, &self.known);
+            self.composed.refresh(snapshot, type_url, &self.known, &self.due);
         }
     }
 
     /// What the other side has and should not have.
     fn removals<'a>(&'a self, snapshot: &'a Snapshot, type_url: &'a str) -> impl Iterator<Item = &'a String> + use<'a> {
-        self.known.keys().filter(move |name| snapshot.get(type_url, name).is_none())
+        self.due.iter().filter(move |name| self.is_leftover(snapshot, type_url, name))
+    }
+
+    fn is_leftover(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
+        self.known.contains_key(name) && snapshot.get(type_url, name).is_none()
     }
 
     pub(super) fn sent(&mut self, nonce: &str, change: &Change, version: &str) {
@@ -325,5 +360,12 @@ impl Subscription {
 
     pub(super) fn status(&self) -> TypeStatus {
         self.status.clone()
+    }
+
+    /// Whether nothing is overlooked.
+    #[cfg(test)]
+    pub(super) fn is_complete(&self, snapshot: &Snapshot, type_url: &str) -> bool {
+        let all = snapshot.names(type_url).chain(&self.names).chain(self.known.keys());
+        all.filter(|name| !self.due.contains(*name)).all(|name| !self.is_due(snapshot, type_url, name))
     }
 }

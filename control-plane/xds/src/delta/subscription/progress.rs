@@ -30,7 +30,7 @@ impl Subscription {
         let owner = |name: &String| Wait::for_owner(self.owner(snapshot, type_url, name));
         let going = self.removals(snapshot, type_url).map(owner);
         let gone = self.in_flight.iter().flat_map(|in_flight| in_flight.change.removals.iter().map(owner));
-        let unknown = self.names.iter().any(|name| self.is_unknown(snapshot, type_url, name));
+        let unknown = self.due.iter().any(|name| self.is_unknown(snapshot, type_url, name));
         let first = if self.owes_answer || unknown { Wait::Everybody } else { Wait::Nobody };
         going.chain(gone).fold(self.updating(snapshot, type_url).and(first), Wait::and)
     }

@@ -50,11 +50,13 @@ impl Client {
 
     fn say(&mut self, request: DeltaDiscoveryRequest) {
         let responses = self.stream.on_request(request);
+        assert!(self.stream.is_complete());
         self.inbox.extend(responses);
     }
 
     pub(super) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) {
         let responses = self.stream.on_snapshot(snapshot);
+        assert!(self.stream.is_complete());
         self.inbox.extend(responses);
     }
 

@@ -53,7 +53,7 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
         .set(
             "/spec/portcullis",
             json!({
-                "requestTimeout": "1m15s", "anonymous": false, "extraAuthorities": ["*.Example.com"],
+                "requestTimeout": "1m15s", "drainPeriod": "90s", "anonymous": false, "extraAuthorities": ["*.Example.com"],
                 "clientCertificateVerification": "Handshake", "forwardedExtras": ["example.com/role"],
                 "credentialCache": {"token": "0", "deniedImpersonation": "1.5m"}, "auditAttribution": true,
             }),
@@ -252,6 +252,12 @@ fn ours() -> Vec<Row> {
     }
     for text in ["", "75", "0", "0.999s", "3601s", "2h", "-1s", "1 s", "9999999999999h", "1s\n", "1µs"] {
         rows.push(("/spec/portcullis/requestTimeout", json!(text), Refused("spec.portcullis.requestTimeout")));
+    }
+    for text in ["0", "0.5s", "24h", "1440m"] {
+        rows.push(("/spec/portcullis/drainPeriod", json!(text), Accepted));
+    }
+    for text in ["", "1d", "24h1s", "-1s"] {
+        rows.push(("/spec/portcullis/drainPeriod", json!(text), Refused("spec.portcullis.drainPeriod")));
     }
     let cache = "/spec/portcullis/credentialCache";
     for text in ["0", "00s", "1.s", ".5s", "1m1s1ms1us1ns", "0h0m"] {

@@ -1,0 +1,76 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::Bootstrap;
+
+/// Run one Envoy as a gateway: start it, tell whether it is ready, and let it go without hurting a request.
+///
+///   portcullis gateway --envoy /usr/bin/envoy --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
+///   portcullis gateway ... --http-address 0.0.0.0:9081 -- --concurrency 4 --log-level warning
+///
+/// Envoy's bootstrap is made as by `portcullis bootstrap`, and its output goes where this program's goes. What stands
+/// behind -- is handed to Envoy.
+///
+/// HTTP: /healthz (this program lives and Envoy answers it), /readyz (Envoy has its configuration, listens, and is not
+/// about to end). Point the load balancer's or Kubernetes' readiness at /readyz.
+///
+/// On SIGTERM or SIGINT /readyz fails at once. --unready-seconds later, when the load balancer has noticed, Envoy begins to
+/// send its clients away: GOAWAY on HTTP/2, Connection: close on HTTP/1.1, with an answer that they were waiting for.
+/// Everything that is open goes on, new requests included. Envoy ends when the last connection has gone, at the latest
+/// after --drain-seconds more; what is still open then, as a rule watches, is cut, and clients open it again elsewhere.
+/// A second signal ends Envoy at once. Both times together have to stay below terminationGracePeriodSeconds (Kubernetes)
+/// or TimeoutStopSec (systemd); their defaults fit Kubernetes' 30 seconds.
+///
+/// If Envoy ends by itself, this program ends with the same exit status (128 + N for signal N) and does not start it again:
+/// that is the platform's part. If this program is killed, Envoy ends as well, without draining.
+///
+/// Every 5 seconds the health of the clusters' endpoints is told to each control plane, for the condition Ready.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Gateway {
+    #[command(flatten)]
+    pub(crate) bootstrap: Bootstrap,
+    /// Envoy's executable.
+    #[arg(long, env = "PORTCULLIS_ENVOY", value_name = "PATH", default_value = "envoy")]
+    pub(crate) envoy: PathBuf,
+    /// Where libportcullis.so stands; else Envoy looks where ENVOY_DYNAMIC_MODULES_SEARCH_PATH says.
+    #[arg(long, env = "PORTCULLIS_MODULE_DIR", value_name = "DIR")]
+    pub(crate) module_dir: Option<PathBuf>,
+    /// Where /healthz and /readyz are served; port 0 takes a free one.
+    #[arg(long, env = "PORTCULLIS_GATEWAY_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9081")]
+    pub(crate) http_address: SocketAddr,
+    /// How long load balancers get to notice that /readyz fails, before clients are sent away.
+    #[arg(long, env = "PORTCULLIS_UNREADY_SECONDS", value_name = "N", default_value_t = 5)]
+    pub(crate) unready_seconds: u32,
+    /// How long clients get to leave, and watches to go on, before what is left is cut.
+    #[arg(long, env = "PORTCULLIS_DRAIN_SECONDS", value_name = "N", default_value_t = 20)]
+    pub(crate) drain_seconds: u32,
+    /// More arguments of Envoy.
+    #[arg(last = true, value_name = "ENVOY_FLAG")]
+    pub(crate) envoy_flags: Vec<String>,
+}
+
+impl Gateway {
+    pub(super) fn unready(&self) -> Duration {
+        Duration::from_secs(self.unready_seconds.into())
+    }
+
+    pub(super) fn drain(&self) -> Duration {
+        Duration::from_secs(self.drain_seconds.into())
+    }
+}
+
+/// Become Envoy, and end when the program that started this ends. Not for people.
+#[derive(Debug, Args)]
+#[command(hide = true)]
+pub(crate) struct BecomeEnvoy {
+    /// The process that this one must not outlive.
+    #[arg(long)]
+    pub(crate) parent: i32,
+    /// Envoy and its arguments.
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}

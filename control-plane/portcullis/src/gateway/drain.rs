@@ -1,0 +1,88 @@
+//! Letting Envoy's clients go.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::admin::{Admin, AdminError};
+
+/// How often is looked whether connections are left.
+const LOOK: Duration = Duration::from_millis(500);
+/// Envoy closes an HTTP/2 connection this long after its first GOAWAY (`drain_timeout` of its connection manager).
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Sends Envoy's clients away, and is done when the last has gone or `patience` is over.
+///
+/// Envoy tells a connection with the next answer on it. In the first part of the time only some answers do, more and more,
+/// so that busy clients do not all come to the other gateways at one moment; after that every answer does.
+pub(super) async fn drain(admin: Admin, patience: Duration) {
+    let start = Instant::now();
+    let deadline = start + patience;
+    tracing::info!("draining listeners");
+    told("drain its listeners", admin.post("/drain_listeners?graceful&skip_exit").await);
+    if empty_by(admin, start + first_part(patience)).await {
+        return;
+    }
+    tracing::info!("telling every client");
+    told("send every client away", admin.post("/healthcheck/fail").await);
+    if !empty_by(admin, deadline).await {
+        tracing::info!("connections that are still open are cut");
+    }
+}
+
+/// Half of the time that is left when Envoy's farewell to an HTTP/2 connection is taken off.
+fn first_part(patience: Duration) -> Duration {
+    patience.saturating_sub(FAREWELL) / 2
+}
+
+fn told(what: &str, outcome: Result<(), AdminError>) {
+    if let Err(error) = outcome {
+        tracing::warn!(%error, "Envoy cannot be told to {what}");
+    }
+}
+
+/// Waits until no connection is left; false if some are at the deadline.
+async fn empty_by(admin: Admin, deadline: Instant) -> bool {
+    let emptied = async {
+        while connections(admin).await != Some(0) {
+            sleep(LOOK).await;
+        }
+    };
+    timeout_at(deadline, emptied).await.is_ok()
+}
+
+/// Open connections of clients, if Envoy tells.
+async fn connections(admin: Admin) -> Option<u64> {
+    let page = admin.get("/stats?type=Gauges&filter=%5Elistener%5C..%2Adownstream_cx_active%24").await.ok()?;
+    Some(count(&String::from_utf8_lossy(&page)))
+}
+
+/// Sums the listeners' gauges: neither the admin page's, which counts this question, nor each worker's share.
+fn count(page: &str) -> u64 {
+    let listeners = page.lines().filter(|line| !line.starts_with("listener.admin.") && !line.contains(".worker_"));
+    listeners.filter_map(|line| line.rsplit_once(": ")?.1.trim().parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_those_of_clients() {
+        let page = "listener.0.0.0.0_6443.downstream_cx_active: 3\n\
+                    listener.0.0.0.0_6443.worker_0.downstream_cx_active: 1\n\
+                    listener.0.0.0.0_6443.worker_1.downstream_cx_active: 2\n\
+                    listener.[__]_8443.downstream_cx_active: 4\n\
+                    listener.admin.downstream_cx_active: 1\n\
+                    listener.admin.main_thread.downstream_cx_active: 1\n";
+        assert_eq!(count(page), 7);
+        assert_eq!(count(""), 0);
+    }
+
+    #[test]
+    fn every_client_is_told_early_enough() {
+        for (patience, first) in [(0, 0.0), (5, 0.0), (20, 7.5), (65, 30.0)] {
+            assert_eq!(first_part(Duration::from_secs(patience)).as_secs_f64(), first);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Envoy as a child process.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::Gateway;
+
+/// How long Envoy may take to end once it is told to.
+const LAST_GRACE: Duration = Duration::from_secs(3);
+
+/// A running Envoy.
+#[derive(Debug)]
+pub(super) struct Envoy {
+    child: Child,
+}
+
+impl Envoy {
+    /// Starts Envoy. To be called by a thread that lives as long as Envoy is to live: the kernel takes that thread's end
+    /// for the parent's.
+    pub(super) fn start(arguments: &Gateway) -> io::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .arg("become-envoy")
+            .arg(format!("--parent={}", std::process::id()))
+            .arg("--")
+            .arg(&arguments.envoy)
+            // On the command line and not in a file: it holds no secret, and needs no directory that can be written.
+            .arg("--config-yaml")
+            .arg(crate::bootstrap::bootstrap(&arguments.bootstrap).to_string())
+            // Two Envoys of one machine would else meet in one shared memory.
+            .arg("--disable-hot-restart")
+            .args(&arguments.envoy_flags)
+            .stdin(Stdio::null())
+            // A Ctrl-C at the terminal is for this program, which lets Envoy drain.
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(directory) = &arguments.module_dir {
+            command.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", directory);
+        }
+        Ok(Self { child: command.spawn()? })
+    }
+
+    /// Waits for its end.
+    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Ends it now: SIGTERM, at which Envoy closes its connections and ends; SIGKILL if it does not.
+    pub(super) async fn end(&mut self) -> io::Result<ExitStatus> {
+        // Not reaped yet, so that the id is still its own.
+        let pid = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        if let Some(pid) = pid {
+            // An Envoy that is gone is what was wanted.
+            let _ = kill_process(pid, Signal::TERM);
+            if let Ok(ended) = timeout(LAST_GRACE, self.child.wait()).await {
+                return ended;
+            }
+            tracing::warn!("Envoy does not end and is killed");
+            self.child.start_kill()?;
+        }
+        self.child.wait().await
+    }
+}
+
+/// A process's exit status as a shell would tell it.
+pub(super) fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
+    u8::try_from(code).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_status_is_envoys() {
+        // As wait(2) encodes it: the exit status in the second byte, a signal in the first.
+        for (raw, code) in [(0, 0), (1 << 8, 1), (77 << 8, 77), (9, 137), (15, 143)] {
+            assert_eq!(exit_code(ExitStatus::from_raw(raw)), code, "{raw}");
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! `portcullis gateway`: one Envoy, started, watched, told about, and let go in order.
+
+mod admin;
+mod arguments;
+mod become_envoy;
+mod drain;
+mod envoy;
+mod pages;
+mod probe;
+mod report;
+mod run;
+
+pub(crate) use arguments::{BecomeEnvoy, Gateway};
+pub(crate) use become_envoy::become_envoy;
+pub(crate) use run::run;

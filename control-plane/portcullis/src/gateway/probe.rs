@@ -1,0 +1,117 @@
+//! How Envoy is.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::admin::{Admin, AdminError};
+
+/// How often Envoy is asked, until it is ready and after that.
+const IMPATIENT: Duration = Duration::from_millis(200);
+const INTERVAL: Duration = Duration::from_secs(1);
+/// An Envoy that does not answer for so long hangs. A cold start with a thousand clusters takes a second.
+const HANGS: Duration = Duration::from_secs(30);
+
+/// What is known about Envoy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sight {
+    /// When it answered last; the start, if it never did.
+    answered: Instant,
+    /// What it said then.
+    state: State,
+    /// Whether it is about to end.
+    leaving: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It never answered, or does not any more.
+    Silent,
+    /// It waits for its first configuration, or was told to fail its health checks.
+    NotLive,
+    /// It lives and nobody could connect: no control plane answered in time, or none has a configuration.
+    NoListener,
+    /// It serves.
+    Serving,
+}
+
+impl Sight {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { answered: now, state: State::Silent, leaving: false }
+    }
+
+    /// Why clients should not be sent here, if so.
+    pub(super) fn unready(&self) -> Option<&'static str> {
+        match (self.leaving, self.state) {
+            (true, _) => Some("draining: Envoy is about to end"),
+            (_, State::Silent) => Some("Envoy's admin page does not answer"),
+            (_, State::NotLive) => Some("Envoy has no configuration yet"),
+            (_, State::NoListener) => Some("Envoy has no listener: no control plane has told it one"),
+            (_, State::Serving) => None,
+        }
+    }
+
+    /// Whether Envoy hangs, so that only a restart helps.
+    pub(super) fn hangs(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.answered) > HANGS
+    }
+}
+
+/// Marks that Envoy is about to end.
+pub(super) fn leave(sight: &watch::Sender<Sight>) {
+    sight.send_modify(|sight| sight.leaving = true);
+}
+
+/// Asks Envoy again and again.
+pub(super) async fn probe(admin: Admin, sight: watch::Sender<Sight>) {
+    loop {
+        let state = look(admin).await;
+        let before = sight.borrow().unready();
+        sight.send_modify(|sight| match state {
+            Ok(state) => (sight.state, sight.answered) = (state, Instant::now()),
+            Err(_) => sight.state = State::Silent,
+        });
+        let after = sight.borrow().unready();
+        if before != after {
+            tracing::info!(ready = after.is_none(), "{}", after.unwrap_or("Envoy serves"));
+        }
+        sleep(if after.is_none() { INTERVAL } else { IMPATIENT }).await;
+    }
+}
+
+async fn look(admin: Admin) -> Result<State, AdminError> {
+    if !admin.status("/ready").await?.is_success() {
+        return Ok(State::NotLive);
+    }
+    let listeners = admin.get("/listeners").await?;
+    Ok(if listeners.is_empty() { State::NoListener } else { State::Serving })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_envoy_that_serves_and_stays_is_ready() {
+        let now = Instant::now();
+        for (state, leaving, ready) in [
+            (State::Serving, false, true),
+            (State::Serving, true, false),
+            (State::NoListener, false, false),
+            (State::NotLive, false, false),
+            (State::Silent, false, false),
+        ] {
+            let sight = Sight { answered: now, state, leaving };
+            assert_eq!(sight.unready().is_none(), ready, "{sight:?}");
+        }
+    }
+
+    #[test]
+    fn an_envoy_hangs_when_it_is_silent_for_long() {
+        let sight = Sight::new(Instant::now());
+        assert!(!sight.hangs(sight.answered));
+        assert!(!sight.hangs(sight.answered + HANGS));
+        assert!(sight.hangs(sight.answered + HANGS + Duration::from_millis(1)));
+    }
+}

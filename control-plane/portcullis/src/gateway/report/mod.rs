@@ -1,0 +1,56 @@
+//! Telling the control planes how the endpoints are, as Envoy sees them.
+
+mod count;
+mod send;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::service::health::v3::EndpointHealthResponse;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+use tonic::transport::Endpoint;
+
+use super::admin::Admin;
+use crate::cli::Bootstrap;
+
+/// How often Envoy is asked and the control planes are told. They forget a report after 30 seconds.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+type Report = Option<Arc<EndpointHealthResponse>>;
+
+/// Asks and tells until the runtime ends. Every control plane is told, because each of them may be the one that writes
+/// conditions.
+pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
+    let (sender, reports) = watch::channel(None);
+    tokio::spawn(ask(admin, sender));
+    let node = Node { id: arguments.node_id.clone(), ..Node::default() };
+    for socket in &arguments.xds_socket {
+        match endpoint(socket) {
+            Ok(endpoint) => drop(tokio::spawn(send::tell(endpoint, node.clone(), reports.clone()))),
+            Err(error) => tracing::warn!(socket = %socket.display(), %error, "health is not reported"),
+        }
+    }
+}
+
+fn endpoint(socket: &Path) -> Result<Endpoint, tonic::transport::Error> {
+    Endpoint::from_shared(format!("unix:{}", socket.display()))
+}
+
+async fn ask(admin: Admin, reports: watch::Sender<Report>) {
+    let mut ticks = interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        match admin.get(count::PAGE).await {
+            Ok(page) => {
+                let report = count::report(&String::from_utf8_lossy(&page));
+                reports.send_replace(Some(Arc::new(report)));
+            }
+            // The last report grows old, which is what it is.
+            Err(error) => tracing::debug!(%error, "Envoy does not tell the endpoints' health"),
+        }
+    }
+}

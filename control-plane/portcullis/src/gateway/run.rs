@@ -1,0 +1,103 @@
+use std::io;
+use std::net::SocketAddr;
+use std::process::{ExitCode, ExitStatus};
+
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::admin::Admin;
+use super::drain::drain;
+use super::envoy::{Envoy, exit_code};
+use super::probe::{Sight, leave, probe};
+use super::{Gateway, pages, report};
+
+/// Why the gateway cannot start or go on. The operator has to act.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error("cannot start the runtime")]
+    Runtime(#[source] io::Error),
+    #[error("cannot listen for signals")]
+    Signal(#[source] io::Error),
+    #[error("Envoy's admin interface is not protected and has to stay on loopback: not at {0}")]
+    Admin(SocketAddr),
+    #[error("cannot listen at {0}")]
+    Http(SocketAddr, #[source] io::Error),
+    #[error("cannot start Envoy")]
+    Start(#[source] io::Error),
+    #[error("cannot wait for Envoy")]
+    Wait(#[source] io::Error),
+}
+
+pub(crate) fn run(arguments: &Gateway) -> ExitCode {
+    // One thread, the process's first: Envoy must not outlive the thread that starts it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::Runtime);
+    match runtime.and_then(|runtime| runtime.block_on(supervise(arguments))) {
+        Ok(status) => ExitCode::from(exit_code(status)),
+        Err(error) => crate::fail(&error),
+    }
+}
+
+async fn supervise(arguments: &Gateway) -> Result<ExitStatus, RunError> {
+    let mut end = Asked::new()?;
+    let address = arguments.bootstrap.admin_address;
+    if !address.ip().is_loopback() {
+        return Err(RunError::Admin(address));
+    }
+    let failed = |error| RunError::Http(arguments.http_address, error);
+    let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
+    let http_address = listener.local_addr().map_err(failed)?;
+    let mut envoy = Envoy::start(arguments).map_err(RunError::Start)?;
+    tracing::info!(%http_address, envoy = %arguments.envoy.display(), "listening");
+
+    let admin = Admin::new(address);
+    let (sight, seen) = watch::channel(Sight::new(Instant::now()));
+    tokio::spawn(async move { axum::serve(listener, pages::router(seen)).await });
+    tokio::spawn(probe(admin, sight.clone()));
+    report::start(admin, &arguments.bootstrap);
+    tokio::select! {
+        status = envoy.ended() => return ended(status),
+        () = end.asked() => {}
+    }
+    leave(&sight);
+    tracing::info!(unready = ?arguments.unready(), drain = ?arguments.drain(), "asked to end: draining");
+    tokio::select! {
+        status = envoy.ended() => return ended(status),
+        () = end.asked() => tracing::warn!("asked again: ending at once"),
+        () = farewell(arguments, admin) => tracing::info!("drained"),
+    }
+    envoy.end().await.map_err(RunError::Wait)
+}
+
+async fn farewell(arguments: &Gateway, admin: Admin) {
+    sleep(arguments.unready()).await;
+    drain(admin, arguments.drain()).await;
+}
+
+fn ended(status: io::Result<ExitStatus>) -> Result<ExitStatus, RunError> {
+    let status = status.map_err(RunError::Wait)?;
+    tracing::error!(%status, "Envoy has ended by itself");
+    Ok(status)
+}
+
+/// The signals that ask this program to end.
+struct Asked {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Asked {
+    fn new() -> Result<Self, RunError> {
+        let terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
+        Ok(Self { terminate, interrupt })
+    }
+
+    async fn asked(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

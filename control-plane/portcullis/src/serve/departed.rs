@@ -1,0 +1,101 @@
+use std::collections::VecDeque;
+
+use portcullis_api::Settings;
+use portcullis_translate::{Resource, farewell};
+use serde_json::Value;
+
+use super::model::Documents;
+
+/// So many removed objects are remembered, the latest ones.
+const MOST: usize = 256;
+
+/// Objects that were served and are not any more. Envoy is told once more of each, so that streams which still run end
+/// after the drain period.
+///
+/// No clock: a farewell that nobody needs costs a few kilobytes. A control plane that restarts has forgotten them; what
+/// Envoy had heard by then holds.
+#[derive(Debug, Default)]
+pub(super) struct Departed(VecDeque<(String, Value)>);
+
+impl Departed {
+    /// Compares what was served before with what is served now, by name.
+    pub(super) fn follow(&mut self, before: Documents, now: &Documents) {
+        self.0.retain(|(name, _)| !now.contains_key(name));
+        let gone = before.into_iter().filter(|(name, _)| !now.contains_key(name));
+        self.0.extend(gone.map(|(name, document)| (name, without_keys((*document).clone()))));
+        while self.0.len() > MOST {
+            self.0.pop_front();
+        }
+    }
+
+    /// What Envoy is told of them.
+    pub(super) fn resources(&self, settings: &Settings) -> impl Iterator<Item = Resource> {
+        self.0.iter().filter_map(|(_, document)| farewell(document, settings))
+    }
+}
+
+/// The keys of an object that is gone are nobody's to keep.
+fn without_keys(mut document: Value) -> Value {
+    if let Some(spec) = document.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("clientConfig");
+        if let Some(serving) = spec.get_mut("secureServing").and_then(Value::as_object_mut) {
+            serving.remove("keyData");
+            serving.remove("certData");
+        }
+    }
+    document
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(names: &[String]) -> Documents {
+        let object = |name: &String| {
+            json!({
+                "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": name},
+                "spec": {
+                    "servers": [{"endpoint": "https://10.0.0.1"}],
+                    "clientConfig": {"insecure": true, "bearerToken": "VE9QU0VDUkVU"},
+                    "secureServing": {"keyData": "VE9QU0VDUkVU"},
+                    "dispatchPolicies": [{"rules": [{"verbs": ["get"], "nonResourceURLs": ["/"]}]}],
+                },
+            })
+        };
+        names.iter().map(|name| (name.clone(), Arc::new(object(name)))).collect()
+    }
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn told(departed: &Departed) -> Vec<String> {
+        departed.resources(&Settings::default()).map(|resource| resource.name).collect()
+    }
+
+    #[test]
+    fn what_is_gone_is_told_until_it_is_back_and_without_its_keys() {
+        let mut departed = Departed::default();
+        departed.follow(set(&names(&["a.test", "b.test"])), &set(&names(&["b.test"])));
+        assert_eq!(told(&departed), ["portcullis/-/a.test/routes"]);
+        let shown = format!("{departed:?}");
+        assert!(!shown.contains("VE9QU0VDUkVU") && !shown.contains("TOPSECRET"), "{shown}");
+        departed.follow(set(&names(&["b.test"])), &set(&names(&["a.test", "b.test"])));
+        assert!(told(&departed).is_empty());
+    }
+
+    #[test]
+    fn it_does_not_grow_for_ever() {
+        let mut departed = Departed::default();
+        for round in 0..3 {
+            let many: Vec<_> = (0..200).map(|number| format!("c{round}-{number}.test")).collect();
+            departed.follow(set(&many), &Documents::new());
+        }
+        assert_eq!(departed.0.len(), MOST);
+        assert!(told(&departed).iter().any(|name| name.contains("c2-199")));
+    }
+}

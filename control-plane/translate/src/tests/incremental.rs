@@ -1,0 +1,102 @@
+//! Whatever was translated before, the outcome is that of a translation from scratch.
+
+use std::sync::Arc;
+
+use portcullis_api::{AccessLog, Settings};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::fixture::{Pki, set};
+use crate::{Flavour, Input, Translator, translate};
+
+/// What happens to the objects.
+#[derive(Clone, Debug)]
+enum Step {
+    /// An object of this number is there, in this edition.
+    Put(u8, u8),
+    Remove(u8),
+    /// The source reads everything anew.
+    Reread,
+    /// Objects come in another order.
+    Rotate,
+    Settings(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..4_u8, 0..7_u8).prop_map(|(object, edition)| Step::Put(object, edition)),
+        1 => (0..4_u8).prop_map(Step::Remove),
+        1 => Just(Step::Reread),
+        1 => Just(Step::Rotate),
+        1 => (0..3_u8).prop_map(Step::Settings),
+    ]
+}
+
+/// Good, bad, and in conflict with the others.
+fn edition(pki: &Pki, object: u8, edition: u8) -> Value {
+    let mut cluster = pki.cluster(&format!("c{object}.example.com"));
+    match edition {
+        0 => {}
+        1 => set(&mut cluster, "/spec/dispatchPolicies", json!([{"rules": [{"verbs": ["get"], "apiGroups": ["*"]}]}])),
+        2 => set(&mut cluster, "/spec/servers", json!([])),
+        3 => set(&mut cluster, "/spec/serverz", json!([])),
+        4 => set(&mut cluster, "/spec/secureServing/serverNames", json!(["shared.example.com"])),
+        5 => set(&mut cluster, "/metadata/name", json!("c0.example.com")),
+        _ => set(&mut cluster, "/spec/secureServing/serverNames", json!(["*.example.com"])),
+    }
+    cluster
+}
+
+fn settings(pki: &Pki, choice: u8) -> Settings {
+    match choice {
+        0 => pki.settings(),
+        1 => Settings { access_log: AccessLog::None, ..pki.settings() },
+        _ => Settings { default_certificate: None, ..pki.settings() },
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn what_was_translated_before_does_not_matter(steps in proptest::collection::vec(step(), 1..25)) {
+        let pki = Pki::new();
+        let mut gateway = pki.settings();
+        let mut objects: Vec<(u8, Arc<Value>)> = Vec::new();
+        let mut translator = Translator::default();
+        for step in steps {
+            match step {
+                Step::Put(object, of) => {
+                    let document = Arc::new(edition(&pki, object, of));
+                    match objects.iter_mut().find(|(number, _)| *number == object) {
+                        Some((_, before)) => *before = document,
+                        None => objects.push((object, document)),
+                    }
+                }
+                Step::Remove(object) => objects.retain(|(number, _)| *number != object),
+                Step::Reread => objects.iter_mut().for_each(|(_, one)| *one = Arc::new(one.as_ref().clone())),
+                Step::Rotate if objects.is_empty() => {}
+                Step::Rotate => objects.rotate_left(1),
+                Step::Settings(choice) => gateway = settings(&pki, choice),
+            }
+            let clusters: Vec<_> = objects.iter().map(|(_, document)| Arc::clone(document)).collect();
+            let input = Input { settings: &gateway, clusters: &clusters, flavour: Flavour::default() };
+            prop_assert_eq!(translator.translate(&input), translate(&input));
+        }
+    }
+}
+
+#[test]
+fn what_did_not_change_is_the_same_resource() {
+    let pki = Pki::new();
+    let gateway = pki.settings();
+    let mut clusters: Vec<_> = (0..3).map(|number| Arc::new(edition(&pki, number, 0))).collect();
+    let mut translator = Translator::default();
+    let before = translator.translate(&Input { settings: &gateway, clusters: &clusters, flavour: Flavour::default() });
+    let mut edited = edition(&pki, 1, 0);
+    set(&mut edited, "/spec/dispatchPolicies/1/rules/0/verbs", json!(["get"]));
+    clusters[1] = Arc::new(edited);
+    let after = translator.translate(&Input { settings: &gateway, clusters: &clusters, flavour: Flavour::default() });
+    let pairs = before.resources.iter().zip(&after.resources);
+    let other: Vec<_> = pairs.filter(|(a, b)| !Arc::ptr_eq(a, b)).map(|(_, made)| made.name.as_str()).collect();
+    assert!(!other.is_empty() && other.iter().all(|name| name.contains("/c1.example.com/")), "{other:?}");
+}

@@ -1,0 +1,100 @@
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+/// Endpoints of one cluster as one node sees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Endpoints {
+    /// How many get requests.
+    pub healthy: u32,
+    /// How many there are.
+    pub total: u32,
+}
+
+/// The newest report of every node, up to a bound. Reports that are older than [`HealthRegistry::MAX_AGE`] do not count.
+#[derive(Debug)]
+pub struct HealthRegistry {
+    reports: Mutex<BTreeMap<String, Report>>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Report {
+    at: Instant,
+    clusters: BTreeMap<String, Endpoints>,
+}
+
+/// Most nodes that are remembered.
+const MAX_NODES: usize = 1_000;
+
+impl Default for HealthRegistry {
+    fn default() -> Self {
+        Self { reports: Mutex::default(), changes: watch::Sender::new(0) }
+    }
+}
+
+impl HealthRegistry {
+    /// How long a report counts.
+    pub const MAX_AGE: Duration = Duration::from_secs(30);
+
+    /// How each node that has reported lately sees a cluster, by node id. A node that knows no such cluster is left out;
+    /// nothing at all means that nobody reports.
+    pub fn endpoints(&self, cluster: &str, now: Instant) -> BTreeMap<String, Endpoints> {
+        let reports = self.lock();
+        let fresh = reports.iter().filter(|(_, report)| report.is_fresh(now));
+        fresh.filter_map(|(node, report)| Some((node.clone(), *report.clusters.get(cluster)?))).collect()
+    }
+
+    /// Everything that was reported lately, by cluster and node id.
+    pub fn all(&self, now: Instant) -> BTreeMap<String, BTreeMap<String, Endpoints>> {
+        let mut all: BTreeMap<String, BTreeMap<String, Endpoints>> = BTreeMap::new();
+        for (node, report) in self.lock().iter().filter(|(_, report)| report.is_fresh(now)) {
+            for (cluster, endpoints) in &report.clusters {
+                all.entry(cluster.clone()).or_default().insert(node.clone(), *endpoints);
+            }
+        }
+        all
+    }
+
+    /// The nodes that have reported lately.
+    pub fn reporting(&self, now: Instant) -> Vec<String> {
+        self.lock().iter().filter(|(_, report)| report.is_fresh(now)).map(|(node, _)| node.clone()).collect()
+    }
+
+    /// Told when a report differs from the one before it. That a report grew too old is not told: ask again after
+    /// [`HealthRegistry::MAX_AGE`].
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Takes a node's report in the place of its last one. Of more than a thousand nodes those that report are kept.
+    pub fn record(&self, node: &str, clusters: BTreeMap<String, Endpoints>, at: Instant) {
+        let mut reports = self.lock();
+        if !reports.contains_key(node) && reports.len() >= MAX_NODES {
+            reports.retain(|_, report| report.is_fresh(at));
+            if reports.len() >= MAX_NODES {
+                return;
+            }
+        }
+        let before = reports.insert(node.to_owned(), Report { at, clusters });
+        let is_same = |before: &Report| {
+            before.is_fresh(at) && reports.get(node).is_some_and(|now| now.clusters == before.clusters)
+        };
+        if !before.as_ref().is_some_and(is_same) {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+    }
+
+    /// A panic elsewhere leaves the map whole: each change is one insertion or removal.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Report>> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Report {
+    fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) <= HealthRegistry::MAX_AGE
+    }
+}

@@ -1,0 +1,90 @@
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use envoy_types::pb::envoy::config::core::v3::HealthStatus;
+use envoy_types::pb::envoy::service::health::v3::{
+    ClusterEndpointsHealth, EndpointHealth, EndpointHealthResponse, LocalityEndpointsHealth,
+};
+
+use super::service::read;
+use super::{Endpoints, HealthRegistry};
+
+fn told(healthy: u32, total: u32) -> BTreeMap<String, Endpoints> {
+    BTreeMap::from([("a".to_owned(), Endpoints { healthy, total })])
+}
+
+#[test]
+fn the_newest_report_of_each_node_counts_until_it_is_too_old() {
+    let registry = HealthRegistry::default();
+    let start = Instant::now();
+    let after = |seconds| start + Duration::from_secs(seconds);
+    registry.record("one", told(1, 3), start);
+    registry.record("one", told(2, 3), after(5));
+    registry.record("two", told(3, 3), after(20));
+    let both = registry.endpoints("a", after(35));
+    assert_eq!(
+        both.into_iter().map(|(node, seen)| (node, seen.healthy)).collect::<Vec<_>>(),
+        [("one".to_owned(), 2), ("two".to_owned(), 3)]
+    );
+    assert_eq!(registry.reporting(after(36)), ["two"]);
+    assert!(registry.endpoints("a", after(51)).is_empty());
+    assert!(registry.endpoints("b", after(20)).is_empty());
+}
+
+#[test]
+fn only_news_is_told() {
+    let registry = HealthRegistry::default();
+    let start = Instant::now();
+    let mut changes = registry.changes();
+    let mut is_news = |at| {
+        registry.record("one", told(1, 3), start + Duration::from_secs(at));
+        let is_news = changes.has_changed().unwrap();
+        changes.mark_unchanged();
+        is_news
+    };
+    assert!(is_news(0));
+    assert!(!is_news(5));
+    assert!(is_news(36), "it was unknown meanwhile");
+}
+
+#[test]
+fn nodes_are_bounded_and_those_that_report_stay() {
+    let registry = HealthRegistry::default();
+    let start = Instant::now();
+    for node in 0..1_000 {
+        registry.record(&format!("node-{node}"), told(1, 1), start);
+    }
+    registry.record("late", told(1, 1), start);
+    assert!(!registry.reporting(start).contains(&"late".to_owned()));
+    registry.record("node-7", told(0, 1), start);
+    assert_eq!(registry.endpoints("a", start)["node-7"].healthy, 0);
+    let later = start + HealthRegistry::MAX_AGE + Duration::from_secs(1);
+    registry.record("late", told(1, 1), later);
+    assert_eq!(registry.reporting(later), ["late"]);
+}
+
+#[test]
+fn endpoints_that_may_get_requests_are_healthy() {
+    let endpoint = |status: HealthStatus| EndpointHealth { health_status: status.into(), ..Default::default() };
+    let all = [
+        HealthStatus::Healthy,
+        HealthStatus::Degraded,
+        HealthStatus::Unhealthy,
+        HealthStatus::Timeout,
+        HealthStatus::Draining,
+        HealthStatus::Unknown,
+    ];
+    let cluster = |name: &str| ClusterEndpointsHealth {
+        cluster_name: name.to_owned(),
+        locality_endpoints_health: vec![LocalityEndpointsHealth {
+            locality: None,
+            endpoints_health: all.into_iter().map(endpoint).collect(),
+        }],
+    };
+    let long = "x".repeat(2_000);
+    let report =
+        EndpointHealthResponse { cluster_endpoints_health: vec![cluster("a"), cluster(&long)], ..Default::default() };
+    assert_eq!(read(&report), BTreeMap::from([("a".to_owned(), Endpoints { healthy: 2, total: 6 })]));
+}

@@ -1,0 +1,150 @@
+//! Ends streams whose server was taken away, when their time is over: one thread waits for that time, for all clusters.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use envoy_abi::http::{FilterHandle, StreamScheduler};
+use envoy_abi::log;
+use portcullis_core::Cluster;
+use portcullis_core::alive::Alive;
+use portcullis_core::farewell::{self, Stay};
+use portcullis_filter_config::{ClusterConfig, names};
+
+use crate::memory::uptime;
+
+type Streams = farewell::Streams<Arc<Guest>>;
+
+/// By the cluster's name over all edits.
+static STREAMS: LazyLock<Alive<String, Streams>> = LazyLock::new(Alive::default);
+/// The queue of the process's one thread, `None` if it could not be started.
+static QUEUE: OnceLock<Option<&'static Queue>> = OnceLock::new();
+
+/// A cluster's configuration with the streams of the cluster.
+pub(crate) struct Route {
+    cluster: Cluster,
+    streams: Arc<Streams>,
+}
+
+/// A long-running stream.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    scheduler: StreamScheduler,
+    is_over: AtomicBool,
+}
+
+/// What a long-running stream keeps of it.
+#[derive(Default)]
+pub(crate) enum Visit {
+    /// It does not run for long.
+    #[default]
+    None,
+    /// It is not known yet on which server it runs.
+    Comes(Arc<Streams>),
+    /// It runs.
+    Stays(Arc<Guest>, #[expect(dead_code, reason = "held for its end")] Stay<Arc<Guest>>),
+}
+
+impl Route {
+    /// Tells the cluster's streams which servers there are.
+    pub(crate) fn new(cluster: Cluster, config: &ClusterConfig) -> Self {
+        let streams = STREAMS.find_or_make(config.name.clone(), Streams::default);
+        if let Some(servers) = &config.servers {
+            let names = servers.names.iter().map(String::as_str);
+            let grace = Duration::from_secs(servers.drain_seconds);
+            call_at(&streams, streams.serve(names, grace, uptime(Instant::now())));
+        }
+        Route { cluster, streams }
+    }
+
+    /// For a request that may run for as long as it likes.
+    pub(crate) fn visit(&self) -> Visit {
+        Visit::Comes(Arc::clone(&self.streams))
+    }
+}
+
+impl Deref for Route {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
+}
+
+impl Visit {
+    /// The upstream has answered, so the server is known.
+    pub(crate) fn begin(&mut self, stream: &mut FilterHandle) {
+        let Visit::Comes(streams) = std::mem::take(self) else { return };
+        // An answer of Envoy's own may have no server.
+        let server = stream.endpoint_metadata(names::HOST, names::HOST_SERVER);
+        let Some(server) = server.and_then(|name| std::str::from_utf8(name).ok()).map(str::to_owned) else { return };
+        let guest = Arc::new(Guest { scheduler: stream.scheduler(), is_over: AtomicBool::new(false) });
+        let (stay, end) = streams.enter(&server, Arc::clone(&guest), uptime(Instant::now()));
+        call_at(&streams, end);
+        *self = Visit::Stays(guest, stay);
+    }
+
+    /// Whether its time is over.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Visit::Stays(guest, _) if guest.is_over.load(Ordering::Acquire))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    ends: Mutex<Vec<(Duration, Weak<Streams>)>>,
+    is_changed: Condvar,
+}
+
+/// Has the streams looked through at that time.
+fn call_at(streams: &Arc<Streams>, end: Option<Duration>) {
+    let (Some(end), Some(queue)) = (end, QUEUE.get_or_init(start)) else { return };
+    let mut ends = queue.ends.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = ends.iter_mut().find(|(_, known)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(streams)));
+    match known {
+        Some((at, _)) => *at = end.min(*at),
+        None => ends.push((end, Arc::downgrade(streams))),
+    }
+    queue.is_changed.notify_one();
+}
+
+fn start() -> Option<&'static Queue> {
+    let queue: &'static Queue = Box::leak(Box::default());
+    let started = thread::Builder::new().name("portcullis-end".to_owned()).spawn(|| run(queue));
+    if started.is_err() {
+        log::error("portcullis: the thread that ends streams of removed servers could not be started; they stay");
+    }
+    started.is_ok().then_some(queue)
+}
+
+fn run(queue: &Queue) {
+    loop {
+        for streams in due(queue) {
+            let next = streams.end_due(uptime(Instant::now()), |guest| {
+                guest.is_over.store(true, Ordering::Release);
+                guest.scheduler.wake();
+            });
+            call_at(&streams, next);
+        }
+    }
+}
+
+/// Waits until there is something to look through.
+fn due(queue: &Queue) -> Vec<Arc<Streams>> {
+    let mut ends = queue.ends.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let now = uptime(Instant::now());
+        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut *ends).into_iter().partition(|(at, _)| *at <= now);
+        *ends = later;
+        if !due.is_empty() {
+            return due.iter().filter_map(|(_, streams)| streams.upgrade()).collect();
+        }
+        let next = ends.iter().map(|(at, _)| at.saturating_sub(now)).min();
+        ends = match next {
+            None => queue.is_changed.wait(ends).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => queue.is_changed.wait_timeout(ends, time).unwrap_or_else(PoisonError::into_inner).0,
+        };
+    }
+}

@@ -1,0 +1,32 @@
+//! What processes hold and spend.
+
+use std::time::Duration;
+
+use crate::error::BenchError;
+
+/// What a process holds in memory, and held at most, in KiB.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) now: u64,
+    pub(crate) peak: u64,
+}
+
+/// CPU time that a process has spent, in steps of 10 ms.
+pub(crate) fn spent(pid: u32) -> Result<Duration, BenchError> {
+    let path = format!("/proc/{pid}/stat");
+    let text = std::fs::read_to_string(&path).map_err(|source| BenchError::Read { path, source })?;
+    // Behind the command, which may hold blanks: fields 14 and 15 are user and system time in ticks of a hundredth.
+    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+pub(crate) fn of(pid: u32) -> Result<Memory, BenchError> {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).map_err(|source| BenchError::Read { path, source })?;
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+    };
+    Ok(Memory { now: field("VmRSS:"), peak: field("VmHWM:") })
+}

@@ -1,0 +1,58 @@
+//! Many clusters at once: how long an edit takes to arrive, how long the first push takes, and how much memory they need.
+//!
+//! A real control plane reads a directory with one file for each cluster and tells a real Envoy over xDS. An edit renames
+//! a finished file into place, as an operator's tool does; it has arrived when Envoy has acknowledged all of the new
+//! snapshot, and it is seen by the first request that is answered by the new policy.
+
+mod edits;
+mod figures;
+mod log;
+mod manifests;
+mod memory;
+mod world;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use portcullis_harness::rundir::RunDir;
+
+use crate::error::BenchError;
+use figures::Figures;
+use world::World;
+
+/// Measures many UpstreamClusters: cold push, one edit, memory.
+#[derive(Debug, Args)]
+pub(crate) struct Scale {
+    /// How many UpstreamClusters; each number is measured in a world of its own.
+    #[arg(long, value_delimiter = ',', default_value = "100,1000")]
+    clusters: Vec<u32>,
+    /// Dispatch policies of each.
+    #[arg(long, default_value_t = 20)]
+    policies: u32,
+    /// Edits of each kind.
+    #[arg(long, default_value_t = 100)]
+    edits: u32,
+    /// Stub apiservers, which the clusters share.
+    #[arg(long, default_value_t = 1)]
+    servers: u32,
+    /// Where manifests and logs go; emptied at the start. A temporary directory if unset.
+    #[arg(long)]
+    dir: Option<PathBuf>,
+}
+
+pub(crate) fn run(options: &Scale) -> Result<(), BenchError> {
+    let run = match &options.dir {
+        Some(dir) => RunDir::at(dir)?,
+        None => RunDir::new("scale")?,
+    };
+    let mut all: Vec<Figures> = Vec::new();
+    for count in &options.clusters {
+        eprintln!("measuring {count} clusters");
+        let mut world = World::start(&run, options, *count)?;
+        let figures = world.measure(options)?;
+        figures.print();
+        all.push(figures);
+    }
+    figures::print_growth(&all);
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! What clients see of a gateway that ends.
+
+use std::time::{Duration, Instant};
+
+use portcullis_harness::agent::is_alive;
+use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
+use portcullis_harness::process::Signal;
+use portcullis_harness::{deps, wait};
+use serde_json::json;
+
+use super::site::{Grounds, SOON, Site};
+use crate::world::{NAME, PODS};
+
+const UNREADY: u32 = 2;
+const DRAIN: u32 = 9;
+
+fn watch(client: &H2Client) -> H2Stream<'_> {
+    let stream = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    assert_eq!(stream.response.status, 200);
+    stream
+}
+
+fn get(connection: &mut TlsConnection) -> (u16, Option<String>) {
+    connection.write(format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
+    let answer = connection.read_response(false).unwrap();
+    (answer.status, answer.header("connection"))
+}
+
+/// Creates a pod, and sees it in the watch.
+fn tells(target: &TlsTarget, stream: &mut H2Stream<'_>, name: &str) {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
+    let client = H2Client::connect(target).unwrap();
+    let created = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
+    assert_eq!(created.status, 201, "{}", created.text());
+    let mut told = String::new();
+    while !told.contains(name) {
+        told += &String::from_utf8(stream.next_chunk(SOON).unwrap().unwrap()).unwrap();
+    }
+}
+
+fn leaves_in_order(version: Option<String>) {
+    let grounds = Grounds::new("agent-exit");
+    let site = Site::start(&grounds, "envoy-0", |options| {
+        (options.version, options.unready_seconds, options.drain_seconds) = (version, UNREADY, DRAIN);
+    });
+    let target = grounds.target(site.address);
+    let (busy, quiet) = (H2Client::connect(&target).unwrap(), H2Client::connect(&target).unwrap());
+    let (mut watched, mut quietly) = (watch(&busy), watch(&quiet));
+    let mut kept = target.clone().alpn(&["http/1.1"]).connect().unwrap();
+    assert_eq!(get(&mut kept), (200, None));
+    let envoy = site.agent.envoy_pid().unwrap();
+
+    let asked = Instant::now();
+    site.agent.process().signal(Signal::Term).unwrap();
+    let unready = || (site.agent.status_of("/readyz").ok()? == 503).then_some(());
+    wait::until("the gateway is not ready", Duration::from_secs(1), unready).unwrap();
+    assert_eq!(site.agent.status_of("/healthz").unwrap(), 200);
+    // The load balancer has not noticed yet: nobody is sent away.
+    assert_eq!(busy.get(PODS, &[]).unwrap().status, 200);
+    assert_eq!(get(&mut kept), (200, None));
+    assert!(asked.elapsed() < Duration::from_secs(UNREADY.into()), "the machine is too slow for this test");
+
+    // Requests on open connections are answered, and with that sent away.
+    let closing = || {
+        let (status, connection) = get(&mut kept);
+        assert_eq!(status, 200);
+        connection.filter(|value| value == "close")
+    };
+    wait::until("HTTP/1.1 says that it closes", SOON, closing).unwrap();
+    let told = asked.elapsed();
+    let away = || busy.get(PODS, &[]).map_or(Some(()), |answer| (answer.status != 200).then_some(()));
+    wait::until("HTTP/2 takes no more requests", SOON, away).unwrap();
+    eprintln!("told to go away after {told:?} (HTTP/1.1), {:?} (HTTP/2)", asked.elapsed());
+    assert_eq!(kept.read_to_end().unwrap(), b"");
+    eprintln!("HTTP/1.1 closed by Envoy after {:?}", asked.elapsed());
+    tells(&target, &mut watched, "late");
+    assert!(!quiet.is_closed());
+
+    // Watches go on to the end, and no longer.
+    let end = loop {
+        match quietly.next_chunk(SOON) {
+            Ok(Some(_)) => {}
+            end => break end,
+        }
+    };
+    let lasted = asked.elapsed();
+    eprintln!("a watch ended after {lasted:?}: {end:?}");
+    let limit = Duration::from_secs((UNREADY + DRAIN).into());
+    assert!(lasted + Duration::from_millis(50) >= limit, "{lasted:?}");
+    assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(0));
+    assert!(asked.elapsed() < limit + Duration::from_secs(4), "{:?}", asked.elapsed());
+    assert!(!is_alive(envoy));
+    let rest = watched.next_chunk(SOON);
+    eprintln!("a watch after GOAWAY ended: {rest:?}");
+}
+
+#[test]
+fn clients_are_sent_away_and_watches_go_on_until_the_end() {
+    leaves_in_order(None);
+}
+
+#[test]
+fn older_envoys_leave_as_well() {
+    let versions = deps::envoy_compat_versions();
+    let threads: Vec<_> =
+        versions.into_iter().map(|version| std::thread::spawn(move || leaves_in_order(Some(version)))).collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_gateway_without_connections_leaves_at_once() {
+    let grounds = Grounds::new("agent-idle");
+    let site = Site::start(&grounds, "envoy-0", |options| options.drain_seconds = 60);
+    site.agent.process().signal(Signal::Term).unwrap();
+    assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let grounds = Grounds::new("agent-twice");
+    let site = Site::start(&grounds, "envoy-0", |options| (options.unready_seconds, options.drain_seconds) = (60, 60));
+    let client = H2Client::connect(&grounds.target(site.address)).unwrap();
+    let mut stream = watch(&client);
+    let envoy = site.agent.envoy_pid().unwrap();
+    site.agent.process().signal(Signal::Term).unwrap();
+    let noticed = || (site.agent.status_of("/readyz").ok()? == 503).then_some(());
+    wait::until("the first signal is noticed", SOON, noticed).unwrap();
+    site.agent.process().signal(Signal::Term).unwrap();
+    assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(0));
+    assert!(!is_alive(envoy));
+    assert!(stream.next_chunk(SOON).is_err());
+}

@@ -1,0 +1,78 @@
+//! Several control planes, of which any may go.
+
+use std::time::{Duration, Instant};
+
+use portcullis_harness::agent::{Agent, AgentOptions};
+use portcullis_harness::client::{H2Client, Load, Protocol};
+use portcullis_harness::control_plane::ControlPlane;
+use portcullis_harness::process::Signal;
+use portcullis_harness::{ports, wait};
+
+use super::site::{Grounds, SOON};
+use crate::world::PODS;
+
+/// What Envoy took from control planes, by its own counters: what is sent again without need would show.
+fn taken(agent: &Agent) -> Vec<(String, u64)> {
+    let pattern = "^cluster_manager\\.cluster_(added|modified|removed)$|^listener_manager\\.listener_(added|modified|removed)$|update_success$";
+    agent.admin().stats(pattern).unwrap()
+}
+
+fn follows(plane: &ControlPlane) -> bool {
+    let status = plane.status().unwrap();
+    let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+    nodes.iter().any(|node| node["connected"] == true && node["inSync"] == true)
+}
+
+#[test]
+fn envoy_goes_to_another_control_plane_and_traffic_goes_on() {
+    let grounds = Grounds::new("agent-replicas");
+    let address = ports::free_address().unwrap();
+    let manifests = grounds.manifests("manifests", address);
+    let mut planes = ["plane-0", "plane-1"].map(|name| grounds.plane(name, &manifests));
+    let options = AgentOptions::new(planes.iter().map(ControlPlane::xds_socket));
+    let agent = Agent::start(grounds.run.path(), "envoy-0", &options).unwrap();
+    agent.wait_ready(SOON).unwrap();
+    let client = H2Client::connect(&grounds.target(address)).unwrap();
+    let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    let load = Load::new(&grounds.target(address)).unwrap();
+    load.requests(Protocol::Http2, 5, PODS, Duration::from_millis(100));
+
+    for _ in 0..3 {
+        let followed = || planes.iter().position(follows);
+        let followed = wait::until("Envoy follows one of them", SOON, followed).unwrap();
+        let before = taken(&agent);
+        planes[followed].process().signal(Signal::Kill).unwrap();
+        let killed = Instant::now();
+        let other = &planes[1 - followed];
+        wait::until("Envoy follows the other", SOON, || follows(other).then_some(())).unwrap();
+        eprintln!("followed the other after {:?}", killed.elapsed());
+        assert_eq!(taken(&agent), before, "nothing that Envoy has is sent again");
+        planes[followed].restart().unwrap();
+    }
+
+    for plane in &planes {
+        plane.process().signal(Signal::Kill).unwrap();
+        plane.process().wait_exit(SOON).unwrap();
+    }
+    // Without any control plane.
+    let before = load.tally().answered;
+    wait::until("requests are answered", SOON, || (load.tally().answered > before + 50).then_some(())).unwrap();
+    assert_eq!((agent.status_of("/healthz").unwrap(), agent.status_of("/readyz").unwrap()), (200, 200));
+    for plane in &mut planes {
+        plane.restart().unwrap();
+    }
+    let restarted = Instant::now();
+    wait::until("Envoy follows one again", SOON * 3, || planes.iter().any(follows).then_some(())).unwrap();
+    eprintln!("followed one again after {:?}", restarted.elapsed());
+
+    let tally = load.tally();
+    drop(load);
+    assert_eq!(tally.failed, [""; 0]);
+    assert!(tally.ended.is_empty());
+    let created = br#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "after"}}"#;
+    assert_eq!(client.request("POST", PODS, &[("content-type", b"application/json")], created).unwrap().status, 201);
+    let mut told = String::new();
+    while !told.contains("after") {
+        told += &String::from_utf8(watch.next_chunk(SOON).unwrap().unwrap()).unwrap();
+    }
+}

@@ -1,0 +1,67 @@
+//! What lives and ends together.
+
+use std::net::TcpStream;
+
+use portcullis_harness::agent::{Agent, AgentOptions, is_alive};
+use portcullis_harness::client::H2Client;
+use portcullis_harness::process::Signal;
+use portcullis_harness::{ports, wait};
+
+use super::site::{Grounds, SOON, Site};
+use crate::world::PODS;
+
+#[test]
+fn an_agent_that_is_killed_takes_envoy_along() {
+    let grounds = Grounds::new("agent-killed");
+    let site = Site::start(&grounds, "envoy-0", |_| ());
+    let envoy = site.agent.envoy_pid().unwrap();
+    assert!(is_alive(envoy));
+    site.agent.process().signal(Signal::Kill).unwrap();
+    wait::until("Envoy ends", SOON, || (!is_alive(envoy)).then_some(())).unwrap();
+    assert!(TcpStream::connect(site.address).is_err());
+}
+
+#[test]
+fn envoys_own_end_is_the_agents() {
+    let grounds = Grounds::new("agent-envoy-ends");
+    let mut site = Site::start(&grounds, "envoy-0", |_| ());
+    site.agent.admin().post("/quitquitquit").unwrap();
+    assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(0));
+    site.agent.start_again().unwrap();
+    site.agent.wait_ready(SOON).unwrap();
+    let pid = i32::try_from(site.agent.envoy_pid().unwrap()).unwrap();
+    assert!(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+    assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(137));
+}
+
+#[test]
+fn a_bad_start_is_told() {
+    let grounds = Grounds::new("agent-bad-start");
+    let site = Site::start(&grounds, "envoy-0", |_| ());
+    assert_eq!(H2Client::connect(&grounds.target(site.address)).unwrap().get(PODS, &[]).unwrap().status, 200);
+    let mut options = AgentOptions::new([site.plane.xds_socket()]);
+    options.envoy_flags.push("--no-such-flag".to_owned());
+    // It may have ended before its pages are asked.
+    let started = Agent::start(grounds.run.path(), "bad-flag", &options);
+    if let Ok(agent) = &started {
+        assert_eq!(agent.process().wait_exit(SOON).unwrap().code(), Some(1));
+    }
+    let log = std::fs::read_to_string(grounds.run.path().join("bad-flag.log")).unwrap();
+    assert!(log.contains("no-such-flag"), "{log}");
+}
+
+#[test]
+fn a_gateway_without_a_control_plane_is_not_ready() {
+    let grounds = Grounds::new("agent-alone");
+    let address = ports::free_address().unwrap();
+    let manifests = grounds.manifests("manifests", address);
+    let mut plane = grounds.plane("plane", &manifests);
+    plane.process().stop();
+    let agent = Agent::start(grounds.run.path(), "envoy-0", &AgentOptions::new([plane.xds_socket()])).unwrap();
+    let answers = || agent.admin().get("/ready").ok();
+    wait::until("Envoy answers", SOON, answers).unwrap();
+    assert_eq!((agent.status_of("/healthz").unwrap(), agent.status_of("/readyz").unwrap()), (200, 503));
+    plane.restart().unwrap();
+    agent.wait_ready(SOON).unwrap();
+    assert_eq!(H2Client::connect(&grounds.target(address)).unwrap().get(PODS, &[]).unwrap().status, 200);
+}

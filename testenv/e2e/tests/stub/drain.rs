@@ -1,0 +1,215 @@
+//! What runs on a server that is disabled goes on; what runs on one that is removed ends after the drain period.
+
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
+use portcullis_harness::wait;
+use portcullis_stub_apiserver::{SharedStore, StubServer};
+use serde_json::{Value, json};
+
+use crate::world::{NAME, PODS, World};
+
+const SOON: Duration = Duration::from_secs(20);
+const PERIOD: Duration = Duration::from_secs(3);
+/// What a loaded machine may add.
+const SLACK: Duration = Duration::from_secs(6);
+const EXEC: &str = "/api/v1/namespaces/default/pods/web/exec?command=x";
+
+/// Two servers of one store, a watch on each of them, and a terminal on the second one.
+struct Running<'a> {
+    target: &'a TlsTarget,
+    first: H2Stream<'a>,
+    second: H2Stream<'a>,
+    terminal: TlsConnection,
+    pods: usize,
+}
+
+struct Two {
+    world: World,
+    servers: [StubServer; 2],
+}
+
+impl Two {
+    fn start(test: &str, options: &GatewayOptions) -> (Two, TlsTarget) {
+        let world = World::without_cluster(test, options);
+        let store = SharedStore::default();
+        let servers = ["one", "two"].map(|name| {
+            let mut options = world.pki.stub_options(name);
+            options.store = store.clone();
+            StubServer::start(options).unwrap()
+        });
+        let target = world.gateway.target(NAME).identity(&world.pki.alice);
+        let two = Two { world, servers };
+        two.world.gateway.apply(&two.manifest(json!([two.server(0), two.server(1)]))).unwrap();
+        (two, target)
+    }
+
+    fn server(&self, number: usize) -> Value {
+        json!({"endpoint": self.servers[number].url()})
+    }
+
+    fn manifest(&self, servers: Value) -> Manifest {
+        let period = format!("{}s", PERIOD.as_secs());
+        self.world.manifest().set("/spec/servers", servers).set("/spec/portcullis", json!({"drainPeriod": period}))
+    }
+
+    fn run<'a>(&self, target: &'a TlsTarget, client: &'a H2Client) -> Running<'a> {
+        let mut running = Running {
+            target,
+            first: watch(client, "one"),
+            second: watch(client, "two"),
+            terminal: terminal(target, &self.servers[1]),
+            pods: 0,
+        };
+        running.tell_first();
+        running.tell_second();
+        running
+    }
+}
+
+/// A watch that runs on that server.
+fn watch<'a>(client: &'a H2Client, server: &str) -> H2Stream<'a> {
+    wait::until("a watch runs on the server", SOON, || {
+        let stream = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").ok()?;
+        (stream.response.header("x-stub-name").as_deref() == Some(server)).then_some(stream)
+    })
+    .unwrap()
+}
+
+/// A terminal on that server.
+fn terminal(target: &TlsTarget, server: &StubServer) -> TlsConnection {
+    let upgrade = format!(
+        "GET {EXEC} HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    wait::until("a terminal runs on the server", SOON, || {
+        server.clear();
+        let mut connection = target.connect().ok()?;
+        connection.write(upgrade.as_bytes()).ok()?;
+        let is_open = connection.read_response(false).ok()?.status == 101;
+        let is_there = server.records().iter().any(|record| record.path().ends_with("/exec"));
+        (is_open && is_there).then_some(connection)
+    })
+    .unwrap()
+}
+
+/// Reads until the pod is told. An error if the stream ends before.
+fn read_until(stream: &mut H2Stream<'_>, name: &str) -> Result<(), String> {
+    let mut told = String::new();
+    while !told.contains(name) {
+        let chunk = stream.next_chunk(SOON).map_err(|error| error.to_string())?.ok_or("the end")?;
+        told += &String::from_utf8(chunk).unwrap();
+    }
+    Ok(())
+}
+
+impl Running<'_> {
+    /// Creates a pod; its name.
+    fn create(&mut self) -> String {
+        self.pods += 1;
+        let name = format!("pod-{}-", self.pods);
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": format!("{name}x")}}).to_string();
+        let client = H2Client::connect(self.target).unwrap();
+        let made = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
+        assert_eq!(made.status, 201, "{}", made.text());
+        name
+    }
+
+    fn tell_first(&mut self) {
+        let name = self.create();
+        read_until(&mut self.first, &name).unwrap();
+    }
+
+    fn tell_second(&mut self) {
+        let name = self.create();
+        read_until(&mut self.second, &name).unwrap();
+        self.terminal.write(b"ping").unwrap();
+        assert_eq!(self.terminal.read_exact(4).unwrap(), b"ping");
+    }
+
+    /// Waits for the end of both streams on the second server; not before the period is over, and not much later.
+    fn second_ends(&mut self, since: Instant) {
+        while self.second.next_chunk(SOON).is_ok_and(|chunk| chunk.is_some()) {}
+        let after = since.elapsed();
+        assert!(after >= PERIOD && after < PERIOD + SLACK, "{after:?}");
+        let rest = self.terminal.read_to_end();
+        assert!(rest.is_err() || rest.unwrap().is_empty());
+        assert!(since.elapsed() < PERIOD + SLACK, "{:?}", since.elapsed());
+    }
+}
+
+#[test]
+fn a_disabled_server_gets_nothing_new_and_keeps_what_runs() {
+    let (two, target) = Two::start("drain-disabled", &GatewayOptions::default());
+    let client = H2Client::connect(&target).unwrap();
+    let mut running = two.run(&target, &client);
+    let disabled = json!([two.server(0), {"endpoint": two.servers[1].url(), "disabled": true}]);
+    two.world.gateway.apply(&two.manifest(disabled)).unwrap();
+    let since = Instant::now();
+    let is_left_alone = || {
+        two.servers[1].clear();
+        (0..10).all(|_| client.get(PODS, &[]).unwrap().status == 200).then_some(())?;
+        two.servers[1].records_for(PODS).is_empty().then_some(())
+    };
+    wait::until("it gets nothing new", SOON, is_left_alone).unwrap();
+    while since.elapsed() < PERIOD * 2 {
+        running.tell_second();
+    }
+    two.servers[1].clear();
+    running.tell_first();
+    assert!(two.servers[1].records_for(PODS).is_empty());
+}
+
+#[test]
+fn what_runs_on_a_removed_server_ends_after_the_drain_period_and_nothing_else_does() {
+    let (mut two, target) = Two::start("drain-removed", &GatewayOptions::default());
+    let client = H2Client::connect(&target).unwrap();
+    let mut running = two.run(&target, &client);
+    let since = Instant::now();
+    two.world.gateway.apply(&two.manifest(json!([two.server(0)]))).unwrap();
+    running.tell_second();
+    // Envoy counts the time, not the control plane.
+    two.world.gateway.restart_control_plane().unwrap();
+    running.second_ends(since);
+    running.tell_first();
+    assert_eq!(client.get(PODS, &[]).unwrap().status, 200, "the client's connection goes on");
+}
+
+#[test]
+fn a_server_that_comes_back_in_time_keeps_what_runs() {
+    let (two, target) = Two::start("drain-back", &GatewayOptions::default());
+    let client = H2Client::connect(&target).unwrap();
+    let mut running = two.run(&target, &client);
+    two.world.gateway.apply(&two.manifest(json!([two.server(0)]))).unwrap();
+    two.world.gateway.apply(&two.manifest(json!([two.server(0), two.server(1)]))).unwrap();
+    let since = Instant::now();
+    while since.elapsed() < PERIOD * 2 {
+        running.tell_second();
+    }
+}
+
+#[test]
+fn what_runs_in_a_removed_cluster_ends_after_its_drain_period_and_its_neighbour_does_not_notice() {
+    let (two, target) = Two::start("drain-cluster", &GatewayOptions::default());
+    let serving = two.world.gateway.serving_identity("other.example.com").unwrap();
+    let other = two.world.manifest().set("/metadata/name", json!("other.example.com"));
+    let other = other.serving(&serving, &two.world.pki.client_ca);
+    two.world.gateway.apply(&other).unwrap();
+    let neighbour = two.world.gateway.target("other.example.com").identity(&two.world.pki.alice);
+    let neighbours = H2Client::connect(&neighbour).unwrap().authority("other.example.com");
+    let mut undisturbed = watch(&neighbours, "stub-0");
+    let client = H2Client::connect(&target).unwrap();
+    let mut running = two.run(&target, &client);
+
+    let since = Instant::now();
+    two.world.gateway.remove(NAME).unwrap();
+    let gone = || (client.get(PODS, &[]).ok()?.status == 503).then_some(());
+    wait::until("nothing new goes upstream", SOON, gone).unwrap();
+    running.second_ends(since);
+
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "later"}}).to_string();
+    let made = neighbours.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
+    assert_eq!(made.status, 201, "{}", made.text());
+    read_until(&mut undisturbed, "later").unwrap();
+}

@@ -1,0 +1,149 @@
+//! `portcullis gateway`: Envoy as an operator runs it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::client::plain;
+use crate::envoy::Admin;
+use crate::process::{Process, Spec};
+use crate::{Error, Result, deps, ports};
+
+/// How to start an Envoy by `portcullis gateway`.
+#[derive(Debug, Clone)]
+pub struct AgentOptions {
+    /// Envoy's version, like `1.38.3`; `None` = the pinned version.
+    pub version: Option<String>,
+    /// The sockets of the control planes.
+    pub xds_sockets: Vec<PathBuf>,
+    /// `--unready-seconds`.
+    pub unready_seconds: u32,
+    /// `--drain-seconds`.
+    pub drain_seconds: u32,
+    /// Most seconds that Envoy waits for its first configuration are its own 15; more flags of Envoy.
+    pub envoy_flags: Vec<String>,
+}
+
+impl AgentOptions {
+    /// The pinned Envoy, which follows these control planes and may take a second to go.
+    pub fn new<'a>(xds_sockets: impl IntoIterator<Item = &'a Path>) -> Self {
+        Self {
+            version: None,
+            xds_sockets: xds_sockets.into_iter().map(Path::to_owned).collect(),
+            unready_seconds: 0,
+            drain_seconds: 1,
+            envoy_flags: ["--concurrency", "2"].map(str::to_owned).into(),
+        }
+    }
+}
+
+/// A running `portcullis gateway`. Ends with this value.
+#[derive(Debug)]
+pub struct Agent {
+    process: Process,
+    spec: Spec,
+    admin: Admin,
+    http: SocketAddr,
+}
+
+impl Agent {
+    /// Starts it, with its log in `dir`, and waits until its own pages answer. Envoy may still be starting.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], or the step that failed with the last log lines.
+    pub fn start(dir: &Path, name: &str, options: &AgentOptions) -> Result<Self> {
+        let envoy = options.version.as_deref().map_or_else(deps::envoy, deps::envoy_version)?;
+        let (http, admin) = (ports::free_address()?, ports::free_address()?);
+        let mut spec = Spec::new(name, deps::portcullis()?, dir)
+            .arg("gateway")
+            .arg("--envoy")
+            .arg(envoy)
+            .arg("--module-dir")
+            .arg(deps::module_dir()?)
+            .args(["--node-id", name])
+            .args(["--http-address", &http.to_string(), "--admin-address", &admin.to_string()])
+            .args(["--unready-seconds", &options.unready_seconds.to_string()])
+            .args(["--drain-seconds", &options.drain_seconds.to_string()])
+            // cargo points it at its own builds, among which Envoy would find a module that it was not told to load.
+            .env_remove("LD_LIBRARY_PATH");
+        for socket in &options.xds_sockets {
+            spec = spec.arg("--xds-socket").arg(socket);
+        }
+        spec = spec.arg("--").arg("--reject-unknown-dynamic-fields").args(&options.envoy_flags);
+        let process = Process::start(spec.clone())?;
+        let agent = Self { process, spec, admin: Admin::new(admin), http };
+        agent.wait_answering()?;
+        Ok(agent)
+    }
+
+    /// Starts it again, after it has ended, with the same addresses.
+    ///
+    /// # Errors
+    /// As [`Agent::start`].
+    pub fn start_again(&mut self) -> Result<()> {
+        self.process = Process::start(self.spec.clone())?;
+        self.wait_answering()
+    }
+
+    fn wait_answering(&self) -> Result<()> {
+        self.process.wait_ready("the agent's pages", Duration::from_secs(20), || self.status_of("/healthz")).map(drop)
+    }
+
+    /// Waits until /readyz says yes.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`] or [`Error::Ended`], with the last log lines.
+    pub fn wait_ready(&self, deadline: Duration) -> Result<()> {
+        self.process.wait_ready("readiness of the gateway", deadline, || match self.status_of("/readyz")? {
+            200 => Ok(()),
+            other => Err(Error::Http { step: "asking /readyz", reason: other.to_string() }),
+        })
+    }
+
+    /// The status code of one of its pages.
+    ///
+    /// # Errors
+    /// [`Error::Connection`] or [`Error::Http`].
+    pub fn status_of(&self, path: &str) -> Result<u16> {
+        Ok(plain::get(self.http, path)?.status)
+    }
+
+    /// Where its pages are.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Envoy's admin page.
+    pub fn admin(&self) -> &Admin {
+        &self.admin
+    }
+
+    /// The agent's process; its log is Envoy's as well.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Envoy's process id: of the agent's only child. `None` if there is none.
+    pub fn envoy_pid(&self) -> Option<u32> {
+        let entries = std::fs::read_dir("/proc").ok()?;
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        pids.into_iter().find(|pid| parent(*pid) == Some(self.process.pid()))
+    }
+}
+
+/// Whether a process exists and has not ended.
+pub fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z')
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    stat(pid).map(|(_, parent)| parent)
+}
+
+/// State and parent of a process.
+fn stat(pid: u32) -> Option<(char, u32)> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may hold some itself.
+    let mut fields = text.rsplit_once(") ")?.1.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
