@@ -3,7 +3,7 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use crate::cli::Bootstrap;
+use crate::cli::{Bootstrap, XdsProtocol};
 
 pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
     let mut text = format!("{:#}", bootstrap(arguments));
@@ -18,7 +18,10 @@ pub(crate) fn bootstrap(arguments: &Bootstrap) -> Value {
         "admin": {"address": socket_address(&arguments.admin_address)},
         "dynamic_resources": {
             "ads_config": {
-                "api_type": "DELTA_GRPC",
+                "api_type": match arguments.xds_protocol {
+                    XdsProtocol::Delta => "DELTA_GRPC",
+                    XdsProtocol::Sotw => "GRPC",
+                },
                 "transport_api_version": "V3",
                 "set_node_on_first_message_only": true,
                 "grpc_services": [{"envoy_grpc": {"cluster_name": XDS}}],

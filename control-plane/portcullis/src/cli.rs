@@ -155,6 +155,18 @@ pub(crate) struct Bootstrap {
     /// Most client connections at a time.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) max_downstream_connections: u64,
+    /// Variant of the protocol: delta tells what changed, sotw tells all clusters and listeners at every change.
+    #[arg(long, value_enum, value_name = "VARIANT", default_value_t = XdsProtocol::Delta)]
+    pub(crate) xds_protocol: XdsProtocol,
+}
+
+/// Variant of xDS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum XdsProtocol {
+    /// Incremental.
+    Delta,
+    /// State of the world.
+    Sotw,
 }
 
 /// Tell what is wrong with objects, and what is hardly meant; exit with 1 if one is refused.

@@ -15,6 +15,7 @@ mod resource;
 mod server;
 mod snapshot;
 mod socket;
+mod sotw;
 mod standing;
 mod stream;
 mod wait;

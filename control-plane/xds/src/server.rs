@@ -16,7 +16,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::delta::DeltaStream;
 use crate::registry::{Shared, lock};
-use crate::stream::NodeStream;
+use crate::sotw::SotwStream;
+use crate::stream::{Conversation, NodeStream};
 use crate::{HealthRegistry, Registry, Snapshot, Socket};
 
 /// Most bytes of one request: a reconnecting Envoy lists all that it has.
@@ -34,8 +35,9 @@ pub enum ServeError {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// Serves the aggregated discovery service, incremental variant, until `shutdown` is done and every stream has ended.
-/// Streams end when the sender of `snapshots` is gone. What Envoys report about their endpoints goes to `health`. Until there is a snapshot, nobody is answered.
+/// Serves the aggregated discovery service, in both its variants, until `shutdown` is done and every stream has ended.
+/// Streams end when the sender of `snapshots` is gone. What Envoys report about their endpoints goes to `health`. Until
+/// there is a snapshot, nobody is answered.
 pub async fn serve(
     socket: Socket,
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
@@ -62,6 +64,15 @@ struct Service {
     registry: Arc<Registry>,
 }
 
+impl Service {
+    fn start<C: Conversation>(&self, requests: Streaming<C::Request>) -> Responses<C::Response> {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        let task = Task::<C> { registry: Arc::clone(&self.registry), responses: sender };
+        tokio::spawn(task.run(requests, self.snapshots.clone()));
+        ReceiverStream::new(receiver).boxed()
+    }
+}
+
 type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
@@ -71,26 +82,23 @@ impl AggregatedDiscoveryService for Service {
 
     async fn stream_aggregated_resources(
         &self,
-        _: Request<Streaming<DiscoveryRequest>>,
+        request: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        Err(Status::unimplemented("use DELTA_GRPC"))
+        Ok(Response::new(self.start::<SotwStream>(request.into_inner())))
     }
 
     async fn delta_aggregated_resources(
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        let (sender, receiver) = mpsc::channel(WAITING);
-        let conversation = Conversation { registry: Arc::clone(&self.registry), responses: sender };
-        tokio::spawn(conversation.run(request.into_inner(), self.snapshots.clone()));
-        Ok(Response::new(ReceiverStream::new(receiver).boxed()))
+        Ok(Response::new(self.start::<DeltaStream>(request.into_inner())))
     }
 }
 
 /// One open stream.
-struct Conversation {
+struct Task<C: Conversation> {
     registry: Arc<Registry>,
-    responses: mpsc::Sender<Result<DeltaDiscoveryResponse, Status>>,
+    responses: mpsc::Sender<Result<C::Response, Status>>,
 }
 
 /// Takes a stream out of the registry when its task ends, however it does.
@@ -105,16 +113,16 @@ impl Drop for Entry {
     }
 }
 
-impl Conversation {
+impl<C: Conversation> Task<C> {
     async fn run<S>(self, mut requests: S, mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>)
     where
-        S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
+        S: Stream<Item = Result<C::Request, Status>> + Unpin,
     {
         let Ok(first) = snapshots.wait_for(Option::is_some).await.map(|snapshot| snapshot.clone().unwrap_or_default())
         else {
             return;
         };
-        let stream = Arc::new(Mutex::new(DeltaStream::new(first)));
+        let stream = Arc::new(Mutex::new(C::new(first)));
         let shared: Shared = stream.clone();
         let _entry = Entry { id: self.registry.open(shared), registry: Arc::clone(&self.registry) };
         let mut synced = None;
@@ -123,7 +131,7 @@ impl Conversation {
                 request = requests.next() => match request {
                     Some(Ok(request)) => {
                         let mut stream = lock(&stream);
-                        log_refusal(&stream, &request);
+                        log_refusal(&*stream, &request);
                         stream.on_request(request)
                     }
                     Some(Err(_)) | None => return,
@@ -136,9 +144,9 @@ impl Conversation {
                     lock(&stream).on_snapshot(newest)
                 }
             };
-            log_sync(&lock(&stream), &mut synced);
+            log_sync(&*lock(&stream), &mut synced);
             for response in responses {
-                log_response(&lock(&stream), &response);
+                lock(&stream).log(&response);
                 if self.responses.send(Ok(response)).await.is_err() {
                     return;
                 }
@@ -148,7 +156,7 @@ impl Conversation {
 }
 
 /// Tells when the node has acknowledged the whole of a snapshot.
-fn log_sync(stream: &DeltaStream, before: &mut Option<String>) {
+fn log_sync(stream: &impl NodeStream, before: &mut Option<String>) {
     let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
     if synced.is_some() && synced != *before {
         tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
@@ -156,19 +164,9 @@ fn log_sync(stream: &DeltaStream, before: &mut Option<String>) {
     *before = synced;
 }
 
-fn log_refusal(stream: &DeltaStream, request: &DeltaDiscoveryRequest) {
-    if let Some(error) = &request.error_detail {
-        tracing::warn!(node = stream.node(), type_url = request.type_url, error = error.message, "refused by Envoy");
+fn log_refusal<C: Conversation>(stream: &C, request: &C::Request) {
+    if let Some(refusal) = C::refusal(request) {
+        let (node, type_url, error) = (stream.node(), refusal.type_url, refusal.message);
+        tracing::warn!(node, type_url, error, "refused by Envoy");
     }
-}
-
-fn log_response(stream: &DeltaStream, response: &DeltaDiscoveryResponse) {
-    tracing::debug!(
-        node = stream.node(),
-        type_url = response.type_url,
-        nonce = response.nonce,
-        resources = response.resources.len(),
-        removed = response.removed_resources.len(),
-        "sent"
-    );
 }

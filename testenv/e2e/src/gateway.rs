@@ -26,6 +26,8 @@ pub struct GatewayOptions {
     pub instance: Option<String>,
     /// More flags of Envoy.
     pub envoy_flags: Vec<String>,
+    /// More flags of `portcullis bootstrap`.
+    pub bootstrap_flags: Vec<String>,
 }
 
 /// A control plane and an Envoy. End with this value.
@@ -52,7 +54,10 @@ impl Gateway {
         let default_certificate = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"]))?;
         run.write("gateway/manifests/settings.yaml", settings(instance, address, &default_certificate))?;
         let plane = ControlPlane::start(&dir, &manifests)?;
-        let mut envoy_options = EnvoyOptions::new(plane.bootstrap("envoy-0")?);
+        let socket = plane.xds_socket().display().to_string();
+        let mut flags = vec!["--xds-socket", &socket];
+        flags.extend(options.bootstrap_flags.iter().map(String::as_str));
+        let mut envoy_options = EnvoyOptions::new(plane.bootstrap_with("envoy-0", &flags)?);
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
         envoy_options.flags.clone_from(&options.envoy_flags);

@@ -81,9 +81,18 @@ impl ControlPlane {
     /// # Errors
     /// [`Error::Command`] or [`Error::Json`].
     pub fn bootstrap(&self, node_id: &str) -> Result<Value> {
+        self.bootstrap_with(node_id, &["--xds-socket", &self.xds_socket.display().to_string()])
+    }
+
+    /// As [`ControlPlane::bootstrap`], with more flags, among them those that say where xDS is.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::bootstrap`].
+    pub fn bootstrap_with(&self, node_id: &str, flags: &[&str]) -> Result<Value> {
         let admin = ports::free_address()?.to_string();
-        let socket = self.xds_socket.display().to_string();
-        let flags = ["bootstrap", "--xds-socket", &socket, "--admin-address", &admin, "--node-id", node_id];
+        let mut all = vec!["bootstrap", "--admin-address", &admin, "--node-id", node_id];
+        all.extend(flags);
+        let flags = all;
         let text = self.print(&format!("portcullis-bootstrap-{node_id}"), &flags)?;
         serde_json::from_str(&text).map_err(|source| Error::Json { what: format!("the bootstrap {text}"), source })
     }

@@ -108,12 +108,6 @@ impl Composed {
     /// Where the other side stands with a part.
     pub(super) fn standing(&self, name: &str, owner: &str, version: &str) -> Standing {
         let key = Key { resource: name.to_owned(), part: Some(owner.to_owned()) };
-        let Some(one) = self.by_name.get(name) else { return Standing::Pending };
-        let refused = one.quarantine.refused().find(|(other, refusal)| **other == key && refusal.version == version);
-        match refused {
-            Some((_, refusal)) => Standing::Refused { message: refusal.message.clone() },
-            None if one.quarantine.accepted(&key) == Some(version) => Standing::Acknowledged,
-            None => Standing::Pending,
-        }
+        self.by_name.get(name).map_or(Standing::Pending, |one| one.quarantine.standing(&key, version))
     }
 }

@@ -13,13 +13,14 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource as WireResource,
 };
 use envoy_types::pb::google::protobuf::Any;
 
 use crate::kind::Kind;
-use crate::stream::NodeStream;
+use crate::stream::{Conversation, NodeStream, Refusal};
 use crate::wait::Wait;
 use crate::{Refused, Snapshot, Standing};
 use subscription::{Change, Subscription};
@@ -36,32 +37,6 @@ pub(crate) struct DeltaStream {
 }
 
 impl DeltaStream {
-    /// A new stream.
-    pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
-        Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0 }
-    }
-
-    /// Takes a request: a subscription, an acknowledgement or both. Returns what is to be sent, in this order.
-    pub(crate) fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
-        if self.node.is_empty()
-            && let Some(node) = &request.node
-        {
-            self.node.clone_from(&node.id);
-        }
-        let key = (Kind::of(&request.type_url), request.type_url.clone());
-        self.subscriptions.entry(key).or_default().on_request(request, &self.snapshot);
-        self.advance()
-    }
-
-    /// Takes a newer snapshot. Returns what is to be sent, in this order.
-    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
-        for ((_, type_url), subscription) in &mut self.subscriptions {
-            subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
-        }
-        self.snapshot = snapshot;
-        self.advance()
-    }
-
     /// Whether nothing that is due is overlooked.
     #[cfg(test)]
     pub(crate) fn is_complete(&self) -> bool {
@@ -125,6 +100,49 @@ impl DeltaStream {
     fn knows_referrers(&self) -> bool {
         let asked = |kind| self.subscriptions.iter().find(|((other, _), _)| *other == kind);
         asked(Kind::Listener).is_some_and(|(_, listeners)| listeners.knows_nothing() || asked(Kind::Routes).is_some())
+    }
+}
+
+impl Conversation for DeltaStream {
+    type Request = DeltaDiscoveryRequest;
+    type Response = DeltaDiscoveryResponse;
+
+    fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0 }
+    }
+
+    fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
+        if self.node.is_empty()
+            && let Some(node) = Self::node_of(&request)
+        {
+            self.node.clone_from(&node.id);
+        }
+        let key = (Kind::of(&request.type_url), request.type_url.clone());
+        self.subscriptions.entry(key).or_default().on_request(request, &self.snapshot);
+        self.advance()
+    }
+
+    fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
+        for ((_, type_url), subscription) in &mut self.subscriptions {
+            subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
+        }
+        self.snapshot = snapshot;
+        self.advance()
+    }
+
+    fn node_of(request: &DeltaDiscoveryRequest) -> Option<&Node> {
+        request.node.as_ref()
+    }
+
+    fn refusal(request: &DeltaDiscoveryRequest) -> Option<Refusal<'_>> {
+        let error = request.error_detail.as_ref()?;
+        Some(Refusal { type_url: &request.type_url, message: &error.message })
+    }
+
+    fn log(&self, response: &DeltaDiscoveryResponse) {
+        let (resources, removed) = (response.resources.len(), response.removed_resources.len());
+        let node = &self.node;
+        tracing::debug!(node, type_url = response.type_url, nonce = response.nonce, resources, removed, "sent");
     }
 }
 

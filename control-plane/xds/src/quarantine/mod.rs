@@ -10,6 +10,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::Standing;
 use crate::piece::{Key, Piece, Pieces};
 use crate::wait::Wait;
 
@@ -234,13 +235,15 @@ impl Quarantine {
 
     /// Whether the other side has exactly what is wanted.
     pub(crate) fn is_in_sync(&self) -> bool {
-        !self.unknown && self.accepted.version == self.target.version
+        let is_same = || self.accepted.version == self.target.version || self.accepted.is_same(&self.target);
+        !self.unknown && is_same()
     }
 
     /// Whose pieces are to be sent, and whose are to go, if nothing is held back.
     pub(crate) fn waiting(&self) -> (Wait, Wait) {
         let offer = self.compose_all(&Hold::default(), |_| true);
-        if !self.unknown && (offer.is_same(&self.accepted) || self.barred.contains_key(offer.hash())) {
+        let is_over = self.suspects.is_empty() && self.barred.contains_key(offer.hash());
+        if is_over || (!self.unknown && offer.is_same(&self.accepted)) {
             return (Wait::Nobody, Wait::Nobody);
         }
         self.changes(&offer)
@@ -286,9 +289,29 @@ impl Quarantine {
         self.target.version == version
     }
 
+    /// What the other side has, if that is known.
+    pub(crate) fn last(&self) -> &Offer {
+        &self.accepted
+    }
+
     /// What the other side has, if it has something and that is known.
     pub(crate) fn last_accepted(&self) -> Option<&Offer> {
         Some(&self.accepted).filter(|accepted| !self.unknown && !accepted.pieces.is_empty())
+    }
+
+    /// Whose a piece is that is wanted.
+    pub(crate) fn owner(&self, key: &Key) -> Option<&str> {
+        self.target.pieces.get(key).and_then(Piece::owner)
+    }
+
+    /// Where the other side stands with a version of a piece.
+    pub(crate) fn standing(&self, key: &Key, version: &str) -> Standing {
+        let refusal = self.refused.get(key).and_then(|all| all.iter().find(|refusal| refusal.version == version));
+        match refusal {
+            Some(refusal) => Standing::Refused { message: refusal.message.clone() },
+            None if self.accepted(key) == Some(version) => Standing::Acknowledged,
+            None => Standing::Pending,
+        }
     }
 
     /// Pieces that are refused as they are wanted.

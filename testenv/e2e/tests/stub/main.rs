@@ -27,6 +27,7 @@ mod review_faults;
 mod review_storm;
 mod reviews;
 mod saboteur;
+mod sotw;
 mod spoofing;
 mod swap;
 mod versions;

@@ -33,7 +33,7 @@ pub(crate) struct Saboteur {
 }
 
 impl Saboteur {
-    pub(crate) fn start(run: &RunDir) -> Self {
+    pub(crate) fn start(run: &RunDir, protocol: &str) -> Self {
         let dir = run.make_dir("saboteur").unwrap();
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
@@ -43,10 +43,9 @@ impl Saboteur {
         let (snapshots, receiver) = watch::channel(None);
         let registry = Arc::new(Registry::default());
         let plane = ControlPlane::start(&dir, &run.make_dir("saboteur/manifests").unwrap()).unwrap();
-        let mut bootstrap = plane.bootstrap("envoy-0").unwrap();
         let socket_path: PathBuf = plane.xds_socket().with_file_name("bad.sock");
-        let pipe = "/static_resources/clusters/0/load_assignment/endpoints/0/lb_endpoints/0/endpoint/address/pipe/path";
-        *bootstrap.pointer_mut(pipe).unwrap() = socket_path.display().to_string().into();
+        let flags = ["--xds-socket", &socket_path.display().to_string(), "--xds-protocol", protocol];
+        let bootstrap = plane.bootstrap_with("envoy-0", &flags).unwrap();
         let socket = runtime.block_on(async { Socket::bind(&socket_path) }).unwrap();
         runtime.spawn(portcullis_xds::serve(
             socket,

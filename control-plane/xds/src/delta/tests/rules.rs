@@ -8,7 +8,7 @@ use envoy_types::pb::google::rpc::Status;
 use super::*;
 use crate::Standing;
 use crate::delta::DeltaStream;
-use crate::stream::NodeStream;
+use crate::stream::{Conversation, NodeStream};
 
 /// A response as `type: +name -name`.
 fn show(responses: &[DeltaDiscoveryResponse]) -> Vec<String> {
