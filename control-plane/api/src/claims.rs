@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::check::{MAX_NAMES, is_served_name};
+use crate::check::{MAX_NAMES, MAX_VIRTUAL_IPS, is_served_name, virtual_ip};
 
 /// How strongly a host name is claimed: `metadata.name` before `serverNames`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,9 +9,11 @@ pub enum ClaimKind {
     Name,
     /// An entry of `spec.secureServing.serverNames`.
     ServerName,
+    /// An entry of `spec.portcullis.virtualIPs`.
+    VirtualIp,
 }
 
-/// The host names that an object claims, lower-case.
+/// The host names and addresses that an object claims, lower-case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
     /// `metadata.name`.
@@ -36,6 +38,13 @@ pub fn claims_of(document: &Value) -> Claims {
         let listed = listed.to_ascii_lowercase();
         if is_served_name(&listed) && names.iter().all(|(known, _)| *known != listed) {
             names.push((listed, ClaimKind::ServerName));
+        }
+    }
+    let addresses = document.pointer("/spec/portcullis/virtualIPs").and_then(Value::as_array);
+    let addresses = addresses.into_iter().flatten().take(MAX_VIRTUAL_IPS).filter_map(Value::as_str);
+    for ip in addresses.filter_map(virtual_ip).map(|ip| ip.to_string()) {
+        if names.iter().all(|(known, _)| *known != ip) {
+            names.push((ip, ClaimKind::VirtualIp));
         }
     }
     Claims { name, creation_timestamp: text("/metadata/creationTimestamp").map(str::to_owned), names }

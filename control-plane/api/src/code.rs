@@ -5,6 +5,8 @@ use std::fmt;
 pub enum Code {
     /// The object is refused.
     Invalid,
+    /// A reference that is not resolved: the object is refused, unless whoever asks cannot resolve any.
+    Unresolved,
     /// A field that is known and does nothing.
     NoEffect,
     /// Accepted, but weaker or other than its writer may expect.
@@ -35,6 +37,8 @@ pub enum Code {
     Expiry,
     /// Neither the object nor the settings have a serving certificate.
     NoServingCertificate,
+    /// The settings do not allow this virtual IP.
+    VirtualIpNotAllowed,
 }
 
 impl Code {
@@ -42,6 +46,7 @@ impl Code {
     pub fn as_str(self) -> &'static str {
         match self {
             Code::Invalid => "invalid",
+            Code::Unresolved => "unresolved",
             Code::NoEffect => "no-effect",
             Code::Caution => "caution",
             Code::UnknownGate => "unknown-gate",
@@ -57,6 +62,7 @@ impl Code {
             Code::RefusesEverything => "refuses-everything",
             Code::Expiry => "expiry",
             Code::NoServingCertificate => "no-serving-certificate",
+            Code::VirtualIpNotAllowed => "virtual-ip-not-allowed",
         }
     }
 }

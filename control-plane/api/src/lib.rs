@@ -6,6 +6,8 @@
 //! they tell every [`Problem`] with the path of its field. [`lint_cluster`] and [`lint_settings`] look for what is
 //! accepted and yet hardly meant.
 //!
+//! [`status`] is what became of a cluster, as conditions.
+//!
 //! No I/O, no clock, no randomness.
 
 mod check;
@@ -13,32 +15,38 @@ mod claims;
 mod code;
 mod duration;
 mod lint;
+mod materials;
 mod parse;
 mod problem;
+mod references;
 mod schema;
 mod secret;
 mod shape;
+pub mod status;
 mod types;
 
 pub use check::{
-    AccessLog, Checked, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates, HealthCheck,
-    Host, KeyPair, Limits, LogMode, PeerName, Policy, Schema, Server, Settings, Strategy, Trust, check_cluster,
-    check_settings, cluster_as_written,
+    AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates,
+    HealthCheck, Host, KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, Schema, Server, Settings, Strategy,
+    Trust, check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use code::Code;
 pub use duration::{DurationError, parse_duration};
 pub use lint::{lint_cluster, lint_settings};
+pub use materials::{Materials, SECRET_LABEL, SHARED_ANNOTATION, SecretMaterial};
 pub use parse::{
     CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, cluster_mistakes, kind_of,
     parse_cluster, parse_settings, settings_mistakes,
 };
 pub use problem::Problem;
+pub use references::{Resolution, blamed_reference, referenced_files, resolve};
 pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
-    AccessLogSettings, Certificate, ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl,
-    FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging,
-    MaxRequestsInflight, ObjectMeta, PortcullisSpec, Rule, SecureServing, ServerSpec, ServiceAccount, TokenBucket,
-    UpstreamCluster, UpstreamClusterSpec,
+    AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientConfig, CredentialCacheSpec,
+    DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec,
+    LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta, PairInFiles, PairInSecret,
+    PairReference, PortcullisSpec, ProxyProtocolSettings, References, Rule, SecureServing, ServerDetails, ServerSpec,
+    ServiceAccount, TokenBucket, TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec,
 };

@@ -90,6 +90,11 @@ fn parse<T: DeserializeOwned>(document: &Value) -> Result<T, String> {
     read.map_err(|error| without_values(&error.to_string()))
 }
 
+/// A part of a document, if it is well-formed.
+pub(crate) fn parse_part<T: DeserializeOwned>(part: &Value) -> Option<T> {
+    parse(part).ok()
+}
+
 fn has_null(value: &Value) -> bool {
     match value {
         Value::Object(fields) => fields.values().any(|value| value.is_null() || has_null(value)),

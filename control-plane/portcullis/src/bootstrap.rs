@@ -6,7 +6,11 @@ use serde_json::{Value, json};
 use crate::cli::{Bootstrap, XdsProtocol};
 
 pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
-    let mut text = format!("{:#}", bootstrap(arguments));
+    let mut bootstrap = bootstrap(arguments);
+    if let Some(zone) = &arguments.zone {
+        crate::zone::add(&mut bootstrap, zone, &arguments.admin_address);
+    }
+    let mut text = format!("{bootstrap:#}");
     text.push('\n');
     crate::print(&text)
 }
@@ -24,7 +28,11 @@ pub(crate) fn bootstrap(arguments: &Bootstrap) -> Value {
                 },
                 "transport_api_version": "V3",
                 "set_node_on_first_message_only": true,
-                "grpc_services": [{"envoy_grpc": {"cluster_name": XDS}}],
+                // Envoy's own wait between two tries grows to 30 s, at which a control plane that is back would be overlooked.
+                "grpc_services": [{"envoy_grpc": {
+                    "cluster_name": XDS,
+                    "retry_policy": {"retry_back_off": {"base_interval": "0.5s", "max_interval": "5s"}},
+                }}],
             },
             "cds_config": {"ads": {}, "resource_api_version": "V3"},
             "lds_config": {"ads": {}, "resource_api_version": "V3"},
@@ -61,7 +69,7 @@ fn xds_cluster(arguments: &Bootstrap) -> Value {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
                 "explicit_http_config": {"http2_protocol_options": {
-                    "connection_keepalive": {"interval": "30s", "timeout": "10s"},
+                    "connection_keepalive": {"interval": "10s", "timeout": "5s"},
                 }},
             },
         },

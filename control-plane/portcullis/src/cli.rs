@@ -5,6 +5,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::explain::Impersonation;
 use crate::gateway::{BecomeEnvoy, Gateway};
+use crate::serve::{LEASE_NAME, SourceArguments};
+use crate::status::Status;
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.
 ///
@@ -31,6 +33,7 @@ pub(crate) enum Command {
     Rbac(Rbac),
     Crd(Crd),
     BecomeEnvoy(BecomeEnvoy),
+    Status(Status),
 }
 
 /// Tell what the gateway would do with a request, offline, by the filter's own code.
@@ -121,22 +124,30 @@ pub(crate) struct ExplainCertificate {
 
 /// Serve Envoy over xDS, and follow every change of the objects.
 ///
-/// A bad object is left out and told by /status; the others go on. A file that cannot be parsed keeps its last good
-/// objects. Replace files by renaming a finished one into place.
+///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
+///   portcullis serve --source kubernetes --settings settings.yaml --xds-socket /run/portcullis/xds.sock
 ///
-/// HTTP: /healthz (the process lives), /readyz (something is served), /status (objects, Envoys and what each of them has
-/// acknowledged; no secrets).
+/// A bad object is left out and told by /status; the others go on. A file that cannot be parsed keeps its last good
+/// objects. Replace files by renaming a finished one into place. A Kubernetes API that does not answer keeps its last
+/// objects, too; /status tells since when.
+///
+/// HTTP: / (a page for people), /status (the same as JSON: objects with their conditions, Envoys and what each of them has
+/// acknowledged; no secrets), /healthz (the process lives), /readyz (something is served).
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Serve {
-    /// Directory of *.yaml, *.yml and *.json files.
-    #[arg(long, env = "PORTCULLIS_CONFIG", value_name = "DIR")]
-    pub(crate) config: PathBuf,
+    #[command(flatten)]
+    pub(crate) source: SourceArguments,
     /// Unix socket for Envoy; only this process's user may connect, because keys travel there.
     #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH")]
     pub(crate) xds_socket: PathBuf,
-    /// Where /healthz, /readyz and /status are served; port 0 takes a free one.
+    /// Where /healthz, /readyz and /status are served; port 0 takes a free one. Anybody who can connect may read.
     #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
     pub(crate) http_address: SocketAddr,
+    /// A host name under which the status may be asked for, beside IP addresses and localhost; may be repeated. Other
+    /// names are refused, because a page in a browser could make its own name lead here.
+    #[arg(long = "http-host", env = "PORTCULLIS_HTTP_HOSTS", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) http_hosts: Vec<String>,
 }
 
 /// Print the bootstrap with which Envoy finds this control plane (JSON).
@@ -152,6 +163,9 @@ pub(crate) struct Bootstrap {
     /// How this Envoy is called in /status.
     #[arg(long, value_name = "ID", default_value = "envoy")]
     pub(crate) node_id: String,
+    /// The zone that this Envoy stands in: it prefers servers of the same one (spec.portcullis.servers[].zone).
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) zone: Option<String>,
     /// Most client connections at a time.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) max_downstream_connections: u64,
@@ -195,6 +209,9 @@ pub(crate) struct Check {
     /// hint}.
     #[arg(short = 'o', long, value_enum, default_value_t = CheckOutput::Text)]
     pub(crate) output: CheckOutput,
+    /// Directory below which the objects refer to files: these are judged, too. Without it, references are believed.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) references_root: Option<PathBuf>,
 }
 
 /// How findings are printed.
@@ -206,13 +223,15 @@ pub(crate) enum CheckOutput {
     Json,
 }
 
-/// Print the permissions that the gateway's own user needs in a cluster behind it.
+/// Print the permissions that the gateway's own user needs in a cluster behind it, or the control plane in its own.
 ///
 /// Apply it there:
 ///
 ///   portcullis rbac -f manifests/ --cluster prod.example.com --user system:portcullis | kubectl apply -f -
+///   portcullis rbac --control-plane --namespace portcullis | kubectl apply -f -
 ///
-/// Without -f it is what a cluster with default settings needs.
+/// Without -f it is what a cluster with default settings needs. With --control-plane it is what `portcullis serve
+/// --source kubernetes` needs in the cluster that stores its objects.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Rbac {
@@ -222,9 +241,19 @@ pub(crate) struct Rbac {
     /// The UpstreamCluster that it is for; all of the files' if left out.
     #[arg(long, value_name = "NAME", requires = "files")]
     pub(crate) cluster: Option<String>,
-    /// The user that the gateway's client certificate or token stands for.
-    #[arg(long, value_name = "NAME", default_value = "system:portcullis")]
-    pub(crate) user: String,
+    /// The user that the client certificate or token stands for: system:portcullis if left out, and with
+    /// --control-plane the namespace's service account portcullis-control-plane.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// What the control plane needs in the cluster that stores its objects.
+    #[arg(long, conflicts_with = "files")]
+    pub(crate) control_plane: bool,
+    /// With --control-plane: the control plane's own namespace.
+    #[arg(long, value_name = "NAMESPACE", default_value = "portcullis", requires = "control_plane")]
+    pub(crate) namespace: String,
+    /// With --control-plane: the name of its Lease.
+    #[arg(long, value_name = "NAME", default_value = LEASE_NAME, requires = "control_plane")]
+    pub(crate) lease_name: String,
 }
 
 /// Print the CustomResourceDefinition of UpstreamCluster, for a Kubernetes that is to store these objects.
@@ -232,7 +261,7 @@ pub(crate) struct Rbac {
 ///   portcullis crd | kubectl apply --server-side -f -
 ///
 /// It refuses what is always wrong and accepts all that `portcullis check` accepts; its fields stand in
-/// docs/reference/upstreamcluster.md. The gateway itself reads files so far, not this API.
+/// docs/reference/upstreamcluster.md. `portcullis serve --source kubernetes` reads them.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Crd {

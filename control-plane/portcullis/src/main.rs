@@ -6,9 +6,13 @@ mod cli;
 mod crd;
 mod explain;
 mod gateway;
+mod leader;
 mod objects;
+mod plain;
 mod rbac;
 mod serve;
+mod status;
+mod zone;
 
 use std::process::ExitCode;
 
@@ -17,9 +21,15 @@ use tracing_subscriber::EnvFilter;
 
 use cli::{Cli, Command};
 
+/// The client of Kubernetes logs answers that it cannot read, and answers hold keys. What it fails at is told by the
+/// source, and by the election of a leader.
+const SILENCED: [&str; 3] = ["kube_client::client=off", "kube_client::client::tls=warn", "kube_runtime=off"];
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let silenced = SILENCED.iter().filter_map(|directive| directive.parse().ok());
+    let filter = silenced.fold(asked, EnvFilter::add_directive);
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
     match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
@@ -30,6 +40,7 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
     }
 }
 

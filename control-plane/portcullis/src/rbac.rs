@@ -1,3 +1,5 @@
+mod control_plane;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,9 +24,15 @@ enum RbacError {
 }
 
 pub(crate) fn run(arguments: &Rbac) -> ExitCode {
+    if arguments.control_plane {
+        let user = arguments.user.as_deref();
+        let manifests = control_plane::manifests(&arguments.namespace, &arguments.lease_name, user);
+        return crate::print(&manifests.iter().map(|one| format!("{one:#}\n")).collect::<Vec<_>>().join("---\n"));
+    }
+    let user = arguments.user.as_deref().unwrap_or("system:portcullis");
     match clusters(&arguments.files, arguments.cluster.as_deref()) {
         // JSON is YAML, and needs no quoting of ours.
-        Ok(clusters) => crate::print(&format!("{:#}\n---\n{:#}\n", role(&clusters), binding(&arguments.user))),
+        Ok(clusters) => crate::print(&format!("{:#}\n---\n{:#}\n", role(&clusters), binding(user))),
         Err(error) => crate::fail(&error),
     }
 }

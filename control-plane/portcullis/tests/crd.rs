@@ -28,7 +28,7 @@ fn the_definition_names_the_kind_and_its_columns() {
     assert_eq!(version["subresources"], json!({"status": {}}));
     let columns = version["additionalPrinterColumns"].as_array().unwrap();
     let names: Vec<_> = columns.iter().map(|column| column["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["Accepted", "Programmed", "Ready", "Age", "Message"]);
+    assert_eq!(names, ["Accepted", "Programmed", "Ready", "Age", "Reason", "Message", "Gateways", "Endpoints"]);
 }
 
 #[test]

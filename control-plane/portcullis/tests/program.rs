@@ -66,13 +66,19 @@ impl Served {
     }
 
     fn get(&self, path: &str) -> (String, String) {
+        let (code, _, body) = self.ask("GET", path, "localhost");
+        (code, body)
+    }
+
+    /// The code, the headers and the body.
+    fn ask(&self, method: &str, path: &str, host: &str) -> (String, String, String) {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().to_owned(), body.to_owned())
+        (head.split(' ').nth(1).unwrap().to_owned(), head.to_ascii_lowercase(), body.to_owned())
     }
 
     fn status_when(&self, wanted: impl Fn(&Value) -> bool) -> Value {
@@ -112,6 +118,65 @@ fn serve_tells_where_it_stands_follows_changes_and_ends_cleanly() {
     kill_process(Pid::from_child(&served.child), Signal::TERM).unwrap();
     assert!(served.child.wait().unwrap().success());
     assert!(!socket.exists());
+}
+
+#[test]
+fn the_status_can_only_be_read_and_only_under_names_of_ours() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config");
+    std::fs::create_dir(&config).unwrap();
+    write(&config, "settings.yaml", SETTINGS);
+    write(&config, "bad.yaml", BAD);
+    let served = Served::start(&config, &dir.path().join("xds.sock"));
+    served.status_when(|status| status["snapshot"] != "" && status["objects"].as_array().unwrap().len() == 2);
+    for path in ["/", "/status"] {
+        for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
+            assert_eq!(served.ask(method, path, "localhost").0, "405", "{method} {path}");
+        }
+        for (host, code) in [("127.0.0.1:80", "200"), ("[::1]", "200"), ("rebound.example", "421"), ("", "421")] {
+            assert_eq!(served.ask("GET", path, host).0, code, "{host} {path}");
+        }
+        let (_, head, _) = served.ask("GET", path, "localhost");
+        for header in ["x-content-type-options: nosniff", "content-security-policy: default-src 'none'", "no-store"] {
+            assert!(head.contains(header), "{header}: {head}");
+        }
+    }
+    assert_eq!(served.ask("GET", "/readyz", "any.example").0, "200", "probes ask by any name");
+    let page = served.get("/").1;
+    for told in ["a.test", "bad.yaml:1", "Invalid", "NotAccepted", "None has connected", "GatewaySettings"] {
+        assert!(page.contains(told), "{told}: {page}");
+    }
+}
+
+#[test]
+fn status_tells_what_became_of_the_objects_and_says_so_by_its_exit() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config");
+    std::fs::create_dir(&config).unwrap();
+    write(&config, "settings.yaml", SETTINGS);
+    let served = Served::start(&config, &dir.path().join("xds.sock"));
+    let status = |more: &[&str]| output(&[&["status", "--address", &served.address], more].concat());
+    let text = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
+    served.status_when(|status| status["snapshot"] != "");
+    let nothing = status(&[]);
+    assert!(nothing.status.success(), "nothing is wrong: {nothing:?}");
+    assert!(text(&nothing).contains("No UpstreamCluster"), "{nothing:?}");
+    write(&config, "bad.yaml", BAD);
+    served.status_when(|status| status["objects"].as_array().unwrap().len() == 2);
+    let bad = status(&[]);
+    assert_eq!(bad.status.code(), Some(1));
+    let told = text(&bad);
+    let row: Vec<&str> = told.lines().nth(1).unwrap().split_whitespace().collect();
+    assert_eq!(row[..4], ["a.test", "False", "False", "False"], "{told}");
+    let one = status(&["a.test"]);
+    assert_eq!(one.status.code(), Some(1));
+    assert!(text(&one).contains("  Accepted    False    Invalid"), "{}", text(&one));
+    let json: Value = serde_json::from_slice(&status(&["-o", "json", "a.test"]).stdout).unwrap();
+    assert_eq!(json["conditions"][1]["reason"], "NotAccepted");
+    assert_eq!(status(&["b.test"]).status.code(), Some(1), "there is none");
+    assert_eq!(status(&["-o", "yaml"]).status.code(), Some(2));
+    drop(served);
+    assert_eq!(output(&["status", "--address", "127.0.0.1:1"]).status.code(), Some(1));
 }
 
 fn documents(text: &str) -> Vec<Value> {

@@ -1,13 +1,16 @@
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use portcullis_api::Materials;
 use tokio::sync::{mpsc, watch};
 
-use crate::ObjectSet;
 use crate::files::Files;
+use crate::references::materials;
+use crate::{ObjectSet, Root};
 
 /// How long a burst of changes is waited out.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -30,23 +33,87 @@ pub enum DirectoryError {
     Stopped(#[source] io::Error),
 }
 
-/// Reads the directory and watches it: the receiver yields a set whenever a file's content changed, until it is dropped.
-/// Needs a tokio runtime.
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    directory: PathBuf,
+    /// The one file of it that is read.
+    only: Option<String>,
+    root: Option<Root>,
+}
+
+impl Watched {
+    /// All files of a directory.
+    pub fn directory(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into(), only: None, root: None }
+    }
+
+    /// One file, or all files of a directory.
+    pub fn file_or_directory(path: &Path) -> Self {
+        let name = path.file_name().and_then(OsStr::to_str);
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        match name {
+            Some(name) if !path.is_dir() => {
+                let directory = parent.unwrap_or(Path::new("."));
+                Self { only: Some(name.to_owned()), ..Self::directory(directory) }
+            }
+            _ => Self::directory(path),
+        }
+    }
+
+    /// Lets the documents refer to files below a directory.
+    #[must_use]
+    pub fn references(self, root: Option<Root>) -> Self {
+        Self { root, ..self }
+    }
+
+    fn reread(&self, before: &Reading) -> Reading {
+        let files = before.files.reread_only(&self.directory, self.only.as_deref());
+        let materials = materials(files.documents(), self.root.as_ref());
+        Reading { files, materials }
+    }
+
+    fn first_error(&self, reading: &Reading) -> Option<DirectoryError> {
+        let error =
+            |path: &Path, reason: &str| DirectoryError::Read { directory: path.to_owned(), reason: reason.to_owned() };
+        if let Some(reason) = reading.files.error() {
+            return Some(error(&self.directory, reason));
+        }
+        let name = self.only.as_ref()?;
+        reading.files.error_of(name).map(|reason| error(&self.directory.join(name), reason))
+    }
+}
+
+/// What was read last.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Reading {
+    files: Files,
+    materials: Materials,
+}
+
+impl Reading {
+    fn objects(&self) -> ObjectSet {
+        ObjectSet { materials: self.materials.clone(), ..self.files.objects() }
+    }
+}
+
+/// Reads what is to be watched and watches it: the receiver yields a set whenever a file's content changed, until it is
+/// dropped. Needs a tokio runtime.
 ///
 /// The directory is watched and not its files, because volumes and careful editors replace files: any event means "read
 /// everything and compare the content".
-pub async fn watch(directory: PathBuf) -> Result<watch::Receiver<Arc<ObjectSet>>, DirectoryError> {
+pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, DirectoryError> {
     // One waiting event is as good as many.
     let (event, mut events) = mpsc::channel(1);
-    let watcher = watcher(&directory, event);
-    let files = reread(None, &directory).await?;
-    if let Some(reason) = files.error() {
-        return Err(DirectoryError::Read { directory, reason: reason.to_owned() });
+    let watcher = watcher(&watched, event);
+    let reading = reread(&watched, Reading::default()).await?;
+    if let Some(error) = watched.first_error(&reading) {
+        return Err(error);
     }
-    let (sender, receiver) = watch::channel(Arc::new(files.objects()));
+    let (sender, receiver) = watch::channel(Arc::new(reading.objects()));
     tokio::spawn(async move {
         let _watcher = watcher;
-        let mut files = files;
+        let mut reading = reading;
         let mut watching = true;
         loop {
             tokio::select! {
@@ -59,10 +126,10 @@ pub async fn watch(directory: PathBuf) -> Result<watch::Receiver<Arc<ObjectSet>>
             }
             // Events up to here are covered by the reading that follows.
             while events.try_recv().is_ok() {}
-            let Ok(newer) = reread(Some(files.clone()), &directory).await else { return };
-            if newer != files {
-                files = newer;
-                sender.send_replace(Arc::new(files.objects()));
+            let Ok(newer) = reread(&watched, reading.clone()).await else { return };
+            if newer != reading {
+                reading = newer;
+                sender.send_replace(Arc::new(reading.objects()));
             }
         }
     });
@@ -70,21 +137,29 @@ pub async fn watch(directory: PathBuf) -> Result<watch::Receiver<Arc<ObjectSet>>
 }
 
 /// Without notifications the poll still finds every change.
-fn watcher(directory: &Path, event: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
+fn watcher(watched: &Watched, event: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
     let told = move |_: notify::Result<notify::Event>| {
         // Full means that an event waits already.
         let _ = event.try_send(());
     };
     let started = notify::recommended_watcher(told).and_then(|mut watcher| {
-        watcher.watch(directory, RecursiveMode::NonRecursive)?;
+        watcher.watch(&watched.directory, RecursiveMode::NonRecursive)?;
         Ok(watcher)
+    });
+    let started = started.map(|mut watcher| {
+        if let Some(root) = &watched.root
+            && let Err(error) = watcher.watch(root.path(), RecursiveMode::Recursive)
+        {
+            tracing::warn!(%error, "no notifications of files that are referred to: changes are seen by polling");
+        }
+        watcher
     });
     started.map_err(|error| tracing::warn!(%error, "no notifications: changes are seen by polling")).ok()
 }
 
-async fn reread(before: Option<Files>, directory: &Path) -> Result<Files, DirectoryError> {
-    let directory = directory.to_owned();
-    tokio::task::spawn_blocking(move || before.unwrap_or_default().reread(&directory))
+async fn reread(watched: &Watched, before: Reading) -> Result<Reading, DirectoryError> {
+    let watched = watched.clone();
+    tokio::task::spawn_blocking(move || watched.reread(&before))
         .await
         .map_err(|error| DirectoryError::Stopped(io::Error::other(error)))
 }
@@ -115,13 +190,54 @@ mod tests {
         // As a volume of Kubernetes is laid out.
         symlink("one", dir.path().join("..data")).unwrap();
         symlink("..data/c.yaml", dir.path().join("c.yaml")).unwrap();
-        let mut sets = watch(dir.path().to_owned()).await.unwrap();
+        let mut sets = watch(Watched::directory(dir.path())).await.unwrap();
         until(&mut sets, &["a.test"]).await;
         symlink("two", dir.path().join("..tmp")).unwrap();
         fs::rename(dir.path().join("..tmp"), dir.path().join("..data")).unwrap();
         until(&mut sets, &["b.test"]).await;
         fs::write(dir.path().join("d.yaml"), A).unwrap();
         until(&mut sets, &["b.test", "a.test"]).await;
-        assert!(watch(dir.path().join("nowhere")).await.is_err());
+        assert!(watch(Watched::directory(dir.path().join("nowhere"))).await.is_err());
+    }
+    #[tokio::test]
+    async fn a_file_that_is_referred_to_acts_as_an_edit_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let (manifests, root) = (dir.path().join("manifests"), dir.path().join("root"));
+        fs::create_dir(&manifests).unwrap();
+        fs::create_dir_all(root.join("a")).unwrap();
+        let spec = "spec: {portcullis: {references: {token: {file: a/token}}}}\n";
+        fs::write(manifests.join("a.yaml"), format!("{A}{spec}")).unwrap();
+        let watched = Watched::directory(&manifests).references(Some(Root::new(&root)));
+        let mut sets = watch(watched).await.unwrap();
+        for wanted in [None, Some("one"), Some("two"), None] {
+            match wanted {
+                Some(text) => fs::write(root.join("a/token"), text).unwrap(),
+                None => drop(fs::remove_file(root.join("a/token"))),
+            }
+            let found = |set: &Arc<ObjectSet>| match &set.materials {
+                Materials::Files(files) => {
+                    files["a/token"].as_ref().map(|bytes| bytes.expose()) == wanted.map(str::as_bytes)
+                }
+                _ => false,
+            };
+            tokio::time::timeout(Duration::from_secs(20), sets.wait_for(found)).await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn one_file_is_watched_alone_and_must_be_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("settings.conf");
+        assert!(watch(Watched::file_or_directory(&file)).await.is_err());
+        fs::write(&file, A).unwrap();
+        fs::write(dir.path().join("b.yaml"), A.replace("a.test", "b.test")).unwrap();
+        let mut sets = watch(Watched::file_or_directory(&file)).await.unwrap();
+        until(&mut sets, &["a.test"]).await;
+        fs::write(&file, A.replace("a.test", "c.test")).unwrap();
+        until(&mut sets, &["c.test"]).await;
+        fs::remove_file(&file).unwrap();
+        let told = |set: &Arc<ObjectSet>| !set.diagnoses.is_empty();
+        let set = tokio::time::timeout(Duration::from_secs(20), sets.wait_for(told)).await.unwrap().unwrap().clone();
+        assert_eq!(set.clusters.len(), 1, "its last good content stays in use");
     }
 }

@@ -1,3 +1,4 @@
+use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND};
 use serde_json::Value;
 
 use crate::spans::{Located, Position};
@@ -41,21 +42,29 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Located>, DocumentError> {
     Ok(documents)
 }
 
-/// `kubectl get -o yaml` writes a `List`.
+/// `kubectl get -o yaml` writes a `List`, and the API itself an `UpstreamClusterList`.
 fn unfold(located: Located, documents: &mut Vec<Located>) -> Result<(), DocumentError> {
     let Located { value, spans } = &located;
-    let is_list = value.get("apiVersion").and_then(Value::as_str) == Some("v1")
-        && value.get("kind").and_then(Value::as_str) == Some("List");
-    if !is_list {
-        documents.push(located);
-        return Ok(());
-    }
+    let text = |field| value.get(field).and_then(Value::as_str).unwrap_or_default();
+    let kind = match (text("apiVersion"), text("kind")) {
+        ("v1", "List") => None,
+        (version, kind) if version == CLUSTER_API_VERSION && kind.strip_suffix("List") == Some(CLUSTER_KIND) => {
+            Some([("apiVersion", CLUSTER_API_VERSION), ("kind", CLUSTER_KIND)])
+        }
+        _ => {
+            documents.push(located);
+            return Ok(());
+        }
+    };
     let items = value.get("items").and_then(Value::as_array).into_iter().flatten();
     for (item, spans) in items.zip(spans.items_of("items")) {
-        if !item.is_object() {
-            return Err(DocumentError::NotAMapping(spans.start()));
+        let mut value = item.clone();
+        let Some(fields) = value.as_object_mut() else { return Err(DocumentError::NotAMapping(spans.start())) };
+        // The items of a list of one kind need not say which it is.
+        for (field, text) in kind.into_iter().flatten() {
+            fields.entry(field).or_insert_with(|| text.into());
         }
-        documents.push(Located { value: item.clone(), spans: spans.clone() });
+        documents.push(Located { value, spans: spans.clone() });
     }
     Ok(())
 }
@@ -73,6 +82,18 @@ mod tests {
         assert_eq!(parse(br#"{"a": {"t": "2024-01-01T00:00:00Z", "l": "on"}}"#).unwrap()[0].value["a"]["l"], "on");
         let yaml = parse(b"t: 2024-01-01T00:00:00Z\nl: on\nn: 5\nb: true\n").unwrap();
         assert_eq!(yaml[0].value.to_string(), r#"{"b":true,"l":"on","n":5,"t":"2024-01-01T00:00:00Z"}"#);
+    }
+
+    #[test]
+    fn the_items_of_a_list_of_one_kind_are_of_that_kind() {
+        let list = "apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamClusterList\nmetadata: {}\nitems:\n";
+        let items = "- metadata: {name: a}\n- {apiVersion: v1, kind: Secret, metadata: {name: b}}\n";
+        let read = parse(format!("{list}{items}").as_bytes()).unwrap();
+        let kinds: Vec<_> = read.iter().map(|one| (&one.value["apiVersion"], &one.value["kind"])).collect();
+        assert_eq!(kinds, [(&CLUSTER_API_VERSION.into(), &CLUSTER_KIND.into()), (&"v1".into(), &"Secret".into())]);
+        assert_eq!(read[1].spans.find("metadata.name").line, 6);
+        assert_eq!(parse(format!("{list}- x\n").as_bytes()).unwrap_err().at().map(|at| at.line), Some(5));
+        assert_eq!(parse(b"apiVersion: v2\nkind: UpstreamClusterList\nitems: [{}]").unwrap().len(), 1, "not ours");
     }
 
     /// Line and column of each path in each document.

@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use ring::digest::{SHA256, digest};
+use serde_json::Value;
 
 use crate::documents::parse;
 use crate::{Document, FileDiagnosis, MAX_FILE, ObjectSet, Position};
@@ -27,8 +28,15 @@ pub(crate) struct Files {
 
 impl Files {
     /// Reads the directory again. What cannot be read keeps what it had.
+    #[cfg(test)]
     pub(crate) fn reread(&self, directory: &Path) -> Self {
-        match list(directory) {
+        self.reread_only(directory, None)
+    }
+
+    /// Reads the directory again, or only one file of it, which is then expected to be there.
+    pub(crate) fn reread_only(&self, directory: &Path, only: Option<&str>) -> Self {
+        let names = only.map_or_else(|| list(directory), |name| Ok(vec![name.to_owned()]));
+        match names {
             Ok(names) => {
                 let by_name = names.into_iter().map(|name| {
                     let state = self.reread_file(directory, &name);
@@ -63,6 +71,16 @@ impl Files {
     /// The reason why the directory itself cannot be read.
     pub(crate) fn error(&self) -> Option<&str> {
         self.error.as_deref()
+    }
+
+    /// The reason why a file cannot be read.
+    pub(crate) fn error_of(&self, name: &str) -> Option<&str> {
+        self.by_name.get(name)?.error.as_ref().map(|(reason, _)| reason.as_str())
+    }
+
+    /// All documents, in the order of the files' names.
+    pub(crate) fn documents(&self) -> impl Iterator<Item = &Value> {
+        self.by_name.values().flat_map(|state| &state.documents).map(|document| document.value.as_ref())
     }
 
     /// All objects, in the order of the files' names.

@@ -1,4 +1,4 @@
-//! Where objects come from. Now: YAML and JSON files.
+//! Where objects come from: YAML and JSON files, or a Kubernetes API.
 //!
 //! A source yields whole sets of objects, newest last, by a tokio watch channel: whoever reads late reads the newest set
 //! only.
@@ -6,26 +6,33 @@
 mod directory;
 mod documents;
 mod files;
+mod kubernetes;
+mod merge;
 mod once;
+mod references;
 mod spans;
 
+use std::fmt;
 use std::sync::Arc;
 
-use portcullis_api::{ObjectKind, kind_of};
+use portcullis_api::{Materials, ObjectKind, kind_of};
 use serde_json::Value;
 
-pub use directory::{DirectoryError, watch};
+pub use directory::{DirectoryError, Watched, watch};
+pub use kubernetes::{ConnectError, KubernetesAccess, KubernetesSets, SourceHealth, connect, watch_kubernetes};
+pub use merge::with_settings;
 pub use once::{Input, InputError, MAX_FILE, read_inputs};
+pub use references::{Root, read_references};
 pub use spans::{Position, Spans};
 
 use spans::Located;
 
-/// Everything that a source holds at one time.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// Everything that a source holds at one time. Its `Debug` form counts the documents, which may hold keys.
+#[derive(Clone, Default, PartialEq)]
 pub struct ObjectSet {
     /// `UpstreamCluster` documents, in the files' order.
     pub clusters: Vec<Arc<Value>>,
-    /// Where they stand, in the same order.
+    /// Where they stand, in the same order; empty if they stand in no file.
     pub cluster_places: Vec<Place>,
     /// `GatewaySettings` documents, in the files' order.
     pub settings: Vec<Value>,
@@ -33,6 +40,8 @@ pub struct ObjectSet {
     pub settings_places: Vec<Place>,
     /// What is wrong with files and with documents that are no object of ours.
     pub diagnoses: Vec<FileDiagnosis>,
+    /// What the documents' references can be resolved with.
+    pub materials: Materials,
 }
 
 /// Where a document stands.
@@ -67,6 +76,17 @@ struct Document {
 impl From<Located> for Document {
     fn from(located: Located) -> Self {
         Self { value: Arc::new(located.value), spans: Arc::new(located.spans) }
+    }
+}
+
+impl fmt::Debug for ObjectSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ObjectSet")
+            .field("clusters", &self.clusters.len())
+            .field("settings", &self.settings.len())
+            .field("diagnoses", &self.diagnoses)
+            .field("materials", &self.materials)
+            .finish_non_exhaustive()
     }
 }
 

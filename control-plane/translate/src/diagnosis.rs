@@ -1,5 +1,6 @@
 use std::fmt;
 
+use portcullis_api::status::{Served, Verdict};
 use portcullis_api::{CLUSTER_KIND, Problem};
 use serde::Serialize;
 
@@ -27,6 +28,20 @@ pub struct Diagnosis {
     /// What `warnings` tell, in the same order.
     #[serde(skip)]
     pub cautions: Vec<Problem>,
+    /// Which version of the object it is about. Whoever knows the source sets it.
+    #[serde(skip)]
+    pub version: Version,
+}
+
+/// Which version of an object a [`Diagnosis`] is about, and which one is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Version {
+    /// `metadata.uid`; files have none.
+    pub uid: Option<String>,
+    /// `metadata.generation`; files have none.
+    pub generation: Option<i64>,
+    /// What is served.
+    pub served: Served,
 }
 
 /// Why an object is accepted or not, in one word.
@@ -51,6 +66,11 @@ impl fmt::Display for Reason {
 }
 
 impl Diagnosis {
+    /// What it says, as the conditions of the object have it.
+    pub fn verdict<'a>(&'a self, reason: &'a str) -> Verdict<'a> {
+        Verdict { accepted: self.accepted, reason, message: &self.message, warnings: &self.warnings }
+    }
+
     /// An object that is served.
     pub(crate) fn accepted(kind: &str, name: &str, warnings: Vec<Problem>) -> Self {
         Self {
@@ -63,6 +83,7 @@ impl Diagnosis {
             warnings: warnings.iter().map(ToString::to_string).collect(),
             problems: Vec::new(),
             cautions: warnings,
+            version: Version::default(),
         }
     }
 
@@ -71,6 +92,20 @@ impl Diagnosis {
         let mut diagnosis = Self::accepted(CLUSTER_KIND, name, warnings);
         diagnosis.refuse(Reason::Invalid, problems);
         diagnosis
+    }
+
+    /// Tells problems and warnings otherwise, as whoever knows more than their check does: where they come from, or why.
+    pub fn reword(&mut self, reworded: impl Fn(&Problem) -> Option<Problem>) {
+        for problem in &mut self.problems {
+            let Some(other) = reworded(problem) else { continue };
+            self.message = self.message.replacen(&problem.to_string(), &other.to_string(), 1);
+            *problem = other;
+        }
+        for (caution, warning) in self.cautions.iter_mut().zip(&mut self.warnings) {
+            let Some(other) = reworded(caution) else { continue };
+            *warning = other.to_string();
+            *caution = other;
+        }
     }
 
     pub(crate) fn refuse(&mut self, reason: Reason, problems: Vec<Problem>) {

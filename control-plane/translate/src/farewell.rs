@@ -21,5 +21,7 @@ pub fn farewell(document: &Value, settings: &Settings) -> Option<Resource> {
     if let Some(Servers { names, .. }) = &mut config.servers {
         names.clear();
     }
-    Some(route::without_destinations(&cluster.name, &names, &config))
+    let mut resource = route::without_destinations(&cluster.name, &names, &config);
+    resource.owner = Some(cluster.name);
+    Some(resource)
 }

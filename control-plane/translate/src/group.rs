@@ -14,13 +14,13 @@ pub(crate) struct Group {
     pub(crate) name: String,
     /// How the requests are spread.
     pub(crate) strategy: Strategy,
-    /// The endpoints that take requests, sorted; empty if all are disabled.
-    pub(crate) endpoints: Vec<Endpoint>,
+    /// The servers that take requests, sorted; empty if all are disabled.
+    pub(crate) servers: Vec<Server>,
 }
 
 /// Every group of a cluster, each once.
 pub(crate) fn groups(cluster: &Cluster) -> Vec<Group> {
-    let group = |name, strategy, subset| Group { name, strategy, endpoints: enabled(&cluster.servers, subset) };
+    let group = |name, strategy, subset| Group { name, strategy, servers: enabled(&cluster.servers, subset) };
     let mut groups = vec![group(ALL.to_owned(), Strategy::RoundRobin, None)];
     for policy in &cluster.policies {
         let name = group_name(policy);
@@ -48,10 +48,10 @@ fn subset_name(subset: &BTreeSet<Endpoint>) -> String {
     format!("s-{}", hash.chars().take(10).collect::<String>())
 }
 
-fn enabled(servers: &[Server], subset: Option<&BTreeSet<Endpoint>>) -> Vec<Endpoint> {
+fn enabled(servers: &[Server], subset: Option<&BTreeSet<Endpoint>>) -> Vec<Server> {
     servers
         .iter()
         .filter(|server| server.enabled && subset.is_none_or(|subset| subset.contains(&server.endpoint)))
-        .map(|server| server.endpoint.clone())
+        .cloned()
         .collect()
 }

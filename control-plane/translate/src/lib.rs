@@ -31,7 +31,7 @@ use std::sync::Arc;
 use portcullis_api::{CLUSTER_KIND, Cluster, Code, Problem, Settings, check_cluster, cluster_mistakes, parse_cluster};
 use serde_json::Value;
 
-pub use diagnosis::{Diagnosis, Reason};
+pub use diagnosis::{Diagnosis, Reason, Version};
 pub use farewell::farewell;
 pub use flavour::Flavour;
 pub use names::ResourceNames;
@@ -75,13 +75,29 @@ fn check(document: &Value, name: &str, settings: &Settings) -> (Option<Cluster>,
     let checked = check_cluster(&raw, settings.allow_loopback_upstreams);
     match checked.outcome {
         Err(problems) => (None, Diagnosis::invalid(name, problems, checked.warnings)),
-        Ok(cluster) if cluster.serving.is_none() && settings.default_certificate.is_none() => {
-            let message = "is required, because the GatewaySettings have no defaultCertificate";
-            let problem = Problem::coded(Code::NoServingCertificate, "spec.secureServing.certData", message);
-            (None, Diagnosis::invalid(name, vec![problem], checked.warnings))
-        }
-        Ok(cluster) => (Some(cluster), Diagnosis::accepted(CLUSTER_KIND, name, checked.warnings)),
+        Ok(cluster) => match forbidden(&cluster, settings) {
+            problems if problems.is_empty() => {
+                (Some(cluster), Diagnosis::accepted(CLUSTER_KIND, name, checked.warnings))
+            }
+            problems => (None, Diagnosis::invalid(name, problems, checked.warnings)),
+        },
     }
+}
+
+/// What the settings do not let an object have.
+fn forbidden(cluster: &Cluster, settings: &Settings) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if cluster.serving.is_none() && settings.default_certificate.is_none() {
+        let message = "is required, because the GatewaySettings have no defaultCertificate";
+        problems.push(Problem::coded(Code::NoServingCertificate, "spec.secureServing.certData", message));
+    }
+    for ip in &cluster.virtual_ips {
+        if !settings.virtual_ips.iter().any(|range| range.contains(*ip)) {
+            let message = format!("{ip} is not in listener.virtualIPs of the GatewaySettings");
+            problems.push(Problem::coded(Code::VirtualIpNotAllowed, "spec.portcullis.virtualIPs", message));
+        }
+    }
+    problems
 }
 
 /// Everything of one cluster but its filter chain, which the listener collects.

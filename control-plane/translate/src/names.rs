@@ -54,4 +54,6 @@ pub(crate) mod parts {
     pub(crate) const UPSTREAM_CA: &str = "ca";
     pub(crate) const DEFAULT_CERTIFICATE: &str = "default-certificate";
     pub(crate) const LISTENER: &str = "listener";
+    pub(crate) const PROXIED_LISTENER: &str = "proxied-listener";
+    pub(crate) const VIRTUAL_IPS: &str = "virtual-ips";
 }

@@ -1,4 +1,4 @@
-use portcullis_api::{Problem, Settings, check_cluster, cluster_as_written, cluster_mistakes, parse_cluster};
+use portcullis_api::{Code, Problem, Settings, check_cluster, cluster_as_written, cluster_mistakes, parse_cluster};
 use portcullis_filter_config::ClusterConfig;
 use serde_json::Value;
 
@@ -27,8 +27,12 @@ pub fn offline(document: &Value, instance: &str) -> Result<Offline, Problem> {
         parse_cluster(document).map_err(|first| cluster_mistakes(document).into_iter().next().unwrap_or(first))?;
     let (cluster, problems) = match check_cluster(&raw, true).outcome {
         Ok(cluster) => (cluster, Vec::new()),
-        Err(problems) => match cluster_as_written(&raw) {
-            Some(cluster) => (cluster, problems),
+        Err(mut problems) => match cluster_as_written(&raw) {
+            Some(cluster) => {
+                // What is referred to is not here, and no policy depends on it.
+                problems.retain(|problem| problem.code != Code::Unresolved);
+                (cluster, problems)
+            }
             None => return Err(Problem::new("", "cannot be read")),
         },
     };

@@ -31,6 +31,7 @@ pub(crate) fn conflicts(claims: &[&Claims]) -> Vec<Option<Problem>> {
             let path = match kind {
                 ClaimKind::Name => "metadata.name",
                 ClaimKind::ServerName => "spec.secureServing.serverNames",
+                ClaimKind::VirtualIp => "spec.portcullis.virtualIPs",
             };
             Some(Problem::new(path, message))
         })

@@ -19,7 +19,7 @@ pub struct Translator {
     under: Option<(Settings, Flavour)>,
     /// By `metadata.name`: several if objects are named alike, and one's previous edition.
     known: HashMap<String, Vec<Known>>,
-    listener: Option<Arc<Resource>>,
+    listeners: Vec<Arc<Resource>>,
     default_certificate: Option<Arc<Resource>>,
     turn: u64,
 }
@@ -75,7 +75,7 @@ impl Translator {
             translation.diagnoses.push(diagnosis);
         }
         translation.resources.extend(self.default_certificate.clone());
-        translation.resources.push(self.listener(input.settings, chains));
+        translation.resources.extend(self.listeners(input.settings, chains));
         translation.resources = in_order(translation.resources);
         self.forget();
         translation
@@ -120,12 +120,12 @@ impl Translator {
         });
     }
 
-    fn listener(&mut self, settings: &Settings, chains: Vec<Chain>) -> Arc<Resource> {
-        let made = listener::listener(settings, chains);
-        match &self.listener {
-            Some(before) if **before == made => Arc::clone(before),
-            _ => Arc::clone(self.listener.insert(Arc::new(made))),
-        }
+    fn listeners(&mut self, settings: &Settings, chains: Vec<Chain>) -> Vec<Arc<Resource>> {
+        let made = listener::listeners(settings, chains).into_iter();
+        let before = std::mem::take(&mut self.listeners);
+        let known = |made: &Resource| before.iter().find(|before| ***before == *made).cloned();
+        self.listeners = made.map(|made| known(&made).unwrap_or_else(|| Arc::new(made))).collect();
+        self.listeners.clone()
     }
 }
 

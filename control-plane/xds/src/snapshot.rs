@@ -108,6 +108,19 @@ impl Snapshot {
         owned.into_iter().flat_map(move |(type_url, names)| of_type(type_url, names))
     }
 
+    /// A hash of an owner's resources, equal wherever they are equal; `None` if the snapshot holds none of them.
+    pub fn version_of(&self, owner: &str) -> Option<String> {
+        let mut hash = Hash::default();
+        let mut count = 0;
+        for (type_url, name) in self.owned_by(owner) {
+            hash.add(type_url);
+            hash.add(name);
+            hash.add(self.get(type_url, name).map(Resource::version).unwrap_or_default());
+            count += 1;
+        }
+        (count > 0).then(|| hash.finish())
+    }
+
     /// The names of one type that are other resources in `newer`, or are in one of the two only.
     pub(crate) fn changes<'a>(&'a self, newer: &'a Self, type_url: &str) -> impl Iterator<Item = &'a String> + use<'a> {
         let (before, after) = (self.types.get(type_url), newer.types.get(type_url));

@@ -15,6 +15,9 @@ use rustls_pki_types::UnixTime;
 /// Streams that may wait for the same answer.
 const WAITERS: usize = 512;
 
+/// How long one server may take, milliseconds: within the deadline another one is asked.
+const TRY_MS: &str = "2400";
+
 /// Reviews that are under way for one filter configuration.
 #[derive(Debug)]
 pub(crate) struct Reviews {
@@ -128,6 +131,7 @@ impl Reviews {
             ("x-envoy-retry-on", "5xx,retriable-status-codes"),
             ("x-envoy-retriable-status-codes", "429"),
             ("x-envoy-max-retries", "2"),
+            ("x-envoy-upstream-rq-per-try-timeout-ms", TRY_MS),
         ];
         main.callout(review.cluster(), &headers, review.body().as_bytes(), DEADLINE_MS)
     }

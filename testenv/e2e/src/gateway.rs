@@ -8,7 +8,8 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{Result, ports, write_private};
+use portcullis_harness::{Error, Result, ports, write_private};
+use serde_json::Value;
 
 use crate::manifest::{Manifest, settings};
 
@@ -24,10 +25,12 @@ pub struct GatewayOptions {
     pub module_dir: Option<PathBuf>,
     /// The gateway's instance id; `e2e` if unset.
     pub instance: Option<String>,
-    /// More flags of Envoy.
-    pub envoy_flags: Vec<String>,
+    /// More of `spec.listener` of the settings; null is nothing.
+    pub listener: Value,
     /// More flags of `portcullis bootstrap`.
     pub bootstrap_flags: Vec<String>,
+    /// More flags of Envoy.
+    pub envoy_flags: Vec<String>,
 }
 
 /// A control plane and an Envoy. End with this value.
@@ -52,11 +55,12 @@ impl Gateway {
         let address = ports::free_address()?;
         let serving_ca = Ca::new("gateway serving authority")?;
         let default_certificate = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"]))?;
-        run.write("gateway/manifests/settings.yaml", settings(instance, address, &default_certificate))?;
+        run.write(
+            "gateway/manifests/settings.yaml",
+            with_listener(&settings(instance, address, &default_certificate), &options.listener)?,
+        )?;
         let plane = ControlPlane::start(&dir, &manifests)?;
-        let socket = plane.xds_socket().display().to_string();
-        let mut flags = vec!["--xds-socket", &socket];
-        flags.extend(options.bootstrap_flags.iter().map(String::as_str));
+        let flags: Vec<&str> = options.bootstrap_flags.iter().map(String::as_str).collect();
         let mut envoy_options = EnvoyOptions::new(plane.bootstrap_with("envoy-0", &flags)?);
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
@@ -99,7 +103,11 @@ impl Gateway {
         self.and_wait(|| self.write(manifest))
     }
 
-    fn and_wait(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
+    /// Makes a change and waits until Envoy has acknowledged a snapshot that differs from the one before.
+    ///
+    /// # Errors
+    /// The step that failed, with the control plane's last log lines.
+    pub fn and_wait(&self, change: impl FnOnce() -> Result<()>) -> Result<()> {
         let before = snapshot_of(&self.plane.status()?);
         change()?;
         self.plane.wait_status("the change is in effect", ARRIVES, |status| {
@@ -190,4 +198,15 @@ impl Gateway {
 
 fn snapshot_of(status: &serde_json::Value) -> String {
     status.get("snapshot").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The settings with more fields of the listener.
+fn with_listener(settings: &str, more: &Value) -> Result<String> {
+    let what = || "the settings".to_owned();
+    let mut object: Value = serde_json::from_str(settings).map_err(|source| Error::Json { what: what(), source })?;
+    let listener = object.pointer_mut("/spec/listener").and_then(Value::as_object_mut);
+    if let (Some(listener), Some(more)) = (listener, more.as_object()) {
+        listener.extend(more.clone());
+    }
+    Ok(format!("{object:#}"))
 }

@@ -73,6 +73,18 @@ impl Manifest {
         self
     }
 
+    /// Applies a merge patch (RFC 7396), as `kubectl patch --type merge` does.
+    #[must_use]
+    pub fn merge(mut self, patch: &Value) -> Self {
+        merge(&mut self.object, patch);
+        self
+    }
+
+    /// A field by its JSON pointer; null if it is not there.
+    pub fn get(&self, pointer: &str) -> Value {
+        self.object.pointer(pointer).cloned().unwrap_or_default()
+    }
+
     /// The object's name.
     pub fn name(&self) -> &str {
         self.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default()
@@ -81,6 +93,24 @@ impl Manifest {
     /// The object, as JSON, which is YAML as well.
     pub fn to_text(&self) -> String {
         format!("{:#}", self.object)
+    }
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(fields) = patch else {
+        target.clone_from(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Some(object) = target.as_object_mut() else { return };
+    for (name, value) in fields {
+        if value.is_null() {
+            object.remove(name);
+        } else {
+            merge(object.entry(name).or_insert(Value::Null), value);
+        }
     }
 }
 

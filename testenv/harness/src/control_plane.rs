@@ -39,6 +39,15 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::start`].
     pub fn start_with(dir: &Path, config_dir: &Path, flags: &[&str]) -> Result<Self> {
+        let config_dir = config_dir.display().to_string();
+        Self::start_from(dir, &[&["--config", config_dir.as_str()], flags].concat())
+    }
+
+    /// Starts the control plane with flags that say where its objects come from.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start`].
+    pub fn start_from(dir: &Path, flags: &[&str]) -> Result<Self> {
         let binary = deps::portcullis()?;
         // In /tmp and not TMPDIR, which may be long.
         let socket_dir = tempfile::Builder::new()
@@ -48,9 +57,7 @@ impl ControlPlane {
         let xds_socket = socket_dir.path().join("xds.sock");
         let http = ports::free_address()?;
         let spec = Spec::new("portcullis", &binary, dir)
-            .args(["serve", "--config"])
-            .arg(config_dir)
-            .arg("--xds-socket")
+            .args(["serve", "--xds-socket"])
             .arg(&xds_socket)
             .args(["--http-address", &http.to_string()])
             .args(flags);
@@ -81,18 +88,28 @@ impl ControlPlane {
     /// # Errors
     /// [`Error::Command`] or [`Error::Json`].
     pub fn bootstrap(&self, node_id: &str) -> Result<Value> {
-        self.bootstrap_with(node_id, &["--xds-socket", &self.xds_socket.display().to_string()])
+        self.bootstrap_with(node_id, &[])
     }
 
-    /// As [`ControlPlane::bootstrap`], with more flags, among them those that say where xDS is.
+    /// As [`ControlPlane::bootstrap`], with more flags.
     ///
     /// # Errors
     /// As [`ControlPlane::bootstrap`].
-    pub fn bootstrap_with(&self, node_id: &str, flags: &[&str]) -> Result<Value> {
+    pub fn bootstrap_with(&self, node_id: &str, more: &[&str]) -> Result<Value> {
+        let socket = self.xds_socket.display().to_string();
+        let mut flags = vec!["--xds-socket", &socket];
+        flags.extend(more);
+        self.bootstrap_at(node_id, &flags)
+    }
+
+    /// As [`ControlPlane::bootstrap`], with flags that say where xDS is.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::bootstrap`].
+    pub fn bootstrap_at(&self, node_id: &str, more: &[&str]) -> Result<Value> {
         let admin = ports::free_address()?.to_string();
-        let mut all = vec!["bootstrap", "--admin-address", &admin, "--node-id", node_id];
-        all.extend(flags);
-        let flags = all;
+        let mut flags = vec!["bootstrap", "--admin-address", &admin, "--node-id", node_id];
+        flags.extend(more);
         let text = self.print(&format!("portcullis-bootstrap-{node_id}"), &flags)?;
         serde_json::from_str(&text).map_err(|source| Error::Json { what: format!("the bootstrap {text}"), source })
     }

@@ -50,8 +50,23 @@ async fn answer(app: &App, request: Request<Incoming>) -> Answer {
         ("DELETE", "/_stub/faults") => done(|| app.faults.replace(Vec::new())),
         ("PUT", "/_stub/faults") => with_json(&body, |list| app.faults.replace(list)),
         ("POST", "/_stub/faults") => with_json(&body, |fault| app.faults.add(fault)),
+        ("PUT", "/_stub/certificate") => show(app, &body),
+        ("DELETE", "/_stub/connections") => done(|| app.cut()),
         _ => status::unknown_path(),
     }
+}
+
+/// What new connections are to meet, PEM.
+#[derive(serde::Deserialize)]
+struct Shown {
+    certificate: String,
+    key: String,
+}
+
+fn show(app: &App, body: &[u8]) -> Answer {
+    let shown: Result<Shown, _> = serde_json::from_slice(body).map_err(|error| error.to_string());
+    let shown = shown.and_then(|shown| app.show(&shown.certificate, &shown.key).map_err(|error| error.to_string()));
+    shown.map_or_else(|reason| status::bad_request(&reason), |()| done(|| ()))
 }
 
 fn done(act: impl FnOnce()) -> Answer {

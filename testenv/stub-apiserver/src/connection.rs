@@ -32,6 +32,7 @@ pub(crate) struct Peer {
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(app: Arc<App>, acceptor: TlsAcceptor, tcp: TcpStream) {
+    let mut cuts = app.cuts.subscribe();
     let id = app.records.count(|counters| counters.connections += 1);
     // Small answers at once; a kernel that refuses is no reason to fail.
     let _ = tcp.set_nodelay(true);
@@ -63,6 +64,7 @@ pub(crate) async fn serve(app: Arc<App>, acceptor: TlsAcceptor, tcp: TcpStream) 
             }
             () = peer.goaway.notified() => connection.as_mut().graceful_shutdown(),
             () = peer.abort.notified() => return,
+            _ = cuts.changed() => return,
         }
     }
 }

@@ -26,6 +26,11 @@ pub enum Action {
         #[serde(default)]
         body: String,
     },
+    /// Answers 200 with so many bytes, made as they are read.
+    Large {
+        /// How long the body is, MiB.
+        mebibytes: u32,
+    },
     /// Answers 401 as kube-apiserver does.
     Unauthorized,
     /// Resets the stream before any header: an HTTP/2 error code like 7 (REFUSED_STREAM) or 2 (INTERNAL_ERROR). Over

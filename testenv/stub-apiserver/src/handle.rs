@@ -11,7 +11,6 @@ use crate::server::{App, Bound};
 use crate::{Counters, Fault, Record, StubError, StubOptions};
 
 /// A running stub. Dropping it closes every connection and frees its port.
-#[derive(Debug)]
 pub struct StubServer {
     app: Arc<App>,
     address: SocketAddr,
@@ -85,6 +84,19 @@ impl StubServer {
         self.app.load.take_peak()
     }
 
+    /// Shows this certificate to connections from now on.
+    ///
+    /// # Errors
+    /// [`StubError::Pem`] or [`StubError::Tls`]; the one before is then still shown.
+    pub fn show(&self, certificate: &str, key: &str) -> Result<(), StubError> {
+        self.app.show(certificate, key)
+    }
+
+    /// Closes every connection at once, as the end of a process does; new ones are accepted.
+    pub fn cut_connections(&self) {
+        self.app.cut();
+    }
+
     /// Adds a fault behind those that are there.
     pub fn fault(&self, fault: Fault) {
         self.app.faults.add(fault);
@@ -93,6 +105,12 @@ impl StubServer {
     /// Ends all faults; what [`crate::Action::Hold`] holds goes on.
     pub fn clear_faults(&self) {
         self.app.faults.replace(Vec::new());
+    }
+}
+
+impl std::fmt::Debug for StubServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StubServer").field("address", &self.address).finish_non_exhaustive()
     }
 }
 

@@ -75,6 +75,7 @@ impl Call<'_> {
         match action {
             None | Some(Action::Delay { .. } | Action::Hold) => Ok(None),
             Some(Action::Respond { status, headers, body }) => custom(status, &headers, body).map(Some),
+            Some(Action::Large { mebibytes }) => Ok(Some(streams::large(mebibytes))),
             Some(Action::Unauthorized) => Ok(Some(self.unauthorized())),
             Some(Action::ResetStream { code }) => Err(h2::Error::from(h2::Reason::from(code)).into()),
             Some(Action::CloseConnection) => {

@@ -1,9 +1,10 @@
 //! The server's state and its accept loop.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificate::Authorities;
@@ -14,7 +15,6 @@ use crate::store::Store;
 use crate::{StubError, StubOptions, admin, connection, tls};
 
 /// All that a request can meet.
-#[derive(Debug)]
 pub(crate) struct App {
     pub(crate) options: StubOptions,
     pub(crate) client_ca: Option<Authorities>,
@@ -23,6 +23,30 @@ pub(crate) struct App {
     pub(crate) faults: Faults,
     pub(crate) load: Arc<Load>,
     pub(crate) store: Arc<Store>,
+    /// Counts how often all connections were cut.
+    pub(crate) cuts: watch::Sender<u64>,
+    acceptor: RwLock<TlsAcceptor>,
+}
+
+impl App {
+    /// Connections from now on meet this certificate.
+    pub(crate) fn show(&self, certificate: &str, key: &str) -> Result<(), StubError> {
+        let hints: Vec<&Authorities> = self.client_ca.iter().chain(self.requestheader_ca.iter()).collect();
+        let (tls_cert, tls_key) = (certificate.to_owned(), key.to_owned());
+        let options = StubOptions { tls_cert, tls_key, ..self.options.clone() };
+        let acceptor = TlsAcceptor::from(tls::server_config(&options, &hints)?);
+        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        Ok(())
+    }
+
+    /// Closes every connection at once, as the end of a process does.
+    pub(crate) fn cut(&self) {
+        self.cuts.send_modify(|count| *count += 1);
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// A server that listens but does not answer yet.
@@ -30,7 +54,6 @@ pub(crate) struct Bound {
     pub(crate) app: Arc<App>,
     pub(crate) address: SocketAddr,
     pub(crate) admin_address: Option<SocketAddr>,
-    acceptor: TlsAcceptor,
     listener: TcpListener,
     admin: Option<TcpListener>,
 }
@@ -50,8 +73,9 @@ impl Bound {
         };
         let (records, faults, load) = (Records::default(), Faults::default(), Arc::default());
         let store = Arc::clone(&options.store.0);
-        let app = Arc::new(App { options, client_ca, requestheader_ca, records, faults, load, store });
-        Ok(Self { app, address, admin_address, acceptor, listener, admin })
+        let (cuts, acceptor) = (watch::Sender::default(), RwLock::new(acceptor));
+        let app = Arc::new(App { options, client_ca, requestheader_ca, records, faults, load, store, cuts, acceptor });
+        Ok(Self { app, address, admin_address, listener, admin })
     }
 
     /// Answers until the future is dropped.
@@ -62,7 +86,7 @@ impl Bound {
         loop {
             // A connection that failed before it was accepted is no reason to stop.
             if let Ok((tcp, _)) = self.listener.accept().await {
-                tokio::spawn(connection::serve(Arc::clone(&self.app), self.acceptor.clone(), tcp));
+                tokio::spawn(connection::serve(Arc::clone(&self.app), self.app.acceptor(), tcp));
             }
         }
     }

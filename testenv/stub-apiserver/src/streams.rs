@@ -23,6 +23,13 @@ pub(crate) fn log(uri: &str) -> Answer {
     status::answer(StatusCode::OK, "text/plain; charset=utf-8", body)
 }
 
+/// So many MiB of text, in pieces that are all the same.
+pub(crate) fn large(mebibytes: u32) -> Answer {
+    const PIECE: &[u8] = &[b'x'; 64 * 1024];
+    let pieces = (0..mebibytes.saturating_mul(16)).map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from_static(PIECE))));
+    status::answer(StatusCode::OK, "application/json", StreamBody::new(iter(pieces)).boxed_unsync())
+}
+
 /// What a proxied server would have said: the method and target that reached it.
 pub(crate) fn proxied(method: &str, uri: &str) -> Answer {
     status::text(StatusCode::OK, format!("proxied {method} {uri}\n"))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Findings;
+use super::{Findings, MAX_VIRTUAL_IPS};
 use crate::UpstreamClusterSpec;
 
 /// Host names that one list of an object may name. Each request compares its own with them.
@@ -19,6 +19,8 @@ pub(super) fn check_amounts(spec: &UpstreamClusterSpec, findings: &mut Findings)
         ("spec.secureServing.serverNames", spec.secure_serving.server_names.len(), MAX_NAMES),
         ("spec.portcullis.extraAuthorities", spec.portcullis.extra_authorities.len(), MAX_NAMES),
         ("spec.servers", spec.servers.len(), MAX_SERVERS),
+        ("spec.portcullis.virtualIPs", spec.portcullis.virtual_ips.len(), MAX_VIRTUAL_IPS),
+        ("spec.portcullis.servers", spec.portcullis.servers.len(), MAX_SERVERS),
         ("spec.flowControl.flowControlSchemas", spec.flow_control.flow_control_schemas.len(), MAX_SCHEMAS),
         ("spec.dispatchPolicies", spec.dispatch_policies.len(), MAX_POLICIES),
     ];

@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::amounts::check_amounts;
@@ -13,7 +14,10 @@ use super::health::{HealthCheck, check_health};
 use super::logging::{LogMode, check_log_mode};
 use super::policies::{Policy, check_policies};
 use super::servers::{Server, check_servers};
+use super::virtual_ips::check_virtual_ips;
+use super::zones::check_details;
 use super::{Checked, Findings};
+use crate::references::check_references;
 use crate::{
     ClientConfig, Code, Problem, PublicBytes, SecretBytes, SecureServing, UpstreamCluster, UpstreamClusterSpec,
     parse_duration,
@@ -38,6 +42,8 @@ pub struct Cluster {
     pub creation_timestamp: Option<String>,
     /// More host names, lower-case, each once, without `name`.
     pub server_names: Vec<String>,
+    /// Addresses at which it is served whatever name a client asks for, each once.
+    pub virtual_ips: Vec<IpAddr>,
     /// Authorities that are accepted beside the served names.
     pub extra_authorities: Vec<String>,
     /// The kube-apiservers, sorted, each once.
@@ -95,7 +101,9 @@ pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Clu
     if !check_amounts(&raw.spec, &mut findings) {
         return findings.finish(None);
     }
-    let cluster = read(raw, allow_loopback, &mut findings);
+    let (problems, raw) = check_references(raw);
+    findings.problems.extend(problems);
+    let cluster = read(&raw, allow_loopback, &mut findings);
     findings.finish(cluster)
 }
 
@@ -117,7 +125,8 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let gates = check_gates(&raw.metadata, findings);
     let log_mode = check_log_mode(&raw.spec.logging.mode, "spec.logging.mode".to_owned(), findings);
     let schemas = check_flow_control(&raw.spec.flow_control, findings);
-    let servers = check_servers(&raw.spec.servers, allow_loopback, findings);
+    let mut servers = check_servers(&raw.spec.servers, allow_loopback, findings);
+    check_details(&raw.spec.portcullis.servers, &mut servers, findings);
     let client = check_client(&raw.spec.client_config, &name, findings);
     let policies = check_policies(&raw.spec.dispatch_policies, &servers, &raw.spec.flow_control, findings);
     check_spelling(&raw.spec, findings);
@@ -125,6 +134,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let client_ca = check_client_ca(&raw.spec.secure_serving, findings);
     let client_verification = check_verification(raw, findings);
     let server_names = check_server_names(&raw.spec.secure_serving.server_names, &name, findings);
+    let virtual_ips = check_virtual_ips(&raw.spec.portcullis.virtual_ips, findings);
     let extra_authorities = check_authorities(&raw.spec.portcullis.extra_authorities, &name, findings);
     let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
     let drain_period = check_drain_period(raw.spec.portcullis.drain_period.as_deref(), findings);
@@ -137,6 +147,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
         creation_timestamp: raw.metadata.creation_timestamp.clone().filter(|time| !time.is_empty()),
         server_names,
+        virtual_ips,
         extra_authorities,
         servers,
         peer_name: client.peer_name,

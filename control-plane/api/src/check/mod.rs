@@ -3,6 +3,7 @@
 mod amounts;
 mod authority;
 mod certificates;
+mod cidr;
 mod client;
 mod cluster;
 mod credentials;
@@ -15,11 +16,14 @@ mod policies;
 mod rules;
 mod servers;
 mod settings;
+mod virtual_ips;
+mod zones;
 
 pub(crate) use amounts::{MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS};
 pub(crate) use authority::{is_dns_label, is_served_name, is_subdomain};
 pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;
+pub use cidr::Cidr;
 pub use client::{PeerName, Trust};
 pub use cluster::{ClientVerification, Cluster, check_cluster, cluster_as_written};
 pub use credentials::CredentialCache;
@@ -32,7 +36,9 @@ pub(crate) use health::MAX_PATH;
 pub use logging::LogMode;
 pub use policies::{Policy, Strategy};
 pub use servers::Server;
-pub use settings::{AccessLog, Limits, Settings, check_settings};
+pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
+pub(crate) use virtual_ips::{MAX_VIRTUAL_IPS, virtual_ip};
+pub(crate) use zones::MAX_ZONE;
 
 use crate::{Code, Problem};
 

@@ -11,6 +11,8 @@ pub struct Server {
     pub endpoint: Endpoint,
     /// Whether it takes requests.
     pub enabled: bool,
+    /// Where it stands; empty if that is not known.
+    pub zone: String,
 }
 
 /// The servers, each endpoint once, sorted. An endpoint that is listed twice is enabled only if both entries are.
@@ -45,5 +47,5 @@ pub(super) fn check_servers(raw: &[ServerSpec], allow_loopback: bool, findings: 
     if !servers.is_empty() && !servers.values().any(|enabled| *enabled) {
         findings.warning("spec.servers", "every server is disabled: requests are answered 503");
     }
-    servers.into_iter().map(|(endpoint, enabled)| Server { endpoint, enabled }).collect()
+    servers.into_iter().map(|(endpoint, enabled)| Server { endpoint, enabled, zone: String::new() }).collect()
 }

@@ -2,6 +2,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::authority::is_dns_label;
 use super::certificates::{KeyPair, read_pair};
+use super::cidr::{Cidr, check_ranges};
 use super::{Checked, Findings};
 use crate::{GatewaySettings, LimitSettings};
 
@@ -14,6 +15,10 @@ pub struct Settings {
     pub address: IpAddr,
     /// Where clients connect.
     pub port: u16,
+    /// Addresses that clusters may claim as virtual IPs.
+    pub virtual_ips: Vec<Cidr>,
+    /// Where proxies connect that tell a client's address.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// Served where a cluster has no certificate of its own.
     pub default_certificate: Option<KeyPair>,
     /// Lets servers stand at loopback addresses.
@@ -22,6 +27,15 @@ pub struct Settings {
     pub access_log: AccessLog,
     /// Bounds.
     pub limits: Limits,
+}
+
+/// Where proxies connect that tell a client's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxyProtocol {
+    /// A port of their own; `None` if all clients come through them.
+    pub port: Option<u16>,
+    /// The proxies' own addresses, never empty.
+    pub trusted: Vec<Cidr>,
 }
 
 /// Where the access log goes.
@@ -68,6 +82,8 @@ impl Default for Settings {
             instance: "portcullis".to_owned(),
             address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             port: 6443,
+            virtual_ips: Vec::new(),
+            proxy_protocol: None,
             default_certificate: None,
             allow_loopback_upstreams: false,
             access_log: AccessLog::Stdout,
@@ -84,6 +100,8 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         instance: check_instance(raw, default.instance, &mut findings),
         address: check_address(raw, default.address, &mut findings),
         port: raw.spec.listener.port.unwrap_or(default.port),
+        virtual_ips: check_ranges(&raw.spec.listener.virtual_ips, "spec.listener.virtualIPs", &mut findings),
+        proxy_protocol: check_proxy_protocol(raw, &mut findings),
         default_certificate: check_default_certificate(raw, &mut findings),
         allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
         access_log: check_access_log(raw, &mut findings),
@@ -91,6 +109,10 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
     };
     if settings.port == 0 {
         findings.problem("spec.listener.port", "must not be 0");
+    }
+    if settings.proxy_protocol.as_ref().is_some_and(|proxies| proxies.port == Some(settings.port)) {
+        let message = "is listener.port: leave it out if all clients come through proxies";
+        findings.problem("spec.listener.proxyProtocol.port", message);
     }
     findings.finish(Some(settings))
 }
@@ -109,6 +131,22 @@ fn check_address(raw: &GatewaySettings, default: IpAddr, findings: &mut Findings
         findings.problem("spec.listener.address", "must be an IP address");
         default
     })
+}
+
+fn check_proxy_protocol(raw: &GatewaySettings, findings: &mut Findings) -> Option<ProxyProtocol> {
+    let raw = raw.spec.listener.proxy_protocol.as_ref()?;
+    let path = "spec.listener.proxyProtocol";
+    let trusted = check_ranges(&raw.trusted_proxies, &format!("{path}.trustedProxies"), findings);
+    if raw.trusted_proxies.is_empty() {
+        findings.problem(format!("{path}.trustedProxies"), "at least one is required: nobody could connect");
+    }
+    if trusted.iter().any(|range| range.length == 0) {
+        findings.warning(format!("{path}.trustedProxies"), "everybody may say to be any address");
+    }
+    if raw.port == Some(0) {
+        findings.problem(format!("{path}.port"), "must not be 0");
+    }
+    Some(ProxyProtocol { port: raw.port, trusted })
 }
 
 fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> Option<KeyPair> {

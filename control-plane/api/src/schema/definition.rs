@@ -44,7 +44,10 @@ fn columns() -> Value {
         state("Programmed"),
         state("Ready"),
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        {"name": "Reason", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "reason")},
         {"name": "Message", "type": "string", "priority": 1, "jsonPath": condition("Accepted", "message")},
+        {"name": "Gateways", "type": "string", "priority": 1, "jsonPath": condition("Programmed", "message")},
+        {"name": "Endpoints", "type": "string", "priority": 1, "jsonPath": condition("Ready", "message")},
     ])
 }
 
@@ -63,49 +66,9 @@ pub(super) fn schema() -> Value {
             "kind": {"type": "string", "description": "What this object is."},
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 253}}},
             "spec": super::spec(),
-            "status": status(),
+            "status": super::status::status(),
         },
         "x-kubernetes-validations": [cel(name, message, "")],
-    })
-}
-
-/// Unknown fields stay, so that an older definition does not cut what a newer control plane tells.
-fn status() -> Value {
-    json!({
-        "type": "object",
-        "description": "What became of it.",
-        "x-kubernetes-preserve-unknown-fields": true,
-        "properties": {
-            "conditions": {
-                "type": "array",
-                "description": "`Accepted`: the object is good. `Programmed`: Envoy has it. `Ready`: it serves.",
-                "x-kubernetes-list-type": "map",
-                "x-kubernetes-list-map-keys": ["type"],
-                "items": condition(),
-            },
-        },
-    })
-}
-
-fn condition() -> Value {
-    let text = |description: &str| json!({"type": "string", "description": description});
-    json!({
-        "type": "object",
-        "description": "One thing that is true of the object, or is not.",
-        "required": ["type", "status"],
-        "properties": {
-            "type": {"type": "string", "minLength": 1, "description": "What it is about."},
-            "status": {"type": "string", "enum": ["True", "False", "Unknown"], "description": "Whether it is so."},
-            "reason": text("Why, in one word for programs."),
-            "message": text("Why, for people."),
-            "lastTransitionTime": {
-                "type": "string", "format": "date-time", "description": "When `status` changed last.",
-            },
-            "observedGeneration": {
-                "type": "integer", "format": "int64", "minimum": 0,
-                "description": "The `metadata.generation` that it is about.",
-            },
-        },
     })
 }
 

@@ -4,12 +4,14 @@
 //! - [`rules`]: what is refused at once, by the paths of the fields. It must never refuse what [`crate::check_cluster`]
 //!   accepts; what needs more than one look at an object is left to that check.
 //! - [`aliases`]: fields that have a second spelling.
-//! - [`definition`]: names, columns and status around it.
+//! - [`status`]: what became of an object.
+//! - [`definition`]: names and columns around it.
 
 mod aliases;
 mod definition;
 mod derive;
 mod rules;
+mod status;
 
 pub use definition::cluster_definition;
 

@@ -28,6 +28,17 @@ base64. Durations are Go's, as `1m30s`.
 |---|---|---|---|
 ";
 
+const STATUS: &str = "
+## Status
+
+The control plane writes it where Kubernetes stores the object, and tells the same at `/status`, on its page `/` and by \
+`portcullis status` whatever the source. What the reasons mean stands in [operations.md](../operations.md#status). \
+`lastTransitionTime` moves only when `status` does.
+
+| field | type | default | meaning |
+|---|---|---|---|
+";
+
 /// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
 const DEFAULTS: [(&str, &str); 15] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
@@ -56,6 +67,8 @@ fn page() -> String {
              `check` alone.\n\n";
     page += "| field | rule |\n|---|---|\n";
     refusals(&spec, "spec", &mut page);
+    page += STATUS;
+    rows(&super::status::status(), "status", &mut page);
     page
 }
 

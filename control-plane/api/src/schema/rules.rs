@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::check::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS};
+use crate::check::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS, MAX_ZONE};
 
 /// A duration as [`crate::parse_duration`] reads it.
 pub(super) const DURATION: &str = r"^(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h))+)$";
@@ -9,30 +9,28 @@ const ENDPOINT: &str = r"^https://[^@?#\\]+$";
 /// The form of a DNS name, perhaps behind `*.`, in any case of letters.
 const SERVED_NAME: &str = r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$";
 
+/// A label's value.
+const ZONE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
+
 /// What is always wrong, whatever the settings and the other objects say: keywords of a schema by the path of the field
 /// below `spec`. Every bound is one of `check`.
 pub(super) fn rules() -> Vec<(&'static str, Value)> {
-    [whole(), client(), serving(), limits(), policies(), ours()].concat()
+    [whole(), client(), serving(), limits(), policies(), ours(), references()].concat()
 }
 
 fn whole() -> Vec<(&'static str, Value)> {
     let handshake = format!(
         "!has(self.portcullis) || !has(self.portcullis.clientCertificateVerification) \
          || self.portcullis.clientCertificateVerification != 'Handshake' \
-         || (has(self.secureServing) && {})",
-        set("self.secureServing.clientCAData")
+         || (has(self.secureServing) && {}) || {}",
+        set("self.secureServing.clientCAData"),
+        refers("clientCA"),
     );
     let message = "needs spec.secureServing.clientCAData: without it no certificate verifies";
+    let mut rules = vec![cel(&handshake, message, ".portcullis.clientCertificateVerification")];
+    rules.extend(credentials());
     vec![
-        (
-            "",
-            json!({
-                "required": ["servers", "clientConfig", "dispatchPolicies"],
-                "x-kubernetes-validations": [
-                    cel(&handshake, message, ".portcullis.clientCertificateVerification"),
-                ],
-            }),
-        ),
+        ("", json!({"required": ["servers", "dispatchPolicies"], "x-kubernetes-validations": rules})),
         ("servers", json!({"minItems": 1, "maxItems": MAX_SERVERS})),
         ("servers[]", json!({"required": ["endpoint"]})),
         ("servers[].endpoint", json!({"pattern": ENDPOINT})),
@@ -40,20 +38,48 @@ fn whole() -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// What the gateway needs to talk to servers, in the object or referred to, but not both.
+fn credentials() -> Vec<Value> {
+    let inline = |field: &str| format!("(has(self.clientConfig) && {})", set(&format!("self.clientConfig.{field}")));
+    let (cert, key, token, ca) = (inline("certData"), inline("keyData"), inline("bearerToken"), inline("caData"));
+    let insecure = "(has(self.clientConfig) && has(self.clientConfig.insecure) && self.clientConfig.insecure)";
+    let (client, referred_token, upstream_ca) = (refers("client"), refers("token"), refers("upstreamCA"));
+    let identity = "neither certData with keyData nor bearerToken is set: the gateway would have no identity";
+    let serving = |field: &str| format!("(has(self.secureServing) && {})", set(&format!("self.secureServing.{field}")));
+    let pair =
+        |client: &str| format!("excludes spec.{client}.certData and spec.{client}.keyData: remove one of the two");
+    let one = |field: &str| format!("excludes spec.{field}: remove one of the two");
+    let both = |reference: &str, inline: &[&str], message: &str| {
+        let rule = format!("!{} || !({})", refers(reference), inline.join(" || "));
+        cel(&rule, message, &format!(".portcullis.references.{reference}"))
+    };
+    vec![
+        cel(&format!("{cert} || {key} || {token} || {client} || {referred_token}"), identity, ".clientConfig"),
+        cel(&format!("{insecure} || {ca} || {upstream_ca}"), "is required for https servers", ".clientConfig.caData"),
+        cel(
+            &format!("!{insecure} || !{upstream_ca}"),
+            "excludes insecure: remove one of the two",
+            ".portcullis.references.upstreamCA",
+        ),
+        both("client", &[&cert, &key], &pair("clientConfig")),
+        both("token", &[&token], &one("clientConfig.bearerToken")),
+        both("upstreamCA", &[&ca], &one("clientConfig.caData")),
+        both("serving", &[&serving("certData"), &serving("keyData")], &pair("secureServing")),
+        both("clientCA", &[&serving("clientCAData")], &one("secureServing.clientCAData")),
+    ]
+}
+
 fn client() -> Vec<(&'static str, Value)> {
     let (cert, key) = (set("self.certData"), set("self.keyData"));
-    let (ca, token) = (set("self.caData"), set("self.bearerToken"));
+    let ca = set("self.caData");
     let insecure = "(has(self.insecure) && self.insecure)";
-    let identity = "neither certData with keyData nor bearerToken is set: the gateway would have no identity";
     vec![
         (
             "clientConfig",
             json!({"x-kubernetes-validations": [
                 cel(&format!("{cert} || !{key}"), "is missing beside keyData", ".certData"),
                 cel(&format!("{key} || !{cert}"), "is missing beside certData", ".keyData"),
-                cel(&format!("{cert} || {key} || {token}"), identity, ""),
                 cel(&format!("!({insecure} && {ca})"), "excludes insecure: remove one of the two", ".caData"),
-                cel(&format!("{insecure} || {ca}"), "is required for https servers", ".caData"),
                 cel(
                     "!has(self.qps) || self.qps <= 0 || (has(self.burst) && self.burst >= self.qps)",
                     "must be at least qps",
@@ -66,6 +92,62 @@ fn client() -> Vec<(&'static str, Value)> {
         ("clientConfig.qpsDivisor", json!({"minimum": 0})),
         ("clientConfig.serverName", json!({"maxLength": 253})),
     ]
+}
+
+/// The name of a Secret, and of a key in it; the default's place may be empty.
+const SECRET_NAME: &str = "^[a-z0-9.-]+$";
+const SECRET_KEY: &str = "^[A-Za-z0-9._-]*$";
+/// No `..`, no `.` and no empty step, and nothing absolute.
+const FILE: &str = r"^([^/\x00.][^/\x00]*|\.[^/\x00.][^/\x00]*|\.\.[^/\x00]+)(/([^/\x00.][^/\x00]*|\.[^/\x00.][^/\x00]*|\.\.[^/\x00]+))*$";
+
+fn references() -> Vec<(&'static str, Value)> {
+    let one = || {
+        let rule = cel("has(self.secret) != has(self.file)", "exactly one of secret and file is required", "");
+        json!({"x-kubernetes-validations": [rule]})
+    };
+    let name = || json!({"maxLength": 253, "pattern": SECRET_NAME});
+    let key = || json!({"maxLength": 253, "pattern": SECRET_KEY});
+    let file = || json!({"maxLength": 1024, "pattern": FILE});
+    let secret = || json!({"required": ["name"]});
+    let files = || json!({"required": ["certificate", "key"]});
+    vec![
+        ("portcullis.references.serving", one()),
+        ("portcullis.references.serving.secret", secret()),
+        ("portcullis.references.serving.secret.name", name()),
+        ("portcullis.references.serving.secret.certificate", key()),
+        ("portcullis.references.serving.secret.key", key()),
+        ("portcullis.references.serving.file", files()),
+        ("portcullis.references.serving.file.certificate", file()),
+        ("portcullis.references.serving.file.key", file()),
+        ("portcullis.references.clientCA", one()),
+        ("portcullis.references.clientCA.secret", secret()),
+        ("portcullis.references.clientCA.secret.name", name()),
+        ("portcullis.references.clientCA.secret.key", key()),
+        ("portcullis.references.clientCA.file", file()),
+        ("portcullis.references.client", one()),
+        ("portcullis.references.client.secret", secret()),
+        ("portcullis.references.client.secret.name", name()),
+        ("portcullis.references.client.secret.certificate", key()),
+        ("portcullis.references.client.secret.key", key()),
+        ("portcullis.references.client.file", files()),
+        ("portcullis.references.client.file.certificate", file()),
+        ("portcullis.references.client.file.key", file()),
+        ("portcullis.references.token", one()),
+        ("portcullis.references.token.secret", secret()),
+        ("portcullis.references.token.secret.name", name()),
+        ("portcullis.references.token.secret.key", key()),
+        ("portcullis.references.token.file", file()),
+        ("portcullis.references.upstreamCA", one()),
+        ("portcullis.references.upstreamCA.secret", secret()),
+        ("portcullis.references.upstreamCA.secret.name", name()),
+        ("portcullis.references.upstreamCA.secret.key", key()),
+        ("portcullis.references.upstreamCA.file", file()),
+    ]
+}
+
+/// That a reference is there.
+fn refers(name: &str) -> String {
+    format!("(has(self.portcullis) && has(self.portcullis.references) && has(self.portcullis.references.{name}))")
 }
 
 fn serving() -> Vec<(&'static str, Value)> {
@@ -163,6 +245,17 @@ fn ours() -> Vec<(&'static str, Value)> {
     vec![
         ("portcullis.requestTimeout", timeout),
         ("portcullis.drainPeriod", drain),
+        ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS})),
+        ("portcullis.virtualIPs[]", json!({"maxLength": 45, "pattern": "^[0-9A-Fa-f:.]+$"})),
+        (
+            "portcullis.servers",
+            json!({
+                "maxItems": MAX_SERVERS, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["endpoint"],
+            }),
+        ),
+        ("portcullis.servers[]", json!({"required": ["endpoint"]})),
+        ("portcullis.servers[].endpoint", json!({"pattern": ENDPOINT})),
+        ("portcullis.servers[].zone", json!({"maxLength": MAX_ZONE, "pattern": ZONE})),
         ("portcullis.extraAuthorities", json!({"maxItems": MAX_NAMES})),
         ("portcullis.extraAuthorities[]", json!({"maxLength": 255, "pattern": SERVED_NAME})),
         ("portcullis.clientCertificateVerification", json!({"enum": ["", "Request", "Handshake"]})),

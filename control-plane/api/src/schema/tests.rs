@@ -144,3 +144,25 @@ fn every_field_reads_what_its_type_says() {
         }
     });
 }
+
+/// Kubernetes would keep a field that the definition does not know, and `kubectl explain` would not tell it.
+#[test]
+fn the_definition_knows_every_field_of_a_status() {
+    use crate::status::{ClusterStatus, Gateway, Health, Observation, Served, Standing, Timestamp, Verdict};
+    let health = Some(Health { healthy: 1, total: 2 });
+    let names: Vec<String> = (0..40).map(|n| format!("g{n}")).collect();
+    let gateway = |name| Gateway { name, standing: Standing::Refused { message: "no".to_owned() }, health };
+    let gateways = names.iter().map(|name| gateway(name)).collect();
+    let verdict = Verdict { accepted: true, reason: "Accepted", ..Verdict::default() };
+    let seen = Observation { verdict, generation: Some(1), served: Served::Newest, content_hash: "a", gateways };
+    let written = serde_json::to_value(ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0))).unwrap();
+    let schema = super::status::status();
+    let known = |schema: &Value, written: &Value| {
+        let fields = schema["properties"].as_object().unwrap();
+        written.as_object().unwrap().keys().all(|field| fields.contains_key(field))
+            && fields.keys().all(|field| written.get(field).is_some())
+    };
+    assert!(known(&schema, &written), "{written:#}");
+    assert!(known(&schema["properties"]["conditions"]["items"], &written["conditions"][0]));
+    assert!(known(&schema["properties"]["gateways"]["items"], &written["gateways"][0]));
+}

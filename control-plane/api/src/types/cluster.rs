@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DispatchPolicy, FlowControl, ObjectMeta};
+use super::{DispatchPolicy, FlowControl, ObjectMeta, References};
 use crate::{PublicBytes, SecretBytes};
 
 /// A group of kube-apiservers behind one host name. The shape is KubeGateway's, `spec.portcullis` is ours.
@@ -111,6 +111,12 @@ pub struct PortcullisSpec {
     /// 24h, 5m if unset. On a disabled server they go on for ever. If the object is removed, Envoy's own drain time (10m)
     /// ends what is left.
     pub drain_period: Option<String>,
+    /// Addresses of the gateway at which this cluster is served whatever name a client asks for, or none. Each must be in
+    /// the ranges that the gateway's settings allow.
+    #[serde(rename = "virtualIPs")]
+    pub virtual_ips: Vec<String>,
+    /// More about single servers of `spec.servers`.
+    pub servers: Vec<ServerDetails>,
     /// How it is found out whether a server is healthy.
     pub health_check: HealthCheckSpec,
     /// Host names that a request's `:authority` may carry beside those that the cluster serves.
@@ -126,6 +132,19 @@ pub struct PortcullisSpec {
     /// Tells the servers' audit logs, as extra attributes of the user, the client's address, the request's id and who
     /// impersonates; false if unset, because a user sees these, too (`kubectl auth whoami`).
     pub audit_attribution: bool,
+    /// Where certificates, keys and tokens stand that are not in the object itself.
+    pub references: References,
+}
+
+/// More about a server of `spec.servers`, whose entries are KubeGateway's.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ServerDetails {
+    /// Which server: its endpoint in `spec.servers`.
+    pub endpoint: String,
+    /// Where it stands. Gateways of the same zone (`portcullis bootstrap --zone`) send their requests to it as long as a
+    /// server of the zone is healthy, then to all others. A gateway without a zone spreads over all.
+    pub zone: String,
 }
 
 /// How it is found out whether a server is healthy: by GET, over each pool's own connections.

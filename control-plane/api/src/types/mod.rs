@@ -4,15 +4,21 @@ mod cluster;
 mod flow_control;
 mod meta;
 mod policy;
+mod references;
 mod settings;
 
 pub use cluster::{
-    ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerSpec,
-    UpstreamCluster, UpstreamClusterSpec,
+    ClientConfig, CredentialCacheSpec, HealthCheckSpec, Logging, PortcullisSpec, SecureServing, ServerDetails,
+    ServerSpec, UpstreamCluster, UpstreamClusterSpec,
 };
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
 pub use meta::ObjectMeta;
 pub use policy::{DispatchPolicy, Rule, ServiceAccount};
+pub use references::{
+    AuthorityInSecret, AuthorityReference, PairInFiles, PairInSecret, PairReference, References, TokenInSecret,
+    TokenReference,
+};
 pub use settings::{
     AccessLogSettings, Certificate, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings,
+    ProxyProtocolSettings,
 };

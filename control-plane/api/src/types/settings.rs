@@ -57,6 +57,24 @@ pub struct ListenerSettings {
     pub address: Option<String>,
     /// 6443 if unset.
     pub port: Option<u16>,
+    /// Addresses that clusters may claim as virtual IPs (`spec.portcullis.virtualIPs`), as ranges like `10.0.0.0/8`; none
+    /// if empty. Whoever connects to a virtual IP gets its cluster whatever name is asked for, so an address that several
+    /// clusters share must not stand here.
+    #[serde(rename = "virtualIPs")]
+    pub virtual_ips: Vec<String>,
+    /// Clients whose connections come through proxies that tell who they are (PROXY protocol, version 1 or 2).
+    pub proxy_protocol: Option<ProxyProtocolSettings>,
+}
+
+/// Where proxies connect that tell a client's address by PROXY protocol. There every connection must begin with its header
+/// and come from a trusted proxy.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ProxyProtocolSettings {
+    /// A port of its own, beside the one for clients that come directly; if unset, all come through proxies.
+    pub port: Option<u16>,
+    /// The proxies' own addresses, as ranges like `10.0.0.0/8`; at least one.
+    pub trusted_proxies: Vec<String>,
 }
 
 /// A certificate with its key.

@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
-use portcullis_api::{Code, Problem, Settings, lint_cluster, lint_settings, parse_cluster, parse_settings};
+use portcullis_api::{Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_cluster, parse_settings};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
 use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings, translate};
 use serde_json::Value;
+
+use crate::serve::Resolved;
 
 /// What became of everything that was read.
 #[derive(Debug)]
@@ -60,6 +62,7 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
     }
     for ((document, place), diagnosis) in clusters(objects, &settings) {
         let lints = parse_cluster(document).map(|raw| lint_cluster(&raw, now)).unwrap_or_default();
+        let diagnosis = if objects.materials == Materials::None { unknown(diagnosis) } else { diagnosis };
         let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
         report.objects.push(object(diagnosis, place, lints));
     }
@@ -70,18 +73,35 @@ fn clusters<'a>(
     objects: &'a ObjectSet,
     settings: &Settings,
 ) -> impl Iterator<Item = ((&'a Arc<Value>, &'a Place), Diagnosis)> {
-    let diagnoses = translate(&Input { settings, clusters: &objects.clusters, flavour: Flavour::default() }).diagnoses;
+    let resolved = Resolved::of(objects);
+    let input = Input { settings, clusters: &resolved.documents, flavour: Flavour::default() };
+    let mut diagnoses = translate(&input).diagnoses;
+    resolved.explain(objects, &mut diagnoses);
     objects.clusters.iter().zip(&objects.cluster_places).zip(diagnoses)
 }
 
-/// Settings that are not here may have the default certificate.
+/// What stands in Secrets and files is not here to be judged.
+fn unknown(mut diagnosis: Diagnosis) -> Diagnosis {
+    diagnosis.problems.retain(|problem| problem.code != Code::Unresolved);
+    if diagnosis.problems.is_empty() {
+        diagnosis.reason = Reason::Accepted;
+    }
+    diagnosis
+}
+
+/// Settings that are not here may have the default certificate, and allow virtual IPs.
 fn forgive(mut diagnosis: Diagnosis) -> Diagnosis {
+    let of_settings = |problem: &Problem| match problem.code {
+        Code::NoServingCertificate => Some("a defaultCertificate"),
+        Code::VirtualIpNotAllowed => Some("listener.virtualIPs that allow it"),
+        _ => None,
+    };
     let (missing, problems): (Vec<_>, Vec<_>) =
-        diagnosis.problems.into_iter().partition(|problem| problem.code == Code::NoServingCertificate);
+        diagnosis.problems.into_iter().partition(|problem| of_settings(problem).is_some());
     diagnosis.problems = problems;
     diagnosis.cautions.extend(missing.into_iter().map(|mut problem| {
-        problem.message =
-            "needs a defaultCertificate in the GatewaySettings, which are not among the objects".to_owned();
+        let field = of_settings(&problem).unwrap_or_default();
+        problem.message = format!("needs {field} in the GatewaySettings, which are not among the objects");
         problem
     }));
     if diagnosis.problems.is_empty() {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use portcullis_sources::{Input, InputError, MAX_FILE, ObjectSet, read_inputs};
+use portcullis_sources::{Input, InputError, MAX_FILE, ObjectSet, Root, read_inputs, read_references};
 
 use crate::cli::{Check, CheckOutput};
 
@@ -28,7 +28,11 @@ pub(crate) fn run(arguments: &Check) -> ExitCode {
 
 fn read(arguments: &Check) -> Result<ObjectSet, InputError> {
     let inputs: Result<Vec<Input>, _> = arguments.files.iter().chain(&arguments.directory).map(input).collect();
-    read_inputs(&inputs?)
+    let mut objects = read_inputs(&inputs?)?;
+    if let Some(root) = &arguments.references_root {
+        read_references(&mut objects, &Root::new(root));
+    }
+    Ok(objects)
 }
 
 fn input(path: &PathBuf) -> Result<Input, InputError> {

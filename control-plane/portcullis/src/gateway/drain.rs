@@ -6,28 +6,23 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::admin::{Admin, AdminError};
 
-/// How often is looked whether connections are left.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often is looked whether connections are left. With 1,000 clusters each look takes 40 ms of Envoy's main thread.
+const LOOK: Duration = Duration::from_secs(1);
 /// Envoy closes an HTTP/2 connection this long after its first GOAWAY (`drain_timeout` of its connection manager).
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Sends Envoy's clients away, and is done when the last has gone or `patience` is over.
+/// Sends Envoy's clients away within about `patience`, and is done when the last has gone: never, if some stay.
 ///
 /// Envoy tells a connection with the next answer on it. In the first part of the time only some answers do, more and more,
 /// so that busy clients do not all come to the other gateways at one moment; after that every answer does.
 pub(super) async fn drain(admin: Admin, patience: Duration) {
     let start = Instant::now();
-    let deadline = start + patience;
-    tracing::info!("draining listeners");
     told("drain its listeners", admin.post("/drain_listeners?graceful&skip_exit").await);
-    if empty_by(admin, start + first_part(patience)).await {
+    if timeout_at(start + first_part(patience), emptied(admin)).await.is_ok() {
         return;
     }
-    tracing::info!("telling every client");
     told("send every client away", admin.post("/healthcheck/fail").await);
-    if !empty_by(admin, deadline).await {
-        tracing::info!("connections that are still open are cut");
-    }
+    emptied(admin).await;
 }
 
 /// Half of the time that is left when Envoy's farewell to an HTTP/2 connection is taken off.
@@ -41,19 +36,16 @@ fn told(what: &str, outcome: Result<(), AdminError>) {
     }
 }
 
-/// Waits until no connection is left; false if some are at the deadline.
-async fn empty_by(admin: Admin, deadline: Instant) -> bool {
-    let emptied = async {
-        while connections(admin).await != Some(0) {
-            sleep(LOOK).await;
-        }
-    };
-    timeout_at(deadline, emptied).await.is_ok()
+/// Waits until no connection is left.
+async fn emptied(admin: Admin) {
+    while connections(admin).await != Some(0) {
+        sleep(LOOK).await;
+    }
 }
 
 /// Open connections of clients, if Envoy tells.
 async fn connections(admin: Admin) -> Option<u64> {
-    let page = admin.get("/stats?type=Gauges&filter=%5Elistener%5C..%2Adownstream_cx_active%24").await.ok()?;
+    let page = admin.get("/stats?usedonly&type=Gauges&filter=%5Elistener%5C..%2Adownstream_cx_active%24").await.ok()?;
     Some(count(&String::from_utf8_lossy(&page)))
 }
 

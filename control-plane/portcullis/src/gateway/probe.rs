@@ -46,7 +46,9 @@ impl Sight {
         match (self.leaving, self.state) {
             (true, _) => Some("draining: Envoy is about to end"),
             (_, State::Silent) => Some("Envoy's admin page does not answer"),
-            (_, State::NotLive) => Some("Envoy has no configuration yet"),
+            (_, State::NotLive) => {
+                Some("Envoy is not live: it has no configuration yet, or was told to fail its health checks")
+            }
             (_, State::NoListener) => Some("Envoy has no listener: no control plane has told it one"),
             (_, State::Serving) => None,
         }

@@ -5,7 +5,7 @@ use std::process::{ExitCode, ExitStatus};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::admin::Admin;
 use super::drain::drain;
@@ -72,7 +72,10 @@ async fn supervise(arguments: &Gateway) -> Result<ExitStatus, RunError> {
 
 async fn farewell(arguments: &Gateway, admin: Admin) {
     sleep(arguments.unready()).await;
-    drain(admin, arguments.drain()).await;
+    // An Envoy that does not answer is no reason to stay longer.
+    if timeout(arguments.drain(), drain(admin, arguments.drain())).await.is_err() {
+        tracing::info!("connections that are still open are cut");
+    }
 }
 
 fn ended(status: io::Result<ExitStatus>) -> Result<ExitStatus, RunError> {

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use portcullis_api::Settings;
 use portcullis_translate::{Resource, farewell};
@@ -15,27 +16,48 @@ const MOST: usize = 256;
 /// No clock: a farewell that nobody needs costs a few kilobytes. A control plane that restarts has forgotten them; what
 /// Envoy had heard by then holds.
 #[derive(Debug, Default)]
-pub(super) struct Departed(VecDeque<(String, Value)>);
+pub(super) struct Departed {
+    gone: VecDeque<Gone>,
+    under: Option<Settings>,
+}
+
+#[derive(Debug)]
+struct Gone {
+    name: String,
+    document: Value,
+    told: Option<Arc<Resource>>,
+}
 
 impl Departed {
     /// Compares what was served before with what is served now, by name.
     pub(super) fn follow(&mut self, before: Documents, now: &Documents) {
-        self.0.retain(|(name, _)| !now.contains_key(name));
+        self.gone.retain(|gone| !now.contains_key(&gone.name));
         let gone = before.into_iter().filter(|(name, _)| !now.contains_key(name));
-        self.0.extend(gone.map(|(name, document)| (name, without_keys((*document).clone()))));
-        while self.0.len() > MOST {
-            self.0.pop_front();
+        let gone = gone.map(|(name, document)| Gone { name, document: without_keys(&document), told: None });
+        self.gone.extend(gone);
+        while self.gone.len() > MOST {
+            self.gone.pop_front();
         }
     }
 
     /// What Envoy is told of them.
-    pub(super) fn resources(&self, settings: &Settings) -> impl Iterator<Item = Resource> {
-        self.0.iter().filter_map(|(_, document)| farewell(document, settings))
+    pub(super) fn resources(&mut self, settings: &Settings) -> impl Iterator<Item = Arc<Resource>> {
+        if self.under.as_ref() != Some(settings) {
+            self.under = Some(settings.clone());
+            self.gone.iter_mut().for_each(|gone| gone.told = None);
+        }
+        self.gone.iter_mut().filter_map(|gone| {
+            if gone.told.is_none() {
+                gone.told = farewell(&gone.document, settings).map(Arc::new);
+            }
+            gone.told.clone()
+        })
     }
 }
 
 /// The keys of an object that is gone are nobody's to keep.
-fn without_keys(mut document: Value) -> Value {
+fn without_keys(document: &Value) -> Value {
+    let mut document = document.clone();
     if let Some(spec) = document.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("clientConfig");
         if let Some(serving) = spec.get_mut("secureServing").and_then(Value::as_object_mut) {
@@ -48,8 +70,6 @@ fn without_keys(mut document: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;
@@ -73,19 +93,19 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn told(departed: &Departed) -> Vec<String> {
-        departed.resources(&Settings::default()).map(|resource| resource.name).collect()
+    fn told(departed: &mut Departed) -> Vec<String> {
+        departed.resources(&Settings::default()).map(|resource| resource.name.clone()).collect()
     }
 
     #[test]
     fn what_is_gone_is_told_until_it_is_back_and_without_its_keys() {
         let mut departed = Departed::default();
         departed.follow(set(&names(&["a.test", "b.test"])), &set(&names(&["b.test"])));
-        assert_eq!(told(&departed), ["portcullis/-/a.test/routes"]);
+        assert_eq!(told(&mut departed), ["portcullis/-/a.test/routes"]);
         let shown = format!("{departed:?}");
         assert!(!shown.contains("VE9QU0VDUkVU") && !shown.contains("TOPSECRET"), "{shown}");
         departed.follow(set(&names(&["b.test"])), &set(&names(&["a.test", "b.test"])));
-        assert!(told(&departed).is_empty());
+        assert!(told(&mut departed).is_empty());
     }
 
     #[test]
@@ -95,7 +115,7 @@ mod tests {
             let many: Vec<_> = (0..200).map(|number| format!("c{round}-{number}.test")).collect();
             departed.follow(set(&many), &Documents::new());
         }
-        assert_eq!(departed.0.len(), MOST);
-        assert!(told(&departed).iter().any(|name| name.contains("c2-199")));
+        assert_eq!(departed.gone.len(), MOST);
+        assert!(told(&mut departed).iter().any(|name| name.contains("c2-199")));
     }
 }

@@ -1,30 +1,52 @@
 use std::sync::Arc;
-use std::time::Instant;
 
-use axum::extract::State;
-use axum::http::StatusCode;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use portcullis_translate::Diagnosis;
-use portcullis_xds::{HealthRegistry, Registry, Snapshot};
-use tokio::sync::watch;
+use portcullis_xds::Snapshot;
+use tokio::sync::{Semaphore, watch};
 
-use super::status::Status;
+use super::guard::Hosts;
+use super::observer::Observer;
+use super::page::page;
+
+/// Most answers that are made at a time; who comes beside them is told to come again.
+const MAX_AT_ONCE: usize = 16;
+
+/// What every page is sent with. A browser may show it, and nothing of it may run, load or be framed.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
 
 /// What the pages are made of.
 #[derive(Clone)]
 pub(super) struct Pages {
-    pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
+    pub(super) observer: Arc<Observer>,
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
-    pub(super) registry: Arc<Registry>,
-    pub(super) health: Arc<HealthRegistry>,
+    /// The names under which it may be asked.
+    pub(super) hosts: Arc<Hosts>,
 }
 
+/// Only reads: any other method is answered with 405.
 pub(super) fn router(pages: Pages) -> Router {
+    let at_once = Arc::new(Semaphore::new(MAX_AT_ONCE));
+    let told = Router::new()
+        .route("/", get(home))
+        .route("/status", get(status))
+        .layer(middleware::from_fn_with_state(at_once, take_turns))
+        .layer(middleware::from_fn_with_state(Arc::clone(&pages.hosts), guard));
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readyz))
-        .route("/status", get(status))
+        .merge(told)
+        .layer(middleware::map_response(harden))
         .with_state(pages)
 }
 
@@ -36,9 +58,34 @@ async fn readyz(State(pages): State<Pages>) -> (StatusCode, &'static str) {
     }
 }
 
-async fn status(State(pages): State<Pages>) -> Json<Status> {
-    let snapshot = pages.snapshots.borrow().as_ref().map(|snapshot| snapshot.version().to_owned());
-    let diagnoses = pages.diagnoses.borrow().as_ref().clone();
-    let endpoints = pages.health.all(Instant::now());
-    Json(Status::new(diagnoses, pages.registry.nodes(), endpoints, snapshot.unwrap_or_default()))
+async fn home(State(pages): State<Pages>) -> Html<String> {
+    Html(page(&pages.observer.status()))
+}
+
+async fn status(State(pages): State<Pages>) -> Response {
+    Json(pages.observer.status().as_ref()).into_response()
+}
+
+async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+    let written = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
+    let asked = request.uri().authority().map(|authority| authority.as_str()).or(written);
+    if hosts.allow(asked) {
+        return next.run(request).await;
+    }
+    let told = "this host name is not served here: ask by IP address or as localhost, or start with --http-host\n";
+    (StatusCode::MISDIRECTED_REQUEST, told).into_response()
+}
+
+async fn take_turns(State(at_once): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
+    match at_once.try_acquire() {
+        Ok(_turn) => next.run(request).await,
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "1")], "busy\n").into_response(),
+    }
+}
+
+async fn harden(mut response: Response) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
 }

@@ -3,22 +3,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use portcullis_api::Settings;
+use portcullis_api::status::Served;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    self as translated, Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator,
+    self as translated, Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, Version,
     choose_settings, type_urls,
 };
 use portcullis_xds::{Part, Resource, Snapshot};
 use serde_json::Value;
 
+use super::Resolved;
 use super::departed::Departed;
+use super::version;
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
 /// nothing, as if an API server had refused it.
 #[derive(Default)]
 pub(crate) struct Model {
     settings: Option<Settings>,
-    /// The document that was accepted last, by name. Holds keys.
+    /// The document that was accepted last, by name, with what it referred to then. Holds keys.
     accepted: Documents,
     departed: Departed,
     translator: Translator,
@@ -46,6 +49,7 @@ pub(crate) enum ModelError {
 impl Model {
     pub(crate) fn update(&mut self, objects: &ObjectSet) -> Result<Update, ModelError> {
         let mut choice = choose_settings(&objects.settings);
+        version::stamp(&mut choice.diagnoses, &objects.settings);
         place(&mut choice.diagnoses, &objects.settings_places);
         if let Some(settings) = choice.settings {
             self.settings = Some(settings);
@@ -53,10 +57,13 @@ impl Model {
         let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(file).collect();
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
+        let resolved = Resolved::of(objects);
         let (mut translation, before) =
-            keep_last_good(&mut self.translator, settings, &objects.clusters, &mut self.accepted);
+            keep_last_good(&mut self.translator, settings, &resolved.documents, &mut self.accepted);
         self.departed.follow(before, &self.accepted);
-        translation.resources.extend(self.departed.resources(settings).map(Arc::new));
+        translation.resources.extend(self.departed.resources(settings));
+        version::stamp(&mut translation.diagnoses, &objects.clusters);
+        resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));
@@ -94,6 +101,7 @@ fn keep_last_good(
     if !refused.is_empty() {
         translation = translator.translate(&Input { settings, clusters: &documents, flavour: Flavour::of_envoy(None) });
     }
+    version::stamp(&mut translation.diagnoses, &documents);
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
     let served = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
     let before = std::mem::replace(accepted, served);
@@ -101,6 +109,7 @@ fn keep_last_good(
         let Some(diagnosis) = translation.diagnoses.get_mut(index) else { continue };
         if diagnosis.accepted {
             told.message.push_str("; the version of it that was accepted last is still served");
+            told.version.served = Served::Older(diagnosis.version.generation);
         }
         *diagnosis = told;
     }
@@ -169,5 +178,6 @@ fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
         warnings,
         problems: Vec::new(),
         cautions: Vec::new(),
+        version: Version::default(),
     }
 }

@@ -4,16 +4,22 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_sources::{DirectoryError, ObjectSet};
+use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
 use portcullis_xds::{HealthRegistry, Registry, ServeError, Snapshot, Socket, SocketError};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
+use super::guard::Hosts;
 use super::http::{Pages, router};
+use super::observer::{Observed, Observer};
+use super::source::{Source, SourceError};
+use super::source_state::SourceState;
+use super::writer::Writer;
 use super::{Model, ModelError};
 use crate::cli::Serve;
+use crate::leader::campaign;
 
 /// How long open connections may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -25,8 +31,8 @@ enum RunError {
     Runtime(#[source] io::Error),
     #[error("cannot listen for signals")]
     Signal(#[source] io::Error),
-    #[error("cannot read the configuration")]
-    Directory(#[from] DirectoryError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
     #[error("cannot open the xDS socket")]
     Socket(#[from] SocketError),
     #[error("cannot listen at {0}")]
@@ -48,7 +54,7 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
-    let objects = portcullis_sources::watch(arguments.config.clone()).await?;
+    let source = Source::open(&arguments.source).await?;
     let socket = Socket::bind(&arguments.xds_socket)?;
     let failed = |error| RunError::Http(arguments.http_address, error);
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
@@ -59,13 +65,27 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
     let registry = Arc::new(Registry::default());
     let health = Arc::new(HealthRegistry::default());
-    let pages = router(Pages {
-        diagnoses,
+    let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
+    let observer = Arc::new(Observer::new(Observed {
+        diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
         health: Arc::clone(&health),
+        source: SourceState::new(&source, leadership.as_ref()),
+    }));
+    let hosts = Arc::new(Hosts::new(&arguments.http_hosts));
+    let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch())];
+    if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
+        let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
+        let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer) };
+        tasks.push(tokio::spawn(writer.run()));
+    }
+    let pages = router(Pages { observer, snapshots: snapshots.clone(), hosts });
+    let follow = tokio::spawn(async move {
+        if let Some(objects) = source.sets.await {
+            follow(objects, snapshot_sender, diagnosis_sender).await;
+        }
     });
-    let follow = tokio::spawn(follow(objects, snapshot_sender, diagnosis_sender));
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async {
         // An error means that the other end is gone, which is the end as well.
@@ -81,6 +101,10 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.
     follow.abort();
+    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    if let Some(leadership) = leadership {
+        leadership.release().await;
+    }
     drop(stop);
     if tokio::time::timeout(FAREWELL, &mut xds).await.is_err() {
         xds.abort();
@@ -102,8 +126,10 @@ async fn follow(
         match model.update(&newest) {
             Ok(update) => {
                 log(&update.diagnoses);
-                diagnoses.send_replace(Arc::new(update.diagnoses));
+                // In this order: whoever reads the diagnoses and then the snapshot never takes an older snapshot for what
+                // the newest version of an object led to.
                 publish(&snapshots, update.snapshot);
+                diagnoses.send_replace(Arc::new(update.diagnoses));
             }
             Err(ModelError::Settings(told)) => {
                 log(&told);

@@ -1,84 +1,112 @@
 use std::collections::BTreeMap;
 
+use portcullis_api::status::{ClusterStatus, told};
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{Endpoints, NodeStatus, Refused};
+use portcullis_xds::{NodeStatus, Refused};
 use serde::Serialize;
+
+use super::fleet::Reports;
+use super::source_state::SourceStatus;
 
 /// The body of /status. It holds no secret.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
-    objects: Vec<Diagnosis>,
-    nodes: Vec<Node>,
+    pub(crate) objects: Vec<Object>,
+    pub(crate) nodes: Vec<Node>,
     /// How the nodes see the endpoints: by Envoy cluster, then by node.
-    endpoints: BTreeMap<String, BTreeMap<String, Seen>>,
+    pub(crate) endpoints: Reports,
     /// A hash of everything that is served; empty before the first translation.
-    snapshot: String,
+    pub(crate) snapshot: String,
+    /// Where the objects come from.
+    pub(crate) source: SourceStatus,
 }
 
+/// An object, or a file that cannot be used as it stands.
+#[derive(Debug, Serialize)]
+pub(crate) struct Object {
+    #[serde(flatten)]
+    pub(crate) diagnosis: Diagnosis,
+    /// Settings and files have the condition `Accepted` alone.
+    #[serde(flatten)]
+    pub(crate) status: ClusterStatus,
+}
+
+/// An Envoy that is connected, or was.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Node {
-    id: String,
-    connected: bool,
-    types: BTreeMap<String, Type>,
-    in_sync: bool,
+pub(crate) struct Node {
+    pub(crate) id: String,
+    pub(crate) connected: bool,
+    pub(crate) types: BTreeMap<String, Type>,
+    pub(crate) in_sync: bool,
     /// What it refuses. It keeps what it had of that.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    refused: Vec<Refusal>,
+    pub(crate) refused: Vec<Refusal>,
 }
 
+/// A resource that a node refuses.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Refusal {
-    r#type: String,
-    name: String,
+pub(crate) struct Refusal {
+    pub(crate) r#type: String,
+    pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    owner: Option<String>,
-    version: String,
-    message: String,
+    pub(crate) owner: Option<String>,
+    pub(crate) version: String,
+    pub(crate) message: String,
 }
 
-impl From<Refused> for Refusal {
-    fn from(one: Refused) -> Self {
-        Self { r#type: one.type_url, name: one.name, owner: one.owner, version: one.version, message: one.message }
+/// Where one type of resource of a node stands.
+#[derive(Debug, Serialize)]
+pub(crate) struct Type {
+    pub(crate) sent: String,
+    pub(crate) acked: String,
+    /// What the node says, as long as it refuses something.
+    pub(crate) nack: Option<String>,
+}
+
+impl From<&Refused> for Refusal {
+    fn from(one: &Refused) -> Self {
+        Self {
+            r#type: one.type_url.clone(),
+            name: one.name.clone(),
+            owner: one.owner.clone(),
+            version: one.version.clone(),
+            message: told(&one.message),
+        }
     }
 }
 
-#[derive(Debug, Serialize)]
-struct Seen {
-    healthy: u32,
-    total: u32,
-}
-
-#[derive(Debug, Serialize)]
-struct Type {
-    sent: String,
-    acked: String,
-    nack: Option<String>,
+impl Object {
+    pub(crate) fn new(diagnosis: Diagnosis, status: ClusterStatus) -> Self {
+        Self { diagnosis, status }
+    }
 }
 
 impl Status {
     /// `snapshot` is what was published last: a node whose stream has not seen it yet is not in sync.
     pub(crate) fn new(
-        objects: Vec<Diagnosis>,
-        nodes: Vec<NodeStatus>,
-        endpoints: BTreeMap<String, BTreeMap<String, Endpoints>>,
+        objects: Vec<Object>,
+        nodes: &[NodeStatus],
+        endpoints: Reports,
         snapshot: String,
+        source: SourceStatus,
     ) -> Self {
-        let nodes = nodes.into_iter().map(|node| Node {
+        let nodes = nodes.iter().map(|node| Node {
             in_sync: node.in_sync && node.snapshot == snapshot,
-            id: node.id,
+            id: node.id.clone(),
             connected: node.connected,
             types: node
                 .types
-                .into_iter()
-                .map(|(url, status)| (url, Type { sent: status.sent, acked: status.acked, nack: status.nack }))
+                .iter()
+                .map(|(url, status)| {
+                    let nack = status.nack.as_deref().map(told);
+                    (url.clone(), Type { sent: status.sent.clone(), acked: status.acked.clone(), nack })
+                })
                 .collect(),
-            refused: node.refused.into_iter().map(Refusal::from).collect(),
+            refused: node.refused.iter().map(Refusal::from).collect(),
         });
-        let seen = |(node, seen): (_, Endpoints)| (node, Seen { healthy: seen.healthy, total: seen.total });
-        let endpoints = endpoints.into_iter().map(|(name, nodes)| (name, nodes.into_iter().map(seen).collect()));
-        Self { objects, nodes: nodes.collect(), endpoints: endpoints.collect(), snapshot }
+        Self { objects, nodes: nodes.collect(), endpoints, snapshot, source }
     }
 }

@@ -1,10 +1,15 @@
-use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::{Thresholds, thresholds::RetryBudget};
+use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::Thresholds;
 use envoy_types::pb::envoy::config::cluster::v3::load_balancing_policy::Policy;
 use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, LoadBalancingPolicy};
+use envoy_types::pb::envoy::extensions::load_balancing_policies::common::v3::LocalityLbConfig;
+use envoy_types::pb::envoy::extensions::load_balancing_policies::common::v3::locality_lb_config::zone_aware_lb_config::ForceLocalZone;
+use envoy_types::pb::envoy::extensions::load_balancing_policies::common::v3::locality_lb_config::{
+    LocalityConfigSpecifier, ZoneAwareLbConfig,
+};
 use envoy_types::pb::envoy::extensions::load_balancing_policies::least_request::v3::LeastRequest;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::random::v3::Random;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::round_robin::v3::RoundRobin;
-use envoy_types::pb::envoy::r#type::v3::Percent;
+use envoy_types::pb::google::protobuf::UInt64Value;
 use portcullis_api::{Limits, Strategy};
 
 use crate::proto::{extension, uint};
@@ -16,11 +21,9 @@ pub(super) fn circuit_breakers(limits: &Limits) -> CircuitBreakers {
             max_connections: Some(uint(limits.max_connections)),
             max_requests: Some(uint(limits.max_requests)),
             max_pending_requests: Some(uint(limits.max_pending_requests)),
-            retry_budget: Some(RetryBudget {
-                budget_percent: Some(Percent { value: 20.0 }),
-                min_retry_concurrency: Some(uint(3)),
-                ..Default::default()
-            }),
+            // A server that is gone strikes everything that is under way to it at once, and every read of that is asked
+            // again elsewhere. A budget would refuse most of it; each request is repeated twice at most.
+            max_retries: Some(uint(limits.max_requests)),
             ..Default::default()
         }],
         ..Default::default()
@@ -30,10 +33,28 @@ pub(super) fn circuit_breakers(limits: &Limits) -> CircuitBreakers {
 /// `LeastRequest` picks the better of two at random, Envoy's default, and not the best of all: a server that has just come
 /// back runs no watches yet, and would get every request until it has as many as the others.
 pub(super) fn load_balancing(strategy: Strategy) -> LoadBalancingPolicy {
+    let locality_lb_config = Some(own_zone_first());
     let policy = match strategy {
-        Strategy::RoundRobin => extension("envoy.load_balancing_policies.round_robin", RoundRobin::default()),
-        Strategy::LeastRequest => extension("envoy.load_balancing_policies.least_request", LeastRequest::default()),
-        Strategy::Random => extension("envoy.load_balancing_policies.random", Random::default()),
+        Strategy::RoundRobin => extension(
+            "envoy.load_balancing_policies.round_robin",
+            RoundRobin { locality_lb_config, ..Default::default() },
+        ),
+        Strategy::LeastRequest => extension(
+            "envoy.load_balancing_policies.least_request",
+            LeastRequest { locality_lb_config, ..Default::default() },
+        ),
+        Strategy::Random => extension("envoy.load_balancing_policies.random", Random { locality_lb_config }),
     };
     LoadBalancingPolicy { policies: vec![Policy { typed_extension_config: Some(policy) }] }
+}
+
+/// An Envoy that has a zone uses the healthy servers of its zone, if there are any, and else all. Where no server has a
+/// zone, or Envoy has none, this does nothing; it is always here, so that zones are a matter of endpoints alone.
+fn own_zone_first() -> LocalityLbConfig {
+    let zone_aware = ZoneAwareLbConfig {
+        min_cluster_size: Some(UInt64Value { value: 1 }),
+        force_local_zone: Some(ForceLocalZone { min_size: Some(uint(1)) }),
+        ..Default::default()
+    };
+    LocalityLbConfig { locality_config_specifier: Some(LocalityConfigSpecifier::ZoneAwareLbConfig(zone_aware)) }
 }

@@ -1,6 +1,6 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use envoy_types::pb::envoy::config::core::v3::Metadata;
+use envoy_types::pb::envoy::config::core::v3::{Locality, Metadata};
 use envoy_types::pb::envoy::config::endpoint::v3::{
     ClusterLoadAssignment, Endpoint as EnvoyEndpoint, LbEndpoint, LocalityLbEndpoints, lb_endpoint,
 };
@@ -11,15 +11,18 @@ use portcullis_filter_config::names;
 use crate::group::Group;
 use crate::proto::{ip_socket, socket};
 
-/// The endpoints of a group. A group without any is there too: its requests are answered 503.
+/// The endpoints of a group, by zone. A group without any is there too: its requests are answered 503.
 pub(super) fn assignment(name: String, group: &Group) -> ClusterLoadAssignment {
-    let lb_endpoints: Vec<_> = group.endpoints.iter().map(lb_endpoint).collect();
-    let endpoints = if lb_endpoints.is_empty() {
-        Vec::new()
-    } else {
-        vec![LocalityLbEndpoints { lb_endpoints, ..Default::default() }]
-    };
-    ClusterLoadAssignment { cluster_name: name, endpoints, ..Default::default() }
+    let mut zones: BTreeMap<&str, Vec<LbEndpoint>> = BTreeMap::new();
+    for server in &group.servers {
+        zones.entry(&server.zone).or_default().push(lb_endpoint(&server.endpoint));
+    }
+    let endpoints = zones.into_iter().map(|(zone, lb_endpoints)| LocalityLbEndpoints {
+        locality: (!zone.is_empty()).then(|| Locality { zone: zone.to_owned(), ..Default::default() }),
+        lb_endpoints,
+        ..Default::default()
+    });
+    ClusterLoadAssignment { cluster_name: name, endpoints: endpoints.collect(), ..Default::default() }
 }
 
 fn lb_endpoint(endpoint: &Endpoint) -> LbEndpoint {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use envoy_types::pb::envoy::config::cluster::v3::OutlierDetection;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::CommonLbConfig;
 use envoy_types::pb::envoy::config::core::v3::HealthCheck;
@@ -7,6 +9,9 @@ use portcullis_api::{Cluster, PeerName};
 use portcullis_filter_config::Pool;
 
 use crate::proto::{boolean, duration, header, seconds, uint};
+
+/// The longest time between two checks of a server that is about to change sides.
+const EDGE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// GET /readyz, or what the cluster wishes, over the pool's own TLS and protocol: with the client certificate if the pool has one, never with the
 /// token, because Envoy does not inject credentials into health checks. By default anybody may read /readyz; a server that
@@ -39,6 +44,9 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, instance: &str) -> Hea
         // Without it a cluster without traffic is checked once a minute.
         no_traffic_interval: interval,
         unhealthy_interval: interval,
+        // The second of two bad checks is made soon after the first.
+        unhealthy_edge_interval: Some(duration(check.interval.min(EDGE_INTERVAL))),
+        healthy_edge_interval: Some(duration(check.interval.min(EDGE_INTERVAL))),
         interval_jitter_percent: 10,
         unhealthy_threshold: Some(uint(check.unhealthy_threshold)),
         healthy_threshold: Some(uint(check.healthy_threshold)),

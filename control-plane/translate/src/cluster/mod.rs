@@ -35,7 +35,7 @@ pub(crate) fn emit(
     resources: &mut Vec<Resource>,
 ) {
     let assignment = endpoints::assignment(names.group(&group.name), group);
-    let by_address = group.endpoints.iter().all(|endpoint| matches!(endpoint.host, Host::Ip(_)));
+    let by_address = group.servers.iter().all(|server| matches!(server.endpoint.host, Host::Ip(_)));
     for pool in Pool::ALL {
         let mut envoy = pool_cluster(cluster, group, pool, names, settings);
         if by_address {

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use envoy_types::pb::envoy::config::core::v3::{Http1ProtocolOptions, Http2ProtocolOptions, KeepaliveSettings};
 use envoy_types::pb::envoy::extensions::filters::http::credential_injector::v3::CredentialInjector;
 use envoy_types::pb::envoy::extensions::filters::http::upstream_codec::v3::UpstreamCodec;
@@ -11,12 +13,12 @@ use envoy_types::pb::envoy::extensions::upstreams::http::v3::http_protocol_optio
 };
 use envoy_types::pb::google::protobuf::Any;
 use envoy_types::util::pack_any;
-use portcullis_api::Cluster;
+use portcullis_api::{Cluster, HealthCheck};
 use portcullis_filter_config::Pool;
 use prost::Name;
 
 use crate::names::{ResourceNames, parts};
-use crate::proto::{extension, sds, seconds, uint};
+use crate::proto::{duration, extension, sds, uint};
 
 /// Streams on one connection to a server: what kube-apiserver allows. Further ones open another connection.
 const MAX_STREAMS: u32 = 100;
@@ -25,10 +27,15 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 /// What a server may send on one connection: more than all streams together, so that a slow reader holds up no other.
 const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 
+/// The longest time between two pings on a connection to a server.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+/// How long a ping may take.
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// The pool's protocol, and the gateway's token if the pool carries the gateway's credential.
 pub(super) fn options(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> (String, Any) {
     let protocol = match pool {
-        Pool::Http2 => ProtocolConfig::Http2ProtocolOptions(http2()),
+        Pool::Http2 => ProtocolConfig::Http2ProtocolOptions(http2(&cluster.health_check)),
         Pool::Upgrade | Pool::Anonymous => ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()),
     };
     let explicit = ExplicitHttpConfig { protocol_config: Some(protocol) };
@@ -43,16 +50,23 @@ pub(super) fn options(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> (
     (HttpProtocolOptions::full_name(), pack_any(options))
 }
 
-fn http2() -> Http2ProtocolOptions {
+/// A connection on which a ping stays without an answer is given up, so that reads that wait on it are asked elsewhere.
+/// Pings are as frequent as health checks. They may take longer, because every watch on the connection ends with it: a
+/// machine that is merely busy must not look dead.
+fn keepalive(check: &HealthCheck) -> KeepaliveSettings {
+    KeepaliveSettings {
+        interval: Some(duration(check.interval.min(PING_INTERVAL))),
+        timeout: Some(duration(PING_TIMEOUT)),
+        ..Default::default()
+    }
+}
+
+fn http2(check: &HealthCheck) -> Http2ProtocolOptions {
     Http2ProtocolOptions {
         max_concurrent_streams: Some(uint(MAX_STREAMS)),
         initial_stream_window_size: Some(uint(STREAM_WINDOW)),
         initial_connection_window_size: Some(uint(CONNECTION_WINDOW)),
-        connection_keepalive: Some(KeepaliveSettings {
-            interval: Some(seconds(30)),
-            timeout: Some(seconds(15)),
-            ..Default::default()
-        }),
+        connection_keepalive: Some(keepalive(check)),
         ..Default::default()
     }
 }

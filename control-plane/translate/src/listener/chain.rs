@@ -1,8 +1,11 @@
+use std::net::IpAddr;
+
 use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, filter};
 use envoy_types::pb::envoy::extensions::filters::network::direct_response::v3::Config as CloseConfig;
 use envoy_types::util::pack_any;
-use portcullis_api::{ClientVerification, Cluster, Settings};
+use portcullis_api::{Cidr, ClientVerification, Cluster, Settings};
 
+use super::door::range;
 use super::{hcm, tls};
 use crate::flavour::Flavour;
 use crate::names::{ResourceNames, parts, stat_name};
@@ -23,8 +26,7 @@ pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Setti
             tls::with_verified_certificate(certificate, names.part(parts::CLIENT_VALIDATION))
         }
     };
-    let mut server_names = vec![cluster.name.clone()];
-    server_names.extend(cluster.server_names.iter().cloned());
+    let server_names = host_names(cluster);
     let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings, flavour);
     FilterChain {
         name: names.chain().to_owned(),
@@ -34,6 +36,22 @@ pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Setti
         transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
         ..Default::default()
     }
+}
+
+/// The names that clients ask for by SNI.
+pub(super) fn host_names(cluster: &Cluster) -> Vec<String> {
+    std::iter::once(&cluster.name).chain(&cluster.server_names).cloned().collect()
+}
+
+/// The same chain for whoever connects to a virtual IP of the cluster, whatever name is asked for.
+pub(super) fn at_virtual_ips(cluster: &Cluster, names: &ResourceNames, serving: &FilterChain) -> Option<FilterChain> {
+    let one = |ip: &IpAddr| range(&Cidr { ip: *ip, length: if ip.is_ipv4() { 32 } else { 128 } });
+    let prefix_ranges: Vec<_> = cluster.virtual_ips.iter().map(one).collect();
+    (!prefix_ranges.is_empty()).then(|| FilterChain {
+        name: names.part(parts::VIRTUAL_IPS),
+        filter_chain_match: Some(FilterChainMatch { prefix_ranges, ..Default::default() }),
+        ..serving.clone()
+    })
 }
 
 /// What meets a name that nobody serves: 503 with a `Status` body, and no way to any server.

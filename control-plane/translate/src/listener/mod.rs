@@ -1,26 +1,28 @@
-//! The one listener: a filter chain per cluster, chosen by SNI.
+//! The listener, or two of them: a filter chain per cluster, chosen by SNI, and another one by its virtual IPs. Envoy looks
+//! at the address first.
 //!
 //! A change of a chain drains the connections of that chain, a change of any other field drains all. So nothing that
 //! changes often stands here: policies come by RDS, certificates by SDS.
 
 mod access_log;
 mod chain;
+mod door;
 mod hcm;
 mod local_reply;
 mod tls;
 
 pub(crate) use tls::client_validation;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use envoy_types::pb::envoy::config::listener::v3::{Listener, ListenerFilter, listener_filter};
-use envoy_types::pb::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
-use envoy_types::util::pack_any;
+use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use portcullis_api::{Claims, Cluster, Settings};
 use prost::Message;
 
+use door::Door;
+
 use crate::flavour::Flavour;
-use crate::names::{ResourceNames, parts, stat_name};
+use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
 use crate::resource::{Part, Resource};
 
@@ -34,12 +36,12 @@ pub(crate) enum Chain {
     Serving {
         /// Whose it is.
         owner: String,
-        /// The host names.
+        /// The host names, and the virtual IPs.
         names: Vec<String>,
-        /// The chain, as a listener that holds nothing else, encoded.
-        chain: Vec<u8>,
-        /// What may stand in its place, alike.
-        instead: Vec<u8>,
+        /// Its chains, encoded.
+        chains: Vec<Vec<u8>>,
+        /// What may stand in their place: chains for the same connections that close them.
+        instead: Vec<Vec<u8>>,
     },
     /// It is refused. Its names must not fall to somebody's wildcard.
     Reserved {
@@ -51,11 +53,19 @@ pub(crate) enum Chain {
 impl Chain {
     /// The chain of a cluster that is served.
     pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, flavour: Flavour) -> Self {
-        let chain = chain::serving(cluster, names, settings, flavour);
-        let names: Vec<_> = std::iter::once(&cluster.name).chain(&cluster.server_names).cloned().collect();
-        let encoded = |chain| Listener { filter_chains: vec![chain], ..Default::default() }.encode_to_vec();
-        let instead = encoded(chain::closed(chain.name.clone(), names.clone()));
-        Self::Serving { owner: cluster.name.clone(), names, instead, chain: encoded(chain) }
+        let serving = chain::serving(cluster, names, settings, flavour);
+        let closed = chain::closed(serving.name.clone(), chain::host_names(cluster));
+        let served = chain::host_names(cluster).into_iter();
+        let encoded = |chain: FilterChain| {
+            let at_addresses = chain::at_virtual_ips(cluster, names, &chain);
+            std::iter::once(chain).chain(at_addresses).map(|chain| chain.encode_to_vec()).collect()
+        };
+        Self::Serving {
+            owner: cluster.name.clone(),
+            names: served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect(),
+            chains: encoded(serving),
+            instead: encoded(closed),
+        }
     }
 
     /// The names of an object that is refused.
@@ -64,48 +74,71 @@ impl Chain {
     }
 }
 
-/// The listener with all chains. Each cluster's chain is a part of its own, so that one that Envoy refuses can be left out.
-pub(crate) fn listener(settings: &Settings, chains: Vec<Chain>) -> Resource {
-    let names = ResourceNames::gateway(&settings.instance);
-    let mut filter_chains = Vec::new();
+/// The listeners with all chains. Each cluster's chains are a part of their own, so that one that Envoy refuses can be left
+/// out.
+pub(crate) fn listeners(settings: &Settings, chains: Vec<Chain>) -> Vec<Resource> {
     let mut reserved = reserved_names(&chains);
     if settings.default_certificate.is_none() {
         // Envoy refuses a listener without any chain. No name ends in .invalid (RFC 6761).
         reserved.push("portcullis.invalid".to_owned());
     }
+    let serving = chains.into_iter().filter_map(|chain| match chain {
+        Chain::Serving { owner, chains, instead, .. } => Some((owner, (chains, instead))),
+        Chain::Reserved { .. } => None,
+    });
+    let serving: Serving = serving.collect();
+    door::doors(settings).iter().map(|door| listener(settings, door, &reserved, &serving)).collect()
+}
+
+/// By owner: encoded chains, and what may stand in their place.
+type Serving = BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>;
+
+fn listener(settings: &Settings, door: &Door<'_>, reserved: &[String], serving: &Serving) -> Resource {
+    let names = ResourceNames::gateway(&settings.instance);
+    let name = names.part(door.part);
+    let default = chain::default(settings);
+    let mut own = Vec::new();
     if !reserved.is_empty() {
-        filter_chains.push(chain::closed(names.part("reserved"), reserved));
+        own.push(chain::closed(names.part("reserved"), reserved.to_vec()).encode_to_vec());
     }
+    // A chain for everybody would let everybody in.
+    if let (true, Some(default)) = (door.is_guarded(), &default) {
+        own.push(default.encode_to_vec());
+    }
+    let suffix = if door.is_guarded() { "-proxied" } else { "" };
     let listener = Listener {
-        stat_prefix: stat_name(&settings.instance),
-        address: Some(ip_socket(settings.address, settings.port)),
-        filter_chains,
-        default_filter_chain: chain::default(settings),
+        stat_prefix: stat_name(&settings.instance) + suffix,
+        address: Some(ip_socket(settings.address, door.port)),
+        default_filter_chain: default.filter(|_| !door.is_guarded()),
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
-        listener_filters: vec![tls_inspector()],
+        listener_filters: door.listener_filters(),
         listener_filters_timeout: Some(seconds(10)),
-        name: names.part(parts::LISTENER),
+        name: name.clone(),
         ..Default::default()
     };
-    let mut resource = Resource::new(listener.name.clone(), &listener);
-    add_parts(&mut resource, chains);
+    let mut resource = Resource::new(name, &listener);
+    let guarded = |chains: &[Vec<u8>]| EncodedChains::of(chains.iter().map(|chain| door.guarded(chain.clone())));
+    resource.value.extend(guarded(&own));
+    for (owner, (chains, instead)) in serving {
+        let start = resource.value.len();
+        resource.value.extend(guarded(chains));
+        let (owner, instead) = (owner.clone(), guarded(instead));
+        resource.parts.push(Part { owner, start, end: resource.value.len(), instead });
+    }
     resource
 }
 
-/// Encodings of one message that stand one behind the other are read as one: each part adds its chain.
-fn add_parts(resource: &mut Resource, chains: Vec<Chain>) {
-    let mut serving: Vec<_> = chains
-        .into_iter()
-        .filter_map(|chain| match chain {
-            Chain::Serving { owner, chain, instead, .. } => Some((owner, chain, instead)),
-            Chain::Reserved { .. } => None,
-        })
-        .collect();
-    serving.sort();
-    for (owner, chain, instead) in serving {
-        let start = resource.value.len();
-        resource.value.extend(chain);
-        resource.parts.push(Part { owner, start, end: resource.value.len(), instead });
+/// `envoy.config.listener.v3.Listener`, its filter chains only, each encoded already. Encodings of parts of a message, one
+/// behind the other, are the encoding of the whole.
+#[derive(Clone, PartialEq, Message)]
+struct EncodedChains {
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    filter_chains: Vec<Vec<u8>>,
+}
+
+impl EncodedChains {
+    fn of(chains: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+        Self { filter_chains: chains.collect() }.encode_to_vec()
     }
 }
 
@@ -121,12 +154,4 @@ fn reserved_names(chains: &[Chain]) -> Vec<String> {
     let parents: Vec<&str> = served.iter().filter_map(|name| name.strip_prefix('*')).collect();
     let caught = |name: &str| parents.iter().any(|parent| name.len() > parent.len() && name.ends_with(parent));
     refused.into_iter().filter(|name| !served.contains(name) && caught(name)).cloned().collect()
-}
-
-fn tls_inspector() -> ListenerFilter {
-    ListenerFilter {
-        name: "envoy.filters.listener.tls_inspector".to_owned(),
-        config_type: Some(listener_filter::ConfigType::TypedConfig(pack_any(TlsInspector::default()))),
-        ..Default::default()
-    }
 }

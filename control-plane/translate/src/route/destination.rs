@@ -5,21 +5,43 @@ use envoy_types::pb::envoy::config::route::v3::route_action::{ClusterNotFoundRes
 use envoy_types::pb::envoy::config::route::v3::{RetryPolicy, Route, RouteAction, route};
 use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
 use envoy_types::util::pack_any;
+use portcullis_api::Cluster;
 use portcullis_filter_config::{Pool, RequestClass};
 
 use super::any_path;
 use crate::proto::{duration, uint};
 
+/// How often a request may be sent again.
+const RETRIES: u32 = 2;
+/// The same where servers have zones: of a zone's only server Envoy knows nothing better than to try it again, until two
+/// failures have ejected it.
+const RETRIES_WITH_ZONES: u32 = 4;
+
+/// What all routes of a cluster have in common.
+pub(super) struct Common {
+    /// The request timeout.
+    pub(super) timeout: Duration,
+    retries: u32,
+}
+
+impl Common {
+    pub(super) fn of(cluster: &Cluster) -> Self {
+        let has_zones = cluster.servers.iter().any(|server| !server.zone.is_empty());
+        let retries = if has_zones { RETRIES_WITH_ZONES } else { RETRIES };
+        Self { timeout: cluster.request_timeout, retries }
+    }
+}
+
 /// The route of one destination.
-pub(super) fn route(key: &str, target: String, pool: Pool, class: RequestClass, timeout: Duration) -> Route {
+pub(super) fn route(key: &str, target: String, pool: Pool, class: RequestClass, common: &Common) -> Route {
     let mut action = RouteAction {
         cluster_specifier: Some(ClusterSpecifier::Cluster(target)),
         cluster_not_found_response_code: ClusterNotFoundResponseCode::ServiceUnavailable.into(),
-        retry_policy: Some(retry_policy(pool, class)),
+        retry_policy: Some(retry_policy(pool, class, common.retries)),
         ..Default::default()
     };
     if class.has_timeout() {
-        action.timeout = Some(duration(timeout));
+        action.timeout = Some(duration(common.timeout));
     } else {
         // 0 is "never": watches and sessions end when one of their sides ends them.
         action.timeout = Some(duration(Duration::ZERO));
@@ -43,14 +65,14 @@ fn retry_on(pool: Pool, class: RequestClass) -> &'static str {
     }
 }
 
-fn retry_policy(pool: Pool, class: RequestClass) -> RetryPolicy {
+fn retry_policy(pool: Pool, class: RequestClass, retries: u32) -> RetryPolicy {
     let other_host = RetryHostPredicate {
         name: "envoy.retry_host_predicates.previous_hosts".to_owned(),
         config_type: Some(retry_host_predicate::ConfigType::TypedConfig(pack_any(PreviousHostsPredicate {}))),
     };
     RetryPolicy {
         retry_on: retry_on(pool, class).to_owned(),
-        num_retries: Some(uint(2)),
+        num_retries: Some(uint(retries)),
         retry_host_predicate: vec![other_host],
         host_selection_retry_max_attempts: 5,
         retry_back_off: Some(RetryBackOff {

@@ -28,11 +28,12 @@ use crate::status_body;
 
 /// The cluster's routes.
 pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames, settings: &Settings) -> Resource {
+    let common = destination::Common::of(cluster);
     let mut entries = BTreeMap::new();
     for group in groups {
         for (key, pool, class) in destinations(&group.name) {
             let target = names.pool(&group.name, pool);
-            let route = destination::route(&key, target, pool, class, cluster.request_timeout);
+            let route = destination::route(&key, target, pool, class, &common);
             entries.insert(key, on_match(route));
         }
     }

@@ -12,6 +12,14 @@ fn diagnosed(pki: &Pki, (pointer, value, _): &Row) -> crate::Diagnosis {
     translated(&pki.settings(), &[cluster]).diagnoses.remove(0)
 }
 
+fn virtual_ip(ip: &str, told: &'static str) -> Row {
+    ("/spec/portcullis", json!({"virtualIPs": [ip]}), told)
+}
+
+fn zone(endpoint: &str, zone: &str, told: &'static str) -> Row {
+    ("/spec/portcullis", json!({"servers": [{"endpoint": endpoint, "zone": zone}]}), told)
+}
+
 fn health(field: &str, value: Value, told: &'static str) -> Row {
     ("/spec/portcullis", json!({"healthCheck": {field: value}}), told)
 }
@@ -88,6 +96,16 @@ fn problems_are_told_with_their_field() {
         ("/spec/portcullis", json!({"requestTimeout": "5"}), "spec.portcullis.requestTimeout: not a duration"),
         ("/spec/portcullis", json!({"drainPeriod": "-1s"}), "spec.portcullis.drainPeriod: not a duration"),
         ("/spec/portcullis", json!({"drainPeriod": "25h"}), "spec.portcullis.drainPeriod: must be from 0 to 24h"),
+        virtual_ip("10.0.0.300", "spec.portcullis.virtualIPs[0]: must be the IP address of one machine"),
+        virtual_ip("0.0.0.0", "spec.portcullis.virtualIPs[0]: must be the IP address of one machine"),
+        virtual_ip("224.0.0.1", "spec.portcullis.virtualIPs[0]: must be the IP address of one machine"),
+        virtual_ip(
+            "10.9.9.9",
+            "spec.portcullis.virtualIPs: 10.9.9.9 is not in listener.virtualIPs of the GatewaySettings",
+        ),
+        zone("https://10.0.0.9:6443", "a", "spec.portcullis.servers[0].endpoint: is not an endpoint of spec.servers"),
+        zone("https://10.0.0.1:6443", "-a", "spec.portcullis.servers[0].zone: must be letters"),
+        zone("https://10.0.0.1:6443", "a b", "spec.portcullis.servers[0].zone: must be letters"),
         ("/spec/portcullis", json!({"requestTimeout": "2h"}), "spec.portcullis.requestTimeout: must be from 1s"),
         ("/spec/portcullis", json!({"extraAuthorities": ["A:1"]}), "spec.portcullis.extraAuthorities[0]: must be"),
         ("/spec/portcullis", json!({"typo": 1}), "unknown field `typo`"),

@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static> HealthDiscoveryService for Service<T> {
 }
 
 /// Takes reports until the stream ends, on either side.
-async fn listen(
+pub(super) async fn listen(
     mut messages: impl Stream<Item = Result<HealthCheckRequestOrEndpointHealthResponse, Status>> + Unpin,
     registry: &HealthRegistry,
     answers: &mpsc::Sender<Result<HealthCheckSpecifier, Status>>,

@@ -8,7 +8,13 @@ use envoy_types::pb::envoy::service::health::v3::{
     ClusterEndpointsHealth, EndpointHealth, EndpointHealthResponse, LocalityEndpointsHealth,
 };
 
-use super::service::read;
+use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::service::health::v3::health_check_request_or_endpoint_health_response::RequestType;
+use envoy_types::pb::envoy::service::health::v3::{HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse};
+use futures_util::stream;
+use tokio::sync::mpsc;
+
+use super::service::{listen, read};
 use super::{Endpoints, HealthRegistry};
 
 fn told(healthy: u32, total: u32) -> BTreeMap<String, Endpoints> {
@@ -87,4 +93,36 @@ fn endpoints_that_may_get_requests_are_healthy() {
     let report =
         EndpointHealthResponse { cluster_endpoints_health: vec![cluster("a"), cluster(&long)], ..Default::default() };
     assert_eq!(read(&report), BTreeMap::from([("a".to_owned(), Endpoints { healthy: 2, total: 6 })]));
+}
+
+fn introduction(id: &str) -> RequestType {
+    let node = Some(Node { id: id.to_owned(), ..Default::default() });
+    RequestType::HealthCheckRequest(HealthCheckRequest { node, ..Default::default() })
+}
+
+fn report() -> RequestType {
+    let cluster = ClusterEndpointsHealth { cluster_name: "a".to_owned(), ..Default::default() };
+    RequestType::EndpointHealthResponse(EndpointHealthResponse {
+        cluster_endpoints_health: vec![cluster],
+        ..Default::default()
+    })
+}
+
+#[tokio::test]
+async fn a_report_counts_for_the_node_that_was_named_before_it() {
+    let table = [
+        (vec![introduction("one"), report()], Some("one")),
+        (vec![report()], None),
+        (vec![introduction(""), report()], None),
+        (vec![introduction("one"), introduction(&"x".repeat(2_000)), report()], None),
+    ];
+    for (messages, node) in table {
+        let registry = HealthRegistry::default();
+        let messages =
+            messages.into_iter().map(|one| Ok(HealthCheckRequestOrEndpointHealthResponse { request_type: Some(one) }));
+        let (answers, _kept) = mpsc::channel(1);
+        let ended = listen(stream::iter(messages), &registry, &answers).await;
+        assert_eq!(ended.is_ok(), node.is_some(), "{ended:?}");
+        assert_eq!(registry.reporting(Instant::now()), node.into_iter().collect::<Vec<_>>());
+    }
 }

@@ -4,9 +4,11 @@
 mod anonymous;
 mod attack;
 mod crd;
+mod freeze;
 mod kubectl;
 mod matrix;
 mod refusals;
+mod sources;
 mod streams;
 mod tokens;
 mod world;

@@ -45,7 +45,7 @@ impl Saboteur {
         let plane = ControlPlane::start(&dir, &run.make_dir("saboteur/manifests").unwrap()).unwrap();
         let socket_path: PathBuf = plane.xds_socket().with_file_name("bad.sock");
         let flags = ["--xds-socket", &socket_path.display().to_string(), "--xds-protocol", protocol];
-        let bootstrap = plane.bootstrap_with("envoy-0", &flags).unwrap();
+        let bootstrap = plane.bootstrap_at("envoy-0", &flags).unwrap();
         let socket = runtime.block_on(async { Socket::bind(&socket_path) }).unwrap();
         runtime.spawn(portcullis_xds::serve(
             socket,

@@ -24,6 +24,10 @@ impl Crowd {
         Ok(Self { runtime: Arc::new(runtime) })
     }
 
+    pub(super) fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
     /// One more connection.
     ///
     /// # Errors

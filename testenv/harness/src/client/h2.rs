@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
@@ -236,7 +237,8 @@ type Opened = (SendRequest<Full<Bytes>>, JoinHandle<()>);
 
 async fn open(target: &TlsTarget) -> Result<Opened> {
     let peer = target.address;
-    let tcp = TcpStream::connect(peer).await.map_err(Error::connection("connecting to", peer))?;
+    let mut tcp = TcpStream::connect(peer).await.map_err(Error::connection("connecting to", peer))?;
+    tcp.write_all(&target.preamble).await.map_err(Error::connection("writing to", peer))?;
     let tls = TlsConnector::from(target.config()?)
         .connect(target.server_name()?, tcp)
         .await

@@ -23,11 +23,12 @@ impl TlsTarget {
     /// [`Error::Connection`] or [`Error::Tls`].
     pub fn connect(&self) -> Result<TlsConnection> {
         let peer = self.address.to_string();
-        let tcp = TcpStream::connect_timeout(&self.address, self.timeout)
+        let mut tcp = TcpStream::connect_timeout(&self.address, self.timeout)
             .map_err(Error::connection("connecting to", &peer))?;
         for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
             set(&tcp, Some(self.timeout)).map_err(Error::connection("setting a timeout for", &peer))?;
         }
+        tcp.write_all(&self.preamble).map_err(Error::connection("writing to", &peer))?;
         let session = ClientConnection::new(self.config()?, self.server_name()?)
             .map_err(|source| Error::Tls { peer: peer.clone(), source })?;
         let mut stream = StreamOwned::new(session, tcp);

@@ -30,6 +30,7 @@ pub struct TlsTarget {
     pub(super) identity: Option<Identity>,
     pub(super) alpn: Vec<Vec<u8>>,
     pub(super) timeout: Duration,
+    pub(super) preamble: Vec<u8>,
 }
 
 impl TlsTarget {
@@ -42,6 +43,7 @@ impl TlsTarget {
             identity: None,
             alpn: Vec::new(),
             timeout: Duration::from_secs(10),
+            preamble: Vec::new(),
         }
     }
 
@@ -67,6 +69,12 @@ impl TlsTarget {
     #[must_use]
     pub fn alpn(self, protocols: &[&str]) -> Self {
         Self { alpn: protocols.iter().map(|name| name.as_bytes().to_owned()).collect(), ..self }
+    }
+
+    /// Sends these bytes before the handshake, as a proxy does that speaks the PROXY protocol.
+    #[must_use]
+    pub fn preamble(self, bytes: &[u8]) -> Self {
+        Self { preamble: bytes.to_owned(), ..self }
     }
 
     /// How long each read or write, and each HTTP/2 answer, may take.

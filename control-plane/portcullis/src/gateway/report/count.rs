@@ -7,10 +7,10 @@ use envoy_types::pb::envoy::service::health::v3::{
     ClusterEndpointsHealth, EndpointHealth, EndpointHealthResponse, LocalityEndpointsHealth,
 };
 
-/// The page that tells how many endpoints the pools of all servers have, and how many of them are healthy. Two numbers a
-/// cluster: /clusters would tell 20 lines for each endpoint of each pool.
-pub(super) const PAGE: &str =
-    "/stats?type=Gauges&filter=%5Ecluster%5C..%2A%2Fall_h2%5C.membership_%28healthy%7Ctotal%29%24";
+/// The page that tells how many endpoints the pools of all servers have, and how many of them are healthy: two numbers a
+/// cluster. With 1,000 clusters of three servers it takes 50 ms of Envoy's main thread, where /clusters takes 100 for
+/// 14 MB, and in JSON 300.
+pub(super) const PAGE: &str = "/stats?usedonly&type=Gauges&filter=%2Fall_h2%5C.membership_%28healthy%7Ctotal%29%24";
 
 /// More endpoints than any cluster has.
 const MAX_ENDPOINTS: u32 = 1_000;

@@ -16,8 +16,10 @@ use super::Report;
 
 /// How long to wait before a control plane that is gone is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long a control plane may take to accept a connection.
-const CONNECT: Duration = Duration::from_secs(5);
+/// How long a control plane may take to accept a connection, or to answer a probe on a silent one.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a silent connection is probed.
+const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Why a conversation with a control plane ended. It is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +34,7 @@ enum TellError {
 
 /// Tells every new report, as long as there are some.
 pub(super) async fn tell(endpoint: Endpoint, node: Node, mut reports: watch::Receiver<Report>) {
-    let endpoint = endpoint.connect_timeout(CONNECT);
+    let endpoint = endpoint.connect_timeout(PATIENCE).http2_keep_alive_interval(KEEPALIVE).keep_alive_timeout(PATIENCE);
     loop {
         match converse(&endpoint, &node, &mut reports).await {
             Ok(()) => return,

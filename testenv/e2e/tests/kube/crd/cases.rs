@@ -53,7 +53,9 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
         .set(
             "/spec/portcullis",
             json!({
-                "requestTimeout": "1m15s", "drainPeriod": "90s", "anonymous": false, "extraAuthorities": ["*.Example.com"],
+                "requestTimeout": "1m15s", "drainPeriod": "90s",
+                "virtualIPs": ["10.9.8.7", "2001:db8::1"],
+                "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "eu-1a"}], "anonymous": false, "extraAuthorities": ["*.Example.com"],
                 "clientCertificateVerification": "Handshake", "forwardedExtras": ["example.com/role"],
                 "credentialCache": {"token": "0", "deniedImpersonation": "1.5m"}, "auditAttribution": true,
             }),
@@ -61,10 +63,11 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    [whole(), servers_and_client(), limits(), policies(), ours()].concat_cases()
+    [whole(), servers_and_client(), limits(), policies(), ours(), super::references::rows()].concat_cases()
 }
 
-type Row = (&'static str, Value, Verdict);
+/// Where, what to put there, and what becomes of the object.
+pub(super) type Row = (&'static str, Value, Verdict);
 
 trait Cases {
     fn concat_cases(self) -> Vec<Case>;
@@ -259,6 +262,23 @@ fn ours() -> Vec<Row> {
     for text in ["", "1d", "24h1s", "-1s"] {
         rows.push(("/spec/portcullis/drainPeriod", json!(text), Refused("spec.portcullis.drainPeriod")));
     }
+    let servers = "/spec/portcullis/servers";
+    let server = |zone: &str| json!({"endpoint": "https://10.0.0.1:6443", "zone": zone});
+    rows.extend([
+        (servers, json!([server(""), {"endpoint": "https://10.0.0.2:6443"}]), Accepted),
+        (servers, json!([server("a"), server("b")]), Refused("spec.portcullis.servers[1]")),
+        (servers, json!([server("a.")]), Refused("spec.portcullis.servers[0].zone")),
+        (servers, json!([{"zone": "a"}]), Refused("spec.portcullis.servers[0].endpoint")),
+        (servers, json!([{"endpoint": "https://10.0.0.9", "zone": "a"}]), ByCheckAlone),
+    ]);
+    let virtual_ips = "/spec/portcullis/virtualIPs";
+    rows.extend([
+        (virtual_ips, json!(["192.0.2.1", "2001:DB8::1", "192.0.2.1"]), Accepted),
+        (virtual_ips, json!(["192.0.2.0/24"]), Refused("spec.portcullis.virtualIPs[0]")),
+        (virtual_ips, json!(["a.test"]), Refused("spec.portcullis.virtualIPs[0]")),
+        (virtual_ips, json!(["0.0.0.0"]), ByCheckAlone),
+        (virtual_ips, json!(["1.2.3"]), ByCheckAlone),
+    ]);
     let cache = "/spec/portcullis/credentialCache";
     for text in ["0", "00s", "1.s", ".5s", "1m1s1ms1us1ns", "0h0m"] {
         rows.push((cache, json!({"token": text}), Accepted));

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::site::{Grounds, SOON, Site};
 use crate::world::{NAME, PODS};
 
-const UNREADY: u32 = 2;
+const UNREADY: u32 = 3;
 const DRAIN: u32 = 9;
 
 fn watch(client: &H2Client) -> H2Stream<'_> {
@@ -53,7 +53,7 @@ fn leaves_in_order(version: Option<String>) {
     let asked = Instant::now();
     site.agent.process().signal(Signal::Term).unwrap();
     let unready = || (site.agent.status_of("/readyz").ok()? == 503).then_some(());
-    wait::until("the gateway is not ready", Duration::from_secs(1), unready).unwrap();
+    wait::until("the gateway is not ready", SOON, unready).unwrap();
     assert_eq!(site.agent.status_of("/healthz").unwrap(), 200);
     // The load balancer has not noticed yet: nobody is sent away.
     assert_eq!(busy.get(PODS, &[]).unwrap().status, 200);

@@ -76,3 +76,22 @@ fn envoy_goes_to_another_control_plane_and_traffic_goes_on() {
         told += &String::from_utf8(watch.next_chunk(SOON).unwrap().unwrap()).unwrap();
     }
 }
+
+#[test]
+#[ignore = "a control plane that hangs is noticed after 15 seconds, twice if Envoy tries it again"]
+fn a_control_plane_that_hangs_is_left() {
+    let grounds = Grounds::new("agent-hanging-plane");
+    let address = ports::free_address().unwrap();
+    let manifests = grounds.manifests("manifests", address);
+    let planes = ["plane-0", "plane-1"].map(|name| grounds.plane(name, &manifests));
+    let options = AgentOptions::new(planes.iter().map(ControlPlane::xds_socket));
+    let agent = Agent::start(grounds.run.path(), "envoy-0", &options).unwrap();
+    agent.wait_ready(SOON).unwrap();
+    let followed = wait::until("Envoy follows one of them", SOON, || planes.iter().position(follows)).unwrap();
+    planes[followed].process().signal(Signal::Stop).unwrap();
+    let stopped = Instant::now();
+    let other = &planes[1 - followed];
+    wait::until("Envoy follows the other", SOON * 3, || follows(other).then_some(())).unwrap();
+    eprintln!("left a control plane that hangs after {:?}", stopped.elapsed());
+    assert_eq!(H2Client::connect(&grounds.target(address)).unwrap().get(PODS, &[]).unwrap().status, 200);
+}

@@ -1,0 +1,40 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::SecretBytes;
+
+/// The label that a Secret must carry to be read at all. Its value is the name of the `UpstreamCluster` that may refer
+/// to it, or empty where [`SHARED_ANNOTATION`] says which may.
+pub const SECRET_LABEL: &str = "portcullis.dev/upstream-cluster";
+/// The annotation that names, separated by commas, further `UpstreamCluster`s that may refer to a Secret: for Secrets
+/// that several share, and for names that are too long for a label.
+pub const SHARED_ANNOTATION: &str = "portcullis.dev/upstream-clusters";
+
+/// What references can be resolved with. `Debug` shows no content.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Materials {
+    /// Nothing: every reference is refused.
+    #[default]
+    None,
+    /// Secrets of the control plane's own namespace that carry [`SECRET_LABEL`], by name.
+    Secrets(BTreeMap<String, SecretMaterial>),
+    /// Files below the root of references, by the path that stands in a reference; `None` is a file that cannot be had,
+    /// for whatever reason.
+    Files(BTreeMap<String, Option<SecretBytes>>),
+}
+
+/// A Secret.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SecretMaterial {
+    /// Which `UpstreamCluster`s may refer to it.
+    pub clusters: BTreeSet<String>,
+    /// Its content by key.
+    pub data: BTreeMap<String, SecretBytes>,
+}
+
+impl SecretMaterial {
+    /// Who may refer to a Secret with this value of [`SECRET_LABEL`] and of [`SHARED_ANNOTATION`].
+    pub fn clusters_of(label: &str, annotation: Option<&str>) -> BTreeSet<String> {
+        let shared = annotation.unwrap_or_default().split(',');
+        shared.chain([label]).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+}

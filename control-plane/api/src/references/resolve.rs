@@ -1,0 +1,95 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+use super::shape::mistake;
+use super::slot::{Reference, SLOTS, Slot, references_of};
+use crate::{Materials, Problem, SecretBytes};
+
+/// Told for a Secret that is not there and for one that is somebody else's: the difference is nobody's business.
+const NO_SECRET: &str = "there is no Secret of this name in the control plane's namespace that is labelled for this \
+                         UpstreamCluster (portcullis.dev/upstream-cluster)";
+const NO_FILE: &str = "there is no file at this path below the root of references that the control plane can read \
+                       (at most 1 MiB)";
+
+/// A document whose references are replaced by what they refer to.
+#[derive(Clone)]
+pub struct Resolution {
+    /// The document. A reference that cannot be resolved is still in it, so that a check refuses it. Holds keys.
+    pub document: Arc<Value>,
+    /// Why references are not resolved, by their paths. Nothing of what they refer to is in it.
+    pub problems: Vec<Problem>,
+}
+
+/// Replaces the references of an `UpstreamCluster` document. A reference that is wrong in itself stays without a problem
+/// here: [`crate::check_cluster`] tells it.
+pub fn resolve(document: &Arc<Value>, materials: &Materials) -> Resolution {
+    let mut resolution = Resolution { document: Arc::clone(document), problems: Vec::new() };
+    let Some(references) = references_of(document) else { return resolution };
+    let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    for slot in &SLOTS {
+        let Some(reference) = (slot.of)(&references) else { continue };
+        if mistake(&reference).is_some() || slot.is_inline(document) {
+            continue;
+        }
+        match found(&reference, name, materials) {
+            Ok(values) => put(Arc::make_mut(&mut resolution.document), slot, &values),
+            Err(message) => resolution.problems.push(Problem::new(slot.path, message)),
+        }
+    }
+    resolution
+}
+
+/// The paths of the files that a document refers to, as far as they are well-formed.
+pub fn referenced_files(document: &Value) -> BTreeSet<String> {
+    let Some(references) = references_of(document) else { return BTreeSet::new() };
+    let all = SLOTS.iter().filter_map(|slot| (slot.of)(&references));
+    let sound = all.filter(|reference| mistake(reference).is_none());
+    sound.flat_map(|reference| reference.files.unwrap_or_default()).map(str::to_owned).collect()
+}
+
+fn found<'m>(
+    reference: &Reference<'_>,
+    cluster: &str,
+    materials: &'m Materials,
+) -> Result<Vec<&'m SecretBytes>, &'static str> {
+    match (&reference.secret, &reference.files, materials) {
+        (Some((name, keys)), _, Materials::Secrets(secrets)) => {
+            let usable = secrets.get(*name).filter(|secret| secret.clusters.contains(cluster));
+            let data = &usable.ok_or(NO_SECRET)?.data;
+            keys.iter().map(|key| filled(data.get(*key)).ok_or("the Secret has nothing under this key")).collect()
+        }
+        (_, Some(paths), Materials::Files(files)) => {
+            let content = |path: &&str| {
+                let bytes = files.get(*path).and_then(Option::as_ref).ok_or(NO_FILE)?;
+                filled(Some(bytes)).ok_or("the file is empty")
+            };
+            paths.iter().map(content).collect()
+        }
+        (Some(_), ..) => Err("Secrets are read with the Kubernetes source only"),
+        _ => Err("files are read with the directory source and --references-root only"),
+    }
+}
+
+fn filled(bytes: Option<&SecretBytes>) -> Option<&SecretBytes> {
+    bytes.filter(|bytes| !bytes.expose().trim_ascii().is_empty())
+}
+
+/// Writes the values into the fields that the reference replaces, and takes the reference away.
+fn put(document: &mut Value, slot: &Slot, values: &[&SecretBytes]) {
+    if let Some(references) = document.pointer_mut("/spec/portcullis/references").and_then(Value::as_object_mut) {
+        references.remove(slot.name);
+    }
+    let Some(spec) = document.pointer_mut("/spec").and_then(Value::as_object_mut) else { return };
+    let parent = spec.entry(slot.parent).or_insert(Value::Null);
+    if parent.is_null() {
+        *parent = Value::Object(Map::new());
+    }
+    let Some(parent) = parent.as_object_mut() else { return };
+    for (field, value) in slot.fields.iter().zip(values) {
+        parent.insert((*field).to_owned(), Value::String(STANDARD.encode(value.expose())));
+    }
+}

@@ -1,0 +1,89 @@
+use std::borrow::Cow;
+
+use super::slot::{Reference, SLOTS};
+use crate::{Code, Problem, PublicBytes, SecretBytes, UpstreamCluster, UpstreamClusterSpec};
+
+/// Most bytes of a path.
+const MAX_PATH: usize = 1024;
+/// As Kubernetes has it for keys of a Secret and for names.
+const MAX_NAME: usize = 253;
+/// A certificate whose key nobody has: stands for authorities that are not known, so that the rest can be checked.
+const UNKNOWN_AUTHORITY: &str = include_str!("unknown-authority.pem");
+
+/// Tells what is wrong with the references of an object, and that they are not resolved. Gives the object as it can be
+/// checked further, with stand-ins in their places: what comes of it must not be served.
+pub(crate) fn check_references<'a>(raw: &'a UpstreamCluster) -> (Vec<Problem>, Cow<'a, UpstreamCluster>) {
+    let references = &raw.spec.portcullis.references;
+    let mut problems = Vec::new();
+    let mut assumed = Cow::Borrowed(raw);
+    for slot in &SLOTS {
+        let Some(reference) = (slot.of)(references) else { continue };
+        if is_inline(&raw.spec, slot.name) {
+            let replaced: Vec<String> = slot.replaced().collect();
+            problems
+                .push(Problem::new(slot.path, format!("excludes {}: remove one of the two", replaced.join(" and "))));
+            continue;
+        }
+        problems.push(match mistake(&reference) {
+            Some(mistake) => Problem::new(slot.path, mistake),
+            None => Problem::coded(Code::Unresolved, slot.path, "is not resolved"),
+        });
+        assume(&mut assumed.to_mut().spec, slot.name);
+    }
+    (problems, assumed)
+}
+
+fn is_inline(spec: &UpstreamClusterSpec, slot: &str) -> bool {
+    let (client, serving) = (&spec.client_config, &spec.secure_serving);
+    match slot {
+        "serving" => !serving.cert_data.is_empty() || !serving.key_data.is_empty(),
+        "clientCA" => !serving.client_ca_data.is_empty(),
+        "client" => !client.cert_data.is_empty() || !client.key_data.is_empty(),
+        "token" => !client.bearer_token.is_empty(),
+        _ => !client.ca_data.is_empty(),
+    }
+}
+
+/// A stand-in. Without a serving pair the gateway's default certificate stands in.
+fn assume(spec: &mut UpstreamClusterSpec, slot: &str) {
+    let authority = || PublicBytes::new(UNKNOWN_AUTHORITY.as_bytes().to_vec());
+    match slot {
+        "serving" => {}
+        "clientCA" => spec.secure_serving.client_ca_data = authority(),
+        "client" | "token" => spec.client_config.bearer_token = SecretBytes::new(b"unknown".to_vec()),
+        _ => spec.client_config.ca_data = authority(),
+    }
+}
+
+/// What is wrong with a reference whatever it refers to.
+pub(super) fn mistake(reference: &Reference<'_>) -> Option<&'static str> {
+    match (&reference.secret, &reference.files) {
+        (None, None) | (Some(_), Some(_)) => Some("exactly one of secret and file is required"),
+        (Some((name, keys)), None) => secret_mistake(name, keys),
+        (None, Some(paths)) => paths.iter().find_map(|path| path_mistake(path)),
+    }
+}
+
+fn secret_mistake(name: &str, keys: &[&str]) -> Option<&'static str> {
+    let is_name = |text: &str, allowed: fn(&u8) -> bool| {
+        !text.is_empty() && text.len() <= MAX_NAME && text.as_bytes().iter().all(allowed)
+    };
+    let in_name = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    let in_key = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if !is_name(name, in_name) {
+        return Some("secret.name must be the name of a Secret");
+    }
+    let all_keys = keys.iter().all(|key| is_name(key, in_key));
+    (!all_keys).then_some("the keys of a Secret hold letters, digits, -, _ and . only")
+}
+
+fn path_mistake(path: &str) -> Option<&'static str> {
+    if path.is_empty() || path.len() > MAX_PATH || path.contains('\0') {
+        return Some("a file needs a path of at most 1024 bytes");
+    }
+    if path.starts_with('/') {
+        return Some("a file's path must be relative to the root of references");
+    }
+    let odd = path.split('/').any(|step| matches!(step, "" | "." | ".."));
+    odd.then_some("a file's path must not hold .. or . or //")
+}

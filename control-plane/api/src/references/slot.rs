@@ -1,0 +1,124 @@
+use serde_json::Value;
+
+use crate::types::{AuthorityReference, PairReference, References, TokenReference};
+
+/// One of the references that an object may have.
+pub(super) struct Slot {
+    /// Its name below `spec.portcullis.references`.
+    pub(super) name: &'static str,
+    /// The path of the reference.
+    pub(super) path: &'static str,
+    /// The object below `spec` in which the fields stand that it replaces.
+    pub(super) parent: &'static str,
+    /// These fields, in the order of [`Reference`]'s places.
+    pub(super) fields: &'static [&'static str],
+    pub(super) of: fn(&References) -> Option<Reference<'_>>,
+}
+
+/// What a reference points at.
+pub(super) struct Reference<'a> {
+    /// The Secret's name, and under which keys.
+    pub(super) secret: Option<(&'a str, Vec<&'a str>)>,
+    /// The files' paths.
+    pub(super) files: Option<Vec<&'a str>>,
+}
+
+pub(super) const SLOTS: [Slot; 5] = [
+    Slot {
+        name: "serving",
+        path: "spec.portcullis.references.serving",
+        parent: "secureServing",
+        fields: &["certData", "keyData"],
+        of: |references| references.serving.as_ref().map(pair),
+    },
+    Slot {
+        name: "clientCA",
+        path: "spec.portcullis.references.clientCA",
+        parent: "secureServing",
+        fields: &["clientCAData"],
+        of: |references| references.client_ca.as_ref().map(authority),
+    },
+    Slot {
+        name: "client",
+        path: "spec.portcullis.references.client",
+        parent: "clientConfig",
+        fields: &["certData", "keyData"],
+        of: |references| references.client.as_ref().map(pair),
+    },
+    Slot {
+        name: "token",
+        path: "spec.portcullis.references.token",
+        parent: "clientConfig",
+        fields: &["bearerToken"],
+        of: |references| references.token.as_ref().map(token),
+    },
+    Slot {
+        name: "upstreamCA",
+        path: "spec.portcullis.references.upstreamCA",
+        parent: "clientConfig",
+        fields: &["caData"],
+        of: |references| references.upstream_ca.as_ref().map(authority),
+    },
+];
+
+impl Slot {
+    /// The paths of the fields that it replaces.
+    pub(super) fn replaced(&self) -> impl Iterator<Item = String> + '_ {
+        self.fields.iter().map(|field| format!("spec.{}.{field}", self.parent))
+    }
+
+    /// Whether a field that it replaces is set.
+    pub(super) fn is_inline(&self, document: &Value) -> bool {
+        let parent = document.pointer(&format!("/spec/{}", self.parent));
+        let set = |field: &&str| match parent.and_then(|parent| parent.get(*field)) {
+            None | Some(Value::Null) => false,
+            Some(Value::String(text)) => !text.trim_ascii().is_empty(),
+            Some(_) => true,
+        };
+        self.fields.iter().any(set)
+    }
+}
+
+fn or<'a>(key: &'a str, default: &'a str) -> &'a str {
+    if key.is_empty() { default } else { key }
+}
+
+fn pair(reference: &PairReference) -> Reference<'_> {
+    let secret = reference.secret.as_ref();
+    Reference {
+        secret: secret.map(|one| (one.name.as_str(), vec![or(&one.certificate, "tls.crt"), or(&one.key, "tls.key")])),
+        files: reference.file.as_ref().map(|one| vec![one.certificate.as_str(), one.key.as_str()]),
+    }
+}
+
+fn authority(reference: &AuthorityReference) -> Reference<'_> {
+    Reference {
+        secret: reference.secret.as_ref().map(|one| (one.name.as_str(), vec![or(&one.key, "ca.crt")])),
+        files: reference.file.as_ref().map(|path| vec![path.as_str()]),
+    }
+}
+
+fn token(reference: &TokenReference) -> Reference<'_> {
+    Reference {
+        secret: reference.secret.as_ref().map(|one| (one.name.as_str(), vec![or(&one.key, "token")])),
+        files: reference.file.as_ref().map(|path| vec![path.as_str()]),
+    }
+}
+
+/// The references of a document. None if there are none, or if they are not well-formed, which the parser tells.
+pub(super) fn references_of(document: &Value) -> Option<References> {
+    let written = document.pointer("/spec/portcullis/references").filter(|written| !written.is_null())?;
+    crate::parse::parse_part(written)
+}
+
+/// The reference that is to blame for a problem of the field at `path`, if the document has one in this field's place:
+/// what is wrong with a resolved document is wrong with what was referred to.
+pub fn blamed_reference(document: &Value, path: &str) -> Option<&'static str> {
+    let references = references_of(document)?;
+    let blamed = |slot: &&Slot| {
+        slot.replaced().any(|replaced| replaced == path)
+            && (slot.of)(&references).is_some()
+            && !slot.is_inline(document)
+    };
+    SLOTS.iter().find(blamed).map(|slot| slot.path)
+}

@@ -1,0 +1,221 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{blamed_reference, referenced_files, resolve};
+use crate::{Code, Materials, Problem, SecretBytes, SecretMaterial, check_cluster, parse_cluster};
+
+fn document(spec: Value) -> Value {
+    let mut document = json!({
+        "apiVersion": crate::CLUSTER_API_VERSION, "kind": crate::CLUSTER_KIND, "metadata": {"name": "a.test"},
+        "spec": {"servers": [{"endpoint": "https://a.test"}], "dispatchPolicies": [{"rules": [{}]}]},
+    });
+    document["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    document
+}
+
+fn with_references(references: Value) -> Value {
+    document(json!({"portcullis": {"references": references}}))
+}
+
+fn pair() -> (String, String) {
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+fn secret(clusters: &[&str], data: &[(&str, &str)]) -> SecretMaterial {
+    SecretMaterial {
+        clusters: clusters.iter().map(|name| (*name).to_owned()).collect(),
+        data: data.iter().map(|(key, text)| ((*key).to_owned(), SecretBytes::new(text.as_bytes().to_vec()))).collect(),
+    }
+}
+
+fn secrets(all: &[(&str, SecretMaterial)]) -> Materials {
+    Materials::Secrets(all.iter().map(|(name, secret)| ((*name).to_owned(), secret.clone())).collect())
+}
+
+fn problems(document: &Value) -> Vec<Problem> {
+    check_cluster(&parse_cluster(document).unwrap(), false).outcome.err().unwrap_or_default()
+}
+
+#[test]
+fn what_is_referred_to_stands_in_the_fields_place() {
+    let (cert, key) = pair();
+    let tls = [("tls.crt", cert.as_str()), ("tls.key", &key), ("ca.crt", &cert), ("token", "T0KEN\n")];
+    let other = [("c", cert.as_str()), ("k", &key), ("a", &cert), ("t", "T0KEN")];
+    let materials = secrets(&[("tls", secret(&["a.test"], &tls)), ("other", secret(&["b.test", "a.test"], &other))]);
+    let files = ["p/c", "p/k", "p/a", "p/t"].into_iter().zip(["c", "k", "a", "t"]).map(|(path, name)| {
+        let text = other.iter().find(|(key, _)| *key == name).unwrap().1;
+        (path.to_owned(), Some(SecretBytes::new(text.as_bytes().to_vec())))
+    });
+    let files = Materials::Files(files.collect());
+    let by_default = json!({"secret": {"name": "tls"}});
+    let named = |keys: Value| {
+        let mut reference = json!({"secret": {"name": "other"}});
+        reference["secret"].as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        reference
+    };
+    let rows = [
+        (
+            json!({"serving": by_default, "clientCA": by_default, "client": by_default, "token": by_default,
+                   "upstreamCA": by_default}),
+            &materials,
+        ),
+        (
+            json!({"serving": named(json!({"certificate": "c", "key": "k"})), "clientCA": named(json!({"key": "a"})),
+                   "client": named(json!({"certificate": "c", "key": "k"})), "token": named(json!({"key": "t"})),
+                   "upstreamCA": named(json!({"key": "a"}))}),
+            &materials,
+        ),
+        (
+            json!({"serving": {"file": {"certificate": "p/c", "key": "p/k"}}, "clientCA": {"file": "p/a"},
+                   "client": {"file": {"certificate": "p/c", "key": "p/k"}}, "token": {"file": "p/t"},
+                   "upstreamCA": {"file": "p/a"}}),
+            &files,
+        ),
+    ];
+    for (references, materials) in rows {
+        let resolution = resolve(&Arc::new(with_references(references)), materials);
+        assert_eq!(resolution.problems, []);
+        let cluster = check_cluster(&parse_cluster(&resolution.document).unwrap(), false).outcome.unwrap();
+        assert_eq!(cluster.serving.unwrap().key.expose(), key.as_bytes());
+        assert_eq!(cluster.certificate.unwrap().key.expose(), key.as_bytes());
+        assert_eq!(cluster.token.unwrap().expose(), b"T0KEN");
+        assert!(cluster.client_ca.is_some() && format!("{:?}", cluster.trust).contains("Bundle"));
+    }
+}
+
+#[test]
+fn a_reference_reaches_no_further_than_its_writer_may() {
+    let materials = secrets(&[
+        ("empty", secret(&["a.test"], &[("token", " \n")])),
+        ("foreign", secret(&["b.test"], &[("token", "TOPSECRET")])),
+        ("nobodys", secret(&[], &[("token", "TOPSECRET")])),
+    ]);
+    let told = |reference: Value, materials: &Materials| {
+        let resolution = resolve(&Arc::new(with_references(json!({"token": reference}))), materials);
+        let shown = format!("{:?}", resolution.problems);
+        assert!(!shown.contains("TOPSECRET"), "{shown}");
+        assert!(problems(&resolution.document).iter().any(|problem| problem.code == Code::Unresolved));
+        let [problem] = resolution.problems.as_slice() else { panic!("{reference}: {shown}") };
+        assert_eq!(problem.path, "spec.portcullis.references.token");
+        problem.message.clone()
+    };
+    let secret = |name: &str| json!({"secret": {"name": name}});
+    let absent = told(secret("absent"), &materials);
+    assert!(absent.contains("labelled for this UpstreamCluster"));
+    for name in ["foreign", "nobodys"] {
+        assert_eq!(told(secret(name), &materials), absent, "whether {name} exists is not told");
+    }
+    assert!(told(secret("empty"), &materials).contains("nothing under this key"));
+    let file = json!({"file": "a/b"});
+    assert!(told(file.clone(), &materials).contains("directory source"));
+    assert!(told(file.clone(), &Materials::None).contains("directory source"));
+    assert!(told(secret("x"), &Materials::None).contains("Kubernetes source"));
+    let mut files = BTreeMap::from([("a/b".to_owned(), None)]);
+    let missing = told(file.clone(), &Materials::Files(files.clone()));
+    assert_eq!(told(file.clone(), &Materials::Files(BTreeMap::new())), missing);
+    files.insert("a/b".to_owned(), Some(SecretBytes::new(b"\n".to_vec())));
+    assert_eq!(told(file, &Materials::Files(files)), "the file is empty");
+}
+
+#[test]
+fn a_reference_that_is_wrong_in_itself_is_refused() {
+    let pair = |certificate: &str| json!({"serving": {"file": {"certificate": certificate, "key": "k"}}});
+    let long = "a/".repeat(600) + "a";
+    let rows = [
+        (json!({"serving": {}}), "exactly one of secret and file"),
+        (json!({"token": {"secret": {"name": "x"}, "file": "x"}}), "exactly one of secret and file"),
+        (json!({"token": {"secret": {}}}), "secret.name"),
+        (json!({"token": {"secret": {"name": "../x"}}}), "secret.name"),
+        (json!({"token": {"secret": {"name": "X"}}}), "secret.name"),
+        (json!({"token": {"secret": {"name": "x", "key": "a/b"}}}), "keys of a Secret"),
+        (pair("/etc/passwd"), "relative"),
+        (pair("../x"), ".."),
+        (pair("a/../../x"), ".."),
+        (pair("a/.."), ".."),
+        (pair("a//b"), "//"),
+        (pair("./a"), "."),
+        (pair("a/"), "//"),
+        (pair(""), "a path"),
+        (pair("a\0b"), "a path"),
+        (pair(&long), "1024"),
+    ];
+    for (references, message) in rows {
+        let document = Arc::new(with_references(references.clone()));
+        assert_eq!(referenced_files(&document).len(), 0, "{references}");
+        let resolution = resolve(&document, &Materials::Files(BTreeMap::new()));
+        assert_eq!((&resolution.document, resolution.problems.len()), (&document, 0), "{references}");
+        let found = problems(&document);
+        let told = |problem: &Problem| problem.message.contains(message) && problem.code == Code::Invalid;
+        assert!(found.iter().any(told), "{references}: {found:?}");
+    }
+}
+
+#[test]
+fn a_reference_excludes_the_fields_that_it_replaces() {
+    let (cert, key) = pair();
+    let token = json!({"token": {"secret": {"name": "x"}}});
+    let spec = json!({"clientConfig": {"bearerToken": "YQ=="}, "portcullis": {"references": token}});
+    let materials = secrets(&[("x", secret(&["a.test"], &[("token", "b"), ("tls.crt", &cert), ("tls.key", &key)]))]);
+    let both = resolve(&Arc::new(document(spec)), &materials);
+    assert_eq!(both.problems, []);
+    let found = problems(&both.document);
+    assert!(
+        found.iter().any(|problem| problem.message.contains("excludes spec.clientConfig.bearerToken")),
+        "{found:?}"
+    );
+    assert_eq!(blamed_reference(&both.document, "spec.clientConfig.bearerToken"), None);
+}
+
+#[test]
+fn the_rest_of_an_object_is_checked_without_what_it_refers_to() {
+    let mut document = with_references(json!({
+        "client": {"secret": {"name": "x"}}, "upstreamCA": {"file": "x"}, "clientCA": {"file": "x"},
+    }));
+    let codes: Vec<Code> = problems(&document).iter().map(|problem| problem.code).collect();
+    assert_eq!(codes, [Code::Unresolved; 3]);
+    document["spec"]["portcullis"]["clientCertificateVerification"] = json!("Handshake");
+    document["spec"]["dispatchPolicies"] = json!([]);
+    let found = problems(&document);
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert_eq!(found[3].path, "spec.dispatchPolicies");
+}
+
+#[test]
+fn what_is_wrong_with_the_content_is_told_at_the_reference() {
+    let document = with_references(json!({"serving": {"secret": {"name": "x"}}, "token": {"secret": {"name": "x"}}}));
+    let rows = [
+        ("spec.secureServing.certData", Some("spec.portcullis.references.serving")),
+        ("spec.secureServing.keyData", Some("spec.portcullis.references.serving")),
+        ("spec.clientConfig.bearerToken", Some("spec.portcullis.references.token")),
+        ("spec.clientConfig.caData", None),
+        ("spec.servers", None),
+    ];
+    for (path, blamed) in rows {
+        assert_eq!(blamed_reference(&document, path), blamed, "{path}");
+    }
+}
+
+#[test]
+fn a_secret_says_for_whom_it_is() {
+    let rows = [
+        ("a.test", None, "a.test"),
+        ("", None, ""),
+        ("", Some("a.test, b.test,"), "a.test b.test"),
+        ("c.test", Some("a.test"), "a.test c.test"),
+        ("", Some("*"), "*"),
+    ];
+    for (label, annotation, wanted) in rows {
+        let clusters: Vec<String> = SecretMaterial::clusters_of(label, annotation).into_iter().collect();
+        assert_eq!(clusters.join(" "), wanted);
+    }
+}
+
+#[test]
+fn materials_show_nothing() {
+    let shown = format!("{:?}", secrets(&[("x", secret(&["a.test"], &[("token", "TOPSECRET")]))]));
+    assert!(shown.contains("[redacted]") && !shown.contains("TOPSECRET"), "{shown}");
+}

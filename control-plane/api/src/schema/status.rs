@@ -1,0 +1,87 @@
+use serde_json::{Value, json};
+
+use crate::status::{MAX_GATEWAYS, MAX_MESSAGE};
+
+/// The schema of `status`; descriptions are Markdown. Unknown fields stay, so that an older definition does not cut what
+/// a newer control plane tells.
+pub(super) fn status() -> Value {
+    json!({
+        "type": "object",
+        "description": "What became of it. The control plane writes it, and knows it by heart: nobody needs to keep it.",
+        "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {
+            "observedGeneration": generation("The `metadata.generation` that all of it is about."),
+            "contentHash": {
+                "type": "string",
+                "description": "A hash of the Envoy resources that are served of it, the same at every replica; unset if \
+                    nothing is.",
+            },
+            "conditions": {
+                "type": "array",
+                "description": "`Accepted`: the object is valid and owns its names. `Programmed`: every gateway that is \
+                    connected has acknowledged what it says. `Ready`: every gateway that reports has a healthy endpoint.",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["type"],
+                "items": condition(),
+            },
+            "gateways": {
+                "type": "array",
+                "description": "Gateways: those that refuse come first, then those that have not answered.",
+                "maxItems": MAX_GATEWAYS * 4,
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "items": gateway(),
+            },
+            "moreGateways": {
+                "type": "integer", "format": "int64", "minimum": 0,
+                "description": "How many gateways there are besides.",
+            },
+        },
+    })
+}
+
+fn condition() -> Value {
+    json!({
+        "type": "object",
+        "description": "One thing that is true of the object, or is not.",
+        "required": ["type", "status"],
+        "properties": {
+            "type": {"type": "string", "minLength": 1, "description": "What it is about."},
+            "status": {"type": "string", "enum": ["True", "False", "Unknown"], "description": "Whether it is so."},
+            "reason": text("Why, in one word for programs."),
+            "message": text(&format!("Why, for people. At most {MAX_MESSAGE} characters, and no secret among them.")),
+            "lastTransitionTime": {
+                "type": "string", "format": "date-time", "description": "When `status` changed last.",
+            },
+            "observedGeneration": generation("The `metadata.generation` that it is about."),
+        },
+    })
+}
+
+fn gateway() -> Value {
+    let count = |description: &str| {
+        json!({
+            "type": "integer", "format": "int64", "minimum": 0, "description": description,
+        })
+    };
+    json!({
+        "type": "object",
+        "description": "One gateway.",
+        "required": ["name"],
+        "properties": {
+            "name": {"type": "string", "description": "The Envoy's node id."},
+            "state": text("`Acknowledged`, `Pending` or `Refused`; `OtherReplica` if another replica of the control plane knows."),
+            "message": text("Why it refuses, in Envoy's words."),
+            "healthyEndpoints": count("How many endpoints it finds healthy; unset if it does not report."),
+            "endpoints": count("How many endpoints it has; unset if it does not report."),
+        },
+    })
+}
+
+fn text(description: &str) -> Value {
+    json!({"type": "string", "description": description})
+}
+
+fn generation(description: &str) -> Value {
+    json!({"type": "integer", "format": "int64", "minimum": 0, "description": description})
+}

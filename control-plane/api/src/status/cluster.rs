@@ -1,0 +1,120 @@
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Condition, ConditionType, Gateway, Observation, Served, Standing, State, Timestamp, accepted, programmed, ready,
+    told,
+};
+
+/// Most gateways that a status lists one by one.
+pub const MAX_GATEWAYS: usize = 16;
+/// Most characters of a gateway's id.
+const MAX_NAME: usize = 128;
+
+/// The `status` of an `UpstreamCluster`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClusterStatus {
+    /// The `metadata.generation` that all of it is about; an object of a file has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// A hash of what is served, the same at every replica of the control plane; unset if nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_hash: Option<String>,
+    /// `Accepted`, `Programmed` and `Ready`, in this order.
+    pub conditions: Vec<Condition>,
+    /// Gateways: those that refuse come first, then those that have not answered.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<GatewayEntry>,
+    /// How many gateways there are besides.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more_gateways: u32,
+}
+
+/// One gateway, as a status lists it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GatewayEntry {
+    /// The node's id.
+    pub name: String,
+    /// `Acknowledged`, `Pending` or `Refused`; `OtherReplica` if another replica of the control plane knows.
+    pub state: String,
+    /// Why it refuses, in Envoy's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// How many endpoints it finds healthy; unset if it does not report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub healthy_endpoints: Option<u32>,
+    /// How many endpoints it has; unset if it does not report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoints: Option<u32>,
+}
+
+impl ClusterStatus {
+    /// The status of an object at `now`. `before` are the conditions that it had: their times stay where the status does.
+    pub fn of(seen: &Observation<'_>, before: &[Condition], now: &Timestamp) -> Self {
+        let findings = [accepted::finding(&seen.verdict), programmed::finding(seen), ready::finding(seen)];
+        let mut gateways: Vec<&Gateway<'_>> = seen.gateways.iter().collect();
+        gateways.sort_by_key(|one| (rank(&one.standing), one.name));
+        // Of two streams with one id the worse one stands for both: the list is a map by name.
+        let mut entries: Vec<GatewayEntry> = Vec::new();
+        let mut more = 0;
+        for entry in gateways.into_iter().map(entry) {
+            if entries.iter().any(|known| known.name == entry.name) {
+                continue;
+            }
+            if entries.len() < MAX_GATEWAYS {
+                entries.push(entry);
+            } else {
+                more += 1;
+            }
+        }
+        let hash = Some(seen.content_hash).filter(|hash| seen.served != Served::Nothing && !hash.is_empty());
+        Self {
+            observed_generation: seen.generation,
+            content_hash: hash.map(str::to_owned),
+            conditions: findings.into_iter().map(|one| one.stamp(seen.generation, before, now)).collect(),
+            gateways: entries,
+            more_gateways: more,
+        }
+    }
+
+    /// The condition about `kind`.
+    pub fn condition(&self, kind: ConditionType) -> Option<&Condition> {
+        self.conditions.iter().find(|one| one.kind == kind)
+    }
+
+    /// Whether the condition about `kind` holds.
+    pub fn is(&self, kind: ConditionType) -> bool {
+        self.condition(kind).is_some_and(|one| one.status == State::True)
+    }
+}
+
+fn rank(standing: &Standing) -> u8 {
+    match standing {
+        Standing::Refused { .. } => 0,
+        Standing::Pending => 1,
+        Standing::Acknowledged => 2,
+        Standing::Elsewhere => 3,
+    }
+}
+
+fn entry(gateway: &Gateway<'_>) -> GatewayEntry {
+    let (state, message) = match &gateway.standing {
+        Standing::Acknowledged => ("Acknowledged", None),
+        Standing::Pending => ("Pending", None),
+        Standing::Refused { message } => ("Refused", Some(told(message))),
+        Standing::Elsewhere => ("OtherReplica", None),
+    };
+    GatewayEntry {
+        name: told(gateway.name).chars().take(MAX_NAME).collect(),
+        state: state.to_owned(),
+        message,
+        healthy_endpoints: gateway.health.map(|health| health.healthy),
+        endpoints: gateway.health.map(|health| health.total),
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &u32) -> bool {
+    *count == 0
+}

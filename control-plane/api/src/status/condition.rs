@@ -1,0 +1,98 @@
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Timestamp;
+
+/// One thing that is true of an object, or is not, as Kubernetes writes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about.
+    #[serde(rename = "type")]
+    pub kind: ConditionType,
+    /// Whether it is so.
+    pub status: State,
+    /// Why, in one word for programs.
+    #[serde(default)]
+    pub reason: String,
+    /// Why, for people. Bounded, and without secrets.
+    #[serde(default)]
+    pub message: String,
+    /// When `status` changed last.
+    #[serde(default)]
+    pub last_transition_time: Timestamp,
+    /// The `metadata.generation` that it is about; an object of a file has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+/// What a condition of ours is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ConditionType {
+    /// The object is valid and owns its names.
+    Accepted,
+    /// Every gateway that is connected has acknowledged what the object says.
+    Programmed,
+    /// Every gateway that reports has a healthy endpoint.
+    Ready,
+}
+
+/// Whether a condition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    /// It holds.
+    True,
+    /// It does not.
+    False,
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// A condition without its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) kind: ConditionType,
+    pub(super) status: State,
+    pub(super) reason: String,
+    pub(super) message: String,
+}
+
+impl Finding {
+    pub(super) fn new(kind: ConditionType, status: State, reason: &str, message: impl Into<String>) -> Self {
+        Self { kind, status, reason: reason.to_owned(), message: super::told(&message.into()) }
+    }
+
+    /// The condition at `now`. Its time is that of the condition before if `status` has not changed since.
+    pub(super) fn stamp(self, generation: Option<i64>, before: &[Condition], now: &Timestamp) -> Condition {
+        let before = before.iter().find(|one| one.kind == self.kind && one.status == self.status);
+        Condition {
+            kind: self.kind,
+            status: self.status,
+            reason: self.reason,
+            message: self.message,
+            last_transition_time: before.map_or_else(|| now.clone(), |one| one.last_transition_time.clone()),
+            observed_generation: generation,
+        }
+    }
+}
+
+impl fmt::Display for ConditionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConditionType::Accepted => "Accepted",
+            ConditionType::Programmed => "Programmed",
+            ConditionType::Ready => "Ready",
+        })
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            State::True => "True",
+            State::False => "False",
+            State::Unknown => "Unknown",
+        })
+    }
+}

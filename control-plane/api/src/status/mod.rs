@@ -1,0 +1,26 @@
+//! What became of an `UpstreamCluster`, as conditions in Kubernetes' form.
+//!
+//! Pure: [`ClusterStatus::of`] turns an [`Observation`] (what translation said, what each gateway acknowledged and which
+//! endpoints it finds healthy) into the object's `status`. Time is an argument, and matters only where a condition's
+//! status flips. No secret comes out: what Envoy says goes through [`told`], which takes out whatever could be one.
+
+mod accepted;
+mod cluster;
+mod condition;
+mod names;
+mod observation;
+mod programmed;
+mod ready;
+mod timestamp;
+mod told;
+
+#[cfg(test)]
+mod tests;
+
+pub use cluster::{ClusterStatus, GatewayEntry, MAX_GATEWAYS};
+pub use condition::{Condition, ConditionType, State};
+pub use observation::{Gateway, Health, Observation, Served, Standing, Verdict};
+pub use timestamp::Timestamp;
+pub use told::{MAX_MESSAGE, told};
+
+pub use accepted::accepted;

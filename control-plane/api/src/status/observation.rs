@@ -1,0 +1,77 @@
+use serde::Serialize;
+
+/// What is known of an `UpstreamCluster` at one time.
+#[derive(Clone, Debug, Default)]
+pub struct Observation<'a> {
+    /// What translation said of the newest version of it.
+    pub verdict: Verdict<'a>,
+    /// The `metadata.generation` of that version; an object of a file has none.
+    pub generation: Option<i64>,
+    /// What of it is served.
+    pub served: Served,
+    /// A hash of what is served, the same at every replica of the control plane; empty if nothing is.
+    pub content_hash: &'a str,
+    /// Every gateway that is known to live.
+    pub gateways: Vec<Gateway<'a>>,
+}
+
+/// What translation said of an object.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Verdict<'a> {
+    /// Whether it is valid and owns its names.
+    pub accepted: bool,
+    /// Why, in one word: `Accepted`, `Invalid`, `Conflicted` and what else there is.
+    pub reason: &'a str,
+    /// What is wrong. It names the owner where that is another object.
+    pub message: &'a str,
+    /// What is accepted but does not do what its writer may expect.
+    pub warnings: &'a [String],
+}
+
+/// Which version of an object is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Served {
+    /// None.
+    #[default]
+    Nothing,
+    /// The newest.
+    Newest,
+    /// One that was accepted before, of this generation: the newest is not acceptable.
+    Older(Option<i64>),
+}
+
+/// A gateway, and what it makes of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gateway<'a> {
+    /// The node's id. A client wrote it.
+    pub name: &'a str,
+    /// What it made of the version that is served.
+    pub standing: Standing,
+    /// Which endpoints it finds healthy; `None` if it does not report, or not of late.
+    pub health: Option<Health>,
+}
+
+/// What a gateway made of the version of an object that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has taken all of it.
+    Acknowledged,
+    /// It has not answered for all of it.
+    Pending,
+    /// It refuses some of it, and keeps what it had.
+    Refused {
+        /// Why, in Envoy's words.
+        message: String,
+    },
+    /// It follows another replica of the control plane, which knows. This one only hears of its endpoints.
+    Elsewhere,
+}
+
+/// The endpoints of an object, as a gateway finds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Health {
+    /// How many take requests.
+    pub healthy: u32,
+    /// How many there are.
+    pub total: u32,
+}

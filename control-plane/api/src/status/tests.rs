@@ -1,0 +1,231 @@
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+use super::*;
+
+const NOW: u64 = 1_700_000_000;
+
+fn now() -> Timestamp {
+    Timestamp::from_seconds(NOW)
+}
+
+fn later() -> Timestamp {
+    Timestamp::from_seconds(NOW + 60)
+}
+
+fn good<'a>() -> Verdict<'a> {
+    Verdict { accepted: true, reason: "Accepted", ..Verdict::default() }
+}
+
+fn refused() -> Standing {
+    Standing::Refused { message: "no such cipher".to_owned() }
+}
+
+fn gateway(name: &str, standing: Standing, health: Option<(u32, u32)>) -> Gateway<'_> {
+    Gateway { name, standing, health: health.map(|(healthy, total)| Health { healthy, total }) }
+}
+
+fn seen<'a>(served: Served, gateways: Vec<Gateway<'a>>) -> Observation<'a> {
+    let verdict = match served {
+        Served::Newest => good(),
+        _ => Verdict { reason: "Invalid", message: "spec.servers: is empty", ..Verdict::default() },
+    };
+    Observation { verdict, generation: Some(4), served, content_hash: "c0ffee", gateways }
+}
+
+fn told_of(seen: &Observation<'_>, kind: ConditionType) -> (State, String, String) {
+    let status = ClusterStatus::of(seen, &[], &now());
+    let condition = status.condition(kind).unwrap().clone();
+    (condition.status, condition.reason, condition.message)
+}
+
+fn row(state: State, reason: &str, message: &str) -> (State, String, String) {
+    (state, reason.to_owned(), message.to_owned())
+}
+
+#[test]
+fn accepted_is_what_translation_says() {
+    let warnings = ["a".to_owned(), "b".to_owned()];
+    let conflict = "the name x belongs to the UpstreamCluster y";
+    let table = [
+        (good(), row(State::True, "Accepted", "")),
+        (Verdict { warnings: &warnings, ..good() }, row(State::True, "Accepted", "warning: a; warning: b")),
+        (
+            Verdict { reason: "Conflicted", message: conflict, ..Verdict::default() },
+            row(State::False, "Conflicted", conflict),
+        ),
+        (
+            Verdict { reason: "Invalid", message: "bad", warnings: &warnings[..1], ..Verdict::default() },
+            row(State::False, "Invalid", "bad; warning: a"),
+        ),
+    ];
+    for (verdict, expected) in table {
+        let seen = Observation { verdict, ..Observation::default() };
+        assert_eq!(told_of(&seen, ConditionType::Accepted), expected);
+    }
+}
+
+#[test]
+fn programmed_is_what_the_gateways_acknowledged() {
+    use Standing::{Acknowledged, Pending};
+    let one = |standing| vec![gateway("a", standing, None)];
+    let both = |first, second| vec![gateway("a", first, None), gateway("b", second, None)];
+    let older = "the version that was accepted last (generation 3) is served, content c0ffee";
+    let table = [
+        (
+            seen(Served::Nothing, one(Acknowledged)),
+            row(State::False, "NotAccepted", "nothing of it is served, because it is not accepted"),
+        ),
+        (
+            seen(Served::Newest, Vec::new()),
+            row(State::False, "NoGateways", "generation 4, content c0ffee: no gateway is connected"),
+        ),
+        (
+            seen(Served::Newest, one(Acknowledged)),
+            row(State::True, "Programmed", "generation 4, content c0ffee: acknowledged by 1 gateway (a)"),
+        ),
+        (
+            seen(Served::Newest, both(Acknowledged, Pending)),
+            row(State::False, "Pending", "generation 4, content c0ffee: waiting for 1 gateway (b)"),
+        ),
+        (
+            seen(Served::Newest, both(Pending, refused())),
+            row(
+                State::False,
+                "Refused",
+                "generation 4, content c0ffee: refused by 1 of 2 (b), which keeps what it had: no such cipher",
+            ),
+        ),
+        (
+            seen(Served::Older(Some(3)), both(Acknowledged, Acknowledged)),
+            row(State::False, "OlderVersion", &format!("{older}: acknowledged by 2 gateways (a, b)")),
+        ),
+        (
+            seen(Served::Older(Some(3)), both(Acknowledged, Pending)),
+            row(State::False, "Pending", &format!("{older}: waiting for 1 gateway (b)")),
+        ),
+        (
+            seen(Served::Newest, both(Acknowledged, Standing::Elsewhere)),
+            row(
+                State::True,
+                "Programmed",
+                "generation 4, content c0ffee: acknowledged by 1 gateway (a); not known of 1 gateway of other replicas (b)",
+            ),
+        ),
+        (
+            seen(Served::Newest, one(Standing::Elsewhere)),
+            row(
+                State::Unknown,
+                "OtherReplicas",
+                "generation 4, content c0ffee: no gateway is connected to the replica that tells this; \
+                 not known of 1 gateway of other replicas (a)",
+            ),
+        ),
+        (
+            Observation { generation: None, ..seen(Served::Newest, both(Acknowledged, Acknowledged)) },
+            row(State::True, "Programmed", "content c0ffee: acknowledged by 2 gateways (a, b)"),
+        ),
+    ];
+    for (seen, expected) in table {
+        assert_eq!(told_of(&seen, ConditionType::Programmed), expected);
+    }
+}
+
+#[test]
+fn ready_is_what_the_gateways_find_healthy() {
+    let of = |reports: &[Option<(u32, u32)>]| {
+        let names = ["a", "b", "c"];
+        let gateways = names.iter().zip(reports).map(|(name, health)| gateway(name, Standing::Pending, *health));
+        seen(Served::Newest, gateways.collect())
+    };
+    let unknown = row(State::Unknown, "NoReport", "no gateway reports the health of its endpoints");
+    let table = [
+        (of(&[]), unknown.clone()),
+        (of(&[None, None]), unknown),
+        (of(&[Some((3, 3)), None]), row(State::True, "EndpointsHealthy", "every endpoint is healthy at 1 gateway")),
+        (
+            of(&[Some((3, 3)), Some((1, 3)), Some((2, 3))]),
+            row(State::True, "SomeUnhealthy", "some endpoints are not healthy at 2 of 3 gateways; b has 1 of 3"),
+        ),
+        (
+            of(&[Some((3, 3)), Some((0, 3))]),
+            row(State::False, "NoHealthyEndpoints", "no endpoint is healthy at 1 of 2 gateways (b)"),
+        ),
+        (of(&[Some((0, 0))]), row(State::False, "NoHealthyEndpoints", "no server is enabled")),
+        (
+            seen(Served::Nothing, vec![gateway("a", Standing::Acknowledged, Some((1, 1)))]),
+            row(State::False, "NotAccepted", "nothing of it is served, because it is not accepted"),
+        ),
+    ];
+    for (seen, expected) in table {
+        assert_eq!(told_of(&seen, ConditionType::Ready), expected);
+    }
+}
+
+#[test]
+fn time_moves_only_when_the_status_flips() {
+    let ready = |health| seen(Served::Newest, vec![gateway("a", Standing::Acknowledged, Some(health))]);
+    let first = ClusterStatus::of(&ready((3, 3)), &[], &now());
+    let same = ClusterStatus::of(&ready((3, 3)), &first.conditions, &later());
+    assert_eq!(first, same, "nothing but time has changed");
+    let newer = Observation { generation: Some(5), ..ready((2, 3)) };
+    let other = ClusterStatus::of(&newer, &first.conditions, &later());
+    assert_eq!(other.observed_generation, Some(5));
+    for (before, after) in first.conditions.iter().zip(&other.conditions) {
+        assert_eq!(after.last_transition_time, before.last_transition_time, "another reason is no transition");
+        assert_eq!(after.observed_generation, Some(5));
+    }
+    let down = ClusterStatus::of(&ready((0, 3)), &first.conditions, &later());
+    let times: Vec<_> = down.conditions.iter().map(|one| one.last_transition_time.clone()).collect();
+    assert_eq!(times, [now(), now(), later()]);
+}
+
+#[test]
+fn gateways_are_listed_up_to_a_bound_the_worst_first() {
+    let names: Vec<String> = (0..40).map(|n| format!("envoy-{n:02}")).collect();
+    let mut gateways: Vec<_> = names.iter().map(|name| gateway(name, Standing::Acknowledged, None)).collect();
+    gateways[30].standing = refused();
+    gateways[20].standing = Standing::Pending;
+    // A node that reconnects has two streams for a moment.
+    gateways.push(gateway("envoy-20", Standing::Acknowledged, None));
+    let status = ClusterStatus::of(&seen(Served::Newest, gateways), &[], &now());
+    let listed: Vec<&str> = status.gateways.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(listed[..3], ["envoy-30", "envoy-20", "envoy-00"]);
+    assert_eq!((listed.len(), status.more_gateways), (MAX_GATEWAYS, 40 - 16));
+    let all = Standing::Acknowledged;
+    let gateways = names.iter().map(|name| gateway(name, all.clone(), None)).collect();
+    let (_, _, message) = told_of(&seen(Served::Newest, gateways), ConditionType::Programmed);
+    assert!(message.ends_with("40 gateways (envoy-00, envoy-01, envoy-02, envoy-03 and 36 more)"), "{message}");
+}
+
+#[test]
+fn what_envoy_says_is_bounded_and_holds_no_key() {
+    let key = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----", "canary".repeat(20));
+    let message = format!("{key} {}", "no ".repeat(2_000));
+    let standing = Standing::Refused { message };
+    let status = ClusterStatus::of(&seen(Served::Newest, vec![gateway("a", standing, None)]), &[], &now());
+    let written = serde_json::to_string(&status).unwrap();
+    assert!(!written.contains("canary"), "{written}");
+    assert!(status.conditions.iter().all(|one| one.message.chars().count() <= MAX_MESSAGE));
+    assert!(written.len() < 4 * MAX_MESSAGE, "{}", written.len());
+}
+
+#[test]
+fn it_is_written_as_kubernetes_has_it() {
+    let status = ClusterStatus::of(&seen(Served::Newest, vec![gateway("a", refused(), Some((1, 3)))]), &[], &now());
+    let written = serde_json::to_value(&status).unwrap();
+    assert_eq!(
+        written["conditions"][0],
+        serde_json::json!({
+            "type": "Accepted", "status": "True", "reason": "Accepted", "message": "",
+            "lastTransitionTime": "2023-11-14T22:13:20Z", "observedGeneration": 4,
+        })
+    );
+    assert_eq!(
+        written["gateways"][0],
+        serde_json::json!({
+            "name": "a", "state": "Refused", "message": "no such cipher", "healthyEndpoints": 1, "endpoints": 3,
+        })
+    );
+    assert_eq!((&written["observedGeneration"], &written["contentHash"]), (&4.into(), &"c0ffee".into()));
+    assert_eq!(serde_json::from_value::<ClusterStatus>(written).unwrap(), status);
+}

@@ -1,0 +1,11 @@
+//! Which replica of the control plane leads: only that one writes to Kubernetes; every one serves xDS.
+//!
+//! - [`election`]: the rules, pure; time is an argument.
+//! - [`lease`]: between the rules' words and the Lease of Kubernetes.
+//! - [`run`]: asks and writes.
+
+mod election;
+mod lease;
+mod run;
+
+pub(crate) use run::{Leadership, campaign};

@@ -1,0 +1,182 @@
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use portcullis_sources::KubernetesAccess;
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::election::{Election, Moment, Timing};
+use super::lease::{claimed, record, released};
+
+/// How long one call may take.
+const CALL: Duration = Duration::from_secs(3);
+/// How long giving up may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A candidacy that runs. Dropped without [`Leadership::release`], its Lease runs out.
+pub(crate) struct Leadership {
+    /// Whether this replica leads.
+    pub(crate) leads: watch::Receiver<bool>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+/// Runs for the Lease `name` in the control plane's own namespace. Needs a tokio runtime.
+pub(crate) fn campaign(access: &KubernetesAccess, name: &str) -> Leadership {
+    let (until_sender, until) = watch::channel(None);
+    let (leads_sender, leads) = watch::channel(false);
+    let (stop, stopped) = oneshot::channel();
+    tokio::spawn(tell(until, leads_sender));
+    let candidate = Candidate::new(access.client.clone(), &access.namespace, name);
+    let task = tokio::spawn(candidate.run(until_sender, stopped));
+    Leadership { leads, stop, task }
+}
+
+impl Leadership {
+    /// Ends the candidacy, and lets another replica lead at once.
+    pub(crate) async fn release(self) {
+        drop(self.stop);
+        // An API that does not answer must not hold up an end; the Lease runs out by itself.
+        let _ = tokio::time::timeout(FAREWELL, self.task).await;
+    }
+}
+
+/// Tells whether this replica leads, also while a call hangs.
+async fn tell(mut until: watch::Receiver<Option<Instant>>, leads: watch::Sender<bool>) {
+    loop {
+        let end = *until.borrow_and_update();
+        let is_leader = end.is_some_and(|end| Instant::now() < end);
+        let has_changed = leads.send_if_modified(|before| std::mem::replace(before, is_leader) != is_leader);
+        if has_changed {
+            tracing::info!(leads = is_leader, "leadership changed");
+        }
+        let changed = match end.filter(|_| is_leader) {
+            None => until.changed().await,
+            Some(end) => tokio::select! {
+                changed = until.changed() => changed,
+                () = tokio::time::sleep_until(end) => Ok(()),
+            },
+        };
+        if changed.is_err() {
+            leads.send_replace(false);
+            return;
+        }
+    }
+}
+
+struct Candidate {
+    leases: Api<Lease>,
+    name: String,
+    identity: String,
+    election: Election,
+    start: Instant,
+    timing: Timing,
+}
+
+impl Candidate {
+    fn new(client: Client, namespace: &str, name: &str) -> Self {
+        let (identity, timing) = (identity(), Timing::DEFAULT);
+        let election = Election::new(identity.clone(), timing);
+        let leases = Api::namespaced(client, namespace);
+        Self { leases, name: name.to_owned(), identity, election, start: Instant::now(), timing }
+    }
+
+    async fn run(mut self, until: watch::Sender<Option<Instant>>, mut stopped: oneshot::Receiver<()>) {
+        let mut failed = false;
+        loop {
+            let outcome = tokio::select! {
+                outcome = self.round() => outcome,
+                _ = &mut stopped => break,
+            };
+            until.send_replace(self.election.leads_until().and_then(|moment| self.start.checked_add(moment)));
+            if let (Err(reason), false) = (&outcome, failed) {
+                tracing::warn!(reason, "cannot take part in the election of a leader");
+            }
+            failed = outcome.is_err();
+            tokio::select! {
+                () = tokio::time::sleep(spread(self.timing.retry)) => {}
+                _ = &mut stopped => break,
+            }
+        }
+        // First nobody acts as the leader, then another may.
+        until.send_replace(None);
+        if self.election.leads_until().is_some() {
+            self.give_up().await;
+        }
+    }
+
+    /// Reads, and writes if that is due.
+    async fn round(&mut self) -> Result<(), String> {
+        let before = call(self.leases.get_opt(&self.name)).await?;
+        let seen = before.as_ref().map(record);
+        let Some(claim) = self.election.observe(seen.as_ref(), self.now()) else { return Ok(()) };
+        let is_there = before.is_some();
+        let lease = claimed(before, &self.name, &self.identity, &claim, self.timing.lease, Timestamp::now());
+        let sent = self.now();
+        let parameters = PostParams::default();
+        let written = if is_there {
+            call(unless_late(self.leases.replace(&self.name, &parameters, &lease))).await?
+        } else {
+            call(unless_late(self.leases.create(&parameters, &lease))).await?
+        };
+        if written {
+            self.election.written(sent);
+        }
+        Ok(())
+    }
+
+    async fn give_up(&self) {
+        let Ok(Some(lease)) = call(self.leases.get_opt(&self.name)).await else { return };
+        if let Some(lease) = released(lease, &self.identity) {
+            // Whoever comes next waits until the Lease runs out, if this fails.
+            let _ = call(self.leases.replace(&self.name, &PostParams::default(), &lease)).await;
+        }
+    }
+
+    fn now(&self) -> Moment {
+        self.start.elapsed()
+    }
+}
+
+/// Whether a write succeeded: that somebody else was faster is no error.
+async fn unless_late(write: impl Future<Output = kube::Result<Lease>>) -> kube::Result<bool> {
+    match write.await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes the call within its time.
+async fn call<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
+    match tokio::time::timeout(CALL, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(kube::Error::Api(status))) => Err(format!("{} {}", status.code, status.message)),
+        Ok(Err(_)) => Err("no connection".to_owned()),
+        Err(_) => Err("no answer".to_owned()),
+    }
+}
+
+/// Up to a fifth more, so that replicas do not stay in step.
+fn spread(wait: Duration) -> Duration {
+    let mut bytes = [0; 1];
+    // Without randomness they stay in step, which costs a refused write now and then.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    wait + (wait / 5).mul_f64(f64::from(u8::from_le_bytes(bytes)) / 256.0)
+}
+
+/// The host's name, which is a pod's, and something that no other process has.
+fn identity() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let mut bytes = [0; 8];
+    // Without randomness the start of the process tells it apart.
+    if SystemRandom::new().fill(&mut bytes).is_err() {
+        bytes = Timestamp::now().as_microsecond().to_le_bytes();
+    }
+    format!("{}_{:016x}", host.trim(), u64::from_le_bytes(bytes))
+}

@@ -1,0 +1,49 @@
+use serde_json::{Value, json};
+
+/// The name of everything here.
+const NAME: &str = "portcullis-control-plane";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// What the control plane itself needs in the cluster that stores its objects, and nothing else: to read the
+/// UpstreamClusters and tell what became of them, the Secrets of its own namespace, and its Lease there.
+///
+/// `subject` is a user's name; without it, it is the namespace's service account [`NAME`].
+pub(super) fn manifests(namespace: &str, lease: &str, subject: Option<&str>) -> Vec<Value> {
+    let group = "proxy.kubegateway.io";
+    let cluster_rules = json!([
+        {"apiGroups": [group], "resources": ["upstreamclusters"], "verbs": ["list", "watch"]},
+        {"apiGroups": [group], "resources": ["upstreamclusters/status"], "verbs": ["patch"]},
+    ]);
+    let leases = "coordination.k8s.io";
+    let rules = json!([
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]},
+        {"apiGroups": [leases], "resources": ["leases"], "resourceNames": [lease], "verbs": ["get", "update"]},
+        // What is to be made has no name yet by which it could be allowed.
+        {"apiGroups": [leases], "resources": ["leases"], "verbs": ["create"]},
+    ]);
+    let of_namespace = json!({"name": NAME, "namespace": namespace});
+    let subject = match subject {
+        Some(user) => json!({"apiGroup": RBAC, "kind": "User", "name": user}),
+        None => json!({"kind": "ServiceAccount", "name": NAME, "namespace": namespace}),
+    };
+    vec![
+        role("ClusterRole", json!({"name": NAME}), cluster_rules),
+        binding("ClusterRole", json!({"name": NAME}), &subject),
+        role("Role", of_namespace.clone(), rules),
+        binding("Role", of_namespace, &subject),
+    ]
+}
+
+fn role(kind: &str, metadata: Value, rules: Value) -> Value {
+    json!({"apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata, "rules": rules})
+}
+
+fn binding(kind: &str, metadata: Value, subject: &Value) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": format!("{kind}Binding"),
+        "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": NAME},
+        "subjects": [subject],
+    })
+}

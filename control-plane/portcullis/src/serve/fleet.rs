@@ -1,0 +1,82 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use portcullis_api::status::{Gateway, Health, Standing};
+use portcullis_filter_config::Pool;
+use portcullis_translate::type_urls;
+use portcullis_xds::{Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as Stands};
+
+/// Endpoints by Envoy cluster, then by node.
+pub(super) type Reports = BTreeMap<String, BTreeMap<String, Health>>;
+
+/// What the gateways report now.
+pub(super) fn reports(health: &HealthRegistry) -> Reports {
+    let health_of = |seen: Endpoints| Health { healthy: seen.healthy, total: seen.total };
+    let of_cluster = |(cluster, nodes): (String, BTreeMap<String, Endpoints>)| {
+        (cluster, nodes.into_iter().map(|(node, seen)| (node, health_of(seen))).collect())
+    };
+    health.all(Instant::now()).into_iter().map(of_cluster).collect()
+}
+
+/// What the gateways make of the objects, at one time.
+pub(super) struct Fleet<'a> {
+    registry: &'a Registry,
+    nodes: Vec<NodeStatus>,
+    snapshot: Option<Arc<Snapshot>>,
+    reports: &'a Reports,
+}
+
+impl<'a> Fleet<'a> {
+    pub(super) fn new(registry: &'a Registry, snapshot: Option<Arc<Snapshot>>, reports: &'a Reports) -> Self {
+        Self { registry, nodes: registry.nodes(), snapshot, reports }
+    }
+
+    /// Every node that was seen.
+    pub(super) fn nodes(&self) -> &[NodeStatus] {
+        &self.nodes
+    }
+
+    /// Every gateway that is connected or reports, and what it makes of an `UpstreamCluster`.
+    pub(super) fn gateways(&self, owner: &str) -> Vec<Gateway<'_>> {
+        let Some(snapshot) = &self.snapshot else { return Vec::new() };
+        let mut standings = self.registry.standing(snapshot, owner);
+        let health = self.health(snapshot, owner);
+        let health_of = |node: &str| health.and_then(|health| health.get(node)).copied();
+        let mut gateways: Vec<Gateway<'_>> = Vec::new();
+        for node in self.nodes.iter().filter(|node| node.connected) {
+            // A node with two streams occurs twice, and its standing is that of both.
+            let Some(standing) = standings.remove(&node.id) else { continue };
+            gateways.push(Gateway { name: &node.id, standing: told(standing, node), health: health_of(&node.id) });
+        }
+        let is_here = |name: &str| self.nodes.iter().any(|node| node.connected && node.id == name);
+        let elsewhere = health.into_iter().flatten().filter(|(name, _)| !is_here(name));
+        gateways.extend(elsewhere.map(|(name, health)| Gateway {
+            name,
+            standing: Standing::Elsewhere,
+            health: Some(*health),
+        }));
+        gateways
+    }
+
+    /// The endpoints that every request may go to, by node.
+    fn health(&self, snapshot: &Snapshot, owner: &str) -> Option<&BTreeMap<String, Health>> {
+        let pool = format!("/all.{}", Pool::Http2.as_str());
+        let clusters = type_urls::cluster();
+        let is_wanted = |(url, name): &(&str, &str)| *url == clusters && name.ends_with(&pool);
+        let (_, name) = snapshot.owned_by(owner).find(is_wanted)?;
+        self.reports.get(name)
+    }
+}
+
+/// What is pending because the node refuses the listener, which is nobody's, waits in vain.
+fn told(standing: Stands, node: &NodeStatus) -> Standing {
+    match standing {
+        Stands::Acknowledged => Standing::Acknowledged,
+        Stands::Refused { message } => Standing::Refused { message },
+        Stands::Pending => match node.refused.iter().find(|refused| refused.owner.is_none()) {
+            Some(refused) => Standing::Refused { message: format!("{}: {}", refused.name, refused.message) },
+            None => Standing::Pending,
+        },
+    }
+}

@@ -1,0 +1,106 @@
+use portcullis_api::status::{Condition, ConditionType, State};
+
+use super::html::Html;
+use super::{MAX_ROWS, more, urgency};
+use crate::serve::status::Object;
+
+/// Most warnings of one object that are shown.
+const MAX_WARNINGS: usize = 20;
+
+/// The clusters, those that something is wrong with first.
+pub(super) fn clusters(html: &mut Html, objects: &[&Object]) {
+    if objects.is_empty() {
+        html.raw("<p>None.</p>\n");
+        return;
+    }
+    let mut objects = objects.to_vec();
+    objects.sort_by_key(|object| urgency(object));
+    html.head(&["Name", "Accepted", "Programmed", "Ready", "Gateways", "Messages"]);
+    for object in objects.iter().take(MAX_ROWS) {
+        html.raw("<tr><td>").text(&object.diagnosis.name);
+        place(html, object);
+        html.raw("</td>");
+        for kind in [ConditionType::Accepted, ConditionType::Programmed, ConditionType::Ready] {
+            match object.status.condition(kind) {
+                Some(condition) => state(html, condition),
+                None => drop(html.cell("unsure", "-")),
+            }
+        }
+        gateways(html, object);
+        messages(html, object);
+        html.raw("</tr>\n");
+    }
+    html.raw("</table>\n");
+    more(html, objects.len());
+}
+
+/// Settings, and files that cannot be used as they stand.
+pub(super) fn others(html: &mut Html, objects: &[&Object]) {
+    if objects.is_empty() {
+        html.raw("<p>None.</p>\n");
+        return;
+    }
+    html.head(&["Kind", "Name", "Accepted", "Messages"]);
+    for object in objects.iter().take(MAX_ROWS) {
+        html.raw("<tr><td>").text(&object.diagnosis.kind).raw("</td><td>").text(&object.diagnosis.name);
+        place(html, object);
+        html.raw("</td>");
+        object.status.conditions.iter().for_each(|condition| state(html, condition));
+        messages(html, object);
+        html.raw("</tr>\n");
+    }
+    html.raw("</table>\n");
+    more(html, objects.len());
+}
+
+fn place(html: &mut Html, object: &Object) {
+    if let Some(at) = &object.diagnosis.at {
+        html.raw("<br><small>").text(at).raw("</small>");
+    }
+    if let Some(generation) = object.status.observed_generation {
+        html.raw("<br><small>").text(&format!("generation {generation}")).raw("</small>");
+    }
+}
+
+fn state(html: &mut Html, condition: &Condition) {
+    let class = match condition.status {
+        State::True => "good",
+        State::False => "bad",
+        State::Unknown => "unsure",
+    };
+    html.raw("<td class=\"").text(class).raw("\">").text(&condition.status.to_string());
+    html.raw("<br>").text(&condition.reason);
+    html.raw("<br><small>since ").text(&condition.last_transition_time.to_string()).raw("</small></td>");
+}
+
+fn gateways(html: &mut Html, object: &Object) {
+    html.raw("<td><ul>");
+    for gateway in &object.status.gateways {
+        html.raw("<li>").text(&gateway.name).text(": ").text(&gateway.state);
+        if let (Some(healthy), Some(total)) = (gateway.healthy_endpoints, gateway.endpoints) {
+            html.text(&format!(", {healthy} of {total} endpoints healthy"));
+        }
+        html.raw("</li>");
+    }
+    if object.status.more_gateways > 0 {
+        html.raw("<li>").text(&format!("and {} more", object.status.more_gateways)).raw("</li>");
+    }
+    html.raw("</ul></td>");
+}
+
+fn messages(html: &mut Html, object: &Object) {
+    html.raw("<td><ul>");
+    for condition in &object.status.conditions {
+        // Accepted tells the diagnosis, which comes below with its warnings one by one.
+        if condition.kind != ConditionType::Accepted && !condition.message.is_empty() {
+            html.raw("<li>").text(&condition.message).raw("</li>");
+        }
+    }
+    if !object.diagnosis.message.is_empty() {
+        html.raw("<li>").text(&portcullis_api::status::told(&object.diagnosis.message)).raw("</li>");
+    }
+    for warning in object.diagnosis.warnings.iter().take(MAX_WARNINGS) {
+        html.raw("<li>warning: ").text(&portcullis_api::status::told(warning)).raw("</li>");
+    }
+    html.raw("</ul></td>");
+}

@@ -1,0 +1,38 @@
+use std::sync::Arc;
+
+use portcullis_api::{Code, Problem, Resolution, blamed_reference, resolve};
+use portcullis_sources::ObjectSet;
+use portcullis_translate::Diagnosis;
+use serde_json::Value;
+
+/// The `UpstreamCluster`s of a set with what they refer to in place of their references.
+pub(crate) struct Resolved {
+    /// As they are translated, in the set's order. They hold keys.
+    pub(crate) documents: Vec<Arc<Value>>,
+    problems: Vec<Vec<Problem>>,
+}
+
+impl Resolved {
+    pub(crate) fn of(objects: &ObjectSet) -> Self {
+        let all = objects.clusters.iter().map(|document| resolve(document, &objects.materials));
+        let (documents, problems) = all.map(|Resolution { document, problems }| (document, problems)).unzip();
+        Self { documents, problems }
+    }
+
+    /// Tells why references are not resolved, and blames them for what is wrong with what they refer to. `diagnoses` are
+    /// those of the set's documents, in its order.
+    pub(crate) fn explain(&self, objects: &ObjectSet, diagnoses: &mut [Diagnosis]) {
+        for ((diagnosis, written), problems) in diagnoses.iter_mut().zip(&objects.clusters).zip(&self.problems) {
+            diagnosis.reword(|problem| reworded(problem, problems, written));
+        }
+    }
+}
+
+fn reworded(problem: &Problem, unresolved: &[Problem], written: &Value) -> Option<Problem> {
+    if problem.code == Code::Unresolved {
+        let why = unresolved.iter().find(|why| why.path == problem.path)?;
+        return Some(Problem { message: why.message.clone(), ..problem.clone() });
+    }
+    let path = blamed_reference(written, &problem.path)?;
+    Some(Problem { path: path.to_owned(), ..problem.clone() })
+}

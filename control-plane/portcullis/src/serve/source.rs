@@ -1,0 +1,128 @@
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use portcullis_sources::{
+    ConnectError, DirectoryError, KubernetesAccess, KubernetesSets, ObjectSet, Root, SourceHealth, Watched, connect,
+    watch_kubernetes, with_settings,
+};
+use serde_json::Value;
+use tokio::sync::watch;
+
+/// The Lease's name, unless told.
+pub(crate) const LEASE_NAME: &str = "portcullis";
+
+/// Where objects come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SourceKind {
+    /// Files of a directory (--config).
+    Directory,
+    /// A Kubernetes API that stores UpstreamClusters (`portcullis crd`); GatewaySettings stand in files (--settings).
+    Kubernetes,
+}
+
+/// Where objects come from.
+#[derive(Debug, Args)]
+pub(crate) struct SourceArguments {
+    /// Where objects come from.
+    #[arg(long, env = "PORTCULLIS_SOURCE", value_enum, default_value = "directory")]
+    pub(crate) source: SourceKind,
+    /// Directory source: directory of *.yaml, *.yml and *.json files.
+    #[arg(long, env = "PORTCULLIS_CONFIG", value_name = "DIR")]
+    pub(crate) config: Option<PathBuf>,
+    /// Directory source: the directory below which UpstreamClusters may refer to files; without it they may not.
+    #[arg(long, env = "PORTCULLIS_REFERENCES_ROOT", value_name = "DIR")]
+    pub(crate) references_root: Option<PathBuf>,
+    /// Kubernetes source: how the API is reached; the pod's service account if left out.
+    #[arg(long, env = "PORTCULLIS_KUBECONFIG", value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Kubernetes source: the control plane's own namespace, where its Lease stands and the Secrets to which
+    /// UpstreamClusters refer; the pod's if left out.
+    #[arg(long, env = "PORTCULLIS_NAMESPACE", value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// Kubernetes source: file or directory with GatewaySettings; their defaults hold if left out.
+    #[arg(long, env = "PORTCULLIS_SETTINGS", value_name = "FILE_OR_DIR")]
+    pub(crate) settings: Option<PathBuf>,
+    /// Kubernetes source: the name of the Lease by which replicas agree who writes; one for each gateway.
+    #[arg(long, env = "PORTCULLIS_LEASE_NAME", value_name = "NAME", default_value = LEASE_NAME)]
+    pub(crate) lease_name: String,
+}
+
+/// Why there is nothing to read objects from. The operator has to act.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SourceError {
+    #[error("the {0:?} source needs {1}")]
+    Needs(SourceKind, &'static str),
+    #[error("{1} is not for the {0:?} source")]
+    Excludes(SourceKind, &'static str),
+    #[error("cannot read the configuration")]
+    Directory(#[from] DirectoryError),
+    #[error("cannot reach the Kubernetes API")]
+    Connect(#[from] ConnectError),
+}
+
+type Sets = Pin<Box<dyn Future<Output = Option<watch::Receiver<Arc<ObjectSet>>>> + Send>>;
+
+/// A source that is open.
+pub(super) struct Source {
+    pub(super) kind: SourceKind,
+    /// Sets of objects, when there is a first one.
+    pub(super) sets: Sets,
+    /// Whether the newest set is current.
+    pub(super) health: watch::Receiver<SourceHealth>,
+    /// The Kubernetes API that it is.
+    pub(super) kubernetes: Option<KubernetesAccess>,
+    /// The `status` of each `UpstreamCluster` there, by name.
+    pub(super) statuses: watch::Receiver<Arc<BTreeMap<String, Value>>>,
+}
+
+impl Source {
+    pub(super) async fn open(arguments: &SourceArguments) -> Result<Self, SourceError> {
+        arguments.check()?;
+        match arguments.source {
+            SourceKind::Directory => Self::directory(arguments).await,
+            SourceKind::Kubernetes => Self::kubernetes(arguments).await,
+        }
+    }
+
+    async fn directory(arguments: &SourceArguments) -> Result<Self, SourceError> {
+        let kind = SourceKind::Directory;
+        let directory = arguments.config.clone().ok_or(SourceError::Needs(kind, "--config"))?;
+        let root = arguments.references_root.clone().map(Root::new);
+        let objects = portcullis_sources::watch(Watched::directory(directory).references(root)).await?;
+        // A directory that cannot be read is told among its objects.
+        let (_, health) = watch::channel(SourceHealth::current());
+        let (_, statuses) = watch::channel(Arc::default());
+        Ok(Self { kind, sets: Box::pin(async { Some(objects) }), health, kubernetes: None, statuses })
+    }
+
+    async fn kubernetes(arguments: &SourceArguments) -> Result<Self, SourceError> {
+        let access = connect(arguments.kubeconfig.as_deref(), arguments.namespace.as_deref()).await?;
+        let files = match &arguments.settings {
+            Some(path) => Some(portcullis_sources::watch(Watched::file_or_directory(path)).await?),
+            None => None,
+        };
+        let KubernetesSets { objects, health, statuses } = watch_kubernetes(&access);
+        let sets = Box::pin(with_settings(objects, files));
+        Ok(Self { kind: SourceKind::Kubernetes, sets, health, kubernetes: Some(access), statuses })
+    }
+}
+
+impl SourceArguments {
+    /// A flag of the other source is a mistake: whoever gave it relies on it.
+    fn check(&self) -> Result<(), SourceError> {
+        let given = [
+            (SourceKind::Directory, "--config", self.config.is_some()),
+            (SourceKind::Directory, "--references-root", self.references_root.is_some()),
+            (SourceKind::Kubernetes, "--kubeconfig", self.kubeconfig.is_some()),
+            (SourceKind::Kubernetes, "--namespace", self.namespace.is_some()),
+            (SourceKind::Kubernetes, "--settings", self.settings.is_some()),
+        ];
+        match given.into_iter().find(|(kind, _, is_given)| *is_given && *kind != self.source) {
+            Some((_, flag, _)) => Err(SourceError::Excludes(self.source, flag)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A moment of the writer's own monotonic clock.
+pub(super) type Moment = Duration;
+
+/// Least time between two writes of one object.
+pub(super) const PACE: Duration = Duration::from_secs(1);
+/// After what time a write that left no trace is made again: somebody else wrote over it, or nobody has told yet.
+const REPEAT: Duration = Duration::from_secs(10);
+/// How long an object rests whose status the server refuses.
+const REFUSED: Duration = Duration::from_secs(60);
+/// How long everything rests after the first failure, and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// Decides what is written when: never one object twice within [`PACE`], the newest value only, nothing that is there
+/// already, and nothing at all while the server is away.
+#[derive(Debug)]
+pub(super) struct Pacer<V> {
+    objects: BTreeMap<String, Entry<V>>,
+    /// Nothing is written before.
+    paused_until: Moment,
+    failures: u32,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    wanted: Option<V>,
+    in_flight: Option<V>,
+    written: Option<(V, Moment)>,
+    not_before: Moment,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The server has it.
+    Written,
+    /// There is no such object, or another one of its name: the source will tell.
+    Gone,
+    /// The server will not have it.
+    Refused,
+    /// The server does not answer, or not now.
+    Away,
+}
+
+impl<V> Default for Pacer<V> {
+    fn default() -> Self {
+        Self { objects: BTreeMap::new(), paused_until: Moment::ZERO, failures: 0 }
+    }
+}
+
+impl<V: Clone + PartialEq> Pacer<V> {
+    /// Whether it has been told of an object.
+    pub(super) fn knows(&self, key: &str) -> bool {
+        self.objects.contains_key(key)
+    }
+
+    /// Tells what an object's status is to be, and whether the server has it so already.
+    pub(super) fn want(&mut self, key: &str, value: V, is_there: bool, now: Moment) {
+        let entry = self.objects.entry(key.to_owned()).or_insert_with(Entry::new);
+        let is_written = entry.written.as_ref().is_some_and(|(written, at)| {
+            // Perhaps what the server has is not told yet.
+            *written == value && now < at.saturating_add(REPEAT)
+        });
+        entry.wanted = (!is_there && !is_written).then_some(value);
+    }
+
+    /// Forgets objects that are gone.
+    pub(super) fn keep(&mut self, is_there: impl Fn(&str) -> bool) {
+        self.objects.retain(|key, entry| entry.in_flight.is_some() || is_there(key));
+    }
+
+    /// Forgets what is wanted, but not what was written when.
+    pub(super) fn stop(&mut self) {
+        self.objects.values_mut().for_each(|entry| entry.wanted = None);
+    }
+
+    /// The next thing to write, if it is time. [`Pacer::done`] has to follow.
+    pub(super) fn take(&mut self, now: Moment) -> Option<(String, V)> {
+        if now < self.paused_until {
+            return None;
+        }
+        let is_due = |entry: &Entry<V>| entry.wanted.is_some() && entry.in_flight.is_none() && entry.not_before <= now;
+        // The one that has waited longest, so that none starves.
+        let (key, entry) =
+            self.objects.iter_mut().filter(|(_, one)| is_due(one)).min_by_key(|(_, one)| one.not_before)?;
+        let value = entry.wanted.clone()?;
+        entry.in_flight = Some(value.clone());
+        entry.not_before = now.saturating_add(PACE);
+        Some((key.clone(), value))
+    }
+
+    /// When [`Pacer::take`] is worth asking again, if nothing else happens.
+    pub(super) fn next(&self) -> Option<Moment> {
+        let waiting = self.objects.values().filter(|entry| entry.wanted.is_some() && entry.in_flight.is_none());
+        waiting.map(|entry| entry.not_before.max(self.paused_until)).min()
+    }
+
+    /// Tells how a write ended.
+    pub(super) fn done(&mut self, key: &str, outcome: Outcome, now: Moment) {
+        match outcome {
+            Outcome::Away => {
+                let (first, most) = PAUSES;
+                let pause = first.saturating_mul(1 << self.failures.min(10)).min(most);
+                self.failures = self.failures.saturating_add(1);
+                self.paused_until = self.paused_until.max(now.saturating_add(pause));
+            }
+            _ => self.failures = 0,
+        }
+        let Some(entry) = self.objects.get_mut(key) else { return };
+        let Some(value) = entry.in_flight.take() else { return };
+        let is_newest = entry.wanted.as_ref() == Some(&value);
+        match outcome {
+            Outcome::Written | Outcome::Gone if is_newest => entry.wanted = None,
+            Outcome::Refused => entry.not_before = now.saturating_add(REFUSED),
+            _ => {}
+        }
+        entry.written = (outcome == Outcome::Written).then_some((value, now));
+    }
+
+    /// Whether the last write found the server away.
+    pub(super) fn is_away(&self) -> bool {
+        self.failures > 0
+    }
+}
+
+impl<V> Entry<V> {
+    fn new() -> Self {
+        Self { wanted: None, in_flight: None, written: None, not_before: Moment::ZERO }
+    }
+}
+
+#[cfg(test)]
+mod tests;

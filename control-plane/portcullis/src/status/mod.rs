@@ -1,0 +1,69 @@
+//! `portcullis status`: what a running control plane says of its objects.
+
+mod arguments;
+mod ask;
+mod detail;
+mod report;
+mod table;
+
+use std::process::ExitCode;
+
+use serde_json::Value;
+
+pub(crate) use arguments::{Status, StatusOutput};
+use ask::AskError;
+use report::Report;
+
+/// Why there is nothing to tell.
+#[derive(Debug, thiserror::Error)]
+enum StatusError {
+    #[error("cannot ask the control plane at {address}")]
+    Ask { address: std::net::SocketAddr, source: AskError },
+    #[error("the control plane's answer is no status")]
+    Read(#[source] serde_json::Error),
+    #[error("the control plane knows no UpstreamCluster {0}")]
+    Unknown(String),
+}
+
+pub(crate) fn run(arguments: &Status) -> ExitCode {
+    match tell(arguments) {
+        Ok((text, all_is_well)) => {
+            let printed = crate::print(&text);
+            if all_is_well { printed } else { ExitCode::FAILURE }
+        }
+        Err(error) => crate::fail(&error),
+    }
+}
+
+/// What is to be printed, and whether everything in it is accepted and programmed.
+fn tell(arguments: &Status) -> Result<(String, bool), StatusError> {
+    let address = arguments.address;
+    let body = ask::get(address, "/status").map_err(|source| StatusError::Ask { address, source })?;
+    let mut answer: Value = serde_json::from_slice(&body).map_err(StatusError::Read)?;
+    if let Some(name) = &arguments.name {
+        keep(&mut answer, name).ok_or_else(|| StatusError::Unknown(name.clone()))?;
+    }
+    let report: Report = serde_json::from_value(answer.clone()).map_err(StatusError::Read)?;
+    let text = match (arguments.output, &arguments.name) {
+        (StatusOutput::Json, None) => format!("{answer:#}\n"),
+        (StatusOutput::Json, Some(_)) => format!("{:#}\n", answer.pointer("/objects/0").unwrap_or(&Value::Null)),
+        (_, Some(_)) => report.objects.iter().map(detail::render).collect::<Vec<_>>().join("\n"),
+        (StatusOutput::Wide, None) => table::render(&report, true),
+        (StatusOutput::Text, None) => table::render(&report, false),
+    };
+    Ok((text, report.objects.iter().all(report::Object::is_well)))
+}
+
+/// Leaves the clusters of a name; `None` if there is none.
+fn keep(answer: &mut Value, name: &str) -> Option<()> {
+    let objects = answer.get_mut("objects")?.as_array_mut()?;
+    let is_wanted = |object: &Value| {
+        let field = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+        field("kind") == portcullis_api::CLUSTER_KIND && field("name").eq_ignore_ascii_case(name)
+    };
+    objects.retain(is_wanted);
+    (!objects.is_empty()).then_some(())
+}
+
+#[cfg(test)]
+mod tests;

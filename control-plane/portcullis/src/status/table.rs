@@ -1,0 +1,107 @@
+use std::fmt::Write;
+
+use portcullis_api::status::ConditionType;
+
+use super::report::{Object, Report};
+use crate::plain::line;
+
+/// Most characters of a message in a table.
+const MAX_MESSAGE: usize = 100;
+/// Spaces between columns, as kubectl has them.
+const GAP: usize = 3;
+
+/// A table of the clusters, one of what else is not accepted, and one line about the gateways.
+pub(super) fn render(report: &Report, wide: bool) -> String {
+    let clusters: Vec<&Object> = report.objects.iter().filter(|object| object.is_cluster()).collect();
+    let mut text = if clusters.is_empty() {
+        "No UpstreamCluster found.\n".to_owned()
+    } else {
+        let mut rows = vec![head(wide)];
+        rows.extend(clusters.into_iter().map(|object| row(object, wide)));
+        aligned(&rows)
+    };
+    let others: Vec<&Object> =
+        report.objects.iter().filter(|object| !object.is_cluster() && (wide || !object.accepted)).collect();
+    if !others.is_empty() {
+        let mut rows = vec![["KIND", "NAME", "ACCEPTED", "MESSAGE"].map(str::to_owned).to_vec()];
+        rows.extend(others.into_iter().map(|object| {
+            let place = object.at.as_deref().unwrap_or(&object.name);
+            vec![object.kind.clone(), line(place), accepted(object), short(object.headline())]
+        }));
+        text.push('\n');
+        text.push_str(&aligned(&rows));
+    }
+    let connected = report.nodes.iter().filter(|node| node.connected);
+    let (all, synced) = (connected.clone().count(), connected.filter(|node| node.in_sync).count());
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "\nGateways: {all} connected, {synced} with everything acknowledged");
+    if let Some(since) = &report.source.stale_since {
+        let why = report.source.reason.as_deref().unwrap_or("unknown");
+        let _ = writeln!(text, "The source is stale since {}: {}", line(since), line(why));
+    }
+    if wide {
+        for node in &report.nodes {
+            let state = if node.connected { "connected" } else { "gone" };
+            let _ = writeln!(text, "  {} {state}", line(&node.id));
+        }
+    }
+    text
+}
+
+fn head(wide: bool) -> Vec<String> {
+    let short = ["NAME", "ACCEPTED", "PROGRAMMED", "READY"].map(str::to_owned);
+    let more = ["REASONS", "GENERATION", "CONTENT", "AT"].map(str::to_owned);
+    let more = more.into_iter().filter(|_| wide);
+    short.into_iter().chain(more).chain(["MESSAGE".to_owned()]).collect()
+}
+
+fn row(object: &Object, wide: bool) -> Vec<String> {
+    let kinds = [ConditionType::Accepted, ConditionType::Programmed, ConditionType::Ready];
+    let condition = |kind| object.status.condition(kind);
+    let state = |kind| condition(kind).map_or_else(|| "-".to_owned(), |one| one.status.to_string());
+    let mut row = vec![line(&object.name)];
+    row.extend(kinds.map(state));
+    if wide {
+        let reasons = kinds.into_iter().filter_map(condition).map(|one| line(&one.reason)).collect::<Vec<_>>();
+        row.push(reasons.join(","));
+        row.push(object.status.observed_generation.map_or_else(|| "-".to_owned(), |number| number.to_string()));
+        let hash = object.status.content_hash.as_deref().unwrap_or("-");
+        row.push(line(hash.get(..12).unwrap_or(hash)));
+        row.push(line(object.at.as_deref().unwrap_or("-")));
+    }
+    row.push(short(object.headline()));
+    row
+}
+
+fn accepted(object: &Object) -> String {
+    if object.accepted { "True" } else { "False" }.to_owned()
+}
+
+fn short(message: &str) -> String {
+    let message = line(message);
+    if message.chars().count() <= MAX_MESSAGE {
+        return message;
+    }
+    message.chars().take(MAX_MESSAGE - 1).chain(['…']).collect()
+}
+
+/// Columns as wide as their widest cell; nothing behind the last one.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut told = String::new();
+        for (cell, width) in row.iter().zip(&widths) {
+            // Writing to a String cannot fail.
+            let _ = write!(told, "{cell:<width$}{:GAP$}", "");
+        }
+        text.push_str(told.trim_end());
+        text.push('\n');
+    }
+    text
+}

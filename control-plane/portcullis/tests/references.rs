@@ -1,0 +1,107 @@
+//! References to files and Secrets, as an operator meets them without a gateway.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const SETTINGS: &str = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: gateway}\n";
+
+/// Without settings that have a default certificate.
+const CLUSTER: &str = "
+apiVersion: proxy.kubegateway.io/v1alpha1
+kind: UpstreamCluster
+metadata: {name: a.test}
+spec:
+  servers: [{endpoint: https://10.0.0.1:6443}]
+  dispatchPolicies:
+  - rules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*'], nonResourceURLs: ['*']}]
+  clientConfig: {insecure: true}
+  portcullis:
+    references:
+      token: {file: a/token}
+      serving: {secret: {name: tls}}
+";
+
+fn portcullis(arguments: &[&str], in_dir: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_portcullis")).env_clear().args(arguments).current_dir(in_dir).output().unwrap()
+}
+
+fn check(dir: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = portcullis(&[&["check", "-f", "settings.yaml", "-f", "a.yaml"], arguments].concat(), dir);
+    (output.status.code(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn references_are_believed_unless_their_root_is_known() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    std::fs::create_dir_all(dir.path().join("root/a")).unwrap();
+    write("settings.yaml", SETTINGS);
+    write("a.yaml", CLUSTER);
+    let (code, told) = check(dir.path(), &[]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("UpstreamCluster a.test: Accepted"), "{told}");
+
+    let only_files = CLUSTER.replace("      serving: {secret: {name: tls}}\n", "");
+    let root = ["--references-root", "root"];
+    let (code, told) = check(dir.path(), &root);
+    assert_eq!(code, Some(1));
+    assert!(told.contains("a.yaml:12:7: error: spec.portcullis.references.token: there is no file"), "{told}");
+    assert!(told.contains("spec.portcullis.references.serving: Secrets are read with the Kubernetes"), "{told}");
+    write("a.yaml", &only_files);
+    write("settings.yaml", "");
+    write("root/a/token", "TOP SECRET");
+    let (code, told) = check(dir.path(), &root);
+    assert_eq!(code, Some(1));
+    assert!(told.contains("spec.portcullis.references.token: must be visible ASCII"), "{told}");
+    assert!(!told.contains("TOP"), "{told}");
+    write("root/a/token", "TOPSECRET\n");
+    let (code, told) = check(dir.path(), &root);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(!told.contains("TOP"), "{told}");
+}
+
+#[test]
+fn policies_are_explained_without_what_an_object_refers_to() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.yaml"), CLUSTER).unwrap();
+    let output = portcullis(&["explain", "-f", "a.yaml", "GET", "/api/v1/pods", "--user", "alice"], dir.path());
+    let answer = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && !answer.contains("not resolved"), "{answer}");
+}
+
+#[test]
+fn a_flag_of_the_other_source_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for (arguments, told) in [
+        (vec![], "the Directory source needs --config"),
+        (vec!["--config", ".", "--namespace", "x"], "--namespace is not for the Directory source"),
+        (vec!["--source", "kubernetes", "--config", "."], "--config is not for the Kubernetes source"),
+        (vec!["--source", "kubernetes", "--references-root", "."], "--references-root is not for"),
+        (vec!["--source", "kubernetes"], "no service account of a pod"),
+        (vec!["--source", "kubernetes", "--kubeconfig", "none"], "cannot use the kubeconfig none"),
+    ] {
+        let serve = ["serve", "--xds-socket", "xds.sock", "--http-address", "127.0.0.1:0"];
+        let output = portcullis(&[&serve[..], &arguments].concat(), dir.path());
+        let log = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && log.contains(told), "{arguments:?}: {log}");
+    }
+}
+
+#[test]
+fn the_control_planes_own_rights_are_few() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = ["rbac", "--control-plane", "--namespace", "n", "--lease-name", "l"];
+    let text = String::from_utf8(portcullis(&arguments, dir.path()).stdout).unwrap();
+    let read: Result<Vec<serde_json::Value>, _> =
+        serde_json::Deserializer::from_str(&text.replace("\n---\n", "\n")).into_iter().collect();
+    let manifests = read.unwrap();
+    let kinds: Vec<_> = manifests.iter().map(|one| one["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]);
+    assert_eq!(manifests[3]["metadata"]["namespace"], "n");
+    assert_eq!(manifests[3]["subjects"][0]["kind"], "ServiceAccount");
+    let secrets = manifests.iter().filter(|one| one["rules"].to_string().contains("secrets"));
+    assert_eq!(secrets.map(|one| one["kind"].clone()).collect::<Vec<_>>(), ["Role"], "of one namespace only");
+    assert!(!text.contains('*'), "{text}");
+}

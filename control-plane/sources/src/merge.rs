@@ -1,0 +1,109 @@
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::{FileDiagnosis, ObjectSet};
+
+/// Puts together the `GatewaySettings` of files and the objects of another source: waits until both have a set, and yields
+/// one whenever either has a newer one. `UpstreamCluster`s that stand in the files are told and not used. `None` if the
+/// source ended before its first set. Needs a tokio runtime.
+pub async fn with_settings(
+    mut objects: watch::Receiver<Option<Arc<ObjectSet>>>,
+    mut files: Option<watch::Receiver<Arc<ObjectSet>>>,
+) -> Option<watch::Receiver<Arc<ObjectSet>>> {
+    objects.wait_for(Option::is_some).await.ok()?;
+    let (sender, receiver) = watch::channel(both(&mut objects, files.as_mut()));
+    tokio::spawn(async move {
+        // What a reader told last stays in use when it has stopped.
+        let mut are_read = files.is_some();
+        loop {
+            tokio::select! {
+                changed = objects.changed() => if changed.is_err() { return },
+                changed = changed(files.as_mut()), if are_read => are_read = changed.is_ok(),
+                () = sender.closed() => return,
+            }
+            sender.send_replace(both(&mut objects, files.as_mut()));
+        }
+    });
+    Some(receiver)
+}
+
+/// Without files nothing ever changes.
+async fn changed(files: Option<&mut watch::Receiver<Arc<ObjectSet>>>) -> Result<(), watch::error::RecvError> {
+    match files {
+        Some(files) => files.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn both(
+    objects: &mut watch::Receiver<Option<Arc<ObjectSet>>>,
+    files: Option<&mut watch::Receiver<Arc<ObjectSet>>>,
+) -> Arc<ObjectSet> {
+    let objects = objects.borrow_and_update().clone().unwrap_or_default();
+    match files.map(|files| files.borrow_and_update().clone()) {
+        Some(files) => Arc::new(merged(&objects, &files)),
+        None => objects,
+    }
+}
+
+fn merged(objects: &ObjectSet, files: &ObjectSet) -> ObjectSet {
+    let mut set = ObjectSet {
+        settings: files.settings.clone(),
+        settings_places: files.settings_places.clone(),
+        diagnoses: files.diagnoses.clone(),
+        ..objects.clone()
+    };
+    set.diagnoses.extend(files.cluster_places.iter().map(|place| FileDiagnosis {
+        file: place.file.clone(),
+        at: Some(place.spans.find("kind")),
+        message: "ignored: UpstreamClusters come from Kubernetes, and only GatewaySettings from files".to_owned(),
+        refused: true,
+    }));
+    set
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_api::Materials;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Input, read_inputs};
+
+    fn file(text: &str) -> ObjectSet {
+        read_inputs(&[Input::Text { name: "f".to_owned(), bytes: text.as_bytes().to_vec() }]).unwrap()
+    }
+
+    const SETTINGS: &str = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: x}\n";
+    const CLUSTER: &str =
+        "apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamCluster\nmetadata: {name: a.test}\n";
+
+    #[tokio::test]
+    async fn clusters_come_from_one_side_and_settings_from_the_other() {
+        let (objects, of_objects) = watch::channel(None);
+        let (files, of_files) = watch::channel(Arc::new(file(SETTINGS)));
+        let materials = Materials::Secrets(std::collections::BTreeMap::new());
+        let listed = ObjectSet { clusters: vec![Arc::new(json!({"a": 1}))], materials, ..ObjectSet::default() };
+        let (mut both, ()) = tokio::join!(async { with_settings(of_objects, Some(of_files)).await.unwrap() }, async {
+            tokio::task::yield_now().await;
+            objects.send_replace(Some(Arc::new(listed.clone())));
+        });
+        let first = both.borrow_and_update().clone();
+        assert_eq!((&first.clusters, first.settings.len(), &first.materials), (&listed.clusters, 1, &listed.materials));
+        files.send_replace(Arc::new(file(&format!("{SETTINGS}---\n{CLUSTER}"))));
+        let second = both.wait_for(|set| set.diagnoses.len() == 1).await.unwrap().clone();
+        assert_eq!(second.clusters, first.clusters, "a cluster in a file is not used");
+        assert_eq!((second.diagnoses[0].at.unwrap().line, second.diagnoses[0].refused), (6, true));
+        drop(files);
+        objects.send_replace(Some(Arc::default()));
+        let third = both.wait_for(|set| set.clusters.is_empty()).await.unwrap().clone();
+        assert_eq!(third.settings, first.settings, "settings stay when their reader stopped");
+    }
+
+    #[tokio::test]
+    async fn a_source_that_ends_before_its_first_set_yields_none() {
+        let (_, objects) = watch::channel(None);
+        assert!(with_settings(objects, None).await.is_none());
+    }
+}

@@ -1,0 +1,123 @@
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use portcullis_api::{Materials, SecretBytes, referenced_files};
+use serde_json::Value;
+
+use crate::ObjectSet;
+
+/// Most bytes of a file that is referred to, as of a Secret.
+const MAX_REFERENCED: u64 = 1024 * 1024;
+
+/// The directory below which files may be referred to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Root(PathBuf);
+
+impl Root {
+    /// The directory as it is told. What it links to is looked up at every reading, because volumes swap links.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self(directory.into())
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The content of a file; `None` for any file that is not to be had, so that nobody learns why. Links are followed
+    /// as long as the file itself stands below the root.
+    fn read(&self, path: &str) -> Option<SecretBytes> {
+        let root = self.0.canonicalize().ok()?;
+        let found = root.join(path).canonicalize().ok()?;
+        if !found.starts_with(&root) || !found.metadata().ok()?.is_file() {
+            return None;
+        }
+        let file = File::open(&found).ok()?;
+        // The path may have been swapped since: what counts is the file that was opened.
+        if !is_at(&file, &found)? {
+            return None;
+        }
+        read_bounded(file).ok().map(SecretBytes::new)
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> Option<bool> {
+    use std::os::fd::AsRawFd;
+    let opened = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    Some(opened == path && file.metadata().ok()?.is_file())
+}
+
+fn read_bounded(file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MAX_REFERENCED + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_REFERENCED) {
+        return Err(io::Error::other("it is larger than 1 MiB"));
+    }
+    Ok(bytes)
+}
+
+/// Reads every file to which documents of a set refer, and puts them into it. Blocks.
+pub fn read_references(set: &mut ObjectSet, root: &Root) {
+    set.materials = materials(set.clusters.iter().map(AsRef::as_ref), Some(root));
+}
+
+/// The files to which documents refer. Without a root there are none.
+pub(crate) fn materials<'a>(documents: impl Iterator<Item = &'a Value>, root: Option<&Root>) -> Materials {
+    let Some(root) = root else { return Materials::None };
+    let paths: BTreeSet<String> = documents.flat_map(referenced_files).collect();
+    Materials::Files(paths.into_iter().map(|path| (path.clone(), root.read(&path))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_what_stands_below_the_root_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        fs::create_dir_all(root.join("..one")).unwrap();
+        fs::create_dir_all(root.join("dir")).unwrap();
+        fs::create_dir_all(dir.path().join("root-beside")).unwrap();
+        let write = |path: &str, text: &str| fs::write(dir.path().join(path), text).unwrap();
+        write("secret", "TOPSECRET");
+        write("root-beside/secret", "TOPSECRET");
+        write("root/..one/token", "good");
+        write("root/plain", "good");
+        fs::write(root.join("large"), vec![b'x'; 1024 * 1024 + 1]).unwrap();
+        // As a volume of Kubernetes is laid out.
+        symlink("..one", root.join("..data")).unwrap();
+        symlink("..data/token", root.join("token")).unwrap();
+        symlink(dir.path().join("secret"), root.join("absolute")).unwrap();
+        symlink("../secret", root.join("relative")).unwrap();
+        symlink("..", root.join("up")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        symlink(&root, dir.path().join("link")).unwrap();
+        for root in [root.clone(), dir.path().join("link")] {
+            let read = |path: &str| Root::new(&root).read(path).map(|bytes| bytes.expose().to_vec());
+            for good in ["plain", "token", "..data/token", "up/root/plain"] {
+                assert_eq!(read(good).as_deref(), Some(&b"good"[..]), "{good}");
+            }
+            for bad in [
+                "absolute",
+                "relative",
+                "up/secret",
+                "../secret",
+                "../root-beside/secret",
+                "loop",
+                "dir",
+                "large",
+                "no",
+            ] {
+                assert_eq!(read(bad), None, "{bad}");
+            }
+            assert_eq!(read(dir.path().join("secret").to_str().unwrap()), None);
+        }
+        assert_eq!(Root::new("/nowhere/at/all").read("plain"), None);
+    }
+}

@@ -1,0 +1,76 @@
+use envoy_types::pb::envoy::config::core::v3::CidrRange;
+use envoy_types::pb::envoy::config::listener::v3::{FilterChain, FilterChainMatch, ListenerFilter, listener_filter};
+use envoy_types::pb::envoy::extensions::filters::listener::proxy_protocol::v3::ProxyProtocol;
+use envoy_types::pb::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
+use envoy_types::util::pack_any;
+use portcullis_api::{Cidr, Settings};
+use prost::{Message, Name};
+
+use crate::names::parts;
+use crate::proto::uint;
+
+/// A port at which clients come in.
+pub(super) struct Door<'a> {
+    /// The listener's name.
+    pub(super) part: &'static str,
+    pub(super) port: u16,
+    /// The proxies through which all come; `None` where all come directly.
+    trusted: Option<&'a [Cidr]>,
+}
+
+/// Every port. What stands at `listener.port` has one name whoever comes there: under another one Envoy would refuse it
+/// because the address is taken.
+pub(super) fn doors(settings: &Settings) -> Vec<Door<'_>> {
+    let main = |trusted| Door { part: parts::LISTENER, port: settings.port, trusted };
+    match &settings.proxy_protocol {
+        None => vec![main(None)],
+        Some(proxies) => match proxies.port {
+            None => vec![main(Some(proxies.trusted.as_slice()))],
+            Some(port) => {
+                vec![main(None), Door { part: parts::PROXIED_LISTENER, port, trusted: Some(&proxies.trusted) }]
+            }
+        },
+    }
+}
+
+impl Door<'_> {
+    pub(super) fn listener_filters(&self) -> Vec<ListenerFilter> {
+        let inspector = listener_filter("tls_inspector", TlsInspector::default());
+        match self.trusted {
+            None => vec![inspector],
+            Some(_) => vec![listener_filter("proxy_protocol", ProxyProtocol::default()), inspector],
+        }
+    }
+
+    /// Whether only some may come in.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.trusted.is_some()
+    }
+
+    /// The encoded chain, for those only who may come in: by the address that the connection really comes from, whatever
+    /// the PROXY header says. Whom no chain takes, Envoy closes the door on, before any handshake.
+    pub(super) fn guarded(&self, mut chain: Vec<u8>) -> Vec<u8> {
+        if let Some(trusted) = self.trusted {
+            // A message that comes twice is one with the fields of both.
+            let condition = FilterChainMatch {
+                direct_source_prefix_ranges: trusted.iter().map(range).collect(),
+                ..Default::default()
+            };
+            let more = FilterChain { filter_chain_match: Some(condition), ..Default::default() };
+            chain.extend(more.encode_to_vec());
+        }
+        chain
+    }
+}
+
+pub(super) fn range(range: &Cidr) -> CidrRange {
+    CidrRange { address_prefix: range.ip.to_string(), prefix_len: Some(uint(u32::from(range.length))) }
+}
+
+fn listener_filter<M: Name>(name: &str, config: M) -> ListenerFilter {
+    ListenerFilter {
+        name: format!("envoy.filters.listener.{name}"),
+        config_type: Some(listener_filter::ConfigType::TypedConfig(pack_any(config))),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,76 @@
+//! The staged reopening of docs/freeze-and-thaw, with kubectl and a real kube-apiserver.
+
+use portcullis_harness::certs::CertSpec;
+use portcullis_harness::client::H2Client;
+use portcullis_harness::kube::KubeOptions;
+use portcullis_harness::project_root;
+use serde_json::json;
+
+use crate::world::{NAME, World};
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1";
+const NODE: &str = "/api/v1/nodes/node-1";
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// As an operator with a directory of manifests does it.
+fn step(world: &World, file: &str) {
+    let plain = world.run.write("cluster.json", world.manifest().to_text()).unwrap();
+    let patch = project_root().join("docs/freeze-and-thaw").join(file);
+    let arguments = ["patch", "--local", "-f", plain.to_str().unwrap(), "--type", "merge", "--patch-file"];
+    let patched = world.admin(&[&arguments[..], &[patch.to_str().unwrap(), "-o", "yaml"]].concat());
+    world.gateway.and_wait(|| world.gateway.write_file(&format!("{NAME}.yaml"), &patched)).unwrap();
+}
+
+/// Nodes may do what the node authorizer, which needs a controller, would let them.
+fn grant(world: &World) {
+    for (name, role) in [("heartbeats", "system:node"), ("reads", "view")] {
+        let role = format!("--clusterrole={role}");
+        world.admin(&["create", "clusterrolebinding", name, &role, "--group=system:nodes"]);
+    }
+    let object = |text: String, name: &str| {
+        let file = world.run.write(name, text).unwrap();
+        world.admin(&["create", "-f", file.to_str().unwrap()]);
+    };
+    object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}).to_string(), "node.json");
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "node-1", "namespace": "kube-node-lease"}, "spec": {"holderIdentity": "node-1"}});
+    object(lease.to_string(), "lease.json");
+}
+
+fn heartbeats(node: &H2Client) -> [u16; 3] {
+    let patch = [("content-type", &b"application/strategic-merge-patch+json"[..])];
+    let status = br#"{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}"#;
+    [
+        node.request("PATCH", LEASE, &patch, br#"{"spec": {"leaseDurationSeconds": 40}}"#).unwrap().status,
+        node.get(NODE, &[]).unwrap().status,
+        node.request("PATCH", &format!("{NODE}/status"), &patch, status).unwrap().status,
+    ]
+}
+
+#[test]
+fn heartbeats_pass_while_a_list_waits_and_later_all_pass() {
+    let Some(world) = World::start("freeze", &KubeOptions::default()) else { return };
+    grant(&world);
+    let spec = CertSpec::client("system:node:node-1", ["system:nodes"]);
+    let node = world.kube.client_ca().issue(&spec).unwrap();
+    let node = H2Client::connect(&world.target().identity(&node)).unwrap();
+    let alice = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    let list = || alice.get(PODS, &[]).unwrap();
+    assert_eq!((heartbeats(&node), list().status), ([200; 3], 200));
+
+    step(&world, "1-freeze.yaml");
+    assert_eq!((heartbeats(&node), list().status), ([429; 3], 429));
+
+    step(&world, "2-heartbeats.yaml");
+    assert_eq!(heartbeats(&node), [200; 3]);
+    let answer = list();
+    assert_eq!((answer.status, answer.header("retry-after").as_deref()), (429, Some("1")), "{}", answer.text());
+    let told = world.kubectl(&world.alice).args(["get", "--raw", PODS]).run().unwrap();
+    assert!(told.stderr.contains("too many requests"), "{told:?}");
+
+    step(&world, "3-trickle.yaml");
+    assert_eq!((heartbeats(&node), list().status), ([200; 3], 200));
+
+    world.gateway.apply(&world.manifest()).unwrap();
+    assert_eq!((heartbeats(&node), list().status), ([200; 3], 200));
+}

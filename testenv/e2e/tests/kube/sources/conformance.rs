@@ -1,0 +1,170 @@
+use std::fs;
+use std::path::PathBuf;
+
+use portcullis_e2e::Manifest;
+use portcullis_harness::write_private;
+use serde_json::{Value, json};
+
+use super::side::{SOON, Side, object, snapshot_of, text, wait_same};
+use super::world::World;
+
+/// Both sources, fed with the same.
+struct Both {
+    world: World,
+    directory: Side,
+    kubernetes: Side,
+    manifests: PathBuf,
+}
+
+impl Both {
+    fn start(test: &str) -> Option<Self> {
+        let world = World::start(test)?;
+        let manifests = world.run.make_dir("manifests").unwrap();
+        fs::copy(&world.settings, manifests.join("settings.yaml")).unwrap();
+        let directory = Side::start(&world.run, "directory", &["--config", text(&manifests)]);
+        let kubernetes = world.kubernetes_side("kubernetes");
+        Some(Both { world, directory, kubernetes, manifests })
+    }
+
+    fn sides(&self) -> [&Side; 2] {
+        [&self.directory, &self.kubernetes]
+    }
+
+    /// Gives both a manifest. The file says what else the server says, because a recreated object is another one.
+    fn apply(&self, manifest: &Manifest) {
+        let made = self.world.apply(&manifest.to_text());
+        let manifest = manifest
+            .clone()
+            .set("/metadata/uid", made["metadata"]["uid"].clone())
+            .set("/metadata/creationTimestamp", made["metadata"]["creationTimestamp"].clone());
+        self.write(&format!("{}.yaml", manifest.name()), &manifest.to_text());
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        write_private(&self.manifests.join(name), text.as_bytes()).unwrap();
+    }
+
+    fn remove(&self, name: &str) {
+        self.world.admin(&["delete", "upstreamcluster", name]);
+        fs::remove_file(self.manifests.join(format!("{name}.yaml"))).unwrap();
+    }
+
+    /// After a change that acts: both serve the same, and not what they served before.
+    fn same_and_new(&self, before: &str) -> String {
+        let changed = |status: &Value| snapshot_of(status) != before;
+        for side in self.sides() {
+            side.plane.wait_status("the change acts", SOON, changed).unwrap();
+        }
+        let snapshot = wait_same(self.sides());
+        assert_eq!(self.directory.configuration(), self.kubernetes.configuration());
+        let [one, other] = self.sides().map(told);
+        assert_eq!(one, other);
+        snapshot
+    }
+
+    fn wait_told(&self, name: &str, accepted: Option<bool>) {
+        for side in self.sides() {
+            let holds = |status: &Value| {
+                object(status, name).map(|told| told["accepted"].as_bool()).unwrap_or_default() == accepted
+            };
+            side.plane.wait_status("the object is told", SOON, holds).unwrap();
+        }
+    }
+}
+
+/// What is told of the clusters, but for the line of the file.
+fn told(side: &Side) -> Vec<Value> {
+    let status = side.plane.status().unwrap();
+    let objects = status["objects"].as_array().unwrap();
+    let mut told: Vec<Value> = objects.iter().filter(|one| one["kind"] == "UpstreamCluster").cloned().collect();
+    told.iter_mut().for_each(|one| drop(one.as_object_mut().unwrap().remove("at")));
+    told.sort_by_key(ToString::to_string);
+    told
+}
+
+#[test]
+fn both_sources_lead_to_the_same() {
+    let Some(mut both) = Both::start("conformance") else { return };
+    let mut snapshot = wait_same(both.sides());
+    snapshot = an_object_comes_and_changes(&both, &snapshot);
+    snapshot = a_wrong_edit_changes_nothing(&both, &snapshot);
+    snapshot = many_come_at_once(&both, &snapshot);
+    snapshot = an_object_goes_and_another_of_its_name_comes(&both, &snapshot);
+    a_restart_changes_nothing(&mut both, &snapshot);
+}
+
+fn an_object_comes_and_changes(both: &Both, before: &str) -> String {
+    let manifest = both.world.manifest("a.example.com");
+    both.apply(&manifest);
+    let added = both.same_and_new(before);
+    both.wait_told("a.example.com", Some(true));
+    both.apply(
+        &manifest.set("/spec/portcullis", json!({"requestTimeout": "20s", "extraAuthorities": ["x.example.com"]})),
+    );
+    both.same_and_new(&added)
+}
+
+/// What the definition refuses never arrives; what it cannot judge is refused by the check.
+fn a_wrong_edit_changes_nothing(both: &Both, before: &str) -> String {
+    let bad = both.world.manifest("a.example.com").set("/spec/clientConfig/keyData", json!("bm90aGluZw=="));
+    both.apply(&bad);
+    both.wait_told("a.example.com", Some(false));
+    assert_eq!(wait_same(both.sides()), before);
+    let status = both.kubernetes.plane.status().unwrap();
+    let message = object(&status, "a.example.com").unwrap()["message"].to_string();
+    assert!(message.contains("accepted last is still served") && message.contains("spec.clientConfig"), "{message}");
+    assert_eq!(told(&both.directory), told(&both.kubernetes));
+    both.apply(
+        &bad.set("/spec/clientConfig/keyData", json!("bm90aGluZw==")).set("/metadata/name", json!("bad.example.com")),
+    );
+    both.wait_told("bad.example.com", Some(false));
+    both.apply(&both.world.manifest("a.example.com"));
+    both.same_and_new(before)
+}
+
+/// One `kubectl apply` of many, and the file that `kubectl get -o yaml` makes of them.
+fn many_come_at_once(both: &Both, before: &str) -> String {
+    let many: Vec<Value> = (0..40)
+        .map(|number| both.world.manifest(&format!("many-{number}.example.com")).to_text())
+        .map(|text| serde_json::from_str(&text).unwrap())
+        .collect();
+    both.world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": many}).to_string());
+    let raw = "/apis/proxy.kubegateway.io/v1alpha1/upstreamclusters";
+    let mut list: Value = serde_json::from_str(&both.world.admin(&["get", "--raw", raw])).unwrap();
+    assert_eq!(list["kind"], "UpstreamClusterList");
+    let is_many = |one: &Value| one["metadata"]["name"].as_str().unwrap().starts_with("many-");
+    list["items"].as_array_mut().unwrap().retain(is_many);
+    both.write("many.json", &list.to_string());
+    let added = both.same_and_new(before);
+    assert_eq!(told(&both.kubernetes).len(), 42);
+    let one = both.world.admin(&["get", "upstreamcluster", "many-0.example.com", "-o", "yaml"]);
+    both.write("many.json", &one);
+    fs::rename(both.manifests.join("many.json"), both.manifests.join("many-0.example.com.yaml")).unwrap();
+    let names: Vec<String> = (1..40).map(|number| format!("many-{number}.example.com")).collect();
+    let mut delete = vec!["delete", "upstreamcluster", "--wait=false"];
+    delete.extend(names.iter().map(String::as_str));
+    both.world.admin(&delete);
+    both.wait_told("many-39.example.com", None);
+    both.same_and_new(&added)
+}
+
+fn an_object_goes_and_another_of_its_name_comes(both: &Both, before: &str) -> String {
+    both.remove("many-0.example.com");
+    both.wait_told("many-0.example.com", None);
+    let without = both.same_and_new(before);
+    assert_ne!(without, before);
+    both.apply(&both.world.manifest("many-0.example.com"));
+    both.same_and_new(&without)
+}
+
+fn a_restart_changes_nothing(both: &mut Both, before: &str) {
+    for side in [&mut both.directory, &mut both.kubernetes] {
+        side.plane.restart().unwrap();
+        side.plane.wait_in_sync(1, SOON).unwrap();
+    }
+    assert_eq!(wait_same(both.sides()), before);
+    for side in both.sides() {
+        let removed = side.envoy.admin().stat("listener_manager.listener_removed").unwrap();
+        assert_eq!(removed, 0);
+    }
+}

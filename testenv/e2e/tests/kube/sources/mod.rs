@@ -1,0 +1,10 @@
+//! Where objects come from: a directory and a Kubernetes API lead to the same, and neither takes anything away by going.
+
+mod conformance;
+mod leader;
+mod outage;
+mod references;
+mod rights;
+mod scale;
+mod side;
+mod world;

@@ -1,0 +1,87 @@
+use std::time::{Duration, Instant};
+
+use portcullis_harness::client::plain;
+use portcullis_harness::process::Signal;
+use portcullis_harness::wait;
+use serde_json::{Value, json};
+
+use super::side::{SOON, Side, object};
+use super::world::World;
+
+const NAME: &str = "a.example.com";
+
+fn start(test: &str) -> Option<(World, Side, String)> {
+    let world = World::start(test)?;
+    world.apply(&world.manifest(NAME).to_text());
+    let side = world.kubernetes_side("plane");
+    let served = |status: &Value| object(status, NAME).is_some_and(|told| told["accepted"] == true);
+    side.plane.wait_status("the object is served", SOON, served).unwrap();
+    side.plane.wait_in_sync(1, SOON).unwrap();
+    side.wait_listening(world.address);
+    side.wait_current(true);
+    let snapshot = side.snapshot();
+    Some((world, side, snapshot))
+}
+
+/// Nothing was taken from Envoy, and the next edit acts.
+fn nothing_was_lost(world: &World, side: &Side, before: &str) {
+    assert_eq!(side.snapshot(), before);
+    for what in ["cluster_manager.cluster_removed", "listener_manager.listener_removed"] {
+        assert_eq!(side.envoy.admin().stat(what).unwrap(), 0, "{what}");
+    }
+    let edited = world.manifest(NAME).set("/spec/portcullis", json!({"requestTimeout": "20s"}));
+    world.apply(&edited.to_text());
+    side.plane.wait_status("the edit acts", SOON, |status| status["snapshot"] != before).unwrap();
+    side.plane.wait_in_sync(1, SOON).unwrap();
+}
+
+fn frozen(test: &str, least: Duration) {
+    let Some((world, side, snapshot)) = start(test) else { return };
+    let apiserver = world.kube.apiserver(0).unwrap().process();
+    apiserver.signal(Signal::Stop).unwrap();
+    let start = Instant::now();
+    let stale = side.wait_current(false);
+    // Which it is depends on whether a connection was open.
+    let reason = stale["reason"].as_str().unwrap();
+    assert!(reason.contains("no answer") || reason.contains("no connection"), "{stale}");
+    let lasting = || {
+        let source = side.plane.status().unwrap()["source"].clone();
+        assert_eq!(source["staleSince"], stale["staleSince"], "the beginning stays: {source}");
+        assert_eq!(side.snapshot(), snapshot);
+        (start.elapsed() > least).then_some(())
+    };
+    wait::until("the outage has lasted", least + SOON, lasting).unwrap();
+    apiserver.signal(Signal::Cont).unwrap();
+    side.wait_current(true);
+    side.plane.wait_in_sync(1, SOON).unwrap();
+    nothing_was_lost(&world, &side, &snapshot);
+}
+
+#[test]
+fn an_api_that_hangs_keeps_what_it_told() {
+    frozen("hanging-source", Duration::ZERO);
+}
+
+#[test]
+#[ignore = "the API hangs for more than a minute"]
+fn an_api_that_hangs_for_a_minute_keeps_what_it_told() {
+    frozen("hanging-source-long", Duration::from_secs(70));
+}
+
+/// The API ends, and comes back; what changed meanwhile arrives.
+#[test]
+fn an_api_that_is_gone_keeps_what_it_told() {
+    let Some((mut world, mut side, snapshot)) = start("source-gone") else { return };
+    world.kube.apiserver(0).unwrap().process().kill();
+    let stale = side.wait_current(false);
+    assert!(stale["reason"].as_str().unwrap().contains("no connection"), "{stale}");
+    assert_eq!(side.snapshot(), snapshot);
+    // A control plane that starts meanwhile has nothing to tell, and tells Envoy nothing.
+    side.plane.restart().unwrap();
+    side.wait_current(false);
+    assert_eq!(plain::get(side.plane.http_address(), "/healthz").unwrap().status, 200);
+    world.kube.restart(0).unwrap();
+    side.wait_current(true);
+    side.plane.wait_in_sync(1, SOON).unwrap();
+    nothing_was_lost(&world, &side, &snapshot);
+}

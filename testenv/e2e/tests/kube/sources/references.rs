@@ -1,0 +1,232 @@
+use std::fs;
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use portcullis_e2e::Manifest;
+use portcullis_harness::certs::Identity;
+use portcullis_harness::client::{TlsTarget, plain};
+use portcullis_harness::{wait, write_private};
+use serde_json::{Value, json};
+
+use super::side::{SOON, Side, object, text, wait_same};
+use super::world::{NAMESPACE, World};
+
+const NAME: &str = "a.example.com";
+
+/// The same materials as Secrets and as files, and nothing of them in the objects.
+struct Both {
+    world: World,
+    directory: Side,
+    kubernetes: Side,
+    manifests: PathBuf,
+    root: PathBuf,
+}
+
+impl Both {
+    fn start(test: &str) -> Option<Self> {
+        let world = World::start(test)?;
+        let (manifests, root) = (world.run.make_dir("manifests").unwrap(), world.run.make_dir("root").unwrap());
+        fs::create_dir(root.join("a")).unwrap();
+        fs::copy(&world.settings, manifests.join("settings.yaml")).unwrap();
+        let flags = ["--config", text(&manifests), "--references-root", text(&root)];
+        let directory = Side::start(&world.run, "directory", &flags);
+        let kubernetes = world.kubernetes_side("kubernetes");
+        Some(Both { world, directory, kubernetes, manifests, root })
+    }
+
+    fn sides(&self) -> [&Side; 2] {
+        [&self.directory, &self.kubernetes]
+    }
+
+    /// A Secret for `cluster`, and files.
+    fn material(&self, name: &str, cluster: &str, data: &[(&str, &str)]) {
+        let encoded = data.iter().map(|(key, text)| ((*key).to_owned(), json!(STANDARD.encode(text))));
+        let encoded: serde_json::Map<String, Value> = encoded.collect();
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "data": encoded,
+            "metadata": {
+                "name": name, "namespace": NAMESPACE, "labels": {"portcullis.dev/upstream-cluster": cluster},
+            },
+        });
+        self.world.apply(&secret.to_string());
+        for (key, text) in data {
+            write_private(&self.root.join(format!("a/{name}.{key}")), text.as_bytes()).unwrap();
+        }
+    }
+
+    fn pair(&self, name: &str, identity: &Identity) {
+        self.material(name, NAME, &[("tls.crt", &identity.pem()), ("tls.key", &identity.key_pem())]);
+    }
+
+    /// Writes the object with its references on both sides.
+    fn apply(&self, manifest: &Manifest) {
+        let made = self.world.apply(&manifest.clone().set("/spec/portcullis", references_to_secrets()).to_text());
+        let file = manifest
+            .clone()
+            .set("/spec/portcullis", references_to_files())
+            .set("/metadata/uid", made["metadata"]["uid"].clone())
+            .set("/metadata/creationTimestamp", made["metadata"]["creationTimestamp"].clone());
+        write_private(&self.manifests.join("a.yaml"), file.to_text().as_bytes()).unwrap();
+    }
+
+    fn bare(&self) -> Manifest {
+        self.world
+            .manifest(NAME)
+            .set("/spec/clientConfig", json!({"serverName": "kubernetes.default.svc"}))
+            .set("/spec/secureServing", json!({}))
+    }
+
+    fn wait_told(&self, what: &str, holds: impl Fn(&Value) -> bool) {
+        for side in self.sides() {
+            let holds = |status: &Value| object(status, NAME).is_some_and(&holds);
+            side.plane.wait_status(what, SOON, holds).unwrap();
+        }
+    }
+
+    fn wait_snapshot_after(&self, before: &str) -> String {
+        for side in self.sides() {
+            side.plane.wait_status("the change acts", SOON, |status| status["snapshot"] != before).unwrap();
+        }
+        wait_same(self.sides())
+    }
+}
+
+fn references_to_secrets() -> Value {
+    let secret = |name: &str| json!({"secret": {"name": name}});
+    json!({"references": {
+        "serving": secret("serving"), "client": secret("client"), "clientCA": secret("cas"),
+        "upstreamCA": {"secret": {"name": "cas", "key": "upstream"}},
+    }})
+}
+
+fn references_to_files() -> Value {
+    let pair =
+        |name: &str| json!({"file": {"certificate": format!("a/{name}.tls.crt"), "key": format!("a/{name}.tls.key")}});
+    json!({"references": {
+        "serving": pair("serving"), "client": pair("client"), "clientCA": {"file": "a/cas.ca.crt"},
+        "upstreamCA": {"file": "a/cas.upstream"},
+    }})
+}
+
+#[test]
+fn what_is_referred_to_acts_and_rotates_and_stays() {
+    let Some(both) = Both::start("references") else { return };
+    let first = both.world.serving(NAME);
+    both.pair("serving", &first);
+    both.pair("client", &both.world.gateway);
+    let (client_ca, server_ca) = (both.world.kube.client_ca().pem(), both.world.kube.server_ca().pem());
+    both.material("cas", NAME, &[("ca.crt", &client_ca), ("upstream", &server_ca)]);
+    both.apply(&both.bare());
+    both.wait_told("the object is served", |told| told["accepted"] == true);
+    let served = wait_same(both.sides());
+    assert_eq!(both.directory.configuration(), both.kubernetes.configuration());
+    both.kubernetes.wait_listening(both.world.address);
+    assert_eq!(presented(&both), leaf(&first));
+
+    let rotated = a_certificate_rotates(&both, &served);
+    what_is_gone_or_garbled_is_told_and_the_last_stays(&both, &rotated);
+    a_foreign_secret_looks_like_none(&both, &rotated);
+    nothing_secret_is_told(&both);
+}
+
+/// By SDS: no listener and no cluster is touched, and a connection that is open stays.
+fn a_certificate_rotates(both: &Both, before: &str) -> String {
+    let updates = |side: &Side| {
+        ["listener_manager.listener_modified", "listener_manager.listener_added", "cluster_manager.cluster_modified"]
+            .map(|name| side.envoy.admin().stat(name).unwrap())
+    };
+    let counted = both.sides().map(updates);
+    let target = TlsTarget::new(both.world.address).sni(NAME).trust(&both.world.serving_ca);
+    let mut open = target.connect().unwrap();
+    let mut ask = || {
+        open.write(format!("GET /readyz HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
+        open.read_response(false).unwrap().status
+    };
+    assert_eq!(ask(), 200);
+    let second = both.world.serving(NAME);
+    both.pair("serving", &second);
+    let rotated = both.wait_snapshot_after(before);
+    wait::until("the new certificate is presented", SOON, || (presented(both) == leaf(&second)).then_some(())).unwrap();
+    assert_eq!(both.sides().map(updates), counted);
+    assert_eq!(ask(), 200, "a connection that is open stays");
+    rotated
+}
+
+fn what_is_gone_or_garbled_is_told_and_the_last_stays(both: &Both, served: &str) {
+    let path = "spec.portcullis.references.serving";
+    let refused = |part: &'static str| {
+        move |told: &Value| {
+            let message = told["message"].as_str().unwrap();
+            told["accepted"] == false
+                && message.contains(path)
+                && message.contains(part)
+                && message.contains("accepted last is still served")
+        }
+    };
+    both.material("serving", NAME, &[("tls.crt", "garbled"), ("tls.key", "garbled")]);
+    both.wait_told("garbled material is told", refused("PEM"));
+    both.world.admin(&["delete", "secret", "serving", "-n", NAMESPACE]);
+    fs::remove_file(both.root.join("a/serving.tls.key")).unwrap();
+    both.wait_told("missing material is told", refused("there is no "));
+    for side in both.sides() {
+        assert_eq!(side.snapshot(), served);
+    }
+    let last = both.world.serving(NAME);
+    both.pair("serving", &last);
+    both.wait_told("material that is back is used", |told| told["accepted"] == true);
+    both.wait_snapshot_after(served);
+}
+
+/// Somebody else's Secret, one in another namespace and one without the label are as if they were not.
+fn a_foreign_secret_looks_like_none(both: &Both, _: &str) {
+    both.material("foreign", "b.example.com", &[("token", "Zm9yZWlnbg==TOPSECRET")]);
+    both.world.admin(&["create", "secret", "generic", "unlabelled", "-n", NAMESPACE, "--from-literal=token=TOPSECRET"]);
+    both.world.admin(&["create", "secret", "generic", "elsewhere", "-n", "default", "--from-literal=token=TOPSECRET"]);
+    let label = "portcullis.dev/upstream-cluster=b.example.com";
+    both.world.admin(&["label", "secret", "elsewhere", "-n", "default", label]);
+    let mut messages = Vec::new();
+    for name in ["foreign", "unlabelled", "elsewhere", "absent"] {
+        let cluster = format!("{name}.example.com");
+        let manifest = both
+            .world
+            .manifest(&cluster)
+            .set("/spec/portcullis", json!({"references": {"token": {"secret": {"name": name}}}}));
+        both.world.apply(&manifest.to_text());
+        let told = |status: &Value| object(status, &cluster).is_some_and(|told| told["accepted"] == false);
+        let status = both.kubernetes.plane.wait_status("the reference is refused", SOON, told).unwrap();
+        messages.push(object(&status, &cluster).unwrap()["message"].as_str().unwrap().to_owned());
+        both.world.admin(&["delete", "upstreamcluster", &cluster]);
+    }
+    assert!(messages.iter().all(|message| *message == messages[3]), "{messages:#?}");
+    assert!(messages[3].contains("spec.portcullis.references.token: there is no Secret of this name"), "{messages:#?}");
+    let outside = both.bare().set("/metadata/name", json!("outside.example.com"));
+    let outside = outside.set("/spec/portcullis", json!({"references": {"token": {"file": "../settings.yaml"}}}));
+    write_private(&both.manifests.join("outside.yaml"), outside.to_text().as_bytes()).unwrap();
+    let told = |status: &Value| object(status, "outside.example.com").is_some_and(|told| told["accepted"] == false);
+    both.directory.plane.wait_status("the reference is refused", SOON, told).unwrap();
+}
+
+fn nothing_secret_is_told(both: &Both) {
+    let key = both.world.gateway.key_pem();
+    let line = key.lines().nth(1).unwrap();
+    for side in both.sides() {
+        let status = plain::get(side.plane.http_address(), "/status").unwrap().text();
+        let dump = side.envoy.admin().config_dump().unwrap().to_string();
+        for (what, text) in [("status", status), ("log", side.plane.process().log()), ("config_dump", dump)] {
+            for secret in [line, "TOPSECRET", "PRIVATE KEY", &STANDARD.encode(&key)] {
+                assert!(!text.contains(secret), "{secret} in the {what}");
+            }
+        }
+    }
+}
+
+/// The certificate that clients of either gateway see: both have the same listener, and hold the same.
+fn presented(both: &Both) -> Vec<u8> {
+    let target = TlsTarget::new(both.world.address).sni(NAME).trust(&both.world.serving_ca);
+    target.connect().unwrap().server_certificates().remove(0)
+}
+
+fn leaf(identity: &Identity) -> Vec<u8> {
+    identity.leaf_der().to_vec()
+}

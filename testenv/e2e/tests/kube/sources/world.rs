@@ -1,0 +1,111 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use portcullis_e2e::{Manifest, settings};
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::kube::{KubeOptions, RealKube};
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{deps, ports, wait};
+use serde_json::Value;
+
+use super::side::{SOON, Side, text};
+
+/// Where the control plane is at home.
+pub(super) const NAMESPACE: &str = "gateways";
+/// As whom it comes.
+pub(super) const USER: &str = "control-plane";
+
+/// A Kubernetes that stores UpstreamClusters, and that is the upstream, too.
+pub(super) struct World {
+    pub(super) kube: RealKube,
+    pub(super) address: SocketAddr,
+    pub(super) settings: PathBuf,
+    pub(super) serving_ca: Ca,
+    pub(super) gateway: Identity,
+    kubectl_cache: PathBuf,
+    pub(super) run: RunDir,
+}
+
+impl World {
+    /// With the definition, and with exactly the rights that `portcullis rbac --control-plane` prints.
+    pub(super) fn start(test: &str) -> Option<Self> {
+        let world = Self::without_rights(test)?;
+        world.grant();
+        Some(world)
+    }
+
+    pub(super) fn without_rights(test: &str) -> Option<Self> {
+        deps::kube_or_skip(test).unwrap()?;
+        let run = RunDir::new(test).unwrap();
+        let kube = RealKube::start(&run, "kube", &KubeOptions::default()).unwrap();
+        let address = ports::free_address().unwrap();
+        let serving_ca = Ca::new("gateway serving authority").unwrap();
+        let default = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
+        let settings = run.write("settings.yaml", settings("e2e", address, &default)).unwrap();
+        let gateway = kube.client_ca().issue(&CertSpec::client("portcullis", [""; 0])).unwrap();
+        let kubectl_cache = run.make_dir("kubectl-cache").unwrap();
+        let world = World { kube, address, settings, serving_ca, gateway, kubectl_cache, run };
+        world.admin(&["create", "namespace", NAMESPACE]);
+        world.apply(&printed(&["crd"]));
+        wait::until("the kind is served", SOON, || {
+            world.kubectl(&["get", "upstreamclusters"]).run().unwrap().success().then_some(())
+        })
+        .unwrap();
+        Some(world)
+    }
+
+    pub(super) fn grant(&self) {
+        self.apply(&printed(&["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER]));
+    }
+
+    /// A control plane that reads this Kubernetes, with an Envoy.
+    pub(super) fn kubernetes_side(&self, name: &str) -> Side {
+        let flags = self.kubernetes_flags(&self.settings.display().to_string());
+        Side::start(&self.run, name, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    pub(super) fn kubernetes_flags(&self, settings: &str) -> Vec<String> {
+        let user = self.kube.client_ca().issue(&CertSpec::client(USER, [""; 0])).unwrap();
+        let kubeconfig = self.run.join("control-plane.kubeconfig");
+        self.kube.kubeconfig().identity(&user).write(&kubeconfig).unwrap();
+        let kubeconfig = text(&kubeconfig);
+        let flags =
+            ["--source", "kubernetes", "--kubeconfig", kubeconfig, "--namespace", NAMESPACE, "--settings", settings];
+        flags.map(str::to_owned).to_vec()
+    }
+
+    /// A good cluster.
+    pub(super) fn manifest(&self, name: &str) -> Manifest {
+        Manifest::new(name, self.kube.apiservers().iter().map(|server| server.address()))
+            .upstream(&self.gateway, self.kube.server_ca(), "kubernetes.default.svc")
+            .serving(&self.serving(name), self.kube.client_ca())
+    }
+
+    pub(super) fn serving(&self, name: &str) -> Identity {
+        self.serving_ca.issue(&CertSpec::server(name, [name])).unwrap()
+    }
+
+    /// Applies manifests, and gives what the server made of them.
+    pub(super) fn apply(&self, manifests: &str) -> Value {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let file = self.run.write(&format!("applied-{}", COUNT.fetch_add(1, Ordering::Relaxed)), manifests).unwrap();
+        self.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", text(&file)]).json().unwrap()
+    }
+
+    pub(super) fn admin(&self, args: &[&str]) -> String {
+        self.kubectl(args).run_ok().unwrap()
+    }
+
+    pub(super) fn kubectl(&self, args: &[&str]) -> portcullis_harness::kube::Kubectl {
+        self.kube.admin_kubectl().unwrap().cache_dir(&self.kubectl_cache).args(args)
+    }
+}
+
+/// What a command of the control plane's executable prints.
+pub(super) fn printed(args: &[&str]) -> String {
+    let output = Command::new(deps::portcullis().unwrap()).args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}

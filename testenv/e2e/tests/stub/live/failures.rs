@@ -1,0 +1,165 @@
+//! Servers fail one after the other under load, and come back.
+
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
+use portcullis_harness::client::{Crowd, H2Client, Lane, Outcome, Protocol, Steady};
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::wait;
+use serde_json::{Value, json};
+
+use super::server::{Failure, Server};
+use super::site::PATIENCE;
+use crate::world::{NAME, PODS, Pki, ROBOT};
+
+const SOON: Duration = Duration::from_secs(60);
+/// How often and how long the health check asks, seconds.
+const INTERVAL: u64 = 1;
+const TIMEOUT: u64 = 1;
+/// Beyond interval and timeout: Envoy's jitter, and what this machine may be late by.
+const SLACK: Duration = Duration::from_secs(2);
+const READ: [&str; 2] = [PODS, "/api/v1/nodes"];
+
+struct Field {
+    gateway: Gateway,
+    servers: Vec<Server>,
+    pki: Pki,
+    _run: RunDir,
+}
+
+impl Field {
+    fn start(test: &str, portcullis: Value) -> Self {
+        let run = RunDir::new(test).unwrap();
+        let pki = Pki::new();
+        let servers: Vec<_> = (0..3).map(|number| Server::start(&pki, run.path(), number)).collect();
+        let gateway = Gateway::start(&run, &GatewayOptions::default()).unwrap();
+        let manifest = Manifest::new(NAME, servers.iter().map(|server| server.address))
+            .upstream(&pki.gateway, &pki.server_ca, "kubernetes")
+            .serving(&gateway.serving_identity(NAME).unwrap(), &pki.client_ca)
+            .set("/spec/portcullis", portcullis);
+        gateway.apply(&manifest).unwrap();
+        let field = Field { gateway, servers, pki, _run: run };
+        field.wait_healthy("at first", &[0, 1, 2]);
+        field
+    }
+
+    fn lanes(&self) -> Vec<Lane> {
+        let target = self.gateway.target(NAME).timeout(PATIENCE);
+        let alice = target.clone().identity(&self.pki.alice);
+        let of = |protocol| {
+            [
+                Lane::new(format!("certificate, {protocol:?}"), &alice, protocol),
+                Lane::new(format!("token, {protocol:?}"), &target, protocol).token(ROBOT),
+            ]
+        };
+        [Protocol::Http2, Protocol::Http1].into_iter().cycle().take(8).flat_map(of).collect()
+    }
+
+    /// Which servers the pool for reads and writes holds for healthy.
+    fn healthy(&self) -> Vec<usize> {
+        let page = self.gateway.envoy().admin().json("/clusters?format=json").unwrap();
+        let clusters = page["cluster_statuses"].as_array().unwrap();
+        let pool = clusters.iter().find(|cluster| cluster["name"] == format!("e2e/-/{NAME}/all.h2"));
+        let hosts = pool.and_then(|pool| pool["host_statuses"].as_array()).cloned().unwrap_or_default();
+        let is_healthy = |server: &Server| {
+            let of = |host: &&Value| host["address"]["socket_address"]["port_value"] == server.address.port();
+            let Some(host) = hosts.iter().find(of) else { return false };
+            let health = host["health_status"].as_object().unwrap();
+            let failed = ["failed_active_health_check", "failed_outlier_check", "pending_active_hc"];
+            failed.iter().all(|flag| health.get(*flag).and_then(Value::as_bool) != Some(true))
+        };
+        (0..3).filter(|number| is_healthy(&self.servers[*number])).collect()
+    }
+
+    fn wait_healthy(&self, when: &str, expected: &[usize]) -> Duration {
+        let started = Instant::now();
+        let as_expected = || {
+            let found = self.healthy();
+            if found == expected { Ok(()) } else { Err(format!("{found:?} and not {expected:?}")) }
+        };
+        wait::until_ok(&format!("healthy servers {when}"), SOON, as_expected).unwrap();
+        started.elapsed()
+    }
+}
+
+/// Lets the load run until so many more answers came.
+pub(super) fn more(load: &Steady, answers: u64) -> Outcome {
+    let mut seen = Outcome::default();
+    wait::until("more answers", SOON, || {
+        seen = std::mem::take(&mut seen).and(load.take());
+        (seen.statuses.values().sum::<u64>() >= answers).then_some(())
+    })
+    .unwrap();
+    seen
+}
+
+/// One server after the other is gone; then all come back.
+fn one_after_the_other(test: &str, how: Failure, per_second: f64) {
+    let portcullis = json!({
+        "healthCheck": {"interval": format!("{INTERVAL}s"), "timeout": format!("{TIMEOUT}s"), "unhealthyThreshold": 1},
+        // So short that tokens are reviewed again while servers are gone.
+        "credentialCache": {"token": "2s"},
+    });
+    let mut field = Field::start(test, portcullis);
+    let crowd = Crowd::new(2).unwrap();
+    let enough = (per_second * 2.0) as u64;
+    let load = crowd.steady(&field.lanes(), &READ, per_second).unwrap();
+    let before = more(&load, enough);
+    assert_eq!(before.failed, 0, "{before}");
+    for gone in 1..=2_usize {
+        field.servers[gone - 1].fail(how);
+        let took = field.wait_healthy("after one is gone", &[0, 1, 2][gone..]);
+        let during = more(&load, enough);
+        eprintln!("{how:?}, {gone} of 3 gone: out after {took:.1?}; {during}");
+        assert_eq!(during.failed, 0, "{how:?}, {gone} of 3 gone: {during}");
+        assert!(took <= Duration::from_secs(INTERVAL + TIMEOUT) + SLACK, "{how:?}, {gone} of 3 gone: {took:?}");
+    }
+    // What is under way may take until it is given up.
+    let until_here = load.stop().unwrap();
+    assert_eq!(until_here.failed, 0, "{how:?}: {until_here}");
+
+    field.servers[2].fail(how);
+    let took = field.wait_healthy("after the last one is gone", &[]);
+    eprintln!("{how:?}, 3 of 3 gone: out after {took:.1?}");
+    let client = H2Client::connect(&field.gateway.target(NAME).identity(&field.pki.alice)).unwrap();
+    let answer = client.get(PODS, &[]).unwrap();
+    assert_eq!((answer.status, answer.header("retry-after").as_deref()), (503, Some("1")), "{}", answer.text());
+    assert_eq!(answer.json().unwrap()["kind"], "Status");
+
+    field.servers.iter_mut().for_each(|server| server.recover(how));
+    let back = field.wait_healthy("after they came back", &[0, 1, 2]);
+    let load = crowd.steady(&field.lanes(), &READ, per_second).unwrap();
+    let shares = more(&load, 600.max(enough));
+    let after = shares.clone().and(load.stop().unwrap());
+    eprintln!("{how:?}: back after {back:.1?}, shares {:?}", shares.servers);
+    assert_eq!(after.failed, 0, "{how:?}: {after}");
+    assert!(shares.imbalance(3) < 1.2, "{how:?}: {:?}", shares.servers);
+}
+
+#[test]
+fn killed_servers_fail_no_request() {
+    one_after_the_other("killed", Failure::Killed, 60.0);
+}
+
+#[test]
+fn frozen_servers_fail_no_request() {
+    one_after_the_other("frozen", Failure::Frozen, 60.0);
+}
+
+#[test]
+fn servers_whose_health_check_hangs_fail_no_request() {
+    one_after_the_other("hanging", Failure::Hanging, 60.0);
+}
+
+#[test]
+fn servers_whose_certificate_has_expired_fail_no_request() {
+    one_after_the_other("expired", Failure::Expired, 60.0);
+}
+
+#[test]
+#[ignore = "two minutes"]
+fn servers_that_are_gone_under_load_fail_no_request() {
+    for how in [Failure::Killed, Failure::Frozen, Failure::Hanging, Failure::Expired] {
+        one_after_the_other("gone-under-load", how, 500.0);
+    }
+}

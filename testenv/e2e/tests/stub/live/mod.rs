@@ -1,0 +1,11 @@
+//! A running gateway is changed and its servers fail, under load: what must go on goes on.
+
+mod changes;
+mod churn;
+mod failures;
+mod freeze;
+mod refusals;
+mod server;
+mod sessions;
+mod site;
+mod stalled;

@@ -1,0 +1,40 @@
+//! What a server answers never takes it out.
+
+use portcullis_harness::client::{Crowd, Outgoing};
+use portcullis_stub_apiserver::{Action, Fault};
+
+use super::failures::more;
+use super::site::Site;
+use crate::world::PODS;
+
+/// A service behind a server, which any user may make fail.
+const BROKEN: &str = "/api/v1/namespaces/default/services/broken/proxy/";
+const STORM: usize = 10_000;
+
+#[test]
+fn ten_thousand_upstream_503s_eject_nothing() {
+    let site = Site::start("refusals");
+    let crowd = Crowd::new(2).unwrap();
+    for stub in &site.stubs {
+        let body = "the service is broken".to_owned();
+        stub.fault(Fault::new(BROKEN, Action::Respond { status: 503, headers: Vec::new(), body }));
+    }
+    let regular = crowd.steady(&site.lanes(), &[PODS], 20.0).unwrap();
+    let client = crowd.connect(&site.target().identity(&site.pki.alice)).unwrap();
+    let answers = client.burst(vec![Outgoing::get(BROKEN, &[]); STORM], 50);
+    let regular = regular.stop().unwrap();
+    eprintln!("beside the storm: {regular}");
+    for answer in answers {
+        let answer = answer.unwrap();
+        assert_eq!((answer.status, answer.text().as_str()), (503, "the service is broken"));
+    }
+    assert_eq!(regular.failed, 0, "{regular}");
+
+    let ejections = site.gateway.envoy().admin().stats("outlier_detection.ejections_(enforced|active)").unwrap();
+    assert!(ejections.iter().any(|(name, _)| name.contains("all_h2")), "{ejections:?}");
+    assert!(ejections.iter().all(|(_, count)| *count == 0), "{ejections:?}");
+    let after = crowd.steady(&site.lanes(), &[PODS], 200.0).unwrap();
+    let shares = more(&after, 600);
+    assert_eq!(shares.failed, 0, "{shares}");
+    assert!(shares.imbalance(3) < 1.2, "{:?}", shares.servers);
+}
