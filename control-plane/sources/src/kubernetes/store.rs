@@ -89,6 +89,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn names<T>(known: &Known<T>) -> String {
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn a_set_is_new_when_a_document_or_a_secret_is() {
         let cluster = |document: u32, status: u32| {
-            ("a".to_owned(), ClusterObject { document: document.into(), status: status.into() })
+            ("a".to_owned(), ClusterObject { document: Arc::new(document.into()), status: status.into() })
         };
         let secret = |label: &str| {
             ("s".to_owned(), SecretMaterial { clusters: [label.to_owned()].into(), ..SecretMaterial::default() })
@@ -133,11 +135,11 @@ mod tests {
         assert_eq!(store.take_changed(), None, "the Secrets are not listed yet");
         store.secret(Event::Init);
         store.secret(Event::InitDone);
-        assert_eq!(store.take_changed().unwrap().clusters, [1]);
+        assert_eq!(store.take_changed().unwrap().clusters, [Arc::new(Value::from(1))]);
         store.cluster(Event::Apply(cluster(1, 2)));
         assert_eq!((store.take_changed(), store.statuses()["a"].clone()), (None, 2.into()));
         store.cluster(Event::Apply(cluster(2, 2)));
-        assert_eq!(store.take_changed().unwrap().clusters, [2]);
+        assert_eq!(store.take_changed().unwrap().clusters, [Arc::new(Value::from(2))]);
         for (event, is_new) in [
             (Event::Apply(secret("a")), true),
             (Event::Apply(secret("a")), false),
