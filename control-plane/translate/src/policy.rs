@@ -1,9 +1,6 @@
 use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes, Rule, Settings};
-use portcullis_filter_config::{
-    self as config, CONFIG_VERSION, ClusterConfig, FilterConfig, Pool, Reviews, UpstreamIdentity,
-};
+use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews, UpstreamIdentity};
 
-use crate::flavour::Flavour;
 use crate::group::{ALL, group_name};
 use crate::identity::identity;
 use crate::names::ResourceNames;
@@ -79,11 +76,6 @@ fn reviews(cluster: &Cluster, names: &ResourceNames) -> Reviews {
         allowed_seconds: cache.allowed_impersonation.as_secs(),
         denied_seconds: cache.denied_impersonation.as_secs(),
     }
-}
-
-/// The listener's part of the filter's configuration.
-pub(crate) fn filter_config(instance: &str, flavour: Flavour) -> FilterConfig {
-    FilterConfig { peer_source: flavour.peer_source, ..FilterConfig::new(instance) }
 }
 
 fn rule(raw: &Rule) -> config::Rule {

@@ -1,7 +1,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use portcullis_api::{Claims, Settings, claims_of};
+use portcullis_api::{Claims, Code, Problem, Settings, claims_of};
+use portcullis_filter_config::Inexpressible;
 use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
@@ -131,11 +132,17 @@ impl Translator {
 
 fn judge(document: &Value, input: &Input<'_>) -> Judged {
     let claims = claims_of(document);
-    let (cluster, diagnosis) = check(document, &claims.name, input.settings);
-    let emitted = cluster.map(|cluster| {
+    let (cluster, mut diagnosis) = check(document, &claims.name, input.settings);
+    let emitted = cluster.and_then(|cluster| {
         let mut resources = Vec::new();
-        let chain = emit(&cluster, input, &mut resources);
-        Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain }
+        match emit(&cluster, input, &mut resources) {
+            Ok(chain) => Some(Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain }),
+            Err(Inexpressible(what)) => {
+                let message = format!("{what} cannot be told to a gateway with the previous release's module");
+                diagnosis.refuse(Reason::Invalid, vec![Problem::coded(Code::Invalid, "spec", message)]);
+                None
+            }
+        }
     });
     Judged { claims, diagnosis, emitted }
 }

@@ -72,7 +72,7 @@ impl Resource {
         let mut end = parts.first().map_or(self.body.len(), |part| part.range.start);
         let fits = end <= self.body.len();
         let mut pieces = Vec::new();
-        if fits && !parts.is_empty() {
+        if fits {
             pieces.push((None, Piece::new(self.body.slice(..end), None, None)));
         }
         for part in parts {
@@ -94,6 +94,11 @@ impl Resource {
     /// What stands before the parts, and the parts with their owners; nothing if it is in one piece.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (Option<&str>, &Piece)> {
         self.pieces.iter().map(|(owner, piece)| (owner.as_deref(), piece))
+    }
+
+    /// Whether it is made of parts, be they none at the moment.
+    pub(crate) fn is_composed(&self) -> bool {
+        !self.pieces.is_empty()
     }
 
     /// Everybody whom a part belongs to.
@@ -145,8 +150,9 @@ mod tests {
             [(None, b"base".to_vec()), (Some("1".into()), b"one".to_vec()), (Some("2".into()), b"two".to_vec())]
         );
         assert_eq!(good.version(), whole().version());
+        assert_eq!(shown(&whole()), []);
+        assert_eq!(shown(&whole().with_parts([])), [(None, b"baseonetwo".to_vec())]);
         for parts in [
-            vec![],
             vec![part("1", 4..7)],
             vec![part("1", 4..6), part("2", 7..10)],
             vec![part("1", 4..11)],

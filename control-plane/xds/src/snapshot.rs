@@ -1,14 +1,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::Resource;
 use crate::hash::Hash;
+use crate::{Resource, View};
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     types: BTreeMap<String, Arc<OneType>>,
     version: String,
+    /// The same objects for nodes that understand them otherwise.
+    views: BTreeMap<String, Arc<Snapshot>>,
 }
 
 /// The resources of one type. Snapshots that follow each other share what did not change.
@@ -33,7 +35,7 @@ impl OneType {
             for owner in resource.owner().into_iter().chain(resource.part_owners()) {
                 owned.entry(owner.to_owned()).or_default().push(name.clone());
             }
-            if resource.part_owners().next().is_some() {
+            if resource.is_composed() {
                 composed.push(name.clone());
             }
         }
@@ -70,7 +72,33 @@ impl Snapshot {
             whole.add(&one.version);
             types.insert(type_url, one);
         }
-        Self { types, version: whole.finish() }
+        Self { types, version: whole.finish(), views: BTreeMap::new() }
+    }
+
+    /// The same with views for nodes that understand the same objects otherwise. Views carry this snapshot's version: who
+    /// has its view of a version has that version.
+    #[must_use]
+    pub fn with_views(mut self, views: impl IntoIterator<Item = (String, Snapshot)>) -> Self {
+        let version = self.version.clone();
+        let named = |(name, view)| (name, Arc::new(Self { version: version.clone(), ..view }));
+        self.views = views.into_iter().map(named).collect();
+        self
+    }
+
+    /// What a node of a view is told; `None` if that view is not made yet.
+    pub fn view(&self, view: &View) -> Option<&Self> {
+        match &view.0 {
+            None => Some(self),
+            Some(name) => self.views.get(name).map(Arc::as_ref),
+        }
+    }
+
+    /// As [`Snapshot::view`].
+    pub(crate) fn shared_view(self: &Arc<Self>, view: &View) -> Option<Arc<Self>> {
+        match &view.0 {
+            None => Some(Arc::clone(self)),
+            Some(name) => self.views.get(name).cloned(),
+        }
     }
 
     /// A hash of everything.

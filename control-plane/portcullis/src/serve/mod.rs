@@ -1,6 +1,7 @@
 //! `portcullis serve`: objects in, xDS out.
 
 mod departed;
+mod flavours;
 mod fleet;
 mod guard;
 mod http;
@@ -14,8 +15,10 @@ mod source_state;
 mod status;
 mod version;
 mod writer;
+mod xds;
 
 pub(crate) use model::{Model, ModelError};
 pub(crate) use references::Resolved;
 pub(crate) use run::run;
 pub(crate) use source::{LEASE_NAME, SourceArguments};
+pub(crate) use xds::XdsArguments;

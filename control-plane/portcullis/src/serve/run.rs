@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -5,18 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_sources::ObjectSet;
-use portcullis_translate::Diagnosis;
-use portcullis_xds::{HealthRegistry, Registry, ServeError, Snapshot, Socket, SocketError};
+use portcullis_translate::{Diagnosis, Flavour};
+use portcullis_xds::{HealthRegistry, Registry, ServeError, Served, Snapshot};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 
+use super::flavours::Flavours;
 use super::guard::Hosts;
 use super::http::{Pages, router};
 use super::observer::{Observed, Observer};
 use super::source::{Source, SourceError};
 use super::source_state::SourceState;
 use super::writer::Writer;
+use super::xds::XdsError;
 use super::{Model, ModelError};
 use crate::cli::Serve;
 use crate::leader::campaign;
@@ -33,8 +36,8 @@ enum RunError {
     Signal(#[source] io::Error),
     #[error(transparent)]
     Source(#[from] SourceError),
-    #[error("cannot open the xDS socket")]
-    Socket(#[from] SocketError),
+    #[error(transparent)]
+    Doors(#[from] XdsError),
     #[error("cannot listen at {0}")]
     Http(SocketAddr, #[source] io::Error),
     #[error("the status pages failed")]
@@ -55,11 +58,11 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
     let source = Source::open(&arguments.source).await?;
-    let socket = Socket::bind(&arguments.xds_socket)?;
+    let doors = arguments.xds.open().await?;
     let failed = |error| RunError::Http(arguments.http_address, error);
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
     let http_address = listener.local_addr().map_err(failed)?;
-    tracing::info!(xds_socket = %arguments.xds_socket.display(), %http_address, "listening");
+    tracing::info!(%http_address, "listening");
 
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
@@ -81,9 +84,11 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         tasks.push(tokio::spawn(writer.run()));
     }
     let pages = router(Pages { observer, snapshots: snapshots.clone(), hosts });
+    let views = Arc::new(Flavours::default());
+    let flavours = views.wanted();
     let follow = tokio::spawn(async move {
         if let Some(objects) = source.sets.await {
-            follow(objects, snapshot_sender, diagnosis_sender).await;
+            follow(objects, flavours, snapshot_sender, diagnosis_sender).await;
         }
     });
     let (stop, stopped) = oneshot::channel::<()>();
@@ -91,7 +96,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, health, shutdown));
+    let served = Served { snapshots, registry, health, views };
+    let mut xds = tokio::spawn(portcullis_xds::serve(doors, served, shutdown));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -117,13 +123,15 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
 /// Translates every newer set of objects.
 async fn follow(
     mut objects: watch::Receiver<Arc<ObjectSet>>,
+    mut flavours: watch::Receiver<BTreeSet<Flavour>>,
     snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     diagnoses: watch::Sender<Arc<Vec<Diagnosis>>>,
 ) {
     let mut model = Model::default();
     loop {
         let newest = objects.borrow_and_update().clone();
-        match model.update(&newest) {
+        let wanted = flavours.borrow_and_update().clone();
+        match model.update(&newest, &wanted) {
             Ok(update) => {
                 log(&update.diagnoses);
                 // In this order: whoever reads the diagnoses and then the snapshot never takes an older snapshot for what
@@ -136,14 +144,18 @@ async fn follow(
                 diagnoses.send_replace(Arc::new(told));
             }
         }
-        if objects.changed().await.is_err() {
+        let changed = tokio::select! {
+            changed = objects.changed() => changed,
+            changed = flavours.changed() => changed,
+        };
+        if changed.is_err() {
             return;
         }
     }
 }
 
 fn publish(snapshots: &watch::Sender<Option<Arc<Snapshot>>>, snapshot: Snapshot) {
-    let is_new = snapshots.borrow().as_ref().is_none_or(|before| before.version() != snapshot.version());
+    let is_new = snapshots.borrow().as_ref().is_none_or(|before| **before != snapshot);
     if is_new {
         tracing::info!(snapshot = snapshot.version(), "serving");
         snapshots.send_replace(Some(Arc::new(snapshot)));

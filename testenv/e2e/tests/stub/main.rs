@@ -21,6 +21,8 @@ mod in_flight;
 mod limits;
 mod live;
 mod loops;
+mod mixed;
+mod network;
 mod observe;
 mod paths;
 mod quarantine;

@@ -14,7 +14,7 @@ use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{ports, wait};
 use portcullis_translate::{Flavour, Input, Resource as Translated, choose_settings, translate, type_urls};
-use portcullis_xds::{NodeStatus, Part, Registry, Resource, Snapshot, Socket};
+use portcullis_xds::{Doors, NodeStatus, OneView, Part, Registry, Resource, Served, Snapshot, Socket};
 use prost::Message;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -47,13 +47,14 @@ impl Saboteur {
         let flags = ["--xds-socket", &socket_path.display().to_string(), "--xds-protocol", protocol];
         let bootstrap = plane.bootstrap_at("envoy-0", &flags).unwrap();
         let socket = runtime.block_on(async { Socket::bind(&socket_path) }).unwrap();
-        runtime.spawn(portcullis_xds::serve(
-            socket,
-            receiver,
-            Arc::clone(&registry),
-            Arc::default(),
-            std::future::pending(),
-        ));
+        let served = Served {
+            snapshots: receiver,
+            registry: Arc::clone(&registry),
+            health: Arc::default(),
+            views: Arc::new(OneView),
+        };
+        let doors = Doors { socket: Some(socket), network: None };
+        runtime.spawn(portcullis_xds::serve(doors, served, std::future::pending()));
         let envoy = Envoy::start(&dir, "envoy-0", &EnvoyOptions::new(bootstrap)).unwrap();
         Self { snapshots, registry, address, serving_ca, settings, envoy, _plane: plane, _runtime: runtime }
     }
@@ -98,7 +99,10 @@ fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
         end = range.end;
         parts.push(Part { owner: part.owner, range, instead: Some(part.instead.into()) });
     }
-    let mut resource = Resource::new(value).with_parts(parts);
+    let mut resource = Resource::new(value);
+    if one.type_url == type_urls::listener() {
+        resource = resource.with_parts(parts);
+    }
     if let Some(assignment) = one.assignment {
         resource = resource.with_companion(type_urls::assignment(), assignment);
     }

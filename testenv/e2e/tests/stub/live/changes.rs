@@ -1,6 +1,5 @@
 //! Every kind of change that ends nothing. They can be made over and over in this order, and each then changes something.
 
-
 use portcullis_e2e::{Manifest, allow_all};
 use portcullis_harness::certs::Ca;
 use portcullis_stub_apiserver::StubServer;
