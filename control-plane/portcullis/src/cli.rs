@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::explain::Impersonation;
 use crate::gateway::{BecomeEnvoy, Gateway};
-use crate::serve::{LEASE_NAME, SourceArguments};
+use crate::serve::{LEASE_NAME, SourceArguments, StateArguments};
 use crate::status::Status;
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.
@@ -132,21 +132,36 @@ pub(crate) struct ExplainCertificate {
 /// objects, too; /status tells since when.
 ///
 /// HTTP: / (a page for people), /status (the same as JSON: objects with their conditions, Envoys and what each of them has
-/// acknowledged; no secrets), /healthz (the process lives), /readyz (something is served).
+/// acknowledged; no secrets), /healthz (the objects are followed), /readyz (something is served), /metrics
+/// (docs/reference/control-plane-metrics.md).
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) source: SourceArguments,
     #[command(flatten)]
+    pub(crate) state: StateArguments,
+    #[command(flatten)]
     pub(crate) xds: crate::serve::XdsArguments,
-    /// Where /healthz, /readyz and /status are served; port 0 takes a free one. Anybody who can connect may read.
+    /// Where /healthz, /readyz, /metrics and /status are served; port 0 takes a free one. Anybody who can connect may read.
     #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
     pub(crate) http_address: SocketAddr,
     /// A host name under which the status may be asked for, beside IP addresses and localhost; may be repeated. Other
     /// names are refused, because a page in a browser could make its own name lead here.
     #[arg(long = "http-host", env = "PORTCULLIS_HTTP_HOSTS", value_name = "NAME", value_delimiter = ',')]
     pub(crate) http_hosts: Vec<String>,
+    /// How the log is written, on standard error; RUST_LOG says how much of it.
+    #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// Print the bootstrap with which Envoy finds this control plane (JSON).

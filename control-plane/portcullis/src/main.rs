@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, LogFormat};
 
 /// The client of Kubernetes logs answers that it cannot read, and answers hold keys. What it fails at is told by the
 /// source, and by the election of a leader.
@@ -30,7 +30,11 @@ fn main() -> ExitCode {
     let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let silenced = SILENCED.iter().filter_map(|directive| directive.parse().ok());
     let filter = silenced.fold(asked, EnvFilter::add_directive);
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    match &cli.command {
+        Command::Serve(serve) if serve.log_format == LogFormat::Json => log.json().flatten_event(true).init(),
+        _ => log.init(),
+    }
     match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Gateway(arguments) => gateway::run(&arguments),

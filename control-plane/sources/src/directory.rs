@@ -1,19 +1,19 @@
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use portcullis_api::Materials;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
+use crate::events::Events;
 use crate::files::Files;
 use crate::references::materials;
 use crate::{ObjectSet, Root};
 
-/// How long a burst of changes is waited out.
-const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How often the directory is read without being told to: notifications get lost, and do not exist on some mounts.
 const POLL: Duration = Duration::from_secs(5);
 
@@ -67,8 +67,9 @@ impl Watched {
         Self { root, ..self }
     }
 
-    fn reread(&self, before: &Reading) -> Reading {
-        let files = before.files.reread_only(&self.directory, self.only.as_deref());
+    /// Reads again what changed, but for the files that are being written.
+    fn reread(&self, before: &Reading, writing: &BTreeSet<PathBuf>) -> Reading {
+        let files = before.files.reread_only(&self.directory, self.only.as_deref(), writing);
         let materials = materials(files.documents(), self.root.as_ref());
         Reading { files, materials }
     }
@@ -100,35 +101,34 @@ impl Reading {
 /// Reads what is to be watched and watches it: the receiver yields a set whenever a file's content changed, until it is
 /// dropped. Needs a tokio runtime.
 ///
-/// The directory is watched and not its files, because volumes and careful editors replace files: any event means "read
-/// everything and compare the content".
+/// The directory is watched and not its files, because volumes and careful editors replace files: any change means "look at
+/// every file, and read those that are other ones now". A file that is written in place is read when its writer closes it.
 pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, DirectoryError> {
-    // One waiting event is as good as many.
-    let (event, mut events) = mpsc::channel(1);
-    let watcher = watcher(&watched, event);
-    let reading = reread(&watched, Reading::default()).await?;
+    let events = Events::default();
+    let mut notifier = watcher(&watched, events.clone());
+    let reading = reread(&watched, Reading::default(), BTreeSet::new()).await?;
     if let Some(error) = watched.first_error(&reading) {
         return Err(error);
     }
     let (sender, receiver) = watch::channel(Arc::new(reading.objects()));
     tokio::spawn(async move {
-        let _watcher = watcher;
         let mut reading = reading;
-        let mut watching = true;
         loop {
             tokio::select! {
                 () = sender.closed() => return,
-                event = events.recv(), if watching => match event {
-                    Some(()) => tokio::time::sleep(DEBOUNCE).await,
-                    None => watching = false,
-                },
+                () = events.settled() => {}
                 () = tokio::time::sleep(POLL) => {}
             }
-            // Events up to here are covered by the reading that follows.
-            while events.try_recv().is_ok() {}
-            let Ok(newer) = reread(&watched, reading.clone()).await else { return };
-            if newer != reading {
-                reading = newer;
+            let writing = events.take(Instant::now());
+            let Ok(newer) = reread(&watched, reading.clone(), writing).await else { return };
+            let is_other = newer != reading;
+            if reading.files.error().is_some() && newer.files.error().is_none() {
+                // What was watched may be gone for ever, and another directory in its place.
+                drop(notifier.take());
+                notifier = watcher(&watched, events.clone());
+            }
+            reading = newer;
+            if is_other {
                 sender.send_replace(Arc::new(reading.objects()));
             }
         }
@@ -137,11 +137,8 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
 }
 
 /// Without notifications the poll still finds every change.
-fn watcher(watched: &Watched, event: mpsc::Sender<()>) -> Option<RecommendedWatcher> {
-    let told = move |_: notify::Result<notify::Event>| {
-        // Full means that an event waits already.
-        let _ = event.try_send(());
-    };
+fn watcher(watched: &Watched, events: Events) -> Option<RecommendedWatcher> {
+    let told = move |event: notify::Result<notify::Event>| events.tell(event, Instant::now());
     let started = notify::recommended_watcher(told).and_then(|mut watcher| {
         watcher.watch(&watched.directory, RecursiveMode::NonRecursive)?;
         Ok(watcher)
@@ -157,9 +154,9 @@ fn watcher(watched: &Watched, event: mpsc::Sender<()>) -> Option<RecommendedWatc
     started.map_err(|error| tracing::warn!(%error, "no notifications: changes are seen by polling")).ok()
 }
 
-async fn reread(watched: &Watched, before: Reading) -> Result<Reading, DirectoryError> {
+async fn reread(watched: &Watched, before: Reading, writing: BTreeSet<PathBuf>) -> Result<Reading, DirectoryError> {
     let watched = watched.clone();
-    tokio::task::spawn_blocking(move || watched.reread(&before))
+    tokio::task::spawn_blocking(move || watched.reread(&before, &writing))
         .await
         .map_err(|error| DirectoryError::Stopped(io::Error::other(error)))
 }
@@ -199,6 +196,41 @@ mod tests {
         until(&mut sets, &["b.test", "a.test"]).await;
         assert!(watch(Watched::directory(dir.path().join("nowhere"))).await.is_err());
     }
+
+    #[tokio::test]
+    async fn a_file_that_is_written_in_place_is_read_when_it_is_whole() {
+        use std::io::Write;
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.yaml"), A).unwrap();
+        let mut sets = watch(Watched::directory(dir.path())).await.unwrap();
+        until(&mut sets, &["a.test"]).await;
+        // Truncated it is a file without objects, and a part of it is one with fewer.
+        let mut file = fs::File::create(dir.path().join("a.yaml")).unwrap();
+        fs::write(dir.path().join("b.yaml"), A.replace("a.test", "b.test")).unwrap();
+        until(&mut sets, &["a.test", "b.test"]).await;
+        write!(file, "{}---\n{}", A.replace("a.test", "c.test"), A.replace("a.test", "d.test")).unwrap();
+        drop(file);
+        until(&mut sets, &["c.test", "d.test", "b.test"]).await;
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_vanishes_keeps_its_content_and_is_watched_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, away) = (dir.path().join("config"), dir.path().join("away"));
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("a.yaml"), A).unwrap();
+        let mut sets = watch(Watched::directory(&path)).await.unwrap();
+        until(&mut sets, &["a.test"]).await;
+        fs::rename(&path, &away).unwrap();
+        let stale = |set: &Arc<ObjectSet>| set.is_stale() && set.clusters.len() == 1;
+        tokio::time::timeout(Duration::from_secs(20), sets.wait_for(stale)).await.unwrap().unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("b.yaml"), A.replace("a.test", "b.test")).unwrap();
+        until(&mut sets, &["b.test"]).await;
+        fs::write(path.join("c.yaml"), A.replace("a.test", "c.test")).unwrap();
+        until(&mut sets, &["b.test", "c.test"]).await;
+    }
+
     #[tokio::test]
     async fn a_file_that_is_referred_to_acts_as_an_edit_does() {
         let dir = tempfile::tempdir().unwrap();

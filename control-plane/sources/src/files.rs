@@ -1,17 +1,22 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 use crate::documents::parse;
-use crate::{Document, FileDiagnosis, MAX_FILE, ObjectSet, Position};
+use crate::spans::Located;
+use crate::stamp::Stamp;
+use crate::{Document, FileDiagnosis, MAX_FILE, ObjectSet, Position, WHOLE};
 
 /// What is known of one file.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 struct FileState {
+    /// By which it is known that the content is still the one that was read last.
+    stamp: Option<Stamp>,
     /// Of the content that was read last.
     hash: Option<Vec<u8>>,
     /// The last that could be read.
@@ -19,10 +24,17 @@ struct FileState {
     error: Option<(String, Option<Position>)>,
 }
 
+impl PartialEq for FileState {
+    /// Another file with the same content is no news.
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.documents == other.documents && self.error == other.error
+    }
+}
+
 /// What is known of a directory: for each file the last good documents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Files {
-    by_name: BTreeMap<String, FileState>,
+    by_name: BTreeMap<String, Arc<FileState>>,
     error: Option<String>,
 }
 
@@ -30,41 +42,30 @@ impl Files {
     /// Reads the directory again. What cannot be read keeps what it had.
     #[cfg(test)]
     pub(crate) fn reread(&self, directory: &Path) -> Self {
-        self.reread_only(directory, None)
+        self.reread_only(directory, None, &BTreeSet::new())
     }
 
-    /// Reads the directory again, or only one file of it, which is then expected to be there.
-    pub(crate) fn reread_only(&self, directory: &Path, only: Option<&str>) -> Self {
+    /// Reads the directory again, or only one file of it, which is then expected to be there. Files that did not change are
+    /// not read, nor those that are being written.
+    pub(crate) fn reread_only(&self, directory: &Path, only: Option<&str>, writing: &BTreeSet<PathBuf>) -> Self {
         let names = only.map_or_else(|| list(directory), |name| Ok(vec![name.to_owned()]));
         match names {
+            // A volume that is not there leaves an empty directory behind. Whoever means it leaves a file.
+            Ok(names) if names.is_empty() && !self.by_name.is_empty() => {
+                Self { by_name: self.by_name.clone(), error: Some("no file is left in it".to_owned()) }
+            }
             Ok(names) => {
                 let by_name = names.into_iter().map(|name| {
-                    let state = self.reread_file(directory, &name);
+                    let before = self.by_name.get(&name).cloned().unwrap_or_default();
+                    let path = directory.join(&name);
+                    let is_left =
+                        writing.contains(&path) || Stamp::of_path(&path).is_some_and(|now| before.is_at(&now));
+                    let state = if is_left { before } else { reread_file(&before, &path) };
                     (name, state)
                 });
                 Self { by_name: by_name.collect(), error: None }
             }
             Err(error) => Self { by_name: self.by_name.clone(), error: Some(error.kind().to_string()) },
-        }
-    }
-
-    fn reread_file(&self, directory: &Path, name: &str) -> FileState {
-        let before = self.by_name.get(name).cloned().unwrap_or_default();
-        let bytes = match read(&directory.join(name)) {
-            Ok(bytes) => bytes,
-            Err(error) => {
-                return FileState { hash: None, error: Some((format!("cannot be read: {error}"), None)), ..before };
-            }
-        };
-        let hash = Some(digest(&SHA256, &bytes).as_ref().to_vec());
-        if hash == before.hash {
-            return before;
-        }
-        match parse(&bytes) {
-            Ok(documents) => {
-                FileState { hash, documents: documents.into_iter().map(Document::from).collect(), error: None }
-            }
-            Err(error) => FileState { hash, error: Some((error.to_string(), error.at())), ..before },
         }
     }
 
@@ -90,7 +91,7 @@ impl Files {
             set.diagnoses.push(FileDiagnosis { file: file.to_owned(), at, message, refused: true });
         };
         if let Some(error) = &self.error {
-            refuse(".", None, format!("the directory cannot be read, its last good content stays in use: {error}"));
+            refuse(WHOLE, None, format!("the directory cannot be read, its last good content stays in use: {error}"));
         }
         for (name, state) in &self.by_name {
             if let Some((error, at)) = &state.error {
@@ -107,14 +108,57 @@ impl Files {
     }
 }
 
+impl FileState {
+    fn is_at(&self, now: &Stamp) -> bool {
+        self.stamp.as_ref().is_some_and(|stamp| stamp.is_still(now))
+    }
+}
+
+/// What cannot be read keeps what it had.
+fn reread_file(before: &Arc<FileState>, path: &Path) -> Arc<FileState> {
+    let kept = FileState { stamp: None, ..before.as_ref().clone() };
+    let (stamp, bytes) = match read_stamped(path) {
+        Ok(read) => read,
+        Err(error) => {
+            return Arc::new(FileState { hash: None, error: Some((format!("cannot be read: {error}"), None)), ..kept });
+        }
+    };
+    let hash = Some(digest(&SHA256, &bytes).as_ref().to_vec());
+    if hash == before.hash {
+        return Arc::new(FileState { stamp, ..kept });
+    }
+    Arc::new(match parse(&bytes) {
+        Ok(documents) => {
+            let documents = documents.into_iter().map(|located| Document::from(as_written(located)));
+            FileState { stamp, hash, documents: documents.collect(), error: None }
+        }
+        Err(error) => FileState { stamp, hash, error: Some((error.to_string(), error.at())), ..kept },
+    })
+}
+
+/// Takes out what only an API server can vouch for: in a file anybody could write that an object is older than others, or
+/// had a name before them.
+fn as_written(mut located: Located) -> Located {
+    if let Some(metadata) = located.value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("creationTimestamp");
+    }
+    if let Some(document) = located.value.as_object_mut() {
+        document.remove("status");
+    }
+    located
+}
+
 /// Files that configure. Names that start with a dot are a volume's own (`..data`) or an editor's.
 pub(crate) fn list(directory: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
-        let Ok(name) = entry?.file_name().into_string() else { continue };
+        let entry = entry?;
+        let kind = entry.file_type();
+        let Ok(name) = entry.file_name().into_string() else { continue };
         let configures = [".yaml", ".yml", ".json"].iter().any(|end| name.ends_with(end)) && !name.starts_with('.');
+        let is_plain = kind.is_ok_and(|kind| kind.is_file());
         // Follows links: a mounted volume holds nothing else.
-        if configures && fs::metadata(directory.join(&name)).map_or(true, |found| found.is_file()) {
+        if configures && (is_plain || fs::metadata(directory.join(&name)).map_or(true, |found| found.is_file())) {
             names.push(name);
         }
     }
@@ -123,12 +167,19 @@ pub(crate) fn list(directory: &Path) -> io::Result<Vec<String>> {
 }
 
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_stamped(path).map(|(_, bytes)| bytes)
+}
+
+fn read_stamped(path: &Path) -> io::Result<(Option<Stamp>, Vec<u8>)> {
     let mut bytes = Vec::new();
-    fs::File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    let file = fs::File::open(path)?;
+    // Taken before the content: what changes meanwhile is seen the next time.
+    let stamp = file.metadata().ok().map(|found| Stamp::read_now(&found));
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_FILE) {
         return Err(io::Error::other("it is larger than 16 MiB"));
     }
-    Ok(bytes)
+    Ok((stamp, bytes))
 }
 
 #[cfg(test)]
@@ -156,8 +207,15 @@ mod tests {
         let mended = broken.reread(dir.path());
         assert_eq!(names(&mended.objects()), ["b.test"]);
         assert_eq!(mended.objects().diagnoses, []);
+        fs::write(dir.path().join("b.yaml"), A).unwrap();
+        let both = mended.reread(dir.path());
+        assert_eq!(names(&both.objects()), ["b.test", "a.test"]);
+        fs::remove_file(dir.path().join("b.yaml")).unwrap();
+        assert_eq!(names(&both.reread(dir.path()).objects()), ["b.test"]);
         fs::remove_file(&file).unwrap();
-        assert_eq!(names(&mended.reread(dir.path()).objects()), [""; 0]);
+        let empty = mended.reread(dir.path());
+        assert_eq!(names(&empty.objects()), ["b.test"]);
+        assert!(empty.objects().is_stale(), "an empty directory is one that is not there");
         drop(dir);
         let gone = mended.reread(Path::new("/nowhere/at/all"));
         assert_eq!(names(&gone.objects()), ["b.test"]);
@@ -178,5 +236,16 @@ mod tests {
         assert_eq!(names(&set), ["a.test"]);
         let told: Vec<_> = set.diagnoses.iter().map(|told| (told.file.as_str(), told.refused)).collect();
         assert_eq!(told, [("b.json", false), ("c.yaml", true)]);
+    }
+
+    #[test]
+    fn nobody_makes_an_object_older_by_writing_it_into_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let text =
+            "metadata: {name: a.test, uid: u, creationTimestamp: '2001-01-01T00:00:00Z'}\nstatus: {names: [b.test]}";
+        fs::write(dir.path().join("a.yaml"), A.replace("metadata: {name: a.test}", text)).unwrap();
+        let set = Files::default().reread(dir.path()).objects();
+        assert_eq!(set.clusters[0]["metadata"], serde_json::json!({"name": "a.test", "uid": "u"}));
+        assert_eq!(set.clusters[0].get("status"), None);
     }
 }

@@ -5,12 +5,14 @@
 
 mod directory;
 mod documents;
+mod events;
 mod files;
 mod kubernetes;
 mod merge;
 mod once;
 mod references;
 mod spans;
+mod stamp;
 
 use std::fmt;
 use std::sync::Arc;
@@ -66,6 +68,9 @@ pub struct FileDiagnosis {
     pub refused: bool,
 }
 
+/// What is told as the file when the whole directory is meant.
+pub(crate) const WHOLE: &str = ".";
+
 /// A document that can be shared.
 #[derive(Clone, Debug, PartialEq)]
 struct Document {
@@ -91,6 +96,11 @@ impl fmt::Debug for ObjectSet {
 }
 
 impl ObjectSet {
+    /// Whether the source itself could not be read, so that this may be old.
+    pub fn is_stale(&self) -> bool {
+        self.diagnoses.iter().any(|told| told.refused && told.file == WHOLE)
+    }
+
     fn add(&mut self, file: &str, document: &Document) {
         let place = Place { file: file.to_owned(), spans: Arc::clone(&document.spans) };
         let told = |field, message, refused| {

@@ -1,6 +1,9 @@
+use portcullis_api::Settings;
 use portcullis_filter_config::{
     CONFIG_VERSION, ClusterConfig, FilterConfig, Inexpressible, PREVIOUS_VERSION, PeerSource,
 };
+
+use crate::policy::reserved_headers;
 
 /// What differs between the Envoys of one gateway in how the same objects are told to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,8 +70,12 @@ impl Flavour {
 
     /// The listener's part of the filter's configuration. What no filter of that version could read, stays as it is, and
     /// is refused by it.
-    pub(crate) fn filter_config(self, instance: &str) -> FilterConfig {
-        let newest = FilterConfig { peer_source: self.peer_source, ..FilterConfig::new(instance) };
+    pub(crate) fn filter_config(self, settings: &Settings) -> FilterConfig {
+        let newest = FilterConfig {
+            peer_source: self.peer_source,
+            reserved_headers: reserved_headers(settings),
+            ..FilterConfig::new(&settings.instance)
+        };
         if self.is_newest_version() {
             return newest;
         }

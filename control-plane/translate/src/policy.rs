@@ -1,4 +1,6 @@
+use portcullis_api as api;
 use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes, Rule, Settings};
+use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
 use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews, UpstreamIdentity};
 
 use crate::group::{ALL, group_name};
@@ -24,8 +26,8 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         close_connections: cluster.gates.close_connections,
         anonymous: cluster.anonymous,
         audit_attribution: cluster.audit_attribution,
-        reviews: Some(reviews(cluster, names)),
-        upstream_identity: UpstreamIdentity::Impersonate,
+        reviews: reviews(cluster, names),
+        upstream_identity: upstream_identity(cluster, settings),
         flow_control_schemas: cluster
             .schemas
             .iter()
@@ -67,15 +69,41 @@ pub(crate) fn text(pem: &PublicBytes) -> String {
     String::from_utf8_lossy(pem.as_slice()).into_owned()
 }
 
-fn reviews(cluster: &Cluster, names: &ResourceNames) -> Reviews {
+/// How the user is told to the servers.
+pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> UpstreamIdentity {
+    match cluster.upstream_identity {
+        api::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,
+        api::UpstreamIdentity::RequestHeader { .. } => {
+            let api::RequestHeaders { user, group, uid, extra_prefix } = settings.request_headers.clone();
+            UpstreamIdentity::RequestHeader(config::RequestHeaders { user, group, uid, extra_prefix })
+        }
+    }
+}
+
+/// `None` where the servers are not asked.
+fn reviews(cluster: &Cluster, names: &ResourceNames) -> Option<Reviews> {
     let cache = &cluster.credential_cache;
-    Reviews {
+    let user = match &cluster.upstream_identity {
+        api::UpstreamIdentity::Impersonate => None,
+        api::UpstreamIdentity::RequestHeader { token_review: false, .. } => return None,
+        api::UpstreamIdentity::RequestHeader { user, .. } => Some(user.clone()),
+    };
+    Some(Reviews {
+        user,
         cluster: names.pool(ALL, Pool::Http2),
         token_seconds: cache.token.as_secs(),
         rejected_token_seconds: cache.rejected_token.as_secs(),
         allowed_seconds: cache.allowed_impersonation.as_secs(),
         denied_seconds: cache.denied_impersonation.as_secs(),
-    }
+    })
+}
+
+/// The header names of an authenticating proxy that no filter knows by itself.
+pub(crate) fn reserved_headers(settings: &Settings) -> Vec<String> {
+    let api::RequestHeaders { user, group, uid, extra_prefix } = &settings.request_headers;
+    let is_known = |name: &str| EARLY_REMOVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let named = [user, group, uid, extra_prefix].into_iter().filter(|name| !name.is_empty() && !is_known(name));
+    named.cloned().collect()
 }
 
 fn rule(raw: &Rule) -> config::Rule {

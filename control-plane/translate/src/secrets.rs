@@ -3,13 +3,14 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
 };
 use portcullis_api::{ClientVerification, Cluster, KeyPair, Settings, Trust};
 use portcullis_filter_config::ValidatorConfig;
+use prost::Message;
 
 use crate::listener::client_validation;
 
 use crate::names::{ResourceNames, parts};
 use crate::policy::text;
 use crate::proto::inline_bytes;
-use crate::resource::Resource;
+use crate::resource::{Resource, type_urls};
 
 /// The secrets of a cluster. All keys and tokens travel so; CAs do too, so that their rotation changes no cluster.
 pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, resources: &mut Vec<Resource>) {
@@ -40,6 +41,12 @@ pub(crate) fn default_certificate(settings: &Settings) -> Option<Resource> {
     let pair = settings.default_certificate.as_ref()?;
     let name = ResourceNames::gateway(&settings.instance).part(parts::DEFAULT_CERTIFICATE);
     Some(secret(name, certificate(pair)))
+}
+
+/// Whether a resource's message holds a key or a token. What cannot be understood is taken for one.
+pub fn holds_key(type_url: &str, body: &[u8]) -> bool {
+    let is_public = |secret: Secret| matches!(secret.r#type, Some(secret::Type::ValidationContext(_)));
+    type_url == type_urls::secret() && !Secret::decode(body).is_ok_and(is_public)
 }
 
 fn certificate(pair: &KeyPair) -> secret::Type {

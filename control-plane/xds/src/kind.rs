@@ -24,6 +24,18 @@ impl Kind {
         }
     }
 
+    /// A short name, for people and counters.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Kind::Cluster => "clusters",
+            Kind::Endpoints => "endpoints",
+            Kind::Secret => "secrets",
+            Kind::Listener => "listeners",
+            Kind::Routes => "routes",
+            Kind::Other => "other",
+        }
+    }
+
     /// Whether "everything" may be subscribed to. Secrets go to who knows their names.
     pub(crate) fn allows_wildcard(self) -> bool {
         matches!(self, Kind::Cluster | Kind::Listener)

@@ -8,6 +8,7 @@ mod delta;
 mod hash;
 mod health;
 mod kind;
+mod observer;
 mod peer;
 mod piece;
 mod quarantine;
@@ -25,6 +26,7 @@ mod wait;
 
 pub use delta::TypeStatus;
 pub use health::{Endpoints, HealthRegistry};
+pub use observer::Observer;
 pub use registry::{NodeStatus, Registry};
 pub use resource::{Part, Resource};
 pub use server::{Doors, ServeError, Served, serve};

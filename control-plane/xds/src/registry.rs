@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::observer::{Observed, Observer};
 use crate::stream::NodeStream;
 use crate::{Refused, Snapshot, Standing, TurnedAway, TypeStatus, View};
 
@@ -28,6 +29,7 @@ pub struct NodeStatus {
 #[derive(Default)]
 pub struct Registry {
     streams: Mutex<Streams>,
+    pub(crate) observed: Observed,
 }
 
 impl std::fmt::Debug for Registry {
@@ -61,6 +63,11 @@ const MAX_TURNED_AWAY: usize = 100;
 const MAX_GONE: usize = 1_000;
 
 impl Registry {
+    /// A registry whose conversations are observed.
+    pub fn observed_by(observer: Arc<dyn Observer>) -> Self {
+        Self { observed: Observed::by(observer), ..Self::default() }
+    }
+
     /// Every node, sorted by id. A node with two streams, as for a moment after a reconnect, occurs twice.
     pub fn nodes(&self) -> Vec<NodeStatus> {
         let (open, mut gone) = {

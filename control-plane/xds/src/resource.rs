@@ -12,6 +12,7 @@ pub struct Resource {
     body: Bytes,
     companion: Option<(String, String)>,
     owner: Option<String>,
+    is_held: bool,
     /// What stands before the parts, and the parts with their owners. Empty if it is in one piece.
     pieces: Vec<(Option<String>, Piece)>,
 }
@@ -38,7 +39,18 @@ impl Resource {
     /// The version is a hash of the content: an unchanged resource is not sent again, also after a restart.
     pub fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
-        Self { version: hash_of(&body), body, companion: None, owner: None, pieces: Vec::new() }
+        Self { version: hash_of(&body), body, companion: None, owner: None, is_held: false, pieces: Vec::new() }
+    }
+
+    /// A resource of which nothing is known but its version, because others hold it: it is never sent and never taken
+    /// away. A node that has it in this version has all of it; one that has not gets it when somebody knows it again.
+    pub fn held(version: impl Into<String>) -> Self {
+        Self { version: version.into(), is_held: true, ..Self::new(Bytes::new()) }
+    }
+
+    /// Whether only its version is known.
+    pub fn is_held(&self) -> bool {
+        self.is_held
     }
 
     /// Names another resource that is sent again whenever this one is sent. Envoy builds a changed cluster anew and waits
@@ -113,9 +125,8 @@ impl Resource {
 
     /// Whether this is the other one: equal versions are equal contents.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        self.version == other.version
-            && self.companion == other.companion
-            && self.owner == other.owner
+        (&self.version, &self.companion, &self.owner, self.is_held)
+            == (&other.version, &other.companion, &other.owner, other.is_held)
             && self.pieces == other.pieces
     }
 

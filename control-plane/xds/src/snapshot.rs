@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::hash::Hash;
+use crate::kind::Kind;
 use crate::{Resource, View};
 
 /// Everything that Envoy may ask for at one time.
@@ -21,6 +22,8 @@ struct OneType {
     owned: BTreeMap<String, Vec<String>>,
     /// Names of what is made of parts.
     composed: Vec<String>,
+    /// Names of those of which only the version is known.
+    held: Vec<String>,
     version: String,
 }
 
@@ -39,7 +42,8 @@ impl OneType {
                 composed.push(name.clone());
             }
         }
-        Self { resources, owned, composed, version: hash.finish() }
+        let held = resources.iter().filter(|(_, resource)| resource.is_held()).map(|(name, _)| name.clone()).collect();
+        Self { resources, owned, composed, held, version: hash.finish() }
     }
 
     fn holds(&self, resources: &BTreeMap<String, Resource>) -> bool {
@@ -111,9 +115,27 @@ impl Snapshot {
         self.types.get(type_url).map_or("", |one| one.version.as_str())
     }
 
+    /// How many resources there are of a kind, as [`crate::Observer`] calls it.
+    pub fn count(&self, kind: &str) -> usize {
+        let of_kind = self.types.iter().filter(|(type_url, _)| Kind::of(type_url).label() == kind);
+        of_kind.map(|(_, one)| one.resources.len()).sum()
+    }
+
     /// One resource.
     pub fn get(&self, type_url: &str, name: &str) -> Option<&Resource> {
         self.types.get(type_url)?.resources.get(name)
+    }
+
+    /// Everything: type URL, name and resource.
+    pub fn resources(&self) -> impl Iterator<Item = (&str, &str, &Resource)> {
+        self.types.iter().flat_map(|(type_url, one)| {
+            one.resources.iter().map(move |(name, resource)| (type_url.as_str(), name.as_str(), resource))
+        })
+    }
+
+    /// The names of those resources of one type of which only the version is known.
+    pub(crate) fn held<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a String> + use<'a> {
+        self.types.get(type_url).into_iter().flat_map(|one| &one.held)
     }
 
     /// The names of one type's resources.

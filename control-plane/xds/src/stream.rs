@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 
+use crate::kind::Kind;
 use crate::{Refused, Snapshot, Standing, TypeStatus};
 
 /// What may be asked of one node's conversation, whatever variant of the protocol it speaks.
@@ -42,6 +43,10 @@ pub(crate) trait Conversation: NodeStream + 'static {
     fn node_of(request: &Self::Request) -> Option<&Node>;
     /// What a request refuses.
     fn refusal(request: &Self::Request) -> Option<Refusal<'_>>;
+    /// The type of what a request answers, if it answers something.
+    fn answered(request: &Self::Request) -> Option<Kind>;
+    /// The type of what is sent.
+    fn kind_of(response: &Self::Response) -> Kind;
     /// Logs what is sent, without its content.
     fn log(&self, response: &Self::Response);
 }

@@ -31,7 +31,8 @@ pub struct ClusterConfig {
     /// Whether the upstream is told, as extras of the user, where a request comes from and who acts as somebody else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub audit_attribution: bool,
-    /// How tokens and impersonation are reviewed. Without it both are refused.
+    /// How tokens and impersonation are reviewed. Without it both are refused, or in [`UpstreamIdentity::RequestHeader`] go
+    /// upstream as requests of somebody unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviews: Option<Reviews>,
     /// How the authenticated user is told to the upstream.
@@ -66,6 +67,9 @@ pub struct Servers {
 pub struct Reviews {
     /// The Envoy cluster to ask, one that carries the gateway's credential.
     pub cluster: String,
+    /// The name by which an authenticating proxy asks ([`UpstreamIdentity::RequestHeader`]): its certificate names nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
     /// A token's user; never longer than the token says itself.
     pub token_seconds: u64,
     /// That a token is nobody's.
@@ -77,10 +81,37 @@ pub struct Reviews {
 }
 
 /// How the authenticated user is told to the upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UpstreamIdentity {
-    /// `Impersonate-*` headers beside the gateway's own credential.
+    /// `Impersonate-*` headers beside the gateway's own credential. What clients themselves impersonate is reviewed.
     Impersonate,
+    /// As an authenticating proxy of kube-apiserver (`--requestheader-*`): the user of a client certificate in these headers,
+    /// beside the front-proxy certificate. A token goes upstream as it is, and so does what clients impersonate: the
+    /// upstream judges both.
+    RequestHeader(RequestHeaders),
+}
+
+/// The names of an authenticating proxy's headers, as the upstream's `--requestheader-*-headers` have them; lower-case. Each
+/// must start with one of [`crate::FilterConfig::reserved_headers`] or with `x-remote-`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RequestHeaders {
+    /// The user's name.
+    pub user: String,
+    /// One line for each group.
+    pub group: String,
+    /// The user's UID; not told if empty.
+    pub uid: String,
+    /// What the names of extra attributes start with.
+    pub extra_prefix: String,
+}
+
+impl Default for RequestHeaders {
+    /// The names that Kubernetes' documents use.
+    fn default() -> Self {
+        let name = |rest: &str| format!("x-remote-{rest}");
+        Self { user: name("user"), group: name("group"), uid: name("uid"), extra_prefix: name("extra-") }
+    }
 }
 
 /// A limit, shared by all policies that name it.

@@ -1,3 +1,5 @@
+use crate::UpstreamIdentity;
+
 /// The connection pool of a server group that a request is sent through. Each is an Envoy cluster of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Pool {
@@ -6,13 +8,25 @@ pub enum Pool {
     /// HTTP/1.1 with the gateway's credential, for upgrades: Envoy turns an upgrade on an HTTP/2 cluster into extended
     /// CONNECT, which kube-apiserver refuses.
     Upgrade,
-    /// HTTP/1.1 without any credential: kube-apiserver closes an HTTP/2 connection after an unauthenticated request.
+    /// HTTP/1.1 without any credential of the gateway's: kube-apiserver closes an HTTP/2 connection after an unauthenticated
+    /// request.
     Anonymous,
+    /// HTTP/2 without any credential of the gateway's, for requests with a token of the client's own that the upstream has
+    /// confirmed: a rejected one would close the connection under everybody else on it.
+    PassThrough,
 }
 
 impl Pool {
-    /// All pools of a server group.
-    pub const ALL: [Pool; 3] = [Pool::Http2, Pool::Upgrade, Pool::Anonymous];
+    /// All pools.
+    pub const ALL: [Pool; 4] = [Pool::Http2, Pool::Upgrade, Pool::Anonymous, Pool::PassThrough];
+
+    /// The pools of a server group where users are told in this way.
+    pub const fn of(identity: &UpstreamIdentity) -> &'static [Pool] {
+        match identity {
+            UpstreamIdentity::Impersonate => &[Pool::Http2, Pool::Upgrade, Pool::Anonymous],
+            UpstreamIdentity::RequestHeader(_) => &Pool::ALL,
+        }
+    }
 
     /// The pool's part of a resource name and of a destination.
     pub const fn as_str(self) -> &'static str {
@@ -20,6 +34,7 @@ impl Pool {
             Pool::Http2 => "h2",
             Pool::Upgrade => "upgrade",
             Pool::Anonymous => "anonymous",
+            Pool::PassThrough => "passthrough",
         }
     }
 }
@@ -68,9 +83,9 @@ pub fn destination(group: &str, pool: Pool, class: RequestClass) -> String {
     format!("{group}.{}.{}", pool.as_str(), class.as_str())
 }
 
-/// Every destination of a server group. Upgrades are sessions only.
-pub fn destinations(group: &str) -> impl Iterator<Item = (String, Pool, RequestClass)> {
-    Pool::ALL.into_iter().flat_map(move |pool| {
+/// Every destination of a server group with these pools. Upgrades are sessions only.
+pub fn destinations(group: &str, pools: &[Pool]) -> impl Iterator<Item = (String, Pool, RequestClass)> {
+    pools.iter().copied().flat_map(move |pool| {
         RequestClass::ALL
             .into_iter()
             .filter(move |class| pool != Pool::Upgrade || *class == RequestClass::Session)
@@ -84,11 +99,11 @@ mod tests {
 
     #[test]
     fn every_destination_of_a_group_is_its_own() {
-        let all: Vec<_> = destinations("all").map(|(key, ..)| key).collect();
+        let all: Vec<_> = destinations("all", &Pool::ALL).map(|(key, ..)| key).collect();
         let mut unique = all.clone();
         unique.sort();
         unique.dedup();
-        assert_eq!(all.len(), 9);
+        assert_eq!(all.len(), 13);
         assert_eq!(unique.len(), all.len());
         assert!(all.contains(&"all.upgrade.session".to_owned()));
         assert!(!all.contains(&"all.upgrade.read".to_owned()));

@@ -11,12 +11,21 @@ pub struct FilterConfig {
     /// How the client's certificate reaches the filter.
     #[serde(default, skip_serializing_if = "PeerSource::is_default")]
     pub peer_source: PeerSource,
+    /// Further prefixes of header names that no client may send on, lower-case: those of [`crate::RequestHeaders`] that do not
+    /// start with `x-remote-`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reserved_headers: Vec<String>,
 }
 
 impl FilterConfig {
     /// The configuration of this version of a gateway whose certificates come by [`PeerSource::Validator`].
     pub fn new(instance: impl Into<String>) -> Self {
-        Self { version: crate::CONFIG_VERSION, instance: instance.into(), peer_source: PeerSource::default() }
+        Self {
+            version: crate::CONFIG_VERSION,
+            instance: instance.into(),
+            peer_source: PeerSource::default(),
+            reserved_headers: Vec::new(),
+        }
     }
 }
 

@@ -17,7 +17,7 @@ mod validator;
 mod version;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Reviews, Rule, Servers, ServiceAccount,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, RequestHeaders, Reviews, Rule, Servers, ServiceAccount,
     UpstreamIdentity,
 };
 pub use destination::{Pool, RequestClass, destination, destinations};

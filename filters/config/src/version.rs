@@ -1,10 +1,11 @@
-use crate::{ClusterConfig, FilterConfig, PeerSource};
+use crate::{ClusterConfig, FilterConfig, PeerSource, UpstreamIdentity};
 
 /// The version of this configuration's format. A filter refuses any version that it does not know, so that a rule that
 /// it would not understand is never dropped in silence. It grows with every field that an older filter does not have.
 ///
 /// - 1: up to `logRefused`.
-/// - 2: `peerSource` of the listener, `servers` of a cluster.
+/// - 2: `peerSource` and `reservedHeaders` of the listener, `servers` and the identity `RequestHeader` of a cluster, `user`
+///   of its reviews.
 pub const CONFIG_VERSION: u32 = 2;
 
 /// The version before, which the control plane writes for filters that read no newer one.
@@ -34,12 +35,15 @@ impl FilterConfig {
     ///
     /// # Errors
     /// [`Inexpressible`]: a filter that looks for certificates in another place finds none, and takes everybody for
-    /// anonymous.
+    /// anonymous; one that does not know a header name lets clients write it.
     pub fn into_previous(self) -> Result<Self, Inexpressible> {
         // Taken apart, so that nobody adds a field without deciding about it here.
-        let Self { version: _, instance, peer_source } = self;
+        let Self { version: _, instance, peer_source, reserved_headers } = self;
+        if !reserved_headers.is_empty() {
+            return Err(Inexpressible("header names that clients may not send"));
+        }
         match peer_source {
-            PeerSource::Validator => Ok(Self { version: PREVIOUS_VERSION, instance, peer_source }),
+            PeerSource::Validator => Ok(Self { version: PREVIOUS_VERSION, instance, peer_source, reserved_headers }),
             PeerSource::ForwardedClientCert => Err(Inexpressible("certificates by x-forwarded-client-cert")),
         }
     }
@@ -55,7 +59,7 @@ impl ClusterConfig {
     /// were removed run on until they end by themselves.
     ///
     /// # Errors
-    /// [`Inexpressible`], which nothing is, so far.
+    /// [`Inexpressible`]: another way of telling the user to the upstream.
     pub fn into_previous(self) -> Result<Self, Inexpressible> {
         // Taken apart, so that nobody adds a field without deciding about it here.
         let Self {
@@ -75,6 +79,13 @@ impl ClusterConfig {
             servers: _,
             policies,
         } = self;
+        match &upstream_identity {
+            UpstreamIdentity::Impersonate => {}
+            UpstreamIdentity::RequestHeader(_) => return Err(Inexpressible("the identity mode RequestHeader")),
+        }
+        if reviews.as_ref().is_some_and(|reviews| reviews.user.is_some()) {
+            return Err(Inexpressible("the user in whose name reviews are asked"));
+        }
         Ok(Self {
             version: PREVIOUS_VERSION,
             name,
@@ -96,7 +107,7 @@ impl ClusterConfig {
 
     /// Whether it holds nothing that its version does not have.
     pub fn is_of_its_version(&self) -> bool {
-        self.version != PREVIOUS_VERSION || self.servers.is_none()
+        self.version != PREVIOUS_VERSION || self.clone().into_previous().as_ref() == Ok(self)
     }
 }
 
@@ -114,6 +125,17 @@ mod tests {
         let previous = newest.into_previous().unwrap();
         assert!(previous.is_of_its_version());
         assert!(!serde_json::to_string(&previous).unwrap().contains("servers"));
+    }
+
+    #[test]
+    fn what_would_do_harm_if_it_was_left_out_is_not_expressible() {
+        let text = r#"{"version": 2, "name": "i/-/a", "identity": "x", "authorities": ["a"], "anonymous": true,
+            "upstreamIdentity": {"RequestHeader": {"user": "x-remote-user", "group": "x-remote-group", "uid": "",
+            "extraPrefix": "x-remote-extra-"}}, "policies": []}"#;
+        let newest: ClusterConfig = serde_json::from_str(text).unwrap();
+        assert!(newest.into_previous().is_err());
+        let newest = FilterConfig { reserved_headers: vec!["x-user".to_owned()], ..FilterConfig::new("i") };
+        assert!(newest.into_previous().is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! request of the gateway, and who asked to act as somebody else. They are the gateway's own: whoever sends one is refused.
 
 use crate::hygiene::Scan;
-use crate::identity::{UserInfo, carried, escape_key};
+use crate::identity::{HeaderNames, UserInfo, carried};
 
 /// What the gateway's own extra keys start with.
 pub const RESERVED: &str = "portcullis.dev/";
@@ -16,7 +16,7 @@ const REQUEST_ID: &str = "portcullis.dev/request-id";
 
 /// The lines of a request; `original` is who acts as somebody else. What no header can carry unchanged is left out: these
 /// lines are for people to read and give nobody a right.
-pub(crate) fn lines(scan: &Scan<'_>, original: Option<&UserInfo>) -> Vec<(String, String)> {
+pub(crate) fn lines(names: &HeaderNames, scan: &Scan<'_>, original: Option<&UserInfo>) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap_or_default().to_owned();
     // Envoy appends the address of the connection's peer to what the client wrote.
     let address = scan.forwarded_for.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
@@ -25,9 +25,7 @@ pub(crate) fn lines(scan: &Scan<'_>, original: Option<&UserInfo>) -> Vec<(String
         (ORIGINAL_USER, original.map_or_else(String::new, |user| user.name.clone())),
         (REQUEST_ID, text(scan.request_id)),
     ];
-    let line = |(key, value): (&str, String)| {
-        Some((format!("impersonate-extra-{}", escape_key(key)), carried("attribution", &value).ok()?))
-    };
+    let line = |(key, value): (&str, String)| Some((names.extra(key), carried("attribution", &value).ok()?));
     told.into_iter().filter_map(line).collect()
 }
 

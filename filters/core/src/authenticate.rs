@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::cluster::{Cluster, Reviewer};
+use crate::cluster::Cluster;
 use crate::credential::{BrokenToken, bearer_token, subprotocol_token};
 use crate::gateway::{Peer, RequestFacts, Stop};
 use crate::identity::{UpstreamUser, UserInfo};
@@ -17,17 +17,42 @@ use crate::x509::{ChainError, ClientChain};
 enum Said {
     /// It was not presented.
     Nothing,
-    /// It names somebody.
-    User(Arc<UpstreamUser>),
+    /// It is good.
+    Client(Client),
     /// It was presented and fails.
     Failed,
 }
 
-/// The user whom the presented credentials name, or nobody.
-pub(crate) fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Option<Arc<UpstreamUser>>, Stop> {
+/// Who sends a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Client {
+    /// No credential was presented.
+    Nobody,
+    /// The user whom a certificate names.
+    Certified(Arc<UpstreamUser>),
+    /// The user whose token was presented.
+    Bearer(Arc<UpstreamUser>),
+    /// Somebody with a token that is not reviewed.
+    Unknown,
+    /// The user as whom somebody else may act.
+    Impersonated(Arc<UpstreamUser>),
+}
+
+impl Client {
+    /// The user, if it is known.
+    pub(crate) fn user(&self) -> Option<&Arc<UpstreamUser>> {
+        match self {
+            Client::Certified(user) | Client::Bearer(user) | Client::Impersonated(user) => Some(user),
+            Client::Nobody | Client::Unknown => None,
+        }
+    }
+}
+
+/// Who presents the credentials.
+pub(crate) fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Client, Stop> {
     let mut has_failed = false;
     match certificate(cluster, request)? {
-        Said::User(user) => return Ok(Some(user)),
+        Said::Client(client) => return Ok(client),
         Said::Failed => has_failed = true,
         Said::Nothing => {}
     }
@@ -36,12 +61,12 @@ pub(crate) fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Res
     let from_subprotocol = || if scan.is_websocket { subprotocol_token(&scan.subprotocols) } else { Ok(None) };
     for presented in [from_header(), from_subprotocol()] {
         match token(cluster, presented, request)? {
-            Said::User(user) => return Ok(Some(user)),
+            Said::Client(client) => return Ok(client),
             Said::Failed => has_failed = true,
             Said::Nothing => {}
         }
     }
-    if has_failed || !cluster.anonymous { Err(Refusal::unauthorized().into()) } else { Ok(None) }
+    if has_failed || !cluster.anonymous { Err(Refusal::unauthorized().into()) } else { Ok(Client::Nobody) }
 }
 
 fn certificate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Said, Refusal> {
@@ -57,8 +82,8 @@ fn certificate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Said, Re
     };
     // A certificate that nobody asked for is none, as in a kube-apiserver without --client-ca-file.
     let Some(ca) = &cluster.client_ca else { return Ok(Said::Nothing) };
-    Ok(match cluster.caches.certificates.user(&chain, ca, request.now) {
-        Ok(Some(user)) => Said::User(user),
+    Ok(match cluster.caches.certificates.user(&chain, ca, &cluster.identity.names, request.now) {
+        Ok(Some(user)) => Said::Client(Client::Certified(user)),
         Ok(None) => Said::Nothing,
         Err(_) => Said::Failed,
     })
@@ -76,11 +101,13 @@ fn token(
         Ok(None) => return Ok(Said::Nothing),
         Ok(Some(_)) | Err(BrokenToken) => return Ok(Said::Failed),
     };
-    let Some(Reviewer { cluster: reviewer }) = &cluster.reviewer else {
-        return Err(Refusal::token_not_reviewed().into());
+    let Some(reviewer) = &cluster.reviewer else {
+        // The upstream judges the token itself.
+        let is_judged = cluster.identity.proxy.is_some();
+        return if is_judged { Ok(Said::Client(Client::Unknown)) } else { Err(Refusal::token_not_reviewed().into()) };
     };
     match Review::known_token(&token, &cluster.caches, request.settled, request.now) {
-        Some(ReviewResult::User(user)) => Ok(Said::User(user)),
+        Some(ReviewResult::User(user)) => Ok(Said::Client(Client::Bearer(user))),
         Some(ReviewResult::Rejected) => Ok(Said::Failed),
         Some(_) => Err(Refusal::review_failed().into()),
         None => Err(Stop::Review(vec![Review::of_token(&token, reviewer, &cluster.caches)])),
@@ -98,35 +125,36 @@ const AT_A_TIME: usize = 8;
 
 /// As whom a request acts.
 pub(crate) struct Actor {
-    /// The user, or nobody.
-    pub(crate) user: Option<Arc<UpstreamUser>>,
+    /// The user to dispatch by and to tell the upstream of.
+    pub(crate) client: Client,
     /// Who acts as that user, if it is somebody else.
     pub(crate) original: Option<UserInfo>,
 }
 
-/// As whom the request acts: the user itself, or the one whom it may impersonate.
+/// As whom the request acts: the client itself, or the one whom it may impersonate. Where the upstream judges impersonation,
+/// it is the client: whom it asks to be is not known to be true.
 pub(crate) fn effective_user(
     cluster: &Cluster,
-    user: Option<Arc<UpstreamUser>>,
+    client: Client,
     anonymous: &UserInfo,
     request: &RequestFacts<'_>,
 ) -> Result<Actor, Stop> {
-    if request.scan.impersonation.is_empty() {
-        return Ok(Actor { user, original: None });
+    if request.scan.impersonation.is_empty() || cluster.identity.proxy.is_some() {
+        return Ok(Actor { client, original: None });
     }
-    let Some(Reviewer { cluster: reviewer }) = &cluster.reviewer else {
+    let Some(reviewer) = &cluster.reviewer else {
         return Err(Refusal::impersonation().into());
     };
     let Some(asked) = impersonation::read(&request.scan.impersonation)? else {
-        return Ok(Actor { user, original: None });
+        return Ok(Actor { client, original: None });
     };
-    let client = user.as_deref().map_or(anonymous, UpstreamUser::user);
+    let original = client.user().map_or(anonymous, |user| user.user());
     let mut unknown = Vec::new();
     for part in &asked.parts {
-        let review = Review::of_access(client, part, reviewer, &cluster.caches);
+        let review = Review::of_access(original, part, reviewer, &cluster.caches);
         match review.known(request.settled, request.now) {
             Some(ReviewResult::Allowed) => {}
-            Some(ReviewResult::Denied) => return Err(Refusal::may_not_impersonate(&client.name, part).into()),
+            Some(ReviewResult::Denied) => return Err(Refusal::may_not_impersonate(&original.name, part).into()),
             Some(_) => return Err(Refusal::review_failed().into()),
             None => unknown.push(review),
         }
@@ -138,5 +166,6 @@ pub(crate) fn effective_user(
         return Err(Stop::Review(unknown));
     }
     let target = UpstreamUser::new(asked.target).map_err(|error| Refusal::bad_request(error.to_string()))?;
-    Ok(Actor { user: Some(Arc::new(target)), original: Some(client.clone()) })
+    let original = Some(original.clone());
+    Ok(Actor { client: Client::Impersonated(Arc::new(target)), original })
 }

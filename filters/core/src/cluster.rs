@@ -8,6 +8,7 @@ use portcullis_filter_config::{FlowControlLimit, Pool, RequestClass, UpstreamIde
 
 use crate::authority::Authorities;
 use crate::bucket::{Rate, TokenBucket};
+use crate::identity::HeaderNames;
 use crate::limit::{InFlight, Place};
 use crate::observe::Series;
 use crate::policy::Policies;
@@ -23,6 +24,9 @@ pub enum CompileError {
     /// The client CA bundle.
     #[error(transparent)]
     ClientCa(#[from] ClientCaError),
+    /// A header name by which users are told.
+    #[error("the header name {0:?} is not a lower-case word")]
+    HeaderName(String),
     /// Without an instance id the gateway would not recognise its own requests.
     #[error("the instance id is not a word")]
     Instance,
@@ -38,6 +42,7 @@ pub struct Cluster {
     pub(crate) reviewer: Option<Reviewer>,
     pub(crate) caches: Arc<CredentialCaches>,
     pub(crate) policies: Policies,
+    pub(crate) identity: Identity,
     pub(crate) deny_all_requests: bool,
     close_connections: bool,
     /// By policy, then by pool and class.
@@ -47,6 +52,40 @@ pub struct Cluster {
     /// By policy, which of the schemas its requests come under.
     limits: Vec<Option<usize>>,
     series: Arc<Series>,
+}
+
+/// How the upstream learns who sends a request.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    /// By which headers it is told.
+    pub(crate) names: HeaderNames,
+    /// Set where the upstream judges tokens and impersonation itself.
+    pub(crate) proxy: Option<AuthenticatingProxy>,
+}
+
+/// [`UpstreamIdentity::RequestHeader`], compiled.
+#[derive(Debug)]
+pub(crate) struct AuthenticatingProxy {
+    /// What holds for users of tokens that nobody reviewed.
+    pub(crate) unknown: Policies,
+}
+
+impl Identity {
+    fn compile(config: &config::ClusterConfig) -> Result<Self, CompileError> {
+        let names = match &config.upstream_identity {
+            UpstreamIdentity::Impersonate => return Ok(Identity { names: HeaderNames::impersonate(), proxy: None }),
+            UpstreamIdentity::RequestHeader(names) => HeaderNames::of(names),
+        };
+        let is_word = |name: &&str| {
+            name.len() > 1
+                && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+        };
+        if let Some(bad) = names.all().find(|name| !is_word(name)) {
+            return Err(CompileError::HeaderName(bad.to_owned()));
+        }
+        let unknown = Policies::for_unknown(&config.policies);
+        Ok(Identity { names, proxy: Some(AuthenticatingProxy { unknown }) })
+    }
 }
 
 /// The limit of a flow control schema.
@@ -92,6 +131,8 @@ impl Memory for Forgetful {
 pub(crate) struct Reviewer {
     /// The Envoy cluster to ask.
     pub(crate) cluster: Arc<str>,
+    /// The header that says who asks, where the cluster's credential does not.
+    pub(crate) user: Option<Arc<(String, String)>>,
 }
 
 /// What caches of credentials belong to: another cluster, another client CA or other lifetimes start with empty ones, an
@@ -100,8 +141,16 @@ pub(crate) struct Reviewer {
 pub struct CacheOwner {
     identity: String,
     client_ca: Vec<u8>,
+    names: HeaderNames,
     /// For how long answers are believed.
     pub lifetimes: Lifetimes,
+}
+
+impl Reviewer {
+    fn of(reviews: &config::Reviews, names: &HeaderNames) -> Self {
+        let user = reviews.user.as_ref().map(|user| Arc::new((names.user().to_owned(), user.clone())));
+        Reviewer { cluster: reviews.cluster.as_str().into(), user }
+    }
 }
 
 #[derive(Debug)]
@@ -116,15 +165,15 @@ impl Cluster {
         if !is_readable(config.version) || !config.is_of_its_version() {
             return Err(CompileError::Version(config.version));
         }
-        // Matched so that a further way of telling the user cannot be forgotten here.
-        let UpstreamIdentity::Impersonate = config.upstream_identity;
+        let identity = Identity::compile(config)?;
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
         let caches = memory.caches(CacheOwner {
             identity: config.identity.clone(),
+            names: identity.names.clone(),
             client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
             lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::of),
         });
-        let reviewer = config.reviews.as_ref().map(|reviews| Reviewer { cluster: reviews.cluster.as_str().into() });
+        let reviewer = config.reviews.as_ref().map(|reviews| Reviewer::of(reviews, &identity.names));
         let policies = Policies::new(&config.policies);
         let destinations = policies.groups().map(Destinations::of).collect();
         let schemas = schemas(config, memory);
@@ -139,6 +188,7 @@ impl Cluster {
             reviewer,
             caches,
             policies,
+            identity,
             deny_all_requests: config.deny_all_requests,
             close_connections: config.close_connections,
             destinations,

@@ -7,10 +7,10 @@ use portcullis_filter_config::{FilterConfig, PeerSource, Pool, RequestClass, is_
 use rustls_pki_types::UnixTime;
 
 use crate::attribution;
-use crate::authenticate::{Actor, authenticate, effective_user};
+use crate::authenticate::{Actor, Client, authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, Full};
 use crate::credential::{is_token_subprotocol, subprotocols};
-use crate::hygiene::Scan;
+use crate::hygiene::{PassedOn, Scan, is_reserved};
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
 use crate::observe::Seen;
@@ -25,6 +25,7 @@ pub struct Gateway {
     via: Box<str>,
     anonymous: UserInfo,
     peer_source: PeerSource,
+    reserved: Vec<Box<[u8]>>,
 }
 
 /// What the host knows of the client's certificate.
@@ -71,6 +72,8 @@ pub struct Forward<'c> {
     pub destination: &'c str,
     /// The user as header lines, or nothing for a request without credential.
     pub user: Option<Arc<UpstreamUser>>,
+    /// What stays of what tells who the client is.
+    pub passed_on: PassedOn,
     /// Further lines about the user, for the upstream's audit log.
     pub attribution: Vec<(String, String)>,
     /// Whether the request is an upgrade: `Connection` becomes exactly `Upgrade`. Otherwise it is taken out.
@@ -82,6 +85,8 @@ pub struct Forward<'c> {
     pub via: Option<&'c str>,
     /// Whether the request may run for as long as it likes.
     pub is_long: bool,
+    /// Whether it is a watch: the client opens it again, from where it was, whenever it ends.
+    pub is_watch: bool,
     /// The request's place among those that run, to be kept until it ends.
     pub place: Option<Place>,
     /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
@@ -121,6 +126,7 @@ impl Gateway {
             via: format!("1.1 {}", config.instance).into(),
             anonymous: UserInfo::anonymous(),
             peer_source: config.peer_source,
+            reserved: config.reserved_headers.iter().map(|prefix| prefix.as_bytes().into()).collect(),
         })
     }
 
@@ -136,7 +142,12 @@ impl Gateway {
 
     /// Reads a request's headers ([`Scan::of`]) for this gateway.
     pub fn scan<'a>(&self, headers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Scan<'a> {
-        Scan::of(headers, &self.instance)
+        Scan::of(headers, &self.instance, &self.reserved)
+    }
+
+    /// Whether no client may send on a header of this name.
+    fn reserves(&self, name: &str) -> bool {
+        is_reserved(name.as_bytes()) || self.reserved.iter().any(|prefix| name.as_bytes().starts_with(prefix))
     }
 
     /// What meets a request for which the host has no cluster's configuration.
@@ -171,15 +182,18 @@ impl Gateway {
     /// Who a request acts as, to dispatch policies: the authenticated user or the one whom it impersonates, else the
     /// anonymous one. `None` if that is refused or not known yet. For tools; [`Gateway::decide`] asks itself.
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestFacts<'_>) -> Option<UserInfo> {
-        let Actor { user, .. } = self.identify(cluster, request, &mut Seen::default()).ok()?;
-        Some(user.map_or_else(|| self.anonymous.clone(), |user| user.user().clone()))
+        let Actor { client, .. } = self.identify(cluster, request, &mut Seen::default()).ok()?;
+        match client {
+            Client::Unknown => None,
+            client => Some(client.user().map_or_else(|| self.anonymous.clone(), |user| user.user().clone())),
+        }
     }
 
     fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>, seen: &mut Seen) -> Result<Actor, Stop> {
         let client = authenticate(cluster, request)?;
-        seen.client(cluster.series(), client.as_ref());
+        seen.client(cluster.series(), client.user());
         let actor = effective_user(cluster, client, &self.anonymous, request)?;
-        seen.effective(cluster.series(), actor.user.as_ref());
+        seen.effective(cluster.series(), actor.client.user());
         Ok(actor)
     }
 
@@ -191,6 +205,10 @@ impl Gateway {
     ) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
         check_message(scan, cluster)?;
+        // A header that clients may send would be believed.
+        if cluster.identity.proxy.is_some() && !cluster.identity.names.all().all(|name| self.reserves(name)) {
+            return Err(Refusal::not_configured().into());
+        }
         let (raw_path, query) = split_target(scan.path);
         let path = unescape_path(raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
         let info =
@@ -213,32 +231,95 @@ impl Gateway {
         seen: &mut Seen,
     ) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
-        let Actor { user, original } = self.identify(cluster, request, seen)?;
-        let policy = match &user {
-            Some(user) => user.first_match(&cluster.policies, info),
-            None => cluster.policies.first_match(info, &self.anonymous),
-        };
-        let policy = policy.ok_or_else(|| Refusal::no_policy(info))?;
+        let Actor { client, original } = self.identify(cluster, request, seen)?;
+        let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
-        let pool = pool_of(user.is_some(), scan.is_upgrade);
+        let proxies = cluster.identity.proxy.is_some();
+        let way = Way::of(client, proxies);
+        let pool = way.pool(scan.is_upgrade);
         let class = class_of(info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
         // Last: whoever is refused for another reason takes no token.
         let refused = |Full| Refusal::too_many_requests(info.resource);
         let place = cluster.enter(policy, request.uptime).map_err(refused)?;
+        let passed_on = PassedOn { credential: way.keeps_credential(), impersonation: proxies };
+        let user = way.told();
         let attributed = cluster.audit_attribution && user.is_some();
         Ok(Forward {
             destination,
-            via: user.is_none().then_some(&*self.via),
-            attribution: if attributed { attribution::lines(scan, original.as_ref()) } else { Vec::new() },
+            // Who asks for a review is told apart from that by the review.
+            via: (user.is_none() || proxies).then_some(&*self.via),
+            attribution: if attributed {
+                attribution::lines(&cluster.identity.names, scan, original.as_ref())
+            } else {
+                Vec::new()
+            },
             user,
+            passed_on,
             is_upgrade: scan.is_upgrade,
             is_long: !class.has_timeout(),
-            subprotocols: scan.token_subprotocol.then(|| subprotocols_without_tokens(scan)),
+            is_watch: *info.verb == *b"watch" && class == RequestClass::Watch,
+            subprotocols: (scan.token_subprotocol && !passed_on.credential).then(|| subprotocols_without_tokens(scan)),
             place,
             // What answers behind a proxy subresource or verb may ask for credentials of its own.
-            owns_unauthorized: pool != Pool::Anonymous && info.proxied_from.is_none(),
+            owns_unauthorized: matches!(pool, Pool::Http2 | Pool::Upgrade) && info.proxied_from.is_none(),
         })
+    }
+
+    /// The policy that decides where a client's request goes.
+    fn dispatch(&self, cluster: &Cluster, client: &Client, info: &RequestInfo<'_>) -> Option<usize> {
+        match (client.user(), client, &cluster.identity.proxy) {
+            (Some(user), ..) => user.first_match(&cluster.policies, info),
+            (None, Client::Unknown, Some(proxy)) => proxy.unknown.first_match(info, &self.anonymous),
+            // Nobody reviews tokens here, and so nobody is unknown.
+            (None, Client::Unknown, None) => None,
+            (None, ..) => cluster.policies.first_match(info, &self.anonymous),
+        }
+    }
+}
+
+/// How a request goes upstream.
+enum Way {
+    /// With the gateway's credential, and headers that tell the user.
+    Told(Arc<UpstreamUser>),
+    /// With the client's own token.
+    Passed {
+        /// Whether the upstream has said that the token is somebody's.
+        is_confirmed: bool,
+    },
+    /// Without a credential.
+    Bare,
+}
+
+impl Way {
+    /// `proxies`: the upstream judges tokens itself.
+    fn of(client: Client, proxies: bool) -> Self {
+        match client {
+            Client::Bearer(_) if proxies => Way::Passed { is_confirmed: true },
+            Client::Certified(user) | Client::Bearer(user) | Client::Impersonated(user) => Way::Told(user),
+            Client::Unknown => Way::Passed { is_confirmed: false },
+            Client::Nobody => Way::Bare,
+        }
+    }
+
+    fn pool(&self, is_upgrade: bool) -> Pool {
+        match (self, is_upgrade) {
+            (Way::Told(_), true) => Pool::Upgrade,
+            (Way::Told(_), false) => Pool::Http2,
+            (Way::Passed { is_confirmed: true }, false) => Pool::PassThrough,
+            (Way::Passed { .. } | Way::Bare, _) => Pool::Anonymous,
+        }
+    }
+
+    fn keeps_credential(&self) -> bool {
+        matches!(self, Way::Passed { .. })
+    }
+
+    fn told(self) -> Option<Arc<UpstreamUser>> {
+        match self {
+            Way::Told(user) => Some(user),
+            Way::Passed { .. } | Way::Bare => None,
+        }
     }
 }
 
@@ -251,7 +332,9 @@ pub fn outgoing_headers<'a>(
 ) -> Vec<(Vec<u8>, Vec<u8>)> {
     let is_kept = |name: &[u8]| {
         let replaced = match name {
-            b"authorization" | b"connection" => true,
+            b"connection" => true,
+            b"authorization" => !forward.passed_on.credential,
+            _ if name.starts_with(b"impersonate-") => !forward.passed_on.impersonation,
             b"sec-websocket-protocol" => forward.subprotocols.is_some(),
             _ => name.starts_with(b":"),
         };
@@ -293,6 +376,10 @@ fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
     if let Some(bad) = scan.bad_connection {
         return Err(Refusal::bad_request(bad.to_string()));
     }
+    // Where they go upstream, their absence would make the request somebody else's.
+    if scan.nominates_identity && cluster.identity.proxy.is_some() {
+        return Err(Refusal::bad_request("the Connection header names a header that tells who the client is"));
+    }
     check_target(scan)?;
     // Folded instead of searched, so that several bytes are looked at in one instruction.
     if !scan.path.iter().fold(true, |graphic, byte| graphic & byte.is_ascii_graphic()) {
@@ -306,14 +393,6 @@ fn check_target(scan: &Scan<'_>) -> Result<(), Refusal> {
         return Err(Refusal::bad_request("the request's target is not a path"));
     }
     Ok(())
-}
-
-fn pool_of(is_authenticated: bool, is_upgrade: bool) -> Pool {
-    match (is_authenticated, is_upgrade) {
-        (false, _) => Pool::Anonymous,
-        (true, true) => Pool::Upgrade,
-        (true, false) => Pool::Http2,
-    }
 }
 
 /// Only GET and HEAD are ever repeated after the upstream may have seen them: the legacy `/watch/` path makes the verb

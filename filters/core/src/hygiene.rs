@@ -5,7 +5,8 @@ use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::go_text::equal_fold;
 
 /// Prefixes that only the gateway, or Envoy itself, may write.
-const RESERVED_PREFIXES: [&[u8]; 4] = [b"impersonate-", b"x-remote-", b"x-envoy-", b"x-portcullis-"];
+const RESERVED_PREFIXES: [&[u8]; 4] = [IMPERSONATE, b"x-remote-", b"x-envoy-", b"x-portcullis-"];
+const IMPERSONATE: &[u8] = b"impersonate-";
 const FORWARDED_CLIENT_CERT: &[u8] = b"x-forwarded-client-cert";
 
 /// Names that describe the message or the hop itself; a `Connection` that lists them does not make them disappear.
@@ -75,12 +76,22 @@ pub struct Scan<'a> {
     pub forwarded_cert_lines: usize,
     /// Whether the request has been through this gateway before.
     pub is_loop: bool,
-    /// Names of the headers to take out, besides those that [`Scan::taken_out`] adds. May hold a name more than
-    /// once.
+    /// Names of the headers to take out in any case. May hold a name more than once.
     pub lifted: Vec<&'a [u8]>,
+    /// Whether `Connection` lists a header by which a client says who it is or wants to be.
+    pub nominates_identity: bool,
     from_outside: bool,
     from_inside: bool,
     nominated: usize,
+}
+
+/// What a request may keep of what tells who its client is, to be judged by the upstream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PassedOn {
+    /// `Authorization`.
+    pub credential: bool,
+    /// `Impersonate-*`.
+    pub impersonation: bool,
 }
 
 /// Names of headers to take out of a request. Costs no memory for what honest requests have.
@@ -112,7 +123,9 @@ impl std::fmt::Debug for Scan<'_> {
 
 impl<'a> Scan<'a> {
     /// Reads a request's headers; names are lower-case, as Envoy hands them out.
-    pub fn of(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>, instance: &[u8]) -> Self {
+    ///
+    /// `reserved` are prefixes of further names that no client may send on.
+    pub fn of(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>, instance: &[u8], reserved: &[Box<[u8]>]) -> Self {
         let mut scan = Scan::default();
         let mut connections: Vec<&'a [u8]> = Vec::new();
         let (mut has_upgrade, mut to_websocket) = (false, None);
@@ -142,10 +155,9 @@ impl<'a> Scan<'a> {
                 }
                 FROM_OUTSIDE => scan.from_outside = true,
                 FROM_INSIDE => scan.from_inside = true,
-                _ if is_reserved(name) => {
-                    if name.starts_with(b"impersonate-") {
-                        scan.impersonation.push((name, value));
-                    } else if name == FORWARDED_CLIENT_CERT {
+                _ if name.starts_with(IMPERSONATE) => scan.impersonation.push((name, value)),
+                _ if is_reserved(name) || reserved.iter().any(|prefix| is_like(name, prefix)) => {
+                    if name == FORWARDED_CLIENT_CERT {
                         scan.forwarded_cert = Some(value);
                         scan.forwarded_cert_lines = scan.forwarded_cert_lines.saturating_add(1);
                     }
@@ -167,13 +179,15 @@ impl<'a> Scan<'a> {
     }
 
     /// Everything to take out of the request, whatever becomes of it: [`Scan::lifted`], what Envoy says of the client, and
-    /// `authorization`. Owned, because the first change of the request ends what the scan borrows.
-    pub fn taken_out(&self) -> TakenOut {
+    /// what tells who the client is but for what it keeps. Owned, because the first change of the request ends what the scan
+    /// borrows.
+    pub fn taken_out(&self, passed_on: PassedOn) -> TakenOut {
+        let impersonation = self.impersonation.iter().map(|(name, _)| *name).filter(|_| !passed_on.impersonation);
         TakenOut {
-            authorization: self.authorization.is_some(),
+            authorization: self.authorization.is_some() && !passed_on.credential,
             from_outside: self.from_outside,
             from_inside: self.from_inside,
-            others: self.lifted.iter().map(|name| (*name).into()).collect(),
+            others: self.lifted.iter().copied().chain(impersonation).map(Box::from).collect(),
         }
     }
 
@@ -182,6 +196,7 @@ impl<'a> Scan<'a> {
             if is_one_of(name, &HOP_WRITTEN) {
                 self.bad_connection = Some(BadConnection::NamesHop);
             } else if !name.starts_with(b":") && !is_one_of(name, &NOT_NOMINATED) {
+                self.nominates_identity |= tells_identity(name);
                 self.lifted.push(name);
                 self.nominated = self.nominated.saturating_add(1);
             }
@@ -198,13 +213,19 @@ impl<'a> Scan<'a> {
 pub fn is_reserved(name: &[u8]) -> bool {
     // Most names of an honest request are settled by their first byte.
     match name.first() {
-        Some(b'i') => is_like(name, b"impersonate-"),
+        Some(b'i') => is_like(name, IMPERSONATE),
         Some(b'x') => {
             RESERVED_PREFIXES.iter().any(|prefix| is_like(name, prefix))
                 || (name.len() == FORWARDED_CLIENT_CERT.len() && is_like(name, FORWARDED_CLIENT_CERT))
         }
         _ => false,
     }
+}
+
+/// Whether a client says by this header who it is or wants to be; in any case, as `Connection` lists names.
+fn tells_identity(name: &[u8]) -> bool {
+    let starts = |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    starts(IMPERSONATE) || is_one_of(name, &[b"authorization", b"sec-websocket-protocol"])
 }
 
 fn is_one_of(name: &[u8], names: &[&[u8]]) -> bool {
@@ -238,7 +259,11 @@ mod tests {
     use super::*;
 
     fn scan<'a>(headers: &'a [(&'a str, &'a str)]) -> Scan<'a> {
-        Scan::of(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())), b"lab")
+        Scan::of(
+            headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+            b"lab",
+            &["x-auth-".as_bytes().into()],
+        )
     }
 
     #[test]
@@ -254,8 +279,13 @@ mod tests {
             "x-forwarded-client-cert",
             "x_forwarded_client_cert",
             "x-portcullis-destination",
+            "x-auth-user",
+            "x_auth-user",
         ] {
-            assert_eq!(scan(&[(name, "v")]).lifted, [name.as_bytes()], "{name}");
+            let headers = [(name, "v")];
+            let found = scan(&headers);
+            let taken_out = found.taken_out(PassedOn::default());
+            assert_eq!(taken_out.names().collect::<Vec<_>>(), [name.as_bytes()], "{name}");
         }
         for name in
             ["accept", "x-request-id", "x-forwarded-for", "x-stream-protocol-version", "if-match", "impersonate"]
@@ -273,12 +303,29 @@ mod tests {
             ("x-envoy-external_address", "v"),
             ("accept", "v"),
         ]);
-        let taken_out = found.taken_out();
+        let taken_out = found.taken_out(PassedOn::default());
         let names: Vec<&[u8]> = taken_out.names().collect();
         let expected =
             [&b"authorization"[..], b"x-envoy-external-address", b"x-envoy-internal", b"x-envoy-external_address"];
         assert_eq!(names, expected);
-        assert_eq!(scan(&[("accept", "v")]).taken_out().names().count(), 0);
+        assert_eq!(scan(&[("accept", "v")]).taken_out(PassedOn::default()).names().count(), 0);
+    }
+
+    #[test]
+    fn what_tells_the_client_may_be_kept_and_nothing_else() {
+        let found = scan(&[
+            ("authorization", "Bearer a"),
+            ("impersonate-user", "bob"),
+            ("impersonate_user", "bob"),
+            ("x-remote-user", "bob"),
+        ]);
+        let kept = PassedOn { credential: true, impersonation: true };
+        assert_eq!(found.taken_out(kept).names().collect::<Vec<_>>(), [&b"impersonate_user"[..], b"x-remote-user"]);
+        for (listed, expected) in
+            [("Impersonate-User", true), ("close, authorization", true), ("Sec-WebSocket-Protocol", true), ("x", false)]
+        {
+            assert_eq!(scan(&[("connection", listed)]).nominates_identity, expected, "{listed}");
+        }
     }
 
     #[test]

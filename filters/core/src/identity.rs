@@ -1,5 +1,7 @@
 //! A user, and the user as header lines for the upstream.
 
+use portcullis_filter_config::RequestHeaders;
+
 use crate::attribution::{RESERVED, is_reserved};
 use crate::dns::{is_label, is_subdomain};
 use crate::policy::{Policies, UserMemo};
@@ -108,6 +110,53 @@ pub enum IdentityError {
     Empty(&'static str),
 }
 
+/// The header names by which an upstream is told about a user, lower-case.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HeaderNames {
+    user: Box<str>,
+    group: Box<str>,
+    /// `None` where the UID is not told.
+    uid: Option<Box<str>>,
+    extra_prefix: Box<str>,
+}
+
+impl HeaderNames {
+    /// `Impersonate-*`.
+    pub fn impersonate() -> Self {
+        HeaderNames {
+            user: "impersonate-user".into(),
+            group: "impersonate-group".into(),
+            uid: Some("impersonate-uid".into()),
+            extra_prefix: "impersonate-extra-".into(),
+        }
+    }
+
+    /// Those of an authenticating proxy.
+    pub fn of(names: &RequestHeaders) -> Self {
+        HeaderNames {
+            user: (*names.user).into(),
+            group: (*names.group).into(),
+            uid: (!names.uid.is_empty()).then(|| (*names.uid).into()),
+            extra_prefix: (*names.extra_prefix).into(),
+        }
+    }
+
+    /// The name that tells the user.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// All names, the prefix of extras among them.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        [&self.user, &self.group, &self.extra_prefix].into_iter().chain(&self.uid).map(|name| &**name)
+    }
+
+    /// The name that tells an extra attribute: key escaping is client-go's (client-go, `transport/round_trippers.go`).
+    pub(crate) fn extra(&self, key: &str) -> String {
+        format!("{}{}", self.extra_prefix, escape_key(key))
+    }
+}
+
 /// A user with the header lines that tell the upstream about it, made once.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UpstreamUser {
@@ -118,12 +167,19 @@ pub struct UpstreamUser {
 }
 
 impl UpstreamUser {
-    /// Writes the `Impersonate-*` lines: user, UID if there is one, one line per group, one per extra value with client-go's
-    /// key escaping (client-go, `transport/round_trippers.go`).
+    /// Writes the `Impersonate-*` lines ([`UpstreamUser::told_by`]).
     ///
     /// # Errors
     /// [`IdentityError`]: the credential's fault; another credential may do.
     pub fn new(user: UserInfo) -> Result<Self, IdentityError> {
+        UpstreamUser::told_by(&HeaderNames::impersonate(), user)
+    }
+
+    /// Writes the lines: user, UID if there is one, one line per group, one per extra value.
+    ///
+    /// # Errors
+    /// [`IdentityError`]: the credential's fault; another credential may do.
+    pub fn told_by(names: &HeaderNames, user: UserInfo) -> Result<Self, IdentityError> {
         if user.name.is_empty() {
             return Err(IdentityError::NoName);
         }
@@ -136,12 +192,12 @@ impl UpstreamUser {
             return Err(IdentityError::TooMany);
         }
         let mut lines = Vec::with_capacity(user.groups.len().saturating_add(user.extra.len()).saturating_add(2));
-        lines.push(("impersonate-user".to_owned(), carried("name", &user.name)?));
-        if !user.uid.is_empty() {
-            lines.push(("impersonate-uid".to_owned(), carried("UID", &user.uid)?));
+        lines.push((names.user.to_string(), carried("name", &user.name)?));
+        if let Some(name) = names.uid.as_deref().filter(|_| !user.uid.is_empty()) {
+            lines.push((name.to_owned(), carried("UID", &user.uid)?));
         }
         for group in &user.groups {
-            lines.push(("impersonate-group".to_owned(), carried("group", group)?));
+            lines.push((names.group.to_string(), carried("group", group)?));
         }
         for extra in &user.extra {
             if extra.key.is_empty() {
@@ -150,7 +206,7 @@ impl UpstreamUser {
             if is_reserved(&extra.key) {
                 return Err(IdentityError::Reserved);
             }
-            let name = format!("impersonate-extra-{}", escape_key(&extra.key));
+            let name = names.extra(&extra.key);
             for value in &extra.values {
                 lines.push((name.clone(), carried("extra value", value)?));
             }
@@ -241,6 +297,21 @@ mod tests {
                 "impersonate-extra-100%25: y",
             ]
         );
+    }
+
+    #[test]
+    fn an_authenticating_proxy_tells_by_its_own_names() {
+        let names = RequestHeaders { uid: String::new(), user: "x-auth-user".into(), ..RequestHeaders::default() };
+        let alice = UserInfo { uid: "42".into(), ..user("alice", &["dev"], &[("example.com/Zone", "x")]) };
+        let told = |names: &RequestHeaders| -> Vec<String> {
+            let user = UpstreamUser::told_by(&HeaderNames::of(names), alice.clone()).unwrap();
+            user.lines().iter().map(|(name, value)| format!("{name}: {value}")).collect()
+        };
+        let groups = ["x-remote-group: dev", "x-remote-group: system:authenticated"];
+        let extra = "x-remote-extra-example.com%2f%5aone: x";
+        assert_eq!(told(&names), ["x-auth-user: alice", groups[0], groups[1], extra]);
+        let usual = RequestHeaders::default();
+        assert_eq!(told(&usual), ["x-remote-user: alice", "x-remote-uid: 42", groups[0], groups[1], extra]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::endpoint::parse_endpoint;
 use super::flow_control::{Schema, check_flow_control};
 use super::gates::{Gates, check_gates};
 use super::health::{HealthCheck, check_health};
+use super::identity::{UpstreamIdentity, check_identity};
 use super::logging::{LogMode, check_log_mode};
 use super::policies::{Policy, check_policies};
 use super::servers::{Server, check_servers};
@@ -84,6 +85,8 @@ pub struct Cluster {
     pub forwarded_extras: Vec<String>,
     /// Whether the servers' audit logs are told where a request comes from.
     pub audit_attribution: bool,
+    /// How the servers learn who sends a request.
+    pub upstream_identity: UpstreamIdentity,
 }
 
 /// When a client certificate is verified.
@@ -142,6 +145,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
+    let upstream_identity = check_identity(&raw.spec, findings);
     client.map(|client| Cluster {
         name,
         uid: raw.metadata.uid.clone().filter(|uid| !uid.is_empty()),
@@ -168,6 +172,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         credential_cache,
         forwarded_extras,
         audit_attribution: raw.spec.portcullis.audit_attribution,
+        upstream_identity,
     })
 }
 

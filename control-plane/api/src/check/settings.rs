@@ -3,6 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::authority::is_dns_label;
 use super::certificates::{KeyPair, read_pair};
 use super::cidr::{Cidr, check_ranges};
+use super::identity::{RequestHeaders, check_header_names};
 use super::{Checked, Findings};
 use crate::{GatewaySettings, LimitSettings};
 
@@ -25,6 +26,8 @@ pub struct Settings {
     pub allow_loopback_upstreams: bool,
     /// Where the access log goes.
     pub access_log: AccessLog,
+    /// The headers by which servers are told about users.
+    pub request_headers: RequestHeaders,
     /// Bounds.
     pub limits: Limits,
 }
@@ -87,6 +90,7 @@ impl Default for Settings {
             default_certificate: None,
             allow_loopback_upstreams: false,
             access_log: AccessLog::Stdout,
+            request_headers: RequestHeaders::default(),
             limits: Limits::default(),
         }
     }
@@ -105,6 +109,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         default_certificate: check_default_certificate(raw, &mut findings),
         allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
         access_log: check_access_log(raw, &mut findings),
+        request_headers: check_header_names(&raw.spec.request_headers, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
     };
     if settings.port == 0 {

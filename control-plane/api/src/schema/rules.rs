@@ -259,6 +259,7 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.extraAuthorities", json!({"maxItems": MAX_NAMES})),
         ("portcullis.extraAuthorities[]", json!({"maxLength": 255, "pattern": SERVED_NAME})),
         ("portcullis.clientCertificateVerification", json!({"enum": ["", "Request", "Handshake"]})),
+        ("portcullis.upstreamIdentity", json!({"enum": ["", "Impersonate", "RequestHeader"]})),
         ("portcullis.credentialCache.token", lifetime()),
         ("portcullis.credentialCache.rejectedToken", lifetime()),
         ("portcullis.credentialCache.allowedImpersonation", lifetime()),

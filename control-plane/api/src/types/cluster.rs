@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{DispatchPolicy, FlowControl, ObjectMeta, References};
+use super::{DispatchPolicy, FlowControl, ObjectMeta, References, RequestHeaderSpec};
 use crate::{PublicBytes, SecretBytes};
 
 /// A group of kube-apiservers behind one host name. The shape is KubeGateway's, `spec.portcullis` is ours.
@@ -125,6 +125,11 @@ pub struct PortcullisSpec {
     pub anonymous: Option<bool>,
     /// When a client certificate is verified: `Request` (if empty) or `Handshake`.
     pub client_certificate_verification: String,
+    /// How the servers learn who sends a request: `Impersonate` (if empty), by impersonation headers and the gateway's right to
+    /// impersonate; or `RequestHeader`, as an authenticating proxy, where tokens and impersonation are judged by the servers.
+    pub upstream_identity: String,
+    /// What there is to choose with `upstreamIdentity: RequestHeader`.
+    pub request_header: RequestHeaderSpec,
     /// For how long answers of the servers about credentials are believed.
     pub credential_cache: CredentialCacheSpec,
     /// Keys of extra attributes that users carry beside the default ones; `portcullis rbac` lets the gateway tell them.

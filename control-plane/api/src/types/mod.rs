@@ -2,6 +2,7 @@
 
 mod cluster;
 mod flow_control;
+mod identity;
 mod meta;
 mod policy;
 mod references;
@@ -12,6 +13,7 @@ pub use cluster::{
     ServerSpec, UpstreamCluster, UpstreamClusterSpec,
 };
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
+pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use meta::ObjectMeta;
 pub use policy::{DispatchPolicy, Rule, ServiceAccount};
 pub use references::{

@@ -6,12 +6,12 @@ use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use portcullis_xds::Snapshot;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 use super::guard::Hosts;
 use super::observer::Observer;
 use super::page::page;
+use super::probes::{self, Probes};
 
 /// Most answers that are made at a time; who comes beside them is told to come again.
 const MAX_AT_ONCE: usize = 16;
@@ -29,33 +29,21 @@ const HEADERS: [(HeaderName, &str); 5] = [
 #[derive(Clone)]
 pub(super) struct Pages {
     pub(super) observer: Arc<Observer>,
-    pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     /// The names under which it may be asked.
     pub(super) hosts: Arc<Hosts>,
 }
 
 /// Only reads: any other method is answered with 405.
-pub(super) fn router(pages: Pages) -> Router {
+pub(super) fn router(pages: Pages, probes: Probes) -> Router {
     let at_once = Arc::new(Semaphore::new(MAX_AT_ONCE));
-    let told = Router::new()
+    Router::new()
         .route("/", get(home))
         .route("/status", get(status))
         .layer(middleware::from_fn_with_state(at_once, take_turns))
-        .layer(middleware::from_fn_with_state(Arc::clone(&pages.hosts), guard));
-    Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(readyz))
-        .merge(told)
-        .layer(middleware::map_response(harden))
+        .layer(middleware::from_fn_with_state(Arc::clone(&pages.hosts), guard))
         .with_state(pages)
-}
-
-async fn readyz(State(pages): State<Pages>) -> (StatusCode, &'static str) {
-    if pages.snapshots.borrow().is_some() {
-        (StatusCode::OK, "ok\n")
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, "nothing is served yet: see /status\n")
-    }
+        .merge(probes::router(probes))
+        .layer(middleware::map_response(harden))
 }
 
 async fn home(State(pages): State<Pages>) -> Html<String> {

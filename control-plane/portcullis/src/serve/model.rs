@@ -1,9 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use portcullis_api::Settings;
 use portcullis_api::status::Served;
+use portcullis_core::x509::ClientCa;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
     self as translated, Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, Version,
@@ -15,6 +17,7 @@ use serde_json::Value;
 use super::Resolved;
 use super::departed::Departed;
 use super::flavours::view_of;
+use super::lingering::Lingering;
 use super::version;
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
@@ -25,7 +28,8 @@ pub(crate) struct Model {
     /// The document that was accepted last, by name, with what it referred to then. Holds keys.
     accepted: Documents,
     departed: Departed,
-    translator: Translator,
+    lingering: Lingering,
+    translator: Judge,
     entries: Entries,
     snapshot: Snapshot,
     views: BTreeMap<Flavour, FlavourView>,
@@ -34,9 +38,19 @@ pub(crate) struct Model {
 /// What Envoys of another flavour are told of the same objects.
 #[derive(Default)]
 struct FlavourView {
-    translator: Translator,
+    translator: Judge,
     entries: Entries,
     snapshot: Snapshot,
+}
+
+/// A translator that judges as the filter does.
+pub(crate) struct Judge(pub(crate) Translator);
+
+impl Default for Judge {
+    fn default() -> Self {
+        let check = |pem: &str| ClientCa::from_pem(pem).map(drop).map_err(|error| error.to_string());
+        Self(Translator::default().check_client_cas(check))
+    }
 }
 
 /// Documents by the name of their object.
@@ -58,7 +72,12 @@ pub(crate) enum ModelError {
 
 impl Model {
     /// Follows the objects, for Envoys of the default flavour and of these.
-    pub(crate) fn update(&mut self, objects: &ObjectSet, flavours: &BTreeSet<Flavour>) -> Result<Update, ModelError> {
+    pub(crate) fn update(
+        &mut self,
+        objects: &ObjectSet,
+        flavours: &BTreeSet<Flavour>,
+        now: Instant,
+    ) -> Result<Update, ModelError> {
         let mut choice = choose_settings(&objects.settings);
         version::stamp(&mut choice.diagnoses, &objects.settings);
         place(&mut choice.diagnoses, &objects.settings_places);
@@ -70,17 +89,19 @@ impl Model {
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
         let resolved = Resolved::of(objects);
         let (mut translation, before, effective) =
-            keep_last_good(&mut self.translator, settings, &resolved.documents, &mut self.accepted);
+            keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted);
+        let lingering: Vec<_> = self.lingering.follow(&translation.resources, settings, now).into_iter().collect();
         self.departed.follow(before, &self.accepted);
         let departed: Vec<_> = self.departed.resources(settings).collect();
         let views: Vec<_> = flavours
             .iter()
             .filter_map(|flavour| {
                 let input = Input { settings, clusters: &effective, flavour: *flavour };
-                let snapshot = self.views.entry(*flavour).or_default().update(&input, &departed);
+                let snapshot = self.views.entry(*flavour).or_default().update(&input, &lingering, &departed);
                 Some((view_of(*flavour).0?, snapshot))
             })
             .collect();
+        translation.resources.extend(lingering);
         translation.resources.extend(departed);
         version::stamp(&mut translation.diagnoses, &objects.clusters);
         resolved.explain(objects, &mut translation.diagnoses);
@@ -93,12 +114,20 @@ impl Model {
 }
 
 impl FlavourView {
-    fn update(&mut self, input: &Input<'_>, departed: &[Arc<Translated>]) -> Snapshot {
-        let mut resources = self.translator.translate(input).resources;
+    fn update(&mut self, input: &Input<'_>, lingering: &[Arc<Translated>], departed: &[Arc<Translated>]) -> Snapshot {
+        let mut resources = self.translator.0.translate(input).resources;
+        resources.extend(lingering.iter().cloned());
         // Farewells are told in the newest words only: an older filter ends no streams.
         resources.extend(departed.iter().filter(|_| input.flavour.is_newest_version()).cloned());
         self.snapshot = self.snapshot.succeeded_by(self.entries.of(resources));
         self.snapshot.clone()
+    }
+}
+
+impl Model {
+    /// When an update without a change of the objects leads to something else.
+    pub(super) fn next_change(&self) -> Option<Instant> {
+        self.lingering.next_end()
     }
 }
 
@@ -195,7 +224,7 @@ impl AsRef<[u8]> for Body {
     }
 }
 
-fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
+pub(super) fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
     let (message, warnings) = if diagnosis.refused {
         (diagnosis.message.clone(), Vec::new())
     } else {

@@ -1,26 +1,29 @@
-use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use portcullis_sources::ObjectSet;
-use portcullis_translate::{Diagnosis, Flavour};
-use portcullis_xds::{HealthRegistry, Registry, ServeError, Served, Snapshot};
+use portcullis_xds::{HealthRegistry, Registry, ServeError, Served};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 
 use super::flavours::Flavours;
+use super::follow::{Follower, Outlets};
 use super::guard::Hosts;
 use super::http::{Pages, router};
+use super::listen;
+use super::metrics::Metrics;
 use super::observer::{Observed, Observer};
-use super::source::{Source, SourceError};
+use super::probes::Probes;
+use super::source::{Source, SourceError, SourceKind};
 use super::source_state::SourceState;
+use super::state::{Keeper, LastGood, StateArguments, StateWriter};
+use super::watchdog::Watchdog;
 use super::writer::Writer;
 use super::xds::XdsError;
-use super::{Model, ModelError};
 use crate::cli::Serve;
 use crate::leader::campaign;
 
@@ -57,7 +60,8 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
-    let source = Source::open(&arguments.source).await?;
+    let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
+    let source = Source::open(&arguments.source, last_good.snapshot.is_some()).await?;
     let doors = arguments.xds.open().await?;
     let failed = |error| RunError::Http(arguments.http_address, error);
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
@@ -66,7 +70,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
 
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
-    let registry = Arc::new(Registry::default());
+    let metrics = Arc::new(Metrics::default());
+    let registry = Arc::new(Registry::observed_by(metrics.clone()));
+    let watchdog = Arc::new(Watchdog::new(Instant::now()));
     let health = Arc::new(HealthRegistry::default());
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
     let observer = Arc::new(Observer::new(Observed {
@@ -83,13 +89,26 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer) };
         tasks.push(tokio::spawn(writer.run()));
     }
-    let pages = router(Pages { observer, snapshots: snapshots.clone(), hosts });
+    let probes = Probes {
+        snapshots: snapshots.clone(),
+        registry: Arc::clone(&registry),
+        metrics: Arc::clone(&metrics),
+        watchdog: Arc::clone(&watchdog),
+        health: source.health.clone(),
+    };
+    let pages = router(Pages { observer, hosts }, probes);
+    let (keeper, mut writing) = keep(&arguments.state, &metrics);
+    let outlets = Outlets { snapshots: snapshot_sender, diagnoses: diagnosis_sender, metrics, keeper };
+    let follower = Follower::new(outlets, last_good, source.kind == SourceKind::Kubernetes);
     let views = Arc::new(Flavours::default());
     let flavours = views.wanted();
     let follow = tokio::spawn(async move {
-        if let Some(objects) = source.sets.await {
-            follow(objects, flavours, snapshot_sender, diagnosis_sender).await;
-        }
+        let work = async {
+            if let Some(objects) = source.sets.await {
+                follower.follow(objects, flavours).await;
+            }
+        };
+        watchdog.watch(work).await;
     });
     let (stop, stopped) = oneshot::channel::<()>();
     let shutdown = async {
@@ -102,12 +121,14 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         ended = &mut xds => return ended.map_err(|error| RunError::Pages(io::Error::other(error)))?.map_err(RunError::Xds),
-        ended = async { axum::serve(listener, pages).await } => return ended.map_err(RunError::Pages),
+        () = listen::serve(listener, pages) => {}
     }
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.
     follow.abort();
-    tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    tasks.iter().for_each(JoinHandle::abort);
+    // The last change is written before the end.
+    let _ = tokio::time::timeout(FAREWELL, &mut writing).await;
     if let Some(leadership) = leadership {
         leadership.release().await;
     }
@@ -120,56 +141,13 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Translates every newer set of objects.
-async fn follow(
-    mut objects: watch::Receiver<Arc<ObjectSet>>,
-    mut flavours: watch::Receiver<BTreeSet<Flavour>>,
-    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
-    diagnoses: watch::Sender<Arc<Vec<Diagnosis>>>,
-) {
-    let mut model = Model::default();
-    loop {
-        let newest = objects.borrow_and_update().clone();
-        let wanted = flavours.borrow_and_update().clone();
-        match model.update(&newest, &wanted) {
-            Ok(update) => {
-                log(&update.diagnoses);
-                // In this order: whoever reads the diagnoses and then the snapshot never takes an older snapshot for what
-                // the newest version of an object led to.
-                publish(&snapshots, update.snapshot);
-                diagnoses.send_replace(Arc::new(update.diagnoses));
-            }
-            Err(ModelError::Settings(told)) => {
-                log(&told);
-                diagnoses.send_replace(Arc::new(told));
-            }
+/// Starts to keep what is served, if that is wished.
+fn keep(arguments: &StateArguments, metrics: &Arc<Metrics>) -> (Option<Keeper>, JoinHandle<()>) {
+    match &arguments.state_dir {
+        Some(directory) => {
+            let (keeper, writer) = StateWriter::new(directory.clone(), arguments.state_secrets, Arc::clone(metrics));
+            (Some(keeper), tokio::spawn(writer.run()))
         }
-        let changed = tokio::select! {
-            changed = objects.changed() => changed,
-            changed = flavours.changed() => changed,
-        };
-        if changed.is_err() {
-            return;
-        }
-    }
-}
-
-fn publish(snapshots: &watch::Sender<Option<Arc<Snapshot>>>, snapshot: Snapshot) {
-    let is_new = snapshots.borrow().as_ref().is_none_or(|before| **before != snapshot);
-    if is_new {
-        tracing::info!(snapshot = snapshot.version(), "serving");
-        snapshots.send_replace(Some(Arc::new(snapshot)));
-    }
-}
-
-fn log(diagnoses: &[Diagnosis]) {
-    for diagnosis in diagnoses {
-        let at = diagnosis.at.as_deref();
-        if !diagnosis.accepted {
-            tracing::warn!(at, kind = diagnosis.kind, name = diagnosis.name, reason = %diagnosis.reason, "{}", diagnosis.message);
-        }
-        for warning in &diagnosis.warnings {
-            tracing::warn!(at, kind = diagnosis.kind, name = diagnosis.name, "{warning}");
-        }
+        None => (None, tokio::spawn(async {})),
     }
 }

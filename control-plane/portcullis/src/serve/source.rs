@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, ValueEnum};
 use portcullis_sources::{
@@ -10,6 +11,9 @@ use portcullis_sources::{
 };
 use serde_json::Value;
 use tokio::sync::watch;
+
+/// How often a directory that cannot be read is tried.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// The Lease's name, unless told.
 pub(crate) const LEASE_NAME: &str = "portcullis";
@@ -79,23 +83,34 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub(super) async fn open(arguments: &SourceArguments) -> Result<Self, SourceError> {
+    /// Opens it. A directory that cannot be read is an error, unless it may be waited for.
+    pub(super) async fn open(arguments: &SourceArguments, may_wait: bool) -> Result<Self, SourceError> {
         arguments.check()?;
         match arguments.source {
-            SourceKind::Directory => Self::directory(arguments).await,
+            SourceKind::Directory => Self::directory(arguments, may_wait).await,
             SourceKind::Kubernetes => Self::kubernetes(arguments).await,
         }
     }
 
-    async fn directory(arguments: &SourceArguments) -> Result<Self, SourceError> {
+    async fn directory(arguments: &SourceArguments, may_wait: bool) -> Result<Self, SourceError> {
         let kind = SourceKind::Directory;
         let directory = arguments.config.clone().ok_or(SourceError::Needs(kind, "--config"))?;
         let root = arguments.references_root.clone().map(Root::new);
-        let objects = portcullis_sources::watch(Watched::directory(directory).references(root)).await?;
-        // A directory that cannot be read is told among its objects.
-        let (_, health) = watch::channel(SourceHealth::current());
+        let watched = Watched::directory(directory).references(root);
         let (_, statuses) = watch::channel(Arc::default());
-        Ok(Self { kind, sets: Box::pin(async { Some(objects) }), health, kubernetes: None, statuses })
+        match portcullis_sources::watch(watched.clone()).await {
+            Ok(objects) => {
+                // A directory that cannot be read later is told among its objects.
+                let (_, health) = watch::channel(SourceHealth::current());
+                Ok(Self { kind, sets: Box::pin(async { Some(objects) }), health, kubernetes: None, statuses })
+            }
+            Err(error) if may_wait => {
+                tracing::error!(%error, "the last good configuration is served until the directory can be read");
+                let (sender, health) = watch::channel(SourceHealth::stale(SystemTime::now(), error.to_string()));
+                Ok(Self { kind, sets: Box::pin(wait_for(watched, sender)), health, kubernetes: None, statuses })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn kubernetes(arguments: &SourceArguments) -> Result<Self, SourceError> {
@@ -107,6 +122,18 @@ impl Source {
         let KubernetesSets { objects, health, statuses } = watch_kubernetes(&access);
         let sets = Box::pin(with_settings(objects, files));
         Ok(Self { kind: SourceKind::Kubernetes, sets, health, kubernetes: Some(access), statuses })
+    }
+}
+
+/// Tries until the directory can be read.
+async fn wait_for(watched: Watched, health: watch::Sender<SourceHealth>) -> Option<watch::Receiver<Arc<ObjectSet>>> {
+    loop {
+        tokio::time::sleep(RETRY).await;
+        if let Ok(objects) = portcullis_sources::watch(watched.clone()).await {
+            tracing::info!("the directory can be read");
+            health.send_replace(SourceHealth::current());
+            return Some(objects);
+        }
     }
 }
 

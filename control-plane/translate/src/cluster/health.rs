@@ -2,10 +2,10 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::cluster::v3::OutlierDetection;
 use envoy_types::pb::envoy::config::cluster::v3::cluster::CommonLbConfig;
-use envoy_types::pb::envoy::config::core::v3::HealthCheck;
 use envoy_types::pb::envoy::config::core::v3::health_check::{HealthChecker, HttpHealthCheck};
+use envoy_types::pb::envoy::config::core::v3::{HeaderValueOption, HealthCheck};
 use envoy_types::pb::envoy::r#type::v3::{CodecClientType, Int64Range, Percent};
-use portcullis_api::{Cluster, PeerName};
+use portcullis_api::{Cluster, PeerName, Settings, UpstreamIdentity};
 use portcullis_filter_config::Pool;
 
 use crate::proto::{boolean, duration, header, seconds, uint};
@@ -18,20 +18,20 @@ const EDGE_INTERVAL: Duration = Duration::from_secs(1);
 /// asks a check without credential for one (401, 403) is alive, and more it does not tell strangers.
 ///
 /// It tells the way that it took, so that a server which is this gateway itself, or leads back to it, never becomes healthy.
-pub(super) fn health_check(cluster: &Cluster, pool: Pool, instance: &str) -> HealthCheck {
+pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -> HealthCheck {
     let codec = match pool {
-        Pool::Http2 => CodecClientType::Http2,
+        Pool::Http2 | Pool::PassThrough => CodecClientType::Http2,
         Pool::Upgrade | Pool::Anonymous => CodecClientType::Http1,
     };
     let exactly = |status| Int64Range { start: status, end: status + 1 };
-    let is_stranger = pool == Pool::Anonymous || cluster.certificate.is_none();
+    let is_stranger = matches!(pool, Pool::Anonymous | Pool::PassThrough) || cluster.certificate.is_none();
     let strangers = [401, 403].into_iter().filter(|_| is_stranger);
     let check = &cluster.health_check;
     let interval = Some(duration(check.interval));
     let http = HttpHealthCheck {
         host: authority(&cluster.peer_name),
         path: check.path.clone(),
-        request_headers_to_add: vec![header("via", &format!("1.1 {instance}"))],
+        request_headers_to_add: headers(cluster, pool, settings),
         codec_client_type: codec.into(),
         // Envoy ejects at once on any status that stands in neither list; expected ones go first.
         retriable_statuses: check.counts_statuses.then_some(Int64Range { start: 100, end: 600 }).into_iter().collect(),
@@ -54,6 +54,18 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, instance: &str) -> Hea
         health_checker: Some(HealthChecker::HttpHealthCheck(http)),
         ..Default::default()
     }
+}
+
+/// The way that the check took, and who asks where the certificate alone names nobody: kube-apiserver answers a front
+/// proxy's certificate without a user with 401.
+fn headers(cluster: &Cluster, pool: Pool, settings: &Settings) -> Vec<HeaderValueOption> {
+    let user = match (&cluster.upstream_identity, pool) {
+        (UpstreamIdentity::RequestHeader { user, .. }, Pool::Http2 | Pool::Upgrade) => {
+            Some(header(&settings.request_headers.user, user))
+        }
+        _ => None,
+    };
+    std::iter::once(header("via", &format!("1.1 {}", settings.instance))).chain(user).collect()
 }
 
 fn authority(peer: &PeerName) -> String {
@@ -87,7 +99,12 @@ pub(super) fn outlier_detection() -> OutlierDetection {
     }
 }
 
-/// Unhealthy servers get nothing, even if all are: Envoy's default would spread requests over them.
+/// Unhealthy servers get nothing, even if all are: Envoy's default would spread requests over them. And workers hear of a
+/// server's health soon: by default the second change within a second waits for the second's end.
 pub(super) fn common_lb_config() -> CommonLbConfig {
-    CommonLbConfig { healthy_panic_threshold: Some(Percent { value: 0.0 }), ..Default::default() }
+    CommonLbConfig {
+        healthy_panic_threshold: Some(Percent { value: 0.0 }),
+        update_merge_window: Some(duration(Duration::from_millis(100))),
+        ..Default::default()
+    }
 }

@@ -18,6 +18,7 @@ use portcullis_filter_config::Pool;
 
 use crate::group::Group;
 use crate::names::{ResourceNames, stat_name};
+use crate::policy::upstream_identity;
 use crate::proto::{ads, seconds, uint};
 use crate::resource::Resource;
 
@@ -36,7 +37,7 @@ pub(crate) fn emit(
 ) {
     let assignment = endpoints::assignment(names.group(&group.name), group);
     let by_address = group.servers.iter().all(|server| matches!(server.endpoint.host, Host::Ip(_)));
-    for pool in Pool::ALL {
+    for pool in Pool::of(&upstream_identity(cluster, settings)).iter().copied() {
         let mut envoy = pool_cluster(cluster, group, pool, names, settings);
         if by_address {
             envoy.cluster_discovery_type = Some(ClusterDiscoveryType::Type(DiscoveryType::Eds.into()));
@@ -69,7 +70,7 @@ fn pool_cluster(
         name,
         connect_timeout: Some(seconds(CONNECT_TIMEOUT)),
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
-        health_checks: vec![health::health_check(cluster, pool, &settings.instance)],
+        health_checks: vec![health::health_check(cluster, pool, settings)],
         outlier_detection: Some(health::outlier_detection()),
         common_lb_config: Some(health::common_lb_config()),
         ignore_health_on_host_removal: true,

@@ -16,10 +16,10 @@ use portcullis_filter_config::Pool;
 use crate::names::{ResourceNames, parts};
 use crate::proto::sds;
 
-/// TLS to the servers. The anonymous pool shows no certificate.
+/// TLS to the servers. Pools without the gateway's credential show no certificate.
 pub(super) fn transport_socket(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> TransportSocket {
     let credentialed = matches!(pool, Pool::Http2 | Pool::Upgrade);
-    let alpn = if pool == Pool::Http2 { "h2" } else { "http/1.1" };
+    let alpn = if matches!(pool, Pool::Http2 | Pool::PassThrough) { "h2" } else { "http/1.1" };
     let certificates = match cluster.certificate {
         Some(_) if credentialed => vec![sds(names.part(parts::CLIENT))],
         _ => Vec::new(),

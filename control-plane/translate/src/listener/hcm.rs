@@ -24,6 +24,7 @@ use portcullis_filter_config::{PeerSource, names as agreed};
 use super::{access_log, local_reply};
 use crate::flavour::Flavour;
 use crate::names::{ResourceNames, stat_name};
+use crate::policy::reserved_headers;
 use crate::proto::{ads, boolean, extension, json_any, module, seconds, uint};
 use crate::route::direct_response;
 use crate::status_body;
@@ -48,7 +49,7 @@ pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, 
         set_current_client_cert_details,
         route_specifier: Some(RouteSpecifier::Rds(rds)),
         http_filters: vec![portcullis_filter(settings, flavour), router()],
-        early_header_mutation_extensions: vec![early_mutation()],
+        early_header_mutation_extensions: vec![early_mutation(settings)],
         access_log: access_log::of_requests(&settings.access_log),
         ..common(stat_prefix, settings)
     }
@@ -137,7 +138,7 @@ fn portcullis_filter(settings: &Settings, flavour: Flavour) -> HttpFilter {
     let config = DynamicModuleFilter {
         dynamic_module_config: Some(module()),
         filter_name: agreed::HTTP_FILTER.to_owned(),
-        filter_config: Some(json_any(&flavour.filter_config(&settings.instance))),
+        filter_config: Some(json_any(&flavour.filter_config(settings))),
         ..Default::default()
     };
     http_filter(agreed::HTTP_FILTER, pack_any(config))
@@ -157,13 +158,15 @@ fn http_filter(name: &str, config: Any) -> HttpFilter {
 
 /// A second line behind the filter's own hygiene: names that only the gateway writes are gone before the first route
 /// match.
-fn early_mutation() -> TypedExtensionConfig {
+fn early_mutation(settings: &Settings) -> TypedExtensionConfig {
+    let configured = reserved_headers(settings);
+    let prefixes = agreed::EARLY_REMOVED_PREFIXES.into_iter().chain(configured.iter().map(String::as_str));
     let remove = |prefix: &str| {
         let matcher =
             StringMatcher { match_pattern: Some(MatchPattern::Prefix(prefix.to_owned())), ..Default::default() };
         Mutation { action: Some(Action::RemoveOnMatch(RemoveOnMatch { key_matcher: Some(matcher) })) }
     };
-    let config = HeaderMutation { mutations: agreed::EARLY_REMOVED_PREFIXES.map(remove).to_vec() };
+    let config = HeaderMutation { mutations: prefixes.map(remove).collect() };
     extension("envoy.http.early_header_mutation.header_mutation", config)
 }
 

@@ -95,7 +95,7 @@ type Serving = BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>;
 
 fn listener(settings: &Settings, door: &Door<'_>, reserved: &[String], serving: &Serving) -> Resource {
     let names = ResourceNames::gateway(&settings.instance);
-    let name = names.part(door.part);
+    let name = ResourceNames::listener().part(door.part);
     let default = chain::default(settings);
     let mut own = Vec::new();
     if !reserved.is_empty() {

@@ -17,7 +17,7 @@ use envoy_types::pb::xds::core::v3::TypedExtensionConfig;
 use envoy_types::pb::xds::r#type::matcher::v3::matcher::{OnMatch, on_match};
 use envoy_types::util::pack_any;
 use portcullis_api::Cluster;
-use portcullis_filter_config::{ClusterConfig, destinations, names as agreed};
+use portcullis_filter_config::{ClusterConfig, Pool, destinations, names as agreed};
 
 use crate::group::Group;
 use crate::names::{ResourceNames, parts};
@@ -29,8 +29,9 @@ use crate::status_body;
 pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames, config: &ClusterConfig) -> Resource {
     let common = destination::Common::of(cluster);
     let mut entries = BTreeMap::new();
+    let pools = Pool::of(&config.upstream_identity);
     for group in groups {
-        for (key, pool, class) in destinations(&group.name) {
+        for (key, pool, class) in destinations(&group.name, pools) {
             let target = names.pool(&group.name, pool);
             let route = destination::route(&key, target, pool, class, &common);
             entries.insert(key, on_match(route));

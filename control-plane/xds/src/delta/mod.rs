@@ -139,6 +139,14 @@ impl Conversation for DeltaStream {
         Some(Refusal { type_url: &request.type_url, message: &error.message })
     }
 
+    fn answered(request: &DeltaDiscoveryRequest) -> Option<Kind> {
+        (!request.response_nonce.is_empty()).then(|| Kind::of(&request.type_url))
+    }
+
+    fn kind_of(response: &DeltaDiscoveryResponse) -> Kind {
+        Kind::of(&response.type_url)
+    }
+
     fn log(&self, response: &DeltaDiscoveryResponse) {
         let (resources, removed) = (response.resources.len(), response.removed_resources.len());
         let node = &self.node;

@@ -23,11 +23,12 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::delta::DeltaStream;
+use crate::kind::Kind;
 use crate::peer::Peer;
 use crate::registry::{Shared, lock};
 use crate::sotw::SotwStream;
 use crate::stream::{Conversation, NodeStream};
-use crate::{Credentials, HealthRegistry, NodeInfo, Registry, Snapshot, Socket, View, Views};
+use crate::{Credentials, HealthRegistry, NodeInfo, Observer, Registry, Snapshot, Socket, View, Views};
 
 /// Most bytes of one request: a reconnecting Envoy lists all that it has.
 const MAX_REQUEST: usize = 64 * 1024 * 1024;
@@ -179,7 +180,7 @@ impl<C: Conversation> Task<C> {
         let (shared, registry): (Shared, _) = (stream.clone(), Arc::clone(&self.served.registry));
         let _entry = Entry { id: registry.open(shared, view.clone()), registry };
         let mut waiting = Some(first);
-        let mut synced = None;
+        let mut sync = Sync::default();
         loop {
             let request = async {
                 match waiting.take() {
@@ -192,6 +193,7 @@ impl<C: Conversation> Task<C> {
                     Some(Ok(request)) => {
                         stays(&node, C::node_of(&request))?;
                         let mut stream = lock(&stream);
+                        self.served.registry.observed.tell(|observer| count_answer::<C>(observer, &request));
                         log_refusal(&*stream, &request);
                         stream.on_request(request)
                     }
@@ -202,12 +204,17 @@ impl<C: Conversation> Task<C> {
                         return Ok(());
                     }
                     let newest = of_view(&snapshots.borrow_and_update());
+                    sync.is_newer = true;
                     newest.map(|newest| lock(&stream).on_snapshot(newest)).unwrap_or_default()
                 }
             };
-            log_sync(&*lock(&stream), &mut synced);
+            let observed = &self.served.registry.observed;
+            if sync.is_reached(&*lock(&stream)) {
+                observed.tell(|observer| observer.caught_up(lock(&stream).snapshot_version()));
+            }
             for response in responses {
                 lock(&stream).log(&response);
+                observed.tell(|observer| observer.sent(C::kind_of(&response).label()));
                 if self.responses.send(Ok(response)).await.is_err() {
                     return Ok(());
                 }
@@ -238,18 +245,42 @@ fn stays(node: &Node, told: Option<&Node>) -> Result<(), Status> {
     }
 }
 
-/// Tells when the node has acknowledged the whole of a snapshot.
-fn log_sync(stream: &impl NodeStream, before: &mut Option<String>) {
-    let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
-    if synced.is_some() && synced != *before {
-        tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
+/// Whether a node has all of the newest snapshot.
+#[derive(Default)]
+struct Sync {
+    /// The version that it had all of last, if it still has.
+    synced: Option<String>,
+    /// Whether a snapshot came while it was connected.
+    is_newer: bool,
+}
+
+impl Sync {
+    /// Tells when the node has come to have all of a snapshot; gives whether that one came while it was connected.
+    fn is_reached(&mut self, stream: &impl NodeStream) -> bool {
+        let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
+        let is_reached = synced.is_some() && synced != self.synced;
+        if is_reached {
+            tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
+        }
+        self.synced = synced;
+        is_reached && self.is_newer
     }
-    *before = synced;
+}
+
+/// An answer to a response names its nonce.
+fn count_answer<C: Conversation>(observer: &dyn Observer, request: &C::Request) {
+    let Some(kind) = C::answered(request).map(Kind::label) else { return };
+    match C::refusal(request) {
+        Some(_) => observer.refused(kind),
+        None => observer.acknowledged(kind),
+    }
 }
 
 fn log_refusal<C: Conversation>(stream: &C, request: &C::Request) {
     if let Some(refusal) = C::refusal(request) {
-        let (node, type_url, error) = (stream.node(), refusal.type_url, refusal.message);
+        // Envoy quotes what it was sent, and secrets are among that.
+        let error = portcullis_api::status::told(refusal.message);
+        let (node, type_url) = (stream.node(), refusal.type_url);
         tracing::warn!(node, type_url, error, "refused by Envoy");
     }
 }

@@ -117,6 +117,14 @@ impl Conversation for SotwStream {
         Some(Refusal { type_url: &request.type_url, message: &error.message })
     }
 
+    fn answered(request: &DiscoveryRequest) -> Option<Kind> {
+        (!request.response_nonce.is_empty()).then(|| Kind::of(&request.type_url))
+    }
+
+    fn kind_of(response: &DiscoveryResponse) -> Kind {
+        Kind::of(&response.type_url)
+    }
+
     fn log(&self, response: &DiscoveryResponse) {
         let (node, resources) = (&self.node, response.resources.len());
         tracing::debug!(node, type_url = response.type_url, nonce = response.nonce, resources, "sent");

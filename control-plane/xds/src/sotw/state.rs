@@ -123,7 +123,8 @@ impl State {
         let names: Vec<_> =
             if self.wildcard { snapshot.names(type_url).collect() } else { self.names.iter().collect() };
         for name in names {
-            if let Some(resource) = snapshot.get(type_url, name) {
+            // What others hold is never sent, and of these types what is not told stays as it is.
+            if let Some(resource) = snapshot.get(type_url, name).filter(|resource| !resource.is_held()) {
                 add(name, resource);
             }
         }

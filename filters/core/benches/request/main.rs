@@ -7,6 +7,7 @@ mod world;
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use portcullis_core::hygiene::PassedOn;
 use portcullis_core::request_info::{RequestInfo, check_shape, unescape_path};
 use portcullis_core::{Decision, Peer};
 use world::{PATH, World};
@@ -14,9 +15,11 @@ use world::{PATH, World};
 fn phases(criterion: &mut Criterion) {
     let world = World::new();
     let (plain, with_token) = (world.headers(None), world.headers(Some(&world.token)));
-    criterion.bench_function("scan", |bencher| bencher.iter(|| world.scan(black_box(&plain)).taken_out()));
+    criterion.bench_function("scan", |bencher| {
+        bencher.iter(|| world.scan(black_box(&plain)).taken_out(PassedOn::default()))
+    });
     criterion.bench_function("scan with a token", |bencher| {
-        bencher.iter(|| world.scan(black_box(&with_token)).taken_out());
+        bencher.iter(|| world.scan(black_box(&with_token)).taken_out(PassedOn::default()));
     });
     criterion.bench_function("request info", |bencher| {
         bencher.iter(|| {

@@ -107,6 +107,7 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
         anonymous: false,
         reviews: Some(config::Reviews {
             cluster: "c".into(),
+            user: None,
             token_seconds: 120,
             rejected_token_seconds: 10,
             allowed_seconds: 300,

@@ -5,6 +5,7 @@ use rcgen::DnType;
 mod attribution;
 mod flow_control;
 mod identity;
+mod proxy;
 mod reviews;
 mod seen;
 

@@ -78,6 +78,16 @@ impl Policies {
         }
     }
 
+    /// Compiles what holds for somebody of whom nothing is known: rules that ask for users, service accounts or groups, or
+    /// exclude some, do not match.
+    pub fn for_unknown(policies: &[config::Policy]) -> Self {
+        let known = policies.iter().map(|policy| config::Policy {
+            rules: policy.rules.iter().filter(|rule| !asks_who(rule)).cloned().collect(),
+            ..policy.clone()
+        });
+        Policies::new(&known.collect::<Vec<_>>())
+    }
+
     /// The index of the first policy that the request matches.
     ///
     /// Allocates nothing, unless rules name more than 64 of the things that a request says (its user's groups, that is):
@@ -102,6 +112,12 @@ impl Policies {
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.groups.iter().map(String::as_str)
     }
+}
+
+fn asks_who(rule: &config::Rule) -> bool {
+    let is_everybody = |entries: &[String]| entries.is_empty() || entries.iter().any(|entry| entry == "*");
+    let everybody = if rule.users.is_empty() { rule.service_accounts.is_empty() } else { is_everybody(&rule.users) };
+    !everybody || !is_everybody(&rule.user_groups)
 }
 
 impl Index {

@@ -13,6 +13,7 @@ pub use access::ResourceAttributes;
 pub use cache::{CredentialCaches, Lifetimes, ReviewPermit};
 pub(crate) use token::BASE64URL;
 
+use crate::cluster::Reviewer;
 use crate::identity::{UpstreamUser, UserInfo};
 
 /// How long a review may take, in milliseconds, from its start to its answer.
@@ -31,6 +32,7 @@ pub struct Review {
     path: &'static str,
     body: String,
     cluster: Arc<str>,
+    user: Option<Arc<(String, String)>>,
     caches: Arc<CredentialCaches>,
 }
 
@@ -82,13 +84,14 @@ impl Settled {
 }
 
 impl Review {
-    pub(crate) fn of_token(token: &[u8], cluster: &Arc<str>, caches: &Arc<CredentialCaches>) -> Review {
+    pub(crate) fn of_token(token: &[u8], reviewer: &Reviewer, caches: &Arc<CredentialCaches>) -> Review {
         Review {
             key: caches.token_key(token),
             kind: Kind::Token { expires: token::expiry(token) },
             path: token::PATH,
             body: token::question(token),
-            cluster: Arc::clone(cluster),
+            cluster: Arc::clone(&reviewer.cluster),
+            user: reviewer.user.clone(),
             caches: Arc::clone(caches),
         }
     }
@@ -107,7 +110,7 @@ impl Review {
     pub(crate) fn of_access(
         user: &UserInfo,
         attributes: &ResourceAttributes,
-        cluster: &Arc<str>,
+        reviewer: &Reviewer,
         caches: &Arc<CredentialCaches>,
     ) -> Review {
         let body = access::question(user, attributes);
@@ -116,7 +119,8 @@ impl Review {
             kind: Kind::Access,
             path: access::PATH,
             body,
-            cluster: Arc::clone(cluster),
+            cluster: Arc::clone(&reviewer.cluster),
+            user: reviewer.user.clone(),
             caches: Arc::clone(caches),
         }
     }
@@ -143,6 +147,11 @@ impl Review {
     /// The Envoy cluster to ask.
     pub fn cluster(&self) -> &str {
         &self.cluster
+    }
+
+    /// A header that says who asks, where the Envoy cluster's credential does not.
+    pub fn user_header(&self) -> Option<(&str, &str)> {
+        self.user.as_deref().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The path to POST to.

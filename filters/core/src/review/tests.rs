@@ -30,9 +30,13 @@ fn strangers_leave_room_to_renew_what_was_good() {
     assert!(caches.permit(&revoked).is_none(), "what was rejected since is a stranger's");
 }
 
+fn reviewer() -> Reviewer {
+    Reviewer { cluster: "c".into(), user: None }
+}
+
 #[test]
 fn an_answer_without_a_name_is_none() {
-    let review = Review::of_token(b"token", &"c".into(), &caches());
+    let review = Review::of_token(b"token", &reviewer(), &caches());
     let answer = |user: &str| {
         let body = format!(r#"{{"kind":"TokenReview","status":{{"authenticated":true,"user":{user}}}}}"#);
         review.settle(201, body.as_bytes(), UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_000)))
@@ -56,7 +60,7 @@ fn keys_tell_tokens_clusters_and_questions_apart() {
 
 #[test]
 fn a_review_shows_no_token_where_it_is_printed() {
-    let review = Review::of_token(b"very-secret", &"c".into(), &caches());
+    let review = Review::of_token(b"very-secret", &reviewer(), &caches());
     assert!(!format!("{review:?}").contains("very-secret"));
 }
 
@@ -66,7 +70,7 @@ fn an_answer_that_is_no_text_is_none() {
     let answer = |key: &[u8]| {
         let start = br#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"bob","#;
         let body = [&start[..], b"\"", key, br#"":"x"}}}"#].concat();
-        Review::of_token(b"t", &"c".into(), &caches()).settle(201, &body, now)
+        Review::of_token(b"t", &reviewer(), &caches()).settle(201, &body, now)
     };
     assert!(matches!(answer(b"other"), ReviewResult::User(_)));
     assert_eq!(answer(b"oth\xffer"), ReviewResult::Failed);
@@ -87,12 +91,11 @@ fn many_large_users_take_no_more_room_than_many_small_ones() {
 #[test]
 fn an_answer_of_any_length_is_not_read() {
     let caches = caches();
-    let cluster = "c".into();
     let answer = |padding: usize| {
         let token = format!("token-{padding}");
         let status = r#""status":{"authenticated":true,"user":{"username":"alice"}}"#;
         let body = format!(r#"{{"kind":"TokenReview",{status},"padding":"{}"}}"#, "x".repeat(padding));
-        Review::of_token(token.as_bytes(), &cluster, &caches).settle(201, body.as_bytes(), UnixTime::now())
+        Review::of_token(token.as_bytes(), &reviewer(), &caches).settle(201, body.as_bytes(), UnixTime::now())
     };
     assert!(matches!(answer(MAX_ANSWER / 2), ReviewResult::User(_)));
     assert_eq!(answer(MAX_ANSWER), ReviewResult::Failed);

@@ -6,7 +6,7 @@ use rustls_pki_types::UnixTime;
 
 use super::window::Window;
 use super::{CertificateError, ClientCa, ClientChain, verify};
-use crate::identity::{IdentityError, UpstreamUser};
+use crate::identity::{HeaderNames, IdentityError, UpstreamUser, UserInfo};
 
 /// Chains that are remembered per cluster, each kind apart, so that a flood of bad ones displaces no good one.
 const CAPACITY: usize = 16_384;
@@ -50,7 +50,7 @@ impl CertificateCache {
         (self.verified.len(), self.refused.len())
     }
 
-    /// Who presents the chain, now. The validity of the whole path is compared at every call.
+    /// Who presents the chain, now, to be told by these names: always the same ones for one cache. The validity of the whole path is compared at every call.
     ///
     /// # Errors
     /// [`CertificateRefused`], the client's fault.
@@ -58,6 +58,7 @@ impl CertificateCache {
         &self,
         chain: &ClientChain<'_>,
         ca: &ClientCa,
+        names: &HeaderNames,
         now: UnixTime,
     ) -> Result<CertifiedUser, CertificateRefused> {
         if let Some((window, user)) = self.verified.get(chain.digest())
@@ -70,7 +71,7 @@ impl CertificateCache {
         {
             return Err(refused);
         }
-        match look(chain, ca, now) {
+        match look(chain, ca, names, now) {
             Ok((window, user)) => {
                 self.verified.insert(*chain.digest(), (window, user.clone()));
                 Ok(user)
@@ -84,8 +85,14 @@ impl CertificateCache {
     }
 }
 
-fn look(chain: &ClientChain<'_>, ca: &ClientCa, now: UnixTime) -> Result<(Window, CertifiedUser), CertificateRefused> {
+fn look(
+    chain: &ClientChain<'_>,
+    ca: &ClientCa,
+    names: &HeaderNames,
+    now: UnixTime,
+) -> Result<(Window, CertifiedUser), CertificateRefused> {
     let verified = verify(chain, ca, now)?;
-    let user = verified.user.map(|user| UpstreamUser::new(user.into_authenticated())).transpose()?.map(Arc::new);
+    let told = |user: UserInfo| UpstreamUser::told_by(names, user.into_authenticated());
+    let user = verified.user.map(told).transpose()?.map(Arc::new);
     Ok((verified.window, user))
 }

@@ -1,16 +1,24 @@
 use std::time::Duration;
 
+use portcullis_e2e::GatewayOptions;
 use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::wait;
 use serde_json::json;
 
-use crate::world::{NAME, World};
+use crate::world::{Identities, NAME, World};
 
 #[test]
 fn a_service_account_token_is_what_it_is_directly() {
-    let Some(world) = World::start("tokens", &KubeOptions::default()) else { return };
+    for identities in Identities::ALL {
+        let options = (&KubeOptions::default(), &GatewayOptions::default());
+        let Some(world) = World::telling(identities, "tokens", options.0, options.1) else { return };
+        a_token_is_what_it_is_directly(&world);
+    }
+}
+
+fn a_token_is_what_it_is_directly(world: &World) {
     let short = json!({"credentialCache": {"token": "1s", "rejectedToken": "1s"}});
-    world.gateway.apply(&world.manifest().set("/spec/portcullis", short)).unwrap();
+    world.gateway.apply(&world.manifest().set("/spec/portcullis", world.portcullis(short))).unwrap();
     world.admin(&["create", "serviceaccount", "robot"]);
     let token = world.admin(&["create", "token", "robot"]).trim().to_owned();
     let whoami = |kubeconfig: portcullis_harness::kubeconfig::Kubeconfig| {

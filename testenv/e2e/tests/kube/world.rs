@@ -1,13 +1,25 @@
 use std::path::{Path, PathBuf};
 
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
-use portcullis_harness::certs::{CertSpec, Identity};
-use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube};
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube, RequestHeader};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{client::TlsTarget, deps};
+use serde_json::{Value, json};
 
 /// The host name of the cluster in these tests.
 pub(crate) const NAME: &str = "prod.example.com";
+
+/// How the gateway tells the apiserver about users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identities {
+    Impersonate,
+    RequestHeader,
+}
+
+impl Identities {
+    pub(crate) const ALL: [Identities; 2] = [Identities::Impersonate, Identities::RequestHeader];
+}
 
 /// A real Kubernetes behind a gateway. alice may edit in `default`, bob may nothing.
 pub(crate) struct World {
@@ -17,6 +29,7 @@ pub(crate) struct World {
     pub(crate) alice: Identity,
     pub(crate) bob: Identity,
     pub(crate) run: RunDir,
+    pub(crate) identities: Identities,
 }
 
 impl World {
@@ -27,15 +40,35 @@ impl World {
 
     /// As [`World::start`], behind another gateway.
     pub(crate) fn of(test: &str, options: &KubeOptions, gateway: &GatewayOptions) -> Option<Self> {
+        World::telling(Identities::Impersonate, test, options, gateway)
+    }
+
+    /// As [`World::of`], in front of apiservers that are told about users in this way.
+    pub(crate) fn telling(
+        identities: Identities,
+        test: &str,
+        options: &KubeOptions,
+        gateway: &GatewayOptions,
+    ) -> Option<Self> {
         deps::kube_or_skip(test).unwrap()?;
         let run = RunDir::new(test).unwrap();
-        let kube = RealKube::start(&run, "kube", options).unwrap();
+        let front = Ca::new("front proxies").unwrap();
+        let mut options = options.clone();
+        if identities == Identities::RequestHeader {
+            let allowed_names = vec!["front-proxy".to_owned()];
+            options.request_header = Some(RequestHeader { ca: front.clone(), allowed_names });
+        }
+        let kube = RealKube::start(&run, "kube", &options).unwrap();
         let user = |name: &str, groups: &[&str]| {
             kube.client_ca().issue(&CertSpec::client(name, groups.iter().copied())).unwrap()
         };
-        let (gateway_identity, alice, bob) = (user("portcullis", &[]), user("alice", &["dev"]), user("bob", &[]));
+        let (alice, bob) = (user("alice", &["dev"]), user("bob", &[]));
+        let gateway_identity = match identities {
+            Identities::Impersonate => user("portcullis", &[]),
+            Identities::RequestHeader => front.issue(&CertSpec::client("front-proxy", [""; 0])).unwrap(),
+        };
         let gateway = Gateway::start(&run, gateway).unwrap();
-        let world = World { gateway, kube, gateway_identity, alice, bob, run };
+        let world = World { gateway, kube, gateway_identity, alice, bob, run, identities };
         world.grant();
         world.gateway.apply(&world.manifest()).unwrap();
         Some(world)
@@ -45,6 +78,15 @@ impl World {
         Manifest::new(NAME, self.kube.apiservers().iter().map(|server| server.address()))
             .upstream(&self.gateway_identity, self.kube.server_ca(), "kubernetes.default.svc")
             .serving(&self.gateway.serving_identity(NAME).unwrap(), self.kube.client_ca())
+            .set("/spec/portcullis", self.portcullis(json!({})))
+    }
+
+    /// `spec.portcullis` with how users are told.
+    pub(crate) fn portcullis(&self, mut fields: Value) -> Value {
+        if self.identities == Identities::RequestHeader {
+            fields["upstreamIdentity"] = json!("RequestHeader");
+        }
+        fields
     }
 
     /// kubectl through the gateway.
@@ -65,9 +107,17 @@ impl World {
         kubeconfig.write(&self.run.join(&name)).unwrap()
     }
 
+    /// Who asks the apiserver about tokens.
+    fn reviewer(&self) -> &'static str {
+        match self.identities {
+            Identities::Impersonate => "portcullis",
+            Identities::RequestHeader => "system:portcullis",
+        }
+    }
+
     /// What an operator does once: the gateway's own rights, as `portcullis rbac` prints them, and alice's.
     fn grant(&self) {
-        let rbac = self.run.write("rbac.yaml", self.gateway.rbac("portcullis").unwrap()).unwrap();
+        let rbac = self.run.write("rbac.yaml", self.gateway.rbac(self.reviewer()).unwrap()).unwrap();
         self.admin(&["apply", "-f", path(&rbac)]);
         // view and edit themselves are put together by a controller, which does not run here.
         for part in ["view", "edit"] {

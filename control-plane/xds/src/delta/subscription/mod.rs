@@ -311,7 +311,8 @@ impl Subscription {
 
     /// A resource, if it is to be sent.
     fn outdated<'a>(&'a self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a Resource> {
-        let resource = snapshot.get(type_url, name).filter(|_| self.is_wanted(name))?;
+        let is_sendable = |resource: &&Resource| self.is_wanted(name) && !resource.is_held();
+        let resource = snapshot.get(type_url, name).filter(is_sendable)?;
         let version = self.composed.version(name, resource)?;
         let is_known = self.known.get(name).is_some_and(|known| known == version);
         let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == version);

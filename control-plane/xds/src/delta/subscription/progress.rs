@@ -48,10 +48,17 @@ impl Subscription {
         self.in_flight.is_none() && self.unsettled(snapshot, type_url) == Wait::Nobody
     }
 
-    /// Settled, and nothing is refused.
+    /// Settled, nothing is refused, and the other side has what others hold.
     pub(in crate::delta) fn is_in_sync(&self, snapshot: &Snapshot, type_url: &str) -> bool {
         let is_current = |(name, refusal): (&String, &Refusal)| refusal.is_of(snapshot, type_url, name);
-        self.is_settled(snapshot, type_url) && !self.refused.iter().any(is_current) && self.composed.is_in_sync()
+        self.is_settled(snapshot, type_url)
+            && !self.refused.iter().any(is_current)
+            && self.composed.is_in_sync()
+            && !snapshot.held(type_url).any(|name| self.is_wanted(name) && !self.has(snapshot, type_url, name))
+    }
+
+    fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
+        snapshot.get(type_url, name).is_some_and(|one| self.known.get(name).is_some_and(|known| known == one.version()))
     }
 
     /// What is refused of the snapshot.

@@ -14,6 +14,7 @@ pub(super) fn reviewing_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture
         change(config);
         config.reviews = Some(Reviews {
             cluster: "apiserver".into(),
+            user: None,
             token_seconds: 120,
             rejected_token_seconds: 10,
             allowed_seconds: 300,

@@ -1,0 +1,31 @@
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// How an authenticating proxy of kube-apiserver works (`upstreamIdentity: RequestHeader`).
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct RequestHeaderSpec {
+    /// Whether the servers are asked whose a token is before it goes to them; true if unset. If not, its user is unknown:
+    /// rules that ask for users, service accounts or groups do not match, and its requests share no connection.
+    pub token_review: Option<bool>,
+    /// The user as whom the gateway itself asks, about tokens and for health; `system:portcullis` if unset. It needs leave to
+    /// create TokenReviews.
+    pub user: Option<String>,
+}
+
+/// The names of the headers that tell the servers about a user, as their `--requestheader-*` flags have them. Whatever names
+/// stand here, no client's header of such a name reaches a server.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct RequestHeaderNames {
+    /// The user's name (`--requestheader-username-headers`); `X-Remote-User` if unset.
+    pub user: Option<String>,
+    /// The user's groups (`--requestheader-group-headers`); `X-Remote-Group` if unset.
+    pub group: Option<String>,
+    /// The user's UID (`--requestheader-uid-headers`, kube-apiserver 1.32 and later); `X-Remote-Uid` if unset, not told if
+    /// empty.
+    pub uid: Option<String>,
+    /// The start of the names of the user's extra attributes (`--requestheader-extra-headers-prefix`); `X-Remote-Extra-` if
+    /// unset.
+    pub extra_prefix: Option<String>,
+}

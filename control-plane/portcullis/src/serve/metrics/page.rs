@@ -1,0 +1,67 @@
+//! `docs/reference/control-plane-metrics.md`, written from the code:
+//! `UPDATE_DOCS=1 cargo test --workspace --bins -- metrics::page`.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use portcullis_sources::SourceHealth;
+use portcullis_xds::Registry;
+
+use super::Metrics;
+use super::catalog::{LABELS, METRICS};
+
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/control-plane-metrics.md");
+
+const HEAD: &str = "# Metrics of the control plane
+
+<!-- Written by a test from control-plane/portcullis/src/serve/metrics/catalog.rs. -->
+
+`portcullis serve` tells them at `/metrics` of its `--http-address`, as OpenMetrics text, which Prometheus reads. The \
+filter's own are [another page](metrics.md), on Envoy's side.
+
+Every label has a closed set of values; no object's and no node's name is one. Objects one by one stand at `/status`.
+";
+
+fn page() -> String {
+    let mut page = String::from(HEAD);
+    let words = |words: &[&str]| words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
+    page += "\n| metric | kind | labels | what it says |\n|---|---|---|---|\n";
+    for metric in METRICS {
+        writeln!(page, "| `{}` | {} | {} | {} |", metric.name, metric.kind, words(metric.labels), metric.help).unwrap();
+    }
+    page += "\n## Labels\n\n| label | values | |\n|---|---|---|\n";
+    for label in LABELS {
+        writeln!(page, "| `{}` | {} | {} |", label.name, words(label.values), label.help).unwrap();
+    }
+    page
+}
+
+#[test]
+fn the_reference_says_what_the_code_does() {
+    let page = page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(PATH, &page).unwrap();
+    }
+    let stands = std::fs::read_to_string(PATH).unwrap_or_default();
+    assert!(
+        stands == page,
+        "docs/reference/control-plane-metrics.md is not up to date; run this test with UPDATE_DOCS=1"
+    );
+}
+
+#[test]
+fn the_page_has_every_metric_of_the_catalog_and_no_other() {
+    let text = Arc::new(Metrics::default()).text(&Registry::default(), &SourceHealth::current());
+    let told: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let wanted = METRICS.iter().map(|metric| format!("{} {}", metric.name.trim_end_matches("_total"), metric.kind));
+    let wanted: Vec<String> = wanted.collect();
+    assert_eq!(told, wanted);
+    for metric in METRICS {
+        let series: Vec<&str> = text.lines().filter(|line| line.starts_with(metric.name)).collect();
+        assert!(!series.is_empty(), "{}: every series is there from the start", metric.name);
+        for label in metric.labels {
+            assert!(series.iter().all(|line| line.contains(&format!("{label}=\""))), "{series:?}");
+        }
+    }
+    assert!(text.ends_with("# EOF\n"));
+}

@@ -1,0 +1,55 @@
+//! Pages for machines: /healthz, /readyz and /metrics. They tell no name of any object.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use portcullis_sources::SourceHealth;
+use portcullis_xds::{Registry, Snapshot};
+use tokio::sync::watch;
+
+use super::metrics::{CONTENT_TYPE, Metrics};
+use super::watchdog::Watchdog;
+
+/// What the pages are made of.
+#[derive(Clone)]
+pub(super) struct Probes {
+    pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) watchdog: Arc<Watchdog>,
+    /// Whether the source is current, as far as it tells that beside its objects.
+    pub(super) health: watch::Receiver<SourceHealth>,
+}
+
+pub(super) fn router(probes: Probes) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(probes)
+}
+
+async fn healthz(State(probes): State<Probes>) -> (StatusCode, &'static str) {
+    if probes.watchdog.is_alive(Instant::now()) {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "the objects are no longer followed: restart\n")
+    }
+}
+
+async fn readyz(State(probes): State<Probes>) -> (StatusCode, &'static str) {
+    if probes.snapshots.borrow().is_some() {
+        (StatusCode::OK, "ok\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "nothing is served yet: see /status\n")
+    }
+}
+
+async fn metrics(State(probes): State<Probes>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], probes.metrics.text(&probes.registry, &probes.health.borrow()))
+}

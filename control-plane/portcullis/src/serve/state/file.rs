@@ -1,0 +1,77 @@
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::{FILE, StateError};
+
+/// Reads the file; `None` if there is none. It must be a plain file that belongs to this process's user, and that nobody
+/// else may read or write: whoever could write it could put a configuration into the gateway's place.
+pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+    let found = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found.map_err(StateError::Read)?,
+    };
+    if !found.is_file() {
+        return Err(StateError::NotPlain);
+    }
+    let mut file = File::open(path).map_err(StateError::Read)?;
+    // Of what was opened, which need not be what was looked at.
+    let opened = file.metadata().map_err(StateError::Read)?;
+    if (opened.dev(), opened.ino()) != (found.dev(), found.ino()) {
+        return Err(StateError::NotPlain);
+    }
+    if opened.uid() != rustix::process::geteuid().as_raw() {
+        return Err(StateError::Owner);
+    }
+    if opened.mode() & 0o777 != 0o600 {
+        return Err(StateError::Mode(opened.mode() & 0o777));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(StateError::Read)?;
+    Ok(Some(bytes))
+}
+
+/// Puts the file in its place in one step, written through to the disk: after a crash there is the old one or the new one.
+pub(super) fn write(directory: &Path, bytes: &[u8]) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let coming = directory.join(format!(".{FILE}.new"));
+    match fs::remove_file(&coming) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&coming)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&coming, directory.join(FILE))?;
+    File::open(directory)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn only_a_file_of_our_own_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        let path = state.join(FILE);
+        assert!(read(&path).unwrap().is_none());
+        write(&state, b"one").unwrap();
+        write(&state, b"two").unwrap();
+        assert_eq!(read(&path).unwrap().unwrap(), b"two");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert_eq!(fs::metadata(&state).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 1);
+        for mode in [0o640, 0o604, 0o620, 0o400, 0o700] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(matches!(read(&path), Err(StateError::Mode(told)) if told == mode), "{mode:o}");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(&path, state.join("elsewhere")).unwrap();
+        symlink(state.join("elsewhere"), &path).unwrap();
+        assert!(matches!(read(&path), Err(StateError::NotPlain)));
+    }
+}

@@ -1,0 +1,112 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portcullis_xds::Snapshot;
+use tokio::sync::watch;
+
+use super::super::metrics::Metrics;
+use super::{file, saved};
+
+/// The shortest pause between two writes.
+const PAUSE: Duration = Duration::from_secs(1);
+/// A pause is so many times as long as the write before it took.
+const SHARE: u32 = 10;
+
+/// Takes what is served, for the writer.
+pub(in super::super) struct Keeper(watch::Sender<Option<Arc<Snapshot>>>);
+
+impl Keeper {
+    pub(in super::super) fn keep(&self, snapshot: Arc<Snapshot>) {
+        self.0.send_replace(Some(snapshot));
+    }
+}
+
+/// Writes the newest snapshot: at once after a pause, then at most once a second, and at the end.
+pub(in super::super) struct StateWriter {
+    snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    directory: PathBuf,
+    with_keys: bool,
+    metrics: Arc<Metrics>,
+}
+
+impl StateWriter {
+    pub(in super::super) fn new(directory: PathBuf, with_keys: bool, metrics: Arc<Metrics>) -> (Keeper, Self) {
+        let (sender, snapshots) = watch::channel(None);
+        (Keeper(sender), Self { snapshots, directory, with_keys, metrics })
+    }
+
+    /// Runs until the keeper is gone and the last snapshot is written.
+    pub(in super::super) async fn run(mut self) {
+        let mut written: Option<Arc<Snapshot>> = None;
+        loop {
+            let is_last = self.snapshots.changed().await.is_err();
+            let newest = self.snapshots.borrow_and_update().clone();
+            let is_new = newest.as_ref().map(|one| one.version()) != written.as_ref().map(|one| one.version());
+            let Some(snapshot) = newest.filter(|_| is_new) else {
+                if is_last {
+                    return;
+                }
+                continue;
+            };
+            let start = Instant::now();
+            if self.write(&snapshot).await {
+                written = Some(snapshot);
+            }
+            if is_last {
+                return;
+            }
+            let pause = PAUSE.max(start.elapsed() * SHARE);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = ended(self.snapshots.clone()) => {}
+            }
+        }
+    }
+
+    async fn write(&self, snapshot: &Arc<Snapshot>) -> bool {
+        let (snapshot, directory, with_keys) = (Arc::clone(snapshot), self.directory.clone(), self.with_keys);
+        let write = move || file::write(&directory, &saved::encode(&snapshot, with_keys));
+        let outcome =
+            tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        if let Err(error) = &outcome {
+            tracing::error!(directory = %self.directory.display(), %error, "the last good configuration cannot be written");
+        }
+        self.metrics.state_written(outcome.is_ok());
+        outcome.is_ok()
+    }
+}
+
+/// Done when the sender is gone.
+async fn ended(mut snapshots: watch::Receiver<Option<Arc<Snapshot>>>) {
+    while snapshots.changed().await.is_ok() {}
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_xds::Resource;
+
+    use super::super::LastGood;
+    use super::*;
+
+    fn snapshot(body: &str) -> Arc<Snapshot> {
+        let resource = Resource::new(body.as_bytes().to_vec());
+        Arc::new(Snapshot::new([("t".to_owned(), "n".to_owned(), resource)]))
+    }
+
+    #[tokio::test]
+    async fn the_newest_is_kept_whatever_the_pace() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        let metrics = Arc::new(Metrics::default());
+        let (keeper, writer) = StateWriter::new(state.clone(), false, metrics);
+        let writing = tokio::spawn(writer.run());
+        for number in 0..50 {
+            keeper.keep(snapshot(&number.to_string()));
+            tokio::task::yield_now().await;
+        }
+        drop(keeper);
+        writing.await.unwrap();
+        assert_eq!(LastGood::load(&state).snapshot.unwrap().version(), snapshot("49").version());
+    }
+}

@@ -1,0 +1,154 @@
+//! What is wrong with objects, in the log: with file, line, field and hint, and each only once.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use portcullis_api::{Problem, lint_cluster, parse_cluster};
+use portcullis_sources::{ObjectSet, Place};
+use portcullis_translate::Diagnosis;
+use tracing::Level;
+
+/// Tells what is new.
+#[derive(Default)]
+pub(super) struct Teller {
+    told: BTreeSet<Line>,
+    /// The set before: what is still the same document was looked through already.
+    before: Arc<ObjectSet>,
+}
+
+/// One thing that is wrong or suspicious.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Line {
+    is_refused: bool,
+    kind: String,
+    name: String,
+    file: Option<String>,
+    line: Option<u64>,
+    column: Option<u64>,
+    field: String,
+    hint: Option<String>,
+    message: String,
+}
+
+impl Teller {
+    /// Tells what is wrong with a set that was not with the one before. `diagnoses` are those of its files, its settings
+    /// and its clusters, in this order.
+    pub(super) fn tell(&mut self, objects: &Arc<ObjectSet>, diagnoses: &[Diagnosis]) {
+        let lines: BTreeSet<Line> = lines(objects, diagnoses).collect();
+        lines.difference(&self.told).for_each(Line::tell);
+        self.told = lines;
+        if tracing::enabled!(Level::DEBUG) {
+            self.lint(objects);
+        }
+        self.before = Arc::clone(objects);
+    }
+
+    /// What is accepted and hardly meant, as `portcullis check` tells it.
+    fn lint(&self, objects: &ObjectSet) {
+        let before: BTreeSet<usize> =
+            self.before.clusters.iter().map(|document| Arc::as_ptr(document).addr()).collect();
+        for (index, document) in objects.clusters.iter().enumerate() {
+            let Ok(raw) = parse_cluster(document) else { continue };
+            if before.contains(&Arc::as_ptr(document).addr()) {
+                continue;
+            }
+            let place = objects.cluster_places.get(index);
+            for problem in lint_cluster(&raw, now()) {
+                let line = Line::new(false, ("UpstreamCluster", &raw.metadata.name), place, &problem);
+                tracing::debug!(
+                    file = line.file,
+                    line = line.line,
+                    name = line.name,
+                    field = line.field,
+                    hint = line.hint,
+                    "{}",
+                    line.message
+                );
+            }
+        }
+    }
+}
+
+fn lines<'a>(objects: &'a ObjectSet, diagnoses: &'a [Diagnosis]) -> impl Iterator<Item = Line> + use<'a> {
+    let files = objects.diagnoses.iter().map(|_| None);
+    let settings = (0..objects.settings.len()).map(|index| objects.settings_places.get(index));
+    let clusters = (0..objects.clusters.len()).map(|index| objects.cluster_places.get(index));
+    let places = files.chain(settings).chain(clusters).chain(std::iter::repeat(None));
+    diagnoses.iter().zip(places).flat_map(|(diagnosis, place)| lines_of(diagnosis, place))
+}
+
+fn lines_of(diagnosis: &Diagnosis, place: Option<&Place>) -> Vec<Line> {
+    let object = (diagnosis.kind.as_str(), diagnosis.name.as_str());
+    let line = |is_refused: bool| move |problem: &Problem| Line::new(is_refused, object, place, problem);
+    let mut lines: Vec<Line> = diagnosis.problems.iter().map(line(true)).collect();
+    lines.extend(diagnosis.cautions.iter().map(line(false)));
+    // Files have no problems with fields, only a message.
+    let whole = |is_refused: bool, message: &String| {
+        let mut line = line(is_refused)(&Problem::new("", message));
+        line.file = diagnosis.at.clone();
+        line
+    };
+    if diagnosis.problems.is_empty() && !diagnosis.message.is_empty() {
+        lines.push(whole(!diagnosis.accepted, &diagnosis.message));
+    }
+    if diagnosis.cautions.is_empty() {
+        lines.extend(diagnosis.warnings.iter().map(|warning| whole(false, warning)));
+    }
+    lines
+}
+
+impl Line {
+    fn new(is_refused: bool, (kind, name): (&str, &str), place: Option<&Place>, problem: &Problem) -> Self {
+        let at = place.map(|place| place.spans.find(&problem.path));
+        Self {
+            is_refused,
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            file: place.map(|place| place.file.clone()),
+            line: at.map(|at| at.line),
+            column: at.map(|at| at.column),
+            field: problem.path.clone(),
+            hint: problem.hint.clone(),
+            message: problem.message.clone(),
+        }
+    }
+
+    fn tell(&self) {
+        let Self { kind, name, file, line, column, field, hint, message, .. } = self;
+        if self.is_refused {
+            tracing::error!(file, line, column, kind, name, field, hint, "refused: {message}");
+        } else {
+            tracing::warn!(file, line, column, kind, name, field, hint, "{message}");
+        }
+    }
+}
+
+/// Seconds since 1970.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_sources::{Input, read_inputs};
+
+    use super::*;
+    use crate::serve::Model;
+
+    #[test]
+    fn a_problem_has_its_place_field_and_hint() {
+        let text = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: a}\n---\n\
+                    apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamCluster\nmetadata: {name: a.test}\n\
+                    spec:\n  serverz: []\n";
+        let set = read_inputs(&[Input::Text { name: "f.yaml".to_owned(), bytes: text.into() }]).unwrap();
+        let update =
+            Model::default().update(&set, &std::collections::BTreeSet::new(), std::time::Instant::now()).unwrap();
+        let found: Vec<Line> = lines(&set, &update.diagnoses).collect();
+        let [line] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((line.file.as_deref(), line.line, line.column), (Some("f.yaml"), Some(9), Some(3)));
+        assert_eq!((line.field.as_str(), line.hint.as_deref()), ("spec.serverz", Some("servers is meant?")));
+        assert!(line.is_refused);
+    }
+}

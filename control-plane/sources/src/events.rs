@@ -1,0 +1,155 @@
+//! What notifications tell of files: that something changed, and which files are being written at the moment.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::{Event, EventKind};
+use tokio::sync::Notify;
+
+/// A burst of changes ends with so long a silence.
+const SILENCE: Duration = Duration::from_millis(10);
+/// How long a burst may keep everybody waiting.
+const BURST: Duration = Duration::from_millis(100);
+/// A writer that is silent for so long has forgotten to close its file.
+const FORGOTTEN: Duration = Duration::from_secs(2);
+/// How long a writer may take in all.
+const SLOW: Duration = Duration::from_secs(10);
+
+/// Notifications, gathered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events {
+    state: Arc<Mutex<State>>,
+    told: Arc<Notify>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The last change that nobody has looked at.
+    changed: Option<Instant>,
+    writing: BTreeMap<PathBuf, Writing>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Writing {
+    since: Instant,
+    last: Instant,
+}
+
+impl Writing {
+    /// When it is read whether it is closed or not.
+    fn until(self) -> Instant {
+        (self.last + FORGOTTEN).min(self.since + SLOW)
+    }
+}
+
+impl Events {
+    /// Takes a notification. Reading a file makes some, too, which say nothing.
+    pub(crate) fn tell(&self, event: notify::Result<Event>, now: Instant) {
+        let mut state = self.lock();
+        if let Ok(event) = event {
+            match event.kind {
+                EventKind::Access(AccessKind::Close(AccessMode::Write)) => state.finished(&event.paths),
+                EventKind::Access(_) => return,
+                // A file that is truncated or written in place is whole when it is closed, and not before. One that is
+                // renamed into place is whole at once; so is a link, of which nothing but its creation is told.
+                EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Any) => state.written(event.paths, now),
+                EventKind::Create(_) => {}
+                _ => state.finished(&event.paths),
+            }
+        }
+        state.changed = Some(now);
+        drop(state);
+        self.told.notify_one();
+    }
+
+    /// Waits for a change, and for the end of the burst that it may be the start of.
+    pub(crate) async fn settled(&self) {
+        loop {
+            let (is_changed, first_closing) = {
+                let state = self.lock();
+                (state.changed.is_some(), state.writing.values().map(|one| one.until()).min())
+            };
+            if is_changed {
+                break;
+            }
+            let closing = first_closing.map(tokio::time::Instant::from_std);
+            tokio::select! {
+                () = self.told.notified() => {}
+                () = tokio::time::sleep_until(closing.unwrap_or_else(tokio::time::Instant::now)), if closing.is_some() => break,
+            }
+        }
+        let start = Instant::now();
+        while start.elapsed() < BURST {
+            let silence = self.lock().changed.map_or(SILENCE, |last| last.elapsed());
+            if silence >= SILENCE {
+                return;
+            }
+            tokio::time::sleep(SILENCE.saturating_sub(silence)).await;
+        }
+    }
+
+    /// Everything up to here is going to be read now, except for the files that are being written: those are given.
+    pub(crate) fn take(&self, now: Instant) -> BTreeSet<PathBuf> {
+        let mut state = self.lock();
+        state.changed = None;
+        state.writing.retain(|_, writing| writing.until() > now);
+        state.writing.keys().cloned().collect()
+    }
+
+    /// Each change of the state is whole: a panic elsewhere leaves nothing half done.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn written(&mut self, paths: Vec<PathBuf>, now: Instant) {
+        for path in paths {
+            self.writing.entry(path).or_insert(Writing { since: now, last: now }).last = now;
+        }
+    }
+
+    fn finished(&mut self, paths: &[PathBuf]) {
+        self.writing.retain(|path, _| !paths.contains(path));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{CreateKind, DataChange, RenameMode};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_left_alone_until_its_writer_has_closed_it() {
+        let start = Instant::now();
+        let after = |milliseconds| start + Duration::from_millis(milliseconds);
+        let events = Events::default();
+        let tell = |kind: EventKind, at| {
+            events.tell(Ok(Event::new(kind).add_path("a".into())), at);
+        };
+        let written = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+        let is_left = |at| events.take(at).contains(std::path::Path::new("a"));
+        tell(EventKind::Create(CreateKind::File), start);
+        assert!(!is_left(start), "a link is whole");
+        tell(written, start);
+        assert!(is_left(start));
+        tell(EventKind::Access(AccessKind::Open(AccessMode::Any)), start);
+        assert!(is_left(start) && events.lock().changed.is_none(), "reading is no change");
+        tell(EventKind::Access(AccessKind::Close(AccessMode::Write)), start);
+        assert!(!is_left(start));
+        tell(written, start);
+        tell(EventKind::Modify(ModifyKind::Name(RenameMode::To)), start);
+        assert!(!is_left(start), "another file is in its place");
+        tell(written, start);
+        assert!(is_left(after(1_999)) && !is_left(after(2_000)), "forgotten");
+        for second in 0..10 {
+            tell(written, after(second * 1_000));
+            assert!(is_left(after(second * 1_000)));
+        }
+        assert!(!is_left(after(10_000)), "slow");
+    }
+}

@@ -1,0 +1,163 @@
+//! `UpstreamIdentity::RequestHeader`: certificates are told by an authenticating proxy's headers, tokens and impersonation go
+//! upstream as they are.
+
+use portcullis_filter_config::RequestHeaders;
+
+use super::reviews::reviewed;
+use super::*;
+
+const AS_BOB: (&str, &str) = ("impersonate-user", "bob");
+const TOKEN: (&str, &str) = ("authorization", "Bearer abc");
+const UPGRADE: [(&str, &str); 2] = [("connection", "Upgrade"), ("upgrade", "websocket")];
+
+fn proxy_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
+    fixture_with(|config| {
+        config.upstream_identity = UpstreamIdentity::RequestHeader(RequestHeaders::default());
+        change(config);
+    })
+}
+
+fn reviewing() -> Fixture {
+    proxy_with(|config| {
+        config.reviews = Some(portcullis_filter_config::Reviews {
+            cluster: "apiserver".into(),
+            user: Some("system:portcullis".into()),
+            token_seconds: 120,
+            rejected_token_seconds: 10,
+            allowed_seconds: 300,
+            denied_seconds: 30,
+        });
+    })
+}
+
+/// What leaves for the upstream: destination, then header lines but those of the message itself.
+fn sent(fixture: &Fixture, peer: Peer<'_>, headers: Headers<'_>) -> Result<(String, Vec<String>), u16> {
+    let mut all = vec![(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
+    all.extend_from_slice(headers);
+    let bytes = || all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+    let scan = fixture.gateway.scan(bytes());
+    let settled = Settled::default();
+    let request = RequestFacts { scan: &scan, peer, settled: &settled, now: now(), uptime: UPTIME };
+    match fixture.gateway.decide(&fixture.cluster, &request) {
+        Decision::Forward(forward) => {
+            let lines = outgoing_headers(bytes(), &scan, &forward).into_iter().map(|(name, value)| {
+                format!("{}: {}", String::from_utf8_lossy(&name), String::from_utf8_lossy(&value))
+            });
+            let told = lines.filter(|line| !line.starts_with("via:") && !line.starts_with("upgrade:")).collect();
+            assert!(forward.via.is_some(), "nobody reviews the way back");
+            Ok((forward.destination.to_owned(), told))
+        }
+        Decision::Review(_) => panic!("nothing is reviewed here"),
+        Decision::Refuse(refusal) => Err(refusal.code),
+    }
+}
+
+#[test]
+fn a_certificate_is_told_and_impersonation_is_the_upstreams_matter() {
+    let fixture = proxy_with(|_| {});
+    let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+    let alice = ["x-remote-user: alice", "x-remote-group: dev", "x-remote-group: system:authenticated"];
+    let of = |headers| sent(&fixture, Peer::Chain(&chain), headers).unwrap();
+    let (destination, lines) = of(&[TOKEN, ("x-remote-user", "admin"), ("x_remote_user", "admin")]);
+    assert_eq!((destination.as_str(), lines.len()), ("all.h2.read", 3 + lines.len() - alice.len()));
+    assert!(alice.iter().all(|line| lines.iter().any(|told| told == line)), "{lines:?}");
+    assert!(!lines.iter().any(|line| line.contains("admin") || line.contains("Bearer")), "{lines:?}");
+
+    let (destination, lines) = of(&[AS_BOB, ("impersonate-uid", "7"), ("impersonate_user", "eve")]);
+    assert_eq!(destination, "all.h2.read");
+    assert!(lines.contains(&"impersonate-user: bob".to_owned()) && lines.contains(&"impersonate-uid: 7".to_owned()));
+    assert!(lines.contains(&"x-remote-user: alice".to_owned()) && !lines.iter().any(|line| line.contains("eve")));
+    assert_eq!(of(&UPGRADE).0, "all.upgrade.session");
+}
+
+#[test]
+fn a_token_that_nobody_reviewed_goes_by_a_connection_that_it_may_spoil() {
+    let fixture = proxy_with(|_| {});
+    let (destination, lines) = sent(&fixture, Peer::None, &[TOKEN, AS_BOB]).unwrap();
+    assert_eq!(destination, "all.anonymous.read");
+    assert_eq!(lines, ["authorization: Bearer abc", "impersonate-user: bob"]);
+    let (destination, lines) = sent(&fixture, Peer::None, &[("authorization", "Basic abc")]).unwrap();
+    assert_eq!((destination.as_str(), lines), ("all.anonymous.read", vec![]), "no credential that Kubernetes knows");
+    let subprotocol = ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.eA, v5.channel.k8s.io");
+    let (destination, lines) = sent(&fixture, Peer::None, &[UPGRADE[0], UPGRADE[1], subprotocol]).unwrap();
+    assert_eq!(destination, "all.anonymous.session");
+    assert!(lines.contains(&format!("{}: {}", subprotocol.0, subprotocol.1)), "{lines:?}");
+}
+
+#[test]
+fn only_a_token_that_the_upstream_confirmed_shares_a_connection() {
+    let fixture = reviewing();
+    let after = |token, status: u16, body: &str| {
+        reviewed(&fixture, Peer::None, &[token], now(), |_| (status, body.to_owned())).1
+    };
+    let yes = r#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"robot"}}}"#;
+    assert_eq!(after(TOKEN, 201, yes), "all.passthrough.read");
+    let (destination, lines) = sent(&fixture, Peer::None, &[TOKEN, AS_BOB]).unwrap();
+    assert_eq!(destination, "all.passthrough.read");
+    assert_eq!(lines, ["authorization: Bearer abc", "impersonate-user: bob"]);
+    assert_eq!(sent(&fixture, Peer::None, &[TOKEN, UPGRADE[0], UPGRADE[1]]).unwrap().0, "all.anonymous.session");
+    let no = r#"{"kind":"TokenReview","status":{"authenticated":false}}"#;
+    assert_eq!(after(("authorization", "Bearer def"), 201, no), "401 unauthorized");
+    assert_eq!(after(("authorization", "Bearer ghi"), 500, ""), "503 unchecked");
+}
+
+#[test]
+fn a_request_whose_identity_would_get_lost_on_the_way_is_refused() {
+    let fixture = reviewing();
+    let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+    for listed in ["Impersonate-User", "close, AUTHORIZATION", "sec-websocket-protocol"] {
+        let headers = [("connection", listed), AS_BOB];
+        assert_eq!(sent(&fixture, Peer::Chain(&chain), &headers), Err(400), "{listed}");
+    }
+}
+
+#[test]
+fn headers_that_a_client_could_send_are_never_believed() {
+    let names = RequestHeaders { user: "x-auth-user".into(), ..RequestHeaders::default() };
+    let fixture = proxy_with(|config| config.upstream_identity = UpstreamIdentity::RequestHeader(names.clone()));
+    assert_eq!(sent(&fixture, Peer::None, &[]), Err(503), "nothing lifts them");
+    let config = FilterConfig { reserved_headers: vec!["x-auth-user".into()], ..FilterConfig::new("lab") };
+    let fixture = Fixture { gateway: Gateway::compile(&config).unwrap(), ..fixture };
+    let (_, lines) = sent(&fixture, Peer::None, &[("x-auth-user", "admin"), ("x-auth_user", "admin")]).unwrap();
+    assert_eq!(lines, [""; 0]);
+    for bad in ["", "X-User", "x user", "x-user:", "x"] {
+        let names = RequestHeaders { user: bad.into(), ..RequestHeaders::default() };
+        let mut config = plain_config(None);
+        config.upstream_identity = UpstreamIdentity::RequestHeader(names);
+        let compiled = Cluster::compile(&config, &Forgetful([7; 32]));
+        assert_eq!(compiled.err(), Some(CompileError::HeaderName(bad.into())), "{bad:?}");
+    }
+}
+
+/// Somebody of whom nothing is known matches no rule that asks who it is, neither by naming nor by excluding somebody.
+#[test]
+fn an_unknown_user_matches_only_what_asks_for_nobody() {
+    let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
+    let account = portcullis_filter_config::ServiceAccount { namespace: "ns".into(), name: "sa".into() };
+    let (no_account, accounts) = (vec![], vec![account]);
+    for (users, groups, accounts, matches) in [
+        (&[][..], &[][..], &no_account, true),
+        (&["*"], &["*"], &no_account, true),
+        (&["*", "-eve"], &[], &no_account, true),
+        (&["*"], &[], &accounts, true),
+        (&[], &[], &accounts, false),
+        (&["-eve"], &[], &no_account, false),
+        (&["-eve"], &[], &accounts, false),
+        (&["eve"], &[], &no_account, false),
+        (&["system:*"], &[], &no_account, false),
+        (&[], &["-dev"], &no_account, false),
+        (&[], &["system:authenticated"], &no_account, false),
+        (&[], &["system:unauthenticated"], &no_account, false),
+        (&["-*"], &[], &no_account, false),
+        (&["system:anonymous"], &[], &no_account, false),
+    ] {
+        let rule =
+            Rule { users: list(users), user_groups: list(groups), service_accounts: accounts.clone(), ..all_rules() };
+        let rule_text = format!("{rule:?}");
+        let fixture = proxy_with(|config| {
+            let policy = Policy { group: "all".into(), flow_control_schema: None, log: false, rules: vec![rule] };
+            config.policies = vec![policy];
+        });
+        assert_eq!(sent(&fixture, Peer::None, &[TOKEN]).is_ok(), matches, "{rule_text}");
+    }
+}
