@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long bench-envoy bench-scale deps kube module faulty build lint fmt
+.PHONY: help up test test-long bench-envoy bench-scale deps kube module faulty previous build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -53,6 +53,9 @@ module: ## Build libportcullis.so as Envoy is to load it
 
 faulty: ## Build the module that panics on demand, for tests
 	@cargo build -p portcullis-dynamic-module --features fault-injection --target-dir target/fault
+
+previous: ## Build the module that reads the previous version of the configuration only, for tests
+	@cargo build -p portcullis-dynamic-module --features previous-version --target-dir target/previous
 
 build: ## Build everything else
 	@cargo build --workspace

@@ -42,10 +42,11 @@ fn reason_word(reason: Reason) -> &'static str {
 fn status(objects: Vec<Object>) -> Status {
     let one = Type { sent: "0123456789abcdef".to_owned(), acked: String::new(), nack: Some(HOSTILE.to_owned()) };
     let types = [("type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned(), one)].into();
-    let node = Node { id: HOSTILE.to_owned(), connected: true, types, in_sync: false, refused: Vec::new() };
+    let node = Node { id: HOSTILE.to_owned(), connected: true, types, in_sync: false, view: None, refused: Vec::new() };
     let stale_since = Some("2026-01-01T00:00:00Z".to_owned());
     let source = SourceStatus { kind: "directory", stale_since, reason: Some(HOSTILE.to_owned()), leader: Some(false) };
-    Status { objects, nodes: vec![node], endpoints: BTreeMap::new(), snapshot: "c0ffee".to_owned(), source }
+    let (endpoints, snapshot, turned_away) = (BTreeMap::new(), "c0ffee".to_owned(), Vec::new());
+    Status { objects, nodes: vec![node], endpoints, snapshot, source, turned_away }
 }
 
 #[test]
