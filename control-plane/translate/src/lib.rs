@@ -62,9 +62,6 @@ pub struct Translation {
     pub resources: Vec<Arc<Resource>>,
     /// One per document, in the documents' order.
     pub diagnoses: Vec<Diagnosis>,
-    /// The host names and virtual IPs that each document's object owns, in the documents' order. Written into the object's
-    /// `status.names`, they stay its own.
-    pub names: Vec<Vec<String>>,
 }
 
 /// Translates all objects. Whoever does it again and again has a [`Translator`].

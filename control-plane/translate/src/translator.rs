@@ -79,9 +79,9 @@ impl Translator {
                 }
                 None => chains.push(Arc::clone(&one.reserved)),
             }
-            translation.diagnoses.push(diagnosis);
             let names = one.claims.names.iter().map(|(name, _)| name.clone());
-            translation.names.push(names.filter(|name| lost.iter().all(|lost| lost.name != *name)).collect());
+            diagnosis.names = names.filter(|name| lost.iter().all(|lost| lost.name != *name)).collect();
+            translation.diagnoses.push(diagnosis);
         }
         translation.resources.extend(self.default_certificate.clone());
         translation.resources.extend(self.listeners(input.settings, chains));

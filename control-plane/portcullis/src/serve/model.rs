@@ -195,6 +195,7 @@ pub(super) fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
         warnings,
         problems: Vec::new(),
         cautions: Vec::new(),
+        names: Vec::new(),
         version: Version::default(),
     }
 }

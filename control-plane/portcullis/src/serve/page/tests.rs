@@ -23,9 +23,10 @@ fn object(kind: &str, name: &str, served: Served, message: &str) -> Object {
         warnings: vec![HOSTILE.to_owned()],
         problems: Vec::new(),
         cautions: Vec::new(),
+        names: Vec::new(),
         version: Version { served, ..Version::default() },
     };
-    let verdict = Verdict { accepted, reason: reason_word(reason), message, warnings: &[] };
+    let verdict = Verdict { accepted, reason: reason_word(reason), message, warnings: &[], names: &[] };
     let health = Some(Health { healthy: 1, total: 3 });
     let standing = Standing::Refused { message: HOSTILE.to_owned() };
     let gateways = vec![Gateway { name: HOSTILE, standing, health }];
