@@ -15,6 +15,7 @@ use crate::status::Status;
 ///   portcullis check -f DIR                               # are the objects good?
 ///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
 ///   portcullis gateway --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
+///   portcullis status                                     # what became of them?
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, verbatim_doc_comment)]
 pub(crate) struct Cli {

@@ -8,6 +8,10 @@ use serde::Serialize;
 use super::fleet::Reports;
 use super::source_state::SourceStatus;
 
+/// Most characters of a message, and most warnings of an object.
+const MAX_TEXT: usize = 16_384;
+const MAX_WARNINGS: usize = 100;
+
 /// The body of /status. It holds no secret.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -103,8 +107,19 @@ impl From<&Refused> for Refusal {
 }
 
 impl Object {
-    pub(crate) fn new(diagnosis: Diagnosis, status: ClusterStatus) -> Self {
+    /// A manifest may have as many mistakes as it has lines; what is told of them is bounded.
+    pub(crate) fn new(mut diagnosis: Diagnosis, status: ClusterStatus) -> Self {
+        cut(&mut diagnosis.message);
+        diagnosis.warnings.truncate(MAX_WARNINGS);
+        diagnosis.warnings.iter_mut().for_each(cut);
         Self { diagnosis, status }
+    }
+}
+
+fn cut(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(MAX_TEXT) {
+        text.truncate(end);
+        text.push('…');
     }
 }
 

@@ -91,6 +91,16 @@ fn it_tells_where_everything_stands() {
 }
 
 #[test]
+fn one_object_stays_small() {
+    let mut long = object(CLUSTER_KIND, "long.test", Served::Nothing, &"ä; ".repeat(1_000_000));
+    long.diagnosis.warnings = vec!["w".repeat(100_000); 1_000];
+    let long = Object::new(long.diagnosis, long.status);
+    assert!(serde_json::to_string(&long).unwrap().len() < 2_000_000);
+    assert!(long.diagnosis.message.ends_with('…'));
+    assert!(page(&status(vec![long])).len() < 100_000);
+}
+
+#[test]
 fn it_stays_small() {
     let objects = (0..2_000).map(|n| object(CLUSTER_KIND, &format!("c{n}.test"), Served::Newest, "")).collect();
     let page = page(&status(objects));
