@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use portcullis_api::{Cluster, cluster_as_written, parse_cluster};
+use portcullis_api::{Cluster, UpstreamIdentity, cluster_as_written, parse_cluster};
 use portcullis_core::attribution;
 use portcullis_filter_config::DEFAULT_EXTRAS;
 use serde_json::{Value, json};
@@ -54,7 +54,8 @@ fn clusters(files: &[PathBuf], wanted: Option<&str>) -> Result<Vec<Cluster>, Rba
     }
 }
 
-/// What telling the user to the upstream and reviewing credentials need, and nothing else.
+/// What telling the user to the upstream and reviewing credentials need, and nothing else: an authenticating proxy needs no
+/// right to impersonate.
 fn role(clusters: &[Cluster]) -> Value {
     let mut extras: BTreeSet<&str> = DEFAULT_EXTRAS.into_iter().collect();
     for cluster in clusters {
@@ -63,17 +64,23 @@ fn role(clusters: &[Cluster]) -> Value {
     }
     let extras = extras.into_iter().map(|key| format!("userextras/{key}"));
     let told: Vec<String> = std::iter::once("uids".to_owned()).chain(extras).collect();
+    let proxies = |cluster: &Cluster| matches!(cluster.upstream_identity, UpstreamIdentity::RequestHeader { .. });
+    let impersonates = clusters.is_empty() || !clusters.iter().all(proxies);
+    let impersonation = [
+        json!({"apiGroups": [""], "resources": ["users", "groups", "serviceaccounts"], "verbs": ["impersonate"]}),
+        json!({"apiGroups": ["authentication.k8s.io"], "resources": told, "verbs": ["impersonate"]}),
+        json!({"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}),
+    ];
+    let always = [
+        json!({"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}),
+        json!({"nonResourceURLs": ["/readyz"], "verbs": ["get"]}),
+    ];
+    let rules: Vec<Value> = impersonation.into_iter().filter(|_| impersonates).chain(always).collect();
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": NAME},
-        "rules": [
-            {"apiGroups": [""], "resources": ["users", "groups", "serviceaccounts"], "verbs": ["impersonate"]},
-            {"apiGroups": ["authentication.k8s.io"], "resources": told, "verbs": ["impersonate"]},
-            {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
-            {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
-            {"nonResourceURLs": ["/readyz"], "verbs": ["get"]},
-        ],
+        "rules": rules,
     })
 }
 

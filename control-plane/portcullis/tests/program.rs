@@ -149,6 +149,30 @@ fn the_status_can_only_be_read_and_only_under_names_of_ours() {
 }
 
 #[test]
+fn clients_that_say_nothing_hold_nobody_up_for_long() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config");
+    std::fs::create_dir(&config).unwrap();
+    write(&config, "settings.yaml", SETTINGS);
+    let served = Served::start(&config, &dir.path().join("xds.sock"));
+    let silent: Vec<_> = (0..400).map(|_| TcpStream::connect(&served.address).unwrap()).collect();
+    let answered = || {
+        let mut stream = TcpStream::connect(&served.address).ok()?;
+        stream.set_read_timeout(Some(DEADLINE)).ok()?;
+        write!(stream, "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        answer.starts_with("HTTP/1.1 200").then_some(())
+    };
+    let start = Instant::now();
+    while answered().is_none() {
+        assert!(start.elapsed() < DEADLINE);
+        std::thread::yield_now();
+    }
+    drop(silent);
+}
+
+#[test]
 fn status_tells_what_became_of_the_objects_and_says_so_by_its_exit() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config");
@@ -215,4 +239,12 @@ fn bootstrap_and_rbac_print_what_they_are_asked_for() {
     assert!(!more(&["--cluster", "c.test"]).0);
     let verbs: Vec<_> = rbac[0]["rules"].as_array().unwrap().iter().map(|rule| rule["verbs"][0].clone()).collect();
     assert_eq!(verbs, ["impersonate", "impersonate", "create", "create", "get"]);
+    let proxy = "{portcullis: {upstreamIdentity: RequestHeader}}";
+    write(directory.path(), "c.yaml", &format!("{}spec: {proxy}\n", BAD.replace("a.test", "c.test")));
+    let of = |arguments: &[&str]| {
+        let files = ["rbac", "-f", directory.path().to_str().unwrap()];
+        String::from_utf8(output(&[&files[..], arguments].concat()).stdout).unwrap()
+    };
+    assert!(!of(&["--cluster", "c.test"]).contains("impersonate"), "an authenticating proxy impersonates nobody");
+    assert!(of(&[]).contains("impersonate"), "the others still do");
 }

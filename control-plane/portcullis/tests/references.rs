@@ -63,6 +63,27 @@ fn references_are_believed_unless_their_root_is_known() {
 }
 
 #[test]
+fn a_certificate_that_is_referred_to_is_looked_at_as_one_that_stands_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let mut parameters = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+    parameters.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let certificate = parameters.self_signed(&key).unwrap();
+    std::fs::write(dir.path().join("tls.crt"), certificate.pem()).unwrap();
+    std::fs::write(dir.path().join("tls.key"), key.serialize_pem()).unwrap();
+    std::fs::write(dir.path().join("token"), "x").unwrap();
+    std::fs::write(dir.path().join("settings.yaml"), SETTINGS).unwrap();
+    let files = CLUSTER
+        .replace("{secret: {name: tls}}", "{file: {certificate: tls.crt, key: tls.key}}")
+        .replace("a/token", "token");
+    std::fs::write(dir.path().join("a.yaml"), files).unwrap();
+    let (code, told) = check(dir.path(), &["--references-root", "."]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("a.yaml:13:7: warning: spec.portcullis.references.serving: "), "{told}");
+    assert!(told.contains("expired"), "{told}");
+}
+
+#[test]
 fn policies_are_explained_without_what_an_object_refers_to() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.yaml"), CLUSTER).unwrap();

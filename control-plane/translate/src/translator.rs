@@ -21,6 +21,8 @@ pub struct Translator {
     /// By `metadata.name`: several if objects are named alike, and one's previous edition.
     known: HashMap<String, Vec<Known>>,
     listeners: Vec<Arc<Resource>>,
+    /// What the listeners are made of.
+    chains: Vec<Arc<Chain>>,
     default_certificate: Option<Arc<Resource>>,
     turn: u64,
     client_ca_check: Option<ClientCaCheck>,
@@ -44,11 +46,13 @@ pub(crate) struct Judged {
     diagnosis: Diagnosis,
     /// `None` if it is refused.
     emitted: Option<Emitted>,
+    /// In the place of a chain if it is not served.
+    reserved: Arc<Chain>,
 }
 
 struct Emitted {
     resources: Vec<Arc<Resource>>,
-    chain: Chain,
+    chain: Arc<Chain>,
 }
 
 impl Translator {
@@ -71,9 +75,9 @@ impl Translator {
             match settle(one, &mut diagnosis, &lost) {
                 Some(emitted) => {
                     translation.resources.extend(emitted.resources.iter().cloned());
-                    chains.push(emitted.chain.clone());
+                    chains.push(Arc::clone(&emitted.chain));
                 }
-                None => chains.push(Chain::reserved(&one.claims)),
+                None => chains.push(Arc::clone(&one.reserved)),
             }
             let names = one.claims.names.iter().map(|(name, _)| name.clone());
             diagnosis.names = names.filter(|name| lost.iter().all(|lost| lost.name != *name)).collect();
@@ -138,7 +142,14 @@ impl Translator {
         });
     }
 
-    fn listeners(&mut self, settings: &Settings, chains: Vec<Chain>) -> Vec<Arc<Resource>> {
+    fn listeners(&mut self, settings: &Settings, chains: Vec<Arc<Chain>>) -> Vec<Arc<Resource>> {
+        let is_same = |(one, other): (&Arc<Chain>, &Arc<Chain>)| Arc::ptr_eq(one, other);
+        let are_same = chains.len() == self.chains.len() && chains.iter().zip(&self.chains).all(is_same);
+        if are_same && !self.listeners.is_empty() {
+            return self.listeners.clone();
+        }
+        self.chains = chains;
+        let chains = self.chains.iter().map(|chain| chain.as_ref().clone()).collect();
         let made = listener::listeners(settings, chains).into_iter();
         let before = std::mem::take(&mut self.listeners);
         let known = |made: &Resource| before.iter().find(|before| ***before == *made).cloned();
@@ -171,8 +182,11 @@ fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option
         cluster.server_names.retain(|name| !lost.contains(name));
         cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));
         let mut resources = Vec::new();
-        let chain = emit(&cluster, input, &mut resources);
+        let chain = Arc::new(emit(&cluster, input, &mut resources));
+        // In order, so that the whole is nearly in order.
+        resources.sort();
         Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain }
     });
-    Judged { claims, diagnosis, emitted }
+    let reserved = Arc::new(Chain::reserved(&claims));
+    Judged { claims, diagnosis, emitted, reserved }
 }

@@ -187,7 +187,9 @@ fn count_answer(observer: &dyn Observer, request: &DeltaDiscoveryRequest) {
 
 fn log_refusal(stream: &DeltaStream, request: &DeltaDiscoveryRequest) {
     if let Some(error) = &request.error_detail {
-        tracing::warn!(node = stream.node(), type_url = request.type_url, error = error.message, "refused by Envoy");
+        // Envoy quotes what it was sent, and secrets are among that.
+        let error = portcullis_api::status::told(&error.message);
+        tracing::warn!(node = stream.node(), type_url = request.type_url, error, "refused by Envoy");
     }
 }
 

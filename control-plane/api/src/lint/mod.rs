@@ -13,6 +13,7 @@ mod resources;
 mod selector;
 mod servers;
 mod subjects;
+mod unknown;
 mod verbs;
 
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub fn lint_cluster(raw: &UpstreamCluster, now: i64) -> Vec<Problem> {
     fallback::lint(&raw.spec.dispatch_policies, &mut told);
     servers::lint(&raw.spec, &mut told);
     limits::lint(&raw.spec, &mut told);
+    unknown::lint(&raw.spec, &mut told);
     expiry::lint_cluster(&raw.spec, now, &mut told);
     told.0
 }

@@ -1,14 +1,12 @@
 use std::borrow::Cow;
 
 use super::slot::{Reference, SLOTS};
-use crate::{Code, Problem, PublicBytes, SecretBytes, UpstreamCluster, UpstreamClusterSpec};
+use crate::{Code, Problem, UpstreamCluster};
 
 /// Most bytes of a path.
 const MAX_PATH: usize = 1024;
 /// As Kubernetes has it for keys of a Secret and for names.
 const MAX_NAME: usize = 253;
-/// A certificate whose key nobody has: stands for authorities that are not known, so that the rest can be checked.
-const UNKNOWN_AUTHORITY: &str = include_str!("unknown-authority.pem");
 
 /// Tells what is wrong with the references of an object, and that they are not resolved. Gives the object as it can be
 /// checked further, with stand-ins in their places: what comes of it must not be served.
@@ -18,7 +16,7 @@ pub(crate) fn check_references<'a>(raw: &'a UpstreamCluster) -> (Vec<Problem>, C
     let mut assumed = Cow::Borrowed(raw);
     for slot in &SLOTS {
         let Some(reference) = (slot.of)(references) else { continue };
-        if is_inline(&raw.spec, slot.name) {
+        if (slot.is_set)(&raw.spec) {
             let replaced: Vec<String> = slot.replaced().collect();
             problems
                 .push(Problem::new(slot.path, format!("excludes {}: remove one of the two", replaced.join(" and "))));
@@ -28,31 +26,9 @@ pub(crate) fn check_references<'a>(raw: &'a UpstreamCluster) -> (Vec<Problem>, C
             Some(mistake) => Problem::new(slot.path, mistake),
             None => Problem::coded(Code::Unresolved, slot.path, "is not resolved"),
         });
-        assume(&mut assumed.to_mut().spec, slot.name);
+        (slot.assume)(&mut assumed.to_mut().spec);
     }
     (problems, assumed)
-}
-
-fn is_inline(spec: &UpstreamClusterSpec, slot: &str) -> bool {
-    let (client, serving) = (&spec.client_config, &spec.secure_serving);
-    match slot {
-        "serving" => !serving.cert_data.is_empty() || !serving.key_data.is_empty(),
-        "clientCA" => !serving.client_ca_data.is_empty(),
-        "client" => !client.cert_data.is_empty() || !client.key_data.is_empty(),
-        "token" => !client.bearer_token.is_empty(),
-        _ => !client.ca_data.is_empty(),
-    }
-}
-
-/// A stand-in. Without a serving pair the gateway's default certificate stands in.
-fn assume(spec: &mut UpstreamClusterSpec, slot: &str) {
-    let authority = || PublicBytes::new(UNKNOWN_AUTHORITY.as_bytes().to_vec());
-    match slot {
-        "serving" => {}
-        "clientCA" => spec.secure_serving.client_ca_data = authority(),
-        "client" | "token" => spec.client_config.bearer_token = SecretBytes::new(b"unknown".to_vec()),
-        _ => spec.client_config.ca_data = authority(),
-    }
 }
 
 /// What is wrong with a reference whatever it refers to.

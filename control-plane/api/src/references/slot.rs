@@ -1,6 +1,7 @@
 use serde_json::Value;
 
 use crate::types::{AuthorityReference, PairReference, References, TokenReference};
+use crate::{PublicBytes, SecretBytes, UpstreamClusterSpec};
 
 /// One of the references that an object may have.
 pub(super) struct Slot {
@@ -13,6 +14,22 @@ pub(super) struct Slot {
     /// These fields, in the order of [`Reference`]'s places.
     pub(super) fields: &'static [&'static str],
     pub(super) of: fn(&References) -> Option<Reference<'_>>,
+    /// Whether a field that it replaces is set.
+    pub(super) is_set: fn(&UpstreamClusterSpec) -> bool,
+    /// Puts a stand-in into the fields that it replaces, so that the rest of an object can be checked.
+    pub(super) assume: fn(&mut UpstreamClusterSpec),
+}
+
+/// A certificate whose key nobody has: stands for authorities that are not known.
+const UNKNOWN_AUTHORITY: &str = include_str!("unknown-authority.pem");
+
+fn unknown_authority() -> PublicBytes {
+    PublicBytes::new(UNKNOWN_AUTHORITY.as_bytes().to_vec())
+}
+
+/// Stands for a client pair, too: the gateway has some identity.
+fn unknown_token(spec: &mut UpstreamClusterSpec) {
+    spec.client_config.bearer_token = SecretBytes::new(b"unknown".to_vec());
 }
 
 /// What a reference points at.
@@ -30,6 +47,9 @@ pub(super) const SLOTS: [Slot; 5] = [
         parent: "secureServing",
         fields: &["certData", "keyData"],
         of: |references| references.serving.as_ref().map(pair),
+        is_set: |spec| !spec.secure_serving.cert_data.is_empty() || !spec.secure_serving.key_data.is_empty(),
+        // The gateway's default certificate stands in.
+        assume: |_| {},
     },
     Slot {
         name: "clientCA",
@@ -37,6 +57,8 @@ pub(super) const SLOTS: [Slot; 5] = [
         parent: "secureServing",
         fields: &["clientCAData"],
         of: |references| references.client_ca.as_ref().map(authority),
+        is_set: |spec| !spec.secure_serving.client_ca_data.is_empty(),
+        assume: |spec| spec.secure_serving.client_ca_data = unknown_authority(),
     },
     Slot {
         name: "client",
@@ -44,6 +66,8 @@ pub(super) const SLOTS: [Slot; 5] = [
         parent: "clientConfig",
         fields: &["certData", "keyData"],
         of: |references| references.client.as_ref().map(pair),
+        is_set: |spec| !spec.client_config.cert_data.is_empty() || !spec.client_config.key_data.is_empty(),
+        assume: unknown_token,
     },
     Slot {
         name: "token",
@@ -51,6 +75,8 @@ pub(super) const SLOTS: [Slot; 5] = [
         parent: "clientConfig",
         fields: &["bearerToken"],
         of: |references| references.token.as_ref().map(token),
+        is_set: |spec| !spec.client_config.bearer_token.is_empty(),
+        assume: unknown_token,
     },
     Slot {
         name: "upstreamCA",
@@ -58,6 +84,8 @@ pub(super) const SLOTS: [Slot; 5] = [
         parent: "clientConfig",
         fields: &["caData"],
         of: |references| references.upstream_ca.as_ref().map(authority),
+        is_set: |spec| !spec.client_config.ca_data.is_empty(),
+        assume: |spec| spec.client_config.ca_data = unknown_authority(),
     },
 ];
 

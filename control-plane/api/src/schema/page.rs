@@ -40,7 +40,7 @@ The control plane writes it where Kubernetes stores the object, and tells the sa
 ";
 
 /// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [(&str, &str); 15] = [
+const DEFAULTS: [(&str, &str); 22] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
     ("spec.portcullis.anonymous", "`true`"),
@@ -55,6 +55,13 @@ const DEFAULTS: [(&str, &str); 15] = [
     ("spec.portcullis.healthCheck.path", "`/readyz`"),
     ("spec.portcullis.healthCheck.timeout", "`5s`"),
     ("spec.portcullis.healthCheck.unhealthyThreshold", "`2`"),
+    ("spec.portcullis.references.client.secret.certificate", "`tls.crt`"),
+    ("spec.portcullis.references.client.secret.key", "`tls.key`"),
+    ("spec.portcullis.references.clientCA.secret.key", "`ca.crt`"),
+    ("spec.portcullis.references.serving.secret.certificate", "`tls.crt`"),
+    ("spec.portcullis.references.serving.secret.key", "`tls.key`"),
+    ("spec.portcullis.references.token.secret.key", "`token`"),
+    ("spec.portcullis.references.upstreamCA.secret.key", "`ca.crt`"),
     ("spec.portcullis.requestTimeout", "`75s`"),
 ];
 

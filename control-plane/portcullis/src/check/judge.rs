@@ -1,9 +1,6 @@
-use std::sync::Arc;
-
-use portcullis_api::{Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_cluster, parse_settings};
+use portcullis_api::{Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_settings};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
 use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings};
-use serde_json::Value;
 
 use crate::serve::{Judge, Resolved};
 
@@ -60,8 +57,11 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
         let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
         report.objects.push(object(diagnosis, place, lints));
     }
-    for ((document, place), diagnosis) in clusters(objects, &settings) {
-        let lints = parse_cluster(document).map(|raw| lint_cluster(&raw, now)).unwrap_or_default();
+    let resolved = Resolved::of(objects);
+    for ((index, place), diagnosis) in
+        objects.cluster_places.iter().enumerate().zip(clusters(objects, &resolved, &settings))
+    {
+        let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
         let diagnosis = if objects.materials == Materials::None { unknown(diagnosis) } else { diagnosis };
         let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
         report.objects.push(object(diagnosis, place, lints));
@@ -69,15 +69,11 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
     report
 }
 
-fn clusters<'a>(
-    objects: &'a ObjectSet,
-    settings: &Settings,
-) -> impl Iterator<Item = ((&'a Arc<Value>, &'a Place), Diagnosis)> {
-    let resolved = Resolved::of(objects);
+fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings) -> Vec<Diagnosis> {
     let input = Input { settings, clusters: &resolved.documents, flavour: Flavour::default() };
     let mut diagnoses = Judge::default().0.translate(&input).diagnoses;
     resolved.explain(objects, &mut diagnoses);
-    objects.clusters.iter().zip(&objects.cluster_places).zip(diagnoses)
+    diagnoses
 }
 
 /// What stands in Secrets and files is not here to be judged.

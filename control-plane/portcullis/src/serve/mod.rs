@@ -5,6 +5,8 @@ mod fleet;
 mod follow;
 mod guard;
 mod http;
+mod lingering;
+mod listen;
 mod metrics;
 mod model;
 mod observer;

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use portcullis_api::{Code, Problem, Resolution, blamed_reference, resolve};
+use portcullis_api::{Code, Problem, Resolution, UpstreamCluster, blamed_reference, parse_cluster, resolve};
 use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
 use serde_json::Value;
@@ -25,6 +25,20 @@ impl Resolved {
         for ((diagnosis, written), problems) in diagnoses.iter_mut().zip(&objects.clusters).zip(&self.problems) {
             diagnosis.reword(|problem| reworded(problem, problems, written));
         }
+    }
+
+    /// What `lint` finds in one of the documents as it is translated.
+    pub(crate) fn lint(
+        &self,
+        objects: &ObjectSet,
+        index: usize,
+        lint: impl FnOnce(&UpstreamCluster) -> Vec<Problem>,
+    ) -> Vec<Problem> {
+        let (Some(document), Some(written)) = (self.documents.get(index), objects.clusters.get(index)) else {
+            return Vec::new();
+        };
+        let found = parse_cluster(document).map(|raw| lint(&raw)).unwrap_or_default();
+        found.into_iter().map(|problem| reworded(&problem, &[], written).unwrap_or(problem)).collect()
     }
 }
 

@@ -13,12 +13,13 @@ use tokio::task::JoinHandle;
 use super::follow::{Follower, Outlets};
 use super::guard::Hosts;
 use super::http::{Pages, router};
+use super::listen;
 use super::metrics::Metrics;
 use super::observer::{Observed, Observer};
 use super::probes::Probes;
 use super::source::{Source, SourceError, SourceKind};
 use super::source_state::SourceState;
-use super::state::{Keeper, LastGood, StateArguments, Writer as StateWriter};
+use super::state::{Keeper, LastGood, StateArguments, StateWriter};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
 use crate::cli::Serve;
@@ -115,7 +116,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         ended = &mut xds => return ended.map_err(|error| RunError::Pages(io::Error::other(error)))?.map_err(RunError::Xds),
-        ended = async { axum::serve(listener, pages).await } => return ended.map_err(RunError::Pages),
+        () = listen::serve(listener, pages) => {}
     }
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.

@@ -230,14 +230,9 @@ impl<'a> Session<'a> {
                 is_new
             });
         }
-        let statuses = self.store.statuses();
-        self.senders.statuses.send_if_modified(|last| {
-            let is_new = **last != statuses;
-            if is_new {
-                *last = Arc::new(statuses);
-            }
-            is_new
-        });
+        if let Some(statuses) = self.store.take_statuses() {
+            self.senders.statuses.send_replace(Arc::new(statuses));
+        }
         if !self.is_silent {
             self.senders.health.send_if_modified(|health| {
                 let was_stale = health.stale_since.is_some();

@@ -52,10 +52,19 @@ pub(super) struct Store {
     secrets: Known<SecretMaterial>,
     /// Whether the set may be other than when it was taken last. A status that is written changes none.
     is_changed: bool,
+    /// Whether a status may be other than when they were taken last.
+    has_new_status: bool,
 }
 
 impl Store {
     pub(super) fn cluster(&mut self, event: Event<(String, ClusterObject)>) {
+        self.has_new_status |= match &event {
+            Event::Apply((name, now)) => {
+                self.clusters.current.get(name).is_none_or(|before| before.status != now.status)
+            }
+            Event::Delete(_) | Event::InitDone => true,
+            Event::Init | Event::InitApply(_) => false,
+        };
         self.is_changed |= self.clusters.apply(event, |before, now| before.document == now.document);
     }
 
@@ -80,8 +89,15 @@ impl Store {
         })
     }
 
-    /// The status of every cluster that has one, by name.
-    pub(super) fn statuses(&self) -> BTreeMap<String, Value> {
+    /// The status of every cluster that has one, by name; `None` if they are what was taken last, or not complete.
+    pub(super) fn take_statuses(&mut self) -> Option<BTreeMap<String, Value>> {
+        if !self.is_complete() || !std::mem::take(&mut self.has_new_status) {
+            return None;
+        }
+        Some(self.statuses())
+    }
+
+    fn statuses(&self) -> BTreeMap<String, Value> {
         let told = self.clusters.current.iter().filter(|(_, one)| !one.status.is_null());
         told.map(|(name, one)| (name.clone(), one.status.clone())).collect()
     }
@@ -152,5 +168,27 @@ mod tests {
         }
         store.cluster(Event::Delete(cluster(2, 2)));
         assert!(store.take_changed().unwrap().clusters.is_empty() && store.statuses().is_empty());
+    }
+
+    #[test]
+    fn statuses_are_told_when_one_is_new() {
+        let cluster = |document: u32, status: u32| {
+            ("a".to_owned(), ClusterObject { document: Arc::new(document.into()), status: status.into() })
+        };
+        let mut store = Store::default();
+        store.secret(Event::InitDone);
+        store.cluster(Event::InitApply(cluster(1, 1)));
+        assert_eq!(store.take_statuses(), None);
+        store.cluster(Event::InitDone);
+        for (event, is_new) in [
+            (Event::Init, true),
+            (Event::Init, false),
+            (Event::Apply(cluster(2, 1)), false),
+            (Event::Apply(cluster(2, 2)), true),
+            (Event::Delete(cluster(2, 2)), true),
+        ] {
+            store.cluster(event);
+            assert_eq!(store.take_statuses().is_some(), is_new);
+        }
     }
 }

@@ -29,14 +29,14 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 /// What a server may send on one connection: more than all streams together, so that a slow reader holds up no other.
 const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 
-/// A connection lives for at most this part of the client certificate's validity.
-const PART_OF_VALIDITY: u32 = 20;
-const SHORTEST_LIFE: Duration = Duration::from_secs(2);
-const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 /// The longest time between two pings on a connection to a server.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a ping may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// A connection lives for at most this part of the client certificate's validity.
+const PART_OF_VALIDITY: u32 = 20;
+const SHORTEST_LIFE: Duration = Duration::from_secs(2);
+const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
 /// The pool's protocol, and the gateway's token if the pool carries the gateway's credential.
 pub(super) fn options(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> (String, Any) {
@@ -58,15 +58,6 @@ pub(super) fn options(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> (
     (HttpProtocolOptions::full_name(), pack_any(options))
 }
 
-/// How long a connection takes new requests, where it stands for the gateway by its client certificate. A kube-apiserver
-/// looks at that for each request, and a connection goes on showing the one that it began with: what is to be rotated must
-/// be gone from all connections before it expires. There is no clock here, so the bound is a part of the whole validity,
-/// and a certificate has to be rotated that long before its end.
-fn life(cluster: &Cluster, pool: Pool) -> Option<Duration> {
-    let certificate = cluster.certificate.as_ref().filter(|_| pool != Pool::Anonymous)?;
-    Some((certificate.validity / PART_OF_VALIDITY).clamp(SHORTEST_LIFE, LONGEST_LIFE))
-}
-
 /// A connection on which a ping stays without an answer is given up, so that reads that wait on it are asked elsewhere.
 /// Pings are as frequent as health checks. They may take longer, because every watch on the connection ends with it: a
 /// machine that is merely busy must not look dead.
@@ -76,6 +67,15 @@ fn keepalive(check: &HealthCheck) -> KeepaliveSettings {
         timeout: Some(duration(PING_TIMEOUT)),
         ..Default::default()
     }
+}
+
+/// How long a connection takes new requests, where it stands for the gateway by its client certificate. A kube-apiserver
+/// looks at that for each request, and a connection goes on showing the one that it began with: what is to be rotated must
+/// be gone from all connections before it expires. There is no clock here, so the bound is a part of the whole validity,
+/// and a certificate has to be rotated that long before its end.
+fn life(cluster: &Cluster, pool: Pool) -> Option<Duration> {
+    let certificate = cluster.certificate.as_ref().filter(|_| matches!(pool, Pool::Http2 | Pool::Upgrade))?;
+    Some((certificate.validity / PART_OF_VALIDITY).clamp(SHORTEST_LIFE, LONGEST_LIFE))
 }
 
 fn http2(check: &HealthCheck) -> Http2ProtocolOptions {

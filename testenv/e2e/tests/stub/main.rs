@@ -29,6 +29,7 @@ mod replies;
 mod review_faults;
 mod review_storm;
 mod reviews;
+mod source_faults;
 mod spoofing;
 mod swap;
 mod versions;

@@ -143,3 +143,33 @@ fn gates_close_a_cluster_as_kubernetes_reads_them() {
         assert_eq!(gates(text), outcome, "{text}");
     }
 }
+
+#[test]
+fn rules_that_ask_who_it_is_are_told_where_nobody_knows() {
+    let told = |portcullis: Value, rule: &str| -> Vec<Told> {
+        let rule = format!("[{{rules: [{{verbs: [get], apiGroups: [''], resources: [pods], {rule}}}]}}]");
+        let spec = json!({"portcullis": portcullis, "dispatchPolicies": yaml(&rule)});
+        let mut told = codes(&warned(spec));
+        told.retain(|(code, _)| *code == Code::Caution);
+        told
+    };
+    let unreviewed = json!({"upstreamIdentity": "RequestHeader", "requestHeader": {"tokenReview": false}});
+    let reviewed = json!({"upstreamIdentity": "RequestHeader"});
+    for (rule, field) in [
+        ("users: [a]", Some("users")),
+        ("users: [-a]", Some("users")),
+        ("serviceAccounts: [{namespace: a, name: b}]", Some("serviceAccounts")),
+        ("userGroups: [a]", Some("userGroups")),
+        ("users: ['*'], userGroups: [-a]", Some("userGroups")),
+        ("users: ['*'], serviceAccounts: [{namespace: a, name: b}]", None),
+        ("users: ['*'], userGroups: ['*']", None),
+        ("namespaces: [a]", None),
+    ] {
+        let expected: Vec<Told> = field
+            .map(|field| (Code::Caution, format!("spec.dispatchPolicies[0].rules[0].{field}")))
+            .into_iter()
+            .collect();
+        assert_eq!(told(unreviewed.clone(), rule), expected, "{rule}");
+        assert_eq!(told(reviewed.clone(), rule), [], "{rule}");
+    }
+}

@@ -62,7 +62,7 @@ impl Writer {
         let mut planned: Option<Instant> = None;
         loop {
             if !*self.leads.borrow_and_update() {
-                pacer.stop();
+                self.follow(&mut pacer);
                 planned = None;
             } else if planned.is_none_or(|at| at.elapsed() >= TURN) {
                 self.plan(&mut pacer, start.elapsed());
@@ -90,6 +90,15 @@ impl Writer {
                 changed = self.leads.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(pause) => {}
             }
+        }
+    }
+
+    /// Another replica writes: what it says of times holds here, too.
+    fn follow(&mut self, pacer: &mut Pacer<Value>) {
+        pacer.forget();
+        if self.statuses.has_changed().unwrap_or_default() {
+            let statuses = self.statuses.borrow_and_update().clone();
+            self.remember(pacer, &statuses);
         }
     }
 

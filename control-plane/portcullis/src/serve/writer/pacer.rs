@@ -4,7 +4,7 @@ use std::time::Duration;
 /// A moment of the writer's own monotonic clock.
 pub(super) type Moment = Duration;
 
-/// Least time between two writes of one object.
+/// Least time between the end of a write and the next one of the same object.
 pub(super) const PACE: Duration = Duration::from_secs(1);
 /// After what time a write that left no trace is made again: somebody else wrote over it, or nobody has told yet.
 const REPEAT: Duration = Duration::from_secs(10);
@@ -71,9 +71,10 @@ impl<V: Clone + PartialEq> Pacer<V> {
         self.objects.retain(|key, entry| entry.in_flight.is_some() || is_there(key));
     }
 
-    /// Forgets what is wanted, but not what was written when.
-    pub(super) fn stop(&mut self) {
+    /// Forgets everything but what is under way.
+    pub(super) fn forget(&mut self) {
         self.objects.values_mut().for_each(|entry| entry.wanted = None);
+        self.keep(|_| false);
     }
 
     /// The next thing to write, if it is time. [`Pacer::done`] has to follow.
@@ -87,7 +88,6 @@ impl<V: Clone + PartialEq> Pacer<V> {
             self.objects.iter_mut().filter(|(_, one)| is_due(one)).min_by_key(|(_, one)| one.not_before)?;
         let value = entry.wanted.clone()?;
         entry.in_flight = Some(value.clone());
-        entry.not_before = now.saturating_add(PACE);
         Some((key.clone(), value))
     }
 
@@ -110,6 +110,8 @@ impl<V: Clone + PartialEq> Pacer<V> {
         }
         let Some(entry) = self.objects.get_mut(key) else { return };
         let Some(value) = entry.in_flight.take() else { return };
+        // From the end on, so that the server sees them apart however long each of them travels.
+        entry.not_before = now.saturating_add(PACE);
         let is_newest = entry.wanted.as_ref() == Some(&value);
         match outcome {
             Outcome::Written | Outcome::Gone if is_newest => entry.wanted = None,

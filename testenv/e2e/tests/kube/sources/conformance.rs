@@ -2,7 +2,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use portcullis_e2e::Manifest;
-use portcullis_harness::write_private;
+use portcullis_harness::{wait, write_private};
 use serde_json::{Value, json};
 
 use super::side::{SOON, Side, object, snapshot_of, text, wait_same};
@@ -36,7 +36,8 @@ impl Both {
         let manifest = manifest
             .clone()
             .set("/metadata/uid", made["metadata"]["uid"].clone())
-            .set("/metadata/creationTimestamp", made["metadata"]["creationTimestamp"].clone());
+            .set("/metadata/creationTimestamp", made["metadata"]["creationTimestamp"].clone())
+            .set("/metadata/generation", made["metadata"]["generation"].clone());
         self.write(&format!("{}.yaml", manifest.name()), &manifest.to_text());
     }
 
@@ -57,9 +58,17 @@ impl Both {
         }
         let snapshot = wait_same(self.sides());
         assert_eq!(self.directory.configuration(), self.kubernetes.configuration());
-        let [one, other] = self.sides().map(told);
-        assert_eq!(one, other);
+        self.wait_same_told();
         snapshot
+    }
+
+    /// Both say the same of every object.
+    fn wait_same_told(&self) {
+        wait::until_ok("both sources tell the same", SOON, || {
+            let [one, other] = self.sides().map(told);
+            if one == other { Ok(()) } else { Err(format!("{one:#?}\n{other:#?}")) }
+        })
+        .unwrap();
     }
 
     fn wait_told(&self, name: &str, accepted: Option<bool>) {
@@ -72,12 +81,17 @@ impl Both {
     }
 }
 
-/// What is told of the clusters, but for the line of the file.
+/// What is told of the clusters, but for the line of the file and for when it was seen first.
 fn told(side: &Side) -> Vec<Value> {
     let status = side.plane.status().unwrap();
     let objects = status["objects"].as_array().unwrap();
     let mut told: Vec<Value> = objects.iter().filter(|one| one["kind"] == "UpstreamCluster").cloned().collect();
-    told.iter_mut().for_each(|one| drop(one.as_object_mut().unwrap().remove("at")));
+    for one in &mut told {
+        one.as_object_mut().unwrap().remove("at");
+        for condition in one["conditions"].as_array_mut().into_iter().flatten() {
+            condition.as_object_mut().unwrap().remove("lastTransitionTime");
+        }
+    }
     told.sort_by_key(ToString::to_string);
     told
 }
@@ -88,9 +102,11 @@ fn both_sources_lead_to_the_same() {
     let mut snapshot = wait_same(both.sides());
     snapshot = an_object_comes_and_changes(&both, &snapshot);
     snapshot = a_wrong_edit_changes_nothing(&both, &snapshot);
-    snapshot = many_come_at_once(&both, &snapshot);
-    snapshot = an_object_goes_and_another_of_its_name_comes(&both, &snapshot);
+    snapshot = a_name_that_is_taken_stays(&both, &snapshot);
+    // Before anything is removed: farewells to what is gone are forgotten by a restart.
     a_restart_changes_nothing(&mut both, &snapshot);
+    snapshot = many_come_at_once(&both, &snapshot);
+    an_object_goes_and_another_of_its_name_comes(&both, &snapshot);
 }
 
 fn an_object_comes_and_changes(both: &Both, before: &str) -> String {
@@ -113,13 +129,27 @@ fn a_wrong_edit_changes_nothing(both: &Both, before: &str) -> String {
     let status = both.kubernetes.plane.status().unwrap();
     let message = object(&status, "a.example.com").unwrap()["message"].to_string();
     assert!(message.contains("accepted last is still served") && message.contains("spec.clientConfig"), "{message}");
-    assert_eq!(told(&both.directory), told(&both.kubernetes));
+    both.wait_same_told();
     both.apply(
         &bad.set("/spec/clientConfig/keyData", json!("bm90aGluZw==")).set("/metadata/name", json!("bad.example.com")),
     );
     both.wait_told("bad.example.com", Some(false));
     both.apply(&both.world.manifest("a.example.com"));
     both.same_and_new(before)
+}
+
+fn a_name_that_is_taken_stays(both: &Both, before: &str) -> String {
+    let names = json!(["a.example.com"]);
+    both.apply(&both.world.manifest("thief.example.com").set("/spec/secureServing/serverNames", names));
+    both.wait_told("thief.example.com", Some(false));
+    let status = both.kubernetes.plane.status().unwrap();
+    let thief = object(&status, "thief.example.com").unwrap();
+    assert!(thief["reason"] == "Conflicted" && thief["message"].to_string().contains("UpstreamCluster a.example.com"));
+    both.wait_same_told();
+    both.remove("thief.example.com");
+    both.wait_told("thief.example.com", None);
+    assert_eq!(wait_same(both.sides()), before);
+    before.to_owned()
 }
 
 /// One `kubectl apply` of many, and the file that `kubectl get -o yaml` makes of them.
@@ -148,13 +178,13 @@ fn many_come_at_once(both: &Both, before: &str) -> String {
     both.same_and_new(&added)
 }
 
-fn an_object_goes_and_another_of_its_name_comes(both: &Both, before: &str) -> String {
+fn an_object_goes_and_another_of_its_name_comes(both: &Both, before: &str) {
     both.remove("many-0.example.com");
     both.wait_told("many-0.example.com", None);
     let without = both.same_and_new(before);
     assert_ne!(without, before);
     both.apply(&both.world.manifest("many-0.example.com"));
-    both.same_and_new(&without)
+    both.same_and_new(&without);
 }
 
 fn a_restart_changes_nothing(both: &mut Both, before: &str) {

@@ -9,3 +9,6 @@ mod rights;
 mod scale;
 mod side;
 mod world;
+
+pub(crate) use side::{SOON, Side};
+pub(crate) use world::World;

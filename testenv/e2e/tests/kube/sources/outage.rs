@@ -1,11 +1,13 @@
 use std::time::{Duration, Instant};
 
 use portcullis_harness::client::plain;
+use portcullis_harness::kube::KubeOptions;
+use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
-use super::side::{SOON, Side, object};
+use super::side::{SOON, Side, object, snapshot_of};
 use super::world::World;
 
 const NAME: &str = "a.example.com";
@@ -84,4 +86,45 @@ fn an_api_that_is_gone_keeps_what_it_told() {
     side.wait_current(true);
     side.plane.wait_in_sync(1, SOON).unwrap();
     nothing_was_lost(&world, &side, &snapshot);
+}
+
+/// What another kube-apiserver took meanwhile: one object changed, one came, one went. A control plane that starts in
+/// between serves what it kept.
+#[test]
+fn what_changed_during_an_outage_arrives_after_it() {
+    let options = KubeOptions { apiservers: 2, ..KubeOptions::default() };
+    let Some(mut world) = World::of("missed", &options) else { return };
+    for name in [NAME, "goes.example.com"] {
+        world.apply(&world.manifest(name).to_text());
+    }
+    let state = world.run.join("state");
+    let mut side = world.kubernetes_side_with("plane", &["--state-dir", state.to_str().unwrap()]);
+    let accepted = |status: &Value, name: &str| object(status, name).is_some_and(|told| told["accepted"] == true);
+    let before = |status: &Value| accepted(status, NAME) && accepted(status, "goes.example.com");
+    side.plane.wait_status("the objects are served", SOON, before).unwrap();
+    world.kube.apiserver(0).unwrap().process().kill();
+    side.wait_current(false);
+    let second = Kubeconfig::new(format!("https://{}", world.kube.address(1).unwrap()));
+    let second = second.ca(world.kube.server_ca()).identity(world.kube.admin());
+    let second = second.write(&world.run.join("second.kubeconfig")).unwrap();
+    let on_second = |args: &[&str]| world.kube.kubectl(&second).args(args).run_ok().unwrap();
+    let changed = world.manifest(NAME).set("/spec/dispatchPolicies", json!([{"rules": [{}], "strategy": "Random"}]));
+    for (file, manifest) in [("changed", changed), ("comes", world.manifest("comes.example.com"))] {
+        let file = world.run.write(file, manifest.to_text()).unwrap();
+        on_second(&["apply", "--server-side", "--force-conflicts", "-f", file.to_str().unwrap()]);
+    }
+    on_second(&["delete", "upstreamcluster", "goes.example.com"]);
+    let stale = side.plane.status().unwrap();
+    side.plane.restart().unwrap();
+    let kept = side.plane.wait_status("what was kept is served", SOON, |status| status["snapshot"] != "").unwrap();
+    assert_eq!(snapshot_of(&kept), snapshot_of(&stale));
+    assert!(before(&stale) && object(&stale, "comes.example.com").is_none(), "{stale}");
+    world.kube.restart(0).unwrap();
+    let status = side.plane.wait_status("the source is current", SOON, |status| {
+        status["source"]["staleSince"].is_null() && object(status, "comes.example.com").is_some()
+    });
+    let status = status.unwrap();
+    assert!(accepted(&status, "comes.example.com") && object(&status, "goes.example.com").is_none(), "{status}");
+    // A rule without verbs, which only the change has.
+    assert!(object(&status, NAME).unwrap()["warnings"].to_string().contains("verbs"), "{status}");
 }

@@ -1,18 +1,22 @@
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_e2e::Manifest;
-use portcullis_harness::certs::Identity;
+use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::{TlsTarget, plain};
 use portcullis_harness::{wait, write_private};
 use serde_json::{Value, json};
 
 use super::side::{SOON, Side, object, text, wait_same};
-use super::world::{NAMESPACE, World};
+use super::world::{NAMESPACE, World, printed};
 
 const NAME: &str = "a.example.com";
+
+static VERSIONS: AtomicU32 = AtomicU32::new(0);
 
 /// The same materials as Secrets and as files, and nothing of them in the objects.
 struct Both {
@@ -50,9 +54,26 @@ impl Both {
             },
         });
         self.world.apply(&secret.to_string());
-        for (key, text) in data {
-            write_private(&self.root.join(format!("a/{name}.{key}")), text.as_bytes()).unwrap();
+        self.swap_volume(name, data);
+    }
+
+    /// Changes files as a volume of Kubernetes does: a new directory with all of them, and one link that is renamed.
+    fn swap_volume(&self, name: &str, data: &[(&str, &str)]) {
+        let volume = self.root.join("a");
+        let (current, next) = (volume.join("..data"), volume.join("..next"));
+        let version = volume.join(format!("..{}", VERSIONS.fetch_add(1, Ordering::Relaxed)));
+        fs::create_dir(&version).unwrap();
+        for file in fs::read_dir(&current).into_iter().flatten().map(Result::unwrap) {
+            fs::copy(file.path(), version.join(file.file_name())).unwrap();
         }
+        for (key, text) in data {
+            let file = format!("{name}.{key}");
+            fs::write(version.join(&file), text).unwrap();
+            // Made once, and then it leads to whatever the other link leads to.
+            let _ = symlink(format!("..data/{file}"), volume.join(&file));
+        }
+        symlink(&version, &next).unwrap();
+        fs::rename(&next, &current).unwrap();
     }
 
     fn pair(&self, name: &str, identity: &Identity) {
@@ -123,11 +144,30 @@ fn what_is_referred_to_acts_and_rotates_and_stays() {
     assert_eq!(both.directory.configuration(), both.kubernetes.configuration());
     both.kubernetes.wait_listening(both.world.address);
     assert_eq!(presented(&both), leaf(&first));
+    the_gateways_credential_works(&both);
 
     let rotated = a_certificate_rotates(&both, &served);
     what_is_gone_or_garbled_is_told_and_the_last_stays(&both, &rotated);
     a_foreign_secret_looks_like_none(&both, &rotated);
     nothing_secret_is_told(&both);
+}
+
+/// alice is verified by one reference, and told to the upstream with another, which trusts a third.
+fn the_gateways_credential_works(both: &Both) {
+    both.world.apply(&printed(&["rbac", "--user", "portcullis"]));
+    let alice = both.world.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
+    let target = TlsTarget::new(both.world.address).sni(NAME).trust(&both.world.serving_ca).identity(&alice);
+    let review = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
+    let request = format!(
+        "POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{review}",
+        review.len()
+    );
+    wait::until_ok("alice is known upstream", SOON, || {
+        let answer = target.raw_request(request.as_bytes()).map_err(|error| error.to_string())?.text();
+        if answer.contains(r#""username":"alice""#) { Ok(()) } else { Err(answer) }
+    })
+    .unwrap();
 }
 
 /// By SDS: no listener and no cluster is touched, and a connection that is open stays.
@@ -167,7 +207,7 @@ fn what_is_gone_or_garbled_is_told_and_the_last_stays(both: &Both, served: &str)
     both.material("serving", NAME, &[("tls.crt", "garbled"), ("tls.key", "garbled")]);
     both.wait_told("garbled material is told", refused("PEM"));
     both.world.admin(&["delete", "secret", "serving", "-n", NAMESPACE]);
-    fs::remove_file(both.root.join("a/serving.tls.key")).unwrap();
+    fs::remove_file(both.root.join("a/..data/serving.tls.key")).unwrap();
     both.wait_told("missing material is told", refused("there is no "));
     for side in both.sides() {
         assert_eq!(side.snapshot(), served);

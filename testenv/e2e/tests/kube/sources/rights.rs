@@ -1,5 +1,6 @@
 use portcullis_harness::client::plain;
 use portcullis_harness::control_plane::ControlPlane;
+use portcullis_harness::kube::KubeOptions;
 
 use super::side::SOON;
 use super::world::World;
@@ -7,7 +8,7 @@ use super::world::World;
 /// Everything else here runs with exactly the rights that are printed; here they are missing at first.
 #[test]
 fn missing_rights_are_told_and_act_without_a_restart() {
-    let Some(world) = World::without_rights("rights") else { return };
+    let Some(world) = World::without_rights("rights", &KubeOptions::default()) else { return };
     world.apply(&world.manifest("a.example.com").to_text());
     let flags = world.kubernetes_flags(&world.settings.display().to_string());
     let dir = world.run.make_dir("plane").unwrap();

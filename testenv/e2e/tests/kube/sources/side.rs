@@ -9,16 +9,16 @@ use portcullis_harness::wait;
 use serde_json::Value;
 
 /// How long a change may take to arrive.
-pub(super) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// A control plane with a source, and an Envoy that follows it.
-pub(super) struct Side {
-    pub(super) plane: ControlPlane,
-    pub(super) envoy: Envoy,
+pub(crate) struct Side {
+    pub(crate) plane: ControlPlane,
+    pub(crate) envoy: Envoy,
 }
 
 impl Side {
-    pub(super) fn start(run: &RunDir, name: &str, flags: &[&str]) -> Self {
+    pub(crate) fn start(run: &RunDir, name: &str, flags: &[&str]) -> Self {
         let dir = run.make_dir(name).unwrap();
         let plane = ControlPlane::start_from(&dir, flags).unwrap();
         let options = EnvoyOptions::new(plane.bootstrap("envoy").unwrap());
@@ -53,7 +53,7 @@ impl Side {
     }
 
     /// Waits until the source is, or is not, current.
-    pub(super) fn wait_current(&self, is_current: bool) -> Value {
+    pub(crate) fn wait_current(&self, is_current: bool) -> Value {
         let holds = |status: &Value| status["source"]["staleSince"].is_null() == is_current;
         self.plane.wait_status("the source's state", SOON, holds).unwrap()["source"].clone()
     }

@@ -12,33 +12,38 @@ use serde_json::Value;
 use super::side::{SOON, Side, text};
 
 /// Where the control plane is at home.
-pub(super) const NAMESPACE: &str = "gateways";
+pub(crate) const NAMESPACE: &str = "gateways";
 /// As whom it comes.
-pub(super) const USER: &str = "control-plane";
+pub(crate) const USER: &str = "control-plane";
 
 /// A Kubernetes that stores UpstreamClusters, and that is the upstream, too.
-pub(super) struct World {
-    pub(super) kube: RealKube,
-    pub(super) address: SocketAddr,
-    pub(super) settings: PathBuf,
-    pub(super) serving_ca: Ca,
-    pub(super) gateway: Identity,
+pub(crate) struct World {
+    pub(crate) kube: RealKube,
+    pub(crate) address: SocketAddr,
+    pub(crate) settings: PathBuf,
+    pub(crate) serving_ca: Ca,
+    pub(crate) gateway: Identity,
     kubectl_cache: PathBuf,
-    pub(super) run: RunDir,
+    pub(crate) run: RunDir,
 }
 
 impl World {
     /// With the definition, and with exactly the rights that `portcullis rbac --control-plane` prints.
-    pub(super) fn start(test: &str) -> Option<Self> {
-        let world = Self::without_rights(test)?;
+    pub(crate) fn start(test: &str) -> Option<Self> {
+        Self::of(test, &KubeOptions::default())
+    }
+
+    /// As [`World::start`], of more kube-apiservers.
+    pub(crate) fn of(test: &str, options: &KubeOptions) -> Option<Self> {
+        let world = Self::without_rights(test, options)?;
         world.grant();
         Some(world)
     }
 
-    pub(super) fn without_rights(test: &str) -> Option<Self> {
+    pub(crate) fn without_rights(test: &str, options: &KubeOptions) -> Option<Self> {
         deps::kube_or_skip(test).unwrap()?;
         let run = RunDir::new(test).unwrap();
-        let kube = RealKube::start(&run, "kube", &KubeOptions::default()).unwrap();
+        let kube = RealKube::start(&run, "kube", options).unwrap();
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
         let default = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
@@ -55,17 +60,23 @@ impl World {
         Some(world)
     }
 
-    pub(super) fn grant(&self) {
+    pub(crate) fn grant(&self) {
         self.apply(&printed(&["rbac", "--control-plane", "--namespace", NAMESPACE, "--user", USER]));
     }
 
     /// A control plane that reads this Kubernetes, with an Envoy.
-    pub(super) fn kubernetes_side(&self, name: &str) -> Side {
-        let flags = self.kubernetes_flags(&self.settings.display().to_string());
-        Side::start(&self.run, name, &flags.iter().map(String::as_str).collect::<Vec<_>>())
+    pub(crate) fn kubernetes_side(&self, name: &str) -> Side {
+        self.kubernetes_side_with(name, &[])
     }
 
-    pub(super) fn kubernetes_flags(&self, settings: &str) -> Vec<String> {
+    /// As [`World::kubernetes_side`], with more flags of `serve`.
+    pub(crate) fn kubernetes_side_with(&self, name: &str, more: &[&str]) -> Side {
+        let flags = self.kubernetes_flags(&self.settings.display().to_string());
+        let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        Side::start(&self.run, name, &flags)
+    }
+
+    pub(crate) fn kubernetes_flags(&self, settings: &str) -> Vec<String> {
         let user = self.kube.client_ca().issue(&CertSpec::client(USER, [""; 0])).unwrap();
         let kubeconfig = self.run.join("control-plane.kubeconfig");
         self.kube.kubeconfig().identity(&user).write(&kubeconfig).unwrap();
@@ -76,35 +87,35 @@ impl World {
     }
 
     /// A good cluster.
-    pub(super) fn manifest(&self, name: &str) -> Manifest {
+    pub(crate) fn manifest(&self, name: &str) -> Manifest {
         Manifest::new(name, self.kube.apiservers().iter().map(|server| server.address()))
             .upstream(&self.gateway, self.kube.server_ca(), "kubernetes.default.svc")
             .serving(&self.serving(name), self.kube.client_ca())
     }
 
-    pub(super) fn serving(&self, name: &str) -> Identity {
+    pub(crate) fn serving(&self, name: &str) -> Identity {
         self.serving_ca.issue(&CertSpec::server(name, [name])).unwrap()
     }
 
     /// Applies manifests, and gives what the server made of them.
-    pub(super) fn apply(&self, manifests: &str) -> Value {
+    pub(crate) fn apply(&self, manifests: &str) -> Value {
         use std::sync::atomic::{AtomicU32, Ordering};
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let file = self.run.write(&format!("applied-{}", COUNT.fetch_add(1, Ordering::Relaxed)), manifests).unwrap();
         self.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", text(&file)]).json().unwrap()
     }
 
-    pub(super) fn admin(&self, args: &[&str]) -> String {
+    pub(crate) fn admin(&self, args: &[&str]) -> String {
         self.kubectl(args).run_ok().unwrap()
     }
 
-    pub(super) fn kubectl(&self, args: &[&str]) -> portcullis_harness::kube::Kubectl {
+    pub(crate) fn kubectl(&self, args: &[&str]) -> portcullis_harness::kube::Kubectl {
         self.kube.admin_kubectl().unwrap().cache_dir(&self.kubectl_cache).args(args)
     }
 }
 
 /// What a command of the control plane's executable prints.
-pub(super) fn printed(args: &[&str]) -> String {
+pub(crate) fn printed(args: &[&str]) -> String {
     let output = Command::new(deps::portcullis().unwrap()).args(args).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()

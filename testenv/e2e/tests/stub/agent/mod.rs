@@ -1,5 +1,6 @@
 //! `portcullis gateway` with a real Envoy: readiness, exit, health reports, and several control planes.
 
+mod conditions;
 mod exit;
 mod replicas;
 mod reports;

@@ -1,0 +1,125 @@
+use portcullis_e2e::allow_all;
+use portcullis_harness::rundir::RunDir;
+use serde_json::json;
+
+use super::pretender::Pretender;
+use super::{condition, stored, wait_condition};
+use crate::sources::{SOON, Side, World};
+
+const NAME: &str = "prod.example.com";
+
+#[test]
+fn an_object_tells_what_became_of_it_from_its_first_day_to_its_last() {
+    let Some(world) = World::start("status-conditions") else { return };
+    let flags = world.kubernetes_flags(&world.settings.display().to_string());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let side = Side::start(&world.run, "plane", &flags);
+    let made = world.apply(&world.manifest(NAME).to_text());
+    assert!(made.get("status").is_none());
+    let object = wait_condition(&world, NAME, "Programmed", "True", "Programmed");
+    let ready = condition(&object, "Ready");
+    assert_eq!((&ready["status"], &ready["reason"]), (&json!("Unknown"), &json!("NoReport")));
+    assert_eq!(condition(&object, "Accepted")["status"], "True");
+    assert_eq!(object["status"]["gateways"][0]["state"], "Acknowledged", "{:#}", object["status"]);
+    let status = side.plane.status().unwrap();
+    let told = status["objects"].as_array().unwrap().iter().find(|one| one["name"] == NAME).unwrap().clone();
+    assert_eq!(told["contentHash"], object["status"]["contentHash"]);
+    assert_eq!(told["conditions"], object["status"]["conditions"], "/status and Kubernetes say the same");
+
+    invalid_and_mended(&world);
+    conflicted(&world);
+    unresolved(&world);
+    refused_and_unhealthy(&world, &side);
+    deleted(&world);
+}
+
+fn invalid_and_mended(world: &World) {
+    let before = condition(&stored(world, NAME), "Accepted");
+    let broken = world.manifest(NAME).policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "none"}]));
+    world.apply(&broken.to_text());
+    let object = wait_condition(world, NAME, "Accepted", "False", "Invalid");
+    assert_ne!(condition(&object, "Accepted")["lastTransitionTime"], before["lastTransitionTime"]);
+    let message = condition(&object, "Accepted")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("flowControlSchemaName"), "{message}");
+    let object = wait_condition(world, NAME, "Programmed", "False", "OlderVersion");
+    let message = condition(&object, "Programmed")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("accepted last (generation 1)") && message.contains("envoy"), "{message}");
+    world.apply(&world.manifest(NAME).to_text());
+    wait_condition(world, NAME, "Programmed", "True", "Programmed");
+}
+
+fn conflicted(world: &World) {
+    let thief = "thief.example.com";
+    world.apply(&world.manifest(thief).set("/spec/secureServing/serverNames", json!([NAME])).to_text());
+    let object = wait_condition(world, thief, "Accepted", "False", "Conflicted");
+    let message = condition(&object, "Accepted")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains(NAME) && message.contains("spec.secureServing.serverNames"), "{message}");
+    assert_eq!(condition(&object, "Programmed")["reason"], "NotAccepted");
+    world.admin(&["delete", "upstreamcluster", thief]);
+}
+
+fn unresolved(world: &World) {
+    let name = "lost.example.com";
+    let references = json!({"references": {"client": {"secret": {"name": "nowhere"}}}});
+    let manifest = world.manifest(name).set("/spec/clientConfig", json!({"insecure": true}));
+    world.apply(&manifest.set("/spec/portcullis", references).to_text());
+    let object = wait_condition(world, name, "Accepted", "False", "ReferenceNotResolved");
+    let message = condition(&object, "Accepted")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("spec.portcullis.references.client"), "{message}");
+    world.admin(&["delete", "upstreamcluster", name]);
+}
+
+/// A second gateway refuses everything, and finds no server.
+fn refused_and_unhealthy(world: &World, side: &Side) {
+    let pretender = Pretender::new(side.plane.xds_socket(), "pretender");
+    pretender.refuse("I like no \u{1b}[31mcluster");
+    let object = wait_condition(world, NAME, "Programmed", "False", "Refused");
+    let message = condition(&object, "Programmed")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("pretender") && message.contains("I like no [31mcluster"), "{message:?}");
+    assert_eq!(object["status"]["gateways"][0]["name"], "pretender", "the worst first: {:#}", object["status"]);
+    let transition = condition(&object, "Programmed")["lastTransitionTime"].clone();
+    pretender.report(&format!("e2e/-/{NAME}/all.h2"), 0, 2);
+    let object = wait_condition(world, NAME, "Ready", "False", "NoHealthyEndpoints");
+    assert_eq!(object["status"]["gateways"][0]["endpoints"], 2);
+    assert_eq!(condition(&object, "Programmed")["lastTransitionTime"], transition);
+    drop(pretender);
+    wait_condition(world, NAME, "Programmed", "True", "Programmed");
+    let good = Pretender::new(side.plane.xds_socket(), "elsewhere");
+    good.report(&format!("e2e/-/{NAME}/all.h2"), 1, 2);
+    let object = wait_condition(world, NAME, "Programmed", "True", "Programmed");
+    let message = condition(&object, "Programmed")["message"].as_str().unwrap().to_owned();
+    assert!(!message.contains("pretender is"), "{message}");
+}
+
+/// Nothing of an object's first life is told in its second.
+fn deleted(world: &World) {
+    let before = condition(&stored(world, NAME), "Accepted");
+    world.admin(&["delete", "upstreamcluster", NAME]);
+    let broken = world.manifest(NAME).policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "none"}]));
+    world.apply(&broken.to_text());
+    let object = wait_condition(world, NAME, "Accepted", "False", "Invalid");
+    assert_eq!(condition(&object, "Programmed")["reason"], "NotAccepted", "the version before was another object's");
+    assert!(object["status"].get("contentHash").is_none());
+    assert_ne!(condition(&object, "Accepted")["lastTransitionTime"], before["lastTransitionTime"]);
+}
+
+#[test]
+fn no_gateway_is_told_and_its_coming_too() {
+    let Some(world) = World::start("status-no-gateway") else { return };
+    let flags = world.kubernetes_flags(&world.settings.display().to_string());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let plane = plane(&world.run, "alone", &flags);
+    world.apply(&world.manifest(NAME).to_text());
+    let object = wait_condition(&world, NAME, "Programmed", "False", "NoGateways");
+    assert_eq!(condition(&object, "Accepted")["status"], "True");
+    let elsewhere = Pretender::new(plane.xds_socket(), "elsewhere");
+    elsewhere.report(&format!("e2e/-/{NAME}/all.h2"), 1, 2);
+    wait_condition(&world, NAME, "Programmed", "Unknown", "OtherReplicas");
+    let object = wait_condition(&world, NAME, "Ready", "True", "SomeUnhealthy");
+    assert_eq!(object["status"]["gateways"][0]["state"], "OtherReplica");
+    plane.wait_status("it is told", SOON, |status| status["source"]["leader"] == true).unwrap();
+}
+
+fn plane(run: &RunDir, name: &str, flags: &[&str]) -> portcullis_harness::control_plane::ControlPlane {
+    portcullis_harness::control_plane::ControlPlane::start_from(&run.make_dir(name).unwrap(), flags).unwrap()
+}

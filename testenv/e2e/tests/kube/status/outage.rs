@@ -1,0 +1,32 @@
+use portcullis_harness::process::Signal;
+use serde_json::Value;
+
+use super::pretender::Pretender;
+use super::{condition, wait_condition};
+use crate::sources::{SOON, World};
+
+const NAME: &str = "prod.example.com";
+
+/// What happens while the API is away is told when it is back; meanwhile it is told here.
+#[test]
+fn an_api_that_hangs_delays_the_status_and_nothing_else() {
+    let Some(world) = World::start("status-outage") else { return };
+    let side = world.kubernetes_side("plane");
+    world.apply(&world.manifest(NAME).to_text());
+    wait_condition(&world, NAME, "Programmed", "True", "Programmed");
+    let apiserver = world.kube.apiserver(0).unwrap().process();
+    apiserver.signal(Signal::Stop).unwrap();
+    let pretender = Pretender::new(side.plane.xds_socket(), "pretender");
+    pretender.refuse("no");
+    let refused = |status: &Value| {
+        let objects = status["objects"].as_array().cloned().unwrap_or_default();
+        objects.iter().any(|object| {
+            let conditions = serde_json::json!({"status": {"conditions": object["conditions"]}});
+            condition(&conditions, "Programmed")["reason"] == "Refused"
+        })
+    };
+    side.plane.wait_status("the refusal is told", SOON, refused).unwrap();
+    side.wait_current(false);
+    apiserver.signal(Signal::Cont).unwrap();
+    wait_condition(&world, NAME, "Programmed", "False", "Refused");
+}

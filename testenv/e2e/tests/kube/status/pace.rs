@@ -1,0 +1,143 @@
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::allow_all;
+use portcullis_harness::control_plane::ControlPlane;
+use serde_json::{Value, json};
+
+use super::{condition, stored, wait_condition};
+use crate::sources::{SOON, Side, World};
+
+const NAME: &str = "prod.example.com";
+/// How long the object is changed without a pause.
+const FLAPPING: Duration = Duration::from_secs(8);
+/// How long nothing changes.
+const QUIET: Duration = Duration::from_secs(4);
+
+/// Every write of the object's status, by the server's own record: who and when it arrived.
+fn writes(world: &World) -> Vec<String> {
+    let path = format!("/apis/proxy.kubegateway.io/v1alpha1/upstreamclusters/{NAME}/status");
+    let events = world.kube.apiservers()[0].audit_events_for(&path).unwrap();
+    let ours = events.iter().filter(|event| event["user"]["username"] == "control-plane");
+    ours.map(|event| event["requestReceivedTimestamp"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Seconds within the hour.
+fn seconds(time: &str) -> f64 {
+    let (minutes, seconds) = time[14..].trim_end_matches('Z').split_once(':').unwrap();
+    minutes.parse::<f64>().unwrap() * 60.0 + seconds.parse::<f64>().unwrap()
+}
+
+#[test]
+fn a_flapping_object_is_written_once_a_second_and_others_keep_their_fields() {
+    let Some(world) = World::start("status-pace") else { return };
+    let _side = world.kubernetes_side("plane");
+    world.apply(&world.manifest(NAME).to_text());
+    wait_condition(&world, NAME, "Programmed", "True", "Programmed");
+    let good = world.manifest(NAME).to_text();
+    let bad =
+        world.manifest(NAME).policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "none"}])).to_text();
+    let start = Instant::now();
+    let mut edits = 0;
+    while start.elapsed() < FLAPPING {
+        world.apply(if edits % 2 == 0 { &bad } else { &good });
+        edits += 1;
+    }
+    world.apply(&good);
+    let settled = wait_condition(&world, NAME, "Programmed", "True", "Programmed");
+    assert!(edits > 8, "too slow for a test of anything: {edits}");
+    let times: Vec<f64> = writes(&world).iter().map(|time| seconds(time)).collect();
+    assert!(times.len() >= 4, "{times:?}");
+    let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]).rem_euclid(3_600.0)).collect();
+    // By the server's clock: the pause begins when a write has ended.
+    assert!(gaps.iter().all(|gap| *gap >= 1.0), "{gaps:?}");
+
+    // Nothing changes, so nothing is written.
+    let count = writes(&world).len();
+    let quiet = Instant::now();
+    while quiet.elapsed() < QUIET {
+        assert_eq!(stored(&world, NAME)["metadata"]["resourceVersion"], settled["metadata"]["resourceVersion"]);
+    }
+    assert_eq!(writes(&world).len(), count);
+    strangers_keep_their_fields(&world);
+}
+
+fn strangers_keep_their_fields(world: &World) {
+    let theirs = json!({
+        "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": NAME},
+        "status": {
+            "conditions": [{"type": "example.com/Audited", "status": "True", "reason": "Seen"}],
+            "theirs": {"field": 1},
+        },
+    });
+    let file = world.run.write("theirs.json", theirs.to_string()).unwrap();
+    let file = file.to_str().unwrap();
+    let apply = ["apply", "--server-side", "--subresource=status", "--field-manager=auditor", "-f", file];
+    world.kubectl(&apply).run_ok().unwrap();
+    // An edit that leads to a write.
+    let closed = json!({"proxy.kubegateway.io/feature-gates": "DenyAllRequests=true"});
+    world.apply(
+        &world
+            .manifest(NAME)
+            .set("/metadata/annotations", closed)
+            .set("/spec/portcullis", json!({"requestTimeout": "30s"}))
+            .to_text(),
+    );
+    let object = wait_condition(world, NAME, "Programmed", "True", "Programmed");
+    assert_eq!(condition(&object, "example.com/Audited")["reason"], "Seen");
+    assert_eq!(object["status"]["theirs"]["field"], 1);
+    let managers = world.kubectl(&["get", "upstreamcluster", NAME, "--show-managed-fields"]).json().unwrap();
+    let of = |name: &str| {
+        let listed = managers["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        listed.into_iter().find(|one| one["manager"] == name).unwrap_or_default()
+    };
+    let is_ours = |one: &Value| one["operation"] == "Apply" && one["subresource"] == "status";
+    assert!(is_ours(&of("portcullis")) && is_ours(&of("auditor")), "{managers:#}");
+    // What somebody writes over ours is ours again.
+    let forged = json!({"status": {"contentHash": "forged"}});
+    let patch = ["patch", "uc", NAME, "--subresource=status", "--type=merge", "-p", &forged.to_string()];
+    world.kubectl(&patch).run_ok().unwrap();
+    portcullis_harness::wait::until("the forged hash is mended", SOON, || {
+        (stored(world, NAME)["status"]["contentHash"] != "forged").then_some(())
+    })
+    .unwrap();
+}
+
+/// A new leader goes on where the one before stopped: no time moves, and nothing is written for its own sake.
+#[test]
+fn a_control_plane_that_restarts_moves_no_time() {
+    let Some(world) = World::start("status-restart") else { return };
+    let mut side: Side = world.kubernetes_side("plane");
+    world.apply(&world.manifest(NAME).to_text());
+    let before = wait_condition(&world, NAME, "Programmed", "True", "Programmed");
+    let count = writes(&world).len();
+    side.plane.restart().unwrap();
+    side.plane.wait_in_sync(1, SOON).unwrap();
+    let leads = |status: &Value| status["source"]["leader"] == true;
+    side.plane.wait_status("it leads", SOON, leads).unwrap();
+    let quiet = Instant::now();
+    while quiet.elapsed() < QUIET {
+        assert_eq!(stored(&world, NAME)["status"]["conditions"], before["status"]["conditions"]);
+    }
+    assert_eq!(writes(&world).len(), count);
+    let status = side.plane.status().unwrap();
+    let told = status["objects"].as_array().unwrap().iter().find(|one| one["name"] == NAME).unwrap().clone();
+    assert_eq!(told["conditions"], before["status"]["conditions"]);
+    who_does_not_lead_writes_nothing(&world, &before);
+}
+
+/// It knows no gateway, and would say so.
+fn who_does_not_lead_writes_nothing(world: &World, before: &Value) {
+    let flags = world.kubernetes_flags(&world.settings.display().to_string());
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let follower = ControlPlane::start_from(&world.run.make_dir("follower").unwrap(), &flags).unwrap();
+    let follows = |status: &Value| {
+        let object = status["objects"].as_array().unwrap().iter().find(|one| one["name"] == NAME).cloned();
+        let accepted = object.map(|object| object["conditions"][0].clone());
+        status["source"]["leader"] == false && accepted.as_ref() == Some(&condition(before, "Accepted"))
+    };
+    follower.wait_status("it follows, with the leader's times", SOON, follows).unwrap();
+    let quiet = Instant::now();
+    while quiet.elapsed() < QUIET {
+        assert_eq!(stored(world, NAME)["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+    }
+}

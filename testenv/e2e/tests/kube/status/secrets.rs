@@ -1,0 +1,89 @@
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use portcullis_harness::client::plain;
+use portcullis_harness::deps;
+use serde_json::{Value, json};
+
+use super::pretender::Pretender;
+use super::wait_condition;
+use crate::sources::World;
+
+const GOOD: &str = "good.example.com";
+const BAD: &str = "bad.example.com";
+const TOKEN: &str = "canary-token-that-nobody-may-see";
+
+/// Keys and tokens that stand in the objects, and pieces of them: as they are, and in base64.
+fn canaries(manifest: &Value) -> Vec<String> {
+    let keys = ["/spec/clientConfig/keyData", "/spec/secureServing/keyData"];
+    let mut canaries = vec![TOKEN.to_owned(), STANDARD.encode(TOKEN)];
+    for key in keys {
+        let text = manifest.pointer(key).unwrap().as_str().unwrap().to_owned();
+        let pem = String::from_utf8(STANDARD.decode(&text).unwrap()).unwrap();
+        canaries.extend(pem.lines().filter(|line| !line.starts_with("-----")).map(str::to_owned));
+        canaries.push(text);
+    }
+    canaries.retain(|canary| canary.len() > 8);
+    canaries
+}
+
+#[test]
+fn no_key_and_no_token_is_told_anywhere() {
+    let Some(world) = World::start("status-secrets") else { return };
+    let side = world.kubernetes_side("plane");
+    let manifest = world.manifest(GOOD);
+    let canaries = canaries(&serde_json::from_str(&manifest.to_text()).unwrap());
+    world.apply(&manifest.to_text());
+    // Bad because of the secrets themselves: the complaint is about them.
+    let key = manifest.to_text();
+    let key: Value = serde_json::from_str(&key).unwrap();
+    let bad = world
+        .manifest(BAD)
+        .set("/spec/clientConfig/certData", key["spec"]["clientConfig"]["keyData"].clone())
+        .set("/spec/clientConfig/bearerToken", json!(STANDARD.encode(TOKEN)));
+    world.apply(&bad.to_text());
+    wait_condition(&world, GOOD, "Programmed", "True", "Programmed");
+    wait_condition(&world, BAD, "Accepted", "False", "Invalid");
+    // An Envoy that quotes all that it was sent.
+    let keys: Vec<String> = canaries.clone();
+    let dump = format!(
+        "Failed: secret {{ inline_string: \"{TOKEN}\" }} -----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY----- {}",
+        keys.join("\n"),
+        keys.iter().filter(|key| key.len() > 100).cloned().collect::<Vec<_>>().join(" ")
+    );
+    let pretender = Pretender::new(side.plane.xds_socket(), "pretender");
+    pretender.refuse(&dump);
+    wait_condition(&world, GOOD, "Programmed", "False", "Refused");
+    let address = side.plane.http_address();
+    let http = |path: &str| plain::get(address, path).unwrap().text();
+    let run = |args: &[&str]| {
+        let mut command = Command::new(deps::portcullis().unwrap());
+        command.args(["status", "--address", &address.to_string()]).args(args);
+        let output = command.output().unwrap();
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    let stored = |name: &str| {
+        let object = world.kubectl(&["get", "upstreamcluster", name]).json().unwrap();
+        object["status"].to_string()
+    };
+    let outputs = [
+        ("/", http("/")),
+        ("/status", http("/status")),
+        ("status", run(&[])),
+        ("status -o wide", run(&["-o", "wide"])),
+        ("status -o json", run(&["-o", "json"])),
+        ("status NAME", run(&[GOOD])),
+        ("status NAME", run(&[BAD])),
+        ("get", world.admin(&["get", "upstreamclusters", "-o", "wide"])),
+        (".status", stored(GOOD)),
+        (".status", stored(BAD)),
+        ("log", side.plane.process().log()),
+    ];
+    for (what, output) in outputs {
+        assert!(output.len() > 100, "{what} says something: {output}");
+        for canary in &canaries {
+            assert!(!output.contains(canary.as_str()), "{what} tells {canary}: {output}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+use std::process::Command;
+
+use portcullis_harness::deps;
+use serde_json::json;
+
+use super::wait_condition;
+use crate::sources::World;
+
+#[test]
+fn kubectl_and_portcullis_show_the_same_columns() {
+    let Some(world) = World::start("status-table") else { return };
+    let side = world.kubernetes_side("plane");
+    world.apply(&world.manifest("good.example.com").to_text());
+    let thief = world.manifest("thief.example.com").set("/spec/secureServing/serverNames", json!(["good.example.com"]));
+    world.apply(&thief.to_text());
+    wait_condition(&world, "good.example.com", "Programmed", "True", "Programmed");
+    wait_condition(&world, "thief.example.com", "Accepted", "False", "Conflicted");
+    let rows = |text: String| -> Vec<Vec<String>> {
+        let row = |line: &str| line.split_whitespace().take(4).map(str::to_owned).collect();
+        text.lines().take(3).map(row).collect()
+    };
+    let expected = [
+        ["NAME", "ACCEPTED", "PROGRAMMED", "READY"],
+        ["good.example.com", "True", "True", "Unknown"],
+        ["thief.example.com", "False", "False", "False"],
+    ];
+    assert_eq!(rows(world.admin(&["get", "upstreamclusters"])), expected);
+    let wide = world.admin(&["get", "uc", "-o", "wide"]);
+    for told in ["REASON", "Conflicted", "the name good.example.com belongs to", "acknowledged by 1 gateway (envoy)"] {
+        assert!(wide.contains(told), "{told}: {wide}");
+    }
+    let address = side.plane.http_address().to_string();
+    let output = Command::new(deps::portcullis().unwrap()).args(["status", "--address", &address]).output().unwrap();
+    assert_eq!(rows(String::from_utf8(output.stdout).unwrap()), expected);
+    assert_eq!(output.status.code(), Some(1));
+    let one = ["status", "--address", &address, "good.example.com"];
+    assert!(Command::new(deps::portcullis().unwrap()).args(one).output().unwrap().status.success());
+}
