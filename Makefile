@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long bench-envoy deps kube module faulty build lint fmt
+.PHONY: help up test test-long bench-envoy bench-scale deps kube module faulty build lint fmt
 
 KUBE ?= stub
 SCRIPTS := testenv/scripts
@@ -32,6 +32,11 @@ bench-envoy: ## Count the instructions of a whole request in Envoy, with the gat
 	@$(MAKE) --no-print-directory module build
 	cargo build --profile module -p envoy-abi --example idle
 	target/debug/portcullis-bench
+
+bench-scale: ## Measure 100 and 1,000 clusters on a real Envoy: cold push, one edit, memory
+	@$(MAKE) --no-print-directory module
+	cargo build --release -p portcullis -p portcullis-bench
+	target/release/portcullis-bench scale
 
 deps: ## Install the real Envoys and build the real Kubernetes into .deps
 	@$(SCRIPTS)/require

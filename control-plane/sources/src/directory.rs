@@ -105,14 +105,13 @@ impl Reading {
 /// every file, and read those that are other ones now". A file that is written in place is read when its writer closes it.
 pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, DirectoryError> {
     let events = Events::default();
-    let watcher = watcher(&watched, events.clone());
+    let mut notifier = watcher(&watched, events.clone());
     let reading = reread(&watched, Reading::default(), BTreeSet::new()).await?;
     if let Some(error) = watched.first_error(&reading) {
         return Err(error);
     }
     let (sender, receiver) = watch::channel(Arc::new(reading.objects()));
     tokio::spawn(async move {
-        let _watcher = watcher;
         let mut reading = reading;
         loop {
             tokio::select! {
@@ -123,6 +122,11 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
             let writing = events.take(Instant::now());
             let Ok(newer) = reread(&watched, reading.clone(), writing).await else { return };
             let is_other = newer != reading;
+            if reading.files.error().is_some() && newer.files.error().is_none() {
+                // What was watched may be gone for ever, and another directory in its place.
+                drop(notifier.take());
+                notifier = watcher(&watched, events.clone());
+            }
             reading = newer;
             if is_other {
                 sender.send_replace(Arc::new(reading.objects()));
@@ -207,6 +211,24 @@ mod tests {
         write!(file, "{}---\n{}", A.replace("a.test", "c.test"), A.replace("a.test", "d.test")).unwrap();
         drop(file);
         until(&mut sets, &["c.test", "d.test", "b.test"]).await;
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_vanishes_keeps_its_content_and_is_watched_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, away) = (dir.path().join("config"), dir.path().join("away"));
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("a.yaml"), A).unwrap();
+        let mut sets = watch(Watched::directory(&path)).await.unwrap();
+        until(&mut sets, &["a.test"]).await;
+        fs::rename(&path, &away).unwrap();
+        let stale = |set: &Arc<ObjectSet>| set.is_stale() && set.clusters.len() == 1;
+        tokio::time::timeout(Duration::from_secs(20), sets.wait_for(stale)).await.unwrap().unwrap();
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("b.yaml"), A.replace("a.test", "b.test")).unwrap();
+        until(&mut sets, &["b.test"]).await;
+        fs::write(path.join("c.yaml"), A.replace("a.test", "c.test")).unwrap();
+        until(&mut sets, &["b.test", "c.test"]).await;
     }
 
     #[tokio::test]

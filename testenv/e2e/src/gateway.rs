@@ -31,6 +31,8 @@ pub struct GatewayOptions {
     pub bootstrap_flags: Vec<String>,
     /// More flags of Envoy.
     pub envoy_flags: Vec<String>,
+    /// More flags of `portcullis serve`.
+    pub plane_flags: Vec<String>,
 }
 
 /// A control plane and an Envoy. End with this value.
@@ -59,7 +61,8 @@ impl Gateway {
             "gateway/manifests/settings.yaml",
             with_listener(&settings(instance, address, &default_certificate), &options.listener)?,
         )?;
-        let plane = ControlPlane::start(&dir, &manifests)?;
+        let flags: Vec<&str> = options.plane_flags.iter().map(String::as_str).collect();
+        let plane = ControlPlane::start_with(&dir, &manifests, &flags)?;
         let flags: Vec<&str> = options.bootstrap_flags.iter().map(String::as_str).collect();
         let mut envoy_options = EnvoyOptions::new(plane.bootstrap_with("envoy-0", &flags)?);
         envoy_options.version.clone_from(&options.envoy_version);

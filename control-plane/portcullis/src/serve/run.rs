@@ -19,7 +19,7 @@ use super::observer::{Observed, Observer};
 use super::probes::Probes;
 use super::source::{Source, SourceError, SourceKind};
 use super::source_state::SourceState;
-use super::state::{Keeper, LastGood, StateArguments, Writer as StateWriter};
+use super::state::{Keeper, LastGood, StateArguments, StateWriter};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
 use crate::cli::Serve;

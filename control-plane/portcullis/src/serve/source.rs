@@ -96,8 +96,8 @@ impl Source {
         let kind = SourceKind::Directory;
         let directory = arguments.config.clone().ok_or(SourceError::Needs(kind, "--config"))?;
         let root = arguments.references_root.clone().map(Root::new);
-        let (_, statuses) = watch::channel(Arc::default());
         let watched = Watched::directory(directory).references(root);
+        let (_, statuses) = watch::channel(Arc::default());
         match portcullis_sources::watch(watched.clone()).await {
             Ok(objects) => {
                 // A directory that cannot be read later is told among its objects.

@@ -20,7 +20,7 @@ use super::{Scale, memory};
 use crate::error::BenchError;
 
 /// How long the slowest step may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// What is asked for.
 pub(crate) const POD: &str = "/api/v1/namespaces/default/pods/web-0";
 

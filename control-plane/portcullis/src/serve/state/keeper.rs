@@ -23,14 +23,14 @@ impl Keeper {
 }
 
 /// Writes the newest snapshot: at once after a pause, then at most once a second, and at the end.
-pub(in super::super) struct Writer {
+pub(in super::super) struct StateWriter {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     directory: PathBuf,
     with_keys: bool,
     metrics: Arc<Metrics>,
 }
 
-impl Writer {
+impl StateWriter {
     pub(in super::super) fn new(directory: PathBuf, with_keys: bool, metrics: Arc<Metrics>) -> (Keeper, Self) {
         let (sender, snapshots) = watch::channel(None);
         (Keeper(sender), Self { snapshots, directory, with_keys, metrics })
@@ -99,7 +99,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
         let metrics = Arc::new(Metrics::default());
-        let (keeper, writer) = Writer::new(state.clone(), false, metrics);
+        let (keeper, writer) = StateWriter::new(state.clone(), false, metrics);
         let writing = tokio::spawn(writer.run());
         for number in 0..50 {
             keeper.keep(snapshot(&number.to_string()));

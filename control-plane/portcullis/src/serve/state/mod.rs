@@ -14,7 +14,7 @@ use clap::Args;
 use portcullis_translate::{Diagnosis, Reason, Version};
 use portcullis_xds::Snapshot;
 
-pub(super) use keeper::{Keeper, Writer};
+pub(super) use keeper::{Keeper, StateWriter};
 use saved::SavedError;
 
 /// The file's name in --state-dir.
