@@ -20,6 +20,9 @@ pub struct Claims {
     pub name: String,
     /// `metadata.creationTimestamp`; the older object wins.
     pub creation_timestamp: Option<String>,
+    /// Names that the object had been given when its status was written (`status.names`). Only the control plane writes
+    /// that; a source that cannot tell who wrote it takes it out.
+    pub held: Vec<String>,
     /// Every name that could be served, with how it is claimed.
     pub names: Vec<(String, ClaimKind)>,
 }
@@ -47,5 +50,7 @@ pub fn claims_of(document: &Value) -> Claims {
             names.push((ip, ClaimKind::VirtualIp));
         }
     }
-    Claims { name, creation_timestamp: text("/metadata/creationTimestamp").map(str::to_owned), names }
+    let held = document.pointer("/status/names").and_then(Value::as_array);
+    let held = held.into_iter().flatten().filter_map(Value::as_str).map(str::to_ascii_lowercase).collect();
+    Claims { name, held, creation_timestamp: text("/metadata/creationTimestamp").map(str::to_owned), names }
 }

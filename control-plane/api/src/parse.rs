@@ -1,7 +1,10 @@
+use std::sync::LazyLock;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::shape::mistakes;
+use crate::schema::{cluster_shape, settings_shape};
+use crate::shape::{has_list_for_object, mistakes};
 use crate::{GatewaySettings, Problem, UpstreamCluster};
 
 /// `apiVersion` of an `UpstreamCluster`.
@@ -12,6 +15,26 @@ pub const CLUSTER_KIND: &str = "UpstreamCluster";
 pub const SETTINGS_API_VERSION: &str = "portcullis.dev/v1alpha1";
 /// `kind` of `GatewaySettings`.
 pub const SETTINGS_KIND: &str = "GatewaySettings";
+
+/// A kind that can be read.
+trait Kind: DeserializeOwned {
+    /// What in it is an object.
+    fn objects() -> &'static Value;
+}
+
+impl Kind for UpstreamCluster {
+    fn objects() -> &'static Value {
+        static OBJECTS: LazyLock<Value> = LazyLock::new(cluster_shape);
+        &OBJECTS
+    }
+}
+
+impl Kind for GatewaySettings {
+    fn objects() -> &'static Value {
+        static OBJECTS: LazyLock<Value> = LazyLock::new(settings_shape);
+        &OBJECTS
+    }
+}
 
 /// What a document is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +99,7 @@ pub fn settings_mistakes(document: &Value) -> Vec<Problem> {
     mistakes_of::<GatewaySettings>(document)
 }
 
-fn mistakes_of<T: DeserializeOwned>(document: &Value) -> Vec<Problem> {
+fn mistakes_of<T: Kind>(document: &Value) -> Vec<Problem> {
     let Err(first) = parse::<T>(document) else { return Vec::new() };
     let mut found = mistakes(document, &|document| parse::<T>(document).map(|_| ()));
     if found.is_empty() {
@@ -85,14 +108,22 @@ fn mistakes_of<T: DeserializeOwned>(document: &Value) -> Vec<Problem> {
     found
 }
 
-fn parse<T: DeserializeOwned>(document: &Value) -> Result<T, String> {
+fn parse<T: Kind>(document: &Value) -> Result<T, String> {
+    // serde reads an object from a list of its values, too.
+    if has_list_for_object(document, T::objects()) {
+        return Err("a field has the wrong type: expected an object".to_owned());
+    }
+    read(document)
+}
+
+fn read<T: DeserializeOwned>(document: &Value) -> Result<T, String> {
     let read = if has_null(document) { T::deserialize(without_nulls(document)) } else { T::deserialize(document) };
     read.map_err(|error| without_values(&error.to_string()))
 }
 
 /// A part of a document, if it is well-formed.
 pub(crate) fn parse_part<T: DeserializeOwned>(part: &Value) -> Option<T> {
-    parse(part).ok()
+    read(part).ok()
 }
 
 fn has_null(value: &Value) -> bool {
@@ -181,6 +212,28 @@ mod tests {
         assert_eq!(cluster_mistakes(&with_spec(twice))[0].path, "spec.dispatchPolicies[0]");
         assert_eq!(cluster_mistakes(&json!({"kind": "x"})).len(), 1);
         assert_eq!(cluster_mistakes(&with_spec(json!({}))), []);
+    }
+
+    #[test]
+    fn a_list_is_no_object() {
+        for (spec, path) in [
+            (json!({"clientConfig": []}), "spec.clientConfig"),
+            (json!({"servers": [["https://a", false]]}), "spec.servers[0]"),
+            (json!({"flowControl": {"schemas": [["a"]]}}), "spec.flowControl.schemas[0]"),
+            (json!({"portcullis": {"healthCheck": []}}), "spec.portcullis.healthCheck"),
+            (json!([]), "spec"),
+        ] {
+            assert!(parse_cluster(&with_spec(spec.clone())).is_err(), "{spec}");
+            assert_eq!(cluster_mistakes(&with_spec(spec))[0].path, path);
+        }
+        let mut document = with_spec(json!({}));
+        document["metadata"] = json!(["a.test"]);
+        assert_eq!(cluster_mistakes(&document)[0].path, "metadata");
+        let settings = json!({
+            "apiVersion": SETTINGS_API_VERSION, "kind": SETTINGS_KIND, "metadata": {},
+            "spec": {"listener": {"proxyProtocol": []}},
+        });
+        assert_eq!(settings_mistakes(&settings)[0].path, "spec.listener.proxyProtocol");
     }
 
     #[test]

@@ -24,6 +24,24 @@ pub(crate) fn mistakes(document: &Value, read: &dyn Fn(&Value) -> Result<(), Str
     finder.found
 }
 
+/// Whether a list stands somewhere in a document where the schema says that an object does.
+pub(crate) fn has_list_for_object(document: &Value, schema: &Value) -> bool {
+    match document {
+        Value::Array(_) if schema.get("type").is_some_and(|kind| kind == "object") => true,
+        Value::Array(items) => {
+            let of_items = schema.get("items").unwrap_or(&Value::Null);
+            items.iter().any(|item| has_list_for_object(item, of_items))
+        }
+        Value::Object(fields) => {
+            let known = schema.get("properties");
+            fields.iter().any(|(name, field)| {
+                known.and_then(|known| known.get(name)).is_some_and(|schema| has_list_for_object(field, schema))
+            })
+        }
+        _ => false,
+    }
+}
+
 struct Finder<'a> {
     read: &'a dyn Fn(&Value) -> Result<(), String>,
     found: Vec<Problem>,

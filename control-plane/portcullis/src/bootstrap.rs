@@ -6,17 +6,22 @@ use serde_json::{Value, json};
 use crate::cli::Bootstrap;
 
 pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
-    let mut bootstrap = bootstrap(arguments);
-    if let Some(zone) = &arguments.zone {
-        crate::zone::add(&mut bootstrap, zone, &arguments.admin_address);
-    }
-    let mut text = format!("{bootstrap:#}");
+    let mut text = format!("{:#}", bootstrap(arguments));
     text.push('\n');
     crate::print(&text)
 }
 
-/// Envoy's part that cannot come over xDS: who it is, where xDS is, and bounds of the whole process.
+/// Envoy's part that cannot come over xDS.
 pub(crate) fn bootstrap(arguments: &Bootstrap) -> Value {
+    let mut bootstrap = common(arguments);
+    if let Some(zone) = &arguments.zone {
+        crate::zone::add(&mut bootstrap, zone, &arguments.admin_address);
+    }
+    bootstrap
+}
+
+/// Who Envoy is, where xDS is, and bounds of the whole process.
+fn common(arguments: &Bootstrap) -> Value {
     json!({
         "node": {"id": arguments.node_id, "cluster": "portcullis"},
         "admin": {"address": socket_address(&arguments.admin_address)},

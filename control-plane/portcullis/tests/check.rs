@@ -6,6 +6,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 const SETTINGS: &str = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: gateway}\n";
@@ -165,6 +167,29 @@ fn programs_read_the_findings_as_json() {
     assert!(warning["hint"].as_str().unwrap().contains("remove") && warning["message"].is_string());
     let nothing = Dir::new(&[("s.yaml", SETTINGS)]).check(&["@", "-o", "json"], "");
     assert_eq!((nothing.code, nothing.output.as_str()), (Some(0), "[]\n"));
+}
+
+/// What the filter would refuse is told here, not by Envoy later: an extension that is none, as Go's parser has it.
+#[test]
+fn client_authorities_are_judged_as_the_filter_judges_them() {
+    let authority = |garbage: bool| {
+        let mut params = rcgen::CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        if garbage {
+            let inhibit_any_policy = [2, 5, 29, 54];
+            let extension = rcgen::CustomExtension::from_oid_content(&inhibit_any_policy, b"garbage".to_vec());
+            params.custom_extensions.push(extension);
+        }
+        params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+    };
+    let (good, bad) = (authority(false), authority(true));
+    for (bundle, code) in [(good.clone(), 0), (good + &bad, 1)] {
+        let serving = format!("  secureServing: {{clientCAData: {}}}\n", STANDARD.encode(bundle));
+        let checked = Dir::new(&[]).check(&["-f", "-"], &(GOOD.to_owned() + &serving));
+        assert_eq!(checked.code, Some(code), "{}", checked.output);
+        let told = "error: spec.secureServing.clientCAData: certificate 1 of the client CA bundle is not acceptable";
+        assert_eq!(checked.output.contains(told), code == 1, "{}", checked.output);
+    }
 }
 
 #[test]

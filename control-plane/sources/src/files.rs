@@ -8,6 +8,7 @@ use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 use crate::documents::parse;
+use crate::spans::Located;
 use crate::stamp::Stamp;
 use crate::{Document, FileDiagnosis, MAX_FILE, ObjectSet, Position, WHOLE};
 
@@ -128,10 +129,23 @@ fn reread_file(before: &Arc<FileState>, path: &Path) -> Arc<FileState> {
     }
     Arc::new(match parse(&bytes) {
         Ok(documents) => {
-            FileState { stamp, hash, documents: documents.into_iter().map(Document::from).collect(), error: None }
+            let documents = documents.into_iter().map(|located| Document::from(as_written(located)));
+            FileState { stamp, hash, documents: documents.collect(), error: None }
         }
         Err(error) => FileState { stamp, hash, error: Some((error.to_string(), error.at())), ..kept },
     })
+}
+
+/// Takes out what only an API server can vouch for: in a file anybody could write that an object is older than others, or
+/// had a name before them.
+fn as_written(mut located: Located) -> Located {
+    if let Some(metadata) = located.value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("creationTimestamp");
+    }
+    if let Some(document) = located.value.as_object_mut() {
+        document.remove("status");
+    }
+    located
 }
 
 /// Files that configure. Names that start with a dot are a volume's own (`..data`) or an editor's.
@@ -222,5 +236,16 @@ mod tests {
         assert_eq!(names(&set), ["a.test"]);
         let told: Vec<_> = set.diagnoses.iter().map(|told| (told.file.as_str(), told.refused)).collect();
         assert_eq!(told, [("b.json", false), ("c.yaml", true)]);
+    }
+
+    #[test]
+    fn nobody_makes_an_object_older_by_writing_it_into_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let text =
+            "metadata: {name: a.test, uid: u, creationTimestamp: '2001-01-01T00:00:00Z'}\nstatus: {names: [b.test]}";
+        fs::write(dir.path().join("a.yaml"), A.replace("metadata: {name: a.test}", text)).unwrap();
+        let set = Files::default().reread(dir.path()).objects();
+        assert_eq!(set.clusters[0]["metadata"], serde_json::json!({"name": "a.test", "uid": "u"}));
+        assert_eq!(set.clusters[0].get("status"), None);
     }
 }

@@ -51,7 +51,8 @@ pub enum Reason {
     Accepted,
     /// It has a problem; an edit mends it.
     Invalid,
-    /// Another object owns a name that it claims.
+    /// Another object owns a name that it claims. It is served under its other names, unless the lost one is its own
+    /// (`metadata.name`).
     Conflicted,
 }
 
@@ -113,6 +114,12 @@ impl Diagnosis {
         self.reason = reason;
         self.problems = problems;
         self.retell();
+    }
+
+    /// It is served, but not under every name that it claims.
+    pub(crate) fn accept_in_part(&mut self, problems: Vec<Problem>) {
+        self.refuse(Reason::Conflicted, problems);
+        self.accepted = true;
     }
 
     /// One more reason why the object is not served.

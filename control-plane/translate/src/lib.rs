@@ -39,7 +39,7 @@ pub use offline::{Offline, offline};
 pub use resource::{Resource, type_urls};
 pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};
-pub use translator::Translator;
+pub use translator::{ClientCaCheck, Translator};
 
 use crate::listener::Chain;
 
@@ -62,6 +62,9 @@ pub struct Translation {
     pub resources: Vec<Arc<Resource>>,
     /// One per document, in the documents' order.
     pub diagnoses: Vec<Diagnosis>,
+    /// The host names and virtual IPs that each document's object owns, in the documents' order. Written into the object's
+    /// `status.names`, they stay its own.
+    pub names: Vec<Vec<String>>,
 }
 
 /// Translates all objects. Whoever does it again and again has a [`Translator`].
@@ -69,14 +72,19 @@ pub fn translate(input: &Input<'_>) -> Translation {
     Translator::default().translate(input)
 }
 
-fn check(document: &Value, name: &str, settings: &Settings) -> (Option<Cluster>, Diagnosis) {
+fn check(
+    document: &Value,
+    name: &str,
+    settings: &Settings,
+    client_ca: Option<ClientCaCheck>,
+) -> (Option<Cluster>, Diagnosis) {
     let Ok(raw) = parse_cluster(document) else {
         return (None, Diagnosis::invalid(name, cluster_mistakes(document), Vec::new()));
     };
     let checked = check_cluster(&raw, settings.allow_loopback_upstreams);
     match checked.outcome {
         Err(problems) => (None, Diagnosis::invalid(name, problems, checked.warnings)),
-        Ok(cluster) => match forbidden(&cluster, settings) {
+        Ok(cluster) => match forbidden(&cluster, settings, client_ca) {
             problems if problems.is_empty() => {
                 (Some(cluster), Diagnosis::accepted(CLUSTER_KIND, name, checked.warnings))
             }
@@ -85,12 +93,17 @@ fn check(document: &Value, name: &str, settings: &Settings) -> (Option<Cluster>,
     }
 }
 
-/// What the settings do not let an object have.
-fn forbidden(cluster: &Cluster, settings: &Settings) -> Vec<Problem> {
+/// What the settings and the filter do not let an object have.
+fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaCheck>) -> Vec<Problem> {
     let mut problems = Vec::new();
     if cluster.serving.is_none() && settings.default_certificate.is_none() {
         let message = "is required, because the GatewaySettings have no defaultCertificate";
         problems.push(Problem::coded(Code::NoServingCertificate, "spec.secureServing.certData", message));
+    }
+    if let (Some(check), Some(pem)) = (client_ca, &cluster.client_ca)
+        && let Err(message) = check(&policy::text(pem))
+    {
+        problems.push(Problem::new("spec.secureServing.clientCAData", message));
     }
     for ip in &cluster.virtual_ips {
         if !settings.virtual_ips.iter().any(|range| range.contains(*ip)) {

@@ -18,6 +18,12 @@ impl ResourceNames {
         Self::new(instance, "-")
     }
 
+    /// Names of listeners. The instance is not in them: a listener of another name at an address that is taken would be
+    /// refused, so another instance could never be told.
+    pub(crate) fn listener() -> Self {
+        Self::gateway("-")
+    }
+
     /// The filter chain's name.
     pub fn chain(&self) -> &str {
         &self.prefix

@@ -1,11 +1,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use portcullis_api::{Claims, Settings, claims_of};
+use portcullis_api::{ClaimKind, Claims, Settings, claims_of};
 use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
 use crate::listener::{self, Chain};
+use crate::ownership::Lost;
 use crate::resource::{Resource, in_order};
 use crate::{Flavour, Input, Translation, check, emit, ownership, secrets};
 
@@ -24,13 +25,19 @@ pub struct Translator {
     chains: Vec<Arc<Chain>>,
     default_certificate: Option<Arc<Resource>>,
     turn: u64,
+    client_ca_check: Option<ClientCaCheck>,
 }
+
+/// Why the filter would refuse a client CA bundle (PEM), if it would.
+pub type ClientCaCheck = fn(&str) -> Result<(), String>;
 
 struct Known {
     document: Arc<Value>,
     judged: Arc<Judged>,
     /// The turn in which it was asked for last.
     used: u64,
+    /// Names that it claims and does not get.
+    lost: Vec<String>,
 }
 
 /// What a document leads to, whatever other documents there are.
@@ -49,27 +56,23 @@ struct Emitted {
 }
 
 impl Translator {
+    /// Has client CAs judged as the filter judges them: else an object that the filter refuses is told by Envoy alone.
+    #[must_use]
+    pub fn check_client_cas(self, check: ClientCaCheck) -> Self {
+        Self { client_ca_check: Some(check), ..self }
+    }
+
     /// Translates all objects.
     pub fn translate(&mut self, input: &Input<'_>) -> Translation {
         self.begin(input);
-        let judged: Vec<Arc<Judged>> = input.clusters.iter().map(|document| self.judge(document, input)).collect();
+        let judged: Vec<Arc<Judged>> = input.clusters.iter().map(|document| self.judge(document, &[], input)).collect();
         let claims: Vec<&Claims> = judged.iter().map(|one| &one.claims).collect();
         let mut translation = Translation::default();
         let mut chains = Vec::with_capacity(judged.len());
-        for (one, conflict) in judged.iter().zip(ownership::conflicts(&claims)) {
+        for ((document, one), lost) in input.clusters.iter().zip(&judged).zip(ownership::conflicts(&claims)) {
+            let one = &self.without(document, one, &lost, input);
             let mut diagnosis = one.diagnosis.clone();
-            let emitted = match (&one.emitted, conflict) {
-                (Some(_), Some(conflict)) => {
-                    diagnosis.refuse(Reason::Conflicted, vec![conflict]);
-                    None
-                }
-                (None, Some(conflict)) => {
-                    diagnosis.also(conflict);
-                    None
-                }
-                (emitted, None) => emitted.as_ref(),
-            };
-            match emitted {
+            match settle(one, &mut diagnosis, &lost) {
                 Some(emitted) => {
                     translation.resources.extend(emitted.resources.iter().cloned());
                     chains.push(Arc::clone(&emitted.chain));
@@ -77,6 +80,8 @@ impl Translator {
                 None => chains.push(Arc::clone(&one.reserved)),
             }
             translation.diagnoses.push(diagnosis);
+            let names = one.claims.names.iter().map(|(name, _)| name.clone());
+            translation.names.push(names.filter(|name| lost.iter().all(|lost| lost.name != *name)).collect());
         }
         translation.resources.extend(self.default_certificate.clone());
         translation.resources.extend(self.listeners(input.settings, chains));
@@ -91,26 +96,39 @@ impl Translator {
         if !self.under.as_ref().is_some_and(is_same) {
             let default_certificate = secrets::default_certificate(input.settings).map(Arc::new);
             let under = Some((input.settings.clone(), input.flavour));
-            *self = Self { under, default_certificate, ..Self::default() };
+            let client_ca_check = self.client_ca_check;
+            *self = Self { under, default_certificate, client_ca_check, ..Self::default() };
         }
         self.turn += 1;
     }
 
-    fn judge(&mut self, document: &Arc<Value>, input: &Input<'_>) -> Arc<Judged> {
+    /// The same object without the names that another one owns; it is served under the others.
+    fn without(&mut self, document: &Arc<Value>, one: &Arc<Judged>, lost: &[Lost], input: &Input<'_>) -> Arc<Judged> {
+        if lost.is_empty() || one.emitted.is_none() || lost.iter().any(|lost| lost.kind == ClaimKind::Name) {
+            return Arc::clone(one);
+        }
+        let lost: Vec<_> = lost.iter().map(|lost| lost.name.clone()).collect();
+        self.judge(document, &lost, input)
+    }
+
+    fn judge(&mut self, document: &Arc<Value>, lost: &[String], input: &Input<'_>) -> Arc<Judged> {
+        let check = self.client_ca_check;
         let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         if !self.known.contains_key(name) {
             self.known.insert(name.to_owned(), Vec::new());
         }
-        let Some(known) = self.known.get_mut(name) else { return Arc::new(judge(document, input)) };
-        let same = |one: &&mut Known| Arc::ptr_eq(&one.document, document) || one.document == *document;
+        let Some(known) = self.known.get_mut(name) else { return Arc::new(judge(document, lost, input, check)) };
+        let same =
+            |one: &&mut Known| one.lost == lost && (Arc::ptr_eq(&one.document, document) || one.document == *document);
         if let Some(one) = known.iter_mut().find(same) {
             one.used = self.turn;
             // A source that reads anew has equal documents in other places.
             one.document = Arc::clone(document);
             return Arc::clone(&one.judged);
         }
-        let judged = Arc::new(judge(document, input));
-        known.push(Known { document: Arc::clone(document), judged: Arc::clone(&judged), used: self.turn });
+        let judged = Arc::new(judge(document, lost, input, check));
+        let (document, used, lost) = (Arc::clone(document), self.turn, lost.to_vec());
+        known.push(Known { document, judged: Arc::clone(&judged), used, lost });
         judged
     }
 
@@ -140,10 +158,29 @@ impl Translator {
     }
 }
 
-fn judge(document: &Value, input: &Input<'_>) -> Judged {
+/// What of an object is served, and what its writer is told about names that another one owns.
+fn settle<'j>(one: &'j Judged, diagnosis: &mut Diagnosis, lost: &[Lost]) -> Option<&'j Emitted> {
+    let problems: Vec<_> = lost.iter().map(|lost| lost.problem.clone()).collect();
+    if one.emitted.is_none() {
+        problems.into_iter().for_each(|problem| diagnosis.also(problem));
+        None
+    } else if lost.iter().any(|lost| lost.kind == ClaimKind::Name) {
+        diagnosis.refuse(Reason::Conflicted, problems);
+        None
+    } else {
+        if !problems.is_empty() {
+            diagnosis.accept_in_part(problems);
+        }
+        one.emitted.as_ref()
+    }
+}
+
+fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option<ClientCaCheck>) -> Judged {
     let claims = claims_of(document);
-    let (cluster, diagnosis) = check(document, &claims.name, input.settings);
-    let emitted = cluster.map(|cluster| {
+    let (cluster, diagnosis) = check(document, &claims.name, input.settings, client_ca);
+    let emitted = cluster.map(|mut cluster| {
+        cluster.server_names.retain(|name| !lost.contains(name));
+        cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));
         let mut resources = Vec::new();
         let chain = Arc::new(emit(&cluster, input, &mut resources));
         // In order, so that the whole is nearly in order.

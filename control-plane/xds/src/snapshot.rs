@@ -118,17 +118,19 @@ impl Snapshot {
         owned.into_iter().flat_map(move |(type_url, names)| of_type(type_url, names))
     }
 
-    /// A hash of an owner's resources, equal wherever they are equal; `None` if the snapshot holds none of them.
+    /// A hash of the resources that are an owner's as a whole, equal wherever they are equal; `None` if the snapshot holds
+    /// none of them.
     pub fn version_of(&self, owner: &str) -> Option<String> {
         let mut hash = Hash::default();
-        let mut count = 0;
+        let mut is_there = false;
         for (type_url, name) in self.owned_by(owner) {
-            hash.add(type_url);
-            hash.add(name);
-            hash.add(self.get(type_url, name).map(Resource::version).unwrap_or_default());
-            count += 1;
+            let Some(resource) = self.get(type_url, name).filter(|one| one.owner() == Some(owner)) else { continue };
+            for part in [type_url, name, resource.version()] {
+                hash.add(part);
+            }
+            is_there = true;
         }
-        (count > 0).then(|| hash.finish())
+        is_there.then(|| hash.finish())
     }
 
     /// The names of one type that are other resources in `newer`, or are in one of the two only.
@@ -184,5 +186,32 @@ mod tests {
                 prop_assert_eq!(changed, other);
             }
         }
+    }
+
+    #[test]
+    fn an_owners_version_is_that_of_its_own_resources() {
+        let one = |kind: &str, name: &str, body: u8, owner: &str| {
+            (kind.to_owned(), name.to_owned(), Resource::new(vec![body]).owned_by(owner))
+        };
+        let base = vec![one("t", "a", 1, "A"), one("u", "a", 2, "A"), one("t", "b", 3, "B")];
+        let version =
+            |resources: &[(String, String, Resource)], owner| Snapshot::new(resources.to_vec()).version_of(owner);
+        let before = version(&base, "A");
+        assert!(before.is_some());
+        let mut reordered = base.clone();
+        reordered.reverse();
+        assert_eq!(version(&reordered, "A"), before);
+        let mut others = base.clone();
+        others[2] = one("t", "b", 4, "B");
+        others.push(("t".to_owned(), "nobody's".to_owned(), Resource::new(vec![9])));
+        assert_eq!(version(&others, "A"), before);
+        assert_ne!(version(&others, "B"), version(&base, "B"));
+        let mut edited = base.clone();
+        edited[1] = one("u", "a", 5, "A");
+        assert_ne!(version(&edited, "A"), before);
+        let mut renamed = base.clone();
+        renamed[1] = one("u", "c", 2, "A");
+        assert_ne!(version(&renamed, "A"), before);
+        assert_eq!(version(&base, "C"), None);
     }
 }

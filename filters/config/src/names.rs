@@ -29,6 +29,13 @@ pub const HOST: &str = "portcullis";
 /// The key in [`HOST`].
 pub const HOST_SERVER: &str = "server";
 
+/// Environment variable, set by the agent that runs Envoy: commands come to the module by standard input.
+pub const AGENT_VARIABLE: &str = "PORTCULLIS_AGENT";
+
+/// The one command, a line with milliseconds behind it: connections of long-running requests are sent away, and watches end
+/// one after the other within that time.
+pub const AGENT_LEAVE: &str = "leave";
+
 /// Envoy puts it before the names of the filter's metrics, `envoy_portcullis_requests_total`.
 pub const METRICS_NAMESPACE: &str = "portcullis";
 

@@ -41,6 +41,15 @@ impl<K: Eq + Hash, V> Alive<K, V> {
         kept.values.insert(key, Arc::downgrade(&value));
         value
     }
+
+    /// Calls `f` for every value that is alive.
+    pub fn each(&self, f: impl FnMut(Arc<V>)) {
+        let values: Vec<_> = {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.values.values().filter_map(Weak::upgrade).collect()
+        };
+        values.into_iter().for_each(f);
+    }
 }
 
 #[cfg(test)]
@@ -59,6 +68,9 @@ mod tests {
         assert!(Arc::ptr_eq(&used, &made(0)), "whatever was swept meanwhile");
         let kept = alive.0.lock().unwrap().values.len();
         assert!(kept <= FEW, "{kept}");
+        let mut found = Vec::new();
+        alive.each(|value| found.push(*value));
+        assert_eq!(found, [0]);
         let held: Vec<_> = (0..1_000).map(made).collect();
         assert!(held.iter().enumerate().all(|(key, value)| Arc::ptr_eq(value, &made(key))));
     }

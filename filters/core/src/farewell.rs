@@ -80,6 +80,11 @@ impl<T> Streams<T> {
         inner.next_end()
     }
 
+    /// Calls `f` for every stream, whether its time is over or not; what holds for `end` of [`Streams::end_due`] holds here.
+    pub fn each(&self, mut f: impl FnMut(&T)) {
+        self.lock().servers.values().flat_map(|server| server.streams.values()).for_each(&mut f);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,6 +136,9 @@ mod tests {
             .map(|(server, number)| streams.enter(server, number, at(1)))
             .collect();
         assert!(stays.iter().all(|(_, end)| end.is_none()));
+        let all = RefCell::new(Vec::new());
+        streams.each(|stream| all.borrow_mut().push(*stream));
+        assert_eq!(all.into_inner(), [1, 2, 3, 4]);
         assert_eq!(streams.serve(["a", "c"].into_iter(), GRACE, at(5)), Some(at(15)));
         assert_eq!(streams.serve(["a"].into_iter(), GRACE, at(8)), Some(at(15)), "b is gone since 5 s");
         assert_eq!(ended(&streams, 14), (vec![], Some(at(15))));

@@ -85,6 +85,8 @@ pub struct Forward<'c> {
     pub via: Option<&'c str>,
     /// Whether the request may run for as long as it likes.
     pub is_long: bool,
+    /// Whether it is a watch: the client opens it again, from where it was, whenever it ends.
+    pub is_watch: bool,
     /// The request's place among those that run, to be kept until it ends.
     pub place: Option<Place>,
     /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
@@ -256,6 +258,7 @@ impl Gateway {
             passed_on,
             is_upgrade: scan.is_upgrade,
             is_long: !class.has_timeout(),
+            is_watch: *info.verb == *b"watch" && class == RequestClass::Watch,
             subprotocols: (scan.token_subprotocol && !passed_on.credential).then(|| subprotocols_without_tokens(scan)),
             place,
             // What answers behind a proxy subresource or verb may ask for credentials of its own.

@@ -1,7 +1,7 @@
 //! Ends streams whose server was taken away, when their time is over: one thread waits for that time, for all clusters.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +33,40 @@ pub(crate) struct Route {
 pub(crate) struct Guest {
     scheduler: StreamScheduler,
     is_over: AtomicBool,
+    is_watch: bool,
+    /// What is wished of it and not done yet, and whether its end was wished.
+    wish: AtomicU8,
+    is_ended: AtomicBool,
+}
+
+/// What is wished of a stream when Envoy is about to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Its connection takes no more requests.
+    GoAway = 1,
+    /// It ends, as if the upstream had ended it.
+    End = 2,
+}
+
+impl Guest {
+    /// Wishes something of the stream. To be called by [`each_guest`] only, while the stream cannot go.
+    pub(crate) fn tell(&self, wish: Wish) {
+        self.wish.fetch_or(wish as u8, Ordering::AcqRel);
+        if wish == Wish::End {
+            self.is_ended.store(true, Ordering::Release);
+        }
+        self.scheduler.wake();
+    }
+
+    /// Whether it is a watch whose end nobody has wished yet.
+    pub(crate) fn is_watch(&self) -> bool {
+        self.is_watch && !self.is_ended.load(Ordering::Acquire)
+    }
+}
+
+/// Calls `f` for the long-running streams of all clusters.
+pub(crate) fn each_guest(mut f: impl FnMut(&Guest)) {
+    STREAMS.each(|streams| streams.each(|guest| f(guest)));
 }
 
 /// What a long-running stream keeps of it.
@@ -41,8 +75,8 @@ pub(crate) enum Visit {
     /// It does not run for long.
     #[default]
     None,
-    /// It is not known yet on which server it runs.
-    Comes(Arc<Streams>),
+    /// It is not known yet on which server it runs; it may be a watch.
+    Comes(Arc<Streams>, bool),
     /// It runs.
     Stays(Arc<Guest>, #[expect(dead_code, reason = "held for its end")] Stay<Arc<Guest>>),
 }
@@ -60,8 +94,8 @@ impl Route {
     }
 
     /// For a request that may run for as long as it likes.
-    pub(crate) fn visit(&self) -> Visit {
-        Visit::Comes(Arc::clone(&self.streams))
+    pub(crate) fn visit(&self, is_watch: bool) -> Visit {
+        Visit::Comes(Arc::clone(&self.streams), is_watch)
     }
 }
 
@@ -76,14 +110,42 @@ impl Deref for Route {
 impl Visit {
     /// The upstream has answered, so the server is known.
     pub(crate) fn begin(&mut self, stream: &mut FilterHandle) {
-        let Visit::Comes(streams) = std::mem::take(self) else { return };
+        let Visit::Comes(streams, is_watch) = std::mem::take(self) else { return };
         // An answer of Envoy's own may have no server.
         let server = stream.endpoint_metadata(names::HOST, names::HOST_SERVER);
         let Some(server) = server.and_then(|name| std::str::from_utf8(name).ok()).map(str::to_owned) else { return };
-        let guest = Arc::new(Guest { scheduler: stream.scheduler(), is_over: AtomicBool::new(false) });
+        let guest = Arc::new(Guest {
+            scheduler: stream.scheduler(),
+            is_over: AtomicBool::new(false),
+            is_watch,
+            wish: AtomicU8::new(0),
+            is_ended: AtomicBool::new(false),
+        });
         let (stay, end) = streams.enter(&server, Arc::clone(&guest), uptime(Instant::now()));
         call_at(&streams, end);
         *self = Visit::Stays(guest, stay);
+    }
+
+    /// Does what was wished of it, if anything.
+    pub(crate) fn obey(&self, stream: &mut FilterHandle) {
+        let Visit::Stays(guest, _) = self else { return };
+        let wishes = guest.wish.swap(0, Ordering::AcqRel);
+        let is_wished = |wish: Wish| wishes & wish as u8 != 0;
+        if is_wished(Wish::GoAway) {
+            stream.drain_connection();
+        }
+        if is_wished(Wish::End) {
+            stream.finish();
+        }
+    }
+
+    /// Ends it because its server is gone. A watch ends as if the server had ended it: its client opens it again.
+    pub(crate) fn end(&self, stream: &mut FilterHandle) {
+        if matches!(self, Visit::Stays(guest, _) if guest.is_watch) {
+            stream.finish();
+        } else {
+            stream.reset(format!("{}server_removed", names::REPLY_DETAILS_PREFIX));
+        }
     }
 
     /// Whether its time is over.

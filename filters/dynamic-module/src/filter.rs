@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use crate::apply::{apply, refuse};
 use crate::farewell::{Route, Visit};
 use crate::fault;
+use crate::leave;
 use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
 use crate::reviews::{Pending, Reviews};
@@ -79,6 +80,7 @@ impl FilterConfig for Filter {
         let gateway = Gateway::compile(&config).map_err(|error| log::error(&format!("portcullis: {error}"))).ok()?;
         let metrics = Metrics::new(handle)?;
         let reviews = Reviews::new(handle.scheduler(), gateway.via().to_owned());
+        leave::listen();
         Some(Filter { gateway, metrics, reviews })
     }
 
@@ -105,9 +107,10 @@ impl FilterConfig for Filter {
 
     fn resumed(&self, route: Option<&Route>, kept: &mut Kept, stream: &mut FilterHandle) {
         if kept.visit.is_over() {
-            stream.reset(format!("{}server_removed", names::REPLY_DETAILS_PREFIX));
+            kept.visit.end(stream);
             return;
         }
+        kept.visit.obey(stream);
         let settled = if std::mem::take(&mut kept.drains) {
             stream.drain_connection();
             Settled::default()
@@ -269,7 +272,7 @@ impl Filter {
         if let (Decision::Forward(forward), Some(route)) = (&decision, route)
             && forward.is_long
         {
-            kept.visit = route.visit();
+            kept.visit = route.visit(forward.is_watch);
         }
         let decision = match decision {
             // The headers stay as they are until they are judged again; nothing goes upstream meanwhile.

@@ -7,6 +7,7 @@ mod apply;
 mod farewell;
 mod fault;
 mod filter;
+mod leave;
 mod memory;
 mod metrics;
 mod reviews;

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread, StreamScheduler};
 use portcullis_core::Refusal;
@@ -15,6 +16,10 @@ use rustls_pki_types::UnixTime;
 /// Streams that may wait for the same answer.
 const WAITERS: usize = 512;
 
+/// How often a question that Envoy gave up is put again.
+const GIVEN_UP: u32 = 3;
+/// With less time left, milliseconds, it is not.
+const SHORTEST_MS: u64 = 100;
 /// How long one server may take, milliseconds: within the deadline another one is asked.
 const TRY_MS: &str = "2400";
 
@@ -33,14 +38,28 @@ struct Inner {
     outbox: Vec<ReviewKey>,
     callouts: HashMap<CalloutId, ReviewKey>,
     /// Answers that came before their callout's id was known.
-    early: HashMap<CalloutId, (u16, Vec<u8>)>,
+    early: HashMap<CalloutId, Answer>,
 }
 
 #[derive(Debug)]
 struct Flight {
     review: Arc<Review>,
     waiters: Vec<Arc<Pending>>,
+    since: Instant,
+    /// How often Envoy gave the question up.
+    given_up: u32,
     _permit: ReviewPermit,
+}
+
+impl Flight {
+    fn new(review: Review, waiters: Vec<Arc<Pending>>, permit: ReviewPermit) -> Self {
+        Flight { review: Arc::new(review), waiters, since: Instant::now(), given_up: 0, _permit: permit }
+    }
+
+    /// Milliseconds that are left for an answer.
+    fn left(&self) -> u64 {
+        DEADLINE_MS.saturating_sub(u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
 }
 
 /// A stream that waits for answers.
@@ -94,7 +113,7 @@ impl Reviews {
             } else {
                 let permit = review.permit().ok_or_else(Refusal::too_many_reviews)?;
                 let waiters = vec![Arc::clone(pending)];
-                inner.flights.insert(key, Flight { review: Arc::new(review), waiters, _permit: permit });
+                inner.flights.insert(key, Flight::new(review, waiters, permit));
                 inner.outbox.push(key);
                 // Before a later question can fail: what stands in the outbox is sent in any case.
                 if !std::mem::replace(&mut is_new, true) {
@@ -109,15 +128,16 @@ impl Reviews {
     pub(crate) fn send(&self, main: &mut MainThread) {
         let outbox = std::mem::take(&mut self.lock().outbox);
         for key in outbox {
-            let Some(review) = self.lock().flights.get(&key).map(|flight| Arc::clone(&flight.review)) else { continue };
-            match self.callout(&review, main) {
+            let flight = self.lock().flights.get(&key).map(|flight| (Arc::clone(&flight.review), flight.left()));
+            let Some((review, left)) = flight else { continue };
+            match self.callout(&review, left, main) {
                 Some(id) => self.register(id, key),
                 None => self.finish(&key, 0, &[]),
             }
         }
     }
 
-    fn callout(&self, review: &Review, main: &mut MainThread) -> Option<CalloutId> {
+    fn callout(&self, review: &Review, left: u64, main: &mut MainThread) -> Option<CalloutId> {
         let mut headers = vec![
             (":method", "POST"),
             (":path", review.path()),
@@ -134,7 +154,7 @@ impl Reviews {
             ("x-envoy-upstream-rq-per-try-timeout-ms", TRY_MS),
         ];
         headers.extend(review.user_header());
-        main.callout(review.cluster(), &headers, review.body().as_bytes(), DEADLINE_MS)
+        main.callout(review.cluster(), &headers, review.body().as_bytes(), left)
     }
 
     fn register(&self, id: CalloutId, key: ReviewKey) {
@@ -146,24 +166,45 @@ impl Reviews {
             }
             early
         };
-        if let Some((status, body)) = early {
-            self.finish(&key, status, &body);
+        if let Some(answer) = early {
+            self.answered(&key, &answer);
         }
     }
 
     /// Takes an answer.
     pub(crate) fn done(&self, id: CalloutId, response: &CalloutResponse<'_>) {
+        let answer = Answer::of(response);
         let key = {
             let mut inner = self.lock();
-            let key = inner.callouts.remove(&id);
-            if key.is_none() {
-                inner.early.insert(id, (response.status, body_of(response)));
-            }
+            let Some(key) = inner.callouts.remove(&id) else {
+                inner.early.insert(id, answer);
+                return;
+            };
             key
         };
-        if let Some(key) = key {
-            self.finish(&key, response.status, &body_of(response));
+        self.answered(&key, &answer);
+    }
+
+    fn answered(&self, key: &ReviewKey, answer: &Answer) {
+        if !answer.is_given_up || !self.ask_again(key) {
+            self.finish(key, answer.status, &answer.body);
         }
+    }
+
+    /// Envoy gives a callout up without an answer when its cluster is replaced, as by a change of the servers' certificates
+    /// or health check. The question is put to the new one.
+    fn ask_again(&self, key: &ReviewKey) -> bool {
+        let mut inner = self.lock();
+        let Some(flight) = inner.flights.get_mut(key) else { return false };
+        flight.given_up += 1;
+        if flight.given_up > GIVEN_UP || flight.left() < SHORTEST_MS {
+            return false;
+        }
+        inner.outbox.push(*key);
+        drop(inner);
+        // Not at once: Envoy may be about to replace the cluster.
+        self.main.wake();
+        true
     }
 
     fn finish(&self, key: &ReviewKey, status: u16, body: &[u8]) {
@@ -179,8 +220,19 @@ impl Reviews {
     }
 }
 
-/// An answer that is too long is not worth a copy: none is as good.
-fn body_of(response: &CalloutResponse<'_>) -> Vec<u8> {
-    let length = response.chunks.iter().fold(0usize, |sum, chunk| sum.saturating_add(chunk.len()));
-    if length > MAX_ANSWER { Vec::new() } else { response.chunks.concat() }
+/// What came of a callout.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    body: Vec<u8>,
+    is_given_up: bool,
+}
+
+impl Answer {
+    /// A body that is too long is not worth a copy: none is as good.
+    fn of(response: &CalloutResponse<'_>) -> Self {
+        let length = response.chunks.iter().fold(0usize, |sum, chunk| sum.saturating_add(chunk.len()));
+        let body = if length > MAX_ANSWER { Vec::new() } else { response.chunks.concat() };
+        Answer { status: response.status, body, is_given_up: response.is_given_up }
+    }
 }

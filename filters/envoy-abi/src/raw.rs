@@ -69,11 +69,15 @@ pub type SchedulerPtr = *mut c_void;
 /// What the module handed to Envoy to keep.
 pub type ModulePtr = *const c_void;
 
+/// `envoy_dynamic_module_type_http_callout_result`: there is an answer.
+pub const CALLOUT_SUCCESS: u32 = 0;
+/// `envoy_dynamic_module_type_http_callout_result`: the stream to the upstream was reset.
+pub const CALLOUT_RESET: u32 = 1;
+
 /// `http_header_type`: request headers.
 pub const REQUEST_HEADERS: u32 = 0;
 /// `http_header_type`: request trailers.
 pub const REQUEST_TRAILERS: u32 = 1;
-
 /// `http_header_type`: response headers.
 pub const RESPONSE_HEADERS: u32 = 2;
 
@@ -111,6 +115,11 @@ unsafe extern "C" {
         headers_len: usize,
         body: Buffer,
         details: Buffer,
+    );
+    pub(crate) fn envoy_dynamic_module_callback_http_send_response_data(
+        filter: FilterPtr,
+        data: Buffer,
+        end_stream: bool,
     );
     pub(crate) fn envoy_dynamic_module_callback_http_filter_get_attribute_bool(
         filter: FilterPtr,

@@ -20,7 +20,9 @@ pub struct AgentOptions {
     pub unready_seconds: u32,
     /// `--drain-seconds`.
     pub drain_seconds: u32,
-    /// Most seconds that Envoy waits for its first configuration are its own 15; more flags of Envoy.
+    /// More flags of the agent.
+    pub flags: Vec<String>,
+    /// Flags of Envoy.
     pub envoy_flags: Vec<String>,
 }
 
@@ -32,6 +34,7 @@ impl AgentOptions {
             xds_sockets: xds_sockets.into_iter().map(Path::to_owned).collect(),
             unready_seconds: 0,
             drain_seconds: 1,
+            flags: Vec::new(),
             envoy_flags: ["--concurrency", "2"].map(str::to_owned).into(),
         }
     }
@@ -69,7 +72,7 @@ impl Agent {
         for socket in &options.xds_sockets {
             spec = spec.arg("--xds-socket").arg(socket);
         }
-        spec = spec.arg("--").arg("--reject-unknown-dynamic-fields").args(&options.envoy_flags);
+        spec = spec.args(&options.flags).arg("--").arg("--reject-unknown-dynamic-fields").args(&options.envoy_flags);
         let process = Process::start(spec.clone())?;
         let agent = Self { process, spec, admin: Admin::new(admin), http };
         agent.wait_answering()?;

@@ -139,7 +139,7 @@ impl Call<'_> {
             "proxy" if upgrade::wants_upgrade(&self.parts.headers).is_some() => {
                 return upgrade::echo(&self.parts.headers, upgraded, self.running.clone());
             }
-            "proxy" => return streams::proxied(method, &self.uri),
+            "proxy" => return streams::proxied(method, &self.uri, &self.body),
             _ => {}
         }
         if let Some(answer) = reviews::answer(self.app, user, target, method, &self.body) {

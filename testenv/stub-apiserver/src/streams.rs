@@ -30,7 +30,7 @@ pub(crate) fn large(mebibytes: u32) -> Answer {
     status::answer(StatusCode::OK, "application/json", StreamBody::new(iter(pieces)).boxed_unsync())
 }
 
-/// What a proxied server would have said: the method and target that reached it.
-pub(crate) fn proxied(method: &str, uri: &str) -> Answer {
-    status::text(StatusCode::OK, format!("proxied {method} {uri}\n"))
+/// What a proxied server would have said: the method and target that reached it, and the body.
+pub(crate) fn proxied(method: &str, uri: &str, body: &[u8]) -> Answer {
+    status::text(StatusCode::OK, format!("proxied {method} {uri}\n{}", String::from_utf8_lossy(body)))
 }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +22,8 @@ pub struct KeyPair {
     pub chain: PublicBytes,
     /// The key, PEM.
     pub key: SecretBytes,
+    /// How long the leaf is valid, from its first second to its last.
+    pub validity: Duration,
 }
 
 /// Why certificates or keys cannot be used. No variant holds a value.
@@ -62,7 +65,7 @@ pub(super) fn read_pair(cert: &PublicBytes, key: &SecretBytes) -> Result<KeyPair
     }
     let pair = CertifiedKey::new(chain.clone(), Arc::clone(&signer));
     pair.keys_match().map_err(|_| CertificateError::Mismatch)?;
-    Ok(KeyPair { chain: encode(&chain), key: key.clone() })
+    Ok(KeyPair { validity: validity(leaf)?, chain: encode(&chain), key: key.clone() })
 }
 
 /// The certificates of a PEM text, in DER; none if it does not parse, which the check tells.
@@ -88,6 +91,12 @@ fn read_chain(pem: &PublicBytes) -> Result<Vec<CertificateDer<'static>>, Certifi
         }
     }
     Ok(chain)
+}
+
+fn validity(leaf: &CertificateDer<'_>) -> Result<Duration, CertificateError> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(leaf).map_err(|_| CertificateError::X509)?;
+    let (first, last) = (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
+    Ok(Duration::from_secs(u64::try_from(last.saturating_sub(first)).unwrap_or(0)))
 }
 
 /// Envoy takes RSA and ECDSA certificates, not Ed25519.

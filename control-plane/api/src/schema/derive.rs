@@ -37,8 +37,13 @@ fn bytes() -> Schema {
 
 /// The structural schema of `spec`, with the doc comments of the types as descriptions.
 pub(super) fn spec() -> Value {
+    shape::<UpstreamClusterSpec>()
+}
+
+/// The structural schema of a type.
+pub(super) fn shape<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
-    structural(settings.into_generator().into_root_schema_for::<UpstreamClusterSpec>().into())
+    structural(settings.into_generator().into_root_schema_for::<T>().into())
 }
 
 /// Leaves what Kubernetes knows. `additionalProperties: false` goes with the rest: a structural schema has no word for

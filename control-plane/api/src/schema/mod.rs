@@ -15,7 +15,24 @@ mod status;
 
 pub use definition::cluster_definition;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::GatewaySettingsSpec;
+
+/// What in a whole `UpstreamCluster` is an object, a list or neither.
+pub(crate) fn cluster_shape() -> Value {
+    whole(spec())
+}
+
+/// The same of `GatewaySettings`.
+pub(crate) fn settings_shape() -> Value {
+    whole(derive::shape::<GatewaySettingsSpec>())
+}
+
+fn whole(spec: Value) -> Value {
+    let metadata = json!({"type": "object", "properties": {"annotations": {"type": "object"}}});
+    json!({"type": "object", "properties": {"metadata": metadata, "spec": spec}})
+}
 
 /// The schema of `spec`; its descriptions are Markdown, as the doc comments are.
 fn spec() -> Value {

@@ -15,7 +15,7 @@ pub struct RequestHeaderSpec {
 
 /// The names of the headers that tell the servers about a user, as their `--requestheader-*` flags have them. Whatever names
 /// stand here, no client's header of such a name reaches a server.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RequestHeaderNames {
     /// The user's name (`--requestheader-username-headers`); `X-Remote-User` if unset.

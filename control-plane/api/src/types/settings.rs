@@ -1,3 +1,4 @@
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -23,7 +24,7 @@ pub struct GatewaySettings {
 }
 
 /// What the gateway's operator wishes.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct GatewaySettingsSpec {
     /// The gateway's instance id, a DNS label; `portcullis` if unset. It starts every resource name and stands in `Via`.
@@ -45,7 +46,7 @@ pub struct GatewaySettingsSpec {
 }
 
 /// The access log. Which requests it tells is the word of each `UpstreamCluster`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct AccessLogSettings {
     /// `stdout` or `stderr` of Envoy, the absolute path of a file on Envoy's machine, or `none`; `stdout` if unset.
@@ -53,7 +54,7 @@ pub struct AccessLogSettings {
 }
 
 /// Where clients connect.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ListenerSettings {
     /// An IP address; `0.0.0.0` if unset.
@@ -71,7 +72,7 @@ pub struct ListenerSettings {
 
 /// Where proxies connect that tell a client's address by PROXY protocol. There every connection must begin with its header
 /// and come from a trusted proxy.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ProxyProtocolSettings {
     /// A port of its own, beside the one for clients that come directly; if unset, all come through proxies.
@@ -81,7 +82,7 @@ pub struct ProxyProtocolSettings {
 }
 
 /// A certificate with its key.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Certificate {
     /// The chain, leaf first, PEM.
@@ -91,7 +92,7 @@ pub struct Certificate {
 }
 
 /// Bounds; each must be at least 1.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct LimitSettings {
     /// Connections of one pool to its servers; 65,536 if unset.

@@ -1,8 +1,8 @@
 use portcullis_api::{Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_settings};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
-use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings, translate};
+use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings};
 
-use crate::serve::Resolved;
+use crate::serve::{Judge, Resolved};
 
 /// What became of everything that was read.
 #[derive(Debug)]
@@ -71,7 +71,7 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
 
 fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings) -> Vec<Diagnosis> {
     let input = Input { settings, clusters: &resolved.documents, flavour: Flavour::default() };
-    let mut diagnoses = translate(&input).diagnoses;
+    let mut diagnoses = Judge::default().0.translate(&input).diagnoses;
     resolved.explain(objects, &mut diagnoses);
     diagnoses
 }

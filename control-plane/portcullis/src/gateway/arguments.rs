@@ -19,8 +19,9 @@ use crate::cli::Bootstrap;
 ///
 /// On SIGTERM or SIGINT /readyz fails at once. --unready-seconds later, when the load balancer has noticed, Envoy begins to
 /// send its clients away: GOAWAY on HTTP/2, Connection: close on HTTP/1.1, with an answer that they were waiting for.
-/// Everything that is open goes on, new requests included. Envoy ends when the last connection has gone, at the latest
-/// after --drain-seconds more; what is still open then, as a rule watches, is cut, and clients open it again elsewhere.
+/// Everything that is open goes on, new requests included; watches end one after the other, as if the apiserver had ended
+/// them. Envoy ends when the last connection has gone, at the latest after --drain-seconds more; what is still open then,
+/// as a rule sessions like exec, is cut.
 /// A second signal ends Envoy at once. Both times together have to stay below terminationGracePeriodSeconds (Kubernetes)
 /// or TimeoutStopSec (systemd); their defaults fit Kubernetes' 30 seconds.
 ///

@@ -5,8 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use portcullis_filter_config::names;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::{Child, Command};
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
 use super::Gateway;
@@ -36,7 +38,9 @@ impl Envoy {
             // Two Envoys of one machine would else meet in one shared memory.
             .arg("--disable-hot-restart")
             .args(&arguments.envoy_flags)
-            .stdin(Stdio::null())
+            // By which the filter is told when watches are to end.
+            .stdin(Stdio::piped())
+            .env(names::AGENT_VARIABLE, "1")
             // A Ctrl-C at the terminal is for this program, which lets Envoy drain.
             .process_group(0)
             .kill_on_drop(true);
@@ -44,6 +48,11 @@ impl Envoy {
             command.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", directory);
         }
         Ok(Self { child: command.spawn()? })
+    }
+
+    /// How the filter is spoken to; once.
+    pub(super) fn filter(&mut self) -> Filter {
+        Filter { input: self.child.stdin.take() }
     }
 
     /// Waits for its end.
@@ -65,6 +74,20 @@ impl Envoy {
             self.child.start_kill()?;
         }
         self.child.wait().await
+    }
+}
+
+/// The filter in Envoy.
+#[derive(Debug)]
+pub(super) struct Filter {
+    input: Option<ChildStdin>,
+}
+
+impl Filter {
+    /// Has the connections of long-running requests sent away, and watches ended within a time.
+    pub(super) async fn leave(&mut self, time: Duration) -> io::Result<()> {
+        let Some(input) = &mut self.input else { return Ok(()) };
+        input.write_all(format!("{} {}\n", names::AGENT_LEAVE, time.as_millis()).as_bytes()).await
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::admin::Admin;
 use super::drain::drain;
-use super::envoy::{Envoy, exit_code};
+use super::envoy::{Envoy, Filter, exit_code};
 use super::probe::{Sight, leave, probe};
 use super::{Gateway, pages, report};
 
@@ -49,6 +49,7 @@ async fn supervise(arguments: &Gateway) -> Result<ExitStatus, RunError> {
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
     let http_address = listener.local_addr().map_err(failed)?;
     let mut envoy = Envoy::start(arguments).map_err(RunError::Start)?;
+    let mut filter = envoy.filter();
     tracing::info!(%http_address, envoy = %arguments.envoy.display(), "listening");
 
     let admin = Admin::new(address);
@@ -65,15 +66,15 @@ async fn supervise(arguments: &Gateway) -> Result<ExitStatus, RunError> {
     tokio::select! {
         status = envoy.ended() => return ended(status),
         () = end.asked() => tracing::warn!("asked again: ending at once"),
-        () = farewell(arguments, admin) => tracing::info!("drained"),
+        () = farewell(arguments, admin, &mut filter) => tracing::info!("drained"),
     }
     envoy.end().await.map_err(RunError::Wait)
 }
 
-async fn farewell(arguments: &Gateway, admin: Admin) {
+async fn farewell(arguments: &Gateway, admin: Admin, filter: &mut Filter) {
     sleep(arguments.unready()).await;
     // An Envoy that does not answer is no reason to stay longer.
-    if timeout(arguments.drain(), drain(admin, arguments.drain())).await.is_err() {
+    if timeout(arguments.drain(), drain(admin, filter, arguments.drain())).await.is_err() {
         tracing::info!("connections that are still open are cut");
     }
 }

@@ -48,8 +48,18 @@ impl Follower {
         loop {
             let newest = objects.borrow_and_update().clone();
             self.take(&newest, Instant::now());
-            if objects.changed().await.is_err() {
+            if !self.wait(&mut objects).await {
                 return;
+            }
+        }
+    }
+
+    /// Until there are newer objects or what they lead to changes by itself; false if there will be none.
+    async fn wait(&self, objects: &mut watch::Receiver<Arc<ObjectSet>>) -> bool {
+        match self.model.next_change() {
+            None => objects.changed().await.is_ok(),
+            Some(then) => {
+                tokio::time::timeout_at(then.into(), objects.changed()).await.map_or(true, |newer| newer.is_ok())
             }
         }
     }
@@ -64,7 +74,7 @@ impl Follower {
             self.finish(objects, told);
             return;
         }
-        let outcome = self.model.update(objects);
+        let outcome = self.model.update(objects, now);
         match outcome {
             Ok(update) => {
                 self.last_good = LastGood::default();

@@ -5,6 +5,7 @@ mod fleet;
 mod follow;
 mod guard;
 mod http;
+mod lingering;
 mod listen;
 mod metrics;
 mod model;
@@ -22,7 +23,7 @@ mod version;
 mod watchdog;
 mod writer;
 
-pub(crate) use model::{Model, ModelError};
+pub(crate) use model::{Judge, Model, ModelError};
 pub(crate) use references::Resolved;
 pub(crate) use run::run;
 pub(crate) use source::{LEASE_NAME, SourceArguments};

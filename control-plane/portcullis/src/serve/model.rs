@@ -1,9 +1,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use portcullis_api::Settings;
 use portcullis_api::status::Served;
+use portcullis_core::x509::ClientCa;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
     Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, Version, choose_settings,
@@ -14,6 +16,7 @@ use serde_json::Value;
 
 use super::Resolved;
 use super::departed::Departed;
+use super::lingering::Lingering;
 use super::version;
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
@@ -24,9 +27,20 @@ pub(crate) struct Model {
     /// The document that was accepted last, by name, with what it referred to then. Holds keys.
     accepted: Documents,
     departed: Departed,
-    translator: Translator,
+    lingering: Lingering,
+    translator: Judge,
     entries: Entries,
     snapshot: Snapshot,
+}
+
+/// A translator that judges as the filter does.
+pub(crate) struct Judge(pub(crate) Translator);
+
+impl Default for Judge {
+    fn default() -> Self {
+        let check = |pem: &str| ClientCa::from_pem(pem).map(drop).map_err(|error| error.to_string());
+        Self(Translator::default().check_client_cas(check))
+    }
 }
 
 /// Documents by the name of their object.
@@ -47,7 +61,7 @@ pub(crate) enum ModelError {
 }
 
 impl Model {
-    pub(crate) fn update(&mut self, objects: &ObjectSet) -> Result<Update, ModelError> {
+    pub(crate) fn update(&mut self, objects: &ObjectSet, now: Instant) -> Result<Update, ModelError> {
         let mut choice = choose_settings(&objects.settings);
         version::stamp(&mut choice.diagnoses, &objects.settings);
         place(&mut choice.diagnoses, &objects.settings_places);
@@ -59,7 +73,9 @@ impl Model {
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
         let resolved = Resolved::of(objects);
         let (mut translation, before) =
-            keep_last_good(&mut self.translator, settings, &resolved.documents, &mut self.accepted);
+            keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted);
+        let lingering = self.lingering.follow(&translation.resources, settings, now);
+        translation.resources.extend(lingering);
         self.departed.follow(before, &self.accepted);
         translation.resources.extend(self.departed.resources(settings));
         version::stamp(&mut translation.diagnoses, &objects.clusters);
@@ -69,6 +85,13 @@ impl Model {
         self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));
         let snapshot = self.snapshot.clone();
         Ok(Update { snapshot, diagnoses })
+    }
+}
+
+impl Model {
+    /// When an update without a change of the objects leads to something else.
+    pub(super) fn next_change(&self) -> Option<Instant> {
+        self.lingering.next_end()
     }
 }
 

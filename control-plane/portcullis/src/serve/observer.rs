@@ -2,9 +2,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use portcullis_api::CLUSTER_KIND;
 use portcullis_api::status::{ClusterStatus, Condition, Observation, Timestamp, accepted};
-use portcullis_translate::Diagnosis;
+use portcullis_api::{CLUSTER_KIND, Code, Problem};
+use portcullis_translate::{Diagnosis, Reason};
 use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
 
@@ -144,7 +144,7 @@ fn judge(
     before: &[Condition],
     now: &Timestamp,
 ) -> ClusterStatus {
-    let reason = diagnosis.reason.to_string();
+    let reason = reason(diagnosis);
     let verdict = diagnosis.verdict(&reason);
     let generation = diagnosis.version.generation;
     if diagnosis.kind != CLUSTER_KIND {
@@ -155,6 +155,16 @@ fn judge(
     let served = diagnosis.version.served;
     let seen = Observation { verdict, generation, served, content_hash, gateways };
     ClusterStatus::of(&seen, before, now)
+}
+
+/// What is wrong with the object itself, and what with what it refers to, different people mend.
+fn reason(diagnosis: &Diagnosis) -> String {
+    let is_unresolved = |problem: &Problem| problem.code == Code::Unresolved;
+    let problems = &diagnosis.problems;
+    if diagnosis.reason == Reason::Invalid && !problems.is_empty() && problems.iter().all(is_unresolved) {
+        return "ReferenceNotResolved".to_owned();
+    }
+    diagnosis.reason.to_string()
 }
 
 /// Seconds since 1970.

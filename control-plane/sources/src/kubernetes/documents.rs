@@ -12,7 +12,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 #[derive(Clone, PartialEq)]
 #[cfg_attr(test, derive(Debug))]
 pub(super) struct ClusterObject {
-    /// Without its status and without what changes with every write to the status.
+    /// Without its status, but for the names in it, and without what changes with every write to the status.
     pub(super) document: Arc<Value>,
     pub(super) status: Value,
 }
@@ -27,6 +27,10 @@ pub(super) fn cluster(mut object: DynamicObject) -> Option<ClusterObject> {
     let mut document = serde_json::to_value(object).ok()?;
     let fields = document.as_object_mut()?;
     let status = fields.remove("status").unwrap_or_default();
+    // Which names the object had been given decides who owns them.
+    if let Some(names) = status.get("names") {
+        fields.insert("status".to_owned(), json!({"names": names}));
+    }
     fields.insert("apiVersion".to_owned(), json!(CLUSTER_API_VERSION));
     fields.insert("kind".to_owned(), json!(CLUSTER_KIND));
     Some(ClusterObject { document: Arc::new(document), status })
@@ -71,5 +75,15 @@ mod tests {
             "spec": {"servers": []},
         });
         assert_eq!(found, ClusterObject { document: Arc::new(wanted), status: json!({"conditions": []}) });
+    }
+
+    #[test]
+    fn the_names_that_it_was_given_stay_with_it() {
+        let status = json!({"conditions": [{"type": "Ready"}], "names": ["a.test"]});
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": CLUSTER_API_VERSION, "kind": CLUSTER_KIND, "metadata": {"name": "a.test"}, "status": status,
+        }))
+        .unwrap();
+        assert_eq!(cluster(object).unwrap().document["status"], json!({"names": ["a.test"]}));
     }
 }

@@ -99,7 +99,12 @@ pub(super) fn outlier_detection() -> OutlierDetection {
     }
 }
 
-/// Unhealthy servers get nothing, even if all are: Envoy's default would spread requests over them.
+/// Unhealthy servers get nothing, even if all are: Envoy's default would spread requests over them. And workers hear of a
+/// server's health soon: by default the second change within a second waits for the second's end.
 pub(super) fn common_lb_config() -> CommonLbConfig {
-    CommonLbConfig { healthy_panic_threshold: Some(Percent { value: 0.0 }), ..Default::default() }
+    CommonLbConfig {
+        healthy_panic_threshold: Some(Percent { value: 0.0 }),
+        update_merge_window: Some(duration(Duration::from_millis(100))),
+        ..Default::default()
+    }
 }

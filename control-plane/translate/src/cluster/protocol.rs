@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use envoy_types::pb::envoy::config::core::v3::{Http1ProtocolOptions, Http2ProtocolOptions, KeepaliveSettings};
+use envoy_types::pb::envoy::config::core::v3::{
+    Http1ProtocolOptions, Http2ProtocolOptions, HttpProtocolOptions as CommonOptions, KeepaliveSettings,
+};
 use envoy_types::pb::envoy::extensions::filters::http::credential_injector::v3::CredentialInjector;
 use envoy_types::pb::envoy::extensions::filters::http::upstream_codec::v3::UpstreamCodec;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
@@ -31,6 +33,10 @@ const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// How long a ping may take.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// A connection lives for at most this part of the client certificate's validity.
+const PART_OF_VALIDITY: u32 = 20;
+const SHORTEST_LIFE: Duration = Duration::from_secs(2);
+const LONGEST_LIFE: Duration = Duration::from_secs(3600);
 
 /// The pool's protocol, and the gateway's token if the pool carries the gateway's credential.
 pub(super) fn options(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> (String, Any) {
@@ -41,6 +47,8 @@ pub(super) fn options(cluster: &Cluster, pool: Pool, names: &ResourceNames) -> (
     let explicit = ExplicitHttpConfig { protocol_config: Some(protocol) };
     let options = HttpProtocolOptions {
         upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(explicit)),
+        common_http_protocol_options: life(cluster, pool)
+            .map(|life| CommonOptions { max_connection_duration: Some(duration(life)), ..Default::default() }),
         http_filters: match pool {
             Pool::Http2 | Pool::Upgrade if cluster.token.is_some() => token_filters(names),
             _ => Vec::new(),
@@ -59,6 +67,15 @@ fn keepalive(check: &HealthCheck) -> KeepaliveSettings {
         timeout: Some(duration(PING_TIMEOUT)),
         ..Default::default()
     }
+}
+
+/// How long a connection takes new requests, where it stands for the gateway by its client certificate. A kube-apiserver
+/// looks at that for each request, and a connection goes on showing the one that it began with: what is to be rotated must
+/// be gone from all connections before it expires. There is no clock here, so the bound is a part of the whole validity,
+/// and a certificate has to be rotated that long before its end.
+fn life(cluster: &Cluster, pool: Pool) -> Option<Duration> {
+    let certificate = cluster.certificate.as_ref().filter(|_| matches!(pool, Pool::Http2 | Pool::Upgrade))?;
+    Some((certificate.validity / PART_OF_VALIDITY).clamp(SHORTEST_LIFE, LONGEST_LIFE))
 }
 
 fn http2(check: &HealthCheck) -> Http2ProtocolOptions {

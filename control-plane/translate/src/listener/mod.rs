@@ -89,7 +89,7 @@ pub(crate) fn listeners(settings: &Settings, chains: Vec<Chain>) -> Vec<Resource
 }
 
 fn listener(settings: &Settings, door: &Door<'_>, chains: &[(String, Vec<u8>)]) -> Resource {
-    let name = ResourceNames::gateway(&settings.instance).part(door.part);
+    let name = ResourceNames::listener().part(door.part);
     let default = chain::default(settings);
     let mut filter_chains: Vec<_> = chains.iter().map(|(_, chain)| door.guarded(chain.clone())).collect();
     // A chain for everybody would let everybody in.

@@ -194,19 +194,53 @@ fn a_limit_that_is_not_enforced_is_told() {
 }
 
 #[test]
-fn a_claimed_name_is_refused_with_its_owner() {
+fn an_object_is_served_without_the_names_that_another_one_owns() {
     let pki = Pki::new();
     let owner = pki.cluster("a.test");
     let mut other = pki.cluster("b.test");
-    set(&mut other, "/spec/secureServing/serverNames", json!(["A.test"]));
-    let translation = translated(&pki.settings(), &[other, owner]);
-    let [refused, accepted] = &translation.diagnoses[..] else { panic!("two objects") };
-    assert_eq!((refused.reason, accepted.reason), (Reason::Conflicted, Reason::Accepted));
+    set(&mut other, "/spec/secureServing/serverNames", json!(["A.test", "c.test"]));
+    set(&mut other, "/spec/portcullis", json!({"virtualIPs": ["10.9.8.7", "10.9.8.8"]}));
+    let mut third = pki.cluster("d.test");
+    set(&mut third, "/spec/portcullis", json!({"virtualIPs": ["10.9.8.7"]}));
+    set(&mut third, "/metadata/creationTimestamp", json!("2001-01-01T00:00:00Z"));
+    let range = choose_settings(&[json!({
+        "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "lab"},
+        "spec": {"listener": {"virtualIPs": ["10.9.8.0/24"]}},
+    })]);
+    let settings = portcullis_api::Settings { virtual_ips: range.settings.unwrap().virtual_ips, ..pki.settings() };
+    let translation = translated(&settings, &[other, owner, third]);
+    let [in_part, accepted, older] = &translation.diagnoses[..] else { panic!("three objects") };
     assert_eq!(
-        refused.message,
-        "spec.secureServing.serverNames: the name a.test belongs to the UpstreamCluster a.test"
+        (in_part.reason, accepted.reason, older.reason),
+        (Reason::Conflicted, Reason::Accepted, Reason::Accepted)
     );
-    assert!(!translation.resources.iter().any(|one| one.name.contains("b.test")));
+    assert!(in_part.accepted);
+    assert_eq!(
+        in_part.message,
+        "spec.secureServing.serverNames: the name a.test belongs to the UpstreamCluster a.test; \
+         spec.portcullis.virtualIPs: the name 10.9.8.7 belongs to the UpstreamCluster d.test"
+    );
+    assert_eq!(translation.names[0], ["b.test", "c.test", "10.9.8.8"]);
+    let listener = translation.resources.iter().find(|one| one.name.ends_with("/listener")).unwrap();
+    let text = super::render::render(listener);
+    for (name, times) in [("a.test", 1), ("b.test", 1), ("c.test", 1), ("10.9.8.7", 1), ("10.9.8.8", 1)] {
+        assert_eq!(text.matches(&format!("\"{name}\",")).count(), times, "{name}");
+    }
+}
+
+#[test]
+fn an_object_whose_own_name_is_anothers_is_refused_with_the_owner() {
+    let pki = Pki::new();
+    let mut holder = pki.cluster("b.test");
+    set(&mut holder, "/spec/secureServing/serverNames", json!(["a.test"]));
+    set(&mut holder, "/status", json!({"names": ["b.test", "a.test"], "conditions": []}));
+    let translation = translated(&pki.settings(), &[pki.cluster("a.test"), holder.clone()]);
+    let [refused, accepted] = &translation.diagnoses[..] else { panic!("two objects") };
+    assert_eq!((refused.accepted, refused.reason), (false, Reason::Conflicted));
+    assert_eq!(refused.message, "metadata.name: the name a.test belongs to the UpstreamCluster b.test");
+    assert_eq!(accepted.reason, Reason::Accepted);
+    assert!(!translation.resources.iter().any(|one| one.name.contains("/a.test/")));
+    assert_eq!(translation.names, [vec!["*.a.test".to_owned()], vec!["b.test".to_owned(), "a.test".to_owned()]]);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::fixture::{Pki, TOKEN, base64, set, translated};
+use super::fixture::{Pki, set, translated};
 use super::render::render;
 use crate::{Flavour, Input, Translation, translate, type_urls};
 
@@ -33,19 +33,6 @@ fn hide_identity(text: &str) -> String {
     out + rest
 }
 
-#[test]
-fn a_cluster_with_a_certificate() {
-    let pki = Pki::new();
-    let translation = translated(&pki.settings(), &[pki.cluster("prod.example.com")]);
-    let part = |wanted: &'static str| shown(&pki, &translation, move |name| name.contains(wanted));
-    insta::assert_snapshot!("clusters", part("/all"));
-    insta::assert_snapshot!("routes", part("/routes"));
-    insta::assert_snapshot!("listener", part("/listener"));
-    let names: Vec<_> = translation.resources.iter().map(|one| format!("{one:?}")).collect();
-    let names: Vec<_> = names.iter().map(|name| name.rsplit_once(" (").unwrap().0).collect();
-    insta::assert_snapshot!("names", names.join("\n"));
-}
-
 /// What an Envoy is told whose validators mix up connections.
 #[test]
 fn a_client_certificate_by_header() {
@@ -63,23 +50,6 @@ fn a_client_certificate_by_header() {
     insta::assert_snapshot!("by_header", only(&header, &validator));
     assert!(!header.contains("custom_validator_config"));
     assert!(validator.contains("custom_validator_config"));
-}
-
-#[test]
-fn a_cluster_with_a_token_and_dns_names() {
-    let pki = Pki::new();
-    let mut cluster = pki.cluster("dns.example.com");
-    set(&mut cluster, "/spec/servers", json!([{"endpoint": "https://api.example.com"}]));
-    set(&mut cluster, "/spec/dispatchPolicies/0/upsteamSubset", json!([]));
-    set(
-        &mut cluster,
-        "/spec/clientConfig",
-        json!({"insecure": true, "bearerToken": base64(TOKEN), "serverName": "10.0.0.1"}),
-    );
-    set(&mut cluster, "/spec/secureServing", Value::Null);
-    cluster["spec"].as_object_mut().unwrap().remove("secureServing");
-    let translation = translated(&pki.settings(), &[cluster]);
-    insta::assert_snapshot!("token_clusters", shown(&pki, &translation, |name| name.contains("/all")));
 }
 
 #[test]

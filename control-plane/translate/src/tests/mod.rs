@@ -1,6 +1,8 @@
 mod diagnoses;
 mod fixture;
+mod flat;
 mod golden;
+mod goldens;
 mod hostile;
 mod incremental;
 mod invariants;

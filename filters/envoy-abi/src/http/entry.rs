@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use super::{CalloutId, CalloutResponse, ConfigHandle, FilterConfig, FilterHandle, HeadersStatus, MainThread};
 use crate::guard::{Panicked, guard};
 use crate::log;
-use crate::raw::{Buffer, ConfigPtr, FilterPtr, HeaderPair, ModulePtr};
+use crate::raw::{Buffer, CALLOUT_RESET, CALLOUT_SUCCESS, ConfigPtr, FilterPtr, HeaderPair, ModulePtr};
 
 /// One stream on the module's side.
 struct Stream<C: FilterConfig> {
@@ -170,8 +170,9 @@ pub unsafe fn config_callout_done<C: FilterConfig>(
     // SAFETY: alive during the call.
     let config = unsafe { &*config.cast::<C>() };
     let done = guard("http_filter_config_http_callout_done", || {
-        if result != 0 {
-            return config.callout_done(id, &CalloutResponse::NONE);
+        if result != CALLOUT_SUCCESS {
+            let is_given_up = result == CALLOUT_RESET;
+            return config.callout_done(id, &CalloutResponse { is_given_up, ..CalloutResponse::NONE });
         }
         // SAFETY: Envoy vouches for its arrays and buffers during the call.
         let response = unsafe { callout_response(headers, chunks) };
@@ -207,7 +208,11 @@ unsafe fn callout_response<'a>(
     let field = |buffer: &Buffer| unsafe { buffer.bytes() };
     let status = headers.iter().find(|pair| field(&pair.key) == b":status").map(|pair| field(&pair.value));
     let status = status.and_then(|status| std::str::from_utf8(status).ok()).and_then(|status| status.parse().ok());
-    CalloutResponse { status: status.unwrap_or_default(), chunks: chunks.iter().map(field).collect() }
+    CalloutResponse {
+        status: status.unwrap_or_default(),
+        chunks: chunks.iter().map(field).collect(),
+        is_given_up: false,
+    }
 }
 
 /// # Safety

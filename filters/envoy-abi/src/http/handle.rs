@@ -46,6 +46,7 @@ pub struct LocalReply {
 enum Ending {
     Reply(LocalReply),
     Reset(String),
+    Finish,
     Continue,
 }
 
@@ -127,8 +128,15 @@ impl FilterHandle {
         self.end(Ending::Reset(details));
     }
 
+    /// Ends the answer, whose headers have gone out, as if the upstream had ended it, when the hook has returned.
+    ///
+    /// For `resumed` only: between a hook about headers or body and what comes after it, Envoy does not expect an end.
+    pub fn finish(&mut self) {
+        self.end(Ending::Finish);
+    }
+
     fn end(&mut self, ending: Ending) {
-        if !matches!(self.ending, Some(Ending::Reply(_) | Ending::Reset(_))) {
+        if !matches!(self.ending, Some(Ending::Reply(_) | Ending::Reset(_) | Ending::Finish)) {
             self.ending = Some(ending);
         }
     }
@@ -138,6 +146,10 @@ impl FilterHandle {
         match self.ending {
             Some(Ending::Reply(reply)) => reply.send(self.filter),
             Some(Ending::Reset(details)) => reset(self.filter, &details),
+            // SAFETY: the filter is alive; nothing is lent.
+            Some(Ending::Finish) => unsafe {
+                raw::envoy_dynamic_module_callback_http_send_response_data(self.filter, Buffer::EMPTY, true);
+            },
             // SAFETY: the filter is alive, nothing before this call has ended it.
             Some(Ending::Continue) => unsafe {
                 raw::envoy_dynamic_module_callback_http_filter_continue_decoding(self.filter);

@@ -56,9 +56,11 @@ pub struct CalloutResponse<'a> {
     pub status: u16,
     /// The body, in pieces.
     pub chunks: Vec<&'a [u8]>,
+    /// Whether Envoy gave the callout up, as it does when the Envoy cluster is replaced.
+    pub is_given_up: bool,
 }
 
 impl CalloutResponse<'_> {
     /// No answer.
-    pub const NONE: CalloutResponse<'static> = CalloutResponse { status: 0, chunks: Vec::new() };
+    pub const NONE: CalloutResponse<'static> = CalloutResponse { status: 0, chunks: Vec::new(), is_given_up: false };
 }

@@ -120,13 +120,13 @@ fn reviews_that_hang_are_bounded_in_number_and_time() {
                 scope.spawn(move || get(target, &bearer(&format!("stranger-{number}"))).status)
             })
             .collect();
-        let full = || (world.stub.records_for(REVIEWS).len() >= 64).then_some(());
+        let full = || (world.questions(REVIEWS) >= 64).then_some(());
         wait::until("as many reviews as may be are under way", SOON, full).unwrap();
         let alice = world.gateway.target(NAME).identity(&world.pki.alice);
         assert_eq!(get(&alice, "").status, 200, "the known user next door notices nothing");
         asking.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(world.stub.records_for(REVIEWS).len(), 64);
+    assert_eq!(world.questions(REVIEWS), 64);
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 16, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 64, "{statuses:?}");
     assert!(started.elapsed() < Duration::from_secs(20), "nobody waits past the deadline");

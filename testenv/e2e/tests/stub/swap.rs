@@ -30,6 +30,7 @@ type Answers = Vec<(Option<(u16, Option<String>)>, Duration)>;
 
 /// Has a hundred requests wait for reviews, half over HTTP/1.1, then does `meanwhile` and waits for all answers.
 fn while_waiting(world: &World, action: Action, meanwhile: impl FnOnce(&AtomicUsize)) -> Answers {
+    let is_held = action == Action::Hold;
     world.stub.fault(Fault::new(REVIEWS, action));
     let target = world.gateway.target(NAME).timeout(SOON);
     let crowd = Crowd::new(2).unwrap();
@@ -57,12 +58,16 @@ fn while_waiting(world: &World, action: Action, meanwhile: impl FnOnce(&AtomicUs
         let all_wait = || {
             let active = world.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
             let active: u64 = active.iter().filter(|(name, _)| !name.starts_with("http.admin.")).map(|(_, n)| n).sum();
-            (active == WAITING as u64 && world.stub.records_for(REVIEWS).len() == TOKENS).then_some(())
+            (active == WAITING as u64 && world.stub.records_for(REVIEWS).len() >= TOKENS).then_some(())
         };
         wait::until("all wait", Duration::from_secs(4), all_wait).unwrap();
         meanwhile(answered);
+        if is_held {
+            world.stub.clear_faults();
+        }
+        let answers = asking.into_iter().map(|thread| thread.join().unwrap()).collect();
         world.stub.clear_faults();
-        asking.into_iter().map(|thread| thread.join().unwrap()).collect()
+        answers
     })
 }
 

@@ -95,6 +95,13 @@ impl World {
             .serving(&self.gateway.serving_identity(NAME).unwrap(), &self.pki.client_ca)
     }
 
+    /// How many different questions the stub was asked at a path. One that a server is slow to answer is put to another one, or
+    /// again to the only one.
+    pub(crate) fn questions(&self, path: &str) -> usize {
+        let asked = self.stub.records_for(path);
+        asked.into_iter().map(|record| record.body).collect::<std::collections::BTreeSet<_>>().len()
+    }
+
     /// What clients sent: neither Envoy's health checks nor the gateway's own reviews.
     pub(crate) fn client_records(&self) -> Vec<Record> {
         let mut records = self.stub.records();

@@ -4,7 +4,6 @@ mod always;
 mod crowd;
 mod h2;
 mod http1;
-mod load;
 pub mod plain;
 mod pressure;
 mod raw;
@@ -13,8 +12,7 @@ mod tls;
 
 pub use crowd::Crowd;
 pub use h2::{H2Client, H2Stream, Outgoing};
-pub use load::{Load, Protocol, Tally};
-pub use pressure::{Failure, Lane, Outcome, Steady, Watches};
+pub use pressure::{End, Failure, Followers, Lane, Outcome, Protocol, Steady, Watches};
 pub use raw::TlsConnection;
 pub use response::Response;
 pub use tls::{TlsTarget, Trust};

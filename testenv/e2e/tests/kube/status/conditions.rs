@@ -28,6 +28,7 @@ fn an_object_tells_what_became_of_it_from_its_first_day_to_its_last() {
 
     invalid_and_mended(&world);
     conflicted(&world);
+    unresolved(&world);
     refused_and_unhealthy(&world, &side);
     deleted(&world);
 }
@@ -55,6 +56,17 @@ fn conflicted(world: &World) {
     assert!(message.contains(NAME) && message.contains("spec.secureServing.serverNames"), "{message}");
     assert_eq!(condition(&object, "Programmed")["reason"], "NotAccepted");
     world.admin(&["delete", "upstreamcluster", thief]);
+}
+
+fn unresolved(world: &World) {
+    let name = "lost.example.com";
+    let references = json!({"references": {"client": {"secret": {"name": "nowhere"}}}});
+    let manifest = world.manifest(name).set("/spec/clientConfig", json!({"insecure": true}));
+    world.apply(&manifest.set("/spec/portcullis", references).to_text());
+    let object = wait_condition(world, name, "Accepted", "False", "ReferenceNotResolved");
+    let message = condition(&object, "Accepted")["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("spec.portcullis.references.client"), "{message}");
+    world.admin(&["delete", "upstreamcluster", name]);
 }
 
 /// A second gateway refuses everything, and finds no server.

@@ -13,6 +13,8 @@ use crate::world::{NAME, PODS};
 
 const UNREADY: u32 = 3;
 const DRAIN: u32 = 9;
+const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
 fn watch(client: &H2Client) -> H2Stream<'_> {
     let stream = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
@@ -46,6 +48,15 @@ fn leaves_in_order(version: Option<String>) {
     let target = grounds.target(site.address);
     let (busy, quiet) = (H2Client::connect(&target).unwrap(), H2Client::connect(&target).unwrap());
     let (mut watched, mut quietly) = (watch(&busy), watch(&quiet));
+    let ask = |path: &str, more: &str| {
+        let mut connection = target.connect().unwrap();
+        connection.write(format!("GET {path} HTTP/1.1\r\nHost: {NAME}\r\n{more}\r\n").as_bytes()).unwrap();
+        connection
+    };
+    let mut http1 = ask(&format!("{PODS}?watch=true"), "");
+    assert_eq!(http1.read_head().unwrap().status, 200);
+    let mut tunnel = ask(&format!("{PODS}/web/exec?command=x"), UPGRADE);
+    assert_eq!(tunnel.read_response(false).unwrap().status, 101);
     let mut kept = target.clone().alpn(&["http/1.1"]).connect().unwrap();
     assert_eq!(get(&mut kept), (200, None));
     let envoy = site.agent.envoy_pid().unwrap();
@@ -71,31 +82,32 @@ fn leaves_in_order(version: Option<String>) {
     let away = || busy.get(PODS, &[]).map_or(Some(()), |answer| (answer.status != 200).then_some(()));
     wait::until("HTTP/2 takes no more requests", SOON, away).unwrap();
     eprintln!("told to go away after {told:?} (HTTP/1.1), {:?} (HTTP/2)", asked.elapsed());
-    assert_eq!(kept.read_to_end().unwrap(), b"");
-    eprintln!("HTTP/1.1 closed by Envoy after {:?}", asked.elapsed());
     tells(&target, &mut watched, "late");
-    assert!(!quiet.is_closed());
+    assert!(quiet.get(PODS, &[]).is_err(), "a connection with a watch alone has been told as well");
+    tunnel.write(b"ping").unwrap();
+    assert_eq!(tunnel.read_exact(4).unwrap(), b"ping");
 
-    // Watches go on to the end, and no longer.
-    let end = loop {
-        match quietly.next_chunk(SOON) {
-            Ok(Some(_)) => {}
-            end => break end,
-        }
-    };
-    let lasted = asked.elapsed();
-    eprintln!("a watch ended after {lasted:?}: {end:?}");
+    // Watches end in order, near the end.
     let limit = Duration::from_secs((UNREADY + DRAIN).into());
-    assert!(lasted + Duration::from_millis(50) >= limit, "{lasted:?}");
+    for stream in [&mut watched, &mut quietly] {
+        while stream.next_chunk(SOON).unwrap().is_some() {}
+    }
+    while http1.read_chunk().unwrap().is_some() {}
+    let lasted = asked.elapsed();
+    eprintln!("the last watch ended after {lasted:?}");
+    assert!(lasted + Duration::from_secs(3) > limit && lasted < limit, "{lasted:?}");
+    // A session has all the time.
+    tunnel.write(b"pong").unwrap();
+    assert_eq!(tunnel.read_exact(4).unwrap(), b"pong");
+    assert_eq!(tunnel.read_to_end().unwrap(), b"");
+    assert!(asked.elapsed() + Duration::from_millis(50) >= limit, "{:?}", asked.elapsed());
     assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(0));
     assert!(asked.elapsed() < limit + Duration::from_secs(4), "{:?}", asked.elapsed());
     assert!(!is_alive(envoy));
-    let rest = watched.next_chunk(SOON);
-    eprintln!("a watch after GOAWAY ended: {rest:?}");
 }
 
 #[test]
-fn clients_are_sent_away_and_watches_go_on_until_the_end() {
+fn clients_are_sent_away_and_watches_end_in_order() {
     leaves_in_order(None);
 }
 

@@ -1,9 +1,9 @@
 //! Several control planes, of which any may go.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use portcullis_harness::agent::{Agent, AgentOptions};
-use portcullis_harness::client::{H2Client, Load, Protocol};
+use portcullis_harness::client::{Crowd, H2Client, Lane, Protocol};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
 use portcullis_harness::{ports, wait};
@@ -34,8 +34,8 @@ fn envoy_goes_to_another_control_plane_and_traffic_goes_on() {
     agent.wait_ready(SOON).unwrap();
     let client = H2Client::connect(&grounds.target(address)).unwrap();
     let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
-    let load = Load::new(&grounds.target(address)).unwrap();
-    load.requests(Protocol::Http2, 5, PODS, Duration::from_millis(100));
+    let lane = Lane::new("alice", &grounds.target(address), Protocol::Http2);
+    let load = Crowd::new(1).unwrap().steady(&[lane], &[PODS], 50.0).unwrap();
 
     for _ in 0..3 {
         let followed = || planes.iter().position(follows);
@@ -55,8 +55,15 @@ fn envoy_goes_to_another_control_plane_and_traffic_goes_on() {
         plane.process().wait_exit(SOON).unwrap();
     }
     // Without any control plane.
-    let before = load.tally().answered;
-    wait::until("requests are answered", SOON, || (load.tally().answered > before + 50).then_some(())).unwrap();
+    let mut outcome = load.take();
+    let mut answered = 0;
+    let goes_on = || {
+        let more = load.take();
+        answered += more.good();
+        outcome = outcome.clone().and(more);
+        (answered > 50).then_some(())
+    };
+    wait::until("requests are answered", SOON, goes_on).unwrap();
     assert_eq!((agent.status_of("/healthz").unwrap(), agent.status_of("/readyz").unwrap()), (200, 200));
     for plane in &mut planes {
         plane.restart().unwrap();
@@ -65,10 +72,8 @@ fn envoy_goes_to_another_control_plane_and_traffic_goes_on() {
     wait::until("Envoy follows one again", SOON * 3, || planes.iter().any(follows).then_some(())).unwrap();
     eprintln!("followed one again after {:?}", restarted.elapsed());
 
-    let tally = load.tally();
-    drop(load);
-    assert_eq!(tally.failed, [""; 0]);
-    assert!(tally.ended.is_empty());
+    let outcome = outcome.and(load.stop().unwrap());
+    assert_eq!(outcome.failed, 0, "{outcome}");
     let created = br#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "after"}}"#;
     assert_eq!(client.request("POST", PODS, &[("content-type", b"application/json")], created).unwrap().status, 201);
     let mut told = String::new();

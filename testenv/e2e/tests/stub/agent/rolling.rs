@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use portcullis_harness::balancer::{Backend, Balancer};
-use portcullis_harness::client::{Load, Protocol};
+use portcullis_harness::client::{Crowd, Followers, Lane, Protocol, TlsTarget};
 use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 
@@ -20,9 +20,15 @@ struct Plan {
 
 /// How often the load balancer asks for readiness.
 const ASKS: Duration = Duration::from_millis(200);
-/// 20 clients of each protocol, each with 12.5 requests a second: 500 in all.
+/// Clients of each protocol.
 const CLIENTS: u32 = 20;
-const EVERY: Duration = Duration::from_millis(80);
+const PER_SECOND: f64 = 500.0;
+
+fn lanes(target: &TlsTarget, each: u32) -> Vec<Lane> {
+    let both = [("http1", Protocol::Http1), ("http2", Protocol::Http2)];
+    let lane = |(name, protocol), number| Lane::new(format!("{name}-{number}"), target, protocol);
+    both.into_iter().flat_map(|one| (0..each).map(move |number| lane(one, number))).collect()
+}
 
 fn roll(test: &str, plan: &Plan) {
     let grounds = Grounds::new(test);
@@ -35,45 +41,37 @@ fn roll(test: &str, plan: &Plan) {
         sites.iter().map(|site| Backend { address: site.address, readiness: site.agent.http_address() }).collect();
     let balancer = Balancer::start(backends, ASKS).unwrap();
     wait::until("both are ready", SOON, || (balancer.ready().len() == 2).then_some(())).unwrap();
-    let load = Load::new(&grounds.target(balancer.address())).unwrap();
-    let watch = format!("{PODS}?watch=true");
-    for protocol in [Protocol::Http1, Protocol::Http2] {
-        load.requests(protocol, CLIENTS, PODS, EVERY);
-        load.watches(protocol, plan.watches / 2, &watch);
-    }
+    let target = grounds.target(balancer.address());
+    let crowd = Crowd::new(2).unwrap();
+    let followers = crowd.follow(&lanes(&target, plan.watches / 2), &format!("{PODS}?watch=true")).unwrap();
     wait::until("watches are open", SOON, || (grounds.stub.running() >= plan.watches as usize).then_some(())).unwrap();
-    let started = Instant::now();
-    let before = load.tally().answered;
+    let load = crowd.steady(&lanes(&target, CLIENTS), &[PODS], PER_SECOND).unwrap();
     for _ in 0..plan.rounds {
         for site in &mut sites {
-            restart(site, plan, &balancer, &load);
+            restart(site, plan, &balancer, &followers);
         }
     }
-    let (tally, took) = (load.tally(), started.elapsed());
-    drop(load);
-    let rate = (tally.answered - before) as f64 / took.as_secs_f64();
-    eprintln!(
-        "{} answered, {rate:.0}/s over {took:?}; {} connections; {} watches ended",
-        tally.answered,
-        tally.connections,
-        tally.ended.len()
-    );
-    assert_eq!(tally.failed, [""; 0]);
-    assert!(tally.answered > 1_000, "{}", tally.answered);
+    let outcome = load.stop().unwrap();
+    let ends = followers.ends().len();
+    eprintln!("{outcome}; {} connections; {ends} watches ended", outcome.connections);
+    assert_eq!(outcome.failed, 0, "{outcome}");
+    assert!(outcome.good() > 1_000, "{outcome}");
     // Each watch is on one gateway, so that each round ends each once, or twice if it came to the second in the meantime.
-    let ends = tally.ended.len();
     assert!(ends <= 2 * plan.rounds * plan.watches as usize, "{ends}");
 }
 
-fn restart(site: &mut Site, plan: &Plan, balancer: &Balancer, load: &Load) {
-    let ended_before = load.tally().ended.len();
+fn restart(site: &mut Site, plan: &Plan, balancer: &Balancer, followers: &Followers) {
+    let ended_before = followers.ends().len();
     let asked = Instant::now();
     site.agent.process().signal(Signal::Term).unwrap();
     assert_eq!(site.agent.process().wait_exit(SOON * 4).unwrap().code(), Some(0));
-    // Watches of this gateway went on until it had to end.
-    let end = asked + Duration::from_secs((plan.unready + plan.drain).into());
-    for (at, how) in load.tally().ended.iter().skip(ended_before) {
-        assert!(*at + Duration::from_millis(50) >= end, "{how}, {:?} too early", end - *at);
+    // Watches of this gateway went on until clients were sent away, and ended as if the apiserver had ended them.
+    let sent_away = asked + Duration::from_secs(plan.unready.into());
+    let ends = followers.ends();
+    assert!(ends.len() > ended_before);
+    for end in ends.iter().skip(ended_before) {
+        assert_eq!(end.broken, None);
+        assert!(end.at >= sent_away, "{:?} too early", sent_away - end.at);
     }
     site.agent.start_again().unwrap();
     site.agent.wait_ready(SOON).unwrap();

@@ -10,6 +10,27 @@ use portcullis_harness::{ports, wait};
 use super::site::{Grounds, SOON, Site};
 use crate::world::PODS;
 
+fn signal_envoy(agent: &Agent, signal: &str) {
+    let pid = agent.envoy_pid().unwrap().to_string();
+    assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
+}
+
+#[test]
+fn an_envoy_that_hangs_is_not_ready_and_ends_all_the_same() {
+    let grounds = Grounds::new("agent-hangs");
+    let site = Site::start(&grounds, "envoy-0", |_| ());
+    let readiness = |wanted: u16| (site.agent.status_of("/readyz").ok()? == wanted).then_some(());
+    signal_envoy(&site.agent, "-STOP");
+    wait::until("the gateway is not ready", SOON, || readiness(503)).unwrap();
+    signal_envoy(&site.agent, "-CONT");
+    wait::until("the gateway is ready again", SOON, || readiness(200)).unwrap();
+    let envoy = site.agent.envoy_pid().unwrap();
+    signal_envoy(&site.agent, "-STOP");
+    site.agent.process().signal(Signal::Term).unwrap();
+    assert_eq!(site.agent.process().wait_exit(SOON * 2).unwrap().code(), Some(137));
+    assert!(!is_alive(envoy));
+}
+
 #[test]
 fn an_agent_that_is_killed_takes_envoy_along() {
     let grounds = Grounds::new("agent-killed");
@@ -29,8 +50,7 @@ fn envoys_own_end_is_the_agents() {
     assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(0));
     site.agent.start_again().unwrap();
     site.agent.wait_ready(SOON).unwrap();
-    let pid = i32::try_from(site.agent.envoy_pid().unwrap()).unwrap();
-    assert!(std::process::Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+    signal_envoy(&site.agent, "-KILL");
     assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(137));
 }
 

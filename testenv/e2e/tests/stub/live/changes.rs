@@ -208,7 +208,7 @@ fn gates(site: &mut Site, value: &str) {
     site.change("/metadata/annotations", json!({"proxy.kubegateway.io/feature-gates": value}));
 }
 
-fn other(site: &Site) -> Manifest {
+pub(super) fn other(site: &Site) -> Manifest {
     let name = "other.example.org";
     let manifest = site.manifest.clone().set("/metadata/name", json!(name));
     manifest.serving(&site.gateway.serving_identity(name).unwrap(), &site.pki.client_ca)

@@ -13,9 +13,6 @@ use super::site::PATIENCE;
 use crate::world::{NAME, PODS, Pki, ROBOT};
 
 const SOON: Duration = Duration::from_secs(60);
-/// How often and how long the health check asks, seconds.
-const INTERVAL: u64 = 1;
-const TIMEOUT: u64 = 1;
 /// Beyond interval and timeout: Envoy's jitter, and what this machine may be late by.
 const SLACK: Duration = Duration::from_secs(2);
 const READ: [&str; 2] = [PODS, "/api/v1/nodes"];
@@ -93,31 +90,40 @@ pub(super) fn more(load: &Steady, answers: u64) -> Outcome {
     seen
 }
 
-/// One server after the other is gone; then all come back.
-fn one_after_the_other(test: &str, how: Failure, per_second: f64) {
+/// One server after the other is gone; then all come back. The health check asks every so many seconds and waits as long.
+fn one_after_the_other(test: &str, how: Failure, per_second: f64, seconds: u64) {
+    let time = format!("{seconds}s");
     let portcullis = json!({
-        "healthCheck": {"interval": format!("{INTERVAL}s"), "timeout": format!("{TIMEOUT}s"), "unhealthyThreshold": 1},
+        "healthCheck": {"interval": time, "timeout": time, "unhealthyThreshold": 1},
         // So short that tokens are reviewed again while servers are gone.
         "credentialCache": {"token": "2s"},
     });
     let mut field = Field::start(test, portcullis);
     let crowd = Crowd::new(2).unwrap();
-    let enough = (per_second * 2.0) as u64;
     let load = crowd.steady(&field.lanes(), &READ, per_second).unwrap();
-    let before = more(&load, enough);
+    let before = more(&load, (per_second * 2.0) as u64);
     assert_eq!(before.failed, 0, "{before}");
-    for gone in 1..=2_usize {
-        field.servers[gone - 1].fail(how);
-        let took = field.wait_healthy("after one is gone", &[0, 1, 2][gone..]);
-        let during = more(&load, enough);
-        eprintln!("{how:?}, {gone} of 3 gone: out after {took:.1?}; {during}");
-        assert_eq!(during.failed, 0, "{how:?}, {gone} of 3 gone: {during}");
-        assert!(took <= Duration::from_secs(INTERVAL + TIMEOUT) + SLACK, "{how:?}, {gone} of 3 gone: {took:?}");
+    for gone in 1..=2 {
+        one_more_is_gone(&field, how, gone, &load, Duration::from_secs(2 * seconds));
     }
     // What is under way may take until it is given up.
     let until_here = load.stop().unwrap();
     assert_eq!(until_here.failed, 0, "{how:?}: {until_here}");
+    all_are_gone(&field, how);
+    field.servers.iter_mut().for_each(|server| server.recover(how));
+    all_are_back(&field, how, &crowd, per_second);
+}
 
+fn one_more_is_gone(field: &Field, how: Failure, gone: usize, load: &Steady, within: Duration) {
+    field.servers[gone - 1].fail(how);
+    let took = field.wait_healthy("after one is gone", &[0, 1, 2][gone..]);
+    let during = more(load, 120);
+    eprintln!("{how:?}, {gone} of 3 gone: out after {took:.1?}; {during}");
+    assert_eq!(during.failed, 0, "{how:?}, {gone} of 3 gone: {during}");
+    assert!(took <= within + SLACK, "{how:?}, {gone} of 3 gone: {took:?}");
+}
+
+fn all_are_gone(field: &Field, how: Failure) {
     field.servers[2].fail(how);
     let took = field.wait_healthy("after the last one is gone", &[]);
     eprintln!("{how:?}, 3 of 3 gone: out after {took:.1?}");
@@ -125,41 +131,53 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64) {
     let answer = client.get(PODS, &[]).unwrap();
     assert_eq!((answer.status, answer.header("retry-after").as_deref()), (503, Some("1")), "{}", answer.text());
     assert_eq!(answer.json().unwrap()["kind"], "Status");
+}
 
-    field.servers.iter_mut().for_each(|server| server.recover(how));
+fn all_are_back(field: &Field, how: Failure, crowd: &Crowd, per_second: f64) {
     let back = field.wait_healthy("after they came back", &[0, 1, 2]);
+    // Envoy's workers hear of it a moment after its admin page does.
+    let target = field.gateway.target(NAME).identity(&field.pki.alice);
+    let is_served = || H2Client::connect(&target).unwrap().get(PODS, &[]).unwrap().status == 200;
+    wait::until("all workers serve again", SOON, || (0..20).all(|_| is_served()).then_some(())).unwrap();
     let load = crowd.steady(&field.lanes(), &READ, per_second).unwrap();
-    let shares = more(&load, 600.max(enough));
-    let after = shares.clone().and(load.stop().unwrap());
-    eprintln!("{how:?}: back after {back:.1?}, shares {:?}", shares.servers);
+    let since = Instant::now();
+    let (mut after, mut shares) = (Outcome::default(), Outcome::default());
+    let are_equal = || {
+        shares = more(&load, 600);
+        after = std::mem::take(&mut after).and(shares.clone());
+        if shares.imbalance(3) < 1.2 { Ok(()) } else { Err(format!("{:?}", shares.servers)) }
+    };
+    let equal = wait::until_ok("equal shares within a minute", SOON, are_equal);
+    eprintln!("{how:?}: back after {back:.1?}, equal shares after {:.1?}, {:?}", since.elapsed(), shares.servers);
+    equal.unwrap();
+    let after = after.and(load.stop().unwrap());
     assert_eq!(after.failed, 0, "{how:?}: {after}");
-    assert!(shares.imbalance(3) < 1.2, "{how:?}: {:?}", shares.servers);
 }
 
 #[test]
 fn killed_servers_fail_no_request() {
-    one_after_the_other("killed", Failure::Killed, 60.0);
+    one_after_the_other("killed", Failure::Killed, 60.0, 1);
 }
 
 #[test]
 fn frozen_servers_fail_no_request() {
-    one_after_the_other("frozen", Failure::Frozen, 60.0);
+    one_after_the_other("frozen", Failure::Frozen, 60.0, 1);
 }
 
 #[test]
 fn servers_whose_health_check_hangs_fail_no_request() {
-    one_after_the_other("hanging", Failure::Hanging, 60.0);
+    one_after_the_other("hanging", Failure::Hanging, 60.0, 1);
 }
 
 #[test]
 fn servers_whose_certificate_has_expired_fail_no_request() {
-    one_after_the_other("expired", Failure::Expired, 60.0);
+    one_after_the_other("expired", Failure::Expired, 60.0, 1);
 }
 
 #[test]
 #[ignore = "two minutes"]
 fn servers_that_are_gone_under_load_fail_no_request() {
     for how in [Failure::Killed, Failure::Frozen, Failure::Hanging, Failure::Expired] {
-        one_after_the_other("gone-under-load", how, 500.0);
+        one_after_the_other("gone-under-load", how, 200.0, 3);
     }
 }

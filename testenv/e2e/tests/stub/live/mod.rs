@@ -2,8 +2,11 @@
 
 mod changes;
 mod churn;
+mod ends;
 mod failures;
 mod freeze;
+mod kubectl;
+mod questions;
 mod refusals;
 mod server;
 mod sessions;

@@ -9,7 +9,7 @@ const UPLOAD: &str = "/api/v1/namespaces/default/services/web/proxy/upload";
 pub(super) struct Sessions {
     tunnels: Vec<TlsConnection>,
     uploads: Vec<TlsConnection>,
-    pub(super) turns: usize,
+    turns: usize,
 }
 
 impl Sessions {
@@ -59,19 +59,19 @@ impl Sessions {
         }
     }
 
-    /// Ends the uploads: each is answered. What the servers must have received.
-    pub(super) fn finish(mut self) -> String {
+    /// Ends the uploads. Each was received whole.
+    pub(super) fn finish(mut self) {
+        let sent: String = (1..=self.turns).map(word).collect();
+        assert!(!self.uploads.is_empty() && self.turns > 0);
         for upload in &mut self.uploads {
             upload.write(b"0\r\n\r\n").unwrap();
             let answer = upload.read_response(false).unwrap();
             assert_eq!(answer.status, 200, "{}", answer.text());
+            let text = answer.text();
+            let (told, received) = text.split_once('\n').unwrap();
+            assert!(told.starts_with(&format!("proxied PUT {UPLOAD}")), "{told}");
+            assert_eq!(received, sent);
         }
-        (1..=self.turns).map(word).collect()
-    }
-
-    /// Which records are of uploads.
-    pub(super) fn is_upload(path: &str) -> bool {
-        path.starts_with(UPLOAD)
     }
 }
 

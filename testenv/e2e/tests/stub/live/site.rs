@@ -28,7 +28,7 @@ pub(super) struct Site {
     pub(super) spare: StubServer,
     pub(super) pki: Pki,
     // Removed last.
-    _run: RunDir,
+    pub(super) run: RunDir,
 }
 
 impl Site {
@@ -55,7 +55,7 @@ impl Site {
             )
             .policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "wide"}]));
         gateway.apply(&manifest).unwrap();
-        Site { gateway, manifest, stubs, spare, pki, _run: run }
+        Site { gateway, manifest, stubs, spare, pki, run }
     }
 
     /// The gateway as a client finds it.

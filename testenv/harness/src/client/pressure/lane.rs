@@ -1,4 +1,13 @@
-use crate::client::{Protocol, TlsTarget};
+use crate::client::TlsTarget;
+
+/// HTTP's version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
 
 /// One client: where it connects, how, and as whom. With HTTP/2 all its requests share a connection, with HTTP/1.1 it has as
 /// many as it needs.

@@ -12,9 +12,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::Lane;
+use super::{Lane, Protocol};
 use crate::Result;
-use crate::client::Protocol;
 
 /// A connection that closes again and again is broken, not merely closing.
 const MAX_RECONNECTS: usize = 5;

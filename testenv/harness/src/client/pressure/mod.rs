@@ -4,13 +4,15 @@
 //! closing connection never took is sent again on a new one, as every HTTP client does; anything else that is not the
 //! expected answer is a failure, and none is repeated.
 
+mod followers;
 mod lane;
 mod line;
 mod steady;
 mod tally;
 mod watches;
 
-pub use lane::Lane;
+pub use followers::{End, Followers};
+pub use lane::{Lane, Protocol};
 pub use steady::Steady;
 pub use tally::{Failure, Outcome};
 pub use watches::Watches;

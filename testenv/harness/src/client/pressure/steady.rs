@@ -16,7 +16,7 @@ use crate::{Error, Result, wait};
 /// How often it is looked whether requests are due.
 const TICK: Duration = Duration::from_millis(4);
 /// More under way than this, and further ones are withheld: the machine would only measure itself.
-const MAX_UNDER_WAY: u64 = 600;
+const MAX_UNDER_WAY: u64 = 250;
 
 /// Requests at a steady rate, until it is stopped or dropped.
 #[derive(Debug)]

@@ -1,0 +1,189 @@
+//! `goldens/`: a folder for each case. `in.yaml` holds `UpstreamCluster`s with `${...}` for keys, `settings.json` what the
+//! case adds to the `spec` of the `GatewaySettings`, `out.txt` what comes out: of the case `minimal` everything, of others
+//! what differs from it. `UPDATE_GOLDENS=1 cargo test --workspace --lib -- goldens` writes them.
+//!
+//! That Envoy accepts the same cases, is a test in `testenv/e2e/tests/stub/goldens.rs`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use portcullis_api::{Settings, cluster_definition};
+use serde_json::{Value, json};
+
+use super::fixture::{Pki, TOKEN, base64, translated};
+use super::flat::flat;
+use super::render::render;
+use crate::{Translation, choose_settings, type_urls};
+
+/// Lines by resource.
+type Lines = BTreeMap<String, Vec<String>>;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("goldens")
+}
+
+fn cases() -> Vec<String> {
+    let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = entries.collect();
+    names.sort();
+    names
+}
+
+fn documents(case: &str, pki: &Pki) -> Vec<Value> {
+    let mut text = fs::read_to_string(folder().join(case).join("in.yaml")).unwrap();
+    for (name, pair) in [
+        ("serving", &pki.serving),
+        ("client", &pki.client),
+        ("upstream-ca", &pki.upstream_ca),
+        ("client-ca", &pki.client_ca),
+    ] {
+        text = text.replace(&format!("${{{name}.cert}}"), &base64(&pair.cert));
+        text = text.replace(&format!("${{{name}.key}}"), &base64(&pair.key));
+    }
+    let text = text.replace("${token}", &base64(TOKEN));
+    assert!(!text.contains("${"), "{case}: a key that is not known");
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_multiple_with_options(&text, options).unwrap()
+}
+
+fn settings(case: &str, pki: &Pki) -> Settings {
+    let pair = json!({"certData": base64(&pki.gateway.cert), "keyData": base64(&pki.gateway.key)});
+    let mut spec = json!({"instance": "lab", "defaultCertificate": pair});
+    if let Ok(text) = fs::read_to_string(folder().join(case).join("settings.json")) {
+        let more: Value = serde_json::from_str(&text).unwrap();
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    }
+    let document = json!({
+        "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "lab"}, "spec": spec,
+    });
+    let choice = choose_settings(&[document]);
+    choice.settings.unwrap_or_else(|| panic!("{case}: {:?}", choice.diagnoses))
+}
+
+/// Everything that a case leads to. Of secrets only that they are there.
+fn outcome(case: &str, pki: &Pki) -> Lines {
+    let documents = documents(case, pki);
+    let translation = translated(&settings(case, pki), &documents);
+    let mut lines = Lines::new();
+    // So that cases of other names compare.
+    let first = documents[0]["metadata"]["name"].as_str().unwrap();
+    let neutral = |text: &str| pki.hide(text).replace(first, "NAME").replace(&first.replace('.', "_"), "NAME");
+    lines.insert("0 diagnoses".to_owned(), told(&translation).iter().map(|line| neutral(line)).collect());
+    for resource in &translation.resources {
+        let kind = resource.type_url.rsplit('.').next().unwrap();
+        let rendered = if resource.type_url == type_urls::secret() { String::new() } else { render(resource) };
+        let body = rendered.split_once('\n').map(|(_, body)| body).unwrap_or_default();
+        let values = flat(&neutral(body)).into_iter().map(without_identity).collect();
+        lines.insert(format!("{kind} {}", neutral(&resource.name)), values);
+    }
+    lines
+}
+
+/// The identity is a hash of keys that are new in every run.
+fn without_identity(line: String) -> String {
+    match line.split_once(".identity = ") {
+        Some((place, value)) => format!("{place}.identity = {}/<hash>\"", value.rsplit_once('/').unwrap().0),
+        None => line,
+    }
+}
+
+fn told(translation: &Translation) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (diagnosis, names) in translation.diagnoses.iter().zip(&translation.names) {
+        let state = if diagnosis.accepted { "accepted" } else { "refused" };
+        lines.push(format!("{} {state} {}: serves {}", diagnosis.name, diagnosis.reason, names.join(" ")));
+        lines.extend(diagnosis.problems.iter().map(|problem| format!("problem {problem}")));
+        lines.extend(diagnosis.cautions.iter().map(|caution| format!("warning {caution}")));
+    }
+    lines
+}
+
+fn whole(lines: &Lines) -> String {
+    lines.iter().map(|(resource, values)| format!("{resource}\n{}", indented(" ", values))).collect()
+}
+
+fn indented<'l>(mark: &str, values: impl IntoIterator<Item = &'l String>) -> String {
+    values.into_iter().map(|value| format!(" {mark} {value}\n")).collect()
+}
+
+/// What is there and not in the other, and the reverse, resource by resource.
+fn difference(lines: &Lines, minimal: &Lines) -> String {
+    let mut text = String::new();
+    let resources: BTreeSet<&String> = lines.keys().chain(minimal.keys()).collect();
+    for resource in resources {
+        match (minimal.get(resource), lines.get(resource)) {
+            (Some(before), Some(now)) if before == now => {}
+            (Some(before), Some(now)) => {
+                let (was, is): (BTreeSet<_>, BTreeSet<_>) = (before.iter().collect(), now.iter().collect());
+                let gone = indented("-", before.iter().filter(|value| !is.contains(value)));
+                let came = indented("+", now.iter().filter(|value| !was.contains(value)));
+                text += &format!("{resource}\n{gone}{came}");
+            }
+            (Some(_), None) => text += &format!("- {resource}\n"),
+            (None, now) => text += &format!("+ {resource}\n{}", indented("+", now.into_iter().flatten())),
+        }
+    }
+    text
+}
+
+#[test]
+fn every_case_leads_to_what_its_folder_says() {
+    let pki = Pki::new();
+    let minimal = outcome("minimal", &pki);
+    let mut wrong = Vec::new();
+    for case in cases() {
+        let lines = outcome(&case, &pki);
+        let text = if case == "minimal" { whole(&lines) } else { difference(&lines, &minimal) };
+        let path = folder().join(&case).join("out.txt");
+        if std::env::var_os("UPDATE_GOLDENS").is_some() {
+            fs::write(&path, &text).unwrap();
+        }
+        if fs::read_to_string(&path).unwrap_or_default() != text {
+            wrong.push(format!("{case}:\n{text}"));
+        }
+        assert!(!text.contains(TOKEN) && !text.contains("PRIVATE KEY"), "{case}");
+    }
+    assert!(wrong.is_empty(), "UPDATE_GOLDENS=1 writes them anew\n{}", wrong.join("\n"));
+}
+
+/// The places of all values below a document's `spec`, lists without their indices.
+fn places(value: &Value, place: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, value)| places(value, &format!("{place}.{name}"), found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| places(item, &format!("{place}[]"), found)),
+        _ => drop(found.insert(place.to_owned())),
+    }
+    found.insert(place.to_owned());
+}
+
+fn fields(schema: &Value, place: &str, found: &mut BTreeSet<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        fields(field, &format!("{place}.{name}"), found);
+    }
+    if let Some(items) = schema.get("items") {
+        fields(items, &format!("{place}[]"), found);
+    }
+    found.insert(place.to_owned());
+}
+
+/// What is no field of a case of its own, because it is replaced before translation or another spelling.
+const ELSEWHERE: [&str; 2] = [".portcullis.references", ".flowControl.schemas"];
+
+#[test]
+fn every_field_stands_in_a_case() {
+    let pki = Pki::new();
+    let mut written = BTreeSet::new();
+    for document in cases().iter().flat_map(|case| documents(case, &pki)) {
+        places(&document["spec"], "", &mut written);
+    }
+    let definition = cluster_definition();
+    let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+    let mut known = BTreeSet::new();
+    fields(schema, "", &mut known);
+    let is_elsewhere = |field: &&String| ELSEWHERE.iter().any(|other| field.starts_with(other));
+    let missing: Vec<_> = known.iter().filter(|field| !written.contains(*field) && !is_elsewhere(field)).collect();
+    assert!(missing.is_empty(), "{missing:#?}");
+}
