@@ -203,6 +203,33 @@ fn status_tells_what_became_of_the_objects_and_says_so_by_its_exit() {
     assert_eq!(output(&["status", "--address", "127.0.0.1:1"]).status.code(), Some(1));
 }
 
+#[test]
+fn a_kept_configuration_that_is_not_whole_or_not_private_is_told_and_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let [config, state, socket] = ["config", "state", "xds.sock"].map(|name| dir.path().join(name));
+    let flags = ["serve", "--http-address", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+    let more =
+        ["--xds-socket", socket.to_str().unwrap(), "--state-dir", state.to_str().unwrap(), "--log-format", "json"];
+    std::fs::create_dir(&state).unwrap();
+    let kept = state.join("last-good");
+    for (content, mode, told) in [
+        ("portcullis-last-good 1 0123\n{}", 0o600, "is corrupted"),
+        ("portcullis-last-good 9 0123\n{}", 0o600, "has a version"),
+        ("{}\n", 0o600, "is not a last good configuration"),
+        ("portcullis-last-good 1 0123\n{}", 0o644, "may be read or written by others"),
+    ] {
+        std::fs::write(&kept, content).unwrap();
+        std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(mode)).unwrap();
+        let ended = output(&[&flags[..], &more[..]].concat());
+        assert!(!ended.status.success(), "there is neither a source nor anything kept");
+        let log = String::from_utf8(ended.stderr).unwrap();
+        let line = log.lines().find(|line| line.contains(told)).unwrap_or_else(|| panic!("{told}: {log}"));
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&line["level"], line["file"].as_str()), (&Value::from("ERROR"), kept.to_str()));
+    }
+}
+
 fn documents(text: &str) -> Vec<Value> {
     serde_json::Deserializer::from_str(&text.replace("\n---\n", "\n")).into_iter().map(Result::unwrap).collect()
 }
