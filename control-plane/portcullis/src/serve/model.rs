@@ -39,6 +39,8 @@ pub(crate) struct Model {
 #[derive(Default)]
 struct FlavourView {
     translator: Judge,
+    /// Objects that are not served.
+    refused: BTreeSet<String>,
     entries: Entries,
     snapshot: Snapshot,
 }
@@ -115,7 +117,13 @@ impl Model {
 
 impl FlavourView {
     fn update(&mut self, input: &Input<'_>, lingering: &[Arc<Translated>], departed: &[Arc<Translated>]) -> Snapshot {
-        let mut resources = self.translator.0.translate(input).resources;
+        let translation = self.translator.0.translate(input);
+        let refused = translation.diagnoses.iter().filter(|one| !one.accepted).map(|one| one.name.clone()).collect();
+        for name in BTreeSet::difference(&refused, &self.refused) {
+            tracing::warn!(flavour = %input.flavour, name, "not served to the gateways of this flavour");
+        }
+        self.refused = refused;
+        let mut resources = translation.resources;
         resources.extend(lingering.iter().cloned());
         // Farewells are told in the newest words only: an older filter ends no streams.
         resources.extend(departed.iter().filter(|_| input.flavour.is_newest_version()).cloned());
