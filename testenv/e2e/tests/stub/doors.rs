@@ -93,6 +93,10 @@ fn a_virtual_ip_leads_to_its_cluster_whatever_name_is_asked_for() {
     let two = Two::start("doors-virtual", json!({"address": "0.0.0.0"}));
     let port = two.port();
     let virtual_ip = two.target(VIRTUAL, port);
+    // Workers learn of new chains one after the other.
+    let is_there = || (get(&virtual_ip, VIRTUAL).ok()?.status == 200).then_some(());
+    wait::until("the virtual IP answers", SOON, is_there).unwrap();
+    two.world.stub.clear();
     assert_eq!(status(&virtual_ip, &format!("{VIRTUAL}:{port}")), 200, "no name at all");
     assert_eq!(status(&virtual_ip.clone().sni("unheard.of"), NAME), 200);
     assert_eq!(two.came(), (2, 0));

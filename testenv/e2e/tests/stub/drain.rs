@@ -8,7 +8,7 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{SharedStore, StubServer};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, World};
+use crate::world::{NAME, PODS, World, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 const PERIOD: Duration = Duration::from_secs(3);
@@ -142,7 +142,7 @@ impl Running<'_> {
 #[test]
 fn a_disabled_server_gets_nothing_new_and_keeps_what_runs() {
     let (two, target) = Two::start("drain-disabled", &GatewayOptions::default());
-    let client = H2Client::connect(&target).unwrap();
+    let client = connect(&target);
     let mut running = two.run(&target, &client);
     let disabled = json!([two.server(0), {"endpoint": two.servers[1].url(), "disabled": true}]);
     two.world.gateway.apply(&two.manifest(disabled)).unwrap();
@@ -164,7 +164,7 @@ fn a_disabled_server_gets_nothing_new_and_keeps_what_runs() {
 #[test]
 fn what_runs_on_a_removed_server_ends_after_the_drain_period_and_nothing_else_does() {
     let (mut two, target) = Two::start("drain-removed", &GatewayOptions::default());
-    let client = H2Client::connect(&target).unwrap();
+    let client = connect(&target);
     let mut running = two.run(&target, &client);
     let since = Instant::now();
     two.world.gateway.apply(&two.manifest(json!([two.server(0)]))).unwrap();
@@ -179,7 +179,7 @@ fn what_runs_on_a_removed_server_ends_after_the_drain_period_and_nothing_else_do
 #[test]
 fn a_server_that_comes_back_in_time_keeps_what_runs() {
     let (two, target) = Two::start("drain-back", &GatewayOptions::default());
-    let client = H2Client::connect(&target).unwrap();
+    let client = connect(&target);
     let mut running = two.run(&target, &client);
     two.world.gateway.apply(&two.manifest(json!([two.server(0)]))).unwrap();
     two.world.gateway.apply(&two.manifest(json!([two.server(0), two.server(1)]))).unwrap();
@@ -197,9 +197,9 @@ fn what_runs_in_a_removed_cluster_ends_after_its_drain_period_and_its_neighbour_
     let other = other.serving(&serving, &two.world.pki.client_ca);
     two.world.gateway.apply(&other).unwrap();
     let neighbour = two.world.gateway.target("other.example.com").identity(&two.world.pki.alice);
-    let neighbours = H2Client::connect(&neighbour).unwrap().authority("other.example.com");
+    let neighbours = connect(&neighbour).authority("other.example.com");
     let mut undisturbed = watch(&neighbours, "stub-0");
-    let client = H2Client::connect(&target).unwrap();
+    let client = connect(&target);
     let mut running = two.run(&target, &client);
 
     let since = Instant::now();

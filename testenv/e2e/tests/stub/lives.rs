@@ -8,7 +8,7 @@ use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::{ports, wait};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, World};
+use crate::world::{NAME, PODS, World, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -21,7 +21,7 @@ fn connections_to_servers_are_renewed_long_before_the_gateways_certificate_ends_
     let identity = world.pki.client_ca.issue(&short).unwrap();
     let manifest = world.manifest().upstream(&identity, &world.pki.server_ca, "kubernetes");
     world.gateway.apply(&manifest).unwrap();
-    let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let client = connect(&world.gateway.target(NAME).identity(&world.pki.alice));
     let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
     assert_eq!(watch.response.status, 200);
     let stat = "cluster.e2e/-/prod_example_com/all_h2.upstream_cx_max_duration_reached";

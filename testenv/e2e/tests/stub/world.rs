@@ -1,6 +1,10 @@
+use std::time::Duration;
+
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::rundir::RunDir;
+use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Record, StubOptions, StubServer, TokenEntry};
 
 /// The host name of the cluster in these tests.
@@ -108,4 +112,10 @@ impl World {
         records.retain(|record| record.path() != "/readyz" && !record.path().ends_with("reviews"));
         records
     }
+}
+
+/// Connects; Envoy's workers learn of a new chain one after the other, and for a moment after it was acknowledged some show
+/// the certificate of the chain for everybody else.
+pub(crate) fn connect(target: &TlsTarget) -> H2Client {
+    wait::until_ok("the cluster's own chain answers", Duration::from_secs(20), || H2Client::connect(target)).unwrap()
 }

@@ -8,7 +8,7 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault, StubServer};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, World};
+use crate::world::{NAME, PODS, World, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -54,7 +54,7 @@ impl Zones {
     }
 
     fn client(&self) -> H2Client {
-        H2Client::connect(&self.world.gateway.target(NAME).identity(&self.world.pki.alice)).unwrap()
+        connect(&self.world.gateway.target(NAME).identity(&self.world.pki.alice))
     }
 
     /// Waits until exactly these servers get requests.
