@@ -8,7 +8,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{Error, Result, ports, write_private};
+use portcullis_harness::{Error, Result, ports, wait, write_private};
 use serde_json::Value;
 
 use crate::manifest::{Manifest, settings};
@@ -117,7 +117,15 @@ impl Gateway {
             let is_synced = status.pointer("/nodes/0/inSync").and_then(serde_json::Value::as_bool) == Some(true);
             is_synced && snapshot_of(status) != before
         })?;
-        self.envoy.wait_listening(self.address, ARRIVES)
+        self.envoy.wait_listening(self.address, ARRIVES)?;
+        // Envoy acknowledges a listener before it has what its chains refer to; until then the one before answers.
+        wait::until_ok("Envoy's listener is in effect", ARRIVES, || {
+            match self.envoy.admin().stat("listener_manager.total_listeners_warming") {
+                Ok(0) => Ok(()),
+                Ok(warming) => Err(format!("{warming} warming")),
+                Err(error) => Err(error.to_string()),
+            }
+        })
     }
 
     /// Changes the `spec` of the gateway's settings and waits until Envoy has acknowledged the outcome.
