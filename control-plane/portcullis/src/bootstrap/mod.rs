@@ -82,7 +82,7 @@ fn xds_cluster(arguments: &Bootstrap) -> Value {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
                 "explicit_http_config": {"http2_protocol_options": {
-                    "connection_keepalive": {"interval": "30s", "timeout": "10s"},
+                    "connection_keepalive": {"interval": "10s", "timeout": "5s"},
                 }},
             },
         },

@@ -48,6 +48,21 @@ impl Address {
 }
 
 impl Network {
+    /// Hosts and ports of the control planes.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (String, u16)> {
+        self.xds_address.iter().map(|one| (one.host.clone(), one.port))
+    }
+
+    /// The name in the control plane's certificate.
+    pub(crate) fn server_name(&self) -> Option<&str> {
+        self.xds_server_name.as_deref().or_else(|| Some(self.xds_address.first()?.host.as_str()))
+    }
+
+    /// Certificate, key and the CAs of control planes, if there is an address.
+    pub(crate) fn files(&self) -> Option<[&PathBuf; 3]> {
+        Some([self.xds_cert.as_ref()?, self.xds_key.as_ref()?, self.xds_server_ca.as_ref()?])
+    }
+
     pub(super) fn endpoints(&self) -> impl Iterator<Item = Value> {
         self.xds_address.iter().map(
             |one| json!({"endpoint": {"address": {"socket_address": {"address": one.host, "port_value": one.port}}}}),

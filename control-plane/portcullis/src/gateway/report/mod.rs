@@ -2,7 +2,6 @@
 
 mod count;
 mod network;
-#[expect(dead_code, reason = "for --xds-address")]
 mod replicas;
 mod send;
 
@@ -14,6 +13,7 @@ use envoy_types::pb::envoy::service::health::v3::EndpointHealthResponse;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
+use self::network::Network;
 use self::send::Peer;
 use super::admin::Admin;
 use crate::cli::Bootstrap;
@@ -31,6 +31,21 @@ pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
     let node = Node { id: arguments.node_id.clone(), ..Node::default() };
     for socket in &arguments.xds_socket {
         tokio::spawn(send::tell(Peer::Local(socket.clone()), node.clone(), reports.clone()));
+    }
+    let (Some(name), Some([certificate, key, ca])) = (arguments.network.server_name(), arguments.network.files())
+    else {
+        return;
+    };
+    for host in arguments.network.addresses() {
+        let (name, certificate, key, ca) = (name.to_owned(), certificate.clone(), key.clone(), ca.clone());
+        let reach = move |address| Network {
+            address,
+            server_name: name.clone(),
+            ca: ca.clone(),
+            certificate: certificate.clone(),
+            key: key.clone(),
+        };
+        tokio::spawn(replicas::follow(host, reach, node.clone(), reports.clone()));
     }
 }
 
