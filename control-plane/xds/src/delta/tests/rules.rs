@@ -260,3 +260,39 @@ fn an_owner_learns_where_a_node_stands() {
     assert_eq!(stream.standing(&newer, "B"), Some(Standing::Pending), "what is refused is another version");
     assert_eq!(stream.standing(&newer, "A"), Some(Standing::Pending), "the stream need not know the snapshot");
 }
+
+#[test]
+fn what_others_hold_is_neither_sent_nor_taken_away() {
+    let all = [(CDS, "a", "1"), (LDS, "l", "1"), (SDS, "s", "1")];
+    let full = snapshot(&all);
+    let version = full.get(SDS, "s").unwrap().version().to_owned();
+    let one = |(url, name, body): &(&str, &str, &str)| {
+        let resource = match *url {
+            SDS => Resource::held(version.clone()),
+            _ => Resource::new(body.as_bytes().to_vec()),
+        };
+        ((*url).to_owned(), (*name).to_owned(), resource)
+    };
+    let held = Arc::new(Snapshot::new(all.iter().map(one)));
+    let open = |known: Option<&str>| {
+        let mut stream = opened(held.clone(), &[(CDS, &[]), (LDS, &[]), (RDS, &["r"])]);
+        let mut request = ask(SDS, &["s"]);
+        request.initial_resource_versions =
+            known.map(|version| ("s".to_owned(), version.to_owned())).into_iter().collect();
+        assert_eq!(show(&stream.on_request(request)), [""; 0], "{known:?}");
+        stream
+    };
+    let mut has = open(Some(&version));
+    assert!(has.is_in_sync());
+    assert_eq!(show(&has.on_snapshot(full.clone())), [""; 0], "it has all of it");
+    assert!(has.is_in_sync());
+    for known in [None, Some("old")] {
+        let mut lacks = open(known);
+        assert!(!lacks.is_in_sync());
+        let responses = lacks.on_snapshot(full.clone());
+        assert_eq!(settle(&mut lacks, responses), ["SDS: +s"]);
+        assert!(lacks.is_in_sync());
+    }
+    let responses = has.on_snapshot(snapshot(&all[..2]));
+    assert_eq!(settle(&mut has, responses), ["SDS: -s"], "what is really gone is taken away");
+}
