@@ -352,3 +352,39 @@ fn a_reconnect_does_not_send_a_refused_part_again() {
     assert_eq!(show(&again.on_request(request)), [""; 0]);
     assert_eq!(again.refused()[0].owner.as_deref(), Some("B"));
 }
+
+#[test]
+fn what_others_hold_is_neither_sent_nor_taken_away() {
+    let all = [(CDS, "a", "1"), (LDS, "l", "1"), (SDS, "s", "1")];
+    let full = snapshot(&all);
+    let version = full.get(SDS, "s").unwrap().version().to_owned();
+    let one = |(url, name, body): &(&str, &str, &str)| {
+        let resource = match *url {
+            SDS => Resource::held(version.clone()),
+            _ => Resource::new(body.as_bytes().to_vec()),
+        };
+        ((*url).to_owned(), (*name).to_owned(), resource)
+    };
+    let held = Arc::new(Snapshot::new(all.iter().map(one)));
+    let open = |known: Option<&str>| {
+        let mut stream = opened(held.clone(), &[(CDS, &[]), (LDS, &[]), (RDS, &["r"])]);
+        let mut request = ask(SDS, &["s"]);
+        request.initial_resource_versions =
+            known.map(|version| ("s".to_owned(), version.to_owned())).into_iter().collect();
+        assert_eq!(show(&stream.on_request(request)), [""; 0], "{known:?}");
+        stream
+    };
+    let mut has = open(Some(&version));
+    assert!(has.is_in_sync());
+    assert_eq!(show(&has.on_snapshot(full.clone())), [""; 0], "it has all of it");
+    assert!(has.is_in_sync());
+    for known in [None, Some("old")] {
+        let mut lacks = open(known);
+        assert!(!lacks.is_in_sync());
+        let responses = lacks.on_snapshot(full.clone());
+        assert_eq!(settle(&mut lacks, responses), ["SDS: +s"]);
+        assert!(lacks.is_in_sync());
+    }
+    let responses = has.on_snapshot(snapshot(&all[..2]));
+    assert_eq!(settle(&mut has, responses), ["SDS: -s"], "what is really gone is taken away");
+}
