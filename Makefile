@@ -3,23 +3,25 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long bench-envoy bench-scale deps kube module faulty build lint fmt
+.PHONY: help up test test-long bench-envoy bench-scale deps kube module faulty previous build lint fmt
 
 KUBE ?= stub
+IDENTITY ?= Impersonate
 SCRIPTS := testenv/scripts
 
 help: ## What there is to call
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-up: ## Start the lab until Ctrl-C; KUBE=real puts real kube-apiservers behind it
+up: ## Start the lab until Ctrl-C; KUBE=real puts real kube-apiservers behind it, IDENTITY=RequestHeader tells them as a front proxy
 	@case "$(KUBE)" in stub|real) ;; *) echo "KUBE is stub or real, not $(KUBE)" >&2; exit 2 ;; esac
+	case "$(IDENTITY)" in Impersonate|RequestHeader) ;; *) echo "IDENTITY is Impersonate or RequestHeader, not $(IDENTITY)" >&2; exit 2 ;; esac
 	$(SCRIPTS)/require
 	$(SCRIPTS)/install-envoy
 	[ "$(KUBE)" = stub ] || $(SCRIPTS)/build-kube
 	$(MAKE) --no-print-directory module
 	echo "building the control plane and the lab" >&2
 	cargo build --workspace
-	exec target/debug/portcullis-lab --kube "$(KUBE)"
+	exec target/debug/portcullis-lab --kube "$(KUBE)" --identity "$(IDENTITY)"
 
 test: ## Everything that must pass: format, lints, unit, integration and end-to-end tests
 	@$(SCRIPTS)/test
@@ -51,6 +53,9 @@ module: ## Build libportcullis.so as Envoy is to load it
 
 faulty: ## Build the module that panics on demand, for tests
 	@cargo build -p portcullis-dynamic-module --features fault-injection --target-dir target/fault
+
+previous: ## Build the module that reads the previous version of the configuration only, for tests
+	@cargo build -p portcullis-dynamic-module --features previous-version --target-dir target/previous
 
 build: ## Build everything else
 	@cargo build --workspace

@@ -15,6 +15,7 @@ use crate::status::Status;
 ///   portcullis check -f DIR                               # are the objects good?
 ///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
 ///   portcullis gateway --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
+///   portcullis status                                     # what became of them?
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, verbatim_doc_comment)]
 pub(crate) struct Cli {
@@ -141,9 +142,8 @@ pub(crate) struct Serve {
     pub(crate) source: SourceArguments,
     #[command(flatten)]
     pub(crate) state: StateArguments,
-    /// Unix socket for Envoy; only this process's user may connect, because keys travel there.
-    #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH")]
-    pub(crate) xds_socket: PathBuf,
+    #[command(flatten)]
+    pub(crate) xds: crate::serve::XdsArguments,
     /// Where /healthz, /readyz, /metrics and /status are served; port 0 takes a free one. Anybody who can connect may read.
     #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
     pub(crate) http_address: SocketAddr,
@@ -170,12 +170,14 @@ pub(crate) enum LogFormat {
 pub(crate) struct Bootstrap {
     /// The socket of `portcullis serve`. Given several times, these are replicas: Envoy follows one of them, and goes to
     /// another if that one ends.
-    #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH", required = true)]
+    #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH", required_unless_present = "xds_address")]
     pub(crate) xds_socket: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) network: crate::bootstrap::Network,
     /// Envoy's own admin interface. It is not protected: keep it on loopback.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9901")]
     pub(crate) admin_address: SocketAddr,
-    /// How this Envoy is called in /status.
+    /// How this Envoy is called in /status. With --xds-address it must be a name in the certificate.
     #[arg(long, value_name = "ID", default_value = "envoy")]
     pub(crate) node_id: String,
     /// The zone that this Envoy stands in: it prefers servers of the same one (spec.portcullis.servers[].zone).
@@ -184,6 +186,21 @@ pub(crate) struct Bootstrap {
     /// Most client connections at a time.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) max_downstream_connections: u64,
+    /// Variant of the protocol: delta tells what changed, sotw tells all clusters and listeners at every change.
+    #[arg(long, value_enum, value_name = "VARIANT", default_value_t = XdsProtocol::Delta)]
+    pub(crate) xds_protocol: XdsProtocol,
+    /// The newest configuration that this Envoy's module reads: that of this release, if the module is of this release.
+    #[arg(long, value_name = "VERSION", default_value_t = portcullis_filter_config::CONFIG_VERSION)]
+    pub(crate) config_version: u32,
+}
+
+/// Variant of xDS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum XdsProtocol {
+    /// Incremental.
+    Delta,
+    /// State of the world.
+    Sotw,
 }
 
 /// Tell what is wrong with objects, and what is hardly meant; exit with 1 if one is refused.

@@ -28,6 +28,10 @@ pub struct Diagnosis {
     /// What `warnings` tell, in the same order.
     #[serde(skip)]
     pub cautions: Vec<Problem>,
+    /// The host names and virtual IPs that the object owns, whether it is served or not. Written into its `status.names`,
+    /// they stay its own.
+    #[serde(skip)]
+    pub names: Vec<String>,
     /// Which version of the object it is about. Whoever knows the source sets it.
     #[serde(skip)]
     pub version: Version,
@@ -69,7 +73,13 @@ impl fmt::Display for Reason {
 impl Diagnosis {
     /// What it says, as the conditions of the object have it.
     pub fn verdict<'a>(&'a self, reason: &'a str) -> Verdict<'a> {
-        Verdict { accepted: self.accepted, reason, message: &self.message, warnings: &self.warnings }
+        Verdict {
+            accepted: self.accepted,
+            reason,
+            message: &self.message,
+            warnings: &self.warnings,
+            names: &self.names,
+        }
     }
 
     /// An object that is served.
@@ -84,6 +94,7 @@ impl Diagnosis {
             warnings: warnings.iter().map(ToString::to_string).collect(),
             problems: Vec::new(),
             cautions: warnings,
+            names: Vec::new(),
             version: Version::default(),
         }
     }

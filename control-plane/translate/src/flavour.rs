@@ -1,10 +1,41 @@
-use portcullis_filter_config::PeerSource;
+use portcullis_api::Settings;
+use portcullis_filter_config::{
+    CONFIG_VERSION, ClusterConfig, FilterConfig, Inexpressible, PREVIOUS_VERSION, PeerSource,
+};
+
+use crate::policy::reserved_headers;
 
 /// What differs between the Envoys of one gateway in how the same objects are told to them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flavour {
     /// How the filter learns a client's certificate.
     pub peer_source: PeerSource,
+    /// The version of the filter's configuration: the newest, or the one before.
+    config_version: u32,
+}
+
+impl Default for Flavour {
+    /// That of a current Envoy with a current filter.
+    fn default() -> Self {
+        Self { peer_source: PeerSource::default(), config_version: CONFIG_VERSION }
+    }
+}
+
+/// Why an Envoy cannot be told anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlavourError {
+    /// Its filter and this control plane are too many releases apart.
+    #[error(
+        "its module reads configuration version {0}, and this control plane writes {CONFIG_VERSION} and \
+         {PREVIOUS_VERSION}: bring them to neighbouring releases"
+    )]
+    Version(u32),
+    /// Certificates would reach the filter in a way that it does not know.
+    #[error(
+        "its module reads configuration version {PREVIOUS_VERSION}, which cannot be used with Envoy before 1.39: take a \
+         newer module or a newer Envoy"
+    )]
+    Certificates,
 }
 
 impl Flavour {
@@ -14,6 +45,78 @@ impl Flavour {
     /// handshakes at the same time one could be given the other's certificate (envoyproxy/envoy#45597).
     pub fn of_envoy(version: Option<(u32, u32)>) -> Self {
         let has_own_place = version.is_some_and(|version| version >= (1, 39));
-        Self { peer_source: if has_own_place { PeerSource::Validator } else { PeerSource::ForwardedClientCert } }
+        let peer_source = if has_own_place { PeerSource::Validator } else { PeerSource::ForwardedClientCert };
+        Self { peer_source, ..Self::default() }
+    }
+
+    /// The flavour of an Envoy of this version whose filter reads configurations of that version.
+    ///
+    /// # Errors
+    /// [`FlavourError`]: nothing can be told to it. The operator has to act.
+    pub fn of_node(envoy: Option<(u32, u32)>, config_version: u32) -> Result<Self, FlavourError> {
+        let flavour = Self { config_version, ..Self::of_envoy(envoy) };
+        match config_version {
+            CONFIG_VERSION => Ok(flavour),
+            PREVIOUS_VERSION if flavour.peer_source == PeerSource::Validator => Ok(flavour),
+            PREVIOUS_VERSION => Err(FlavourError::Certificates),
+            other => Err(FlavourError::Version(other)),
+        }
+    }
+
+    /// Whether the filter reads the newest configuration.
+    pub fn is_newest_version(&self) -> bool {
+        self.config_version == CONFIG_VERSION
+    }
+
+    /// The listener's part of the filter's configuration. What no filter of that version could read, stays as it is, and
+    /// is refused by it.
+    pub(crate) fn filter_config(self, settings: &Settings) -> FilterConfig {
+        let newest = FilterConfig {
+            peer_source: self.peer_source,
+            reserved_headers: reserved_headers(settings),
+            ..FilterConfig::new(&settings.instance)
+        };
+        if self.is_newest_version() {
+            return newest;
+        }
+        newest.clone().into_previous().unwrap_or(newest)
+    }
+
+    /// A cluster's part of the filter's configuration, in the words of the filter's version.
+    pub(crate) fn cluster_config(self, newest: ClusterConfig) -> Result<ClusterConfig, Inexpressible> {
+        if self.is_newest_version() { Ok(newest) } else { newest.into_previous() }
+    }
+}
+
+impl std::fmt::Display for Flavour {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let peer = match self.peer_source {
+            PeerSource::Validator => "validator",
+            PeerSource::ForwardedClientCert => "forwarded-client-cert",
+        };
+        write!(f, "config-{}/{peer}", self.config_version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_envoy_gets_what_it_and_its_filter_understand() {
+        for (envoy, version, expected) in [
+            (Some((1, 40)), 2, Ok("config-2/validator")),
+            (Some((1, 39)), 2, Ok("config-2/validator")),
+            (Some((1, 38)), 2, Ok("config-2/forwarded-client-cert")),
+            (None, 2, Ok("config-2/forwarded-client-cert")),
+            (Some((1, 40)), 1, Ok("config-1/validator")),
+            (Some((1, 38)), 1, Err(FlavourError::Certificates)),
+            (Some((1, 40)), 3, Err(FlavourError::Version(3))),
+            (Some((1, 40)), 0, Err(FlavourError::Version(0))),
+        ] {
+            let flavour = Flavour::of_node(envoy, version).map(|flavour| flavour.to_string());
+            assert_eq!(flavour, expected.map(str::to_owned), "{envoy:?} {version}");
+        }
+        assert_eq!(Flavour::default().to_string(), "config-2/validator");
     }
 }

@@ -29,14 +29,15 @@ mod tests;
 use std::sync::Arc;
 
 use portcullis_api::{CLUSTER_KIND, Cluster, Code, Problem, Settings, check_cluster, cluster_mistakes, parse_cluster};
+use portcullis_filter_config::Inexpressible;
 use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use farewell::farewell;
-pub use flavour::Flavour;
+pub use flavour::{Flavour, FlavourError};
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};
-pub use resource::{Resource, type_urls};
+pub use resource::{Part, Resource, type_urls};
 pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};
 pub use translator::{ClientCaCheck, Translator};
@@ -62,9 +63,6 @@ pub struct Translation {
     pub resources: Vec<Arc<Resource>>,
     /// One per document, in the documents' order.
     pub diagnoses: Vec<Diagnosis>,
-    /// The host names and virtual IPs that each document's object owns, in the documents' order. Written into the object's
-    /// `status.names`, they stay its own.
-    pub names: Vec<Vec<String>>,
 }
 
 /// Translates all objects. Whoever does it again and again has a [`Translator`].
@@ -115,16 +113,17 @@ fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaC
 }
 
 /// Everything of one cluster but its filter chain, which the listener collects.
-fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Chain {
+fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Result<Chain, Inexpressible> {
     let settings = input.settings;
     let names = ResourceNames::new(&settings.instance, &cluster.name);
+    let config = input.flavour.cluster_config(policy::cluster_config(cluster, &names, settings))?;
     let groups = group::groups(cluster);
     let first = resources.len();
     secrets::emit(cluster, &names, resources);
     for group in &groups {
         cluster::emit(cluster, group, &names, settings, resources);
     }
-    resources.push(route::routes(cluster, &groups, &names, settings));
+    resources.push(route::routes(cluster, &groups, &names, &config));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
-    Chain::serving(cluster, &names, settings, input.flavour)
+    Ok(Chain::serving(cluster, &names, settings, input.flavour))
 }

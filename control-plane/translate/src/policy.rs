@@ -1,11 +1,8 @@
 use portcullis_api as api;
 use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes, Rule, Settings};
 use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
-use portcullis_filter_config::{
-    self as config, CONFIG_VERSION, ClusterConfig, FilterConfig, Pool, Reviews, UpstreamIdentity,
-};
+use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews, UpstreamIdentity};
 
-use crate::flavour::Flavour;
 use crate::group::{ALL, group_name};
 use crate::identity::identity;
 use crate::names::ResourceNames;
@@ -99,15 +96,6 @@ fn reviews(cluster: &Cluster, names: &ResourceNames) -> Option<Reviews> {
         allowed_seconds: cache.allowed_impersonation.as_secs(),
         denied_seconds: cache.denied_impersonation.as_secs(),
     })
-}
-
-/// The listener's part of the filter's configuration.
-pub(crate) fn filter_config(settings: &Settings, flavour: Flavour) -> FilterConfig {
-    FilterConfig {
-        peer_source: flavour.peer_source,
-        reserved_headers: reserved_headers(settings),
-        ..FilterConfig::new(&settings.instance)
-    }
 }
 
 /// The header names of an authenticating proxy that no filter knows by itself.

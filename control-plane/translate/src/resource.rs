@@ -21,11 +21,34 @@ pub struct Resource {
     pub assignment: Option<String>,
     /// `metadata.name` of the `UpstreamCluster` that it belongs to. The listener and the default certificate are nobody's.
     pub owner: Option<String>,
+    /// Who owns which part of `value`: the filter chains of the listener. Sorted by owner, without gaps, at the end.
+    pub parts: Vec<Part>,
+}
+
+/// A part of a resource that belongs to one `UpstreamCluster`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Part {
+    /// `metadata.name` of the `UpstreamCluster`.
+    pub owner: String,
+    /// First byte in `value`.
+    pub start: usize,
+    /// Behind the last byte in `value`.
+    pub end: usize,
+    /// What may stand in its place: a chain that closes every connection, so that the names do not fall to somebody else's
+    /// wildcard.
+    pub instead: Vec<u8>,
 }
 
 impl Resource {
     pub(crate) fn new<M: Name>(name: String, message: &M) -> Self {
-        Self { type_url: M::type_url(), name, value: message.encode_to_vec(), assignment: None, owner: None }
+        Self {
+            type_url: M::type_url(),
+            name,
+            value: message.encode_to_vec(),
+            assignment: None,
+            owner: None,
+            parts: Vec::new(),
+        }
     }
 }
 

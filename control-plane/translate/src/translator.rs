@@ -1,7 +1,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use portcullis_api::{ClaimKind, Claims, Settings, claims_of};
+use portcullis_api::{ClaimKind, Claims, Code, Problem, Settings, claims_of};
+use portcullis_filter_config::Inexpressible;
 use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
@@ -79,9 +80,9 @@ impl Translator {
                 }
                 None => chains.push(Arc::clone(&one.reserved)),
             }
-            translation.diagnoses.push(diagnosis);
             let names = one.claims.names.iter().map(|(name, _)| name.clone());
-            translation.names.push(names.filter(|name| lost.iter().all(|lost| lost.name != *name)).collect());
+            diagnosis.names = names.filter(|name| lost.iter().all(|lost| lost.name != *name)).collect();
+            translation.diagnoses.push(diagnosis);
         }
         translation.resources.extend(self.default_certificate.clone());
         translation.resources.extend(self.listeners(input.settings, chains));
@@ -177,15 +178,24 @@ fn settle<'j>(one: &'j Judged, diagnosis: &mut Diagnosis, lost: &[Lost]) -> Opti
 
 fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option<ClientCaCheck>) -> Judged {
     let claims = claims_of(document);
-    let (cluster, diagnosis) = check(document, &claims.name, input.settings, client_ca);
-    let emitted = cluster.map(|mut cluster| {
+    let (cluster, mut diagnosis) = check(document, &claims.name, input.settings, client_ca);
+    let emitted = cluster.and_then(|mut cluster| {
         cluster.server_names.retain(|name| !lost.contains(name));
         cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));
         let mut resources = Vec::new();
-        let chain = Arc::new(emit(&cluster, input, &mut resources));
+        let emitted = emit(&cluster, input, &mut resources);
         // In order, so that the whole is nearly in order.
         resources.sort();
-        Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain }
+        match emitted {
+            Ok(chain) => {
+                Some(Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain: Arc::new(chain) })
+            }
+            Err(Inexpressible(what)) => {
+                let message = format!("{what} cannot be told to a gateway with the previous release's module");
+                diagnosis.refuse(Reason::Invalid, vec![Problem::coded(Code::Invalid, "spec", message)]);
+                None
+            }
+        }
     });
     let reserved = Arc::new(Chain::reserved(&claims));
     Judged { claims, diagnosis, emitted, reserved }

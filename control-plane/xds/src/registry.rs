@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::observer::{Observed, Observer};
 use crate::stream::NodeStream;
-use crate::{Refused, Snapshot, Standing, TypeStatus};
+use crate::{Refused, Snapshot, Standing, TurnedAway, TypeStatus, View};
 
 /// Where one node stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct NodeStatus {
     pub in_sync: bool,
     /// What it refuses of that snapshot.
     pub refused: Vec<Refused>,
+    /// What it is told.
+    pub view: View,
 }
 
 /// Every node that was seen, up to a bound: of those that are gone the last ones are kept. Where a node stands is
@@ -42,9 +44,20 @@ pub(crate) type Shared = Arc<Mutex<dyn NodeStream>>;
 #[derive(Default)]
 struct Streams {
     next: u64,
-    open: BTreeMap<u64, Shared>,
+    open: BTreeMap<u64, Open>,
     gone: BTreeMap<String, NodeStatus>,
+    /// By node id and by who told it.
+    turned_away: BTreeMap<(String, String), (String, u64)>,
 }
+
+#[derive(Clone)]
+struct Open {
+    stream: Shared,
+    view: View,
+}
+
+/// Most nodes that are remembered because they were refused.
+const MAX_TURNED_AWAY: usize = 100;
 
 /// Most nodes that are remembered after they left.
 const MAX_GONE: usize = 1_000;
@@ -62,7 +75,7 @@ impl Registry {
             (self.open_streams(&streams), streams.gone.clone())
         };
         // One that has not told its name yet is nobody.
-        let mut nodes: Vec<_> = open.iter().map(|one| status(one)).filter(|node| !node.id.is_empty()).collect();
+        let mut nodes: Vec<_> = open.iter().map(status).filter(|node| !node.id.is_empty()).collect();
         for node in &nodes {
             gone.remove(&node.id);
         }
@@ -76,8 +89,9 @@ impl Registry {
     pub fn standing(&self, snapshot: &Snapshot, owner: &str) -> BTreeMap<String, Standing> {
         let open = self.open_streams(&lock(&self.streams));
         let mut standings: BTreeMap<String, Standing> = BTreeMap::new();
-        for stream in open {
+        for Open { stream, view } in open {
             let stream = lock(&stream);
+            let Some(snapshot) = snapshot.view(&view) else { continue };
             let Some(standing) = stream.standing(snapshot, owner).filter(|_| !stream.node().is_empty()) else {
                 continue;
             };
@@ -88,21 +102,45 @@ impl Registry {
         standings
     }
 
-    fn open_streams(&self, streams: &Streams) -> Vec<Shared> {
+    fn open_streams(&self, streams: &Streams) -> Vec<Open> {
         streams.open.values().cloned().collect()
     }
 
-    pub(crate) fn open(&self, stream: Shared) -> u64 {
+    /// Nodes whose streams were refused, the last hundred of them.
+    pub fn turned_away(&self) -> Vec<TurnedAway> {
+        let streams = lock(&self.streams);
+        let told = |((node, by), (reason, times)): (&(String, String), &(String, u64))| TurnedAway {
+            node: node.clone(),
+            by: by.clone(),
+            reason: reason.clone(),
+            times: *times,
+        };
+        streams.turned_away.iter().map(told).collect()
+    }
+
+    pub(crate) fn turn_away(&self, node: &str, by: &str, reason: &str) {
+        tracing::warn!(node, by, reason, "a node was turned away");
+        let mut streams = lock(&self.streams);
+        let key = (node.to_owned(), by.to_owned());
+        if streams.turned_away.len() >= MAX_TURNED_AWAY && !streams.turned_away.contains_key(&key) {
+            streams.turned_away.pop_first();
+        }
+        let (told, times) = streams.turned_away.entry(key).or_default();
+        reason.clone_into(told);
+        *times += 1;
+    }
+
+    pub(crate) fn open(&self, stream: Shared, view: View) -> u64 {
         let mut streams = lock(&self.streams);
         streams.next += 1;
         let id = streams.next;
-        streams.open.insert(id, stream);
+        streams.open.insert(id, Open { stream, view });
         id
     }
 
     pub(crate) fn close(&self, id: u64) {
-        let Some(stream) = lock(&self.streams).open.remove(&id) else { return };
-        let status = status(&stream);
+        let Some(open) = lock(&self.streams).open.remove(&id) else { return };
+        let status = status(&open);
         if status.id.is_empty() {
             return;
         }
@@ -114,8 +152,8 @@ impl Registry {
     }
 }
 
-fn status(stream: &Mutex<dyn NodeStream>) -> NodeStatus {
-    let stream = lock(stream);
+fn status(open: &Open) -> NodeStatus {
+    let stream = lock(&open.stream);
     NodeStatus {
         id: stream.node().to_owned(),
         connected: true,
@@ -123,6 +161,7 @@ fn status(stream: &Mutex<dyn NodeStream>) -> NodeStatus {
         snapshot: stream.snapshot_version().to_owned(),
         in_sync: stream.is_in_sync(),
         refused: stream.refused(),
+        view: open.view.clone(),
     }
 }
 

@@ -1,6 +1,9 @@
+use std::ops::Range;
+
 use bytes::Bytes;
 
 use crate::hash::hash_of;
+use crate::piece::Piece;
 
 /// A resource, encoded. Its bytes may be secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -10,6 +13,20 @@ pub struct Resource {
     companion: Option<(String, String)>,
     owner: Option<String>,
     is_held: bool,
+    /// What stands before the parts, and the parts with their owners. Empty if it is in one piece.
+    pieces: Vec<(Option<String>, Piece)>,
+}
+
+/// A part of a resource that belongs to somebody and can be left out without the rest. Protobuf reads encodings that stand
+/// one behind the other as one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Whose it is; of one resource each part has another owner.
+    pub owner: String,
+    /// Where it stands in the resource's bytes.
+    pub range: Range<usize>,
+    /// What stands there when the part has to be left out.
+    pub instead: Option<Bytes>,
 }
 
 impl std::fmt::Debug for Resource {
@@ -22,7 +39,7 @@ impl Resource {
     /// The version is a hash of the content: an unchanged resource is not sent again, also after a restart.
     pub fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
-        Self { version: hash_of(&body), body, companion: None, owner: None, is_held: false }
+        Self { version: hash_of(&body), body, companion: None, owner: None, is_held: false, pieces: Vec::new() }
     }
 
     /// A resource of which nothing is known but its version, because others hold it: it is never sent and never taken
@@ -59,10 +76,58 @@ impl Resource {
         self.owner.as_deref()
     }
 
+    /// Says which bytes belong to whom. A node that refuses the whole is offered it without some of the parts, until the
+    /// bad one is found. The parts stand at the end, sorted by owner and without gaps; if they do not, the resource stays in
+    /// one piece.
+    pub fn with_parts(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
+        let parts: Vec<_> = parts.into_iter().collect();
+        let mut end = parts.first().map_or(self.body.len(), |part| part.range.start);
+        let fits = end <= self.body.len();
+        let mut pieces = Vec::new();
+        if fits {
+            pieces.push((None, Piece::new(self.body.slice(..end), None, None)));
+        }
+        for part in parts {
+            let range = part.range;
+            let is_sorted = pieces.last().is_none_or(|(last, _)| last.as_ref() < Some(&part.owner));
+            if !is_sorted || range.start != end || range.end < range.start || range.end > self.body.len() || !fits {
+                return self;
+            }
+            end = range.end;
+            let piece = Piece::new(self.body.slice(range), Some(&part.owner), part.instead);
+            pieces.push((Some(part.owner), piece));
+        }
+        if end == self.body.len() {
+            self.pieces = pieces;
+        }
+        self
+    }
+
+    /// What stands before the parts, and the parts with their owners; nothing if it is in one piece.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = (Option<&str>, &Piece)> {
+        self.pieces.iter().map(|(owner, piece)| (owner.as_deref(), piece))
+    }
+
+    /// Whether it is made of parts, be they none at the moment.
+    pub(crate) fn is_composed(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// Everybody whom a part belongs to.
+    pub(crate) fn part_owners(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|(owner, _)| owner.as_deref())
+    }
+
+    /// The version of an owner's part.
+    pub(crate) fn part_version(&self, owner: &str) -> Option<&str> {
+        self.pieces().find(|(other, _)| *other == Some(owner)).map(|(_, piece)| piece.version())
+    }
+
     /// Whether this is the other one: equal versions are equal contents.
     pub(crate) fn is(&self, other: &Self) -> bool {
         (&self.version, &self.companion, &self.owner, self.is_held)
             == (&other.version, &other.companion, &other.owner, other.is_held)
+            && self.pieces == other.pieces
     }
 
     /// The hash of the content.
@@ -73,5 +138,40 @@ impl Resource {
     /// The message, as it stands in `Any.value`.
     pub fn body(&self) -> &Bytes {
         &self.body
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(owner: &str, range: Range<usize>) -> Part {
+        Part { owner: owner.to_owned(), range, instead: None }
+    }
+
+    #[test]
+    fn parts_are_the_end_of_the_bytes_without_gaps() {
+        let whole = || Resource::new(b"baseonetwo".to_vec());
+        let shown = |resource: &Resource| -> Vec<(Option<String>, Vec<u8>)> {
+            resource.pieces().map(|(owner, piece)| (owner.map(str::to_owned), piece.body().to_vec())).collect()
+        };
+        let good = whole().with_parts([part("1", 4..7), part("2", 7..10)]);
+        assert_eq!(
+            shown(&good),
+            [(None, b"base".to_vec()), (Some("1".into()), b"one".to_vec()), (Some("2".into()), b"two".to_vec())]
+        );
+        assert_eq!(good.version(), whole().version());
+        assert_eq!(shown(&whole()), []);
+        assert_eq!(shown(&whole().with_parts([])), [(None, b"baseonetwo".to_vec())]);
+        for parts in [
+            vec![part("1", 4..7)],
+            vec![part("1", 4..6), part("2", 7..10)],
+            vec![part("1", 4..11)],
+            vec![part("1", 40..41)],
+            vec![part("2", 7..10), part("1", 4..7)],
+            vec![part("2", 4..7), part("1", 7..10)],
+        ] {
+            assert_eq!(shown(&whole().with_parts(parts.clone())), [], "{parts:?}");
+        }
     }
 }

@@ -1,15 +1,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::Resource;
 use crate::hash::Hash;
 use crate::kind::Kind;
+use crate::{Resource, View};
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     types: BTreeMap<String, Arc<OneType>>,
     version: String,
+    /// The same objects for nodes that understand them otherwise.
+    views: BTreeMap<String, Arc<Snapshot>>,
 }
 
 /// The resources of one type. Snapshots that follow each other share what did not change.
@@ -18,6 +20,8 @@ struct OneType {
     resources: BTreeMap<String, Resource>,
     /// Names by owner.
     owned: BTreeMap<String, Vec<String>>,
+    /// Names of what is made of parts.
+    composed: Vec<String>,
     /// Names of those of which only the version is known.
     held: Vec<String>,
     version: String,
@@ -27,15 +31,19 @@ impl OneType {
     fn new(resources: BTreeMap<String, Resource>) -> Self {
         let mut hash = Hash::default();
         let mut owned: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut composed = Vec::new();
         for (name, resource) in &resources {
             hash.add(name);
             hash.add(resource.version());
-            if let Some(owner) = resource.owner() {
+            for owner in resource.owner().into_iter().chain(resource.part_owners()) {
                 owned.entry(owner.to_owned()).or_default().push(name.clone());
+            }
+            if resource.is_composed() {
+                composed.push(name.clone());
             }
         }
         let held = resources.iter().filter(|(_, resource)| resource.is_held()).map(|(name, _)| name.clone()).collect();
-        Self { resources, owned, held, version: hash.finish() }
+        Self { resources, owned, composed, held, version: hash.finish() }
     }
 
     fn holds(&self, resources: &BTreeMap<String, Resource>) -> bool {
@@ -68,7 +76,33 @@ impl Snapshot {
             whole.add(&one.version);
             types.insert(type_url, one);
         }
-        Self { types, version: whole.finish() }
+        Self { types, version: whole.finish(), views: BTreeMap::new() }
+    }
+
+    /// The same with views for nodes that understand the same objects otherwise. Views carry this snapshot's version: who
+    /// has its view of a version has that version.
+    #[must_use]
+    pub fn with_views(mut self, views: impl IntoIterator<Item = (String, Snapshot)>) -> Self {
+        let version = self.version.clone();
+        let named = |(name, view)| (name, Arc::new(Self { version: version.clone(), ..view }));
+        self.views = views.into_iter().map(named).collect();
+        self
+    }
+
+    /// What a node of a view is told; `None` if that view is not made yet.
+    pub fn view(&self, view: &View) -> Option<&Self> {
+        match &view.0 {
+            None => Some(self),
+            Some(name) => self.views.get(name).map(Arc::as_ref),
+        }
+    }
+
+    /// As [`Snapshot::view`].
+    pub(crate) fn shared_view(self: &Arc<Self>, view: &View) -> Option<Arc<Self>> {
+        match &view.0 {
+            None => Some(Arc::clone(self)),
+            Some(name) => self.views.get(name).cloned(),
+        }
     }
 
     /// A hash of everything.
@@ -109,7 +143,13 @@ impl Snapshot {
         self.types.get(type_url).into_iter().flat_map(|one| one.resources.keys())
     }
 
-    /// Type and name of every resource that belongs to an owner.
+    /// The resources of a type that are made of parts.
+    pub(crate) fn composed<'a>(&'a self, type_url: &'a str) -> impl Iterator<Item = (&'a str, &'a Resource)> {
+        let names = self.types.get(type_url).into_iter().flat_map(|one| &one.composed);
+        names.filter_map(move |name| Some((name.as_str(), self.get(type_url, name)?)))
+    }
+
+    /// Type and name of every resource that belongs to an owner, as a whole or a part of it.
     pub fn owned_by<'a>(&'a self, owner: &str) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let of_type =
             |type_url: &'a str, names: &'a Vec<String>| names.iter().map(move |name| (type_url, name.as_str()));

@@ -37,3 +37,16 @@ impl Standing {
         }
     }
 }
+
+/// A node whose streams are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnedAway {
+    /// The id that it tells.
+    pub node: String,
+    /// Who told it.
+    pub by: String,
+    /// Why it is refused.
+    pub reason: String,
+    /// How often.
+    pub times: u64,
+}

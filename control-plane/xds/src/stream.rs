@@ -1,5 +1,9 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use envoy_types::pb::envoy::config::core::v3::Node;
+
+use crate::kind::Kind;
 use crate::{Refused, Snapshot, Standing, TypeStatus};
 
 /// What may be asked of one node's conversation, whatever variant of the protocol it speaks.
@@ -16,4 +20,33 @@ pub(crate) trait NodeStream: Send {
     fn refused(&self) -> Vec<Refused>;
     /// Where the node stands with one owner's resources in a snapshot; `None` if it holds none of them.
     fn standing(&self, snapshot: &Snapshot, owner: &str) -> Option<Standing>;
+}
+
+/// A refusal, as a request tells it.
+pub(crate) struct Refusal<'a> {
+    pub(crate) type_url: &'a str,
+    pub(crate) message: &'a str,
+}
+
+/// One variant of the protocol, as the server drives it.
+pub(crate) trait Conversation: NodeStream + 'static {
+    type Request: Send + 'static;
+    type Response: Send + 'static;
+
+    /// A new stream.
+    fn new(snapshot: Arc<Snapshot>) -> Self;
+    /// Takes a request: a subscription, an acknowledgement or both. Returns what is to be sent, in this order.
+    fn on_request(&mut self, request: Self::Request) -> Vec<Self::Response>;
+    /// Takes a newer snapshot. Returns what is to be sent, in this order.
+    fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<Self::Response>;
+    /// Who says it; told on a stream's first request.
+    fn node_of(request: &Self::Request) -> Option<&Node>;
+    /// What a request refuses.
+    fn refusal(request: &Self::Request) -> Option<Refusal<'_>>;
+    /// The type of what a request answers, if it answers something.
+    fn answered(request: &Self::Request) -> Option<Kind>;
+    /// The type of what is sent.
+    fn kind_of(response: &Self::Response) -> Kind;
+    /// Logs what is sent, without its content.
+    fn log(&self, response: &Self::Response);
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterConfig {
-    /// Must equal [`crate::CONFIG_VERSION`].
+    /// [`crate::CONFIG_VERSION`], or [`crate::PREVIOUS_VERSION`] without what is newer.
     pub version: u32,
     /// The cluster's name over all edits, `<instance>/<namespace or ->/<name>`: counts of running requests and token buckets
     /// are kept by it.

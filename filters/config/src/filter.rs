@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FilterConfig {
-    /// Must equal [`crate::CONFIG_VERSION`].
+    /// [`crate::CONFIG_VERSION`], or [`crate::PREVIOUS_VERSION`] without what is newer.
     pub version: u32,
     /// The gateway's instance id: what it writes into `Via`, and what it refuses to meet there.
     pub instance: String,

@@ -14,6 +14,7 @@ mod destination;
 mod filter;
 pub mod names;
 mod validator;
+mod version;
 
 pub use cluster::{
     ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, RequestHeaders, Reviews, Rule, Servers, ServiceAccount,
@@ -22,6 +23,7 @@ pub use cluster::{
 pub use destination::{Pool, RequestClass, destination, destinations};
 pub use filter::{FilterConfig, PeerSource};
 pub use validator::ValidatorConfig;
+pub use version::{CONFIG_VERSION, Inexpressible, NODE_METADATA, PREVIOUS_VERSION, is_readable};
 
 /// Extra attributes of a user that the gateway needs leave to tell in any cluster: those that current kube-apiservers attach
 /// to tokens and certificates. Without a grant (`portcullis rbac`) the upstream refuses the whole request of a user who
@@ -34,7 +36,3 @@ pub const DEFAULT_EXTRAS: [&str; 6] = [
     "authentication.kubernetes.io/pod-uid",
     "scopes",
 ];
-
-/// The version of this configuration's format. A filter refuses any version that it does not know, so that a rule that
-/// it would not understand is never dropped in silence.
-pub const CONFIG_VERSION: u32 = 1;

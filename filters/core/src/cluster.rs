@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_filter_config as config;
-use portcullis_filter_config::{CONFIG_VERSION, FlowControlLimit, Pool, RequestClass, UpstreamIdentity, destination};
+use portcullis_filter_config::{FlowControlLimit, Pool, RequestClass, UpstreamIdentity, destination, is_readable};
 
 use crate::authority::Authorities;
 use crate::bucket::{Rate, TokenBucket};
@@ -19,7 +19,7 @@ use crate::x509::{ClientCa, ClientCaError};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// Written for another version of the filter.
-    #[error("configuration version {0} is not supported, this filter reads version {CONFIG_VERSION}")]
+    #[error("configuration version {0} is not supported by this filter, or holds what is newer")]
     Version(u32),
     /// The client CA bundle.
     #[error(transparent)]
@@ -162,7 +162,7 @@ impl Cluster {
     /// # Errors
     /// [`CompileError`], the control plane's fault.
     pub fn compile(config: &config::ClusterConfig, memory: &impl Memory) -> Result<Self, CompileError> {
-        if config.version != CONFIG_VERSION {
+        if !is_readable(config.version) || !config.is_of_its_version() {
             return Err(CompileError::Version(config.version));
         }
         let identity = Identity::compile(config)?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass};
+use portcullis_filter_config::{FilterConfig, PeerSource, Pool, RequestClass, is_readable};
 use rustls_pki_types::UnixTime;
 
 use crate::attribution;
@@ -114,7 +114,7 @@ impl Gateway {
     /// # Errors
     /// [`CompileError`], the control plane's fault.
     pub fn compile(config: &FilterConfig) -> Result<Self, CompileError> {
-        if config.version != CONFIG_VERSION {
+        if !is_readable(config.version) || !config.is_of_its_version() {
             return Err(CompileError::Version(config.version));
         }
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');

@@ -96,9 +96,19 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::bootstrap`].
     pub fn bootstrap_with(&self, node_id: &str, more: &[&str]) -> Result<Value> {
-        let admin = ports::free_address()?.to_string();
         let socket = self.xds_socket.display().to_string();
-        let mut flags = vec!["bootstrap", "--xds-socket", &socket, "--admin-address", &admin, "--node-id", node_id];
+        let mut flags = vec!["--xds-socket", &socket];
+        flags.extend(more);
+        self.bootstrap_at(node_id, &flags)
+    }
+
+    /// As [`ControlPlane::bootstrap`], with flags that say where xDS is.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::bootstrap`].
+    pub fn bootstrap_at(&self, node_id: &str, more: &[&str]) -> Result<Value> {
+        let admin = ports::free_address()?.to_string();
+        let mut flags = vec!["bootstrap", "--admin-address", &admin, "--node-id", node_id];
         flags.extend(more);
         let text = self.print(&format!("portcullis-bootstrap-{node_id}"), &flags)?;
         serde_json::from_str(&text).map_err(|source| Error::Json { what: format!("the bootstrap {text}"), source })

@@ -2,12 +2,13 @@ use std::net::SocketAddr;
 
 use portcullis_e2e::Gateway;
 use portcullis_harness::certs::{Ca, CertSpec};
-use portcullis_harness::kube::{KubeOptions, RealKube};
+use portcullis_harness::kube::{KubeOptions, RealKube, RequestHeader};
 use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::{SharedStore, StubOptions, StubServer, TokenEntry};
 
 use crate::error::LabError;
-use crate::{Kube, step};
+use crate::users::FRONT_PROXY;
+use crate::{Kube, Told, step};
 
 /// The name under which the gateway verifies the servers.
 pub(crate) const SERVER_NAME: &str = "kubernetes.default.svc";
@@ -28,11 +29,14 @@ pub(crate) struct Stubs {
 }
 
 impl Apiservers {
-    pub(crate) fn start(kube: Kube, run: &RunDir) -> Result<Self, LabError> {
+    pub(crate) fn start(kube: Kube, front_proxies: &Ca, run: &RunDir) -> Result<Self, LabError> {
         match kube {
-            Kube::Stub => start_stubs(),
+            Kube::Stub => start_stubs(front_proxies),
             Kube::Real => {
-                let options = KubeOptions { apiservers: 2, ..KubeOptions::default() };
+                let request_header =
+                    RequestHeader { ca: front_proxies.clone(), allowed_names: vec![FRONT_PROXY.to_owned()] };
+                let options =
+                    KubeOptions { apiservers: 2, request_header: Some(request_header), ..KubeOptions::default() };
                 Ok(Apiservers::Real(Box::new(RealKube::start(run, "kube", &options)?)))
             }
         }
@@ -68,10 +72,10 @@ impl Apiservers {
     }
 
     /// What an operator grants once: the gateway's own rights, alice's, and a service account. Gives the account's token.
-    pub(crate) fn grant(&self, run: &RunDir, gateway: &Gateway) -> Result<String, LabError> {
+    pub(crate) fn grant(&self, run: &RunDir, gateway: &Gateway, told: Told) -> Result<String, LabError> {
         let Apiservers::Real(kube) = self else { return Ok(ROBOT_TOKEN.to_owned()) };
         step("granting the gateway what `portcullis rbac` prints");
-        let rbac = run.write("rbac.yaml", gateway.rbac("portcullis")?)?;
+        let rbac = run.write("rbac.yaml", gateway.rbac(told.reviewer())?)?;
         let admin = |args: &[&str]| kube.admin_kubectl()?.args(args).run_ok();
         kube.admin_kubectl()?.args(["apply", "-f"]).args([&rbac]).run_ok()?;
         // view and edit themselves are put together by a controller, which does not run here.
@@ -89,7 +93,7 @@ impl Apiservers {
 /// Known to the stubs of a lab on loopback only.
 const ROBOT_TOKEN: &str = "robot-of-the-lab";
 
-fn start_stubs() -> Result<Apiservers, LabError> {
+fn start_stubs(front_proxies: &Ca) -> Result<Apiservers, LabError> {
     let (server_ca, client_ca) = (Ca::new("lab servers")?, Ca::new("lab users")?);
     let store = SharedStore::default();
     let mut servers = Vec::new();
@@ -103,6 +107,8 @@ fn start_stubs() -> Result<Apiservers, LabError> {
         let mut options =
             StubOptions::new(identity.pem(), identity.key_pem()).client_ca(client_ca.pem()).token(ROBOT_TOKEN, robot);
         options.store = store.clone();
+        options.requestheader_ca = Some(front_proxies.pem());
+        options.requestheader_names = vec![FRONT_PROXY.to_owned()];
         options.impersonators = vec!["portcullis".to_owned()];
         options.forbidden_users = vec!["bob".to_owned()];
         options.name = format!("stub-{index}");

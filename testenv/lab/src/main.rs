@@ -12,7 +12,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
+use portcullis_harness::certs::Ca;
 use portcullis_harness::rundir::RunDir;
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use apiservers::{Apiservers, SERVER_NAME};
@@ -28,9 +30,38 @@ struct Options {
     /// What stands behind the gateway: three stubs (fast, nothing to build), or two real kube-apiservers.
     #[arg(long, value_enum, default_value_t = Kube::Stub)]
     kube: Kube,
+    /// How the apiservers learn who sends a request (docs/identity-modes.md).
+    #[arg(long, value_enum, default_value_t = Told::Impersonate)]
+    identity: Told,
     /// Where manifests, kubeconfigs, logs and lab.json go; emptied at the start.
     #[arg(long, default_value = ".lab")]
     dir: PathBuf,
+}
+
+/// `spec.portcullis.upstreamIdentity`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Told {
+    #[value(name = "Impersonate")]
+    Impersonate,
+    #[value(name = "RequestHeader")]
+    RequestHeader,
+}
+
+impl Told {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Told::Impersonate => "Impersonate",
+            Told::RequestHeader => "RequestHeader",
+        }
+    }
+
+    /// Who asks the apiservers about tokens.
+    const fn reviewer(self) -> &'static str {
+        match self {
+            Told::Impersonate => "portcullis",
+            Told::RequestHeader => "system:portcullis",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -64,8 +95,8 @@ async fn run(options: &Options) -> Result<(), LabError> {
     let mut interrupted = signal(SignalKind::interrupt()).map_err(LabError::Signals)?;
     let mut terminated = signal(SignalKind::terminate()).map_err(LabError::Signals)?;
     let starting = {
-        let (kube, dir) = (options.kube, options.dir.clone());
-        tokio::task::spawn_blocking(move || start(kube, &dir))
+        let (kube, told, dir) = (options.kube, options.identity, options.dir.clone());
+        tokio::task::spawn_blocking(move || start(kube, told, &dir))
     };
     let lab = tokio::select! {
         lab = starting => lab.map_err(|_| LabError::Panicked)??,
@@ -81,19 +112,21 @@ async fn run(options: &Options) -> Result<(), LabError> {
     tokio::task::spawn_blocking(move || drop(lab)).await.map_err(|_| LabError::Panicked)
 }
 
-fn start(kube: Kube, dir: &Path) -> Result<Lab, LabError> {
+fn start(kube: Kube, told: Told, dir: &Path) -> Result<Lab, LabError> {
     let run = RunDir::at(dir)?;
     step("starting apiservers");
-    let apiservers = Apiservers::start(kube, &run)?;
-    let users = Users::new(apiservers.client_ca())?;
+    let front_proxies = Ca::new("lab front proxies")?;
+    let apiservers = Apiservers::start(kube, &front_proxies, &run)?;
+    let users = Users::new(apiservers.client_ca(), &front_proxies, told)?;
     step("starting the control plane and Envoy");
     let options = GatewayOptions { instance: Some("lab".to_owned()), ..GatewayOptions::default() };
     let gateway = Gateway::start(&run, &options)?;
-    let token = apiservers.grant(&run, &gateway)?;
+    let token = apiservers.grant(&run, &gateway, told)?;
     step("applying the cluster's manifest");
     let manifest = Manifest::new(CLUSTER, apiservers.addresses())
         .upstream(&users.gateway, apiservers.server_ca(), SERVER_NAME)
-        .serving(&gateway.serving_identity(CLUSTER)?, apiservers.client_ca());
+        .serving(&gateway.serving_identity(CLUSTER)?, apiservers.client_ca())
+        .set("/spec/portcullis", json!({"upstreamIdentity": told.as_str()}));
     gateway.apply(&manifest)?;
     let lab = Lab { gateway, apiservers, users, token };
     report::write(&lab, &run)?;

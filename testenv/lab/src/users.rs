@@ -1,6 +1,11 @@
 use portcullis_harness::Result;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 
+use crate::Told;
+
+/// The name of the gateway's certificate as an authenticating proxy.
+pub(crate) const FRONT_PROXY: &str = "front-proxy";
+
 /// The people of the lab, by certificate.
 pub(crate) struct Users {
     pub(crate) gateway: Identity,
@@ -11,10 +16,13 @@ pub(crate) struct Users {
 
 impl Users {
     /// alice of the group dev, bob of none, an administrator, and the gateway itself.
-    pub(crate) fn new(client_ca: &Ca) -> Result<Self> {
+    pub(crate) fn new(client_ca: &Ca, front_proxies: &Ca, told: Told) -> Result<Self> {
         let user = |name: &str, groups: &[&str]| client_ca.issue(&CertSpec::client(name, groups.iter().copied()));
         Ok(Users {
-            gateway: user("portcullis", &[])?,
+            gateway: match told {
+                Told::Impersonate => user("portcullis", &[])?,
+                Told::RequestHeader => front_proxies.issue(&CertSpec::client(FRONT_PROXY, [""; 0]))?,
+            },
             alice: user("alice", &["dev"])?,
             bob: user("bob", &[])?,
             admin: user("admin", &["system:masters"])?,

@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 
+use crate::check::{MAX_NAMES, MAX_VIRTUAL_IPS};
 use crate::status::{MAX_GATEWAYS, MAX_MESSAGE};
 
 /// The schema of `status`; descriptions are Markdown. Unknown fields stay, so that an older definition does not cut what
@@ -15,6 +16,12 @@ pub(super) fn status() -> Value {
                 "type": "string",
                 "description": "A hash of the Envoy resources that are served of it, the same at every replica; unset if \
                     nothing is.",
+            },
+            "names": {
+                "type": "array",
+                "description": "The host names and virtual IPs that it owns. Because they stand here, they stay its own.",
+                "maxItems": MAX_NAMES + MAX_VIRTUAL_IPS + 1,
+                "items": {"type": "string"},
             },
             "conditions": {
                 "type": "array",

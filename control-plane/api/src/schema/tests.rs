@@ -149,7 +149,7 @@ fn the_definition_knows_every_field_of_a_status() {
     let names: Vec<String> = (0..40).map(|n| format!("g{n}")).collect();
     let gateway = |name| Gateway { name, standing: Standing::Refused { message: "no".to_owned() }, health };
     let gateways = names.iter().map(|name| gateway(name)).collect();
-    let verdict = Verdict { accepted: true, reason: "Accepted", ..Verdict::default() };
+    let verdict = Verdict { accepted: true, reason: "Accepted", names: &names, ..Verdict::default() };
     let seen = Observation { verdict, generation: Some(1), served: Served::Newest, content_hash: "a", gateways };
     let written = serde_json::to_value(ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0))).unwrap();
     let schema = super::status::status();

@@ -20,6 +20,9 @@ pub struct ClusterStatus {
     /// A hash of what is served, the same at every replica of the control plane; unset if nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,
+    /// The host names and virtual IPs that it owns. Because they stand here, they stay its own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
     /// `Accepted`, `Programmed` and `Ready`, in this order.
     pub conditions: Vec<Condition>,
     /// Gateways: those that refuse come first, then those that have not answered.
@@ -72,6 +75,7 @@ impl ClusterStatus {
         Self {
             observed_generation: seen.generation,
             content_hash: hash.map(str::to_owned),
+            names: seen.verdict.names.to_vec(),
             conditions: findings.into_iter().map(|one| one.stamp(seen.generation, before, now)).collect(),
             gateways: entries,
             more_gateways: more,

@@ -26,6 +26,8 @@ pub struct Verdict<'a> {
     pub message: &'a str,
     /// What is accepted but does not do what its writer may expect.
     pub warnings: &'a [String],
+    /// The host names and virtual IPs that it owns.
+    pub names: &'a [String],
 }
 
 /// Which version of an object is served.

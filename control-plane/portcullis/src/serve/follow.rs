@@ -1,8 +1,9 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use portcullis_sources::ObjectSet;
-use portcullis_translate::Diagnosis;
+use portcullis_translate::{Diagnosis, Flavour};
 use portcullis_xds::Snapshot;
 use tokio::sync::watch;
 
@@ -44,27 +45,41 @@ impl Follower {
     }
 
     /// Takes every newer set of objects, until there will be no more.
-    pub(super) async fn follow(mut self, mut objects: watch::Receiver<Arc<ObjectSet>>) {
+    pub(super) async fn follow(
+        mut self,
+        mut objects: watch::Receiver<Arc<ObjectSet>>,
+        mut flavours: watch::Receiver<BTreeSet<Flavour>>,
+    ) {
         loop {
             let newest = objects.borrow_and_update().clone();
-            self.take(&newest, Instant::now());
-            if !self.wait(&mut objects).await {
+            let wanted = flavours.borrow_and_update().clone();
+            self.take(&newest, &wanted, Instant::now());
+            if !self.wait(&mut objects, &mut flavours).await {
                 return;
             }
         }
     }
 
-    /// Until there are newer objects or what they lead to changes by itself; false if there will be none.
-    async fn wait(&self, objects: &mut watch::Receiver<Arc<ObjectSet>>) -> bool {
-        match self.model.next_change() {
-            None => objects.changed().await.is_ok(),
-            Some(then) => {
-                tokio::time::timeout_at(then.into(), objects.changed()).await.map_or(true, |newer| newer.is_ok())
+    /// Until there are newer objects, an Envoy of another flavour has come, or what they lead to changes by itself; false if
+    /// there will be none.
+    async fn wait(
+        &self,
+        objects: &mut watch::Receiver<Arc<ObjectSet>>,
+        flavours: &mut watch::Receiver<BTreeSet<Flavour>>,
+    ) -> bool {
+        let changed = async {
+            tokio::select! {
+                changed = objects.changed() => changed.is_ok(),
+                changed = flavours.changed() => changed.is_ok(),
             }
+        };
+        match self.model.next_change() {
+            None => changed.await,
+            Some(then) => tokio::time::timeout_at(then.into(), changed).await.unwrap_or(true),
         }
     }
 
-    fn take(&mut self, objects: &Arc<ObjectSet>, now: Instant) {
+    fn take(&mut self, objects: &Arc<ObjectSet>, flavours: &BTreeSet<Flavour>, now: Instant) {
         self.outlets.metrics.source(objects.is_stale());
         let is_empty = objects.clusters.is_empty() && objects.settings.is_empty();
         let mut told = self.last_good.told();
@@ -74,7 +89,7 @@ impl Follower {
             self.finish(objects, told);
             return;
         }
-        let outcome = self.model.update(objects, now);
+        let outcome = self.model.update(objects, flavours, now);
         match outcome {
             Ok(update) => {
                 self.last_good = LastGood::default();

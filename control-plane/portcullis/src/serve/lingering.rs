@@ -94,7 +94,14 @@ mod tests {
 
     fn resource(type_url: String, name: &str) -> Arc<Resource> {
         let owner = name.split('/').next().map(str::to_owned);
-        Arc::new(Resource { type_url, name: name.to_owned(), value: Vec::new(), assignment: None, owner })
+        Arc::new(Resource {
+            type_url,
+            name: name.to_owned(),
+            value: Vec::new(),
+            assignment: None,
+            owner,
+            parts: Vec::new(),
+        })
     }
 
     /// Clusters, and secrets with a leading `!`.

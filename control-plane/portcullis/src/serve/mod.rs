@@ -1,6 +1,7 @@
 //! `portcullis serve`: objects in, xDS out.
 
 mod departed;
+mod flavours;
 mod fleet;
 mod follow;
 mod guard;
@@ -22,9 +23,11 @@ mod tell;
 mod version;
 mod watchdog;
 mod writer;
+mod xds;
 
 pub(crate) use model::{Judge, Model, ModelError};
 pub(crate) use references::Resolved;
 pub(crate) use run::run;
 pub(crate) use source::{LEASE_NAME, SourceArguments};
 pub(crate) use state::StateArguments;
+pub(crate) use xds::XdsArguments;

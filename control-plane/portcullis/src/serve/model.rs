@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,14 +8,15 @@ use portcullis_api::status::Served;
 use portcullis_core::x509::ClientCa;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, Version, choose_settings,
-    type_urls,
+    self as translated, Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, Version,
+    choose_settings, type_urls,
 };
-use portcullis_xds::{Resource, Snapshot};
+use portcullis_xds::{Part, Resource, Snapshot};
 use serde_json::Value;
 
 use super::Resolved;
 use super::departed::Departed;
+use super::flavours::view_of;
 use super::lingering::Lingering;
 use super::version;
 
@@ -28,6 +29,15 @@ pub(crate) struct Model {
     accepted: Documents,
     departed: Departed,
     lingering: Lingering,
+    translator: Judge,
+    entries: Entries,
+    snapshot: Snapshot,
+    views: BTreeMap<Flavour, FlavourView>,
+}
+
+/// What Envoys of another flavour are told of the same objects.
+#[derive(Default)]
+struct FlavourView {
     translator: Judge,
     entries: Entries,
     snapshot: Snapshot,
@@ -61,7 +71,13 @@ pub(crate) enum ModelError {
 }
 
 impl Model {
-    pub(crate) fn update(&mut self, objects: &ObjectSet, now: Instant) -> Result<Update, ModelError> {
+    /// Follows the objects, for Envoys of the default flavour and of these.
+    pub(crate) fn update(
+        &mut self,
+        objects: &ObjectSet,
+        flavours: &BTreeSet<Flavour>,
+        now: Instant,
+    ) -> Result<Update, ModelError> {
         let mut choice = choose_settings(&objects.settings);
         version::stamp(&mut choice.diagnoses, &objects.settings);
         place(&mut choice.diagnoses, &objects.settings_places);
@@ -72,19 +88,39 @@ impl Model {
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
         let resolved = Resolved::of(objects);
-        let (mut translation, before) =
+        let (mut translation, before, effective) =
             keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted);
-        let lingering = self.lingering.follow(&translation.resources, settings, now);
-        translation.resources.extend(lingering);
+        let lingering: Vec<_> = self.lingering.follow(&translation.resources, settings, now).into_iter().collect();
         self.departed.follow(before, &self.accepted);
-        translation.resources.extend(self.departed.resources(settings));
+        let departed: Vec<_> = self.departed.resources(settings).collect();
+        let views: Vec<_> = flavours
+            .iter()
+            .filter_map(|flavour| {
+                let input = Input { settings, clusters: &effective, flavour: *flavour };
+                let snapshot = self.views.entry(*flavour).or_default().update(&input, &lingering, &departed);
+                Some((view_of(*flavour).0?, snapshot))
+            })
+            .collect();
+        translation.resources.extend(lingering);
+        translation.resources.extend(departed);
         version::stamp(&mut translation.diagnoses, &objects.clusters);
         resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));
-        let snapshot = self.snapshot.clone();
+        let snapshot = self.snapshot.clone().with_views(views);
         Ok(Update { snapshot, diagnoses })
+    }
+}
+
+impl FlavourView {
+    fn update(&mut self, input: &Input<'_>, lingering: &[Arc<Translated>], departed: &[Arc<Translated>]) -> Snapshot {
+        let mut resources = self.translator.0.translate(input).resources;
+        resources.extend(lingering.iter().cloned());
+        // Farewells are told in the newest words only: an older filter ends no streams.
+        resources.extend(departed.iter().filter(|_| input.flavour.is_newest_version()).cloned());
+        self.snapshot = self.snapshot.succeeded_by(self.entries.of(resources));
+        self.snapshot.clone()
     }
 }
 
@@ -103,15 +139,14 @@ fn place(diagnoses: &mut [Diagnosis], places: &[Place]) {
 }
 
 /// Translates; where an object is invalid, the document of it that was accepted last. Returns what was accepted before,
-/// too.
+/// and the documents that were translated in the end, too.
 fn keep_last_good(
     translator: &mut Translator,
     settings: &Settings,
     documents: &[Arc<Value>],
     accepted: &mut Documents,
-) -> (Translation, Documents) {
-    let mut translation =
-        translator.translate(&Input { settings, clusters: documents, flavour: Flavour::of_envoy(None) });
+) -> (Translation, Documents, Vec<Arc<Value>>) {
+    let mut translation = translator.translate(&Input { settings, clusters: documents, flavour: Flavour::default() });
     let mut documents = documents.to_vec();
     let mut refused = Vec::new();
     for (index, (document, diagnosis)) in documents.iter_mut().zip(&translation.diagnoses).enumerate() {
@@ -122,9 +157,10 @@ fn keep_last_good(
         }
     }
     if !refused.is_empty() {
-        translation = translator.translate(&Input { settings, clusters: &documents, flavour: Flavour::of_envoy(None) });
+        translation = translator.translate(&Input { settings, clusters: &documents, flavour: Flavour::default() });
     }
     version::stamp(&mut translation.diagnoses, &documents);
+    let effective = documents.clone();
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
     let served = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
     let before = std::mem::replace(accepted, served);
@@ -136,7 +172,7 @@ fn keep_last_good(
         }
         *diagnosis = told;
     }
-    (translation, before)
+    (translation, before, effective)
 }
 
 /// Resources as they were last, by where they are: what did not change is not hashed again.
@@ -160,7 +196,16 @@ impl Entries {
 }
 
 fn entry(one: &Arc<Translated>) -> Resource {
-    let mut resource = Resource::new(Bytes::from_owner(Body(Arc::clone(one))));
+    let part = |part: &translated::Part| Part {
+        owner: part.owner.clone(),
+        range: part.start..part.end,
+        instead: Some(part.instead.clone().into()),
+    };
+    let body = Bytes::from_owner(Body(Arc::clone(one)));
+    let mut resource = Resource::new(body);
+    if one.type_url == type_urls::listener() {
+        resource = resource.with_parts(one.parts.iter().map(part));
+    }
     if let Some(assignment) = &one.assignment {
         resource = resource.with_companion(type_urls::assignment(), assignment);
     }
@@ -195,6 +240,7 @@ pub(super) fn file(diagnosis: &FileDiagnosis) -> Diagnosis {
         warnings,
         problems: Vec::new(),
         cautions: Vec::new(),
+        names: Vec::new(),
         version: Version::default(),
     }
 }

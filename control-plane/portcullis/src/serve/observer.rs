@@ -120,7 +120,8 @@ impl Observer {
         let objects = objects.collect();
         // What is gone is forgotten.
         memory.conditions = known;
-        Status::new(objects, fleet.nodes(), endpoints.clone(), version, self.observed.source.told())
+        let turned_away = self.observed.registry.turned_away();
+        Status::new(objects, fleet.nodes(), endpoints.clone(), version, self.observed.source.told(), turned_away)
     }
 
     /// A panic elsewhere leaves the memory whole: it is replaced in one step.

@@ -4,12 +4,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use portcullis_xds::{HealthRegistry, Registry, ServeError, Socket, SocketError};
+use portcullis_xds::{HealthRegistry, Registry, ServeError, Served};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::flavours::Flavours;
 use super::follow::{Follower, Outlets};
 use super::guard::Hosts;
 use super::http::{Pages, router};
@@ -22,6 +23,7 @@ use super::source_state::SourceState;
 use super::state::{Keeper, LastGood, StateArguments, StateWriter};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
+use super::xds::XdsError;
 use crate::cli::Serve;
 use crate::leader::campaign;
 
@@ -37,8 +39,8 @@ enum RunError {
     Signal(#[source] io::Error),
     #[error(transparent)]
     Source(#[from] SourceError),
-    #[error("cannot open the xDS socket")]
-    Socket(#[from] SocketError),
+    #[error(transparent)]
+    Doors(#[from] XdsError),
     #[error("cannot listen at {0}")]
     Http(SocketAddr, #[source] io::Error),
     #[error("the status pages failed")]
@@ -60,11 +62,11 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
     let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
     let source = Source::open(&arguments.source, last_good.snapshot.is_some()).await?;
-    let socket = Socket::bind(&arguments.xds_socket)?;
+    let doors = arguments.xds.open().await?;
     let failed = |error| RunError::Http(arguments.http_address, error);
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
     let http_address = listener.local_addr().map_err(failed)?;
-    tracing::info!(xds_socket = %arguments.xds_socket.display(), %http_address, "listening");
+    tracing::info!(%http_address, "listening");
 
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
@@ -98,10 +100,12 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (keeper, mut writing) = keep(&arguments.state, &metrics);
     let outlets = Outlets { snapshots: snapshot_sender, diagnoses: diagnosis_sender, metrics, keeper };
     let follower = Follower::new(outlets, last_good, source.kind == SourceKind::Kubernetes);
+    let views = Arc::new(Flavours::default());
+    let flavours = views.wanted();
     let follow = tokio::spawn(async move {
         let work = async {
             if let Some(objects) = source.sets.await {
-                follower.follow(objects).await;
+                follower.follow(objects, flavours).await;
             }
         };
         watchdog.watch(work).await;
@@ -111,7 +115,8 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let mut xds = tokio::spawn(portcullis_xds::serve(socket, snapshots, registry, health, shutdown));
+    let served = Served { snapshots, registry, health, views };
+    let mut xds = tokio::spawn(portcullis_xds::serve(doors, served, shutdown));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

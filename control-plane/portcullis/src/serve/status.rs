@@ -2,11 +2,15 @@ use std::collections::BTreeMap;
 
 use portcullis_api::status::{ClusterStatus, told};
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{NodeStatus, Refused};
+use portcullis_xds::{NodeStatus, Refused, TurnedAway};
 use serde::Serialize;
 
 use super::fleet::Reports;
 use super::source_state::SourceStatus;
+
+/// Most characters of a message, and most warnings of an object.
+const MAX_TEXT: usize = 16_384;
+const MAX_WARNINGS: usize = 100;
 
 /// The body of /status. It holds no secret.
 #[derive(Debug, Serialize)]
@@ -20,6 +24,27 @@ pub(crate) struct Status {
     pub(crate) snapshot: String,
     /// Where the objects come from.
     pub(crate) source: SourceStatus,
+    /// Envoys whose streams are refused.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) turned_away: Vec<Stranger>,
+}
+
+/// An Envoy whose streams are refused.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Stranger {
+    /// The id that it tells.
+    pub(crate) node: String,
+    /// Who tells it.
+    pub(crate) by: String,
+    pub(crate) reason: String,
+    pub(crate) times: u64,
+}
+
+impl From<TurnedAway> for Stranger {
+    fn from(one: TurnedAway) -> Self {
+        Self { node: one.node, by: told(&one.by), reason: told(&one.reason), times: one.times }
+    }
 }
 
 /// An object, or a file that cannot be used as it stands.
@@ -40,6 +65,9 @@ pub(crate) struct Node {
     pub(crate) connected: bool,
     pub(crate) types: BTreeMap<String, Type>,
     pub(crate) in_sync: bool,
+    /// What it is told, if it is not what current Envoys with a current module are told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) view: Option<String>,
     /// What it refuses. It keeps what it had of that.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) refused: Vec<Refusal>,
@@ -79,8 +107,19 @@ impl From<&Refused> for Refusal {
 }
 
 impl Object {
-    pub(crate) fn new(diagnosis: Diagnosis, status: ClusterStatus) -> Self {
+    /// A manifest may have as many mistakes as it has lines; what is told of them is bounded.
+    pub(crate) fn new(mut diagnosis: Diagnosis, status: ClusterStatus) -> Self {
+        cut(&mut diagnosis.message);
+        diagnosis.warnings.truncate(MAX_WARNINGS);
+        diagnosis.warnings.iter_mut().for_each(cut);
         Self { diagnosis, status }
+    }
+}
+
+fn cut(text: &mut String) {
+    if let Some((end, _)) = text.char_indices().nth(MAX_TEXT) {
+        text.truncate(end);
+        text.push('…');
     }
 }
 
@@ -92,11 +131,13 @@ impl Status {
         endpoints: Reports,
         snapshot: String,
         source: SourceStatus,
+        turned_away: Vec<TurnedAway>,
     ) -> Self {
         let nodes = nodes.iter().map(|node| Node {
             in_sync: node.in_sync && node.snapshot == snapshot,
             id: node.id.clone(),
             connected: node.connected,
+            view: node.view.0.clone(),
             types: node
                 .types
                 .iter()
@@ -107,6 +148,7 @@ impl Status {
                 .collect(),
             refused: node.refused.iter().map(Refusal::from).collect(),
         });
-        Self { objects, nodes: nodes.collect(), endpoints, snapshot, source }
+        let turned_away = turned_away.into_iter().map(Stranger::from).collect();
+        Self { objects, nodes: nodes.collect(), endpoints, snapshot, source, turned_away }
     }
 }

@@ -59,6 +59,8 @@ impl Object {
         match bad {
             Some(ConditionType::Accepted) => &self.message,
             Some(kind) => self.status.condition(kind).map_or("", |condition| &condition.message),
+            // Served, but not under every name.
+            None if !self.message.is_empty() => &self.message,
             None => self.warnings.first().map_or("", String::as_str),
         }
     }

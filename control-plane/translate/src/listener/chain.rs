@@ -26,8 +26,7 @@ pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Setti
             tls::with_verified_certificate(certificate, names.part(parts::CLIENT_VALIDATION))
         }
     };
-    let mut server_names = vec![cluster.name.clone()];
-    server_names.extend(cluster.server_names.iter().cloned());
+    let server_names = host_names(cluster);
     let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings, flavour);
     FilterChain {
         name: names.chain().to_owned(),
@@ -37,6 +36,11 @@ pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Setti
         transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
         ..Default::default()
     }
+}
+
+/// The names that clients ask for by SNI.
+pub(super) fn host_names(cluster: &Cluster) -> Vec<String> {
+    std::iter::once(&cluster.name).chain(&cluster.server_names).cloned().collect()
 }
 
 /// The same chain for whoever connects to a virtual IP of the cluster, whatever name is asked for.

@@ -24,7 +24,7 @@ use portcullis_filter_config::{PeerSource, names as agreed};
 use super::{access_log, local_reply};
 use crate::flavour::Flavour;
 use crate::names::{ResourceNames, stat_name};
-use crate::policy::{filter_config, reserved_headers};
+use crate::policy::reserved_headers;
 use crate::proto::{ads, boolean, extension, json_any, module, seconds, uint};
 use crate::route::direct_response;
 use crate::status_body;
@@ -138,7 +138,7 @@ fn portcullis_filter(settings: &Settings, flavour: Flavour) -> HttpFilter {
     let config = DynamicModuleFilter {
         dynamic_module_config: Some(module()),
         filter_name: agreed::HTTP_FILTER.to_owned(),
-        filter_config: Some(json_any(&filter_config(settings, flavour))),
+        filter_config: Some(json_any(&flavour.filter_config(settings))),
         ..Default::default()
     };
     http_filter(agreed::HTTP_FILTER, pack_any(config))

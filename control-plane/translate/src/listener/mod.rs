@@ -13,7 +13,7 @@ mod tls;
 
 pub(crate) use tls::client_validation;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use portcullis_api::{Claims, Cluster, Settings};
@@ -24,7 +24,7 @@ use door::Door;
 use crate::flavour::Flavour;
 use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
-use crate::resource::Resource;
+use crate::resource::{Part, Resource};
 
 /// Most bytes that Envoy buffers of one connection before it stops reading.
 const BUFFER_LIMIT: u32 = 1024 * 1024;
@@ -34,10 +34,14 @@ const BUFFER_LIMIT: u32 = 1024 * 1024;
 pub(crate) enum Chain {
     /// It is served.
     Serving {
+        /// Whose it is.
+        owner: String,
         /// The host names, and the virtual IPs.
         names: Vec<String>,
-        /// Its chains' names, and the chains, encoded.
-        chains: Vec<(String, Vec<u8>)>,
+        /// Its chains, encoded.
+        chains: Vec<Vec<u8>>,
+        /// What may stand in their place: chains for the same connections that close them.
+        instead: Vec<Vec<u8>>,
     },
     /// It is refused. Its names must not fall to somebody's wildcard.
     Reserved {
@@ -50,10 +54,18 @@ impl Chain {
     /// The chain of a cluster that is served.
     pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, flavour: Flavour) -> Self {
         let serving = chain::serving(cluster, names, settings, flavour);
-        let served = std::iter::once(&cluster.name).chain(&cluster.server_names).cloned();
-        let served = served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect();
-        let at_addresses = chain::at_virtual_ips(cluster, names, &serving);
-        Self::Serving { names: served, chains: std::iter::once(serving).chain(at_addresses).map(encoded).collect() }
+        let closed = chain::closed(serving.name.clone(), chain::host_names(cluster));
+        let served = chain::host_names(cluster).into_iter();
+        let encoded = |chain: FilterChain| {
+            let at_addresses = chain::at_virtual_ips(cluster, names, &chain);
+            std::iter::once(chain).chain(at_addresses).map(|chain| chain.encode_to_vec()).collect()
+        };
+        Self::Serving {
+            owner: cluster.name.clone(),
+            names: served.chain(cluster.virtual_ips.iter().map(ToString::to_string)).collect(),
+            chains: encoded(serving),
+            instead: encoded(closed),
+        }
     }
 
     /// The names of an object that is refused.
@@ -62,39 +74,36 @@ impl Chain {
     }
 }
 
-fn encoded(chain: FilterChain) -> (String, Vec<u8>) {
-    (chain.name.clone(), chain.encode_to_vec())
-}
-
-/// The listeners with all chains.
+/// The listeners with all chains. Each cluster's chains are a part of their own, so that one that Envoy refuses can be left
+/// out.
 pub(crate) fn listeners(settings: &Settings, chains: Vec<Chain>) -> Vec<Resource> {
-    let names = ResourceNames::gateway(&settings.instance);
-    let reserved = reserved_names(&chains);
-    let mut filter_chains: Vec<(String, Vec<u8>)> = chains
-        .into_iter()
-        .flat_map(|chain| match chain {
-            Chain::Serving { chains, .. } => chains,
-            Chain::Reserved { .. } => Vec::new(),
-        })
-        .collect();
-    if !reserved.is_empty() {
-        filter_chains.push(encoded(chain::closed(names.part("reserved"), reserved)));
-    }
-    filter_chains.sort();
-    if filter_chains.is_empty() && settings.default_certificate.is_none() {
+    let mut reserved = reserved_names(&chains);
+    if settings.default_certificate.is_none() {
         // Envoy refuses a listener without any chain. No name ends in .invalid (RFC 6761).
-        filter_chains.push(encoded(chain::closed(names.part("reserved"), vec!["portcullis.invalid".to_owned()])));
+        reserved.push("portcullis.invalid".to_owned());
     }
-    door::doors(settings).iter().map(|door| listener(settings, door, &filter_chains)).collect()
+    let serving = chains.into_iter().filter_map(|chain| match chain {
+        Chain::Serving { owner, chains, instead, .. } => Some((owner, (chains, instead))),
+        Chain::Reserved { .. } => None,
+    });
+    let serving: Serving = serving.collect();
+    door::doors(settings).iter().map(|door| listener(settings, door, &reserved, &serving)).collect()
 }
 
-fn listener(settings: &Settings, door: &Door<'_>, chains: &[(String, Vec<u8>)]) -> Resource {
+/// By owner: encoded chains, and what may stand in their place.
+type Serving = BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>;
+
+fn listener(settings: &Settings, door: &Door<'_>, reserved: &[String], serving: &Serving) -> Resource {
+    let names = ResourceNames::gateway(&settings.instance);
     let name = ResourceNames::listener().part(door.part);
     let default = chain::default(settings);
-    let mut filter_chains: Vec<_> = chains.iter().map(|(_, chain)| door.guarded(chain.clone())).collect();
+    let mut own = Vec::new();
+    if !reserved.is_empty() {
+        own.push(chain::closed(names.part("reserved"), reserved.to_vec()).encode_to_vec());
+    }
     // A chain for everybody would let everybody in.
     if let (true, Some(default)) = (door.is_guarded(), &default) {
-        filter_chains.push(door.guarded(default.encode_to_vec()));
+        own.push(default.encode_to_vec());
     }
     let suffix = if door.is_guarded() { "-proxied" } else { "" };
     let listener = Listener {
@@ -108,7 +117,14 @@ fn listener(settings: &Settings, door: &Door<'_>, chains: &[(String, Vec<u8>)]) 
         ..Default::default()
     };
     let mut resource = Resource::new(name, &listener);
-    resource.value.extend(EncodedChains { filter_chains }.encode_to_vec());
+    let guarded = |chains: &[Vec<u8>]| EncodedChains::of(chains.iter().map(|chain| door.guarded(chain.clone())));
+    resource.value.extend(guarded(&own));
+    for (owner, (chains, instead)) in serving {
+        let start = resource.value.len();
+        resource.value.extend(guarded(chains));
+        let (owner, instead) = (owner.clone(), guarded(instead));
+        resource.parts.push(Part { owner, start, end: resource.value.len(), instead });
+    }
     resource
 }
 
@@ -118,6 +134,12 @@ fn listener(settings: &Settings, door: &Door<'_>, chains: &[(String, Vec<u8>)]) 
 struct EncodedChains {
     #[prost(bytes = "vec", repeated, tag = "3")]
     filter_chains: Vec<Vec<u8>>,
+}
+
+impl EncodedChains {
+    fn of(chains: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+        Self { filter_chains: chains.collect() }.encode_to_vec()
+    }
 }
 
 /// Names of refused objects that a served wildcard would catch, and that nobody serves.

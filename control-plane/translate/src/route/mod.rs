@@ -16,21 +16,20 @@ use envoy_types::pb::envoy::extensions::matching::common_inputs::network::v3::Fi
 use envoy_types::pb::xds::core::v3::TypedExtensionConfig;
 use envoy_types::pb::xds::r#type::matcher::v3::matcher::{OnMatch, on_match};
 use envoy_types::util::pack_any;
-use portcullis_api::{Cluster, Settings};
+use portcullis_api::Cluster;
 use portcullis_filter_config::{ClusterConfig, Pool, destinations, names as agreed};
 
 use crate::group::Group;
 use crate::names::{ResourceNames, parts};
-use crate::policy::{cluster_config, upstream_identity};
 use crate::proto::{header, inline_string, json_any, module};
 use crate::resource::{Resource, type_urls};
 use crate::status_body;
 
 /// The cluster's routes.
-pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames, settings: &Settings) -> Resource {
+pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames, config: &ClusterConfig) -> Resource {
     let common = destination::Common::of(cluster);
     let mut entries = BTreeMap::new();
-    let pools = Pool::of(&upstream_identity(cluster, settings));
+    let pools = Pool::of(&config.upstream_identity);
     for group in groups {
         for (key, pool, class) in destinations(&group.name, pools) {
             let target = names.pool(&group.name, pool);
@@ -40,13 +39,14 @@ pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames,
     }
     let matcher = sorted::Matcher::exact(filter_state_input(), entries, on_match(deny()));
     let name = names.part(parts::ROUTES);
-    let host = virtual_host(&cluster.name, &cluster_config(cluster, names, settings));
+    let host = virtual_host(&cluster.name, config);
     Resource {
         type_url: type_urls::route_configuration(),
         value: sorted::route_configuration(&name, &host, matcher),
         name,
         assignment: None,
         owner: None,
+        parts: Vec::new(),
     }
 }
 

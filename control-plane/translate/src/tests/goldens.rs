@@ -90,9 +90,9 @@ fn without_identity(line: String) -> String {
 
 fn told(translation: &Translation) -> Vec<String> {
     let mut lines = Vec::new();
-    for (diagnosis, names) in translation.diagnoses.iter().zip(&translation.names) {
+    for diagnosis in &translation.diagnoses {
         let state = if diagnosis.accepted { "accepted" } else { "refused" };
-        lines.push(format!("{} {state} {}: serves {}", diagnosis.name, diagnosis.reason, names.join(" ")));
+        lines.push(format!("{} {state} {}: serves {}", diagnosis.name, diagnosis.reason, diagnosis.names.join(" ")));
         lines.extend(diagnosis.problems.iter().map(|problem| format!("problem {problem}")));
         lines.extend(diagnosis.cautions.iter().map(|caution| format!("warning {caution}")));
     }

@@ -3,6 +3,7 @@
 //! Of each type one response is under way at a time. What to say next is computed from what the other side has
 //! acknowledged and from the newest snapshot, never from a queue: a burst of snapshots costs one response.
 
+mod composed;
 mod status;
 mod subscription;
 
@@ -12,13 +13,15 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource as WireResource,
 };
 use envoy_types::pb::google::protobuf::Any;
 
 use crate::kind::Kind;
-use crate::stream::NodeStream;
+use crate::stream::{Conversation, NodeStream, Refusal};
+use crate::wait::Wait;
 use crate::{Refused, Snapshot, Standing};
 use subscription::{Change, Subscription};
 
@@ -34,32 +37,6 @@ pub(crate) struct DeltaStream {
 }
 
 impl DeltaStream {
-    /// A new stream.
-    pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
-        Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0 }
-    }
-
-    /// Takes a request: a subscription, an acknowledgement or both. Returns what is to be sent, in this order.
-    pub(crate) fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
-        if self.node.is_empty()
-            && let Some(node) = &request.node
-        {
-            self.node.clone_from(&node.id);
-        }
-        let key = (Kind::of(&request.type_url), request.type_url.clone());
-        self.subscriptions.entry(key).or_default().on_request(request, &self.snapshot);
-        self.advance()
-    }
-
-    /// Takes a newer snapshot. Returns what is to be sent, in this order.
-    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
-        for ((_, type_url), subscription) in &mut self.subscriptions {
-            subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
-        }
-        self.snapshot = snapshot;
-        self.advance()
-    }
-
     /// Whether nothing that is due is overlooked.
     #[cfg(test)]
     pub(crate) fn is_complete(&self) -> bool {
@@ -67,6 +44,9 @@ impl DeltaStream {
     }
 
     fn advance(&mut self) -> Vec<DeltaDiscoveryResponse> {
+        for ((_, type_url), subscription) in &mut self.subscriptions {
+            subscription.refresh(&self.snapshot, type_url);
+        }
         let keys: Vec<_> = self.subscriptions.keys().cloned().collect();
         let mut responses = Vec::new();
         for key in keys {
@@ -95,21 +75,24 @@ impl DeltaStream {
         }
     }
 
-    /// What may be sent of a type now, given where the others stand.
+    /// What has to wait of a type now, given where the others stand. What belongs to one owner refers to nothing of another
+    /// owner, so that nobody waits for somebody else's.
     fn gates(&self, kind: Kind) -> Gates {
-        let settled = |wanted: fn(Kind) -> bool, settled: fn(&Subscription, &Snapshot, &str) -> bool| {
+        let busy = |wanted: fn(Kind) -> bool, busy: fn(&Subscription, &Snapshot, &str) -> Wait| {
             self.subscriptions
                 .iter()
                 .filter(|((other, _), _)| *other != kind && wanted(*other))
-                .all(|((_, type_url), subscription)| settled(subscription, &self.snapshot, type_url))
+                .map(|((_, type_url), subscription)| busy(subscription, &self.snapshot, type_url))
+                .fold(Wait::Nobody, Wait::and)
         };
         if kind.is_referred_to() {
-            let referrers = settled(|kind| !kind.is_referred_to(), Subscription::is_in_sync);
-            let clusters = settled(|kind| kind == Kind::Cluster, Subscription::is_settled);
-            return Gates { updates: true, removals: self.knows_referrers() && referrers && clusters };
+            let referrers = busy(|kind| !kind.is_referred_to(), Subscription::out_of_sync);
+            let clusters = busy(|kind| kind == Kind::Cluster, Subscription::unsettled);
+            let removals = if self.knows_referrers() { referrers.and(clusters) } else { Wait::Everybody };
+            return Gates { updates: Wait::Nobody, removals };
         }
-        let referred = settled(Kind::is_referred_to, Subscription::has_no_update);
-        Gates { updates: referred, removals: referred }
+        let referred = busy(Kind::is_referred_to, Subscription::updating);
+        Gates { updates: referred.clone(), removals: referred }
     }
 
     /// After a reconnect the types come one by one. Before routes and listeners are asked for, nobody can tell what they
@@ -117,6 +100,57 @@ impl DeltaStream {
     fn knows_referrers(&self) -> bool {
         let asked = |kind| self.subscriptions.iter().find(|((other, _), _)| *other == kind);
         asked(Kind::Listener).is_some_and(|(_, listeners)| listeners.knows_nothing() || asked(Kind::Routes).is_some())
+    }
+}
+
+impl Conversation for DeltaStream {
+    type Request = DeltaDiscoveryRequest;
+    type Response = DeltaDiscoveryResponse;
+
+    fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0 }
+    }
+
+    fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
+        if self.node.is_empty()
+            && let Some(node) = Self::node_of(&request)
+        {
+            self.node.clone_from(&node.id);
+        }
+        let key = (Kind::of(&request.type_url), request.type_url.clone());
+        self.subscriptions.entry(key).or_default().on_request(request, &self.snapshot);
+        self.advance()
+    }
+
+    fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
+        for ((_, type_url), subscription) in &mut self.subscriptions {
+            subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
+        }
+        self.snapshot = snapshot;
+        self.advance()
+    }
+
+    fn node_of(request: &DeltaDiscoveryRequest) -> Option<&Node> {
+        request.node.as_ref()
+    }
+
+    fn refusal(request: &DeltaDiscoveryRequest) -> Option<Refusal<'_>> {
+        let error = request.error_detail.as_ref()?;
+        Some(Refusal { type_url: &request.type_url, message: &error.message })
+    }
+
+    fn answered(request: &DeltaDiscoveryRequest) -> Option<Kind> {
+        (!request.response_nonce.is_empty()).then(|| Kind::of(&request.type_url))
+    }
+
+    fn kind_of(response: &DeltaDiscoveryResponse) -> Kind {
+        Kind::of(&response.type_url)
+    }
+
+    fn log(&self, response: &DeltaDiscoveryResponse) {
+        let (resources, removed) = (response.resources.len(), response.removed_resources.len());
+        let node = &self.node;
+        tracing::debug!(node, type_url = response.type_url, nonce = response.nonce, resources, removed, "sent");
     }
 }
 
@@ -153,28 +187,25 @@ impl NodeStream for DeltaStream {
         let one = |(type_url, name): (&str, &str)| {
             let resource = snapshot.get(type_url, name)?;
             let subscription = self.subscriptions.get(&(Kind::of(type_url), type_url.to_owned()));
-            Some(subscription.map_or(Standing::Pending, |subscription| subscription.standing(name, resource)))
+            Some(subscription.map_or(Standing::Pending, |subscription| subscription.standing(name, resource, owner)))
         };
         snapshot.owned_by(owner).filter_map(one).reduce(Standing::and)
     }
 }
 
-/// What may be sent of a type.
-#[derive(Clone, Copy, Debug)]
+/// What has to wait of a type.
+#[derive(Clone, Debug)]
 struct Gates {
-    updates: bool,
-    removals: bool,
+    updates: Wait,
+    removals: Wait,
 }
 
 fn encode(snapshot: &Snapshot, type_url: &str, nonce: String, change: Change) -> DeltaDiscoveryResponse {
-    let resources = change.updates.keys().filter_map(|name| {
-        let resource = snapshot.get(type_url, name).filter(|resource| !resource.is_held())?;
-        Some(WireResource {
-            name: name.clone(),
-            version: resource.version().to_owned(),
-            resource: Some(Any { type_url: type_url.to_owned(), value: resource.body().to_vec() }),
-            ..Default::default()
-        })
+    let resources = change.updates.into_iter().map(|(name, update)| WireResource {
+        name,
+        version: update.version,
+        resource: Some(Any { type_url: type_url.to_owned(), value: update.body.to_vec() }),
+        ..Default::default()
     });
     DeltaDiscoveryResponse {
         system_version_info: snapshot.type_version(type_url).to_owned(),

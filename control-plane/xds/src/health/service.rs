@@ -18,6 +18,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Endpoints, HealthRegistry};
+use crate::peer::Peer;
 
 /// Most bytes of one report: ten thousand clusters with a few endpoints.
 const MAX_REPORT: usize = 16 * 1024 * 1024;
@@ -56,9 +57,10 @@ impl<T: Send + Sync + 'static> HealthDiscoveryService for Service<T> {
         // There is room for one message.
         let _ = sender.try_send(Ok(wish));
         let (registry, mut life) = (Arc::clone(&self.registry), self.life.clone());
+        let peer = Peer::of(&request);
         tokio::spawn(async move {
             let ended = tokio::select! {
-                ended = listen(request.into_inner(), &registry, &sender) => ended,
+                ended = listen(request.into_inner(), &peer, &registry, &sender) => ended,
                 () = async { while life.changed().await.is_ok() {} } => Ok(()),
             };
             if let Err(status) = ended {
@@ -80,6 +82,7 @@ impl<T: Send + Sync + 'static> HealthDiscoveryService for Service<T> {
 /// Takes reports until the stream ends, on either side.
 pub(super) async fn listen(
     mut messages: impl Stream<Item = Result<HealthCheckRequestOrEndpointHealthResponse, Status>> + Unpin,
+    peer: &Peer,
     registry: &HealthRegistry,
     answers: &mpsc::Sender<Result<HealthCheckSpecifier, Status>>,
 ) -> Result<(), Status> {
@@ -93,6 +96,7 @@ pub(super) async fn listen(
         match message.request_type {
             Some(RequestType::HealthCheckRequest(request)) => {
                 let id = request.node.map(|node| node.id).unwrap_or_default();
+                peer.may_be(&id)?;
                 node = (!id.is_empty() && id.len() <= MAX_NAME).then_some(id);
             }
             Some(RequestType::EndpointHealthResponse(report)) => {

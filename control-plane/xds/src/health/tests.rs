@@ -121,7 +121,7 @@ async fn a_report_counts_for_the_node_that_was_named_before_it() {
         let messages =
             messages.into_iter().map(|one| Ok(HealthCheckRequestOrEndpointHealthResponse { request_type: Some(one) }));
         let (answers, _kept) = mpsc::channel(1);
-        let ended = listen(stream::iter(messages), &registry, &answers).await;
+        let ended = listen(stream::iter(messages), &crate::peer::Peer::Local, &registry, &answers).await;
         assert_eq!(ended.is_ok(), node.is_some(), "{ended:?}");
         assert_eq!(registry.reporting(Instant::now()), node.into_iter().collect::<Vec<_>>());
     }

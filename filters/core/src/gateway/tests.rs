@@ -1,3 +1,4 @@
+use portcullis_filter_config::CONFIG_VERSION;
 use portcullis_filter_config::{ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, Rule, UpstreamIdentity};
 use rcgen::DnType;
 

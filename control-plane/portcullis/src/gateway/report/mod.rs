@@ -1,9 +1,11 @@
 //! Telling the control planes how the endpoints are, as Envoy sees them.
 
 mod count;
+mod network;
+#[expect(dead_code, reason = "for --xds-address")]
+mod replicas;
 mod send;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +13,8 @@ use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::health::v3::EndpointHealthResponse;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
-use tonic::transport::Endpoint;
 
+use self::send::Peer;
 use super::admin::Admin;
 use crate::cli::Bootstrap;
 
@@ -28,15 +30,8 @@ pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
     tokio::spawn(ask(admin, sender));
     let node = Node { id: arguments.node_id.clone(), ..Node::default() };
     for socket in &arguments.xds_socket {
-        match endpoint(socket) {
-            Ok(endpoint) => drop(tokio::spawn(send::tell(endpoint, node.clone(), reports.clone()))),
-            Err(error) => tracing::warn!(socket = %socket.display(), %error, "health is not reported"),
-        }
+        tokio::spawn(send::tell(Peer::Local(socket.clone()), node.clone(), reports.clone()));
     }
-}
-
-fn endpoint(socket: &Path) -> Result<Endpoint, tonic::transport::Error> {
-    Endpoint::from_shared(format!("unix:{}", socket.display()))
 }
 
 async fn ask(admin: Admin, reports: watch::Sender<Report>) {

@@ -1,5 +1,6 @@
 //! One control plane, told by Envoy's own health discovery protocol.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
@@ -10,9 +11,10 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 
 use super::Report;
+use super::network::Network;
 
 /// How long to wait before a control plane that is gone is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -20,6 +22,40 @@ const AGAIN: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often a silent connection is probed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
+
+/// Where a control plane is.
+#[derive(Clone, Debug)]
+pub(super) enum Peer {
+    /// At a Unix socket.
+    Local(PathBuf),
+    /// On another machine.
+    Remote(Network),
+}
+
+impl Peer {
+    async fn connect(&self) -> Result<Channel, tonic::transport::Error> {
+        let careful = |endpoint: Endpoint| {
+            endpoint.connect_timeout(PATIENCE).http2_keep_alive_interval(KEEPALIVE).keep_alive_timeout(PATIENCE)
+        };
+        match self {
+            Peer::Local(socket) => {
+                careful(Endpoint::from_shared(format!("unix:{}", socket.display()))?).connect().await
+            }
+            // The name goes into no handshake: the connector has its own.
+            Peer::Remote(network) => {
+                careful(Endpoint::from_static("http://portcullis")).connect_with_connector(network.clone()).await
+            }
+        }
+    }
+
+    /// How logs call it.
+    fn told(&self) -> String {
+        match self {
+            Peer::Local(socket) => socket.display().to_string(),
+            Peer::Remote(network) => network.address.to_string(),
+        }
+    }
+}
 
 /// Why a conversation with a control plane ended. It is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -33,23 +69,27 @@ enum TellError {
 }
 
 /// Tells every new report, as long as there are some.
-pub(super) async fn tell(endpoint: Endpoint, node: Node, mut reports: watch::Receiver<Report>) {
-    let endpoint = endpoint.connect_timeout(PATIENCE).http2_keep_alive_interval(KEEPALIVE).keep_alive_timeout(PATIENCE);
+pub(super) async fn tell(peer: Peer, node: Node, mut reports: watch::Receiver<Report>) {
+    let mut last = String::new();
     loop {
-        match converse(&endpoint, &node, &mut reports).await {
-            Ok(()) => return,
-            Err(error) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
-                tracing::debug!(%error, cause, "health is not reported");
-            }
+        let Err(error) = converse(&peer, &node, &mut reports).await else { return };
+        let why = chain(&error);
+        // Once, and not at every try.
+        if why != last {
+            tracing::warn!(control_plane = peer.told(), error = why, "health is not reported");
+            last = why;
         }
         sleep(AGAIN).await;
     }
 }
 
+fn chain(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {}", chain(cause)))
+}
+
 /// Ends without an error when there will be no more reports.
-async fn converse(endpoint: &Endpoint, node: &Node, reports: &mut watch::Receiver<Report>) -> Result<(), TellError> {
-    let mut client = HealthDiscoveryServiceClient::new(endpoint.connect().await?);
+async fn converse(peer: &Peer, node: &Node, reports: &mut watch::Receiver<Report>) -> Result<(), TellError> {
+    let mut client = HealthDiscoveryServiceClient::new(peer.connect().await?);
     let (sender, receiver) = mpsc::channel(1);
     // The first message is there before the stream: a server may wait for it before it answers.
     let introduction = HealthCheckRequest { node: Some(node.clone()), ..Default::default() };

@@ -275,6 +275,7 @@ mod tests {
             warnings: Vec::new(),
             problems: Vec::new(),
             cautions: Vec::new(),
+            names: Vec::new(),
             version: portcullis_translate::Version::default(),
         }
     }

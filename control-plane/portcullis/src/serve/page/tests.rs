@@ -23,9 +23,10 @@ fn object(kind: &str, name: &str, served: Served, message: &str) -> Object {
         warnings: vec![HOSTILE.to_owned()],
         problems: Vec::new(),
         cautions: Vec::new(),
+        names: Vec::new(),
         version: Version { served, ..Version::default() },
     };
-    let verdict = Verdict { accepted, reason: reason_word(reason), message, warnings: &[] };
+    let verdict = Verdict { accepted, reason: reason_word(reason), message, warnings: &[], names: &[] };
     let health = Some(Health { healthy: 1, total: 3 });
     let standing = Standing::Refused { message: HOSTILE.to_owned() };
     let gateways = vec![Gateway { name: HOSTILE, standing, health }];
@@ -41,10 +42,11 @@ fn reason_word(reason: Reason) -> &'static str {
 fn status(objects: Vec<Object>) -> Status {
     let one = Type { sent: "0123456789abcdef".to_owned(), acked: String::new(), nack: Some(HOSTILE.to_owned()) };
     let types = [("type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned(), one)].into();
-    let node = Node { id: HOSTILE.to_owned(), connected: true, types, in_sync: false, refused: Vec::new() };
+    let node = Node { id: HOSTILE.to_owned(), connected: true, types, in_sync: false, view: None, refused: Vec::new() };
     let stale_since = Some("2026-01-01T00:00:00Z".to_owned());
     let source = SourceStatus { kind: "directory", stale_since, reason: Some(HOSTILE.to_owned()), leader: Some(false) };
-    Status { objects, nodes: vec![node], endpoints: BTreeMap::new(), snapshot: "c0ffee".to_owned(), source }
+    let (endpoints, snapshot, turned_away) = (BTreeMap::new(), "c0ffee".to_owned(), Vec::new());
+    Status { objects, nodes: vec![node], endpoints, snapshot, source, turned_away }
 }
 
 #[test]
@@ -86,6 +88,16 @@ fn it_tells_where_everything_stands() {
     for word in ["<script", "http:", "https:", "src=", "javascript"] {
         assert!(!page.contains(word), "self-contained: {word}");
     }
+}
+
+#[test]
+fn one_object_stays_small() {
+    let mut long = object(CLUSTER_KIND, "long.test", Served::Nothing, &"ä; ".repeat(1_000_000));
+    long.diagnosis.warnings = vec!["w".repeat(100_000); 1_000];
+    let long = Object::new(long.diagnosis, long.status);
+    assert!(serde_json::to_string(&long).unwrap().len() < 2_000_000);
+    assert!(long.diagnosis.message.ends_with('…'));
+    assert!(page(&status(vec![long])).len() < 100_000);
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) fn applied(name: &str, uid: &str, status: &ClusterStatus) -> serde_js
 /// Whether a status holds all that is wanted, and no gateway beside. What others have added does not matter.
 pub(super) fn is_there(found: &Value, wanted: &Value) -> bool {
     let (Some(found), Some(wanted)) = (found.as_object(), wanted.as_object()) else { return false };
-    let ours = ["observedGeneration", "contentHash", "moreGateways"];
+    let ours = ["observedGeneration", "contentHash", "names", "moreGateways"];
     if ours.iter().any(|field| found.get(*field) != wanted.get(*field)) {
         return false;
     }

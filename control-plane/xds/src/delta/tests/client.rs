@@ -4,6 +4,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Delt
 
 use super::*;
 use crate::delta::DeltaStream;
+use crate::stream::Conversation;
 
 /// What Envoy does: all clusters and listeners, the endpoints of its clusters, the routes of its listeners.
 pub(super) struct Client {

@@ -8,7 +8,7 @@ use envoy_types::pb::google::rpc::Status;
 use super::*;
 use crate::Standing;
 use crate::delta::DeltaStream;
-use crate::stream::NodeStream;
+use crate::stream::{Conversation, NodeStream};
 
 /// A response as `type: +name -name`.
 fn show(responses: &[DeltaDiscoveryResponse]) -> Vec<String> {
@@ -229,14 +229,7 @@ fn a_node_is_in_sync_only_after_it_asked_for_clusters_and_listeners() {
 
 #[test]
 fn an_owner_learns_where_a_node_stands() {
-    let resources = |all: &[(&str, &str, &str, &str)]| {
-        let one = |(url, name, body, owner): &(&str, &str, &str, &str)| {
-            let resource = crate::Resource::new(body.as_bytes().to_vec()).owned_by(*owner);
-            ((*url).to_owned(), (*name).to_owned(), resource)
-        };
-        Arc::new(crate::Snapshot::new(all.iter().map(one)))
-    };
-    let now = resources(&[(CDS, "a", "1", "A"), (CDS, "b", "bad", "B"), (RDS, "ra", "1", "A")]);
+    let now = owned(&[(CDS, "a", "1", "A"), (CDS, "b", "bad", "B"), (RDS, "ra", "1", "A")]);
     let mut stream = DeltaStream::new(now.clone());
     let first = stream.on_request(ask(CDS, &[]));
     assert_eq!(stream.standing(&now, "A"), Some(Standing::Pending));
@@ -256,7 +249,7 @@ fn an_owner_learns_where_a_node_stands() {
     assert_eq!(stream.standing(&now, "B"), Some(refused));
     let told = stream.refused();
     assert_eq!((told.len(), told[0].name.as_str(), told[0].owner.as_deref()), (1, "b", Some("B")));
-    let newer = resources(&[(CDS, "a", "2", "A"), (CDS, "b", "good", "B")]);
+    let newer = owned(&[(CDS, "a", "2", "A"), (CDS, "b", "good", "B")]);
     assert_eq!(stream.standing(&newer, "B"), Some(Standing::Pending), "what is refused is another version");
     assert_eq!(stream.standing(&newer, "A"), Some(Standing::Pending), "the stream need not know the snapshot");
 }
@@ -295,4 +288,103 @@ fn what_others_hold_is_neither_sent_nor_taken_away() {
     }
     let responses = has.on_snapshot(snapshot(&all[..2]));
     assert_eq!(settle(&mut has, responses), ["SDS: -s"], "what is really gone is taken away");
+}
+
+/// `(type, name, content, owner)`.
+fn owned(all: &[(&str, &str, &str, &str)]) -> Arc<crate::Snapshot> {
+    let one = |(url, name, body, owner): &(&str, &str, &str, &str)| {
+        let resource = crate::Resource::new(body.as_bytes().to_vec()).owned_by(*owner);
+        ((*url).to_owned(), (*name).to_owned(), resource)
+    };
+    Arc::new(crate::Snapshot::new(all.iter().map(one)))
+}
+
+#[test]
+fn nobody_waits_for_what_is_somebody_elses() {
+    let before = [(CDS, "a", "1", "A"), (CDS, "b", "1", "B"), (RDS, "ra", "1", "A"), (RDS, "rb", "1", "B")];
+    let mut after = before;
+    (after[0].2, after[2].2, after[3].2) = ("2", "2", "2");
+    let mut stream = opened(owned(&before), &[(CDS, &[]), (LDS, &[]), (RDS, &["ra", "rb"])]);
+    let said = stream.on_snapshot(owned(&after));
+    assert_eq!(show(&said), ["CDS: +a", "RDS: +rb"], "the route of B does not wait for A's cluster");
+    assert_eq!(show(&stream.on_request(ack(&said[1]))), [""; 0]);
+    let said = stream.on_request(ack(&said[0]));
+    assert_eq!(show(&said), ["RDS: +ra"]);
+    // A route that is refused holds its owner's clusters, and no others.
+    assert_eq!(show(&stream.on_request(nack(&said[0]))), [""; 0]);
+    let gone = [after[2]];
+    let responses = stream.on_snapshot(owned(&gone));
+    assert_eq!(settle(&mut stream, responses), ["RDS: -rb", "CDS: -b"]);
+}
+
+/// A listener of a base and parts.
+fn listener(parts: &[(&str, &str)]) -> Arc<crate::Snapshot> {
+    let mut body = b"base".to_vec();
+    let mut ranges = Vec::new();
+    for (owner, content) in parts {
+        let start = body.len();
+        body.extend(content.as_bytes());
+        let instead = Some("-".into());
+        ranges.push(crate::Part { owner: (*owner).to_owned(), range: start..body.len(), instead });
+    }
+    let resource = crate::Resource::new(body).with_parts(ranges);
+    Arc::new(crate::Snapshot::new([(LDS.to_owned(), "l".to_owned(), resource)]))
+}
+
+/// Refuses every response with a `!` in it. Returns the bodies.
+fn settle_bodies(stream: &mut DeltaStream, mut responses: Vec<DeltaDiscoveryResponse>) -> Vec<String> {
+    let mut said = Vec::new();
+    while let Some(response) = responses.pop() {
+        let body = response.resources.iter().filter_map(|one| one.resource.as_ref());
+        let body: String = body.map(|any| String::from_utf8_lossy(&any.value).into_owned()).collect();
+        let answer = if body.contains('!') { nack(&response) } else { ack(&response) };
+        said.push(body);
+        responses.extend(stream.on_request(answer));
+    }
+    said
+}
+
+#[test]
+fn a_bad_part_is_found_told_and_left_out() {
+    let before = listener(&[("A", " a1"), ("B", " b1")]);
+    let mut stream = DeltaStream::new(before.clone());
+    let responses = stream.on_request(ask(CDS, &[]));
+    settle_bodies(&mut stream, responses);
+    let responses = stream.on_request(ask(LDS, &[]));
+    assert_eq!(settle_bodies(&mut stream, responses), ["base a1 b1"]);
+    assert_eq!(stream.standing(&before, "A"), Some(Standing::Acknowledged));
+    let after = listener(&[("A", " a2"), ("B", " b2!"), ("C", " c!")]);
+    let responses = stream.on_snapshot(after.clone());
+    let said = settle_bodies(&mut stream, responses);
+    assert_eq!(said.last().unwrap(), "base a2 b1-", "{said:#?}");
+    let told: Vec<_> = stream.refused().into_iter().map(|one| one.owner.unwrap()).collect();
+    assert_eq!(told, ["B", "C"]);
+    assert_eq!(stream.standing(&after, "A"), Some(Standing::Acknowledged));
+    assert_eq!(stream.standing(&after, "B"), Some(Standing::Refused { message: "bad thing".to_owned() }));
+    assert!(stream.status()[LDS].nack.is_some() && !stream.is_in_sync());
+    let responses = stream.on_snapshot(listener(&[("A", " a3"), ("B", " b3")]));
+    assert_eq!(settle_bodies(&mut stream, responses), ["base a3 b3"]);
+    assert!(stream.status()[LDS].nack.is_none() && stream.is_in_sync());
+}
+
+#[test]
+fn a_reconnect_does_not_send_a_refused_part_again() {
+    let all = listener(&[("A", " a1"), ("B", " b!")]);
+    let mut stream = DeltaStream::new(all.clone());
+    let responses = stream.on_request(ask(LDS, &[]));
+    let mut version = String::new();
+    let mut responses = std::collections::VecDeque::from(responses);
+    while let Some(response) = responses.pop_front() {
+        let resource = response.resources.first().unwrap();
+        let is_bad = resource.resource.as_ref().unwrap().value.contains(&b'!');
+        if !is_bad {
+            version.clone_from(&resource.version);
+        }
+        responses.extend(stream.on_request(if is_bad { nack(&response) } else { ack(&response) }));
+    }
+    let mut again = DeltaStream::new(all);
+    let mut request = ask(LDS, &[]);
+    request.initial_resource_versions = [("l".to_owned(), version)].into();
+    assert_eq!(show(&again.on_request(request)), [""; 0]);
+    assert_eq!(again.refused()[0].owner.as_deref(), Some("B"));
 }

@@ -102,9 +102,9 @@ fn both_sources_lead_to_the_same() {
     let mut snapshot = wait_same(both.sides());
     snapshot = an_object_comes_and_changes(&both, &snapshot);
     snapshot = a_wrong_edit_changes_nothing(&both, &snapshot);
-    snapshot = a_name_that_is_taken_stays(&both, &snapshot);
     // Before anything is removed: farewells to what is gone are forgotten by a restart.
     a_restart_changes_nothing(&mut both, &snapshot);
+    snapshot = a_name_that_is_taken_stays(&both, &snapshot);
     snapshot = many_come_at_once(&both, &snapshot);
     an_object_goes_and_another_of_its_name_comes(&both, &snapshot);
 }
@@ -141,15 +141,15 @@ fn a_wrong_edit_changes_nothing(both: &Both, before: &str) -> String {
 fn a_name_that_is_taken_stays(both: &Both, before: &str) -> String {
     let names = json!(["a.example.com"]);
     both.apply(&both.world.manifest("thief.example.com").set("/spec/secureServing/serverNames", names));
-    both.wait_told("thief.example.com", Some(false));
+    let added = both.same_and_new(before);
+    both.wait_told("thief.example.com", Some(true));
     let status = both.kubernetes.plane.status().unwrap();
     let thief = object(&status, "thief.example.com").unwrap();
     assert!(thief["reason"] == "Conflicted" && thief["message"].to_string().contains("UpstreamCluster a.example.com"));
     both.wait_same_told();
     both.remove("thief.example.com");
     both.wait_told("thief.example.com", None);
-    assert_eq!(wait_same(both.sides()), before);
-    before.to_owned()
+    both.same_and_new(&added)
 }
 
 /// One `kubectl apply` of many, and the file that `kubectl get -o yaml` makes of them.

@@ -3,6 +3,7 @@
 mod conformance;
 mod leader;
 mod outage;
+mod ownership;
 mod references;
 mod rights;
 mod scale;

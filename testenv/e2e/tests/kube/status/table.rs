@@ -1,5 +1,6 @@
 use std::process::Command;
 
+use portcullis_e2e::allow_all;
 use portcullis_harness::deps;
 use serde_json::json;
 
@@ -11,18 +12,23 @@ fn kubectl_and_portcullis_show_the_same_columns() {
     let Some(world) = World::start("status-table") else { return };
     let side = world.kubernetes_side("plane");
     world.apply(&world.manifest("good.example.com").to_text());
-    let thief = world.manifest("thief.example.com").set("/spec/secureServing/serverNames", json!(["good.example.com"]));
-    world.apply(&thief.to_text());
+    let claim = |name: &str| world.manifest(name).set("/spec/secureServing/serverNames", json!(["good.example.com"]));
+    world.apply(&claim("thief.example.com").to_text());
+    let bad = world.manifest("wrong.example.com");
+    world.apply(&bad.policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "none"}])).to_text());
     wait_condition(&world, "good.example.com", "Programmed", "True", "Programmed");
-    wait_condition(&world, "thief.example.com", "Accepted", "False", "Conflicted");
+    wait_condition(&world, "thief.example.com", "Accepted", "True", "Conflicted");
+    wait_condition(&world, "thief.example.com", "Programmed", "True", "Programmed");
+    wait_condition(&world, "wrong.example.com", "Accepted", "False", "Invalid");
     let rows = |text: String| -> Vec<Vec<String>> {
         let row = |line: &str| line.split_whitespace().take(4).map(str::to_owned).collect();
-        text.lines().take(3).map(row).collect()
+        text.lines().take(4).map(row).collect()
     };
     let expected = [
         ["NAME", "ACCEPTED", "PROGRAMMED", "READY"],
         ["good.example.com", "True", "True", "Unknown"],
-        ["thief.example.com", "False", "False", "False"],
+        ["thief.example.com", "True", "True", "Unknown"],
+        ["wrong.example.com", "False", "False", "False"],
     ];
     assert_eq!(rows(world.admin(&["get", "upstreamclusters"])), expected);
     let wide = world.admin(&["get", "uc", "-o", "wide"]);

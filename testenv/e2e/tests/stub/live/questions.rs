@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_e2e::GatewayOptions;
+use portcullis_e2e::{GatewayOptions, allow_all};
 use portcullis_harness::client::H2Client;
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
@@ -13,30 +13,42 @@ use crate::world::{NAME, PODS, ROBOT, World};
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const SOON: Duration = Duration::from_secs(20);
 
-#[test]
-fn a_question_that_is_under_way_outlives_the_cluster_that_it_was_put_to() {
-    let world = World::start("questions", &GatewayOptions::default());
+/// Asks with the token, and makes a change while the question is under way.
+fn ask_while(world: &World, change: impl FnOnce()) {
     let target = world.gateway.target(NAME).timeout(SOON);
     let bearer = format!("Bearer {ROBOT}");
-    let health = |number: usize| json!({"healthCheck": {"interval": format!("{}s", number + 10)}});
-    for number in 0..2 {
-        world.stub.clear();
-        world.stub.fault(Fault::new(REVIEWS, Action::Hold));
-        // Nothing is known of the token: its cluster's identity is another one each time.
-        let manifest =
-            world.manifest().set("/spec/clientConfig/serverName", json!(["kubernetes", "localhost"][number % 2]));
-        world.gateway.apply(&manifest.clone().set("/spec/portcullis", json!({}))).unwrap();
-        std::thread::scope(|scope| {
-            let asking = scope.spawn(|| {
-                let client = H2Client::connect(&target).unwrap();
-                client.get(PODS, &[("authorization", &bearer)]).unwrap()
-            });
-            let asked = || (!world.stub.records_for(REVIEWS).is_empty()).then_some(());
-            wait::until("the question is asked", SOON, asked).unwrap();
-            world.gateway.apply(&manifest.set("/spec/portcullis", health(number))).unwrap();
-            world.stub.clear_faults();
-            let answer = asking.join().unwrap();
-            assert_eq!(answer.status, 200, "{}", answer.text());
+    world.stub.clear();
+    world.stub.fault(Fault::new(REVIEWS, Action::Hold));
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let client = H2Client::connect(&target).unwrap();
+            client.get(PODS, &[("authorization", &bearer)]).unwrap()
         });
+        let asked = || (!world.stub.records_for(REVIEWS).is_empty()).then_some(());
+        wait::until("the question is asked", SOON, asked).unwrap();
+        change();
+        world.stub.clear_faults();
+        let answer = asking.join().unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    });
+}
+
+#[test]
+fn a_question_that_is_under_way_outlives_the_cluster_that_it_was_put_to() {
+    let world = World::without_cluster("questions", &GatewayOptions::default());
+    for (name, interval) in [("kubernetes", "11s"), ("localhost", "12s")] {
+        // Nothing is known of the token: the cluster's identity is another one each time.
+        let manifest = world.manifest().set("/spec/clientConfig/serverName", json!(name));
+        world.gateway.apply(&manifest).unwrap();
+        let checked = manifest.set("/spec/portcullis", json!({"healthCheck": {"interval": interval}}));
+        ask_while(&world, || world.gateway.apply(&checked).unwrap());
     }
+}
+
+#[test]
+fn a_request_that_waits_finds_its_servers_under_a_policy_that_names_them_no_more() {
+    let world = World::without_cluster("left-group", &GatewayOptions::default());
+    let policies = |strategy: &str| json!([{"rules": [allow_all()], "strategy": strategy}]);
+    world.gateway.apply(&world.manifest().policies(policies("Random"))).unwrap();
+    ask_while(&world, || world.gateway.apply(&world.manifest().policies(policies("LeastRequest"))).unwrap());
 }

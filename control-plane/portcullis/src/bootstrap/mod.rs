@@ -1,9 +1,13 @@
+mod network;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+pub(crate) use network::Network;
+use portcullis_filter_config::NODE_METADATA;
 use serde_json::{Value, json};
 
-use crate::cli::Bootstrap;
+use crate::cli::{Bootstrap, XdsProtocol};
 
 pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
     let mut text = format!("{:#}", bootstrap(arguments));
@@ -23,11 +27,18 @@ pub(crate) fn bootstrap(arguments: &Bootstrap) -> Value {
 /// Who Envoy is, where xDS is, and bounds of the whole process.
 fn common(arguments: &Bootstrap) -> Value {
     json!({
-        "node": {"id": arguments.node_id, "cluster": "portcullis"},
+        "node": {
+            "id": arguments.node_id,
+            "cluster": "portcullis",
+            "metadata": {NODE_METADATA: arguments.config_version},
+        },
         "admin": {"address": socket_address(&arguments.admin_address)},
         "dynamic_resources": {
             "ads_config": {
-                "api_type": "DELTA_GRPC",
+                "api_type": match arguments.xds_protocol {
+                    XdsProtocol::Delta => "DELTA_GRPC",
+                    XdsProtocol::Sotw => "GRPC",
+                },
                 "transport_api_version": "V3",
                 "set_node_on_first_message_only": true,
                 // Envoy's own wait between two tries grows to 30 s, at which a control plane that is back would be overlooked.
@@ -62,16 +73,16 @@ const MAX_CALLOUT_ANSWER: u32 = 512 * 1024;
 
 fn xds_cluster(arguments: &Bootstrap) -> Value {
     let pipe = |path: &PathBuf| json!({"endpoint": {"address": {"pipe": {"path": path.to_string_lossy()}}}});
-    let replicas: Vec<Value> = arguments.xds_socket.iter().map(pipe).collect();
-    json!({
+    let replicas: Vec<Value> = arguments.xds_socket.iter().map(pipe).chain(arguments.network.endpoints()).collect();
+    let mut cluster = json!({
         "name": XDS,
-        "type": "STATIC",
+        "type": arguments.network.discovery_type(),
         "connect_timeout": "1s",
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
                 "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
                 "explicit_http_config": {"http2_protocol_options": {
-                    "connection_keepalive": {"interval": "10s", "timeout": "5s"},
+                    "connection_keepalive": {"interval": "30s", "timeout": "10s"},
                 }},
             },
         },
@@ -79,7 +90,11 @@ fn xds_cluster(arguments: &Bootstrap) -> Value {
             "cluster_name": XDS,
             "endpoints": [{"lb_endpoints": replicas}],
         },
-    })
+    });
+    if let (Some(socket), Some(fields)) = (arguments.network.transport_socket(), cluster.as_object_mut()) {
+        fields.insert("transport_socket".to_owned(), socket);
+    }
+    cluster
 }
 
 fn socket_address(address: &std::net::SocketAddr) -> Value {

@@ -1,17 +1,30 @@
+mod progress;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use bytes::Bytes;
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
+use super::composed::Composed;
 use super::{Gates, TypeStatus};
 use crate::kind::Kind;
-use crate::{Refused, Resource, Snapshot, Standing};
+use crate::wait::Wait;
+use crate::{Resource, Snapshot};
 
 /// A response's content: resources or removals, never both.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Change {
-    /// Name and version.
-    pub(super) updates: BTreeMap<String, String>,
+    pub(super) updates: BTreeMap<String, Update>,
     pub(super) removals: BTreeSet<String>,
+}
+
+/// What is sent of a resource.
+#[derive(Clone, Debug)]
+pub(super) struct Update {
+    pub(super) version: String,
+    pub(super) owner: Option<String>,
+    /// May be secret.
+    pub(super) body: Bytes,
 }
 
 /// The version of a resource of which nobody knows what the other side has. No hash is empty.
@@ -45,6 +58,8 @@ pub(super) struct Subscription {
     names: BTreeSet<String>,
     /// What the other side has: name and version.
     known: BTreeMap<String, String>,
+    /// Whose it is what the other side has, by name.
+    owners: BTreeMap<String, String>,
     /// Names that the other side was told do not exist.
     absent: BTreeSet<String>,
     in_flight: Option<InFlight>,
@@ -52,6 +67,7 @@ pub(super) struct Subscription {
     refused: BTreeMap<String, Refusal>,
     /// Groups of resources, refused together: sent again in halves, until the bad one stands alone.
     suspects: Vec<BTreeSet<String>>,
+    composed: Composed,
     /// Names that were touched before this type was asked for.
     touched_early: BTreeSet<String>,
     /// Names for which something may be due; for all others nothing is. So a turn costs what changed, not what there is.
@@ -159,12 +175,15 @@ impl Subscription {
     fn accept(&mut self, change: Change) {
         for name in change.removals {
             self.known.remove(&name);
+            self.owners.remove(&name);
+            self.composed.remove(&name);
             self.absent.insert(name);
         }
-        for (name, version) in change.updates {
+        for (name, update) in change.updates {
             self.refused.remove(&name);
+            self.composed.on_ack(&name);
             if self.is_wanted(&name) {
-                self.known.insert(name, version);
+                self.known.insert(name, update.version);
             }
         }
     }
@@ -174,11 +193,19 @@ impl Subscription {
     fn quarantine(&mut self, change: Change, message: &str) {
         for name in change.removals {
             self.known.remove(&name);
+            self.owners.remove(&name);
+            self.composed.remove(&name);
             self.absent.insert(name);
         }
         if change.updates.len() <= 1 {
-            let refusal = |version| Refusal { version, message: message.to_owned() };
-            self.refused.extend(change.updates.into_iter().map(|(name, version)| (name, refusal(version))));
+            for (name, update) in change.updates {
+                if self.composed.holds(&name) {
+                    self.composed.on_nack(&name, message);
+                } else {
+                    let refusal = Refusal { version: update.version, message: message.to_owned() };
+                    self.refused.insert(name, refusal);
+                }
+            }
             return;
         }
         for name in change.updates.keys() {
@@ -209,19 +236,20 @@ impl Subscription {
         if !unknown.is_empty() {
             return Some(Change { removals: unknown, ..Default::default() });
         }
-        if gates.updates {
-            let updates = self.next_updates(snapshot, type_url);
+        if gates.updates != Wait::Everybody {
+            let updates = self.next_updates(snapshot, type_url, &gates.updates);
             if !updates.is_empty() {
                 return Some(Change { updates, ..Default::default() });
             }
         }
-        if gates.removals {
-            let removals: BTreeSet<_> = self.removals(snapshot, type_url).cloned().collect();
+        if gates.removals != Wait::Everybody {
+            let may_go = |name: &&String| gates.removals.lets(self.owner(snapshot, type_url, name));
+            let removals: BTreeSet<_> = self.removals(snapshot, type_url).filter(may_go).cloned().collect();
             if !removals.is_empty() {
                 return Some(Change { removals, ..Default::default() });
             }
         }
-        (gates.updates && std::mem::take(&mut self.owes_answer)).then(Change::default)
+        (gates.updates == Wait::Nobody && std::mem::take(&mut self.owes_answer)).then(Change::default)
     }
 
     fn forget_done(&mut self, snapshot: &Snapshot, type_url: &str) {
@@ -245,41 +273,57 @@ impl Subscription {
     /// A refused version that is no longer in the snapshot need not be remembered.
     fn forget_refusals(&mut self, snapshot: &Snapshot, type_url: &str) {
         self.refused.retain(|name, refusal| refusal.is_of(snapshot, type_url, name));
-        if self.refused.is_empty() && self.suspects.is_empty() {
+        if self.refused.is_empty() && self.suspects.is_empty() && !self.composed.is_refused() {
             self.status.nack = None;
         }
     }
 
-    fn next_updates(&mut self, snapshot: &Snapshot, type_url: &str) -> BTreeMap<String, String> {
+    fn next_updates(&mut self, snapshot: &Snapshot, type_url: &str, wait: &Wait) -> BTreeMap<String, Update> {
+        let may_go = |(_, resource): &(&String, &Resource)| wait.lets(resource.owner());
+        let update = |(name, resource): (&String, &Resource)| {
+            let version = self.composed.version(name, resource)?.to_owned();
+            let owner = resource.owner().map(str::to_owned);
+            Some((name.clone(), Update { version, owner, body: self.composed.body(name, resource) }))
+        };
         while let Some(group) = self.suspects.pop() {
+            let is_suspect = |(name, _): &(&String, &Resource)| group.contains(*name);
+            if self.updates(snapshot, type_url).filter(is_suspect).any(|one| !may_go(&one)) {
+                self.suspects.push(group);
+                return BTreeMap::new();
+            }
             let updates: BTreeMap<_, _> =
-                self.updates(snapshot, type_url).filter(|(name, _)| group.contains(name)).collect();
+                self.updates(snapshot, type_url).filter(is_suspect).filter_map(update).collect();
             if !updates.is_empty() {
                 return updates;
             }
         }
-        self.updates(snapshot, type_url).collect()
+        self.updates(snapshot, type_url).filter(may_go).filter_map(update).collect()
     }
 
-    /// Every resource that is wanted, not known in this version and not refused in this version: name and version.
+    /// Every resource that is wanted, not known in this version and not refused in this version.
     fn updates<'a>(
         &'a self,
         snapshot: &'a Snapshot,
         type_url: &'a str,
-    ) -> impl Iterator<Item = (String, String)> + use<'a> {
-        self.due.iter().filter_map(move |name| {
-            let version = self.outdated(snapshot, type_url, name)?;
-            Some((name.clone(), version.to_owned()))
-        })
+    ) -> impl Iterator<Item = (&'a String, &'a Resource)> + use<'a> {
+        self.due.iter().filter_map(move |name| Some((name, self.outdated(snapshot, type_url, name)?)))
     }
 
-    /// The version of a resource that is to be sent.
-    fn outdated<'a>(&self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a str> {
+    /// A resource, if it is to be sent.
+    fn outdated<'a>(&'a self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a Resource> {
         let is_sendable = |resource: &&Resource| self.is_wanted(name) && !resource.is_held();
-        let version = snapshot.get(type_url, name).filter(is_sendable)?.version();
+        let resource = snapshot.get(type_url, name).filter(is_sendable)?;
+        let version = self.composed.version(name, resource)?;
         let is_known = self.known.get(name).is_some_and(|known| known == version);
         let is_refused = self.refused.get(name).is_some_and(|refusal| refusal.version == version);
-        (!is_known && !is_refused).then_some(version)
+        (!is_known && !is_refused).then_some(resource)
+    }
+
+    /// Follows the snapshot, before it is asked what is to be sent.
+    pub(super) fn refresh(&mut self, snapshot: &Snapshot, type_url: &str) {
+        if self.in_flight.is_none() && self.opened {
+            self.composed.refresh(snapshot, type_url, &self.known, &self.due);
+        }
     }
 
     /// What the other side has and should not have.
@@ -293,8 +337,12 @@ impl Subscription {
 
     pub(super) fn sent(&mut self, nonce: &str, change: &Change, version: &str) {
         self.owes_answer = false;
-        for name in change.updates.keys() {
+        for (name, update) in &change.updates {
             self.absent.remove(name);
+            match &update.owner {
+                Some(owner) => self.owners.insert(name.clone(), owner.clone()),
+                None => self.owners.remove(name),
+            };
         }
         self.status.sent = version.to_owned();
         self.in_flight =
@@ -309,60 +357,6 @@ impl Subscription {
     /// Whether the other side has nothing of this type.
     pub(super) fn knows_nothing(&self) -> bool {
         self.known.is_empty()
-    }
-
-    /// Nothing to send and nothing under way but removals that still hold: what refers to this type may be sent. A resource
-    /// that came back while its removal was under way has to be sent again first.
-    pub(super) fn has_no_update(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        let is_outdated = |change: &Change| {
-            !change.updates.is_empty() || change.removals.iter().any(|name| snapshot.get(type_url, name).is_some())
-        };
-        !self.in_flight.as_ref().is_some_and(|in_flight| is_outdated(&in_flight.change))
-            && self.updates(snapshot, type_url).next().is_none()
-    }
-
-    /// Nothing to send and nothing under way; something may be refused.
-    pub(super) fn is_settled(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        self.in_flight.is_none()
-            && !self.owes_answer
-            && self.updates(snapshot, type_url).next().is_none()
-            && self.removals(snapshot, type_url).next().is_none()
-            && !self.due.iter().any(|name| self.is_unknown(snapshot, type_url, name))
-    }
-
-    /// Settled, nothing is refused, and the other side has what others hold.
-    pub(super) fn is_in_sync(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        let is_current = |(name, refusal): (&String, &Refusal)| refusal.is_of(snapshot, type_url, name);
-        self.is_settled(snapshot, type_url)
-            && !self.refused.iter().any(is_current)
-            && !snapshot.held(type_url).any(|name| self.is_wanted(name) && !self.has(snapshot, type_url, name))
-    }
-
-    fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
-        snapshot.get(type_url, name).is_some_and(|one| self.known.get(name).is_some_and(|known| known == one.version()))
-    }
-
-    /// What is refused of the snapshot.
-    pub(super) fn refused(&self, snapshot: &Snapshot, type_url: &str) -> impl Iterator<Item = Refused> {
-        self.refused.iter().filter(|(name, refusal)| refusal.is_of(snapshot, type_url, name)).map(|(name, refusal)| {
-            Refused {
-                type_url: type_url.to_owned(),
-                name: name.clone(),
-                version: refusal.version.clone(),
-                message: refusal.message.clone(),
-                owner: snapshot.get(type_url, name).and_then(Resource::owner).map(str::to_owned),
-            }
-        })
-    }
-
-    /// Where the other side stands with one resource.
-    pub(super) fn standing(&self, name: &str, resource: &Resource) -> Standing {
-        let version = resource.version();
-        match self.refused.get(name).filter(|refusal| refusal.version == version) {
-            Some(refusal) => Standing::Refused { message: refusal.message.clone() },
-            None if self.known.get(name).is_some_and(|known| known == version) => Standing::Acknowledged,
-            None => Standing::Pending,
-        }
     }
 
     pub(super) fn status(&self) -> TypeStatus {

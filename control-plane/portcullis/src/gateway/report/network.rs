@@ -1,0 +1,98 @@
+//! A control plane that is reached over the network, with certificates on both sides.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper::Uri;
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::codegen::Service;
+
+/// Where it is, and with which files the connection is made. They are read for each connection: certificates are renewed.
+#[derive(Clone, Debug)]
+pub(super) struct Network {
+    /// One replica.
+    pub(super) address: SocketAddr,
+    /// The name that its certificate must carry.
+    pub(super) server_name: String,
+    /// The CAs of control planes.
+    pub(super) ca: PathBuf,
+    /// This gateway's certificate; the node id is one of its names.
+    pub(super) certificate: PathBuf,
+    /// The certificate's key.
+    pub(super) key: PathBuf,
+}
+
+/// Why there is no connection. It is tried again, with the files as they are then.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NetworkError {
+    #[error("cannot read {0}")]
+    Read(PathBuf, #[source] rustls_pki_types::pem::Error),
+    #[error("{0} holds no certificate")]
+    Empty(PathBuf),
+    #[error("the certificates cannot be used")]
+    Tls(#[from] rustls::Error),
+    #[error("{0} is no server name")]
+    Name(String),
+    #[error("cannot connect to {0}")]
+    Connect(SocketAddr, #[source] io::Error),
+    #[error("the handshake with {0} failed")]
+    Handshake(SocketAddr, #[source] io::Error),
+}
+
+impl Network {
+    async fn connect(self) -> Result<TokioIo<TlsStream<TcpStream>>, NetworkError> {
+        let config = self.config()?;
+        let name =
+            ServerName::try_from(self.server_name.clone()).map_err(|_| NetworkError::Name(self.server_name.clone()))?;
+        let tcp = TcpStream::connect(self.address).await.map_err(|error| NetworkError::Connect(self.address, error))?;
+        let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await;
+        Ok(TokioIo::new(tls.map_err(|error| NetworkError::Handshake(self.address, error))?))
+    }
+
+    fn config(&self) -> Result<ClientConfig, NetworkError> {
+        let mut roots = RootCertStore::empty();
+        for root in certificates(&self.ca)? {
+            roots.add(root)?;
+        }
+        let key =
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| NetworkError::Read(self.key.clone(), error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(certificates(&self.certificate)?, key)?;
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(config)
+    }
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NetworkError> {
+    let read = |error| NetworkError::Read(path.to_owned(), error);
+    let all = CertificateDer::pem_file_iter(path).map_err(read)?.collect::<Result<Vec<_>, _>>().map_err(read)?;
+    if all.is_empty() { Err(NetworkError::Empty(path.to_owned())) } else { Ok(all) }
+}
+
+impl Service<Uri> for Network {
+    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Error = NetworkError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, NetworkError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), NetworkError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        Box::pin(self.clone().connect())
+    }
+}

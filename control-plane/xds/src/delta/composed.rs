@@ -1,0 +1,113 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use crate::piece::{Key, Pieces, add_pieces, bodies};
+use crate::quarantine::{Hold, Offer, Quarantine, Refusal};
+use crate::{Resource, Snapshot, Standing};
+
+/// The resources of one type that are made of parts: what of them may be sent.
+#[derive(Debug, Default)]
+pub(super) struct Composed {
+    by_name: BTreeMap<String, One>,
+}
+
+#[derive(Debug, Default)]
+struct One {
+    quarantine: Quarantine,
+    /// What the other side is to have, as far as it takes it.
+    offer: Option<Offer>,
+}
+
+impl Composed {
+    /// Follows the snapshot, as far as it is due. `known` are the versions that the other side has.
+    pub(super) fn refresh(
+        &mut self,
+        snapshot: &Snapshot,
+        type_url: &str,
+        known: &BTreeMap<String, String>,
+        due: &BTreeSet<String>,
+    ) {
+        for (name, resource) in snapshot.composed(type_url).filter(|(name, _)| due.contains(*name)) {
+            let is_new = !self.by_name.contains_key(name);
+            let one = self.by_name.entry(name.to_owned()).or_default();
+            if !one.quarantine.is_aimed_at(resource.version()) {
+                let mut pieces = Pieces::new();
+                add_pieces(&mut pieces, name, resource);
+                one.quarantine.aim(Offer::wanted(resource.version(), pieces));
+            }
+            if let Some(version) = known.get(name).filter(|_| is_new) {
+                one.quarantine.resume(version);
+            }
+            one.offer = one.quarantine.next(&Hold::default()).or_else(|| one.quarantine.last_accepted().cloned());
+        }
+    }
+
+    /// Whether a resource is made of parts.
+    pub(super) fn holds(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// The version of a resource to send; `None` if there is nothing of it that the other side takes.
+    pub(super) fn version<'a>(&'a self, name: &str, resource: &'a Resource) -> Option<&'a str> {
+        match self.by_name.get(name) {
+            Some(one) => one.offer.as_ref().map(|offer| offer.version.as_str()),
+            None => Some(resource.version()),
+        }
+    }
+
+    /// The body of a resource to send.
+    pub(super) fn body(&self, name: &str, resource: &Resource) -> Bytes {
+        let offer = self.by_name.get(name).and_then(|one| one.offer.as_ref());
+        let body = offer.and_then(|offer| bodies(&offer.pieces).remove(name));
+        body.unwrap_or_else(|| resource.body().clone())
+    }
+
+    /// Takes an acknowledgement of what was to be sent last.
+    pub(super) fn on_ack(&mut self, name: &str) {
+        if let Some(one) = self.by_name.get_mut(name)
+            && let Some(offer) = one.offer.take()
+        {
+            one.quarantine.on_ack(offer);
+        }
+    }
+
+    /// Takes a refusal of what was to be sent last.
+    pub(super) fn on_nack(&mut self, name: &str, message: &str) {
+        if let Some(one) = self.by_name.get_mut(name)
+            && let Some(offer) = one.offer.take()
+        {
+            one.quarantine.on_nack(&offer, message);
+        }
+    }
+
+    /// Forgets a resource that is gone.
+    pub(super) fn remove(&mut self, name: &str) {
+        self.by_name.remove(name);
+    }
+
+    /// Whether the other side has of every resource exactly what is wanted.
+    pub(super) fn is_in_sync(&self) -> bool {
+        self.by_name.values().all(|one| one.quarantine.is_in_sync())
+    }
+
+    /// Whether something is refused, or being looked for.
+    pub(super) fn is_refused(&self) -> bool {
+        self.by_name.values().any(|one| one.quarantine.refusals().next().is_some() || one.quarantine.is_searching())
+    }
+
+    /// The name of a resource, the owner of the part if it is one, and why it is refused.
+    pub(super) fn refused(&self) -> impl Iterator<Item = (&str, Option<&str>, &Refusal)> {
+        self.by_name.iter().flat_map(|(name, one)| {
+            one.quarantine
+                .refusals()
+                .map(move |(key, refusal)| (name.as_str(), key.and_then(|key| key.part.as_deref()), refusal))
+        })
+    }
+
+    /// Where the other side stands with a part.
+    pub(super) fn standing(&self, name: &str, owner: &str, version: &str) -> Standing {
+        let key = Key { resource: name.to_owned(), part: Some(owner.to_owned()) };
+        self.by_name.get(name).map_or(Standing::Pending, |one| one.quarantine.standing(&key, version))
+    }
+}

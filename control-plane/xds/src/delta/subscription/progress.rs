@@ -1,0 +1,94 @@
+//! How far a type is.
+
+use super::{Refusal, Subscription};
+use crate::wait::Wait;
+use crate::{Refused, Resource, Snapshot, Standing};
+
+impl Subscription {
+    /// Whose a resource is or was.
+    pub(super) fn owner<'a>(&'a self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a str> {
+        match snapshot.get(type_url, name) {
+            Some(resource) => resource.owner(),
+            None => self.owners.get(name).map(String::as_str),
+        }
+    }
+
+    /// Whose resources are changing: what refers to them has to wait. Not for removals that still hold; a resource that came
+    /// back while its removal was under way has to be sent again first.
+    pub(in crate::delta) fn updating(&self, snapshot: &Snapshot, type_url: &str) -> Wait {
+        let owner = |name: &String| Wait::for_owner(self.owner(snapshot, type_url, name));
+        let waiting = self.updates(snapshot, type_url).map(|(_, resource)| Wait::for_owner(resource.owner()));
+        let under_way = self.in_flight.iter().flat_map(|in_flight| {
+            let back = in_flight.change.removals.iter().filter(|name| snapshot.get(type_url, name).is_some());
+            in_flight.change.updates.keys().chain(back).map(owner)
+        });
+        waiting.chain(under_way).fold(Wait::Nobody, Wait::and)
+    }
+
+    /// Whose resources are changing or going; something may be refused.
+    pub(in crate::delta) fn unsettled(&self, snapshot: &Snapshot, type_url: &str) -> Wait {
+        let owner = |name: &String| Wait::for_owner(self.owner(snapshot, type_url, name));
+        let going = self.removals(snapshot, type_url).map(owner);
+        let gone = self.in_flight.iter().flat_map(|in_flight| in_flight.change.removals.iter().map(owner));
+        let unknown = self.due.iter().any(|name| self.is_unknown(snapshot, type_url, name));
+        let first = if self.owes_answer || unknown { Wait::Everybody } else { Wait::Nobody };
+        going.chain(gone).fold(self.updating(snapshot, type_url).and(first), Wait::and)
+    }
+
+    /// Whose resources are not as they are wanted.
+    pub(in crate::delta) fn out_of_sync(&self, snapshot: &Snapshot, type_url: &str) -> Wait {
+        let refused = self.refused(snapshot, type_url).map(|refused| Wait::for_owner(refused.owner.as_deref()));
+        let waits = refused.fold(self.unsettled(snapshot, type_url), Wait::and);
+        // A part that is not as it is wanted, although nothing is to be sent, stands in for one that is refused.
+        if self.composed.is_in_sync() || waits != Wait::Nobody { waits } else { Wait::Everybody }
+    }
+
+    /// Nothing to send and nothing under way; something may be refused.
+    fn is_settled(&self, snapshot: &Snapshot, type_url: &str) -> bool {
+        self.in_flight.is_none() && self.unsettled(snapshot, type_url) == Wait::Nobody
+    }
+
+    /// Settled, nothing is refused, and the other side has what others hold.
+    pub(in crate::delta) fn is_in_sync(&self, snapshot: &Snapshot, type_url: &str) -> bool {
+        let is_current = |(name, refusal): (&String, &Refusal)| refusal.is_of(snapshot, type_url, name);
+        self.is_settled(snapshot, type_url)
+            && !self.refused.iter().any(is_current)
+            && self.composed.is_in_sync()
+            && !snapshot.held(type_url).any(|name| self.is_wanted(name) && !self.has(snapshot, type_url, name))
+    }
+
+    fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
+        snapshot.get(type_url, name).is_some_and(|one| self.known.get(name).is_some_and(|known| known == one.version()))
+    }
+
+    /// What is refused of the snapshot.
+    pub(in crate::delta) fn refused(&self, snapshot: &Snapshot, type_url: &str) -> impl Iterator<Item = Refused> {
+        let told = |name: &str, owner: Option<&str>, version: &str, message: &str| Refused {
+            type_url: type_url.to_owned(),
+            name: name.to_owned(),
+            version: version.to_owned(),
+            message: message.to_owned(),
+            owner: owner.map(str::to_owned),
+        };
+        let current = self.refused.iter().filter(|(name, refusal)| refusal.is_of(snapshot, type_url, name));
+        let whole = current.map(move |(name, refusal)| {
+            let owner = snapshot.get(type_url, name).and_then(Resource::owner);
+            told(name, owner, &refusal.version, &refusal.message)
+        });
+        let parts = self.composed.refused();
+        whole.chain(parts.map(move |(name, owner, refusal)| told(name, owner, &refusal.version, &refusal.message)))
+    }
+
+    /// Where the other side stands with what belongs to an owner: a resource, or a part of it.
+    pub(in crate::delta) fn standing(&self, name: &str, resource: &Resource, owner: &str) -> Standing {
+        if let Some(version) = resource.part_version(owner) {
+            return self.composed.standing(name, owner, version);
+        }
+        let version = resource.version();
+        match self.refused.get(name).filter(|refusal| refusal.version == version) {
+            Some(refusal) => Standing::Refused { message: refusal.message.clone() },
+            None if self.known.get(name).is_some_and(|known| known == version) => Standing::Acknowledged,
+            None => Standing::Pending,
+        }
+    }
+}

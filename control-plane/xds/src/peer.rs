@@ -1,0 +1,80 @@
+//! Who is at the other end of a connection, and which node it may be.
+
+use std::sync::Arc;
+
+use tonic::Status;
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// A process of this machine that may use the Unix socket.
+    Local,
+    /// The holder of a client certificate that was verified, by the names in it.
+    Certificate(Arc<[String]>),
+}
+
+impl Peer {
+    /// By the certificate's common names and DNS names. One that cannot be read names nobody.
+    pub(crate) fn of_certificate(der: &[u8]) -> Self {
+        let Ok((_, certificate)) = parse_x509_certificate(der) else { return Self::Certificate(Arc::new([])) };
+        let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
+        let mut names: Vec<String> = common.map(str::to_owned).collect();
+        if let Ok(Some(alternatives)) = certificate.subject_alternative_name() {
+            for name in &alternatives.value.general_names {
+                if let GeneralName::DNSName(name) = name {
+                    names.push((*name).to_owned());
+                }
+            }
+        }
+        names.retain(|name| !name.is_empty());
+        Self::Certificate(names.into())
+    }
+
+    /// Who sent a request; a connection of which nobody knows whose it is, is nobody's.
+    pub(crate) fn of<T>(request: &tonic::Request<T>) -> Self {
+        request.extensions().get::<Self>().cloned().unwrap_or_else(|| Self::Certificate(Arc::new([])))
+    }
+
+    /// Whether this peer may be the node of that id: over the network only under a name of its certificate. Nobody learns
+    /// from the error which names there are.
+    pub(crate) fn may_be(&self, node: &str) -> Result<(), Status> {
+        let is_own = match self {
+            Self::Local => true,
+            Self::Certificate(names) => names.iter().any(|name| name == node),
+        };
+        if is_own { Ok(()) } else { Err(Status::permission_denied("the node id is no name of the client certificate")) }
+    }
+
+    /// How logs call it.
+    pub(crate) fn told(&self) -> String {
+        match self {
+            Self::Local => "a local process".to_owned(),
+            Self::Certificate(names) => format!("the certificate of {}", names.join(", ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_bound_to_the_names_of_its_certificate() {
+        let named = |names: &[&str]| Peer::Certificate(names.iter().map(|name| (*name).to_owned()).collect());
+        for (peer, node, may) in [
+            (Peer::Local, "anybody", true),
+            (named(&["envoy-0", "envoy.example.com"]), "envoy-0", true),
+            (named(&["envoy-0", "envoy.example.com"]), "envoy.example.com", true),
+            (named(&["envoy-0"]), "envoy-1", false),
+            (named(&["envoy-0"]), "ENVOY-0", false),
+            (named(&["*.example.com"]), "a.example.com", false),
+            (named(&["envoy-0"]), "", false),
+            (named(&[]), "", false),
+            (Peer::of_certificate(b"nonsense"), "", false),
+        ] {
+            assert_eq!(peer.may_be(node).is_ok(), may, "{peer:?} {node}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::Resource;
+use crate::hash::hash_of;
+
+/// Content that can be refused by itself. Its bytes may be secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Piece {
+    version: String,
+    body: Bytes,
+    owner: Option<String>,
+    /// What stands in its place where it has to be left out.
+    instead: Option<Box<Piece>>,
+}
+
+impl std::fmt::Debug for Piece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} bytes)", self.version, self.body.len())
+    }
+}
+
+impl Piece {
+    pub(crate) fn new(body: Bytes, owner: Option<&str>, instead: Option<Bytes>) -> Self {
+        let instead = instead.map(|body| Box::new(Self::new(body, owner, None)));
+        Self { version: hash_of(&body), body, owner: owner.map(str::to_owned), instead }
+    }
+
+    /// A whole resource.
+    pub(crate) fn whole(resource: &Resource) -> Self {
+        let owner = resource.owner().map(str::to_owned);
+        Self { version: resource.version().to_owned(), body: resource.body().clone(), owner, instead: None }
+    }
+
+    pub(crate) fn owner(&self) -> Option<&str> {
+        self.owner.as_deref()
+    }
+
+    /// The hash of the content.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub(crate) fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    pub(crate) fn instead(&self) -> Option<&Self> {
+        self.instead.as_deref()
+    }
+}
+
+/// Which piece of which resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) resource: String,
+    /// The owner of a part; `None` is the resource itself, without its parts.
+    pub(crate) part: Option<String>,
+}
+
+impl Key {
+    pub(crate) fn whole(resource: &str) -> Self {
+        Self { resource: resource.to_owned(), part: None }
+    }
+
+    /// How error texts may call it.
+    pub(crate) fn name(&self) -> &str {
+        self.part.as_deref().unwrap_or(&self.resource)
+    }
+}
+
+/// Pieces by key: those of one resource stand one behind the other, itself before its parts.
+pub(crate) type Pieces = BTreeMap<Key, Piece>;
+
+/// Adds the pieces of a resource.
+pub(crate) fn add_pieces(pieces: &mut Pieces, name: &str, resource: &Resource) {
+    let mut is_whole = true;
+    for (owner, piece) in resource.pieces() {
+        is_whole = false;
+        pieces.insert(Key { resource: name.to_owned(), part: owner.map(str::to_owned) }, piece.clone());
+    }
+    if is_whole {
+        pieces.insert(Key::whole(name), Piece::whole(resource));
+    }
+}
+
+/// The body of every resource.
+pub(crate) fn bodies(pieces: &Pieces) -> BTreeMap<&str, Bytes> {
+    let mut parts: BTreeMap<&str, Vec<&Bytes>> = BTreeMap::new();
+    for (key, piece) in pieces {
+        parts.entry(&key.resource).or_default().push(piece.body());
+    }
+    let join = |parts: Vec<&Bytes>| match parts.as_slice() {
+        [one] => (*one).clone(),
+        several => several.iter().flat_map(|part| part.iter().copied()).collect(),
+    };
+    parts.into_iter().map(|(name, parts)| (name, join(parts))).collect()
+}

@@ -1,0 +1,139 @@
+//! The credentials with which xDS is served over the network.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::registry::lock;
+
+/// Why credentials cannot be used. The operator has to act. No variant holds anything of a key.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read.
+    #[error("cannot read {0}")]
+    Read(PathBuf, #[source] io::Error),
+    /// A file holds no certificate or no key, or something else.
+    #[error("{0} is not the PEM of {1}")]
+    Pem(PathBuf, &'static str),
+    /// Certificate and key do not fit together, or are of a kind that is not supported.
+    #[error("the certificate and its key cannot be used")]
+    Pair(#[source] rustls::Error),
+    /// The client CA cannot verify anything.
+    #[error("the client CA cannot be used: {0}")]
+    ClientCa(String),
+}
+
+/// Certificate, key and client CA, read anew when their files change.
+#[derive(Debug)]
+pub struct Credentials {
+    files: Files,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    client_ca: PathBuf,
+}
+
+struct State {
+    config: Arc<ServerConfig>,
+    /// What the files held when they were read last.
+    contents: Contents,
+    read: Instant,
+}
+
+/// The bytes of the files; the key is secret.
+type Contents = [Vec<u8>; 3];
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("State").finish_non_exhaustive()
+    }
+}
+
+/// How often files are looked at, at most.
+const PACE: Duration = Duration::from_millis(500);
+
+impl Credentials {
+    /// Reads the files: PEM chain and key of this server, and the CAs of its clients.
+    pub fn open(certificate: &Path, key: &Path, client_ca: &Path) -> Result<Self, TlsError> {
+        let files = Files { certificate: certificate.to_owned(), key: key.to_owned(), client_ca: client_ca.to_owned() };
+        let contents = files.read()?;
+        let config = Arc::new(files.config(&contents)?);
+        Ok(Self { files, state: Mutex::new(State { config, contents, read: Instant::now() }) })
+    }
+
+    /// What new connections are shaken hands with. Files that cannot be used, half written ones for instance, change
+    /// nothing.
+    pub(crate) fn newest(&self) -> Arc<ServerConfig> {
+        let mut state = lock(&self.state);
+        if state.read.elapsed() >= PACE {
+            state.read = Instant::now();
+            match self.files.read() {
+                Ok(contents) if contents == state.contents => {}
+                Ok(contents) => self.replace(&mut state, contents),
+                Err(error) => tracing::warn!(error = chain(&error), "the credentials of xDS stay as they are"),
+            }
+        }
+        Arc::clone(&state.config)
+    }
+
+    fn replace(&self, state: &mut State, contents: Contents) {
+        match self.files.config(&contents) {
+            Ok(config) => {
+                tracing::info!("the credentials of xDS are new");
+                *state = State { config: Arc::new(config), contents, read: Instant::now() };
+            }
+            Err(error) => tracing::warn!(error = chain(&error), "the credentials of xDS stay as they are"),
+        }
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {}", chain(cause)))
+}
+
+impl Files {
+    fn read(&self) -> Result<Contents, TlsError> {
+        let read = |path: &PathBuf| fs::read(path).map_err(|error| TlsError::Read(path.clone(), error));
+        Ok([read(&self.certificate)?, read(&self.key)?, read(&self.client_ca)?])
+    }
+
+    /// TLS 1.2 and later, and only with a certificate of the client CA.
+    fn config(&self, [certificate, key, client_ca]: &Contents) -> Result<ServerConfig, TlsError> {
+        let pair = certificates(&self.certificate, certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::Pem(self.key.clone(), "a private key"))?;
+        let mut roots = RootCertStore::empty();
+        for root in certificates(&self.client_ca, client_ca)? {
+            roots.add(root).map_err(|error| TlsError::ClientCa(error.to_string()))?;
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .build()
+            .map_err(|error| TlsError::ClientCa(error.to_string()))?;
+        let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
+        let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&versions);
+        let builder = builder.map_err(TlsError::Pair)?.with_client_cert_verifier(verifier);
+        let mut config = builder.with_single_cert(pair, key).map_err(TlsError::Pair)?;
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        // A resumed session would be good for longer than the certificate, or the CA, that it was made with.
+        config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(config)
+    }
+}
+
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let fault = || TlsError::Pem(path.to_owned(), "certificates");
+    let all: Vec<_> = CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|_| fault())?;
+    if all.is_empty() { Err(fault()) } else { Ok(all) }
+}

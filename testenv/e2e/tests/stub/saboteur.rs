@@ -1,0 +1,121 @@
+//! A control plane that serves what the product translates, but with parts that Envoy refuses.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::listener::v3::Listener;
+use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
+use portcullis_e2e::{Manifest, settings};
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::control_plane::ControlPlane;
+use portcullis_harness::envoy::{Envoy, EnvoyOptions};
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{ports, wait};
+use portcullis_translate::{Flavour, Input, Resource as Translated, choose_settings, translate, type_urls};
+use portcullis_xds::{Doors, NodeStatus, OneView, Part, Registry, Resource, Served, Snapshot, Socket};
+use prost::Message;
+use serde_json::Value;
+use tokio::sync::watch;
+
+/// A control plane in this process, and an Envoy.
+pub(crate) struct Saboteur {
+    snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) address: SocketAddr,
+    pub(crate) serving_ca: Ca,
+    settings: Value,
+    pub(crate) envoy: Envoy,
+    // Prints the bootstrap; serves nobody.
+    _plane: ControlPlane,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Saboteur {
+    pub(crate) fn start(run: &RunDir, protocol: &str) -> Self {
+        let dir = run.make_dir("saboteur").unwrap();
+        let address = ports::free_address().unwrap();
+        let serving_ca = Ca::new("gateway serving authority").unwrap();
+        let default = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
+        let settings = serde_json::from_str(&settings("e2e", address, &default)).unwrap();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (snapshots, receiver) = watch::channel(None);
+        let registry = Arc::new(Registry::default());
+        let plane = ControlPlane::start(&dir, &run.make_dir("saboteur/manifests").unwrap()).unwrap();
+        let socket_path: PathBuf = plane.xds_socket().with_file_name("bad.sock");
+        let flags = ["--xds-socket", &socket_path.display().to_string(), "--xds-protocol", protocol];
+        let bootstrap = plane.bootstrap_at("envoy-0", &flags).unwrap();
+        let socket = runtime.block_on(async { Socket::bind(&socket_path) }).unwrap();
+        let served = Served {
+            snapshots: receiver,
+            registry: Arc::clone(&registry),
+            health: Arc::default(),
+            views: Arc::new(OneView),
+        };
+        let doors = Doors { socket: Some(socket), network: None };
+        runtime.spawn(portcullis_xds::serve(doors, served, std::future::pending()));
+        let envoy = Envoy::start(&dir, "envoy-0", &EnvoyOptions::new(bootstrap)).unwrap();
+        Self { snapshots, registry, address, serving_ca, settings, envoy, _plane: plane, _runtime: runtime }
+    }
+
+    pub(crate) fn serving_identity(&self, name: &str) -> Identity {
+        self.serving_ca.issue(&CertSpec::server(name, [name])).unwrap()
+    }
+
+    /// Serves the manifests; the chains of those named are such that Envoy refuses them.
+    pub(crate) fn publish(&self, manifests: &[Manifest], bad: &[&str]) -> Arc<Snapshot> {
+        let read = |one: &Manifest| Arc::new(serde_json::from_str(&one.to_text()).unwrap());
+        let documents: Vec<Arc<Value>> = manifests.iter().map(read).collect();
+        let settings = choose_settings(std::slice::from_ref(&self.settings)).settings.unwrap();
+        let translation = translate(&Input { settings: &settings, clusters: &documents, flavour: Flavour::default() });
+        assert!(translation.diagnoses.iter().all(|one| one.accepted), "{:?}", translation.diagnoses);
+        let snapshot =
+            Arc::new(Snapshot::new(translation.resources.into_iter().map(|one| entry(one.as_ref().clone(), bad))));
+        self.snapshots.send_replace(Some(Arc::clone(&snapshot)));
+        snapshot
+    }
+
+    /// Waits until what the node tells satisfies a condition.
+    pub(crate) fn wait(&self, what: &str, holds: impl Fn(&NodeStatus) -> bool) -> NodeStatus {
+        let found = || self.registry.nodes().into_iter().find(&holds);
+        wait::until(what, Duration::from_secs(20), found)
+            .unwrap_or_else(|error| panic!("{error}: {:#?}\n{}", self.registry, self.envoy.process().log()))
+    }
+}
+
+fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
+    let mut value = Vec::new();
+    let mut parts = Vec::new();
+    let mut end = one.parts.first().map_or(one.value.len(), |part| part.start);
+    value.extend(&one.value[..end]);
+    for part in one.parts {
+        let mut chain = one.value[part.start..part.end].to_vec();
+        if bad.contains(&part.owner.as_str()) {
+            chain = spoilt(&chain);
+        }
+        value.extend(&chain);
+        let range = end..end + chain.len();
+        end = range.end;
+        parts.push(Part { owner: part.owner, range, instead: Some(part.instead.into()) });
+    }
+    let mut resource = Resource::new(value);
+    if one.type_url == type_urls::listener() {
+        resource = resource.with_parts(parts);
+    }
+    if let Some(assignment) = one.assignment {
+        resource = resource.with_companion(type_urls::assignment(), assignment);
+    }
+    if let Some(owner) = one.owner {
+        resource = resource.owned_by(owner);
+    }
+    (one.type_url, one.name, resource)
+}
+
+/// A chain with a filter that no Envoy has.
+fn spoilt(chain: &[u8]) -> Vec<u8> {
+    let mut listener = Listener::decode(chain).unwrap();
+    let Some(ConfigType::TypedConfig(config)) = &mut listener.filter_chains[0].filters[0].config_type else { panic!() };
+    config.type_url = "type.googleapis.com/portcullis.test.Nonsense".to_owned();
+    listener.encode_to_vec()
+}
