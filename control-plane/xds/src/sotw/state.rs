@@ -58,7 +58,8 @@ impl State {
         if is_first {
             self.wildcard = request.resource_names.is_empty() && kind.allows_wildcard();
             self.owes_answer = request.version_info.is_empty() && kind.allows_wildcard();
-            self.resume = Some(request.version_info).filter(|version| !version.is_empty());
+            // Of other types it may have dropped what it asks for again, and still tell the version.
+            self.resume = Some(request.version_info).filter(|version| !version.is_empty() && kind.allows_wildcard());
         } else if request.response_nonce != self.nonce {
             // Said before it saw the last response; it will say so again.
             return;

@@ -4,7 +4,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{DiscoveryRequest, Discovery
 
 use super::*;
 use crate::sotw::SotwStream;
-use crate::stream::{Conversation, NodeStream};
+use crate::stream::Conversation;
 
 /// What Envoy does: all clusters and listeners, the endpoints of its clusters, the routes of its listeners.
 pub(super) struct Client {
@@ -15,7 +15,7 @@ pub(super) struct Client {
     asked: BTreeMap<&'static str, BTreeSet<String>>,
     /// By type: the version and the nonce that were accepted last.
     heard: BTreeMap<&'static str, (String, String)>,
-    /// After a reconnect the server cannot know what stands in the old routes, until these are replaced.
+    /// After a reconnect the server cannot know what stands in the old routes.
     is_strange: bool,
 }
 
@@ -79,7 +79,6 @@ impl Client {
                 view.insert(name.to_owned(), content.to_owned());
             }
         }
-        self.is_strange &= !self.stream.is_in_sync();
         if !self.is_strange {
             self.check_references();
         }
