@@ -96,11 +96,16 @@ impl State {
 
     /// Follows the snapshot and the names, before anything else is asked.
     pub(super) fn refresh(&mut self, snapshot: &Snapshot, type_url: &str) {
+        let aim = (snapshot.type_version(type_url).to_owned(), self.names.clone());
+        let is_newer = self.aim.as_ref() != Some(&aim);
         if self.in_flight.is_some() {
+            if is_newer {
+                // What will be sent behind the answer, nobody has looked at yet.
+                self.waiting = (Wait::Everybody, Wait::Everybody);
+            }
             return;
         }
-        let aim = (snapshot.type_version(type_url).to_owned(), self.names.clone());
-        if self.aim.as_ref() != Some(&aim) {
+        if is_newer {
             self.quarantine.aim(self.target(snapshot, type_url));
             self.aim = Some(aim);
         }
