@@ -58,7 +58,7 @@ impl Served {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = lines.find(|line| line.as_ref().unwrap().contains("listening")).unwrap().unwrap();
+        let line = lines.find(|line| line.as_ref().unwrap().contains("http_address=")).unwrap().unwrap();
         let address = line.split("http_address=").nth(1).unwrap().to_owned();
         // Drained, so that the program never waits for us.
         std::thread::spawn(move || lines.count());
