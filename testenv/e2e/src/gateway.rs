@@ -16,6 +16,9 @@ use crate::manifest::{Manifest, settings};
 /// How long a change may take to arrive.
 const ARRIVES: Duration = Duration::from_secs(20);
 
+/// How long it may take until all workers serve what is acknowledged.
+const SETTLES: Duration = Duration::from_secs(1);
+
 /// How to run a gateway.
 #[derive(Clone, Debug, Default)]
 pub struct GatewayOptions {
@@ -103,7 +106,23 @@ impl Gateway {
     /// # Errors
     /// The step that failed, with the control plane's last log lines.
     pub fn apply(&self, manifest: &Manifest) -> Result<()> {
-        self.and_wait(|| self.write(manifest))
+        self.and_wait(|| self.write(manifest))?;
+        self.wait_for_every_worker(manifest);
+        Ok(())
+    }
+
+    /// Envoy acknowledges a listener a moment before all of its workers take connections by it. Handshakes are spread over
+    /// the workers, so that many in a row have met each. A manifest that is to be met by no handshake costs the whole wait.
+    fn wait_for_every_worker(&self, manifest: &Manifest) {
+        if manifest.get("/spec/secureServing/certData").is_null() {
+            return;
+        }
+        let target = self.target(manifest.name()).timeout(SETTLES);
+        let started = std::time::Instant::now();
+        let mut in_a_row = 0;
+        while in_a_row < 12 && started.elapsed() < SETTLES {
+            in_a_row = if target.connect().is_ok() { in_a_row + 1 } else { 0 };
+        }
     }
 
     /// Makes a change and waits until Envoy has acknowledged a snapshot that differs from the one before.
