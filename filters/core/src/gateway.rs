@@ -10,7 +10,7 @@ use crate::attribution;
 use crate::authenticate::{Actor, Client, authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, Full};
 use crate::credential::{is_token_subprotocol, subprotocols};
-use crate::hygiene::{PassedOn, Scan, is_reserved};
+use crate::hygiene::{PassedOn, Scan, is_like, is_reserved};
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
 use crate::observe::Seen;
@@ -145,9 +145,9 @@ impl Gateway {
         Scan::of(headers, &self.instance, &self.reserved)
     }
 
-    /// Whether no client may send on a header of this name.
-    fn reserves(&self, name: &str) -> bool {
-        is_reserved(name.as_bytes()) || self.reserved.iter().any(|prefix| name.as_bytes().starts_with(prefix))
+    /// Whether no client may send on a header or trailer of this name, or one that looks like it.
+    pub fn reserves(&self, name: &[u8]) -> bool {
+        is_reserved(name) || self.reserved.iter().any(|prefix| is_like(name, prefix))
     }
 
     /// What meets a request for which the host has no cluster's configuration.
@@ -206,7 +206,8 @@ impl Gateway {
         let scan = request.scan;
         check_message(scan, cluster)?;
         // A header that clients may send would be believed.
-        if cluster.identity.proxy.is_some() && !cluster.identity.names.all().all(|name| self.reserves(name)) {
+        if cluster.identity.proxy.is_some() && !cluster.identity.names.all().all(|name| self.reserves(name.as_bytes()))
+        {
             return Err(Refusal::not_configured().into());
         }
         let (raw_path, query) = split_target(scan.path);

@@ -6,7 +6,7 @@ use envoy_abi::http::{
     HeadersStatus, MainThread,
 };
 use envoy_abi::log;
-use portcullis_core::hygiene::{self, PassedOn, Scan};
+use portcullis_core::hygiene::{PassedOn, Scan};
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
 use portcullis_core::review::{Review, Settled};
@@ -171,7 +171,7 @@ impl FilterConfig for Filter {
     fn request_trailers(&self, stream: &mut FilterHandle) {
         let headers = stream.headers(HeaderMap::RequestTrailers);
         let lifted: Vec<Box<[u8]>> =
-            headers.iter().map(|(name, _)| name).filter(|name| hygiene::is_reserved(name)).map(Into::into).collect();
+            headers.iter().map(|(name, _)| name).filter(|name| self.gateway.reserves(name)).map(Into::into).collect();
         for name in &lifted {
             stream.remove_header(HeaderMap::RequestTrailers, name);
         }

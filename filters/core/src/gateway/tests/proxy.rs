@@ -120,6 +120,10 @@ fn headers_that_a_client_could_send_are_never_believed() {
     let fixture = Fixture { gateway: Gateway::compile(&config).unwrap(), ..fixture };
     let (_, lines) = sent(&fixture, Peer::None, &[("x-auth-user", "admin"), ("x-auth_user", "admin")]).unwrap();
     assert_eq!(lines, [""; 0]);
+    // Trailers are asked about one by one.
+    for (name, reserved) in [("x-auth-user", true), ("x_auth-user", true), ("x-remote-user", true), ("x-auth", false)] {
+        assert_eq!(fixture.gateway.reserves(name.as_bytes()), reserved, "{name}");
+    }
     for bad in ["", "X-User", "x user", "x-user:", "x"] {
         let names = RequestHeaders { user: bad.into(), ..RequestHeaders::default() };
         let mut config = plain_config(None);
