@@ -80,15 +80,15 @@ mod tests {
     #[test]
     fn only_what_stands_below_the_root_is_read() {
         let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().join("root");
+        let root = dir.path().join("below");
         fs::create_dir_all(root.join("..one")).unwrap();
         fs::create_dir_all(root.join("dir")).unwrap();
-        fs::create_dir_all(dir.path().join("root-beside")).unwrap();
+        fs::create_dir_all(dir.path().join("below-beside")).unwrap();
         let write = |path: &str, text: &str| fs::write(dir.path().join(path), text).unwrap();
         write("secret", "TOPSECRET");
-        write("root-beside/secret", "TOPSECRET");
-        write("root/..one/token", "good");
-        write("root/plain", "good");
+        write("below-beside/secret", "TOPSECRET");
+        write("below/..one/token", "good");
+        write("below/plain", "good");
         fs::write(root.join("large"), vec![b'x'; 1024 * 1024 + 1]).unwrap();
         // As a volume of Kubernetes is laid out.
         symlink("..one", root.join("..data")).unwrap();
@@ -100,7 +100,7 @@ mod tests {
         symlink(&root, dir.path().join("link")).unwrap();
         for root in [root.clone(), dir.path().join("link")] {
             let read = |path: &str| Root::new(&root).read(path).map(|bytes| bytes.expose().to_vec());
-            for good in ["plain", "token", "..data/token", "up/root/plain"] {
+            for good in ["plain", "token", "..data/token", "up/below/plain"] {
                 assert_eq!(read(good).as_deref(), Some(&b"good"[..]), "{good}");
             }
             for bad in [
@@ -108,7 +108,7 @@ mod tests {
                 "relative",
                 "up/secret",
                 "../secret",
-                "../root-beside/secret",
+                "../below-beside/secret",
                 "loop",
                 "dir",
                 "large",

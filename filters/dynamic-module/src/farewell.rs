@@ -37,6 +37,8 @@ pub(crate) struct Guest {
     /// What is wished of it and not done yet, and whether its end was wished.
     wish: AtomicU8,
     is_ended: AtomicBool,
+    /// Whether the answer was ended here: Envoy keeps a stream whose client does not read, and must not be told again.
+    is_finished: AtomicBool,
 }
 
 /// What is wished of a stream when Envoy is about to end.
@@ -56,6 +58,12 @@ impl Guest {
             self.is_ended.store(true, Ordering::Release);
         }
         self.scheduler.wake();
+    }
+
+    fn finish(&self, stream: &mut FilterHandle) {
+        if !self.is_finished.swap(true, Ordering::AcqRel) {
+            stream.finish();
+        }
     }
 
     /// Whether it is a watch whose end nobody has wished yet.
@@ -120,6 +128,7 @@ impl Visit {
             is_watch,
             wish: AtomicU8::new(0),
             is_ended: AtomicBool::new(false),
+            is_finished: AtomicBool::new(false),
         });
         let (stay, end) = streams.enter(&server, Arc::clone(&guest), uptime(Instant::now()));
         call_at(&streams, end);
@@ -135,16 +144,15 @@ impl Visit {
             stream.drain_connection();
         }
         if is_wished(Wish::End) {
-            stream.finish();
+            guest.finish(stream);
         }
     }
 
     /// Ends it because its server is gone. A watch ends as if the server had ended it: its client opens it again.
     pub(crate) fn end(&self, stream: &mut FilterHandle) {
-        if matches!(self, Visit::Stays(guest, _) if guest.is_watch) {
-            stream.finish();
-        } else {
-            stream.reset(format!("{}server_removed", names::REPLY_DETAILS_PREFIX));
+        match self {
+            Visit::Stays(guest, _) if guest.is_watch => guest.finish(stream),
+            _ => stream.reset(format!("{}server_removed", names::REPLY_DETAILS_PREFIX)),
         }
     }
 

@@ -172,10 +172,12 @@ impl<C: Conversation> Task<C> {
         let view = self.admit(&node)?;
         let mut snapshots = self.served.snapshots.clone();
         let of_view = |newest: &Option<Arc<Snapshot>>| newest.as_ref().and_then(|newest| newest.shared_view(&view));
-        let Ok(newest) = snapshots.wait_for(|newest| of_view(newest).is_some()).await.map(|newest| of_view(&newest))
-        else {
-            return Ok(());
+        // Whoever leaves before there is anything to tell leaves nothing behind.
+        let newest = tokio::select! {
+            newest = snapshots.wait_for(|newest| of_view(newest).is_some()) => newest.map(|newest| of_view(&newest)),
+            () = self.responses.closed() => return Ok(()),
         };
+        let Ok(newest) = newest else { return Ok(()) };
         let stream = Arc::new(Mutex::new(C::new(newest.unwrap_or_default())));
         let (shared, registry): (Shared, _) = (stream.clone(), Arc::clone(&self.served.registry));
         let _entry = Entry { id: registry.open(shared, view.clone()), registry };
