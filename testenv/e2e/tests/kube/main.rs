@@ -9,6 +9,7 @@ mod kubectl;
 mod matrix;
 mod passthrough;
 mod refusals;
+mod sessions;
 mod sources;
 mod status;
 mod streams;
