@@ -25,6 +25,8 @@ pub struct KubeBinaries {
     pub kube_apiserver: PathBuf,
     /// kubectl.
     pub kubectl: PathBuf,
+    /// The node for tests (testenv/kube/cmd/fake-node).
+    pub fake_node: PathBuf,
 }
 
 /// One value of `testenv/scripts/versions.env`, without quotes.
@@ -58,7 +60,12 @@ pub fn envoy_compat_versions() -> Vec<String> {
 pub fn kube() -> Result<KubeBinaries, Missing> {
     let dir = project_root().join(".deps/kube/current");
     let find = |name: &str| present(name, dir.join(name), "make deps");
-    Ok(KubeBinaries { etcd: find("etcd")?, kube_apiserver: find("kube-apiserver")?, kubectl: find("kubectl")? })
+    Ok(KubeBinaries {
+        etcd: find("etcd")?,
+        kube_apiserver: find("kube-apiserver")?,
+        kubectl: find("kubectl")?,
+        fake_node: find("fake-node")?,
+    })
 }
 
 /// What was found, or a reason to skip a test, said loudly on stderr. With `CI=true` a missing file is an error instead,

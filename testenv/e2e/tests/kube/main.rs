@@ -10,6 +10,7 @@ mod kubectl;
 mod matrix;
 mod passthrough;
 mod refusals;
+mod sessions;
 mod sources;
 mod status;
 mod streams;
