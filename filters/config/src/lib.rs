@@ -13,6 +13,8 @@ mod cluster;
 mod destination;
 mod filter;
 pub mod names;
+#[cfg(test)]
+mod reference;
 mod validator;
 mod version;
 

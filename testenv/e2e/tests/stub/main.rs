@@ -28,6 +28,7 @@ mod network;
 mod observe;
 mod ownership;
 mod paths;
+mod plain;
 mod quarantine;
 mod replies;
 mod review_faults;
