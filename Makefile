@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long bench-envoy bench-scale deps kube module faulty previous build lint fmt
+.PHONY: help manifests up test test-long bench-envoy bench-scale deps kube module faulty previous build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -53,6 +53,10 @@ module: ## Build libportcullis.so as Envoy is to load it
 
 faulty: ## Build the module that panics on demand, for tests
 	@cargo build -p portcullis-dynamic-module --features fault-injection --target-dir target/fault
+
+manifests: ## Write the generated parts of deploy/kubernetes anew
+	@$(MAKE) --no-print-directory build
+	target/debug/portcullis crd > deploy/kubernetes/base/crd.yaml
 
 previous: ## Build the module that reads the previous version of the configuration only, for tests
 	@cargo build -p portcullis-dynamic-module --features previous-version --target-dir target/previous

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use portcullis_api as api;
 use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes, Rule, Settings};
 use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
@@ -34,6 +36,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
             .map(|schema| config::FlowControlSchema { name: schema.name.clone(), limit: limit(schema.limit) })
             .collect(),
         servers: Some(servers(cluster)),
+        session_limit_seconds: cluster.session_limit.map(whole_seconds),
         log_refused: is_logged(LogMode::Unset),
         policies: cluster
             .policies
@@ -49,12 +52,15 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
 }
 
 fn servers(cluster: &Cluster) -> config::Servers {
-    let drain = cluster.drain_period;
     config::Servers {
         names: cluster.servers.iter().map(|server| server.endpoint.to_string()).collect(),
-        // A part of a second counts as one.
-        drain_seconds: drain.as_secs().saturating_add(u64::from(drain.subsec_nanos() > 0)),
+        drain_seconds: whole_seconds(cluster.drain_period),
     }
+}
+
+/// A part of a second counts as one.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
 fn limit(checked: FlowControlLimit) -> config::FlowControlLimit {

@@ -42,7 +42,7 @@ impl Peer {
     pub(crate) fn may_be(&self, node: &str) -> Result<(), Status> {
         let is_own = match self {
             Self::Local => true,
-            Self::Certificate(names) => names.iter().any(|name| name == node),
+            Self::Certificate(names) => names.iter().any(|name| stands_for(name, node)),
         };
         if is_own { Ok(()) } else { Err(Status::permission_denied("the node id is no name of the client certificate")) }
     }
@@ -54,6 +54,13 @@ impl Peer {
             Self::Certificate(names) => format!("the certificate of {}", names.join(", ")),
         }
     }
+}
+
+/// Whether a name of a certificate is a node's. As in TLS a leading `*` stands for one label: so that the pods of one
+/// Deployment, whose names nobody knows before, can have one certificate.
+fn stands_for(name: &str, node: &str) -> bool {
+    let Some(domain) = name.strip_prefix("*.") else { return name == node };
+    node.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && !rest.is_empty() && rest == domain)
 }
 
 #[cfg(test)]
@@ -69,7 +76,17 @@ mod tests {
             (named(&["envoy-0", "envoy.example.com"]), "envoy.example.com", true),
             (named(&["envoy-0"]), "envoy-1", false),
             (named(&["envoy-0"]), "ENVOY-0", false),
-            (named(&["*.example.com"]), "a.example.com", false),
+            (named(&["*.example.com"]), "a.example.com", true),
+            (named(&["*.example.com"]), "A.example.com", true),
+            (named(&["*.example.com"]), "a.b.example.com", false),
+            (named(&["*.example.com"]), "example.com", false),
+            (named(&["*.example.com"]), ".example.com", false),
+            (named(&["*.example.com"]), "a.Example.com", false),
+            (named(&["*.example.com"]), "*.b.example.com", false),
+            (named(&["a*.example.com"]), "ab.example.com", false),
+            (named(&["*.*.com"]), "a.b.com", false),
+            (named(&["*"]), "a", false),
+            (named(&["*."]), "a.", false),
             (named(&["envoy-0"]), "", false),
             (named(&[]), "", false),
             (Peer::of_certificate(b"nonsense"), "", false),

@@ -46,6 +46,9 @@ pub struct ClusterConfig {
     /// The servers that streams may run on. Without it no stream is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
+    /// How long a session (what became an upgrade) may take from its beginning, seconds. Without it it may for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_limit_seconds: Option<u64>,
     /// First match wins; no match is 403.
     pub policies: Vec<Policy>,
 }

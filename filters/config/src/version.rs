@@ -4,8 +4,8 @@ use crate::{ClusterConfig, FilterConfig, PeerSource, UpstreamIdentity};
 /// it would not understand is never dropped in silence. It grows with every field that an older filter does not have.
 ///
 /// - 1: up to `logRefused`.
-/// - 2: `peerSource` and `reservedHeaders` of the listener, `servers` and the identity `RequestHeader` of a cluster, `user`
-///   of its reviews.
+/// - 2: `peerSource` and `reservedHeaders` of the listener, `servers`, `sessionLimitSeconds` and the identity
+///   `RequestHeader` of a cluster, `user` of its reviews.
 pub const CONFIG_VERSION: u32 = 2;
 
 /// The version before, which the control plane writes for filters that read no newer one.
@@ -56,7 +56,7 @@ impl FilterConfig {
 
 impl ClusterConfig {
     /// The same in the previous version's words. What it loses opens nothing and lets nobody in: streams on servers that
-    /// were removed run on until they end by themselves.
+    /// were removed, and sessions however long, run on until they end by themselves.
     ///
     /// # Errors
     /// [`Inexpressible`]: another way of telling the user to the upstream.
@@ -77,6 +77,7 @@ impl ClusterConfig {
             flow_control_schemas,
             log_refused,
             servers: _,
+            session_limit_seconds: _,
             policies,
         } = self;
         match &upstream_identity {
@@ -101,6 +102,7 @@ impl ClusterConfig {
             flow_control_schemas,
             log_refused,
             servers: None,
+            session_limit_seconds: None,
             policies,
         })
     }
@@ -118,7 +120,8 @@ mod tests {
     #[test]
     fn the_previous_version_is_what_a_filter_of_that_version_reads() {
         let text = r#"{"version": 2, "name": "i/-/a", "identity": "x", "authorities": ["a"], "anonymous": true,
-            "upstreamIdentity": "Impersonate", "servers": {"names": ["s"], "drainSeconds": 5}, "policies": []}"#;
+            "upstreamIdentity": "Impersonate", "servers": {"names": ["s"], "drainSeconds": 5},
+            "sessionLimitSeconds": 9, "policies": []}"#;
         let newest: ClusterConfig = serde_json::from_str(text).unwrap();
         assert!(newest.is_of_its_version());
         assert!(!ClusterConfig { version: PREVIOUS_VERSION, ..newest.clone() }.is_of_its_version());

@@ -13,4 +13,5 @@ mod tests;
 
 pub use resolve::{Resolution, referenced_files, resolve};
 pub(crate) use shape::check_references;
+pub(crate) use slot::UNKNOWN_TOKEN;
 pub use slot::blamed_reference;

@@ -22,8 +22,9 @@ use prost::Name;
 use crate::names::{ResourceNames, parts};
 use crate::proto::{duration, extension, sds, uint};
 
-/// Streams on one connection to a server: what kube-apiserver allows. Further ones open another connection.
-const MAX_STREAMS: u32 = 100;
+/// Streams on one connection to a server; further ones open another connection. kube-apiserver allows 100 by default, and
+/// refuses one that comes before it noticed the end of another: these few stay free for that.
+const MAX_STREAMS: u32 = 90;
 /// What a server may send on one stream before its reader took some.
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// What a server may send on one connection: more than all streams together, so that a slow reader holds up no other.

@@ -49,6 +49,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
     let secrets = Rule { resources: vec!["secrets".into()], non_resource_urls: vec![], ..all_rules() };
     ClusterConfig {
         servers: None,
+        session_limit_seconds: None,
         version: CONFIG_VERSION,
         name: "lab/-/prod.example.com".into(),
         identity: "prod".into(),

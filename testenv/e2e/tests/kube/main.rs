@@ -4,6 +4,7 @@
 mod anonymous;
 mod attack;
 mod crd;
+mod deploy;
 mod freeze;
 mod kubectl;
 mod matrix;

@@ -33,6 +33,7 @@ mod review_faults;
 mod review_storm;
 mod reviews;
 mod saboteur;
+mod sessions;
 mod sotw;
 mod source_faults;
 mod spoofing;

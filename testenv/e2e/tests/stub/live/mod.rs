@@ -7,6 +7,7 @@ mod failures;
 mod freeze;
 mod kubectl;
 mod questions;
+mod recovery;
 mod refusals;
 mod server;
 mod sessions;
