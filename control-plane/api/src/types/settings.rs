@@ -43,6 +43,9 @@ pub struct GatewaySettingsSpec {
     pub request_headers: RequestHeaderNames,
     /// Bounds.
     pub limits: LimitSettings,
+    /// Where Envoys that run `portcullis.wasm` in the place of the module (`portcullis bootstrap --filter wasm`) find it, an
+    /// absolute path; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
+    pub wasm_file: Option<String>,
 }
 
 /// The access log. Which requests it tells is the word of each `UpstreamCluster`.
