@@ -192,6 +192,18 @@ pub(crate) struct Bootstrap {
     /// The newest configuration that this Envoy's module reads: that of this release, if the module is of this release.
     #[arg(long, value_name = "VERSION", default_value_t = portcullis_filter_config::CONFIG_VERSION)]
     pub(crate) config_version: u32,
+    /// Which build of the filter this Envoy runs: the dynamic module, or portcullis.wasm at wasmFile of the GatewaySettings.
+    #[arg(long, value_enum, value_name = "BUILD", default_value_t = FilterBuild::Module)]
+    pub(crate) filter: FilterBuild,
+}
+
+/// Builds of the filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FilterBuild {
+    /// libportcullis.so.
+    Module,
+    /// portcullis.wasm.
+    Wasm,
 }
 
 /// Variant of xDS.

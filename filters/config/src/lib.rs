@@ -25,7 +25,10 @@ pub use cluster::{
 pub use destination::{Pool, RequestClass, destination, destinations};
 pub use filter::{FilterConfig, PeerSource};
 pub use validator::ValidatorConfig;
-pub use version::{CONFIG_VERSION, Inexpressible, NODE_METADATA, PREVIOUS_VERSION, is_readable};
+pub use version::{
+    CONFIG_VERSION, Inexpressible, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM, NODE_METADATA, PREVIOUS_VERSION,
+    is_readable,
+};
 
 /// Extra attributes of a user that the gateway needs leave to tell in any cluster: those that current kube-apiservers attach
 /// to tokens and certificates. Without a grant (`portcullis rbac`) the upstream refuses the whole request of a user who

@@ -32,6 +32,8 @@ pub struct Settings {
     pub request_headers: RequestHeaders,
     /// Bounds.
     pub limits: Limits,
+    /// Where Envoys find portcullis.wasm.
+    pub wasm_file: String,
 }
 
 /// Where proxies connect that tell a client's address.
@@ -95,6 +97,7 @@ impl Default for Settings {
             access_log: AccessLog::Stdout,
             request_headers: RequestHeaders::default(),
             limits: Limits::default(),
+            wasm_file: "/usr/lib/portcullis/portcullis.wasm".to_owned(),
         }
     }
 }
@@ -115,6 +118,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         access_log: check_access_log(raw, &mut findings),
         request_headers: check_header_names(&raw.spec.request_headers, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
+        wasm_file: check_wasm_file(raw, default.wasm_file, &mut findings),
     };
     if settings.port == 0 {
         findings.problem("spec.listener.port", "must not be 0");
@@ -176,6 +180,14 @@ fn check_access_log(raw: &GatewaySettings, findings: &mut Findings) -> AccessLog
             AccessLog::Stdout
         }
     }
+}
+
+fn check_wasm_file(raw: &GatewaySettings, default: String, findings: &mut Findings) -> String {
+    let file = raw.spec.wasm_file.clone().unwrap_or(default);
+    if !file.starts_with('/') || file.contains('\0') {
+        findings.problem("spec.wasmFile", "must be an absolute path");
+    }
+    file
 }
 
 fn check_limits(raw: &LimitSettings, default: Limits, findings: &mut Findings) -> Limits {

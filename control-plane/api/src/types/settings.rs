@@ -45,6 +45,9 @@ pub struct GatewaySettingsSpec {
     pub request_headers: RequestHeaderNames,
     /// Bounds.
     pub limits: LimitSettings,
+    /// Where Envoys that run `portcullis.wasm` in the place of the module (`portcullis bootstrap --filter wasm`) find it, an
+    /// absolute path; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
+    pub wasm_file: Option<String>,
 }
 
 /// What becomes of a name below another object's wildcard: `api.a.example.com` where somebody else has `*.a.example.com`.

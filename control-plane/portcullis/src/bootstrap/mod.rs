@@ -1,4 +1,5 @@
 mod network;
+mod wasm;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ pub(crate) use network::Network;
 use portcullis_filter_config::NODE_METADATA;
 use serde_json::{Value, json};
 
-use crate::cli::{Bootstrap, XdsProtocol};
+use crate::cli::{Bootstrap, FilterBuild, XdsProtocol};
 
 pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
     let mut text = format!("{:#}", bootstrap(arguments));
@@ -18,6 +19,9 @@ pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
 /// Envoy's part that cannot come over xDS.
 pub(crate) fn bootstrap(arguments: &Bootstrap) -> Value {
     let mut bootstrap = common(arguments);
+    if arguments.filter == FilterBuild::Wasm {
+        wasm::add(&mut bootstrap);
+    }
     if let Some(zone) = &arguments.zone {
         crate::zone::add(&mut bootstrap, zone, &arguments.admin_address);
     }
