@@ -186,6 +186,11 @@ pub(crate) struct Bootstrap {
     /// Most client connections at a time.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) max_downstream_connections: u64,
+    /// Most memory that Envoy's heap may take, MiB. Near it Envoy resets the streams that hold most, then answers requests
+    /// with 503, then takes no connections. Without it `portcullis gateway` takes nine tenths of its cgroup's limit, if there
+    /// is one, and `portcullis bootstrap` sets no bound.
+    #[arg(long, env = "PORTCULLIS_MAX_HEAP_MIB", value_name = "N", value_parser = clap::value_parser!(u64).range(64..))]
+    pub(crate) max_heap_mib: Option<u64>,
     /// Variant of the protocol: delta tells what changed, sotw tells all clusters and listeners at every change.
     #[arg(long, value_enum, value_name = "VARIANT", default_value_t = XdsProtocol::Delta)]
     pub(crate) xds_protocol: XdsProtocol,
@@ -204,6 +209,13 @@ pub(crate) enum FilterBuild {
     Module,
     /// portcullis.wasm.
     Wasm,
+}
+
+impl Bootstrap {
+    /// The bound of Envoy's heap that is asked for, bytes.
+    pub(crate) fn max_heap(&self) -> Option<u64> {
+        self.max_heap_mib.map(|mib| mib.saturating_mul(1024 * 1024))
+    }
 }
 
 /// Variant of xDS.

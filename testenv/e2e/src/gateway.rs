@@ -35,6 +35,9 @@ pub struct GatewayOptions {
     pub listener: Value,
     /// More flags of `portcullis bootstrap`.
     pub bootstrap_flags: Vec<String>,
+    /// A file that tells how full Envoy's heap is, from 0 to 1, in the place of the heap. Takes effect when a file is renamed
+    /// to it. Needs `--max-heap-mib`.
+    pub pressure: Option<PathBuf>,
     /// More flags of Envoy.
     pub envoy_flags: Vec<String>,
     /// More flags of `portcullis serve`.
@@ -73,7 +76,9 @@ impl Gateway {
         if options.wasm.is_some() || deps::runs_wasm() {
             flags.extend(["--filter", "wasm"]);
         }
-        let mut envoy_options = EnvoyOptions::new(plane.bootstrap_with("envoy-0", &flags)?);
+        let bootstrap = plane.bootstrap_with("envoy-0", &flags)?;
+        let bootstrap = options.pressure.as_deref().map_or(Ok(bootstrap.clone()), |file| pressed(&bootstrap, file))?;
+        let mut envoy_options = EnvoyOptions::new(bootstrap);
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
         envoy_options.flags.clone_from(&options.envoy_flags);
@@ -248,4 +253,18 @@ fn with_more(settings: &str, options: &GatewayOptions) -> Result<String> {
         spec.insert("wasmFile".to_owned(), file.to_string_lossy().into());
     }
     Ok(format!("{object:#}"))
+}
+
+/// The bootstrap with a file for the heap.
+fn pressed(bootstrap: &Value, file: &Path) -> Result<Value> {
+    let what = || "the bootstrap".to_owned();
+    let text = bootstrap.to_string().replace("resource_monitors.fixed_heap", "resource_monitors.injected_resource");
+    let mut pressed: Value = serde_json::from_str(&text).map_err(|source| Error::Json { what: what(), source })?;
+    let monitor = pressed.pointer_mut("/overload_manager/resource_monitors/1/typed_config");
+    let monitor = monitor.ok_or_else(|| Error::Lacks { what: what(), field: "a monitor of the heap".to_owned() })?;
+    *monitor = serde_json::json!({
+        "@type": "type.googleapis.com/envoy.extensions.resource_monitors.injected_resource.v3.InjectedResourceConfig",
+        "filename": file,
+    });
+    Ok(pressed)
 }

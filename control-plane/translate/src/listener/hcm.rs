@@ -112,7 +112,8 @@ fn http2(streams: u32) -> Http2ProtocolOptions {
     Http2ProtocolOptions {
         max_concurrent_streams: Some(uint(streams)),
         initial_stream_window_size: Some(uint(STREAM_WINDOW)),
-        initial_connection_window_size: Some(uint(streams.saturating_mul(STREAM_WINDOW).clamp(least, most))),
+        // Twice, because Envoy gives room back only when half of it was read.
+        initial_connection_window_size: Some(uint(streams.saturating_mul(2 * STREAM_WINDOW).clamp(least, most))),
         // A watch whose client is gone without a word is found out.
         connection_keepalive: Some(KeepaliveSettings {
             interval: Some(seconds(30)),

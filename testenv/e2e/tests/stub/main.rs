@@ -26,6 +26,7 @@ mod loops;
 mod mixed;
 mod network;
 mod observe;
+mod overload;
 mod ownership;
 mod paths;
 mod plain;
