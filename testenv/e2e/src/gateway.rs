@@ -36,6 +36,8 @@ pub struct GatewayOptions {
     pub envoy_flags: Vec<String>,
     /// More flags of `portcullis serve`.
     pub plane_flags: Vec<String>,
+    /// What the control plane logs, as `RUST_LOG` says it; its own default if unset.
+    pub plane_log: Option<String>,
 }
 
 /// A control plane and an Envoy. End with this value.
@@ -64,8 +66,11 @@ impl Gateway {
             "gateway/manifests/settings.yaml",
             with_listener(&settings(instance, address, &default_certificate), &options.listener)?,
         )?;
-        let flags: Vec<&str> = options.plane_flags.iter().map(String::as_str).collect();
-        let plane = ControlPlane::start_with(&dir, &manifests, &flags)?;
+        let config_dir = manifests.display().to_string();
+        let flags: Vec<&str> =
+            ["--config", &config_dir].into_iter().chain(options.plane_flags.iter().map(String::as_str)).collect();
+        let env: Vec<_> = options.plane_log.iter().map(|level| ("RUST_LOG", level.as_str())).collect();
+        let plane = ControlPlane::start_in(&dir, &flags, &env)?;
         let flags: Vec<&str> = options.bootstrap_flags.iter().map(String::as_str).collect();
         let mut envoy_options = EnvoyOptions::new(plane.bootstrap_with("envoy-0", &flags)?);
         envoy_options.version.clone_from(&options.envoy_version);

@@ -4,6 +4,8 @@
 
 mod gateway;
 mod manifest;
+mod secrets;
 
 pub use gateway::{Gateway, GatewayOptions};
 pub use manifest::{Manifest, allow_all, settings};
+pub use secrets::Secrets;
