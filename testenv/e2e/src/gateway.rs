@@ -42,6 +42,8 @@ pub struct GatewayOptions {
     pub envoy_flags: Vec<String>,
     /// More flags of `portcullis serve`.
     pub plane_flags: Vec<String>,
+    /// What the control plane logs, as `RUST_LOG` says it; its own default if unset.
+    pub plane_log: Option<String>,
 }
 
 /// A control plane and an Envoy. End with this value.
@@ -70,8 +72,11 @@ impl Gateway {
             "gateway/manifests/settings.yaml",
             with_more(&settings(instance, address, &default_certificate), options)?,
         )?;
-        let flags: Vec<&str> = options.plane_flags.iter().map(String::as_str).collect();
-        let plane = ControlPlane::start_with(&dir, &manifests, &flags)?;
+        let config_dir = manifests.display().to_string();
+        let flags: Vec<&str> =
+            ["--config", &config_dir].into_iter().chain(options.plane_flags.iter().map(String::as_str)).collect();
+        let env: Vec<_> = options.plane_log.iter().map(|level| ("RUST_LOG", level.as_str())).collect();
+        let plane = ControlPlane::start_in(&dir, &flags, &env)?;
         let mut flags: Vec<&str> = options.bootstrap_flags.iter().map(String::as_str).collect();
         if options.wasm.is_some() || deps::runs_wasm() {
             flags.extend(["--filter", "wasm"]);

@@ -6,7 +6,9 @@
 mod gateway;
 mod manifest;
 mod plain;
+mod secrets;
 
 pub use gateway::{Gateway, GatewayOptions};
 pub use manifest::{Manifest, allow_all, settings};
 pub use plain::{PlainFiles, PlainGateway, PlainSetup};
+pub use secrets::Secrets;

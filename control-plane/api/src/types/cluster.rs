@@ -67,11 +67,11 @@ pub struct ClientConfig {
     pub cert_data: PublicBytes,
     /// The CAs that sign the servers' certificates, PEM.
     pub ca_data: PublicBytes,
-    /// Requests per second of the gateway's own calls. Not enforced yet.
+    /// Requests per second of the gateway's own calls. Has no effect.
     pub qps: i32,
-    /// Burst of the gateway's own calls. Not enforced yet.
+    /// Burst of the gateway's own calls. Has no effect.
     pub burst: i32,
-    /// Divides `qps`. Not enforced yet.
+    /// Divides `qps`. Has no effect.
     pub qps_divisor: i32,
     /// SNI and the name that the servers' certificates must carry; `metadata.name` if empty.
     pub server_name: String,

@@ -4,7 +4,7 @@ mod rank;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use portcullis_api::{ClaimKind, Claims, NamesBelowWildcards, Problem};
 
@@ -58,20 +58,21 @@ struct Owners<'a> {
 /// One who claims a name.
 #[derive(Clone, Copy)]
 struct Contender<'a> {
+    name: &'a str,
     index: usize,
-    is_new: bool,
-    seniority: Seniority<'a>,
+    rank: Rank<'a>,
 }
 
 impl<'a> Owners<'a> {
     fn of(claims: &[&'a Claims], below: NamesBelowWildcards) -> Self {
         let mut owners = Self { by_name: HashMap::new(), wildcards: HashMap::new() };
-        for ((_, name), contenders) in contenders(claims) {
+        for contenders in contenders(claims).chunk_by(|one, other| one.name == other.name) {
+            let Some(name) = contenders.first().map(|one| one.name) else { continue };
             let closest = owners.closest(name).filter(|_| below == NamesBelowWildcards::Conflict);
             let is_free = |one: &&Contender<'a>| closest.is_none_or(|(_, wildcard)| !one.is_beaten_by(&wildcard));
-            let owner = contenders.values().find(is_free).copied();
+            let owner = contenders.iter().find(is_free);
             if let (Some(owner), Some(parent)) = (owner, name.strip_prefix("*.")) {
-                owners.wildcards.insert(parent, owner);
+                owners.wildcards.insert(parent, *owner);
             }
             let owner = match (owner, closest) {
                 (Some(owner), _) => Owner::Claimant(owner.index),
@@ -96,21 +97,20 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// Who claims each name, the strongest first. A name comes behind all wildcards that cover it: these have fewer labels, or
-/// as many.
-type Contenders<'a> = BTreeMap<((usize, bool), &'a str), BTreeMap<Rank<'a>, Contender<'a>>>;
-
-fn contenders<'a>(claims: &[&'a Claims]) -> Contenders<'a> {
-    let mut all = Contenders::new();
-    for (index, claim) in claims.iter().copied().enumerate() {
+/// Who claims which name, of each name the strongest first. A name comes behind all wildcards that cover it: these have
+/// fewer labels, or as many.
+fn contenders<'a>(claims: &[&'a Claims]) -> Vec<Contender<'a>> {
+    let claim = |(index, claim): (usize, &&'a Claims)| {
+        let claim: &'a Claims = claim;
         let seniority = Seniority::new(claim, index);
-        for (name, kind) in &claim.names {
-            let is_new = !claim.held.contains(name);
-            let depth = (name.matches('.').count(), !name.starts_with('*'));
-            let contender = Contender { index, is_new, seniority };
-            all.entry((depth, name)).or_default().insert(Rank { is_new, kind: *kind, seniority }, contender);
-        }
-    }
+        claim.names.iter().map(move |(name, kind)| {
+            let rank = Rank { is_new: !claim.held.contains(name), kind: *kind, seniority };
+            Contender { name, index, rank }
+        })
+    };
+    let mut all: Vec<_> = claims.iter().enumerate().flat_map(claim).collect();
+    let depth = |name: &str| (name.matches('.').count(), !name.starts_with('*'));
+    all.sort_by_cached_key(|one| (depth(one.name), one.name, one.rank));
     all
 }
 
@@ -118,8 +118,8 @@ impl Contender<'_> {
     /// Whether it may not take a name out of this wildcard. What it was given once it keeps: else an older object could take
     /// a younger one's name by a wildcard of its own.
     fn is_beaten_by(&self, wildcard: &Self) -> bool {
-        let is_older = (wildcard.is_new, wildcard.seniority) < (self.is_new, self.seniority);
-        self.is_new && self.index != wildcard.index && is_older
+        let order = |one: &Self| (one.rank.is_new, one.rank.seniority);
+        self.rank.is_new && self.index != wildcard.index && order(wildcard) < order(self)
     }
 }
 

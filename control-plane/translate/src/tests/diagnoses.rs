@@ -142,7 +142,7 @@ fn what_has_no_effect_is_told() {
     let rule = |rule: Value| json!([{"rules": [rule]}]);
     let rows: Vec<Row> = vec![
         ("/metadata/annotations", gates("Tracing=true,DenyAllRequests=false"), "Tracing has no effect yet"),
-        ("/spec/clientConfig/burst", json!(5), "spec.clientConfig.burst: not enforced yet"),
+        ("/spec/clientConfig/burst", json!(5), "spec.clientConfig.burst: has no effect"),
         ("/metadata/namespace", json!("x"), "metadata.namespace: is ignored"),
         ("/metadata/annotations", gates("DenyAllRequest=true"), "names a feature gate that does not exist"),
         ("/spec/secureServing/keyData", json!(""), "spec.secureServing: keyData is missing"),

@@ -19,6 +19,7 @@ mod handshakes;
 mod health;
 mod hostile;
 mod in_flight;
+mod leaks;
 mod limits;
 mod live;
 mod lives;
