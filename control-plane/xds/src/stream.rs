@@ -67,10 +67,17 @@ pub(crate) trait Conversation: NodeStream + 'static {
 
 /// Longest name of a type or a resource.
 const MAX_NAME: usize = 1_024;
+/// Longest version: one may tell of thousands of parts.
+const MAX_VERSION: usize = 32 * 1_024;
 /// Most types that are asked for on one stream.
 pub(crate) const MAX_TYPES: usize = 32;
 
 /// Whether names have a usual length.
 pub(crate) fn are_short<'a>(names: impl IntoIterator<Item = &'a String>) -> bool {
     names.into_iter().all(|name| name.len() <= MAX_NAME)
+}
+
+/// Whether versions have a length that ours may have.
+pub(crate) fn are_versions<'a>(versions: impl IntoIterator<Item = &'a String>) -> bool {
+    versions.into_iter().all(|version| version.len() <= MAX_VERSION)
 }

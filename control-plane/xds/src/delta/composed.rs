@@ -15,6 +15,8 @@ struct One {
     quarantine: Quarantine,
     /// What the other side is to have, as far as it takes it.
     offer: Option<Offer>,
+    /// Its version as it is sent.
+    told: String,
 }
 
 impl Composed {
@@ -38,6 +40,7 @@ impl Composed {
                 one.quarantine.resume(version);
             }
             one.offer = one.quarantine.next(&Hold::default()).or_else(|| one.quarantine.last_accepted().cloned());
+            one.told = one.offer.as_ref().map(Offer::told).unwrap_or_default();
         }
     }
 
@@ -49,7 +52,7 @@ impl Composed {
     /// The version of a resource to send; `None` if there is nothing of it that the other side takes.
     pub(super) fn version<'a>(&'a self, name: &str, resource: &'a Resource) -> Option<&'a str> {
         match self.by_name.get(name) {
-            Some(one) => one.offer.as_ref().map(|offer| offer.version.as_str()),
+            Some(one) => one.offer.as_ref().map(|_| one.told.as_str()),
             None => Some(resource.version()),
         }
     }

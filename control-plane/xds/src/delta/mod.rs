@@ -21,7 +21,7 @@ use envoy_types::pb::google::protobuf::Any;
 
 use crate::kind::Kind;
 use crate::piece::length;
-use crate::stream::{Conversation, MAX_TYPES, NodeStream, Refusal, are_short};
+use crate::stream::{Conversation, MAX_TYPES, NodeStream, Refusal, are_short, are_versions};
 use crate::wait::Wait;
 use crate::{Refused, Snapshot, Standing};
 use subscription::{Change, Subscription};
@@ -156,8 +156,8 @@ impl Conversation for DeltaStream {
 
     fn is_sane(request: &DeltaDiscoveryRequest) -> bool {
         let names = request.resource_names_subscribe.iter().chain(&request.resource_names_unsubscribe);
-        are_short(names.chain(request.initial_resource_versions.iter().flat_map(|(name, version)| [name, version])))
-            && are_short([&request.type_url])
+        are_short(names.chain(request.initial_resource_versions.keys()).chain([&request.type_url]))
+            && are_versions(request.initial_resource_versions.values())
     }
 
     fn answered(request: &DeltaDiscoveryRequest) -> Option<Kind> {

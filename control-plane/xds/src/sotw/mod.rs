@@ -18,7 +18,7 @@ use envoy_types::pb::google::protobuf::Any;
 
 use crate::kind::Kind;
 use crate::piece::{Body, Key, length};
-use crate::stream::{Conversation, MAX_TYPES, NodeStream, Refusal, are_short};
+use crate::stream::{Conversation, MAX_TYPES, NodeStream, Refusal, are_short, are_versions};
 use crate::wait::Wait;
 use crate::{Refused, Snapshot, Standing, TypeStatus};
 use state::{Change, State};
@@ -131,7 +131,7 @@ impl Conversation for SotwStream {
     }
 
     fn is_sane(request: &DiscoveryRequest) -> bool {
-        are_short(request.resource_names.iter().chain([&request.type_url, &request.version_info]))
+        are_short(request.resource_names.iter().chain([&request.type_url])) && are_versions([&request.version_info])
     }
 
     fn answered(request: &DiscoveryRequest) -> Option<Kind> {
@@ -206,7 +206,7 @@ fn encode(draft: Draft) -> DiscoveryResponse {
     let type_url = draft.type_url;
     let resource = |body: Body| Any { type_url: type_url.clone(), value: body.concat() };
     DiscoveryResponse {
-        version_info: draft.change.offer.version,
+        version_info: draft.change.offer.told(),
         resources: draft.change.bodies.into_values().map(resource).collect(),
         type_url,
         nonce: draft.nonce,

@@ -2,5 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod bounds;
+mod envoy;
 mod flood;
+mod refusing;
 mod site;

@@ -31,6 +31,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
 pub(crate) const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+pub(crate) const LDS: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
 pub(crate) const SDS: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
