@@ -1,11 +1,15 @@
 //! Everything that kubectl streams, through the gateway and past it: what a user sees must be the same.
 
+mod browser;
 mod copy;
 mod exec;
 mod forward;
+mod limit;
 mod logs;
+mod long;
 mod place;
 mod proxy;
+mod rolling;
 
 use place::{Place, Protocol, Way};
 

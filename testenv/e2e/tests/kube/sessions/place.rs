@@ -13,7 +13,7 @@ use crate::world::{Identities, NAME, World};
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
 /// The same apiserver, under another name of the gateway's, told about users by impersonation.
-const IMPERSONATING: &str = "impersonating.example.com";
+pub(super) const IMPERSONATING: &str = "impersonating.example.com";
 
 /// How kubectl streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,15 +108,16 @@ impl Place {
         ];
         servers.into_iter().map(move |(name, server)| {
             let name = format!("{name}, {}, {protocol:?}", user.name);
-            self.way(name, &user.credential, server, protocol)
+            self.way(name, user, server, protocol)
         })
     }
 
-    fn way(&self, name: String, credential: &Credential, server: Kubeconfig, protocol: Protocol) -> Way<'_> {
+    /// A way to a server, by a kubeconfig without a credential.
+    pub(super) fn way(&self, name: String, user: &User, server: Kubeconfig, protocol: Protocol) -> Way<'_> {
         static PODS: AtomicU32 = AtomicU32::new(0);
         let pod = format!("pod-{}", PODS.fetch_add(1, Ordering::Relaxed));
         self.world.kube.run_pod(&pod).unwrap();
-        let kubeconfig = match credential {
+        let kubeconfig = match &user.credential {
             Credential::Certificate(identity) => server.identity(identity),
             Credential::Token(token) => server.token(token),
         };
