@@ -6,9 +6,7 @@ use super::place::{IMPERSONATING, Place, SOON};
 use crate::world::NAME;
 
 /// As a dashboard does it: browsers send `Connection: keep-alive, Upgrade`, and a token among the subprotocols.
-#[test]
-fn a_browser_executes_with_a_token() {
-    let Some(place) = Place::start("browser") else { return };
+pub(super) fn executes_with_a_token(place: &Place) {
     place.world.kube.run_pod("browsed").unwrap();
     let token = place.world.admin(&["create", "token", "robot"]).trim().to_owned();
     let directly = TlsTarget::new(place.world.kube.address(0).unwrap()).trust(place.world.kube.server_ca());

@@ -9,16 +9,13 @@ use super::place::{Place, Protocol, SOON, Way};
 const LIMIT: Duration = Duration::from_secs(4);
 
 /// A forgotten session ends, and what it ran. Whoever began later goes on, and so does whoever watches or follows a log.
-#[test]
-fn a_forgotten_session_ends_by_its_limit() {
-    let Some(place) = Place::start("limit") else { return };
-    let limit = json!("4s");
-    place.world.gateway.apply(&place.world.manifest().set("/spec/portcullis/sessionLimit", limit.clone())).unwrap();
-    let impersonating = place.impersonating().set("/spec/portcullis", json!({"sessionLimit": limit}));
-    place.world.gateway.apply(&impersonating).unwrap();
+pub(super) fn ends_forgotten_sessions(place: &Place) {
+    let limited = json!({"sessionLimit": "4s"});
+    let told = place.world.portcullis(limited.clone());
+    place.world.gateway.apply(&place.world.manifest().set("/spec/portcullis", told)).unwrap();
+    place.world.gateway.apply(&place.impersonating().set("/spec/portcullis", limited)).unwrap();
     let user = place.certificate();
-    let ways: Vec<Way<'_>> =
-        Protocol::ALL.into_iter().flat_map(|protocol| place.ways(&user, protocol).skip(1)).collect();
+    let ways: Vec<Way<'_>> = Protocol::ALL.into_iter().flat_map(|protocol| place.through(&user, protocol)).collect();
     std::thread::scope(|scope| {
         for way in &ways {
             scope.spawn(|| forgotten(way));

@@ -7,7 +7,7 @@ use portcullis_harness::client::{Crowd, Lane, Protocol as Http};
 use portcullis_harness::process::Process;
 use portcullis_harness::wait;
 
-use super::place::{IMPERSONATING, Place, Protocol, SOON, Way};
+use super::place::{IMPERSONATING, Place, SOON, Way};
 use super::{browser, copy};
 use crate::world::NAME;
 
@@ -16,17 +16,11 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const IDLE: Duration = Duration::from_secs(7 * 60);
 const EXECS: usize = 10;
 
-/// Through the gateway, in both modes and over both protocols.
-fn ways_through(place: &Place) -> Vec<Way<'_>> {
-    let user = place.certificate();
-    Protocol::ALL.into_iter().flat_map(|protocol| place.ways(&user, protocol).skip(1)).collect()
-}
-
 #[test]
-#[ignore = "copies 800 MB"]
+#[ignore = "copies 1.6 GB"]
 fn a_hundred_megabytes_are_copied_both_ways() {
     let Some(place) = Place::start("large-copies") else { return };
-    for way in ways_through(&place) {
+    for way in place.ways_through() {
         let (here, began) = (way.file("large"), Instant::now());
         fs::write(&here, copy::noise(100 << 20)).unwrap();
         let back = copy::there_and_back(&way, &here, Duration::from_secs(300));
@@ -42,7 +36,7 @@ fn a_hundred_megabytes_are_copied_both_ways() {
 #[ignore = "lets seven minutes pass"]
 fn nothing_ends_that_is_idle_for_seven_minutes() {
     let Some(place) = Place::start("idle") else { return };
-    let ways = ways_through(&place);
+    let ways = place.ways_through();
     let quiet: Vec<_> = ways.iter().map(Quiet::start).collect();
     // kubectl sends a ping now and then; a browser does not.
     place.world.kube.run_pod("browsed").unwrap();
@@ -109,7 +103,7 @@ impl<'a> Quiet<'a> {
 }
 
 #[test]
-#[ignore = "half a minute of load"]
+#[ignore = "a minute of load"]
 fn ten_execs_and_ordinary_traffic_do_not_meet() {
     let Some(place) = Place::start("ten-execs") else { return };
     let crowd = Crowd::new(2).unwrap();
@@ -119,8 +113,8 @@ fn ten_execs_and_ordinary_traffic_do_not_meet() {
     });
     let load = crowd.steady(&lanes.collect::<Vec<_>>(), &[PODS], 60.0).unwrap();
     // Each says a megabyte, slowly.
-    let script = "i=0; while [ $i -lt 100 ]; do head -c 10000 /dev/zero | tr '\\0' x; sleep 0.1; i=$((i+1)); done";
-    for way in &ways_through(&place) {
+    let script = "i=0; while [ $i -lt 50 ]; do head -c 20000 /dev/zero | tr '\\0' x; sleep 0.1; i=$((i+1)); done";
+    for way in &place.ways_through() {
         let execs: Vec<_> =
             (0..EXECS).map(|_| way.kubectl(["exec", &way.pod, "--", "sh", "-c", script]).spawn().unwrap()).collect();
         for exec in execs {
