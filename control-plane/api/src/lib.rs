@@ -46,8 +46,8 @@ pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientConfig, CredentialCacheSpec,
     DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec,
-    LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta, PairInFiles, PairInSecret,
-    PairReference, PortcullisSpec, ProxyProtocolSettings, References, RequestHeaderNames, RequestHeaderSpec, Rule,
-    SecureServing, ServerDetails, ServerSpec, ServiceAccount, TokenBucket, TokenInSecret, TokenReference,
-    UpstreamCluster, UpstreamClusterSpec,
+    LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, NamesBelowWildcards, ObjectMeta, PairInFiles,
+    PairInSecret, PairReference, PortcullisSpec, ProxyProtocolSettings, References, RequestHeaderNames,
+    RequestHeaderSpec, Rule, SecureServing, ServerDetails, ServerSpec, ServiceAccount, TokenBucket, TokenInSecret,
+    TokenReference, UpstreamCluster, UpstreamClusterSpec,
 };

@@ -34,7 +34,7 @@ use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use farewell::farewell;
-pub use flavour::{Flavour, FlavourError};
+pub use flavour::{Filter, Flavour, FlavourError};
 pub use names::ResourceNames;
 pub use offline::{Offline, offline};
 pub use resource::{Part, Resource, type_urls};
@@ -119,11 +119,11 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     let config = input.flavour.cluster_config(policy::cluster_config(cluster, &names, settings))?;
     let groups = group::groups(cluster);
     let first = resources.len();
-    secrets::emit(cluster, &names, resources);
+    secrets::emit(cluster, &names, input.flavour.filter, resources);
     for group in &groups {
         cluster::emit(cluster, group, &names, settings, resources);
     }
-    resources.push(route::routes(cluster, &groups, &names, &config));
+    resources.push(route::routes(cluster, &groups, &names, &config, input.flavour.filter));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
     Ok(Chain::serving(cluster, &names, settings, input.flavour))
 }

@@ -14,6 +14,16 @@ pub const PREVIOUS_VERSION: u32 = 1;
 /// The key in the metadata of an Envoy's node under which stands the newest version that its filter reads.
 pub const NODE_METADATA: &str = "portcullis_config_version";
 
+/// The key in the metadata of an Envoy's node under which stands which build of the filter it runs: [`NODE_FILTER_MODULE`],
+/// which is the default, or [`NODE_FILTER_WASM`].
+pub const NODE_FILTER: &str = "portcullis_filter";
+
+/// `libportcullis.so`.
+pub const NODE_FILTER_MODULE: &str = "module";
+
+/// `portcullis.wasm`.
+pub const NODE_FILTER_WASM: &str = "wasm";
+
 /// Whether this filter reads a version.
 pub const fn is_readable(version: u32) -> bool {
     // For tests of a new control plane with the filter of the release before.

@@ -168,7 +168,7 @@ impl Cluster {
         let identity = Identity::compile(config)?;
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
         let caches = memory.caches(CacheOwner {
-            identity: config.identity.clone(),
+            identity: who(config).to_owned(),
             names: identity.names.clone(),
             client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
             lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::of),
@@ -229,6 +229,11 @@ impl Cluster {
         let class = RequestClass::ALL.iter().position(|candidate| *candidate == class)?;
         table.get(pool)?.get(class).map(|destination| &**destination)
     }
+}
+
+/// Two clusters of one Envoy never share what is known of credentials, also where nobody said who they are.
+fn who(config: &config::ClusterConfig) -> &str {
+    if config.identity.is_empty() { &config.name } else { &config.identity }
 }
 
 /// The schema's limit is reached.

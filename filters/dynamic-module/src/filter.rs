@@ -91,7 +91,7 @@ impl FilterConfig for Filter {
     fn new_route(_name: &[u8], body: &[u8]) -> Option<Route> {
         let config = read::<config::ClusterConfig>(body)?;
         let cluster = Cluster::compile(&config, &ProcessMemory::new()?)
-            .map_err(|error| log::error(&format!("portcullis: {}: {error}", config.identity)))
+            .map_err(|error| log::error(&format!("portcullis: {}: {error}", config.name)))
             .ok()?;
         Some(Route::new(cluster, &config))
     }

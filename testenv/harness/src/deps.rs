@@ -108,6 +108,22 @@ pub fn module_dir() -> Result<PathBuf, Missing> {
     Ok(dir)
 }
 
+/// Where `portcullis.wasm` is, if it is built. `PORTCULLIS_WASM` overrides it; else `target/wasm` of the project.
+pub fn wasm_path() -> PathBuf {
+    let own = std::env::var_os("PORTCULLIS_WASM").map(PathBuf::from);
+    own.unwrap_or_else(|| project_root().join("target/wasm/portcullis.wasm"))
+}
+
+/// `portcullis.wasm`.
+pub fn wasm() -> Result<PathBuf, Missing> {
+    present("portcullis.wasm", wasm_path(), "make wasm")
+}
+
+/// Which build of the filter tests run: the module, or wasm with `PORTCULLIS_FILTER=wasm`.
+pub fn runs_wasm() -> bool {
+    std::env::var("PORTCULLIS_FILTER").is_ok_and(|build| build == "wasm")
+}
+
 /// The `portcullis` executable. `PORTCULLIS_BIN` overrides it; else the one next to the running test.
 pub fn portcullis() -> Result<PathBuf, Missing> {
     binary("portcullis", "PORTCULLIS_BIN")

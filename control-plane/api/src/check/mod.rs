@@ -14,6 +14,7 @@ mod health;
 mod identity;
 mod logging;
 mod policies;
+mod reach;
 mod rules;
 mod servers;
 mod settings;

@@ -36,6 +36,8 @@ pub struct GatewaySettingsSpec {
     pub default_certificate: Option<Certificate>,
     /// Lets servers stand at loopback addresses: for labs and tests.
     pub allow_loopback_upstreams: bool,
+    /// Whether an `UpstreamCluster` may take a name out of another one's wildcard.
+    pub names_below_wildcards: NamesBelowWildcards,
     /// The access log.
     pub access_log: AccessLogSettings,
     /// The headers by which servers are told about users, where an `UpstreamCluster` has `upstreamIdentity: RequestHeader`. A
@@ -43,6 +45,19 @@ pub struct GatewaySettingsSpec {
     pub request_headers: RequestHeaderNames,
     /// Bounds.
     pub limits: LimitSettings,
+    /// Where Envoys that run `portcullis.wasm` in the place of the module (`portcullis bootstrap --filter wasm`) find it, an
+    /// absolute path; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
+    pub wasm_file: Option<String>,
+}
+
+/// What becomes of a name below another object's wildcard: `api.a.example.com` where somebody else has `*.a.example.com`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+pub enum NamesBelowWildcards {
+    /// It belongs to whoever has the wildcard, unless it was given to another object before.
+    #[default]
+    Conflict,
+    /// Whoever claims the longer name gets it: for operators who write all objects themselves.
+    Allow,
 }
 
 /// The access log. Which requests it tells is the word of each `UpstreamCluster`.

@@ -1,8 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
-
-use crate::piece::{Key, Pieces, add_pieces, bodies};
+use crate::piece::{Body, Key, Pieces, add_pieces, bodies};
 use crate::quarantine::{Hold, Offer, Quarantine, Refusal};
 use crate::{Resource, Snapshot, Standing};
 
@@ -57,10 +55,10 @@ impl Composed {
     }
 
     /// The body of a resource to send.
-    pub(super) fn body(&self, name: &str, resource: &Resource) -> Bytes {
+    pub(super) fn body(&self, name: &str, resource: &Resource) -> Body {
         let offer = self.by_name.get(name).and_then(|one| one.offer.as_ref());
         let body = offer.and_then(|offer| bodies(&offer.pieces).remove(name));
-        body.unwrap_or_else(|| resource.body().clone())
+        body.unwrap_or_else(|| vec![resource.body().clone()])
     }
 
     /// Takes an acknowledgement of what was to be sent last.

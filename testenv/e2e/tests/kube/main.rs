@@ -9,6 +9,7 @@ mod freeze;
 mod kubectl;
 mod matrix;
 mod passthrough;
+mod plain;
 mod refusals;
 mod sessions;
 mod sources;

@@ -37,7 +37,7 @@ fn forgotten(way: &Way<'_>) {
     // Over SPDY kubectl takes a session that broke off for one that succeeded, whoever broke it off.
     let status = exec.wait_exit(LIMIT + SOON).unwrap();
     assert!(began.elapsed() >= LIMIT, "{way}: {status} after {:?}", began.elapsed());
-    assert!(!status.success() || way.protocol == Protocol::Spdy, "{way}: {status}");
+    assert_eq!(status.code(), Some(i32::from(way.protocol == Protocol::WebSocket)), "{way}");
     let process = std::path::PathBuf::from(format!("/proc/{}", id.trim()));
     wait::until(&format!("{way}: what it ran has ended"), SOON, || (!process.exists()).then_some(())).unwrap();
     wait::until(&format!("{way}: the forwarding has ended"), SOON, || (!forward.is_running()).then_some(())).unwrap();

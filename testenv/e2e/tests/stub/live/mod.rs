@@ -8,6 +8,7 @@ mod freeze;
 mod kubectl;
 mod questions;
 mod recovery;
+mod references;
 mod refusals;
 mod server;
 mod sessions;

@@ -1,0 +1,81 @@
+//! The clusters' configurations. Envoy has no configuration of a wasm filter by route, so a virtual host carries it as
+//! metadata: the text, and a digest of it, so that no request has to look at the text.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use portcullis_core::Cluster;
+use portcullis_filter_config::{ClusterConfig, names};
+use ring::digest::{SHA256, digest};
+
+use crate::host::Host;
+use crate::memory::{Making, VmMemory};
+
+/// A configuration that was not asked for so long is forgotten.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// The configurations that this VM has met.
+#[derive(Default)]
+pub(crate) struct Clusters {
+    /// By digest.
+    compiled: HashMap<Vec<u8>, Entry>,
+}
+
+struct Entry {
+    /// The cluster's name; `None` for what does not compile.
+    cluster: Option<(String, Rc<Cluster>)>,
+    used: Duration,
+}
+
+impl Clusters {
+    /// The configuration of the current request's virtual host. `None` if there is none that can be used: the request fails
+    /// closed.
+    pub(crate) fn current(&mut self, host: &impl Host, memory: &VmMemory, uptime: Duration) -> Option<Rc<Cluster>> {
+        let told = host.property(names::wasm::DIGEST).filter(|digest| !digest.is_empty());
+        if let Some(entry) = told.as_ref().and_then(|digest| self.compiled.get_mut(digest)) {
+            entry.used = uptime;
+            return entry.cluster.as_ref().map(|(_, cluster)| Rc::clone(cluster));
+        }
+        let text = host.property(names::wasm::CONFIG)?;
+        let digest = digest_of(&text);
+        if told.is_some_and(|told| told != digest) {
+            host.log("portcullis: a cluster's configuration and its digest do not belong together");
+            return None;
+        }
+        // Without a digest in the metadata this one has been met before, too.
+        if let Some(entry) = self.compiled.get_mut(&digest) {
+            entry.used = uptime;
+            return entry.cluster.as_ref().map(|(_, cluster)| Rc::clone(cluster));
+        }
+        let cluster = compile(&text, host, memory);
+        self.forget(cluster.as_ref().map(|(name, _)| name.as_str()), uptime);
+        let found = cluster.as_ref().map(|(_, cluster)| Rc::clone(cluster));
+        self.compiled.insert(digest, Entry { cluster, used: uptime });
+        found
+    }
+
+    /// Earlier configurations of the cluster, and those of clusters that are asked for no longer.
+    fn forget(&mut self, name: Option<&str>, uptime: Duration) {
+        self.compiled.retain(|_, entry| {
+            let is_same = entry.cluster.as_ref().is_some_and(|(known, _)| Some(known.as_str()) == name);
+            !is_same && uptime.saturating_sub(entry.used) < IDLE
+        });
+    }
+}
+
+/// SHA-256 in lower-case hexadecimal digits.
+pub(crate) fn digest_of(text: &[u8]) -> Vec<u8> {
+    digest(&SHA256, text).as_ref().iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+}
+
+fn compile(text: &[u8], host: &impl Host, memory: &VmMemory) -> Option<(String, Rc<Cluster>)> {
+    let config: ClusterConfig = serde_json::from_slice(text)
+        .map_err(|error| host.log(&format!("portcullis: a cluster's configuration does not parse: {error}")))
+        .ok()?;
+    let making = Making { memory, secret: host.random()? };
+    let cluster = Cluster::compile(&config, &making)
+        .map_err(|error| host.log(&format!("portcullis: {}: {error}", config.identity)))
+        .ok()?;
+    Some((config.name, Rc::new(cluster)))
+}
