@@ -21,6 +21,9 @@ pub(super) fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Re
     if let Some(bad) = scan.bad_connection {
         return Err(Refusal::bad_request(bad.to_string()));
     }
+    if scan.is_upgrade && scan.has_body {
+        return Err(Refusal::bad_request("an upgrade has no body"));
+    }
     // Where they go upstream, their absence would make the request somebody else's.
     if scan.nominates_identity && cluster.identity.proxy.is_some() {
         return Err(Refusal::bad_request("the Connection header names a header that tells who the client is"));

@@ -42,6 +42,7 @@ mod sotw;
 mod source_faults;
 mod spoofing;
 mod swap;
+mod upgrades;
 mod versions;
 mod world;
 mod zones;

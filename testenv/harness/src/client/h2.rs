@@ -90,7 +90,20 @@ impl H2Client {
     /// # Errors
     /// As [`H2Client::request`].
     pub fn open(&self, method: &str, path: &str, headers: &[(&str, &[u8])], body: &[u8]) -> Result<H2Stream<'_>> {
-        let request = self.build(method, path, headers, body)?;
+        self.send(self.build(method, path, headers, body)?)
+    }
+
+    /// Asks for a protocol as RFC 8441 has it for upgrades over HTTP/2, whether the server offers that or not.
+    ///
+    /// # Errors
+    /// As [`H2Client::request`].
+    pub fn extended_connect(&self, protocol: &'static str, path: &str) -> Result<H2Stream<'_>> {
+        let mut request = self.build("CONNECT", path, &[], b"")?;
+        request.extensions_mut().insert(hyper::ext::Protocol::from_static(protocol));
+        self.send(request)
+    }
+
+    fn send(&self, request: hyper::Request<Full<Bytes>>) -> Result<H2Stream<'_>> {
         // Each clone is a stream of the same connection.
         let mut sender = self.sender.clone();
         let limit = self.timeout;

@@ -1,6 +1,6 @@
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::place::Way;
@@ -18,7 +18,7 @@ pub(super) fn files_are_the_same_on_both_sides(way: &Way<'_>) {
 }
 
 /// Copies into the pod and out again; gives where to.
-fn there_and_back(way: &Way<'_>, here: &Path, timeout: Duration) -> std::path::PathBuf {
+pub(super) fn there_and_back(way: &Way<'_>, here: &Path, timeout: Duration) -> PathBuf {
     let back = here.with_extension("back");
     let there = format!("{}:copied", way.pod);
     for (from, to) in [(here.to_str().unwrap(), &*there), (&*there, back.to_str().unwrap())] {
@@ -28,7 +28,7 @@ fn there_and_back(way: &Way<'_>, here: &Path, timeout: Duration) -> std::path::P
     back
 }
 
-fn noise(length: u64) -> Vec<u8> {
+pub(super) fn noise(length: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     File::open("/dev/urandom").unwrap().take(length).read_to_end(&mut bytes).unwrap();
     bytes

@@ -1,21 +1,45 @@
 //! Everything that kubectl streams, through the gateway and past it: what a user sees must be the same.
 
+mod browser;
 mod copy;
 mod exec;
 mod forward;
+mod limit;
 mod logs;
+mod long;
 mod place;
 mod proxy;
+mod refused;
+mod rolling;
 
 use place::{Place, Protocol, Way};
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::deps;
 
 #[test]
 fn kubectl_streams_as_it_does_directly() {
     let Some(place) = Place::start("sessions") else { return };
-    let users = [place.certificate(), place.token()];
-    let kinds = users.iter().flat_map(|user| Protocol::ALL.map(|protocol| (user, protocol)));
-    let ways: Vec<Way<'_>> = kinds.flat_map(|(user, protocol)| place.ways(user, protocol)).collect();
-    // Each has a pod of its own.
+    std::thread::scope(|scope| {
+        scope.spawn(|| browser::executes_with_a_token(&place));
+        side_by_side(&place, true);
+    });
+}
+
+#[test]
+#[ignore = "the same behind each older Envoy"]
+fn kubectl_streams_through_older_envoys() {
+    for version in deps::envoy_compat_versions() {
+        let options = GatewayOptions { envoy_version: Some(version), ..GatewayOptions::default() };
+        let Some(place) = Place::behind("sessions-older", &options) else { return };
+        side_by_side(&place, false);
+    }
+}
+
+fn side_by_side(place: &Place, past_the_gateway: bool) {
+    let mut ways = place.ways_through();
+    if past_the_gateway {
+        ways.extend(Protocol::ALL.map(|protocol| place.directly(&place.certificate(), protocol)));
+    }
     std::thread::scope(|scope| {
         let running: Vec<_> = ways.iter().map(|way| scope.spawn(|| everything(way))).collect();
         for (way, running) in ways.iter().zip(running) {

@@ -13,7 +13,7 @@ use crate::world::{Identities, NAME, World};
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
 /// The same apiserver, under another name of the gateway's, told about users by impersonation.
-const IMPERSONATING: &str = "impersonating.example.com";
+pub(super) const IMPERSONATING: &str = "impersonating.example.com";
 
 /// How kubectl streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,13 @@ pub(super) struct Way<'a> {
 impl Place {
     /// `None`, said loudly, where the real Kubernetes is not built.
     pub(super) fn start(test: &str) -> Option<Self> {
+        Place::behind(test, &GatewayOptions::default())
+    }
+
+    /// As [`Place::start`], behind another gateway.
+    pub(super) fn behind(test: &str, gateway: &GatewayOptions) -> Option<Self> {
         let options = KubeOptions { node: true, ..KubeOptions::default() };
-        let world = World::telling(Identities::RequestHeader, test, &options, &GatewayOptions::default())?;
+        let world = World::telling(Identities::RequestHeader, test, &options, gateway)?;
         // Has its rights already: the gateway's questions about tokens are asked as the same user.
         let impersonator = world.kube.client_ca().issue(&CertSpec::client("system:portcullis", [""; 0])).unwrap();
         let place = Self { world, impersonator };
@@ -98,30 +103,40 @@ impl Place {
         User { name: "token", credential: Credential::Token(token) }
     }
 
-    /// Past the gateway, and through it in both modes.
-    pub(super) fn ways(&self, user: &User, protocol: Protocol) -> impl Iterator<Item = Way<'_>> {
-        let through = |name: &str| self.world.gateway.kubeconfig(name);
-        let servers = [
-            ("directly", self.world.kube.kubeconfig()),
-            ("RequestHeader", through(NAME)),
-            ("Impersonate", through(IMPERSONATING)),
-        ];
-        servers.into_iter().map(move |(name, server)| {
-            let name = format!("{name}, {}, {protocol:?}", user.name);
-            self.way(name, &user.credential, server, protocol)
-        })
+    /// A user without any right.
+    pub(super) fn stranger(&self) -> User {
+        User { name: "stranger", credential: Credential::Certificate(self.world.bob.clone()) }
     }
 
-    fn way(&self, name: String, credential: &Credential, server: Kubeconfig, protocol: Protocol) -> Way<'_> {
+    /// Through the gateway: either user, over either protocol, in either mode.
+    pub(super) fn ways_through(&self) -> Vec<Way<'_>> {
+        let users = [self.certificate(), self.token()];
+        let kinds = users.iter().flat_map(|user| Protocol::ALL.map(|protocol| (user, protocol)));
+        kinds.flat_map(|(user, protocol)| self.through(user, protocol)).collect()
+    }
+
+    /// Through the gateway, in both modes.
+    pub(super) fn through(&self, user: &User, protocol: Protocol) -> [Way<'_>; 2] {
+        [("RequestHeader", NAME), ("Impersonate", IMPERSONATING)]
+            .map(|(mode, name)| self.way(mode, user, self.world.gateway.kubeconfig(name), protocol))
+    }
+
+    /// Past the gateway.
+    pub(super) fn directly(&self, user: &User, protocol: Protocol) -> Way<'_> {
+        self.way("directly", user, self.world.kube.kubeconfig(), protocol)
+    }
+
+    /// A way to a server, by a kubeconfig without a credential.
+    pub(super) fn way(&self, name: &str, user: &User, server: Kubeconfig, protocol: Protocol) -> Way<'_> {
         static PODS: AtomicU32 = AtomicU32::new(0);
         let pod = format!("pod-{}", PODS.fetch_add(1, Ordering::Relaxed));
         self.world.kube.run_pod(&pod).unwrap();
-        let kubeconfig = match credential {
+        let kubeconfig = match &user.credential {
             Credential::Certificate(identity) => server.identity(identity),
             Credential::Token(token) => server.token(token),
         };
         let kubeconfig = self.world.written(&kubeconfig);
-        Way { place: self, protocol, pod, name, kubeconfig }
+        Way { place: self, protocol, pod, name: format!("{name}, {}, {protocol:?}", user.name), kubeconfig }
     }
 }
 
