@@ -8,6 +8,7 @@ mod freeze;
 mod kubectl;
 mod matrix;
 mod passthrough;
+mod protected;
 mod refusals;
 mod sources;
 mod status;

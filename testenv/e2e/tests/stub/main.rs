@@ -27,6 +27,7 @@ mod mixed;
 mod network;
 mod observe;
 mod paths;
+mod protected;
 mod quarantine;
 mod replies;
 mod review_faults;
