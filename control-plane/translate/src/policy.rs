@@ -28,8 +28,9 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         close_connections: cluster.gates.close_connections,
         anonymous: cluster.anonymous,
         audit_attribution: cluster.audit_attribution,
-        reviews: reviews(cluster, names),
+        reviews: reviews(cluster, names, settings),
         upstream_identity: upstream_identity(cluster, settings),
+        protected: settings.protected.as_ref().map(protected),
         flow_control_schemas: cluster
             .schemas
             .iter()
@@ -86,12 +87,26 @@ pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> Upstr
     }
 }
 
+fn protected(checked: &api::ProtectedIdentities) -> config::ProtectedIdentities {
+    let api::ProtectedIdentities { users, groups, drop_groups } = checked.clone();
+    config::ProtectedIdentities { users, groups, drop_groups }
+}
+
+/// Whether a cluster wishes no reviews of tokens and gets them: whose a token is must be known where identities are protected.
+pub(crate) fn is_reviewed_nevertheless(cluster: &Cluster, settings: &Settings) -> bool {
+    let wishes_none =
+        matches!(cluster.upstream_identity, api::UpstreamIdentity::RequestHeader { token_review: false, .. });
+    wishes_none && settings.protected.is_some()
+}
+
 /// `None` where the servers are not asked.
-fn reviews(cluster: &Cluster, names: &ResourceNames) -> Option<Reviews> {
+fn reviews(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Option<Reviews> {
     let cache = &cluster.credential_cache;
     let user = match &cluster.upstream_identity {
         api::UpstreamIdentity::Impersonate => None,
-        api::UpstreamIdentity::RequestHeader { token_review: false, .. } => return None,
+        api::UpstreamIdentity::RequestHeader { token_review: false, .. } if settings.protected.is_none() => {
+            return None;
+        }
         api::UpstreamIdentity::RequestHeader { user, .. } => Some(user.clone()),
     };
     Some(Reviews {

@@ -41,6 +41,9 @@ pub struct ClusterConfig {
     pub reviews: Option<Reviews>,
     /// How the authenticated user is told to the upstream.
     pub upstream_identity: UpstreamIdentity,
+    /// As whom nobody acts through this gateway. With it tokens that are not reviewed are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected: Option<ProtectedIdentities>,
     /// Limits that policies name. Those that do not limit (`exempt`) do not stand here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_control_schemas: Vec<FlowControlSchema>,
@@ -123,6 +126,22 @@ pub enum UpstreamIdentity {
     /// beside the front-proxy certificate. A token goes upstream as it is, and so does what clients impersonate: the
     /// upstream judges both.
     RequestHeader(RequestHeaders),
+}
+
+/// Users and groups as whom nobody acts: neither by a credential nor by impersonation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProtectedIdentities {
+    /// User names; a trailing `*` is a prefix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// Groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// Whether a user in such a group goes on without it, where the gateway tells the groups. Otherwise the request is refused,
+    /// as it is in any case if a group is asked for by `Impersonate-Group`, or if the upstream finds it out itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drop_groups: bool,
 }
 
 /// The names of an authenticating proxy's headers, as the upstream's `--requestheader-*-headers` have them; lower-case. Each

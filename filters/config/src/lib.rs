@@ -19,8 +19,8 @@ mod validator;
 mod version;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, RequestHeaders, Reviews, Rule, Servers, ServiceAccount,
-    UpstreamIdentity,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, ProtectedIdentities, RequestHeaders, Reviews, Rule,
+    Servers, ServiceAccount, UpstreamIdentity,
 };
 pub use destination::{Pool, RequestClass, destination, destinations};
 pub use filter::{FilterConfig, PeerSource};

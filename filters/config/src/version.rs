@@ -4,7 +4,7 @@ use crate::{ClusterConfig, FilterConfig, PeerSource, UpstreamIdentity};
 /// it would not understand is never dropped in silence. It grows with every field that an older filter does not have.
 ///
 /// - 1: up to `logRefused`.
-/// - 2: `peerSource` and `reservedHeaders` of the listener, `servers`, `sessionLimitSeconds` and the identity
+/// - 2: `peerSource` and `reservedHeaders` of the listener, `servers`, `sessionLimitSeconds`, `protected` and the identity
 ///   `RequestHeader` of a cluster, `user` of its reviews.
 pub const CONFIG_VERSION: u32 = 2;
 
@@ -69,7 +69,7 @@ impl ClusterConfig {
     /// were removed, and sessions however long, run on until they end by themselves.
     ///
     /// # Errors
-    /// [`Inexpressible`]: another way of telling the user to the upstream.
+    /// [`Inexpressible`]: another way of telling the user to the upstream, and identities that would not be protected.
     pub fn into_previous(self) -> Result<Self, Inexpressible> {
         // Taken apart, so that nobody adds a field without deciding about it here.
         let Self {
@@ -84,6 +84,7 @@ impl ClusterConfig {
             audit_attribution,
             reviews,
             upstream_identity,
+            protected,
             flow_control_schemas,
             log_refused,
             servers: _,
@@ -97,6 +98,9 @@ impl ClusterConfig {
         if reviews.as_ref().is_some_and(|reviews| reviews.user.is_some()) {
             return Err(Inexpressible("the user in whose name reviews are asked"));
         }
+        if protected.is_some() {
+            return Err(Inexpressible("protected identities"));
+        }
         Ok(Self {
             version: PREVIOUS_VERSION,
             name,
@@ -109,6 +113,7 @@ impl ClusterConfig {
             audit_attribution,
             reviews,
             upstream_identity,
+            protected: None,
             flow_control_schemas,
             log_refused,
             servers: None,

@@ -12,6 +12,7 @@ use crate::identity::HeaderNames;
 use crate::limit::{InFlight, Place};
 use crate::observe::Series;
 use crate::policy::Policies;
+use crate::protected::Protected;
 use crate::review::{CredentialCaches, Lifetimes};
 use crate::x509::{ClientCa, ClientCaError};
 
@@ -43,6 +44,7 @@ pub struct Cluster {
     pub(crate) caches: Arc<CredentialCaches>,
     pub(crate) policies: Policies,
     pub(crate) identity: Identity,
+    pub(crate) protected: Option<Protected>,
     pub(crate) deny_all_requests: bool,
     close_connections: bool,
     /// By policy, then by pool and class.
@@ -189,6 +191,7 @@ impl Cluster {
             caches,
             policies,
             identity,
+            protected: config.protected.as_ref().map(Protected::compile),
             deny_all_requests: config.deny_all_requests,
             close_connections: config.close_connections,
             destinations,

@@ -7,7 +7,7 @@ mod way;
 use std::sync::Arc;
 use std::time::Duration;
 
-use message::{check_message, check_target, split_target};
+use message::{check_message, check_target, presents_two_tokens, split_target};
 pub use outgoing::{outgoing_headers, subprotocols_without_tokens};
 use portcullis_filter_config::{FilterConfig, PeerSource, Pool, RequestClass, is_readable};
 use rustls_pki_types::UnixTime;
@@ -196,8 +196,18 @@ impl Gateway {
     }
 
     fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>, seen: &mut Seen) -> Result<Actor, Stop> {
-        let client = authenticate(cluster, request)?;
+        let mut client = authenticate(cluster, request)?;
         seen.client(cluster.series(), client.user());
+        if let Some(protected) = &cluster.protected {
+            let is_proxy = cluster.identity.proxy.is_some();
+            let is_passed = is_proxy && matches!(client, Client::Bearer(_));
+            if is_passed && presents_two_tokens(request.scan) {
+                // The upstream takes the other one where it no longer believes the one that was judged.
+                return Err(Refusal::bad_request("the request presents two tokens").into());
+            }
+            client = protected.admit(client, &cluster.identity.names, is_proxy)?;
+            seen.client(cluster.series(), client.user());
+        }
         let actor = effective_user(cluster, client, &self.anonymous, request)?;
         seen.effective(cluster.series(), actor.client.user());
         Ok(actor)

@@ -1,6 +1,7 @@
 //! What is wrong with a message whoever sends it.
 
 use crate::cluster::Cluster;
+use crate::credential::bearer_token;
 use crate::hygiene::Scan;
 use crate::refusal::Refusal;
 
@@ -41,6 +42,12 @@ pub(super) fn check_target(scan: &Scan<'_>) -> Result<(), Refusal> {
         return Err(Refusal::bad_request("the request's target is not a path"));
     }
     Ok(())
+}
+
+/// Whether a bearer token stands in `Authorization` and another one among the subprotocols.
+pub(super) fn presents_two_tokens(scan: &Scan<'_>) -> bool {
+    let is_bearer = |authorization| !matches!(bearer_token(authorization), Ok(None));
+    scan.is_websocket && scan.token_subprotocol && scan.authorization.is_some_and(is_bearer)
 }
 
 pub(super) fn split_target(target: &[u8]) -> (&[u8], &[u8]) {

@@ -5,6 +5,7 @@ use rcgen::DnType;
 mod attribution;
 mod flow_control;
 mod identity;
+mod protected;
 mod proxy;
 mod reviews;
 mod seen;
@@ -50,6 +51,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
     ClusterConfig {
         servers: None,
         session_limit_seconds: None,
+        protected: None,
         version: CONFIG_VERSION,
         name: "lab/-/prod.example.com".into(),
         identity: "prod".into(),

@@ -10,6 +10,7 @@ mod kubectl;
 mod matrix;
 mod passthrough;
 mod plain;
+mod protected;
 mod refusals;
 mod sessions;
 mod sources;

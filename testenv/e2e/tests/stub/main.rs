@@ -31,6 +31,7 @@ mod overload;
 mod ownership;
 mod paths;
 mod plain;
+mod protected;
 mod quarantine;
 mod replies;
 mod review_faults;
