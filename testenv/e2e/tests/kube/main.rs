@@ -5,6 +5,7 @@ mod anonymous;
 mod attack;
 mod crd;
 mod freeze;
+mod gardener;
 mod kubectl;
 mod matrix;
 mod passthrough;
