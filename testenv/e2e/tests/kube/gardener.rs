@@ -50,7 +50,8 @@ impl World {
             client_ca: kube.client_ca(),
             front_proxy: &front_proxy,
         };
-        let ingress = Ingress::start(&run, &[setup], |bootstrap| replace(bootstrap, "86400s", life)).unwrap();
+        let ingress =
+            Ingress::start(&run, &[setup], |options| replace(&mut options.bootstrap, "86400s", life)).unwrap();
         let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
         let alice = kube.client_ca().issue(&alice).unwrap();
         Some(World { ingress, kube, front_ca, alice, token, run })

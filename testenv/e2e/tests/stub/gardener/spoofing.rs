@@ -61,6 +61,28 @@ fn forged_headers_change_nothing_or_are_refused() {
     }
 }
 
+#[test]
+fn forged_trailers_change_nothing() {
+    let world = World::start("gardener-trailers");
+    let side = &world.sides[0];
+    let shoot = world.shoot(0);
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"t"}}"#;
+    let forged = "X-Remote-User: eve\r\nX_Remote_Group: system:masters\r\nX-Remote-Extra-A: b\r\n";
+    let request = format!(
+        "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: X-Remote-User\r\n\r\n\
+         {:x}\r\n{body}\r\n0\r\n{forged}\r\n",
+        shoot.host,
+        body.len()
+    );
+    let target = world.ingress.target(shoot).identity(&side.alice);
+    let response = target.raw_request(request.as_bytes()).unwrap();
+    let record = side.seen().unwrap();
+    assert_eq!(record.header_all("x-remote-user"), ["alice"], "{}", response.text());
+    assert_eq!(record.effective.unwrap().username, "alice");
+    assert_eq!(response.status, 201);
+}
+
 /// The address that a load balancer tells by PROXY protocol is told on, and is nobody's credential.
 #[test]
 fn a_proxy_header_is_an_address_and_no_identity() {

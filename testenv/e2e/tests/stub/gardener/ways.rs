@@ -1,5 +1,6 @@
 use portcullis_harness::certs::{Ca, CertSpec};
 use portcullis_harness::client::H2Client;
+use portcullis_harness::deps;
 use portcullis_stub_apiserver::Record;
 
 use super::world::{FRONT, World, bearer};
@@ -12,7 +13,12 @@ fn pool(record: &Record) -> (&str, Option<&str>) {
 
 #[test]
 fn certificates_tokens_and_nobody_take_ways_of_their_own() {
-    let world = World::start("gardener-ways");
+    for version in deps::envoy_compat_versions().into_iter().map(Some).chain([None]) {
+        everybody_takes_a_way_of_their_own(&World::on("gardener-ways", version));
+    }
+}
+
+fn everybody_takes_a_way_of_their_own(world: &World) {
     let side = &world.sides[0];
     for (way, target) in world.ways() {
         let (response, record) = world.send(&target.clone().identity(&side.alice), PODS, &[]);

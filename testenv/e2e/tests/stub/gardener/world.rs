@@ -60,6 +60,11 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn start(test: &str) -> Self {
+        World::on(test, None)
+    }
+
+    /// As [`World::start`], on another Envoy than the pinned one.
+    pub(super) fn on(test: &str, version: Option<String>) -> Self {
         let run = RunDir::new(test).unwrap();
         let sides = [Side::new("one"), Side::new("two")];
         let setups = sides.each_ref().map(|side| ShootSetup {
@@ -69,7 +74,7 @@ impl World {
             client_ca: &side.client_ca,
             front_proxy: &side.front_proxy,
         });
-        let ingress = Ingress::start(&run, &setups, |_| {}).unwrap();
+        let ingress = Ingress::start(&run, &setups, |options| options.version = version).unwrap();
         World { ingress, sides, _run: run }
     }
 
