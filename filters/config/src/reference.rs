@@ -66,10 +66,29 @@ fn for_readers(schema: &mut Value) {
 
 fn plain(text: &str) -> String {
     let text = text
+        .replace("[`crate::names::HOST_SERVER`]", "`server` of the filter metadata `portcullis`")
         .replace("[`crate::CONFIG_VERSION`]", &format!("`{CONFIG_VERSION}`"))
         .replace("[`crate::PREVIOUS_VERSION`]", &format!("`{PREVIOUS_VERSION}`"));
-    let text = ["[`crate::names::", "[`crate::", "[`"].iter().fold(text, |text, start| text.replace(start, "`"));
-    text.replace("`]", "`").split_whitespace().collect::<Vec<_>>().join(" ")
+    let mut words = text.split('`');
+    let mut plain = words.next().unwrap_or_default().trim_end_matches('[').to_owned();
+    // What stands between two backticks, and what behind it up to the next.
+    while let (Some(code), Some(rest)) = (words.next(), words.next()) {
+        let rest = rest.strip_prefix(']').unwrap_or(rest);
+        plain += &format!("`{}`{}", as_written(code), rest.strip_suffix('[').unwrap_or(rest));
+    }
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A field as JSON has it; of a path in the code the last part.
+fn as_written(code: &str) -> String {
+    let last = code.rsplit("::").next().unwrap_or(code);
+    let is_field = last.contains('_') && last.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let mut parts = last.split(if is_field { "_" } else { " " });
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |whole, part| match part.split_at_checked(1) {
+        Some((head, tail)) if is_field => whole + &head.to_uppercase() + tail,
+        _ => whole + " " + part,
+    })
 }
 
 /// One file for all three: an editor is pointed at a part of it, as `filter-config.schema.json#/$defs/ClusterConfig`.

@@ -74,7 +74,7 @@ impl PlainFiles {
         serving_ca: Ca,
     ) -> Result<Self> {
         let (address, admin) = (ports::free_address()?, ports::free_address()?);
-        let folder = run.join("plain");
+        let folder = run.join(&format!("plain-{mode}"));
         let setting = |name: &str, value: &dyn std::fmt::Display| OsString::from(format!("{name}={value}"));
         let mut command = Command::new(project_root().join("envoy/plain/render"));
         command.arg(mode).arg(&folder).arg(setting("name", &name)).arg(setting("pki", &pki.display()));
@@ -111,7 +111,7 @@ impl PlainFiles {
             file: Some(self.folder.join("envoy.yaml")),
             ..EnvoyOptions::new(json!({"admin": {"address": {"socket_address": admin}}}))
         };
-        let envoy = Envoy::start(run.path(), "plain-envoy", &options)?;
+        let envoy = Envoy::start(run.path(), &format!("plain-envoy-{}", self.admin.port()), &options)?;
         envoy.wait_ready(ARRIVES)?;
         envoy.wait_listening(self.address, ARRIVES)?;
         Ok(PlainGateway { files: self, envoy })

@@ -6,6 +6,7 @@ mod attack;
 mod crd;
 mod deploy;
 mod freeze;
+mod gardener;
 mod kubectl;
 mod matrix;
 mod passthrough;

@@ -55,10 +55,16 @@ impl Plain {
     }
 }
 
-/// The certificates that kubeadm makes are all that front-proxy mode needs, and nothing is changed in the cluster.
 #[test]
-fn a_folder_of_kubeadm_is_enough() {
-    let Some(plain) = Plain::start("plain-kubeadm") else { return };
+fn everybody_is_who_they_are_behind_an_envoy_of_their_own() {
+    let Some(plain) = Plain::start("kube-plain") else { return };
+    plain.admin(&["create", "serviceaccount", "robot"]);
+    a_folder_of_kubeadm_is_enough(&plain);
+    a_user_of_its_own_is_enough_to_impersonate(&plain);
+}
+
+/// The certificates that kubeadm makes are all that front-proxy mode needs, and nothing is changed in the cluster.
+fn a_folder_of_kubeadm_is_enough(plain: &Plain) {
     let pki = plain.run.make_dir("kubernetes-pki").unwrap();
     let serving_ca = Ca::new("serving").unwrap();
     let pair = |name: &str, identity: Identity| {
@@ -72,7 +78,6 @@ fn a_folder_of_kubeadm_is_enough() {
     let servers = [plain.kube.apiservers()[0].address()];
     let files = PlainFiles::render(&plain.run, "request-header", NAME, &servers, &pki, serving_ca).unwrap();
     let gateway = files.start(&plain.run, None).unwrap();
-    plain.admin(&["create", "serviceaccount", "robot"]);
     plain.everybody_is_who_they_are(&gateway);
 
     let rights = project_root().join("envoy/plain/request-header/rbac.yaml");
@@ -89,9 +94,7 @@ fn a_folder_of_kubeadm_is_enough() {
     plain.everybody_is_who_they_are(&gateway);
 }
 
-#[test]
-fn a_user_of_its_own_is_enough_to_impersonate() {
-    let Some(plain) = Plain::start("plain-impersonate") else { return };
+fn a_user_of_its_own_is_enough_to_impersonate(plain: &Plain) {
     let client = plain.kube.client_ca().issue(&CertSpec::client("system:portcullis", [""; 0])).unwrap();
     let setup = PlainSetup {
         mode: "impersonate",
@@ -104,6 +107,5 @@ fn a_user_of_its_own_is_enough_to_impersonate() {
     let gateway = PlainFiles::lay_out(&plain.run, &setup).unwrap().start(&plain.run, None).unwrap();
     let rights = project_root().join("envoy/plain/impersonate/rbac.yaml");
     plain.admin(&["apply", "-f", rights.to_str().unwrap()]);
-    plain.admin(&["create", "serviceaccount", "robot"]);
     plain.everybody_is_who_they_are(&gateway);
 }

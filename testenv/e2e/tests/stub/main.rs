@@ -13,6 +13,7 @@ mod crowd;
 mod doors;
 mod drain;
 mod fail_closed;
+mod gardener;
 mod goldens;
 mod handshake;
 mod handshakes;
