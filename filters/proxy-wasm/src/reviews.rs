@@ -55,7 +55,6 @@ pub(crate) struct Answer {
 }
 
 /// When and for whom something is asked.
-
 pub(crate) struct Asking<'a, H> {
     pub(crate) host: &'a H,
     pub(crate) root: u32,

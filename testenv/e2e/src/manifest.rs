@@ -2,8 +2,8 @@ use std::net::SocketAddr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use portcullis_harness::deps;
 use portcullis_harness::certs::{Ca, Identity};
+use portcullis_harness::deps;
 use serde_json::{Value, json};
 
 /// An `UpstreamCluster` as a test wishes it.
