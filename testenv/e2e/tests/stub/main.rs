@@ -39,5 +39,6 @@ mod source_faults;
 mod spoofing;
 mod swap;
 mod versions;
+mod wasm;
 mod world;
 mod zones;
