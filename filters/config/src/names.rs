@@ -68,6 +68,9 @@ pub mod wasm {
     /// The attribute of the digest, likewise.
     pub const DIGEST: &str = "xds\0virtual_host_metadata\0filter_metadata\0portcullis\0digest";
 
+    /// The attribute of which server answers ([`super::HOST`]).
+    pub const SERVER: &str = "xds\0upstream_host_metadata\0filter_metadata\0portcullis\0server";
+
     /// Filter state, written by the filter alone at the end of a request that the access log tells: members of a JSON object.
     pub const LOG_MEMBERS: &str = "portcullis.log";
 }

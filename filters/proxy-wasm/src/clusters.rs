@@ -3,14 +3,17 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::Cluster;
+use portcullis_core::farewell::Streams;
 use portcullis_filter_config::{ClusterConfig, names};
 use ring::digest::{SHA256, digest};
 
+use crate::farewell::Farewell;
 use crate::host::Host;
-use crate::memory::{Making, VmMemory};
+use crate::memory::VmMemory;
 
 /// A configuration that was not asked for so long is forgotten.
 const IDLE: Duration = Duration::from_secs(600);
@@ -22,20 +25,33 @@ pub(crate) struct Clusters {
     compiled: HashMap<Vec<u8>, Entry>,
 }
 
+/// One cluster's configuration, with the streams of the cluster.
+pub(crate) struct Known {
+    name: String,
+    pub(crate) cluster: Cluster,
+    pub(crate) streams: Arc<Streams<u32>>,
+}
+
 struct Entry {
-    /// The cluster's name; `None` for what does not compile.
-    cluster: Option<(String, Rc<Cluster>)>,
+    /// `None` for what does not compile.
+    known: Option<Rc<Known>>,
     used: Duration,
 }
 
 impl Clusters {
     /// The configuration of the current request's virtual host. `None` if there is none that can be used: the request fails
     /// closed.
-    pub(crate) fn current(&mut self, host: &impl Host, memory: &VmMemory, uptime: Duration) -> Option<Rc<Cluster>> {
+    pub(crate) fn current<H: Host>(
+        &mut self,
+        host: &H,
+        memory: &VmMemory<H>,
+        farewell: &mut Farewell,
+        uptime: Duration,
+    ) -> Option<Rc<Known>> {
         let told = host.property(names::wasm::DIGEST).filter(|digest| !digest.is_empty());
         if let Some(entry) = told.as_ref().and_then(|digest| self.compiled.get_mut(digest)) {
             entry.used = uptime;
-            return entry.cluster.as_ref().map(|(_, cluster)| Rc::clone(cluster));
+            return entry.known.clone();
         }
         let text = host.property(names::wasm::CONFIG)?;
         let digest = digest_of(&text);
@@ -46,19 +62,18 @@ impl Clusters {
         // Without a digest in the metadata this one has been met before, too.
         if let Some(entry) = self.compiled.get_mut(&digest) {
             entry.used = uptime;
-            return entry.cluster.as_ref().map(|(_, cluster)| Rc::clone(cluster));
+            return entry.known.clone();
         }
-        let cluster = compile(&text, host, memory);
-        self.forget(cluster.as_ref().map(|(name, _)| name.as_str()), uptime);
-        let found = cluster.as_ref().map(|(_, cluster)| Rc::clone(cluster));
-        self.compiled.insert(digest, Entry { cluster, used: uptime });
-        found
+        let known = compile(&text, host, memory, farewell, uptime).map(Rc::new);
+        self.forget(known.as_ref().map(|known| known.name.as_str()), uptime);
+        self.compiled.insert(digest, Entry { known: known.clone(), used: uptime });
+        known
     }
 
     /// Earlier configurations of the cluster, and those of clusters that are asked for no longer.
     fn forget(&mut self, name: Option<&str>, uptime: Duration) {
         self.compiled.retain(|_, entry| {
-            let is_same = entry.cluster.as_ref().is_some_and(|(known, _)| Some(known.as_str()) == name);
+            let is_same = entry.known.as_ref().is_some_and(|known| Some(known.name.as_str()) == name);
             !is_same && uptime.saturating_sub(entry.used) < IDLE
         });
     }
@@ -69,13 +84,20 @@ pub(crate) fn digest_of(text: &[u8]) -> Vec<u8> {
     digest(&SHA256, text).as_ref().iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
 }
 
-fn compile(text: &[u8], host: &impl Host, memory: &VmMemory) -> Option<(String, Rc<Cluster>)> {
+fn compile<H: Host>(
+    text: &[u8],
+    host: &H,
+    memory: &VmMemory<H>,
+    farewell: &mut Farewell,
+    uptime: Duration,
+) -> Option<Known> {
     let config: ClusterConfig = serde_json::from_slice(text)
         .map_err(|error| host.log(&format!("portcullis: a cluster's configuration does not parse: {error}")))
         .ok()?;
-    let making = Making { memory, secret: host.random()? };
-    let cluster = Cluster::compile(&config, &making)
+    let cluster = Cluster::compile(&config, memory)
         .map_err(|error| host.log(&format!("portcullis: {}: {error}", config.identity)))
         .ok()?;
-    Some((config.name, Rc::new(cluster)))
+    let streams = farewell.of(&config.name);
+    farewell.configure(&streams, &config, uptime);
+    Some(Known { name: config.name, cluster, streams })
 }

@@ -9,7 +9,7 @@ use crate::host::{Host, Map, MetricKind, Reply};
 use crate::pairs;
 
 /// The Envoy that runs this VM.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Envoy;
 
 fn map(map: Map) -> host::HeaderMap {
@@ -97,6 +97,14 @@ impl Host for Envoy {
 
     fn reply(&self, reply: &Reply<'_>) -> bool {
         host::send_response(reply.status, reply.details, &pairs::write(reply.headers), reply.body)
+    }
+
+    fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)> {
+        host::shared(key)
+    }
+
+    fn set_shared(&self, key: &[u8], value: &[u8], cas: u32) -> bool {
+        host::set_shared(key, value, cas)
     }
 
     fn metric(&self, kind: MetricKind, name: &str) -> Option<u32> {

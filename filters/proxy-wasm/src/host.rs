@@ -40,7 +40,7 @@ pub struct Reply<'a> {
 }
 
 /// Envoy, as a VM sees it. `bool` says whether Envoy took it.
-pub trait Host: Default {
+pub trait Host: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Logs a message of the module's own. Nothing that a client wrote and no secret belongs into it.
     fn log(&self, message: &str);
     /// The time since 1970. `None`: nothing can be judged.
@@ -86,6 +86,11 @@ pub trait Host: Default {
     /// Answers the current stream.
     #[must_use]
     fn reply(&self, reply: &Reply<'_>) -> bool;
+    /// What all workers share under a key, and the number by which [`Host::set_shared`] notices a change.
+    fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)>;
+    /// Shares a value; false if it was changed since it had that number. 0 writes in any case.
+    #[must_use]
+    fn set_shared(&self, key: &[u8], value: &[u8], cas: u32) -> bool;
     /// Makes a metric, or finds the one of that name. Returns its number.
     fn metric(&self, kind: MetricKind, name: &str) -> Option<u32>;
     /// Adds to a counter or a gauge.

@@ -11,15 +11,21 @@ pub mod bundle;
 mod clusters;
 #[cfg(target_arch = "wasm32")]
 mod envoy;
+mod farewell;
 mod fault;
 pub mod host;
+mod judge;
+mod levels;
 mod memory;
 mod metrics;
 mod pairs;
 mod peers;
+mod places;
 mod reviews;
 mod root;
+mod shelf;
 mod stream;
+mod table;
 mod tunnel;
 
 #[cfg(target_arch = "wasm32")]

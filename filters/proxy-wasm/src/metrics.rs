@@ -3,7 +3,7 @@
 //! A metric of proxy-wasm has a name and no labels: they stand in the name, each as `;label=value`, and `portcullis bootstrap
 //! --filter wasm` tells Envoy how to find them (`stats_tags`).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use portcullis_core::observe::{Outcome, Seen, Series};
 use crate::host::{Host, MetricKind};
 
 /// How old a figure is at most.
-const PERIOD: Duration = Duration::from_secs(1);
+pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 
 /// One configuration's metrics in one VM.
 pub(crate) struct Metrics {
@@ -22,6 +22,7 @@ pub(crate) struct Metrics {
     review_wait: Option<u32>,
     nobody: Arc<Series>,
     known: RefCell<Known>,
+    has_news: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -29,7 +30,6 @@ struct Known {
     /// The [`Series::id`] that was counted last, known for certain.
     latest: u64,
     series: Vec<Arc<Series>>,
-    is_armed: bool,
     /// Envoy's numbers of metrics, by name.
     ids: HashMap<String, u32>,
     /// What this VM has added to gauges: the other workers' VMs add to the same.
@@ -44,11 +44,12 @@ impl Metrics {
             review_wait: histogram(REVIEW_WAIT.name),
             nobody: Arc::new(Series::of_nobody()),
             known: RefCell::default(),
+            has_news: Cell::new(false),
         }
     }
 
     /// Counts what became of a request; `None` for one that reached no cluster.
-    pub(crate) fn count(&self, series: Option<&Arc<Series>>, seen: &Seen, outcome: Outcome, host: &impl Host) {
+    pub(crate) fn count(&self, series: Option<&Arc<Series>>, seen: &Seen, outcome: Outcome) {
         let series = series.unwrap_or(&self.nobody);
         let mut known = self.known.borrow_mut();
         if known.latest != series.id() {
@@ -58,16 +59,17 @@ impl Metrics {
             known.latest = series.id();
         }
         series.count(seen, outcome);
-        drop(known);
-        self.changed(host);
+        self.changed();
     }
 
     /// Says that something is to be shown.
-    pub(crate) fn changed(&self, host: &impl Host) {
-        let mut known = self.known.borrow_mut();
-        if !std::mem::replace(&mut known.is_armed, true) {
-            host.tick_every(PERIOD);
-        }
+    pub(crate) fn changed(&self) {
+        self.has_news.set(true);
+    }
+
+    /// Whether something is to be shown.
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_news.get()
     }
 
     pub(crate) fn judged(&self, time: Duration, host: &impl Host) {
@@ -85,7 +87,7 @@ impl Metrics {
     /// Carries everything to Envoy.
     pub(crate) fn show(&self, host: &impl Host) {
         let known = &mut *self.known.borrow_mut();
-        known.is_armed = false;
+        self.has_news.set(false);
         let mut values = BTreeMap::new();
         let ids = &mut known.ids;
         known.series.retain(|series| {

@@ -9,6 +9,7 @@ use portcullis_core::review::{DEADLINE_MS, MAX_ANSWER, Review, ReviewKey, Review
 use rustls_pki_types::UnixTime;
 
 use crate::host::{Host, Map};
+use crate::shelf;
 
 /// Streams that may wait for the same answer.
 const WAITERS: usize = 512;
@@ -130,7 +131,9 @@ impl Reviews {
         let status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok()).unwrap_or(0);
         // One that is too long is cut, and does not parse.
         let body = asking.host.callout_body(MAX_ANSWER).unwrap_or_default();
-        self.finish(&key, status, &body, asking.now)
+        let answer = self.finish(&key, status, &body, asking.now)?;
+        shelf::put(asking.host, &key, &answer.result, &body, asking.now.as_secs());
+        Some(answer)
     }
 
     /// Envoy gives a callout up without an answer when its cluster is replaced, as by a change of the servers' certificates

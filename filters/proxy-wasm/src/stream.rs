@@ -2,11 +2,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::Cluster;
+use portcullis_core::farewell::{Stay, Streams};
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
-use portcullis_core::review::Settled;
+use portcullis_core::review::{ReviewKey, Settled};
 
+use crate::clusters::Known;
 use crate::root::Root;
 use crate::tunnel::Tunnel;
 
@@ -16,7 +17,7 @@ pub(crate) struct Stream {
     /// `None` if Envoy runs requests under a configuration that was refused: they fail closed.
     pub(crate) root: Option<Rc<Root>>,
     /// The configuration by which it is judged, again, too.
-    pub(crate) cluster: Option<Rc<Cluster>>,
+    pub(crate) cluster: Option<Rc<Known>>,
     pub(crate) owns_unauthorized: bool,
     /// Given back when Envoy deletes the stream, which it does exactly once, however the stream ends.
     pub(crate) place: Option<Place>,
@@ -24,6 +25,8 @@ pub(crate) struct Stream {
     pub(crate) settled: Settled,
     pub(crate) missing: usize,
     pub(crate) rounds: u8,
+    /// Answers that were looked for with the other workers.
+    pub(crate) looked_for: Vec<ReviewKey>,
     /// Whether the request came here at all.
     pub(crate) is_met: bool,
     /// Whether it was answered here: it must not be touched any more.
@@ -36,6 +39,19 @@ pub(crate) struct Stream {
     /// The access log's line, if there is to be one.
     pub(crate) line: Option<(Entry, Outcome)>,
     pub(crate) tunnel: Tunnel,
+    pub(crate) visit: Visit,
+}
+
+/// What a long-running stream keeps of it.
+#[derive(Default)]
+pub(crate) enum Visit {
+    /// It does not run for long.
+    #[default]
+    None,
+    /// It is not known yet on which server it runs.
+    Comes(Arc<Streams<u32>>),
+    /// It runs.
+    Stays(#[expect(dead_code, reason = "held for its end")] Stay<u32>),
 }
 
 impl Stream {
@@ -49,6 +65,7 @@ impl Stream {
             settled: Settled::default(),
             missing: 0,
             rounds: 0,
+            looked_for: Vec::new(),
             is_met: false,
             is_answered: false,
             judged: Duration::ZERO,
@@ -56,6 +73,17 @@ impl Stream {
             counted: None,
             line: None,
             tunnel: Tunnel::Open,
+            visit: Visit::None,
+        }
+    }
+
+    /// Counts what became of a request that was forwarded, and puts it into its line.
+    pub(crate) fn tell(&mut self, outcome: Outcome) {
+        if let (Some((series, seen)), Some(root)) = (&self.counted, &self.root) {
+            root.metrics.count(Some(series), seen, outcome);
+        }
+        if let Some((_, told)) = &mut self.line {
+            *told = outcome;
         }
     }
 }

@@ -46,5 +46,6 @@ mod spoofing;
 mod swap;
 mod upgrades;
 mod versions;
+mod wasm;
 mod world;
 mod zones;
