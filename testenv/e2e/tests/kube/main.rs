@@ -3,6 +3,7 @@
 
 mod anonymous;
 mod attack;
+mod compose;
 mod container;
 mod crd;
 mod deploy;
