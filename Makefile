@@ -47,6 +47,7 @@ deps: ## Install the real Envoys and build the real Kubernetes into .deps
 	$(SCRIPTS)/build-kube
 	$(SCRIPTS)/build-oracle
 	$(SCRIPTS)/fetch-definitions
+	$(SCRIPTS)/build-declared
 
 module: ## Build libportcullis.so as Envoy is to load it
 	@echo "building the module" >&2

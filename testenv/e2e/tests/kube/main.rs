@@ -6,6 +6,7 @@ mod attack;
 mod compose;
 mod container;
 mod crd;
+mod declared;
 mod deploy;
 mod freeze;
 mod kubectl;

@@ -4,10 +4,27 @@ use portcullis_harness::{deps, project_root};
 use serde_json::json;
 
 use super::dockerfile::Dockerfile;
-use super::project::{Project, Source};
+use super::project::{Project, Service, Source};
+use crate::declared::{is_noticed, judged};
 
 /// The stages that become images.
 const IMAGES: [&str; 4] = ["control-plane", "gateway", "kubernetes", "tools"];
+
+/// As `docker compose config` reads it, and as BuildKit does, with its lint rules.
+#[test]
+fn dockers_own_parsers_have_nothing_to_say() {
+    for (kind, name, from, to) in [
+        ("compose", "docker-compose.yml", "cap_drop:", "cap_drap:"),
+        ("compose", "docker-compose.yml", "etcd: {condition", "etcetera: {condition"),
+        ("dockerfile", "Dockerfile", "ENTRYPOINT", "ENTRYPOT"),
+        ("dockerfile", "Dockerfile", "AS gateway", "as gateway"),
+    ] {
+        let path = project_root().join(name);
+        let Some(found) = judged(kind, &path) else { return };
+        assert_eq!(found, [""; 0], "{name}");
+        is_noticed(kind, &std::fs::read_to_string(path).unwrap(), from, to);
+    }
+}
 
 #[test]
 fn every_service_is_confined() {
@@ -52,9 +69,8 @@ fn keys_are_mounted_where_they_are_needed() {
         ("users-certs", &["certificates", "kubectl", "rights"]),
         ("etcd", &["etcd"]),
     ] {
-        let uses = |service: &super::project::Service| {
-            service.mounts().iter().any(|mount| mount.source == Source::Volume(volume.to_owned()))
-        };
+        let uses =
+            |service: &Service| service.mounts().iter().any(|mount| mount.source == Source::Volume(volume.to_owned()));
         let found: Vec<&str> =
             project.services.iter().filter(|(_, one)| uses(one)).map(|(name, _)| name.as_str()).collect();
         assert_eq!(found, users, "{volume}");
@@ -76,6 +92,13 @@ fn whoever_is_waited_for_tells_that_it_is_ready() {
                 other => panic!("{name}: {other}"),
             }
         }
+        // `docker compose up --wait` takes the end of a service for a failure unless one that goes on waits for it.
+        let waits = |one: &Service| {
+            let end = (name.clone(), "service_completed_successfully".to_owned());
+            one.health_check().is_some() && one.dependencies().contains(&end)
+        };
+        let ends = service.health_check().is_none() && service.fields["profiles"].is_null();
+        assert!(!ends || project.services.values().any(waits), "{name}");
         // What goes on for ever is looked after.
         assert_eq!(service.fields["restart"] == "unless-stopped", service.health_check().is_some(), "{name}");
     }

@@ -201,7 +201,8 @@ fn pods_of_the_manifests_serve_a_cluster() {
     world.wait("Ready", &[r#""status":"True""#]);
     assert_eq!(world.whoami(), "alice");
     metrics_are_told(world.place.gateway);
-    ends_in_order(&gateway, planes);
+    let plane = the_other_takes_over(&world, planes);
+    ends_in_order(&gateway, &plane);
 }
 
 /// What the dashboard and the alerts ask of a gateway; counts come with a second's delay, histograms with five.
@@ -220,13 +221,23 @@ fn is_confined(pod: &Pod) {
     assert_eq!(pod.page("/healthz").unwrap(), 200);
 }
 
-fn ends_in_order(gateway: &Pod, planes: [Pod; 2]) {
+/// Whoever leads ends: the other replica takes Lease and gateway over.
+fn the_other_takes_over(world: &World, planes: [Pod; 2]) -> Pod {
+    let [first, second] = planes;
+    let first_leads = leads(world.place.planes[0]);
+    let (leader, other, place) = if first_leads { (first, second, 1) } else { (second, first, 0) };
+    leader.process.signal(Signal::Term).unwrap();
+    assert!(leader.process.wait_exit(SOON).unwrap().success(), "{}", leader.process.log());
+    wait::until("the other leads", SOON, || leads(world.place.planes[place]).then_some(())).unwrap();
+    world.wait("Programmed", &[r#""status":"True""#]);
+    other
+}
+
+fn ends_in_order(gateway: &Pod, plane: &Pod) {
     gateway.process.signal(Signal::Term).unwrap();
     let unready = || (gateway.page("/readyz").ok() == Some(503)).then_some(());
     wait::until("it is no longer ready", SOON, unready).unwrap();
-    for plane in planes {
-        plane.process.signal(Signal::Term).unwrap();
-        assert!(plane.process.wait_exit(SOON).unwrap().success(), "{}", plane.process.log());
-    }
     gateway.process.wait_exit(SOON * 2).unwrap();
+    plane.process.signal(Signal::Term).unwrap();
+    assert!(plane.process.wait_exit(SOON).unwrap().success(), "{}", plane.process.log());
 }
