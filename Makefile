@@ -46,6 +46,8 @@ deps: ## Install the real Envoys and build the real Kubernetes into .deps
 	$(SCRIPTS)/install-envoy $$ENVOY_VERSION $$ENVOY_COMPAT_VERSIONS
 	$(SCRIPTS)/build-kube
 	$(SCRIPTS)/build-oracle
+	$(SCRIPTS)/fetch-definitions
+	$(SCRIPTS)/build-declared
 
 module: ## Build libportcullis.so as Envoy is to load it
 	@echo "building the module" >&2

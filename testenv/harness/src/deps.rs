@@ -86,6 +86,25 @@ pub fn kube_or_skip(test: &str) -> Result<Option<KubeBinaries>, Missing> {
     or_skip(test, kube())
 }
 
+/// The program that judges by the parsers of Docker Compose, BuildKit and Prometheus (testenv/declared). Built by Go, hence
+/// optional on a laptop, as [`kube`] is; see [`or_skip`].
+pub fn declared() -> Result<PathBuf, Missing> {
+    present("the parsers of others", project_root().join(".deps/declared/current/declared"), "make deps")
+}
+
+/// The directory with the definitions of cert-manager and of the Prometheus operator. Fetched by Go, hence optional on a
+/// laptop, as [`kube`] is; see [`or_skip`].
+pub fn definitions() -> Result<PathBuf, Missing> {
+    let dir = project_root().join(".deps/definitions/current");
+    let remedy = "make deps";
+    // A link, which kubectl does not follow.
+    if dir.is_dir() {
+        Ok(dir.canonicalize().unwrap_or(dir))
+    } else {
+        Err(Missing { what: "definitions".to_owned(), path: dir, remedy })
+    }
+}
+
 /// The program that answers by kube-apiserver's own packages (testenv/oracle). Built by Go, hence optional on a laptop,
 /// as [`kube`] is; see [`or_skip`].
 pub fn oracle() -> Result<PathBuf, Missing> {

@@ -6,6 +6,7 @@ mod become_envoy;
 mod drain;
 mod envoy;
 mod memory;
+mod metrics;
 mod pages;
 mod probe;
 mod report;

@@ -96,6 +96,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let probes = Probes {
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
+        reports: Arc::clone(&health),
         metrics: Arc::clone(&metrics),
         watchdog: Arc::clone(&watchdog),
         health: source.health.clone(),

@@ -3,7 +3,10 @@
 
 mod anonymous;
 mod attack;
+mod compose;
+mod container;
 mod crd;
+mod declared;
 mod deploy;
 mod freeze;
 mod gardener;

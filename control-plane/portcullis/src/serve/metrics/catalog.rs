@@ -105,7 +105,7 @@ pub(super) const METRICS: [&Metric; 14] = [
 pub(super) const KINDS: [&str; 3] = ["UpstreamCluster", "GatewaySettings", "File"];
 pub(super) const STATES: [&str; 3] = ["accepted", "invalid", "conflicted"];
 pub(super) const TYPES: [&str; 6] = ["clusters", "endpoints", "secrets", "listeners", "routes", "other"];
-pub(super) const NODE_STATES: [&str; 3] = ["connected", "in_sync", "refusing"];
+pub(super) const NODE_STATES: [&str; 4] = ["connected", "in_sync", "refusing", "reporting"];
 pub(super) const ORIGINS: [&str; 2] = ["source", "last_good"];
 pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
 /// Why xDS turns somebody away.
@@ -119,7 +119,11 @@ pub(super) const LABELS: [Label; 8] = [
         help: "The object's kind; `File` for a file or document that holds none of ours.",
     },
     Label { name: "state", values: &STATES, help: "Of an object: whether it is served, or why not." },
-    Label { name: "state", values: &NODE_STATES, help: "Of a node; one may be counted under several." },
+    Label {
+        name: "state",
+        values: &NODE_STATES,
+        help: "Of a node; one may be counted under several. `reporting` are those whose agents told in the last 30 seconds how their endpoints are, at whatever replica Envoy is connected.",
+    },
     Label { name: "type", values: &TYPES, help: "The type of resource." },
     Label { name: "from", values: &ORIGINS, help: "`last_good` is the file of --state-dir." },
     Label { name: "outcome", values: &OUTCOMES, help: "What became of it." },

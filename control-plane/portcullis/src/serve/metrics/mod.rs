@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_sources::SourceHealth;
 use portcullis_translate::{Diagnosis, Reason};
-use portcullis_xds::{Excess, Observer, Registry, Snapshot};
+use portcullis_xds::{Excess, HealthRegistry, Observer, Registry, Snapshot};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -143,7 +143,7 @@ impl Metrics {
     }
 
     /// The page.
-    pub(crate) fn text(&self, nodes: &Registry, source: &SourceHealth) -> String {
+    pub(crate) fn text(&self, nodes: &Registry, health: &HealthRegistry, source: &SourceHealth) -> String {
         let nodes = nodes.nodes();
         let count = |state, counts: &dyn Fn(&portcullis_xds::NodeStatus) -> bool| {
             let count = nodes.iter().filter(|node| counts(node)).count();
@@ -152,6 +152,8 @@ impl Metrics {
         count("connected", &|node| node.connected);
         count("in_sync", &|node| node.connected && node.in_sync);
         count("refusing", &|node| node.connected && !node.refused.is_empty());
+        let reporting = number(health.reporting(Instant::now()).len());
+        self.nodes.get_or_create(&[("state", "reporting")]).set(reporting);
         let stale = self.lock().stale_since.map(|since| since.elapsed());
         let also = source.stale_since.map(|since| since.elapsed().unwrap_or_default());
         let stale = stale.max(also).unwrap_or_default().as_secs();
@@ -292,7 +294,7 @@ mod tests {
     fn an_edit_that_is_refused_counts_once() {
         let metrics = Metrics::default();
         let has = |line: &str| {
-            let text = metrics.text(&Registry::default(), &SourceHealth::current());
+            let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
             assert!(text.lines().any(|told| told == line), "{line}\n{text}");
         };
         metrics.translated(&[told(true, "")], Duration::ZERO);
@@ -312,7 +314,7 @@ mod tests {
         metrics.published(&snapshot, Origin::LastGood, Instant::now(), true);
         metrics.caught_up(snapshot.version());
         metrics.caught_up("another");
-        let text = metrics.text(&Registry::default(), &SourceHealth::current());
+        let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
         assert!(text.contains("portcullis_change_to_acknowledgement_seconds_count 1\n"), "{text}");
         assert!(text.contains("portcullis_serving{from=\"last_good\"} 1\n"), "{text}");
     }

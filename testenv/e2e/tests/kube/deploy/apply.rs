@@ -82,13 +82,7 @@ fn lost(written: &Value, stored: &Value, path: &str, found: &mut Vec<String>) {
 fn a_kube_apiserver_stores_every_word_of_it() {
     let Some(cluster) = Cluster::start("deploy") else { return };
     for directory in ["base", "target/impersonate", "target/request-header"] {
-        let rendered = cluster.apply_rendered(directory);
-        let mut found = Vec::new();
-        for object in &rendered.objects {
-            let path = format!("{} {}", object["kind"], object["metadata"]["name"]);
-            lost(object, &cluster.stored(object), &path, &mut found);
-        }
-        assert!(found.is_empty(), "{directory}: {}", found.join("\n"));
+        nothing_is_lost(&cluster, directory);
     }
     pods_are_admitted(&cluster);
     cluster.wait_kind("upstreamclusters");
@@ -101,6 +95,28 @@ fn a_kube_apiserver_stores_every_word_of_it() {
         lost(written, &cluster.stored(written), example, &mut found);
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
+}
+
+fn nothing_is_lost(cluster: &Cluster, directory: &str) {
+    let rendered = cluster.apply_rendered(directory);
+    let mut found = Vec::new();
+    for object in &rendered.objects {
+        let path = format!("{} {}", object["kind"], object["metadata"]["name"]);
+        lost(object, &cluster.stored(object), &path, &mut found);
+    }
+    assert!(found.is_empty(), "{directory}: {}", found.join("\n"));
+}
+
+/// By the definitions of cert-manager and of the Prometheus operator themselves.
+#[test]
+fn others_definitions_take_every_word_of_it() {
+    let Some(definitions) = deps::or_skip("definitions", deps::definitions()).unwrap() else { return };
+    let Some(cluster) = Cluster::start("deploy-complete") else { return };
+    cluster.kubectl(&["create", "--validate=strict", "-f", definitions.to_str().unwrap()]).run_ok().unwrap();
+    for plural in ["certificates", "issuers", "servicemonitors", "prometheusrules"] {
+        cluster.wait_kind(plural);
+    }
+    nothing_is_lost(&cluster, "overlays/complete");
 }
 
 /// No controller makes pods here; the server judges what one would make, by the namespace's own level, `restricted`.

@@ -3,6 +3,7 @@ use std::process::Command;
 use portcullis_harness::{deps, project_root};
 use serde_json::Value;
 
+pub(super) const NAMESPACE: &str = "portcullis";
 pub(super) const CONTROL_PLANE: &str = "portcullis-control-plane";
 pub(super) const GATEWAY: &str = "portcullis-gateway";
 
