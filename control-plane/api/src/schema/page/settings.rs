@@ -34,10 +34,12 @@ const DEFAULTS: [Default; 13] = [
     ("spec.listener.address", "`0.0.0.0`"),
     ("spec.listener.port", "`6443`"),
     ("spec.namesBelowWildcards", "`Conflict`"),
+    ("spec.protectedIdentities.action", "`Refuse`"),
     ("spec.requestHeaders.extraPrefix", "`X-Remote-Extra-`"),
     ("spec.requestHeaders.group", "`X-Remote-Group`"),
     ("spec.requestHeaders.uid", "`X-Remote-Uid`"),
     ("spec.requestHeaders.user", "`X-Remote-User`"),
+    ("spec.wasmFile", "`/usr/lib/portcullis/portcullis.wasm`"),
 ];
 
 fn schema() -> Value {
