@@ -24,7 +24,7 @@ A field that is not set, or null, has the default; `-` is none: an empty text or
 const WORDS: [(&str, &[&str]); 1] = [("namesBelowWildcards", &["Conflict", "Allow"])];
 
 /// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 13] = [
+const DEFAULTS: [Default; 15] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.instance", "`portcullis`"),
     ("spec.limits.maxConcurrentStreams", "`100`"),
