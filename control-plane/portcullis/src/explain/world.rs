@@ -12,7 +12,7 @@ use portcullis_core::review::{CredentialCaches, Lifetimes};
 use portcullis_core::{Cluster, CompileError, Gateway, Memory};
 use portcullis_filter_config::{ClusterConfig, FilterConfig};
 use portcullis_sources::ObjectSet;
-use portcullis_translate::offline;
+use portcullis_translate::{choose_settings, lost_names, offline};
 
 use crate::objects::{ObjectsError, read_objects};
 
@@ -70,9 +70,14 @@ impl World {
             problems: Vec::new(),
             asked: AtomicU64::new(0),
         };
+        let mut all = ObjectSet::default();
         for path in paths {
-            world.add(&read_objects(path)?)?;
+            let ObjectSet { clusters, settings, diagnoses, .. } = read_objects(path)?;
+            all.clusters.extend(clusters);
+            all.settings.extend(settings);
+            all.diagnoses.extend(diagnoses);
         }
+        world.add(&all)?;
         if world.has_files && world.clusters.is_empty() {
             return Err(WorldError::NoCluster);
         }
@@ -93,7 +98,8 @@ impl World {
         for diagnosis in objects.diagnoses.iter().filter(|diagnosis| diagnosis.refused) {
             self.problems.push(format!("{}: {}", diagnosis.file, diagnosis.message));
         }
-        for document in &objects.clusters {
+        let settings = choose_settings(&objects.settings).settings.unwrap_or_default();
+        for (document, lost) in objects.clusters.iter().zip(lost_names(&objects.clusters, &settings)) {
             let name = document.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
             let read = offline(document, INSTANCE).map_err(|problem| WorldError::Cluster(name.clone(), problem))?;
             for problem in &read.problems {
@@ -101,7 +107,13 @@ impl World {
             }
             let cluster =
                 Cluster::compile(&read.config, &Nothing).map_err(|error| WorldError::Compile(name.clone(), error))?;
-            let names = || read.config.authorities.iter().map(String::as_str);
+            for (_, problem) in &lost {
+                self.problems.push(format!("UpstreamCluster {name} would not have a name: {problem}"));
+            }
+            let is_own = |name: &&str| lost.iter().all(|(lost, _)| lost != name);
+            // Without its own name it is not served at all.
+            let is_served = is_own(&name.as_str());
+            let names = || read.config.authorities.iter().map(String::as_str).filter(is_own).filter(|_| is_served);
             self.clusters.push(Served {
                 exact: Authorities::new(names().filter(|name| !name.starts_with('*'))),
                 names: Authorities::new(names()),
