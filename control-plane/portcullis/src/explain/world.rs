@@ -14,7 +14,6 @@ use portcullis_core::{Cluster, CompileError, Gateway, Memory};
 use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
 use portcullis_translate::{choose_settings, lost_names, offline, offline_gateway};
-use serde_json::Value;
 
 use crate::objects::{ObjectsError, read_objects};
 
