@@ -155,6 +155,9 @@ fn strangers_end_no_watch(world: &World, target: &TlsTarget) {
         watches.extend((0..10).map(|_| client.open("GET", &path_of_watch, headers, b"").unwrap()));
     }
     assert!(watches.iter().all(|watch| watch.response.status == 200));
+    let shared = format!("cluster.{}.upstream_cx_total", world.ingress.shoots()[0].outbound("passthrough"));
+    let connections = || world.ingress.envoy().admin().stat(&shared).unwrap();
+    let before = connections();
     let strangers = H2Client::connect(target).unwrap();
     let stranger = |number: usize| match number % 2 {
         0 => Outgoing::get(path, &[]),
@@ -163,6 +166,7 @@ fn strangers_end_no_watch(world: &World, target: &TlsTarget) {
     for answer in strangers.burst((0..60).map(stranger).collect(), 20) {
         assert!(matches!(answer.unwrap().status, 401 | 403));
     }
+    assert_eq!(connections(), before, "none came near the connections of confirmed tokens");
     made(&["create", "configmap", "still-seen"]);
     for watch in &mut watches {
         let mut seen = String::new();
