@@ -70,7 +70,8 @@ impl Translator {
         let claims: Vec<&Claims> = judged.iter().map(|one| &one.claims).collect();
         let mut translation = Translation::default();
         let mut chains = Vec::with_capacity(judged.len());
-        for ((document, one), lost) in input.clusters.iter().zip(&judged).zip(ownership::conflicts(&claims)) {
+        let conflicts = ownership::conflicts(&claims, input.settings.names_below_wildcards);
+        for ((document, one), lost) in input.clusters.iter().zip(&judged).zip(conflicts) {
             let one = &self.without(document, one, &lost, input);
             let mut diagnosis = one.diagnosis.clone();
             match settle(one, &mut diagnosis, &lost) {
@@ -103,9 +104,9 @@ impl Translator {
         self.turn += 1;
     }
 
-    /// The same object without the names that another one owns; it is served under the others.
+    /// The same object without the names that another one owns; it is served under the others, or keeps them closed.
     fn without(&mut self, document: &Arc<Value>, one: &Arc<Judged>, lost: &[Lost], input: &Input<'_>) -> Arc<Judged> {
-        if lost.is_empty() || one.emitted.is_none() || lost.iter().any(|lost| lost.kind == ClaimKind::Name) {
+        if lost.is_empty() {
             return Arc::clone(one);
         }
         let lost: Vec<_> = lost.iter().map(|lost| lost.name.clone()).collect();
@@ -197,6 +198,6 @@ fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option
             }
         }
     });
-    let reserved = Arc::new(Chain::reserved(&claims));
+    let reserved = Arc::new(Chain::reserved(&claims, lost));
     Judged { claims, diagnosis, emitted, reserved }
 }

@@ -6,8 +6,11 @@ use tonic::Status;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
+/// Most of a certificate's names that is told.
+const MAX_TOLD: usize = 256;
+
 /// Who is at the other end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
     /// A process of this machine that may use the Unix socket.
     Local,
@@ -32,11 +35,6 @@ impl Peer {
         Self::Certificate(names.into())
     }
 
-    /// Who sent a request; a connection of which nobody knows whose it is, is nobody's.
-    pub(crate) fn of<T>(request: &tonic::Request<T>) -> Self {
-        request.extensions().get::<Self>().cloned().unwrap_or_else(|| Self::Certificate(Arc::new([])))
-    }
-
     /// Whether this peer may be the node of that id: over the network only under a name of its certificate. Nobody learns
     /// from the error which names there are.
     pub(crate) fn may_be(&self, node: &str) -> Result<(), Status> {
@@ -51,7 +49,11 @@ impl Peer {
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Local => "a local process".to_owned(),
-            Self::Certificate(names) => format!("the certificate of {}", names.join(", ")),
+            Self::Certificate(names) => {
+                let names = names.join(", ");
+                // A certificate holds as many names as a handshake lets in.
+                format!("the certificate of {}", names.get(..names.floor_char_boundary(MAX_TOLD)).unwrap_or_default())
+            }
         }
     }
 }

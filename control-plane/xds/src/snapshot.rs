@@ -126,6 +126,13 @@ impl Snapshot {
         self.types.get(type_url)?.resources.get(name)
     }
 
+    /// Whether some node may be told of a cluster of that name.
+    pub(crate) fn has_cluster(&self, name: &str) -> bool {
+        let clusters = self.types.iter().filter(|(type_url, _)| Kind::of(type_url) == Kind::Cluster);
+        clusters.into_iter().any(|(_, one)| one.resources.contains_key(name))
+            || self.views.values().any(|view| view.has_cluster(name))
+    }
+
     /// Everything: type URL, name and resource.
     pub fn resources(&self) -> impl Iterator<Item = (&str, &str, &Resource)> {
         self.types.iter().flat_map(|(type_url, one)| {
@@ -158,14 +165,19 @@ impl Snapshot {
         owned.into_iter().flat_map(move |(type_url, names)| of_type(type_url, names))
     }
 
-    /// A hash of the resources that are an owner's as a whole, equal wherever they are equal; `None` if the snapshot holds
-    /// none of them.
+    /// A hash of an owner's resources and of its parts of others, equal wherever they are equal; `None` if the snapshot
+    /// holds none of them.
     pub fn version_of(&self, owner: &str) -> Option<String> {
         let mut hash = Hash::default();
         let mut is_there = false;
         for (type_url, name) in self.owned_by(owner) {
-            let Some(resource) = self.get(type_url, name).filter(|one| one.owner() == Some(owner)) else { continue };
-            for part in [type_url, name, resource.version()] {
+            let Some(resource) = self.get(type_url, name) else { continue };
+            let version = match resource.owner() {
+                Some(one) if one == owner => Some(resource.version()),
+                _ => resource.part_version(owner),
+            };
+            let Some(version) = version else { continue };
+            for part in [type_url, name, version] {
                 hash.add(part);
             }
             is_there = true;
@@ -253,5 +265,18 @@ mod tests {
         renamed[1] = one("u", "c", 2, "A");
         assert_ne!(version(&renamed, "A"), before);
         assert_eq!(version(&base, "C"), None);
+        let with_chains = |chains: &[u8; 3]| {
+            let parts = [("A", 1..2), ("B", 2..3)].map(|(owner, range)| crate::Part {
+                owner: owner.to_owned(),
+                range,
+                instead: None,
+            });
+            let listener = Resource::new(chains.to_vec()).with_parts(parts);
+            base.iter().cloned().chain([("l".to_owned(), "all".to_owned(), listener)]).collect::<Vec<_>>()
+        };
+        let chained = version(&with_chains(&[1, 2, 3]), "A");
+        assert_ne!(chained, before);
+        assert_eq!(version(&with_chains(&[9, 2, 9]), "A"), chained, "what of the listener is others'");
+        assert_ne!(version(&with_chains(&[1, 9, 3]), "A"), chained, "a chain of its own");
     }
 }

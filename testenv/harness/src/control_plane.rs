@@ -48,6 +48,14 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::start`].
     pub fn start_from(dir: &Path, flags: &[&str]) -> Result<Self> {
+        Self::start_in(dir, flags, &[])
+    }
+
+    /// As [`ControlPlane::start_from`], with more variables in its environment.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start`].
+    pub fn start_in(dir: &Path, flags: &[&str], env: &[(&str, &str)]) -> Result<Self> {
         let binary = deps::portcullis()?;
         // In /tmp and not TMPDIR, which may be long.
         let socket_dir = tempfile::Builder::new()
@@ -61,6 +69,7 @@ impl ControlPlane {
             .arg(&xds_socket)
             .args(["--http-address", &http.to_string()])
             .args(flags);
+        let spec = env.iter().fold(spec, |spec, (name, value)| spec.env(name, value));
         let process = Process::start(spec.clone())?;
         let plane = Self { process, spec, binary, dir: dir.to_owned(), xds_socket, http, _socket_dir: socket_dir };
         plane.wait_answering()?;

@@ -25,6 +25,8 @@ pub struct KubeBinaries {
     pub kube_apiserver: PathBuf,
     /// kubectl.
     pub kubectl: PathBuf,
+    /// The node for tests (testenv/kube/cmd/fake-node).
+    pub fake_node: PathBuf,
 }
 
 /// One value of `testenv/scripts/versions.env`, without quotes.
@@ -58,7 +60,12 @@ pub fn envoy_compat_versions() -> Vec<String> {
 pub fn kube() -> Result<KubeBinaries, Missing> {
     let dir = project_root().join(".deps/kube/current");
     let find = |name: &str| present(name, dir.join(name), "make deps");
-    Ok(KubeBinaries { etcd: find("etcd")?, kube_apiserver: find("kube-apiserver")?, kubectl: find("kubectl")? })
+    Ok(KubeBinaries {
+        etcd: find("etcd")?,
+        kube_apiserver: find("kube-apiserver")?,
+        kubectl: find("kubectl")?,
+        fake_node: find("fake-node")?,
+    })
 }
 
 /// What was found, or a reason to skip a test, said loudly on stderr. With `CI=true` a missing file is an error instead,
@@ -118,6 +125,22 @@ pub fn module_dir() -> Result<PathBuf, Missing> {
     let dir = own.filter(|dir| dir.join(name).is_file()).unwrap_or(project);
     present(name, dir.join(name), "make module")?;
     Ok(dir)
+}
+
+/// Where `portcullis.wasm` is, if it is built. `PORTCULLIS_WASM` overrides it; else `target/wasm` of the project.
+pub fn wasm_path() -> PathBuf {
+    let own = std::env::var_os("PORTCULLIS_WASM").map(PathBuf::from);
+    own.unwrap_or_else(|| project_root().join("target/wasm/portcullis.wasm"))
+}
+
+/// `portcullis.wasm`.
+pub fn wasm() -> Result<PathBuf, Missing> {
+    present("portcullis.wasm", wasm_path(), "make wasm")
+}
+
+/// Which build of the filter tests run: the module, or wasm with `PORTCULLIS_FILTER=wasm`.
+pub fn runs_wasm() -> bool {
+    std::env::var("PORTCULLIS_FILTER").is_ok_and(|build| build == "wasm")
 }
 
 /// The `portcullis` executable. `PORTCULLIS_BIN` overrides it; else the one next to the running test.

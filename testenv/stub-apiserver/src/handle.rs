@@ -92,11 +92,6 @@ impl StubServer {
         self.app.show(certificate, key)
     }
 
-    /// Closes every connection at once, as the end of a process does; new ones are accepted.
-    pub fn cut_connections(&self) {
-        self.app.cut();
-    }
-
     /// Adds a fault behind those that are there.
     pub fn fault(&self, fault: Fault) {
         self.app.faults.add(fault);

@@ -119,7 +119,11 @@ fn check_rate(raw: &ClientConfig, findings: &mut Findings) {
         match value {
             0 => {}
             ..0 => findings.problem(format!("{PATH}.{field}"), "must not be negative"),
-            1.. => findings.warn(Problem::coded(Code::NoEffect, format!("{PATH}.{field}"), "not enforced yet")),
+            1.. => findings.warn(Problem::coded(
+                Code::NoEffect,
+                format!("{PATH}.{field}"),
+                "has no effect: the gateway's own calls have other bounds",
+            )),
         }
     }
     if raw.qps > 0 && (0..raw.qps).contains(&raw.burst) {

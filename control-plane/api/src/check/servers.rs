@@ -1,7 +1,8 @@
 use std::collections::BTreeMap;
 
 use super::Findings;
-use super::endpoint::{Endpoint, check_reach, parse_endpoint};
+use super::endpoint::{Endpoint, parse_endpoint};
+use super::reach::check_reach;
 use crate::ServerSpec;
 
 /// A kube-apiserver.

@@ -67,11 +67,11 @@ pub struct ClientConfig {
     pub cert_data: PublicBytes,
     /// The CAs that sign the servers' certificates, PEM.
     pub ca_data: PublicBytes,
-    /// Requests per second of the gateway's own calls. Not enforced yet.
+    /// Requests per second of the gateway's own calls. Has no effect.
     pub qps: i32,
-    /// Burst of the gateway's own calls. Not enforced yet.
+    /// Burst of the gateway's own calls. Has no effect.
     pub burst: i32,
-    /// Divides `qps`. Not enforced yet.
+    /// Divides `qps`. Has no effect.
     pub qps_divisor: i32,
     /// SNI and the name that the servers' certificates must carry; `metadata.name` if empty.
     pub server_name: String,
@@ -111,6 +111,10 @@ pub struct PortcullisSpec {
     /// 24h, 5m if unset. On a disabled server they go on for ever. If the object is removed, Envoy's own drain time (10m)
     /// ends what is left.
     pub drain_period: Option<String>,
+    /// After how long a session is ended (exec, attach, port-forward, an upgrade of whatever is proxied), idle or not: a Go
+    /// duration from 1s to 720h, never if unset. An edit acts on sessions that run, too; their time counts from their
+    /// beginning.
+    pub session_limit: Option<String>,
     /// Addresses of the gateway at which this cluster is served whatever name a client asks for, or none. Each must be in
     /// the ranges that the gateway's settings allow.
     #[serde(rename = "virtualIPs")]

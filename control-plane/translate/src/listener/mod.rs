@@ -10,6 +10,7 @@ mod door;
 mod hcm;
 mod local_reply;
 mod tls;
+mod wasm;
 
 pub(crate) use tls::client_validation;
 
@@ -45,7 +46,7 @@ pub(crate) enum Chain {
     },
     /// It is refused. Its names must not fall to somebody's wildcard.
     Reserved {
-        /// The host names.
+        /// The host names that it owns.
         names: Vec<String>,
     },
 }
@@ -68,9 +69,10 @@ impl Chain {
         }
     }
 
-    /// The names of an object that is refused.
-    pub(crate) fn reserved(claims: &Claims) -> Self {
-        Self::Reserved { names: claims.names.iter().map(|(name, _)| name.clone()).collect() }
+    /// The names of an object that is refused, but for those that another one owns.
+    pub(crate) fn reserved(claims: &Claims, lost: &[String]) -> Self {
+        let own = claims.names.iter().map(|(name, _)| name).filter(|name| !lost.contains(name));
+        Self::Reserved { names: own.cloned().collect() }
     }
 }
 

@@ -96,6 +96,10 @@ fn problems_are_told_with_their_field() {
         ("/spec/portcullis", json!({"requestTimeout": "5"}), "spec.portcullis.requestTimeout: not a duration"),
         ("/spec/portcullis", json!({"drainPeriod": "-1s"}), "spec.portcullis.drainPeriod: not a duration"),
         ("/spec/portcullis", json!({"drainPeriod": "25h"}), "spec.portcullis.drainPeriod: must be from 0 to 24h"),
+        ("/spec/portcullis", json!({"sessionLimit": "x"}), "spec.portcullis.sessionLimit: not a duration"),
+        ("/spec/portcullis", json!({"sessionLimit": "0"}), "spec.portcullis.sessionLimit: must be from 1s to 720h"),
+        ("/spec/portcullis", json!({"sessionLimit": "-1h"}), "spec.portcullis.sessionLimit: not a duration"),
+        ("/spec/portcullis", json!({"sessionLimit": "721h"}), "spec.portcullis.sessionLimit: must be from 1s to 720h"),
         virtual_ip("10.0.0.300", "spec.portcullis.virtualIPs[0]: must be the IP address of one machine"),
         virtual_ip("0.0.0.0", "spec.portcullis.virtualIPs[0]: must be the IP address of one machine"),
         virtual_ip("224.0.0.1", "spec.portcullis.virtualIPs[0]: must be the IP address of one machine"),
@@ -138,7 +142,7 @@ fn what_has_no_effect_is_told() {
     let rule = |rule: Value| json!([{"rules": [rule]}]);
     let rows: Vec<Row> = vec![
         ("/metadata/annotations", gates("Tracing=true,DenyAllRequests=false"), "Tracing has no effect yet"),
-        ("/spec/clientConfig/burst", json!(5), "spec.clientConfig.burst: not enforced yet"),
+        ("/spec/clientConfig/burst", json!(5), "spec.clientConfig.burst: has no effect"),
         ("/metadata/namespace", json!("x"), "metadata.namespace: is ignored"),
         ("/metadata/annotations", gates("DenyAllRequest=true"), "names a feature gate that does not exist"),
         ("/spec/secureServing/keyData", json!(""), "spec.secureServing: keyData is missing"),

@@ -123,8 +123,17 @@ fn the_name_of_a_refused_object_does_not_fall_to_a_wildcard() {
     let wild = pki.cluster("example.com");
     let mut refused = pki.cluster("sub.example.com");
     set(&mut refused, "/spec/servers", json!([]));
-    let translation = translated(&pki.settings(), &[wild, refused]);
-    let listener = translation.resources.iter().find(|one| one.type_url == type_urls::listener()).unwrap();
-    assert!(holds(&listener.value, "sub.example.com"));
-    assert!(holds(&listener.value, "lab/-/-/reserved"));
+    set(&mut refused, "/metadata/creationTimestamp", json!("2020-01-01T00:00:00Z"));
+    let is_closed = |refused: &Value| {
+        let translation = translated(&pki.settings(), &[wild.clone(), refused.clone()]);
+        let listener = translation.resources.iter().find(|one| one.type_url == type_urls::listener()).unwrap();
+        let names = ["sub.example.com", "lab/-/-/reserved"].map(|name| holds(&listener.value, name));
+        assert_eq!(names[0], names[1]);
+        names[0]
+    };
+    assert!(is_closed(&refused));
+    set(&mut refused, "/metadata/creationTimestamp", json!("2030-01-01T00:00:00Z"));
+    assert!(!is_closed(&refused), "a newcomer closes nothing that somebody else serves");
+    set(&mut refused, "/status", json!({"names": ["sub.example.com"]}));
+    assert!(is_closed(&refused), "it is no newcomer any more");
 }

@@ -138,12 +138,6 @@ impl Identity {
         Self { chain: self.chain.iter().take(1).cloned().collect(), ..self.clone() }
     }
 
-    /// This certificate with somebody else's key: a handshake with it must fail.
-    #[must_use]
-    pub fn with_key_of(&self, other: &Self) -> Self {
-        Self { key: other.key.clone(), ..self.clone() }
-    }
-
     /// Writes chain and key, both with mode 0600.
     ///
     /// # Errors

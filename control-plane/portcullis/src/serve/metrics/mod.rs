@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_sources::SourceHealth;
 use portcullis_translate::{Diagnosis, Reason};
-use portcullis_xds::{HealthRegistry, Observer, Registry, Snapshot};
+use portcullis_xds::{Excess, HealthRegistry, Observer, Registry, Snapshot};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -66,6 +66,7 @@ pub(crate) struct Metrics {
     source_stale: Gauge,
     serving: Family<One, Gauge>,
     state_writes: Family<One, Counter>,
+    turned_away: Family<One, Counter>,
     memory: Mutex<Memory>,
 }
 
@@ -95,6 +96,7 @@ impl Default for Metrics {
             source_stale: Gauge::default(),
             serving: Family::default(),
             state_writes: Family::default(),
+            turned_away: Family::default(),
             memory: Mutex::default(),
         };
         metrics.register();
@@ -118,6 +120,7 @@ impl Metrics {
         add(page, &catalog::SOURCE_STALE, self.source_stale.clone());
         add(page, &catalog::SERVING, self.serving.clone());
         add(page, &catalog::STATE_WRITES, self.state_writes.clone());
+        add(page, &catalog::TURNED_AWAY, self.turned_away.clone());
         let build: Family<One, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         add(page, &catalog::BUILD, build);
@@ -135,6 +138,7 @@ impl Metrics {
         }
         catalog::NODE_STATES.iter().for_each(|state| drop(self.nodes.get_or_create(&[("state", *state)])));
         catalog::ORIGINS.iter().for_each(|origin| drop(self.serving.get_or_create(&[("from", *origin)])));
+        catalog::REASONS.iter().for_each(|why| drop(self.turned_away.get_or_create(&[("reason", *why)])));
         catalog::OUTCOMES.iter().for_each(|outcome| drop(self.state_writes.get_or_create(&[("outcome", *outcome)])));
     }
 
@@ -231,6 +235,10 @@ impl Observer for Metrics {
 
     fn refused(&self, kind: &'static str) {
         self.refusals.get_or_create(&[("type", kind)]).inc();
+    }
+
+    fn turned_away(&self, why: Excess) {
+        self.turned_away.get_or_create(&[("reason", why.label())]).inc();
     }
 
     fn caught_up(&self, snapshot: &str) {

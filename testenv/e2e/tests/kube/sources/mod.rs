@@ -1,6 +1,7 @@
 //! Where objects come from: a directory and a Kubernetes API lead to the same, and neither takes anything away by going.
 
 mod conformance;
+mod in_cluster;
 mod leader;
 mod outage;
 mod ownership;

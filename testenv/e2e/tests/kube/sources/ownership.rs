@@ -66,3 +66,43 @@ fn a_name_stays_with_whom_it_was_given_over_restarts() {
     with_name("b-younger.example.com", false);
     wait_owns(&world, "a-older.example.com", &["a-older.example.com", SHARED]);
 }
+
+/// Neither a younger object nor an older one takes a name out of what somebody has, by a name or by a wildcard, and a control
+/// plane that knows nothing but what Kubernetes stores says the same.
+#[test]
+fn names_below_wildcards_stay_with_whom_they_were_given() {
+    let Some(world) = World::start("ownership-wildcard") else { return };
+    let mut side = world.kubernetes_side("kubernetes");
+    let claim = |name: &str, names: &[&str]| {
+        world.apply(&world.manifest(name).set("/spec/secureServing/serverNames", json!(names)).to_text());
+    };
+    claim("z-owner.example.com", &["*.a.example.com"]);
+    wait_owns(&world, "z-owner.example.com", &["z-owner.example.com", "*.a.example.com"]);
+    // First by name, and perhaps as old: what counts is who had it.
+    claim("a-thief.example.com", &["x.a.example.com", "*.b.example.com"]);
+    claim("y.a.example.com", &[]);
+    wait_owns(&world, "a-thief.example.com", &["a-thief.example.com", "*.b.example.com"]);
+    // The other way around: who had a name keeps it from an older object's wildcard.
+    claim("late.example.com", &["own.late.example.com"]);
+    wait_owns(&world, "late.example.com", &["late.example.com", "own.late.example.com"]);
+    claim("z-owner.example.com", &["*.a.example.com", "*.late.example.com"]);
+    let wide = ["z-owner.example.com", "*.a.example.com", "*.late.example.com"];
+    wait_owns(&world, "z-owner.example.com", &wide);
+
+    let told = |status: &Value| {
+        let is = |name: &str, accepted: bool, reason: &str| {
+            object(status, name).is_some_and(|one| one["accepted"] == accepted && one["reason"] == reason)
+        };
+        is("a-thief.example.com", true, "Conflicted")
+            && is("y.a.example.com", false, "Conflicted")
+            && is("late.example.com", true, "Accepted")
+            && is("z-owner.example.com", true, "Accepted")
+    };
+    let status = side.plane.wait_status("who has what is told", SOON, told).unwrap();
+    let message = object(&status, "y.a.example.com").unwrap()["message"].to_string();
+    assert!(message.contains("*.a.example.com, which belongs to the UpstreamCluster z-owner.example.com"), "{message}");
+    side.plane.restart().unwrap();
+    side.plane.wait_status("a new control plane says the same", SOON, told).unwrap();
+    wait_owns(&world, "late.example.com", &["late.example.com", "own.late.example.com"]);
+    wait_owns(&world, "z-owner.example.com", &wide);
+}

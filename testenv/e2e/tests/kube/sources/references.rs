@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use portcullis_e2e::Manifest;
+use portcullis_e2e::{Manifest, Secrets};
 use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::{TlsTarget, plain};
 use portcullis_harness::{wait, write_private};
@@ -248,16 +248,24 @@ fn a_foreign_secret_looks_like_none(both: &Both, _: &str) {
 }
 
 fn nothing_secret_is_told(both: &Both) {
-    let key = both.world.gateway.key_pem();
-    let line = key.lines().nth(1).unwrap();
+    let serving = fs::read_to_string(both.root.join("a/serving.tls.key")).unwrap();
+    let client = both.world.gateway.key_pem();
+    let foreign = "TOPSECRET";
+    let secrets =
+        Secrets::default().key("a serving key", &serving).key("the client key", &client).token("a token", foreign);
+    let stored = both.world.admin(&["get", "secrets", "-n", NAMESPACE, "-o", "yaml"]);
+    assert_eq!(secrets.found_in(&stored), ["a serving key in base64", "the client key in base64", "a token in base64"]);
+    let mut texts = vec![("Kubernetes", both.world.admin(&["get", "upstreamclusters", "-o", "yaml"]))];
     for side in both.sides() {
-        let status = plain::get(side.plane.http_address(), "/status").unwrap().text();
-        let dump = side.envoy.admin().config_dump().unwrap().to_string();
-        for (what, text) in [("status", status), ("log", side.plane.process().log()), ("config_dump", dump)] {
-            for secret in [line, "TOPSECRET", "PRIVATE KEY", &STANDARD.encode(&key)] {
-                assert!(!text.contains(secret), "{secret} in the {what}");
-            }
-        }
+        let page = |path: &str| plain::get(side.plane.http_address(), path).unwrap().text();
+        texts.extend([("status", page("/status")), ("page", page("/")), ("metrics", page("/metrics"))]);
+        texts.push(("log", side.plane.process().log()));
+        texts.push(("Envoy's log", side.envoy.process().log()));
+        texts.push(("config_dump", side.envoy.admin().config_dump().unwrap().to_string()));
+    }
+    for (what, text) in texts {
+        assert_eq!(secrets.found_in(&text), [""; 0], "{what}");
+        assert!(!text.contains("PRIVATE KEY"), "{what}");
     }
 }
 

@@ -3,14 +3,11 @@
 
 use std::fmt::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::aliases::ALIASES;
-use super::derive::BYTES;
-use super::{rules, spec};
-use crate::{ClientVerification, check_cluster, parse_cluster, parse_duration};
-
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/upstreamcluster.md");
+use super::super::{spec, status};
+use super::{Default, defaults_are_told, is_alias, rows, stands};
+use crate::{ClientVerification, Cluster, UpstreamIdentity, check_cluster, parse_cluster, parse_duration};
 
 const HEAD: &str = "# UpstreamCluster
 
@@ -40,10 +37,11 @@ The control plane writes it where Kubernetes stores the object, and tells the sa
 ";
 
 /// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [(&str, &str); 22] = [
+const DEFAULTS: [Default; 26] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
     ("spec.portcullis.anonymous", "`true`"),
+    ("spec.portcullis.auditAttribution", "`false`"),
     ("spec.portcullis.clientCertificateVerification", "`Request`"),
     ("spec.portcullis.credentialCache.allowedImpersonation", "`5m`"),
     ("spec.portcullis.credentialCache.deniedImpersonation", "`30s`"),
@@ -62,62 +60,24 @@ const DEFAULTS: [(&str, &str); 22] = [
     ("spec.portcullis.references.serving.secret.key", "`tls.key`"),
     ("spec.portcullis.references.token.secret.key", "`token`"),
     ("spec.portcullis.references.upstreamCA.secret.key", "`ca.crt`"),
+    ("spec.portcullis.requestHeader.tokenReview", "`true`"),
+    ("spec.portcullis.requestHeader.user", "`system:portcullis`"),
     ("spec.portcullis.requestTimeout", "`75s`"),
+    ("spec.portcullis.upstreamIdentity", "`Impersonate`"),
 ];
 
 fn page() -> String {
     let mut page = String::from(HEAD);
     let spec = spec();
-    rows(&spec, "spec", &mut page);
+    rows(&spec, "spec", &DEFAULTS, &mut page);
     page += "\n## What the definition refuses\n\nBeside types, bounds and words: what is always wrong, as \
              `portcullis check` has it. References between fields, certificates and addresses are for \
              `check` alone.\n\n";
     page += "| field | rule |\n|---|---|\n";
     refusals(&spec, "spec", &mut page);
     page += STATUS;
-    rows(&super::status::status(), "status", &mut page);
+    rows(&status::status(), "status", &[], &mut page);
     page
-}
-
-fn rows(schema: &Value, path: &str, page: &mut String) {
-    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let path = format!("{path}.{name}");
-        let is_required = schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
-        let default = DEFAULTS.iter().find(|(of, _)| *of == path).map_or("-", |(_, default)| default);
-        let default = if is_required { "required" } else { default };
-        let meaning = field["description"].as_str().unwrap();
-        writeln!(page, "| `{path}` | {} | {default} | {meaning} |", kind(field)).unwrap();
-        if is_alias(name) {
-            continue;
-        }
-        match field.get("items") {
-            Some(items) => rows(items, &format!("{path}[]"), page),
-            None => rows(field, &path, page),
-        }
-    }
-}
-
-/// What holds for the fields below stands at the first spelling.
-fn is_alias(name: &str) -> bool {
-    ALIASES.iter().any(|(_, alias, _)| *alias == name)
-}
-
-fn kind(field: &Value) -> String {
-    if let Some(words) = field["enum"].as_array() {
-        let words = words.iter().filter_map(Value::as_str).filter(|word| !word.is_empty());
-        return words.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ");
-    }
-    let kind = match field["type"].as_str().unwrap() {
-        "string" if field["format"] == BYTES => "bytes",
-        "string" if field["pattern"] == rules::DURATION => "duration",
-        "array" => return format!("list of {}s", kind(&field["items"])) + &bound(field),
-        other => other,
-    };
-    kind.to_owned()
-}
-
-fn bound(field: &Value) -> String {
-    field["maxItems"].as_u64().map(|most| format!(", at most {most}")).unwrap_or_default()
 }
 
 fn refusals(schema: &Value, path: &str, page: &mut String) {
@@ -137,17 +97,13 @@ fn refusals(schema: &Value, path: &str, page: &mut String) {
 
 #[test]
 fn the_reference_says_what_the_code_does() {
-    let page = page();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(PATH, &page).unwrap();
-    }
-    let stands = std::fs::read_to_string(PATH).unwrap_or_default();
-    assert!(stands == page, "docs/reference/upstreamcluster.md is not up to date; run this test with UPDATE_DOCS=1");
+    stands("upstreamcluster.md", &page());
+    defaults_are_told(&spec(), "spec", &DEFAULTS);
 }
 
-#[test]
-fn the_defaults_are_those_of_the_check() {
-    let object = serde_json::json!({
+/// A cluster in which nothing is set that has a default.
+fn plain(patch: impl FnOnce(&mut Value)) -> Cluster {
+    let mut object = json!({
         "apiVersion": crate::CLUSTER_API_VERSION, "kind": crate::CLUSTER_KIND, "metadata": {"name": "a.test"},
         "spec": {
             "servers": [{"endpoint": "https://a.test"}],
@@ -155,7 +111,13 @@ fn the_defaults_are_those_of_the_check() {
             "dispatchPolicies": [{"rules": [{}]}],
         },
     });
-    let cluster = check_cluster(&parse_cluster(&object).unwrap(), false).outcome.unwrap();
+    patch(&mut object);
+    check_cluster(&parse_cluster(&object).unwrap(), false).outcome.unwrap()
+}
+
+#[test]
+fn the_defaults_are_those_of_the_check() {
+    let cluster = plain(|_| ());
     let written = |path: &str| DEFAULTS.iter().find(|(of, _)| *of == path).unwrap().1.trim_matches('`');
     let duration = |field: &str| parse_duration(written(&format!("spec.portcullis.{field}"))).unwrap();
     assert_eq!(cluster.request_timeout, duration("requestTimeout"));
@@ -165,6 +127,25 @@ fn the_defaults_are_those_of_the_check() {
     assert_eq!(cluster.credential_cache.allowed_impersonation, duration("credentialCache.allowedImpersonation"));
     assert_eq!(cluster.credential_cache.denied_impersonation, duration("credentialCache.deniedImpersonation"));
     assert_eq!(cluster.anonymous.to_string(), written("spec.portcullis.anonymous"));
+    assert_eq!(cluster.audit_attribution.to_string(), written("spec.portcullis.auditAttribution"));
     assert_eq!(cluster.client_verification, ClientVerification::Request);
-    assert!(DEFAULTS.iter().all(|(path, _)| page().contains(&format!("| `{path}` |"))));
+    assert_eq!(format!("{:?}", cluster.upstream_identity), written("spec.portcullis.upstreamIdentity"));
+}
+
+#[test]
+fn the_defaults_of_a_front_proxy_are_those_of_the_check() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let cert = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let base64 = |pem: String| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, pem);
+    let cluster = plain(|object| {
+        object["spec"]["portcullis"] = json!({"upstreamIdentity": "RequestHeader"});
+        object["spec"]["clientConfig"] =
+            json!({"insecure": true, "certData": base64(cert.pem()), "keyData": base64(key.serialize_pem())});
+    });
+    let written = |field: &str| {
+        let path = format!("spec.portcullis.requestHeader.{field}");
+        DEFAULTS.iter().find(|(of, _)| *of == path).unwrap().1.trim_matches('`')
+    };
+    let (user, token_review) = (written("user").to_owned(), written("tokenReview") == "true");
+    assert_eq!(cluster.upstream_identity, UpstreamIdentity::RequestHeader { user, token_review });
 }

@@ -1,0 +1,92 @@
+use serde_json::{Value, json};
+
+use super::super::derive;
+use super::{Default, defaults_are_told, rows, stands};
+use crate::{AccessLog, GatewaySettingsSpec, NamesBelowWildcards, Settings, check_settings, parse_settings};
+
+const HEAD: &str = "# GatewaySettings
+
+<!-- Written by a test from control-plane/api/src/types/settings.rs. -->
+
+`apiVersion: portcullis.dev/v1alpha1`, `kind: GatewaySettings`: what holds for the whole gateway. There is one, and it stands \
+in a file: in the directory of objects (`serve --config`), or by itself (`serve --settings`). Without one the defaults \
+hold; with several, or one that is wrong, those that were used before. Of `metadata` only the name is used. \
+`portcullis check` says whether it is good. What an edit ends stands in \
+[operations.md](../operations.md#what-a-change-ends-and-what-it-costs).
+
+A field that is not set, or null, has the default; `-` is none: an empty text or list, 0 or false. Bytes stand in base64.
+
+| field | type | default | meaning |
+|---|---|---|---|
+";
+
+/// Fields that take certain words.
+const WORDS: [(&str, &[&str]); 1] = [("namesBelowWildcards", &["Conflict", "Allow"])];
+
+/// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
+const DEFAULTS: [Default; 13] = [
+    ("spec.accessLog.destination", "`stdout`"),
+    ("spec.instance", "`portcullis`"),
+    ("spec.limits.maxConcurrentStreams", "`100`"),
+    ("spec.limits.maxConnections", "`65536`"),
+    ("spec.limits.maxPendingRequests", "`65536`"),
+    ("spec.limits.maxRequests", "`65536`"),
+    ("spec.listener.address", "`0.0.0.0`"),
+    ("spec.listener.port", "`6443`"),
+    ("spec.namesBelowWildcards", "`Conflict`"),
+    ("spec.requestHeaders.extraPrefix", "`X-Remote-Extra-`"),
+    ("spec.requestHeaders.group", "`X-Remote-Group`"),
+    ("spec.requestHeaders.uid", "`X-Remote-Uid`"),
+    ("spec.requestHeaders.user", "`X-Remote-User`"),
+];
+
+fn schema() -> Value {
+    let mut schema = derive::shape::<GatewaySettingsSpec>();
+    for (field, words) in WORDS {
+        schema["properties"][field]["enum"] = json!(words);
+    }
+    schema
+}
+
+#[test]
+fn the_reference_says_what_the_code_does() {
+    let mut page = HEAD.to_owned();
+    rows(&schema(), "spec", &DEFAULTS, &mut page);
+    stands("gatewaysettings.md", &page);
+    defaults_are_told(&schema(), "spec", &DEFAULTS);
+}
+
+fn checked(spec: &Value) -> Settings {
+    let document = json!({
+        "apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"}, "spec": spec,
+    });
+    check_settings(&parse_settings(&document).unwrap()).outcome.unwrap()
+}
+
+#[test]
+fn the_defaults_are_those_of_the_check() {
+    let mut written = json!({});
+    for (path, default) in DEFAULTS {
+        let default = default.trim_matches('`');
+        let value = default.parse::<u32>().map_or_else(|_| json!(default), |number| json!(number));
+        match path.trim_start_matches("spec.").split_once('.') {
+            Some((group, field)) => written[group][field] = value,
+            None => written[path.trim_start_matches("spec.")] = value,
+        }
+    }
+    let settings = checked(&json!({}));
+    assert_eq!(checked(&written), settings);
+    assert_eq!(
+        (&settings.access_log, settings.names_below_wildcards),
+        (&AccessLog::Stdout, NamesBelowWildcards::Conflict)
+    );
+}
+
+#[test]
+fn every_word_is_one() {
+    for (field, words) in WORDS {
+        words.iter().for_each(|word| drop(checked(&json!({field: word}))));
+    }
+    let other = json!({"apiVersion": "", "kind": "", "metadata": {"name": "x"}, "spec": {"namesBelowWildcards": "x"}});
+    assert!(parse_settings(&other).is_err());
+}
