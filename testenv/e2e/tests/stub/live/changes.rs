@@ -36,7 +36,9 @@ pub(super) const CHANGES: &[Change] = &[
     ("what is referred to", references::edited),
     ("keys instead of references", references::inline),
     ("users are told by request headers", request_headers),
-    ("the gateway's own user", |site, _| site.change("/spec/portcullis/requestHeader", json!({"user": "system:other"}))),
+    ("the gateway's own user", |site, _| {
+        site.change("/spec/portcullis/requestHeader", json!({"user": "system:other"}))
+    }),
     ("users are told by impersonation", impersonation),
     ("the servers' CA", upstream_ca),
     ("servers are not verified", |site, _| verified(site, false)),
@@ -185,7 +187,7 @@ fn client_ca(site: &mut Site, _: usize) {
 }
 
 fn health(site: &mut Site, turn: usize) {
-    let (other, usual) = (json!({"path": "/livez", "interval": "1s"}), json!({"interval": "2s", "timeout": "2s"}));
+    let (other, usual) = (json!({"path": "/livez", "interval": "1s"}), json!({"interval": "2s", "timeout": "4s"}));
     site.change("/spec/portcullis/healthCheck", either(turn, other, usual));
 }
 
