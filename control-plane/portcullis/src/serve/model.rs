@@ -122,7 +122,7 @@ impl Model {
         resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
-        self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));
+        self.snapshot = self.snapshot.succeeded_by(self.entries.of(&translation.resources));
         let snapshot = self.snapshot.clone().with_views(views);
         Ok(Update { snapshot, diagnoses })
     }
@@ -140,7 +140,7 @@ impl FlavourView {
         resources.extend(lingering.iter().cloned());
         // Farewells are told in the newest words only: an older filter ends no streams.
         resources.extend(departed.iter().filter(|_| input.flavour.is_newest_version()).cloned());
-        self.snapshot = self.snapshot.succeeded_by(self.entries.of(resources));
+        self.snapshot = self.snapshot.succeeded_by(self.entries.of(&resources));
         self.snapshot.clone()
     }
 }
@@ -203,14 +203,15 @@ struct Entries {
 }
 
 impl Entries {
-    fn of(&mut self, translated: Vec<Arc<Translated>>) -> Vec<(String, String, Resource)> {
+    fn of<'t>(&mut self, translated: &'t [Arc<Translated>]) -> Vec<(&'t str, &'t str, Resource)> {
         let mut known = std::mem::take(&mut self.known);
+        self.known.reserve(translated.len());
         let mut all = Vec::with_capacity(translated.len());
         for one in translated {
-            let resource =
-                known.remove(&Arc::as_ptr(&one).addr()).map_or_else(|| entry(&one), |(_, resource)| resource);
-            all.push((one.type_url.clone(), one.name.clone(), resource.clone()));
-            self.known.insert(Arc::as_ptr(&one).addr(), (one, resource));
+            let known = known.remove(&Arc::as_ptr(one).addr());
+            let (kept, resource) = known.unwrap_or_else(|| (Arc::clone(one), entry(one)));
+            all.push((one.type_url.as_str(), one.name.as_str(), resource.clone()));
+            self.known.insert(Arc::as_ptr(one).addr(), (kept, resource));
         }
         all
     }
