@@ -40,7 +40,7 @@ pub use parse::{
     parse_cluster, parse_settings, settings_mistakes,
 };
 pub use problem::Problem;
-pub use references::{Resolution, blamed_reference, referenced_files, resolve};
+pub use references::{Resolution, blamed_reference, referenced_files, resolve, resolve_settings, without_reference};
 pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{

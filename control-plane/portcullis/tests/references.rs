@@ -84,6 +84,30 @@ fn a_certificate_that_is_referred_to_is_looked_at_as_one_that_stands_there() {
 }
 
 #[test]
+fn the_default_certificate_may_stand_in_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let mut parameters = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+    parameters.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    write("tls.crt", &parameters.self_signed(&key).unwrap().pem());
+    write("tls.key", &key.serialize_pem());
+    write("token", "x");
+    let certificate = "spec: {defaultCertificate: {file: {certificate: tls.crt, key: tls.key}}}\n";
+    write("settings.yaml", &format!("{SETTINGS}{certificate}"));
+    write("a.yaml", &CLUSTER.replace("      serving: {secret: {name: tls}}\n", "").replace("a/token", "token"));
+    let (code, told) = check(dir.path(), &[]);
+    assert_eq!(code, Some(0), "believed: {told}");
+    let (code, told) = check(dir.path(), &["--references-root", "."]);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("settings.yaml:4:") && told.contains("expired"), "{told}");
+    std::fs::remove_file(dir.path().join("tls.key")).unwrap();
+    let (code, told) = check(dir.path(), &["--references-root", "."]);
+    assert_eq!(code, Some(1));
+    assert!(told.contains("spec.defaultCertificate.file: there is no file at this path"), "{told}");
+}
+
+#[test]
 fn policies_are_explained_without_what_an_object_refers_to() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.yaml"), CLUSTER).unwrap();
@@ -100,6 +124,7 @@ fn a_flag_of_the_other_source_is_refused() {
         (vec!["--config", ".", "--namespace", "x"], "--namespace is not for the Directory source"),
         (vec!["--source", "kubernetes", "--config", "."], "--config is not for the Kubernetes source"),
         (vec!["--source", "kubernetes", "--references-root", "."], "--references-root is not for"),
+        (vec!["--source", "kubernetes", "--settings", ".", "--references-root", "."], "no service account of a pod"),
         (vec!["--source", "kubernetes"], "no service account of a pod"),
         (vec!["--source", "kubernetes", "--kubeconfig", "none"], "cannot use the kubeconfig none"),
     ] {

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::events::Events;
 use crate::files::Files;
-use crate::references::materials;
+use crate::references::{materials, put_in_settings};
 use crate::{ObjectSet, Root};
 
 /// How often the directory is read without being told to: notifications get lost, and do not exist on some mounts.
@@ -94,7 +94,9 @@ struct Reading {
 
 impl Reading {
     fn objects(&self) -> ObjectSet {
-        ObjectSet { materials: self.materials.clone(), ..self.files.objects() }
+        let mut set = ObjectSet { materials: self.materials.clone(), ..self.files.objects() };
+        put_in_settings(&mut set);
+        set
     }
 }
 
@@ -251,6 +253,28 @@ mod tests {
                     files["a/token"].as_ref().map(|bytes| bytes.expose()) == wanted.map(str::as_bytes)
                 }
                 _ => false,
+            };
+            tokio::time::timeout(Duration::from_secs(20), sets.wait_for(found)).await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn settings_have_what_they_refer_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("settings.yaml");
+        let pair = "{certificate: tls.crt, key: tls.key}";
+        let head = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: a}\n";
+        fs::write(&file, format!("{head}spec: {{defaultCertificate: {{file: {pair}}}}}\n")).unwrap();
+        fs::write(dir.path().join("tls.crt"), "one").unwrap();
+        let watched = Watched::file_or_directory(&file).references(Some(Root::new(dir.path())));
+        let mut sets = watch(watched).await.unwrap();
+        for (key, wanted) in [(None, None), (Some("two"), Some("dHdv")), (Some("three"), Some("dGhyZWU="))] {
+            if let Some(key) = key {
+                fs::write(dir.path().join("tls.key"), key).unwrap();
+            }
+            let found = |set: &Arc<ObjectSet>| {
+                let certificate = &set.settings[0]["spec"]["defaultCertificate"];
+                certificate["keyData"].as_str() == wanted && certificate["file"].is_null() == wanted.is_some()
             };
             tokio::time::timeout(Duration::from_secs(20), sets.wait_for(found)).await.unwrap().unwrap();
         }

@@ -3,7 +3,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use portcullis_api::{Materials, SecretBytes, referenced_files};
+use portcullis_api::{Materials, SecretBytes, referenced_files, resolve_settings};
 use serde_json::Value;
 
 use crate::ObjectSet;
@@ -60,7 +60,14 @@ fn read_bounded(file: File) -> io::Result<Vec<u8>> {
 
 /// Reads every file to which documents of a set refer, and puts them into it. Blocks.
 pub fn read_references(set: &mut ObjectSet, root: &Root) {
-    set.materials = materials(set.clusters.iter().map(AsRef::as_ref), Some(root));
+    let documents = set.clusters.iter().map(AsRef::as_ref).chain(&set.settings);
+    set.materials = materials(documents, Some(root));
+    put_in_settings(set);
+}
+
+/// Settings have what they refer to put in at once: they come from files, whatever the source of all else.
+pub(crate) fn put_in_settings(set: &mut ObjectSet) {
+    set.settings.iter_mut().for_each(|document| resolve_settings(document, &set.materials));
 }
 
 /// The files to which documents refer. Without a root there are none.

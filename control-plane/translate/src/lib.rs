@@ -36,7 +36,7 @@ pub use diagnosis::{Diagnosis, Reason, Version};
 pub use farewell::farewell;
 pub use flavour::{Filter, Flavour, FlavourError};
 pub use names::ResourceNames;
-pub use offline::{Offline, offline, offline_gateway};
+pub use offline::{Offline, lost_names, offline, offline_gateway};
 pub use resource::{Part, Resource, type_urls};
 pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};

@@ -1,8 +1,13 @@
-use portcullis_api::{Code, Problem, Settings, check_cluster, cluster_as_written, cluster_mistakes, parse_cluster};
+use std::sync::Arc;
+
+use portcullis_api::{
+    Claims, Code, Problem, Settings, check_cluster, claims_of, cluster_as_written, cluster_mistakes, parse_cluster,
+};
 use portcullis_filter_config::{ClusterConfig, FilterConfig};
 use serde_json::Value;
 
 use crate::names::ResourceNames;
+use crate::ownership;
 use crate::policy::{cluster_config, reserved_headers};
 
 /// An `UpstreamCluster` as the filter would judge by it, for tools that answer without a gateway.
@@ -16,6 +21,13 @@ pub struct Offline {
     pub strategies: Vec<&'static str>,
     /// Why the object would not be served; then the configuration is what its policies mean as they were written.
     pub problems: Vec<Problem>,
+}
+
+/// For each of the documents, the names that it claims and another one owns, with what its writer is told.
+pub fn lost_names(documents: &[Arc<Value>], settings: &Settings) -> Vec<Vec<(String, Problem)>> {
+    let claims: Vec<Claims> = documents.iter().map(|document| claims_of(document)).collect();
+    let conflicts = ownership::conflicts(&claims.iter().collect::<Vec<_>>(), settings.names_below_wildcards);
+    conflicts.into_iter().map(|lost| lost.into_iter().map(|lost| (lost.name, lost.problem)).collect()).collect()
 }
 
 /// The listener's part of the filter's configuration, for the same tools.

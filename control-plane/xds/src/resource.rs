@@ -1,13 +1,17 @@
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::hash::hash_of;
 use crate::piece::Piece;
 
-/// A resource, encoded. Its bytes may be secret.
+/// A resource, encoded. Its bytes may be secret. Copies share everything: a snapshot has thousands.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Resource {
+pub struct Resource(Arc<Content>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Content {
     version: String,
     body: Bytes,
     companion: Option<(String, String)>,
@@ -31,7 +35,7 @@ pub struct Part {
 
 impl std::fmt::Debug for Resource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} ({} bytes)", self.version, self.body.len())
+        write!(f, "{} ({} bytes)", self.0.version, self.0.body.len())
     }
 }
 
@@ -39,83 +43,102 @@ impl Resource {
     /// The version is a hash of the content: an unchanged resource is not sent again, also after a restart.
     pub fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
-        Self { version: hash_of(&body), body, companion: None, owner: None, is_held: false, pieces: Vec::new() }
+        let version = hash_of(&body);
+        Self(Arc::new(Content { version, body, companion: None, owner: None, is_held: false, pieces: Vec::new() }))
     }
 
     /// A resource of which nothing is known but its version, because others hold it: it is never sent and never taken
     /// away. A node that has it in this version has all of it; one that has not gets it when somebody knows it again.
     pub fn held(version: impl Into<String>) -> Self {
-        Self { version: version.into(), is_held: true, ..Self::new(Bytes::new()) }
+        Self::new(Bytes::new()).with(|content| (content.version, content.is_held) = (version.into(), true))
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Content)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
     }
 
     /// Whether only its version is known.
     pub fn is_held(&self) -> bool {
-        self.is_held
+        self.0.is_held
     }
 
     /// Names another resource that is sent again whenever this one is sent. Envoy builds a changed cluster anew and waits
     /// for its endpoints, but does not ask for endpoints that it is subscribed to already; meanwhile it acknowledges no
     /// cluster.
     pub fn with_companion(self, type_url: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { companion: Some((type_url.into(), name.into())), ..self }
+        self.with(|content| content.companion = Some((type_url.into(), name.into())))
     }
 
     /// The resource that is sent again with this one.
     pub fn companion(&self) -> Option<(&str, &str)> {
-        self.companion.as_ref().map(|(type_url, name)| (type_url.as_str(), name.as_str()))
+        self.0.companion.as_ref().map(|(type_url, name)| (type_url.as_str(), name.as_str()))
     }
 
     /// Says whose resource this is. The label means nothing here: it comes back where something is told about the
     /// resource.
     pub fn owned_by(self, label: impl Into<String>) -> Self {
-        Self { owner: Some(label.into()), ..self }
+        self.with(|content| content.owner = Some(label.into()))
     }
 
     /// Whose resource it is; `None` if nobody's in particular.
     pub fn owner(&self) -> Option<&str> {
-        self.owner.as_deref()
+        self.0.owner.as_deref()
     }
 
     /// Says which bytes belong to whom. A node that refuses the whole is offered it without some of the parts, until the
     /// bad one is found. The parts stand at the end, sorted by owner and without gaps; if they do not, the resource stays in
     /// one piece.
-    pub fn with_parts(mut self, parts: impl IntoIterator<Item = Part>) -> Self {
+    pub fn with_parts(self, parts: impl IntoIterator<Item = Part>) -> Self {
         let parts: Vec<_> = parts.into_iter().collect();
-        let mut end = parts.first().map_or(self.body.len(), |part| part.range.start);
-        let fits = end <= self.body.len();
+        let body = &self.0.body;
+        let mut end = parts.first().map_or(body.len(), |part| part.range.start);
+        let fits = end <= body.len();
         let mut pieces = Vec::new();
         if fits {
-            pieces.push((None, Piece::new(self.body.slice(..end), None, None)));
+            pieces.push((None, Piece::new(body.slice(..end), None, None)));
         }
         for part in parts {
             let range = part.range;
             let is_sorted = pieces.last().is_none_or(|(last, _)| last.as_ref() < Some(&part.owner));
-            if !is_sorted || range.start != end || range.end < range.start || range.end > self.body.len() || !fits {
+            if !is_sorted || range.start != end || range.end < range.start || range.end > body.len() || !fits {
                 return self;
             }
             end = range.end;
-            let piece = Piece::new(self.body.slice(range), Some(&part.owner), part.instead);
+            let piece = Piece::new(body.slice(range), Some(&part.owner), part.instead);
             pieces.push((Some(part.owner), piece));
         }
-        if end == self.body.len() {
-            self.pieces = pieces;
+        if end == body.len() { self.with(|content| content.pieces = pieces) } else { self }
+    }
+
+    /// The parts, as [`Resource::with_parts`] takes them; `None` if it is in one piece.
+    pub fn parts(&self) -> Option<Vec<Part>> {
+        let mut end = 0;
+        let mut parts = Vec::new();
+        for (owner, piece) in &self.0.pieces {
+            let start = end;
+            end += piece.body().len();
+            if let Some(owner) = owner {
+                let instead = piece.instead().map(|instead| instead.body().clone());
+                parts.push(Part { owner: owner.clone(), range: start..end, instead });
+            }
         }
-        self
+        (!self.0.pieces.is_empty()).then_some(parts)
     }
 
     /// What stands before the parts, and the parts with their owners; nothing if it is in one piece.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (Option<&str>, &Piece)> {
-        self.pieces.iter().map(|(owner, piece)| (owner.as_deref(), piece))
+        self.0.pieces.iter().map(|(owner, piece)| (owner.as_deref(), piece))
     }
 
     /// Whether it is made of parts, be they none at the moment.
     pub(crate) fn is_composed(&self) -> bool {
-        !self.pieces.is_empty()
+        !self.0.pieces.is_empty()
     }
 
     /// Everybody whom a part belongs to.
     pub(crate) fn part_owners(&self) -> impl Iterator<Item = &str> {
-        self.pieces.iter().filter_map(|(owner, _)| owner.as_deref())
+        self.0.pieces.iter().filter_map(|(owner, _)| owner.as_deref())
     }
 
     /// The version of an owner's part.
@@ -125,19 +148,21 @@ impl Resource {
 
     /// Whether this is the other one: equal versions are equal contents.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        (&self.version, &self.companion, &self.owner, self.is_held)
-            == (&other.version, &other.companion, &other.owner, other.is_held)
-            && self.pieces == other.pieces
+        let (one, other) = (&self.0, &other.0);
+        Arc::ptr_eq(one, other)
+            || (&one.version, &one.companion, &one.owner, one.is_held)
+                == (&other.version, &other.companion, &other.owner, other.is_held)
+                && one.pieces == other.pieces
     }
 
     /// The hash of the content.
     pub fn version(&self) -> &str {
-        &self.version
+        &self.0.version
     }
 
     /// The message, as it stands in `Any.value`.
     pub fn body(&self) -> &Bytes {
-        &self.body
+        &self.0.body
     }
 }
 
@@ -161,6 +186,8 @@ mod tests {
             [(None, b"base".to_vec()), (Some("1".into()), b"one".to_vec()), (Some("2".into()), b"two".to_vec())]
         );
         assert_eq!(good.version(), whole().version());
+        assert_eq!(whole().with_parts(good.parts().unwrap()), good);
+        assert_eq!(whole().parts(), None);
         assert_eq!(shown(&whole()), []);
         assert_eq!(shown(&whole().with_parts([])), [(None, b"baseonetwo".to_vec())]);
         for parts in [

@@ -3,7 +3,11 @@ use std::sync::Arc;
 
 use crate::hash::Hash;
 use crate::kind::Kind;
+use crate::retired::Retired;
 use crate::{Resource, View};
+
+/// Their type.
+const CLUSTERS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +16,7 @@ pub struct Snapshot {
     version: String,
     /// The same objects for nodes that understand them otherwise.
     views: BTreeMap<String, Arc<Snapshot>>,
+    retired: Arc<Retired>,
 }
 
 /// The resources of one type. Snapshots that follow each other share what did not change.
@@ -46,37 +51,63 @@ impl OneType {
         Self { resources, owned, composed, held, version: hash.finish() }
     }
 
-    fn holds(&self, resources: &BTreeMap<String, Resource>) -> bool {
-        let is_same =
-            |(one, other): ((&String, &Resource), (&String, &Resource))| one.0 == other.0 && one.1.is(other.1);
+    /// Whether these are its resources, sorted by name.
+    fn holds<S: AsRef<str>>(&self, resources: &[(S, S, Resource)]) -> bool {
+        let is_same = |((name, resource), (_, other_name, other)): ((&String, &Resource), &(S, S, Resource))| {
+            name == other_name.as_ref() && resource.is(other)
+        };
         self.resources.len() == resources.len() && self.resources.iter().zip(resources).all(is_same)
     }
 }
 
 impl Snapshot {
     /// A snapshot of `(type URL, name, resource)`. Of two with one type and name the later stays.
-    pub fn new(resources: impl IntoIterator<Item = (String, String, Resource)>) -> Self {
+    pub fn new<S: AsRef<str> + Into<String>>(resources: impl IntoIterator<Item = (S, S, Resource)>) -> Self {
         Self::default().succeeded_by(resources)
     }
 
     /// The snapshot of `(type URL, name, resource)` that comes after this one. It is the same as [`Snapshot::new`] makes,
-    /// and costs less where little changed.
+    /// and costs less where little changed, least if they come sorted by type and name.
     #[must_use]
-    pub fn succeeded_by(&self, resources: impl IntoIterator<Item = (String, String, Resource)>) -> Self {
-        let mut maps: BTreeMap<String, BTreeMap<String, Resource>> = BTreeMap::new();
-        for (type_url, name, resource) in resources {
-            maps.entry(type_url).or_default().insert(name, resource);
-        }
+    pub fn succeeded_by<S: AsRef<str> + Into<String>>(
+        &self,
+        resources: impl IntoIterator<Item = (S, S, Resource)>,
+    ) -> Self {
+        let mut resources: Vec<_> = resources.into_iter().collect();
+        // Stable, so that of two with one name the later one comes last.
+        resources.sort_by(|one, other| (one.0.as_ref(), one.1.as_ref()).cmp(&(other.0.as_ref(), other.1.as_ref())));
         let mut whole = Hash::default();
         let mut types = BTreeMap::new();
-        for (type_url, resources) in maps {
-            let before = self.types.get(&type_url).filter(|before| before.holds(&resources));
-            let one = before.cloned().unwrap_or_else(|| Arc::new(OneType::new(resources)));
-            whole.add(&type_url);
-            whole.add(&one.version);
+        while let Some((last, ..)) = resources.last() {
+            let start = resources.partition_point(|(type_url, ..)| type_url.as_ref() < last.as_ref());
+            let type_url = last.as_ref().to_owned();
+            let of_type = resources.split_off(start);
+            let before = self.types.get(&type_url).filter(|before| before.holds(&of_type));
+            let one = before.cloned().unwrap_or_else(|| {
+                let named = of_type.into_iter().map(|(_, name, resource)| (name.into(), resource));
+                Arc::new(OneType::new(named.collect()))
+            });
             types.insert(type_url, one);
         }
-        Self { types, version: whole.finish(), views: BTreeMap::new() }
+        for (type_url, one) in &types {
+            whole.add(type_url);
+            whole.add(&one.version);
+        }
+        let of_clusters = |types: &BTreeMap<String, Arc<OneType>>| types.get(CLUSTERS).cloned();
+        let (before, after) = (of_clusters(&self.types), of_clusters(&types));
+        let is_same = match (&before, &after) {
+            (Some(before), Some(after)) => Arc::ptr_eq(before, after),
+            (before, after) => before.is_none() && after.is_none(),
+        };
+        let retired = if is_same {
+            Arc::clone(&self.retired)
+        } else {
+            Arc::new(
+                self.retired
+                    .succeeded_by(before.as_ref().map(|one| &one.resources), after.as_ref().map(|one| &one.resources)),
+            )
+        };
+        Self { types, version: whole.finish(), views: BTreeMap::new(), retired }
     }
 
     /// The same with views for nodes that understand the same objects otherwise. Views carry this snapshot's version: who
@@ -87,6 +118,11 @@ impl Snapshot {
         let named = |(name, view)| (name, Arc::new(Self { version: version.clone(), ..view }));
         self.views = views.into_iter().map(named).collect();
         self
+    }
+
+    /// The views, by name.
+    pub fn views(&self) -> impl Iterator<Item = (&str, &Self)> {
+        self.views.iter().map(|(name, view)| (name.as_str(), view.as_ref()))
     }
 
     /// What a node of a view is told; `None` if that view is not made yet.
@@ -126,11 +162,15 @@ impl Snapshot {
         self.types.get(type_url)?.resources.get(name)
     }
 
+    /// Resources of a type that snapshots before this one held, as far as that matters for the order of removals.
+    pub(crate) fn retired(&self, type_url: &str) -> impl Iterator<Item = (&String, &Resource)> {
+        let is_told = type_url == CLUSTERS;
+        self.retired.iter().filter(move |_| is_told)
+    }
+
     /// Whether some node may be told of a cluster of that name.
     pub(crate) fn has_cluster(&self, name: &str) -> bool {
-        let clusters = self.types.iter().filter(|(type_url, _)| Kind::of(type_url) == Kind::Cluster);
-        clusters.into_iter().any(|(_, one)| one.resources.contains_key(name))
-            || self.views.values().any(|view| view.has_cluster(name))
+        self.get(CLUSTERS, name).is_some() || self.views.values().any(|view| view.has_cluster(name))
     }
 
     /// Everything: type URL, name and resource.

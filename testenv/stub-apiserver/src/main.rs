@@ -46,6 +46,9 @@ struct Args {
     /// Users who may do nothing.
     #[arg(long, value_delimiter = ',')]
     forbidden_users: Vec<String>,
+    /// How many connections may wait to be taken.
+    #[arg(long, default_value_t = 1024)]
+    backlog: u32,
     /// Shown in /version and in the header x-stub-name.
     #[arg(long, default_value = "stub")]
     name: String,
@@ -82,6 +85,7 @@ fn options(args: Args) -> Result<StubOptions, StubError> {
         tokens: args.tokens.as_deref().map(tokens).transpose()?.unwrap_or_default(),
         impersonators: args.impersonators,
         forbidden_users: args.forbidden_users,
+        backlog: args.backlog,
         name: args.name,
         ..StubOptions::new(read(&args.tls_cert)?, read(&args.tls_key)?)
     })

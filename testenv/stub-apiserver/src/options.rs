@@ -47,6 +47,8 @@ pub struct StubOptions {
     pub close_after_unauthenticated: bool,
     /// Told by /version as a part of gitVersion and in the header `x-stub-name`, to tell several stubs apart.
     pub name: String,
+    /// How many connections may wait to be taken.
+    pub backlog: u32,
     /// Where its objects are: of its own unless it is given to several stubs.
     pub store: SharedStore,
 }
@@ -62,6 +64,7 @@ impl StubOptions {
             client_ca: None,
             requestheader_ca: None,
             requestheader_names: Vec::new(),
+            backlog: 1024,
             anonymous: Anonymous::On,
             tokens: BTreeMap::new(),
             impersonators: Vec::new(),

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
@@ -66,9 +66,11 @@ impl Bound {
         let requestheader_ca = authorities("the front proxies' authorities", &options.requestheader_ca)?;
         let hints: Vec<&Authorities> = client_ca.iter().chain(requestheader_ca.iter()).collect();
         let acceptor = TlsAcceptor::from(tls::server_config(&options, &hints)?);
-        let (listener, address) = listen(options.address).await?;
+        let (listener, address) = listen(options.address, options.backlog)?;
         let (admin, admin_address) = match options.admin_address {
-            Some(address) => listen(address).await.map(|(listener, address)| (Some(listener), Some(address)))?,
+            Some(address) => {
+                listen(address, options.backlog).map(|(listener, address)| (Some(listener), Some(address)))?
+            }
             None => (None, None),
         };
         let (records, faults, load) = (Records::default(), Faults::default(), Arc::default());
@@ -92,9 +94,13 @@ impl Bound {
     }
 }
 
-async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StubError> {
+fn listen(address: SocketAddr, backlog: u32) -> Result<(TcpListener, SocketAddr), StubError> {
     let failed = |source| StubError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.map_err(failed)?;
+    // The address of one that has just ended.
+    socket.set_reuseaddr(true).map_err(failed)?;
+    socket.bind(address).map_err(failed)?;
+    let listener = socket.listen(backlog).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
 }

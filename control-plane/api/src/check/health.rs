@@ -37,7 +37,7 @@ pub(super) fn check_health(raw: &HealthCheckSpec, findings: &mut Findings) -> He
         interval: Field::new("interval", findings).duration(raw.interval.as_deref()),
         timeout: Field::new("timeout", findings).duration(raw.timeout.as_deref()),
         healthy_threshold: Field::new("healthyThreshold", findings).threshold(raw.healthy_threshold, 1),
-        unhealthy_threshold: Field::new("unhealthyThreshold", findings).threshold(raw.unhealthy_threshold, 2),
+        unhealthy_threshold: Field::new("unhealthyThreshold", findings).threshold(raw.unhealthy_threshold, 1),
         counts_statuses: raw.unhealthy_threshold.is_some(),
     }
 }

@@ -6,6 +6,7 @@ use super::cidr::{Cidr, check_ranges};
 use super::identity::{RequestHeaders, check_header_names};
 use super::protected::{ProtectedIdentities, check_protected};
 use super::{Checked, Findings};
+use crate::references::unresolved;
 use crate::{GatewaySettings, LimitSettings, NamesBelowWildcards};
 
 /// The checked form of `GatewaySettings`.
@@ -169,6 +170,10 @@ fn check_proxy_protocol(raw: &GatewaySettings, findings: &mut Findings) -> Optio
 
 fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> Option<KeyPair> {
     let certificate = raw.spec.default_certificate.as_ref()?;
+    if let Some(problem) = unresolved(certificate) {
+        findings.problems.push(problem);
+        return None;
+    }
     read_pair(&certificate.cert_data, &certificate.key_data)
         .map_err(|error| findings.problem("spec.defaultCertificate", error.to_string()))
         .ok()

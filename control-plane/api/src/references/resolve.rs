@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
+use super::settings;
 use super::shape::mistake;
 use super::slot::{Reference, SLOTS, Slot, references_of};
 use crate::{Materials, Problem, SecretBytes};
@@ -12,7 +13,7 @@ use crate::{Materials, Problem, SecretBytes};
 /// Told for a Secret that is not there and for one that is somebody else's: the difference is nobody's business.
 const NO_SECRET: &str = "there is no Secret of this name in the control plane's namespace that is labelled for this \
                          UpstreamCluster (portcullis.dev/upstream-cluster)";
-const NO_FILE: &str = "there is no file at this path below the root of references that the control plane can read \
+pub(super) const NO_FILE: &str = "there is no file at this path below the root of references that the control plane can read \
                        (at most 1 MiB)";
 
 /// A document whose references are replaced by what they refer to.
@@ -45,7 +46,7 @@ pub fn resolve(document: &Arc<Value>, materials: &Materials) -> Resolution {
 
 /// The paths of the files that a document refers to, as far as they are well-formed.
 pub fn referenced_files(document: &Value) -> BTreeSet<String> {
-    let Some(references) = references_of(document) else { return BTreeSet::new() };
+    let Some(references) = references_of(document) else { return settings::files(document) };
     let all = SLOTS.iter().filter_map(|slot| (slot.of)(&references));
     let sound = all.filter(|reference| mistake(reference).is_none());
     sound.flat_map(|reference| reference.files.unwrap_or_default()).map(str::to_owned).collect()
@@ -74,7 +75,7 @@ fn found<'m>(
     }
 }
 
-fn filled(bytes: Option<&SecretBytes>) -> Option<&SecretBytes> {
+pub(super) fn filled(bytes: Option<&SecretBytes>) -> Option<&SecretBytes> {
     bytes.filter(|bytes| !bytes.expose().trim_ascii().is_empty())
 }
 

@@ -168,8 +168,8 @@ pub struct HealthCheckSpec {
     pub timeout: Option<String>,
     /// So many good checks make a server healthy, 1 to 10: 1 if unset. A server that is new needs one.
     pub healthy_threshold: Option<u32>,
-    /// So many bad checks make a server unhealthy, 1 to 10. If unset, one answer other than the expected does, or two
-    /// checks without an answer.
+    /// So many bad checks make a server unhealthy, 1 to 10: 1 if unset. If set, an answer other than the expected is a bad
+    /// check like others, and else makes a server unhealthy at once.
     pub unhealthy_threshold: Option<u32>,
 }
 

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{ObjectMeta, RequestHeaderNames};
+use super::{ObjectMeta, PairInFiles, RequestHeaderNames};
 use crate::{PublicBytes, SecretBytes};
 
 /// What holds for the whole gateway.
@@ -120,6 +120,9 @@ pub struct Certificate {
     pub cert_data: PublicBytes,
     /// The key, PEM.
     pub key_data: SecretBytes,
+    /// In place of both: files below the root of references (`serve --references-root`). What changes in them acts as an edit
+    /// does.
+    pub file: Option<PairInFiles>,
 }
 
 /// Bounds; each must be at least 1.

@@ -1,6 +1,10 @@
-use portcullis_api::{Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_settings};
+use portcullis_api::{
+    Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_settings, without_reference,
+};
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
 use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings};
+
+use serde_json::Value;
 
 use crate::serve::{Judge, Resolved};
 
@@ -48,7 +52,8 @@ impl Report {
 /// Judges every object as the gateway would, and looks for what is hardly meant. `now` is in seconds since 1970.
 pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
     let without_settings = objects.settings.is_empty();
-    let choice = choose_settings(&objects.settings);
+    let (documents, believes_certificate) = believed(objects);
+    let choice = choose_settings(&documents);
     // Settings that cannot be used are told; the clusters are checked all the same.
     let settings = choice.settings.unwrap_or_default();
     let mut report = Report { objects: objects.diagnoses.iter().map(file).collect(), without_settings };
@@ -63,6 +68,7 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
     {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
         let diagnosis = if objects.materials == Materials::None { unknown(diagnosis) } else { diagnosis };
+        let diagnosis = if believes_certificate { believe(diagnosis) } else { diagnosis };
         let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
         report.objects.push(object(diagnosis, place, lints));
     }
@@ -74,6 +80,28 @@ fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings) -> Ve
     let mut diagnoses = Judge::default().0.translate(&input).diagnoses;
     resolved.explain(objects, &mut diagnoses);
     diagnoses
+}
+
+/// The settings without a default certificate that stands in files which are not here, and whether there is one.
+fn believed(objects: &ObjectSet) -> (Vec<Value>, bool) {
+    let mut documents = objects.settings.clone();
+    let mut is_one = false;
+    for document in documents.iter_mut().filter(|_| objects.materials == Materials::None) {
+        if let Some(other) = without_reference(document) {
+            *document = other;
+            is_one = true;
+        }
+    }
+    (documents, is_one)
+}
+
+/// There is a default certificate.
+fn believe(mut diagnosis: Diagnosis) -> Diagnosis {
+    diagnosis.problems.retain(|problem| problem.code != Code::NoServingCertificate);
+    if diagnosis.problems.is_empty() {
+        diagnosis.reason = Reason::Accepted;
+    }
+    diagnosis
 }
 
 /// What stands in Secrets and files is not here to be judged.

@@ -13,8 +13,7 @@ use portcullis_core::review::{CredentialCaches, Lifetimes};
 use portcullis_core::{Cluster, CompileError, Gateway, Memory};
 use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
-use portcullis_translate::{choose_settings, offline, offline_gateway};
-use serde_json::Value;
+use portcullis_translate::{choose_settings, lost_names, offline, offline_gateway};
 
 use crate::objects::{ObjectsError, read_objects};
 
@@ -62,8 +61,8 @@ pub(super) struct Served {
 
 impl World {
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, WorldError> {
-        let objects: Vec<ObjectSet> = paths.iter().map(|path| read_objects(path)).collect::<Result<_, _>>()?;
-        let settings = settings(&objects)?;
+        let all = all_objects(paths)?;
+        let settings = settings(&all)?;
         let gateway = Gateway::compile(&offline_gateway(&settings)).map_err(WorldError::Gateway)?;
         let mut world = World {
             gateway,
@@ -72,9 +71,7 @@ impl World {
             problems: Vec::new(),
             asked: AtomicU64::new(0),
         };
-        for objects in &objects {
-            world.add(objects, &settings)?;
-        }
+        world.add(&all, &settings)?;
         if world.has_files && world.clusters.is_empty() {
             return Err(WorldError::NoCluster);
         }
@@ -95,7 +92,7 @@ impl World {
         for diagnosis in objects.diagnoses.iter().filter(|diagnosis| diagnosis.refused) {
             self.problems.push(format!("{}: {}", diagnosis.file, diagnosis.message));
         }
-        for document in &objects.clusters {
+        for (document, lost) in objects.clusters.iter().zip(lost_names(&objects.clusters, settings)) {
             let name = document.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
             let read = offline(document, settings).map_err(|problem| WorldError::Cluster(name.clone(), problem))?;
             for problem in &read.problems {
@@ -103,7 +100,13 @@ impl World {
             }
             let cluster =
                 Cluster::compile(&read.config, &Nothing).map_err(|error| WorldError::Compile(name.clone(), error))?;
-            let names = || read.config.authorities.iter().map(String::as_str);
+            for (_, problem) in &lost {
+                self.problems.push(format!("UpstreamCluster {name} would not have a name: {problem}"));
+            }
+            let is_own = |name: &&str| lost.iter().all(|(lost, _)| lost != name);
+            // Without its own name it is not served at all.
+            let is_served = is_own(&name.as_str());
+            let names = || read.config.authorities.iter().map(String::as_str).filter(is_own).filter(|_| is_served);
             self.clusters.push(Served {
                 exact: Authorities::new(names().filter(|name| !name.starts_with('*'))),
                 names: Authorities::new(names()),
@@ -119,10 +122,21 @@ impl World {
     }
 }
 
+/// What all the files hold together: names are owned across them.
+fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, WorldError> {
+    let mut all = ObjectSet::default();
+    for path in paths {
+        let ObjectSet { clusters, settings, diagnoses, .. } = read_objects(path)?;
+        all.clusters.extend(clusters);
+        all.settings.extend(settings);
+        all.diagnoses.extend(diagnoses);
+    }
+    Ok(all)
+}
+
 /// What the files say of the whole gateway. Wrong ones are no reason to guess: they may protect identities.
-fn settings(objects: &[ObjectSet]) -> Result<Settings, WorldError> {
-    let documents: Vec<Value> = objects.iter().flat_map(|objects| objects.settings.iter().cloned()).collect();
-    let choice = choose_settings(&documents);
+fn settings(objects: &ObjectSet) -> Result<Settings, WorldError> {
+    let choice = choose_settings(&objects.settings);
     let problems = || {
         let problems = choice.diagnoses.iter().flat_map(|diagnosis| &diagnosis.problems);
         problems.map(ToString::to_string).collect::<Vec<_>>().join("; ")

@@ -33,6 +33,8 @@ pub(crate) struct Model {
     entries: Entries,
     snapshot: Snapshot,
     views: BTreeMap<Flavour, FlavourView>,
+    /// Views that were served before this program started, until they are made anew.
+    before: BTreeMap<String, Snapshot>,
 }
 
 /// What Envoys of another flavour are told of the same objects.
@@ -73,6 +75,13 @@ pub(crate) enum ModelError {
 }
 
 impl Model {
+    /// A model that comes after what was served before this program started.
+    pub(super) fn after(last_good: Option<&Snapshot>) -> Self {
+        let views = last_good.into_iter().flat_map(Snapshot::views);
+        let before = views.map(|(name, view)| (name.to_owned(), view.clone())).collect();
+        Self { snapshot: last_good.cloned().unwrap_or_default(), before, ..Self::default() }
+    }
+
     /// Follows the objects, for Envoys of the default flavour and of these.
     pub(crate) fn update(
         &mut self,
@@ -98,9 +107,13 @@ impl Model {
             .iter()
             .filter_map(|flavour| {
                 let input = Input { settings, clusters: &effective, flavour: *flavour };
+                let name = view_of(*flavour).0?;
                 let departed: Vec<_> = self.departed.resources(settings, flavour.filter).collect();
-                let snapshot = self.views.entry(*flavour).or_default().update(&input, &lingering, &departed);
-                Some((view_of(*flavour).0?, snapshot))
+                let made =
+                    || FlavourView { snapshot: self.before.remove(&name).unwrap_or_default(), ..Default::default() };
+                let view = self.views.entry(*flavour).or_insert_with(made);
+                let snapshot = view.update(&input, &lingering, &departed);
+                Some((name, snapshot))
             })
             .collect();
         translation.resources.extend(lingering);
@@ -109,7 +122,7 @@ impl Model {
         resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
-        self.snapshot = self.snapshot.succeeded_by(self.entries.of(translation.resources));
+        self.snapshot = self.snapshot.succeeded_by(self.entries.of(&translation.resources));
         let snapshot = self.snapshot.clone().with_views(views);
         Ok(Update { snapshot, diagnoses })
     }
@@ -127,7 +140,7 @@ impl FlavourView {
         resources.extend(lingering.iter().cloned());
         // Farewells are told in the newest words only: an older filter ends no streams.
         resources.extend(departed.iter().filter(|_| input.flavour.is_newest_version()).cloned());
-        self.snapshot = self.snapshot.succeeded_by(self.entries.of(resources));
+        self.snapshot = self.snapshot.succeeded_by(self.entries.of(&resources));
         self.snapshot.clone()
     }
 }
@@ -190,14 +203,15 @@ struct Entries {
 }
 
 impl Entries {
-    fn of(&mut self, translated: Vec<Arc<Translated>>) -> Vec<(String, String, Resource)> {
+    fn of<'t>(&mut self, translated: &'t [Arc<Translated>]) -> Vec<(&'t str, &'t str, Resource)> {
         let mut known = std::mem::take(&mut self.known);
+        self.known.reserve(translated.len());
         let mut all = Vec::with_capacity(translated.len());
         for one in translated {
-            let resource =
-                known.remove(&Arc::as_ptr(&one).addr()).map_or_else(|| entry(&one), |(_, resource)| resource);
-            all.push((one.type_url.clone(), one.name.clone(), resource.clone()));
-            self.known.insert(Arc::as_ptr(&one).addr(), (one, resource));
+            let known = known.remove(&Arc::as_ptr(one).addr());
+            let (kept, resource) = known.unwrap_or_else(|| (Arc::clone(one), entry(one)));
+            all.push((one.type_url.as_str(), one.name.as_str(), resource.clone()));
+            self.known.insert(Arc::as_ptr(one).addr(), (kept, resource));
         }
         all
     }

@@ -36,7 +36,8 @@ pub(crate) struct SourceArguments {
     /// Directory source: directory of *.yaml, *.yml and *.json files.
     #[arg(long, env = "PORTCULLIS_CONFIG", value_name = "DIR")]
     pub(crate) config: Option<PathBuf>,
-    /// Directory source: the directory below which UpstreamClusters may refer to files; without it they may not.
+    /// The directory below which UpstreamClusters of the directory source, and GatewaySettings, may refer to files; without it
+    /// they may not.
     #[arg(long, env = "PORTCULLIS_REFERENCES_ROOT", value_name = "DIR")]
     pub(crate) references_root: Option<PathBuf>,
     /// Kubernetes source: how the API is reached; the pod's service account if left out.
@@ -116,7 +117,10 @@ impl Source {
     async fn kubernetes(arguments: &SourceArguments) -> Result<Self, SourceError> {
         let access = connect(arguments.kubeconfig.as_deref(), arguments.namespace.as_deref()).await?;
         let files = match &arguments.settings {
-            Some(path) => Some(portcullis_sources::watch(Watched::file_or_directory(path)).await?),
+            Some(path) => {
+                let root = arguments.references_root.clone().map(Root::new);
+                Some(portcullis_sources::watch(Watched::file_or_directory(path).references(root)).await?)
+            }
             None => None,
         };
         let KubernetesSets { objects, health, statuses } = watch_kubernetes(&access);
@@ -142,7 +146,8 @@ impl SourceArguments {
     fn check(&self) -> Result<(), SourceError> {
         let given = [
             (SourceKind::Directory, "--config", self.config.is_some()),
-            (SourceKind::Directory, "--references-root", self.references_root.is_some()),
+            // Settings come from files, and may refer to others, with either source.
+            (SourceKind::Directory, "--references-root", self.references_root.is_some() && self.settings.is_none()),
             (SourceKind::Kubernetes, "--kubeconfig", self.kubeconfig.is_some()),
             (SourceKind::Kubernetes, "--namespace", self.namespace.is_some()),
             (SourceKind::Kubernetes, "--settings", self.settings.is_some()),

@@ -5,7 +5,7 @@ use envoy_types::pb::envoy::config::route::v3::route_action::{ClusterNotFoundRes
 use envoy_types::pb::envoy::config::route::v3::{RetryPolicy, Route, RouteAction, route};
 use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
 use envoy_types::util::pack_any;
-use portcullis_api::Cluster;
+use portcullis_api::{Cluster, UpstreamIdentity};
 use portcullis_filter_config::{Pool, RequestClass};
 
 use super::any_path;
@@ -17,8 +17,14 @@ const RETRIES: u32 = 2;
 /// failures have ejected it.
 const RETRIES_WITH_ZONES: u32 = 4;
 
+/// How long a server may take to begin the answer to a read without a credential. Their pool speaks HTTP/1.1 and has no pings
+/// that would find a server which answers nothing; and what anybody may read is answered soon.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// What all routes of a cluster have in common.
 pub(super) struct Common {
+    /// How long one try of a read without a credential may take.
+    patience: Option<Duration>,
     /// The request timeout.
     pub(super) timeout: Duration,
     retries: u32,
@@ -28,7 +34,8 @@ impl Common {
     pub(super) fn of(cluster: &Cluster) -> Self {
         let has_zones = cluster.servers.iter().any(|server| !server.zone.is_empty());
         let retries = if has_zones { RETRIES_WITH_ZONES } else { RETRIES };
-        Self { timeout: cluster.request_timeout, retries }
+        let is_strangers_only = matches!(cluster.upstream_identity, UpstreamIdentity::Impersonate);
+        Self { timeout: cluster.request_timeout, retries, patience: is_strangers_only.then_some(PATIENCE) }
     }
 }
 
@@ -40,6 +47,11 @@ pub(super) fn route(key: &str, target: String, pool: Pool, class: RequestClass, 
         retry_policy: Some(retry_policy(pool, class, common.retries)),
         ..Default::default()
     };
+    if (pool, class) == (Pool::Anonymous, RequestClass::Read)
+        && let Some(policy) = &mut action.retry_policy
+    {
+        policy.per_try_timeout = common.patience.map(duration);
+    }
     if class.has_timeout() {
         action.timeout = Some(duration(common.timeout));
     } else {

@@ -52,7 +52,7 @@ const DEFAULTS: [Default; 26] = [
     ("spec.portcullis.healthCheck.interval", "`5s`"),
     ("spec.portcullis.healthCheck.path", "`/readyz`"),
     ("spec.portcullis.healthCheck.timeout", "`5s`"),
-    ("spec.portcullis.healthCheck.unhealthyThreshold", "`2`"),
+    ("spec.portcullis.healthCheck.unhealthyThreshold", "`1`"),
     ("spec.portcullis.references.client.secret.certificate", "`tls.crt`"),
     ("spec.portcullis.references.client.secret.key", "`tls.key`"),
     ("spec.portcullis.references.clientCA.secret.key", "`ca.crt`"),

@@ -9,6 +9,7 @@ mod references;
 mod rights;
 mod scale;
 mod side;
+mod traffic;
 mod world;
 
 pub(crate) use side::{SOON, Side};

@@ -83,7 +83,9 @@ fn leaves_in_order(version: Option<String>) {
     wait::until("HTTP/2 takes no more requests", SOON, away).unwrap();
     eprintln!("told to go away after {told:?} (HTTP/1.1), {:?} (HTTP/2)", asked.elapsed());
     tells(&target, &mut watched, "late");
-    assert!(quiet.get(PODS, &[]).is_err(), "a connection with a watch alone has been told as well");
+    // It may be told later than a busy one: Envoy draws lots among answers first, and the filter speaks after that.
+    let told = || quiet.get(PODS, &[]).is_err().then_some(());
+    wait::until("a connection with a watch alone is told as well", SOON, told).unwrap();
     tunnel.write(b"ping").unwrap();
     assert_eq!(tunnel.read_exact(4).unwrap(), b"ping");
 

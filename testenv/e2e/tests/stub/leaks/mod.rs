@@ -104,6 +104,15 @@ fn no_key_and_no_token_is_told_to_anybody() {
     asks(&world, "front.example.com", Some(ROBOT));
     asks(&world, NAME, Some("a-token-that-nobody-knows"));
 
+    let file = json!({"file": {"certificate": "tls.crt", "key": "tls.key"}});
+    world.gateway.change_settings(|spec| spec["defaultCertificate"] = file).unwrap();
+    let nobody = TlsTarget::new(world.gateway.address()).sni("nobody.example.org");
+    let presented = || Some(nobody.connect().ok()?.server_certificates().remove(0));
+    wait::until("the default certificate of the file is shown", SOON, || {
+        presented().filter(|leaf| leaf == objects.leaf_in_files())
+    })
+    .unwrap();
+
     let secrets = objects.secrets();
     everything_is_looked_for(&secrets, &world, &root);
     nowhere(&secrets, &pages(&world));

@@ -60,6 +60,10 @@ impl Objects {
             .token("an unknown token", "a-token-that-nobody-knows")
     }
 
+    pub(super) fn leaf_in_files(&self) -> &[u8] {
+        self.in_files.leaf_der()
+    }
+
     pub(super) fn write_files(&self, root: &Path) {
         let write = |name: &str, text: &str| write_private(&root.join(name), text.as_bytes()).unwrap();
         write("tls.crt", &self.in_files.pem());

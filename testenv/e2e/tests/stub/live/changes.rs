@@ -187,7 +187,7 @@ fn client_ca(site: &mut Site, _: usize) {
 }
 
 fn health(site: &mut Site, turn: usize) {
-    let (other, usual) = (json!({"path": "/livez", "interval": "1s"}), json!({"interval": "2s", "timeout": "2s"}));
+    let (other, usual) = (json!({"path": "/livez", "interval": "1s"}), json!({"interval": "2s", "timeout": "4s"}));
     site.change("/spec/portcullis/healthCheck", either(turn, other, usual));
 }
 

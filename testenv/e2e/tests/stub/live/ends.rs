@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use portcullis_harness::client::{Crowd, H2Client, Lane, Protocol, TlsTarget, Watches};
-use portcullis_harness::wait;
-use serde_json::json;
+use portcullis_harness::{ports, wait};
+use serde_json::{Value, json};
 
 use super::changes::other;
-use super::site::Site;
+use super::site::{Site, encode};
 
 const SOON: Duration = Duration::from_secs(30);
 const WATCHED: &str = "/api/v1/namespaces/default/secrets";
@@ -15,18 +15,20 @@ const NEIGHBOUR: &str = "other.example.org";
 /// Watches on each cluster.
 const EACH: usize = 4;
 
-/// Whose connections end: the cluster's own, or everybody's.
+/// Whose connections end: nobody's, the cluster's own, or everybody's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
+    None,
     Own,
     All,
 }
 
 type Edit = (&'static str, Ends, fn(&mut Site));
 
-/// In docs/operations.md.
-const EDITS: &[Edit] = &[
+/// Of a cluster; in docs/operations.md.
+const OF_A_CLUSTER: &[Edit] = &[
     ("serverNames", Ends::Own, |site| site.change("/spec/secureServing/serverNames", json!(["more.example.com"]))),
+    ("virtualIPs", Ends::None, |site| site.change("/spec/portcullis/virtualIPs", json!(["127.1.0.1"]))),
     ("clientCertificateVerification", Ends::Own, |site| {
         site.change("/spec/portcullis/clientCertificateVerification", json!("Handshake"));
     }),
@@ -36,13 +38,34 @@ const EDITS: &[Edit] = &[
         }
         site.gateway.apply(&site.manifest).unwrap();
     }),
-    ("accessLog.destination", Ends::All, |site| {
-        site.gateway.change_settings(|spec| spec["accessLog"] = json!({"destination": "stderr"})).unwrap();
-    }),
-    ("limits.maxConcurrentStreams", Ends::All, |site| {
-        site.gateway.change_settings(|spec| spec["limits"] = json!({"maxConcurrentStreams": 99})).unwrap();
+    ("its own certificate in place of the default one", Ends::Own, |site| {
+        let identity = site.gateway.serving_identity(crate::world::NAME).unwrap();
+        site.set("/spec/secureServing/keyData", encode(&identity.key_pem()));
+        site.change("/spec/secureServing/certData", encode(&identity.pem()));
     }),
 ];
+
+/// Of the gateway; in docs/operations.md.
+const OF_THE_GATEWAY: &[Edit] = &[
+    ("accessLog.destination", Ends::All, |site| settings(site, "/accessLog", json!({"destination": "stderr"}))),
+    ("limits.maxConcurrentStreams", Ends::All, |site| settings(site, "/limits", json!({"maxConcurrentStreams": 99}))),
+    ("requestHeaders", Ends::All, |site| settings(site, "/requestHeaders", json!({"user": "X-Auth-User"}))),
+    ("a port for proxies", Ends::None, |site| proxies(site, "127.0.0.0/8")),
+    ("trustedProxies", Ends::None, |site| proxies(site, "127.0.0.0/9")),
+    ("listener.address", Ends::All, |site| settings(site, "/listener/address", json!("0.0.0.0"))),
+    ("instance", Ends::All, |site| settings(site, "/instance", json!("renamed"))),
+];
+
+fn settings(site: &Site, pointer: &str, value: Value) {
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    site.gateway.change_settings(|spec| spec.pointer_mut(parent).unwrap()[field] = value).unwrap();
+}
+
+/// A port of their own; its clients are the only ones to notice.
+fn proxies(site: &Site, range: &str) {
+    let port = ports::free_address().unwrap().port();
+    settings(site, "/listener/proxyProtocol", json!({"port": port, "trustedProxies": [range]}));
+}
 
 fn watches(site: &Site, crowd: &Crowd, name: &str) -> Watches {
     // The default certificate does not carry the cluster's name.
@@ -63,27 +86,49 @@ fn tell(site: &Site, watches: &Watches, number: u64) {
     wait::until("watches that go on are told", SOON, told).unwrap();
 }
 
-#[test]
-fn what_drains_ends_only_what_is_listed() {
-    let mut site = Site::start("ends");
-    site.gateway.apply(&other(&site)).unwrap();
+/// Whether nothing drains any more.
+fn is_drained(site: &Site) -> Option<()> {
+    let of = |name: &str| site.gateway.envoy().admin().stat(name);
+    let chains = of("listener_manager.total_filter_chains_draining").ok()?;
+    (chains + of("listener_manager.total_listeners_draining").ok()? == 0).then_some(())
+}
+
+fn make(edits: &[Edit], site: &mut Site) {
+    site.gateway.apply(&other(site)).unwrap();
     let crowd = Crowd::new(2).unwrap();
-    for ((name, ends, edit), number) in EDITS.iter().zip(1..) {
-        let own = watches(&site, &crowd, crate::world::NAME);
-        let neighbours = watches(&site, &crowd, NEIGHBOUR);
-        edit(&mut site);
-        let drained = || (own.ended().len() == EACH).then_some(());
-        wait::until(&format!("{name}: the cluster's own watches end"), SOON, drained).unwrap();
-        let admin = site.gateway.envoy().admin();
-        let none_drains = || (admin.stat("listener_manager.total_filter_chains_draining").ok()? == 0).then_some(());
-        wait::until(&format!("{name}: all is drained"), SOON, none_drains).unwrap();
-        if *ends == Ends::Own {
-            assert_eq!(neighbours.ended().len(), 0, "{name}");
-        } else {
-            let drained = || (neighbours.ended().len() == EACH).then_some(());
-            wait::until(&format!("{name}: the neighbours' watches end"), SOON, drained).unwrap();
+    for ((name, ends, edit), number) in edits.iter().zip(1..) {
+        let own = watches(site, &crowd, crate::world::NAME);
+        let neighbours = watches(site, &crowd, NEIGHBOUR);
+        edit(site);
+        let all_ended = |watches: &Watches, which: &str| {
+            let ended = || (watches.ended().len() == EACH).then_some(());
+            wait::until(&format!("{name}: {which} watches end"), SOON, ended).unwrap();
+        };
+        if *ends != Ends::None {
+            all_ended(&own, "the cluster's own");
         }
-        let again = watches(&site, &crowd, crate::world::NAME);
-        tell(&site, if *ends == Ends::Own { &neighbours } else { &again }, number);
+        wait::until(&format!("{name}: all is drained"), SOON, || is_drained(site)).unwrap();
+        if *ends == Ends::All {
+            all_ended(&neighbours, "the neighbours'");
+        }
+        let again = watches(site, &crowd, crate::world::NAME);
+        tell(site, if *ends == Ends::All { &again } else { &neighbours }, number);
+        let ended = (own.ended().len(), neighbours.ended().len());
+        let expected = match ends {
+            Ends::None => (0, 0),
+            Ends::Own => (EACH, 0),
+            Ends::All => (EACH, EACH),
+        };
+        assert_eq!(ended, expected, "{name}");
     }
+}
+
+#[test]
+fn what_drains_a_cluster_ends_only_its_own() {
+    make(OF_A_CLUSTER, &mut Site::start("ends"));
+}
+
+#[test]
+fn what_drains_a_gateway_ends_what_is_listed() {
+    make(OF_THE_GATEWAY, &mut Site::start("ends-all"));
 }

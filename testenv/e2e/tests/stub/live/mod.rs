@@ -13,4 +13,5 @@ mod refusals;
 mod server;
 mod sessions;
 mod site;
+mod source;
 mod stalled;

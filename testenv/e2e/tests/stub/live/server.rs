@@ -1,5 +1,6 @@
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use portcullis_harness::certs::{CertSpec, Identity};
@@ -10,6 +11,9 @@ use serde_json::json;
 
 use crate::world::{Pki, ROBOT};
 
+/// So many connections may wait until a server takes them.
+const BACKLOG: usize = 16;
+
 /// How a server can be gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -17,6 +21,8 @@ pub(super) enum Failure {
     Killed,
     /// Its process is frozen: the kernel takes connections and data, nobody answers.
     Frozen,
+    /// The same, and packets of new connections are dropped: what a port behind a firewall is.
+    Blackholed,
     /// It serves, and its health check gets no answer.
     Hanging,
     /// Its certificate has expired, and its connections were closed.
@@ -27,6 +33,8 @@ pub(super) enum Failure {
 pub(super) struct Server {
     spec: Spec,
     process: Process,
+    /// What fills the queue of connections that nobody takes.
+    queued: Mutex<Vec<TcpStream>>,
     pub(super) address: SocketAddr,
     admin: SocketAddr,
     certificate: Identity,
@@ -53,9 +61,10 @@ impl Server {
             .flag("client-ca", file("ca"))
             .flag("tokens", file("tokens"))
             .flag("impersonators", "portcullis")
-            .flag("name", &name);
+            .flag("name", &name)
+            .flag("backlog", BACKLOG.to_string());
         let process = Process::start(spec.clone()).unwrap();
-        let server = Server { spec, process, address, admin, certificate, expired };
+        let server = Server { spec, process, queued: Mutex::default(), address, admin, certificate, expired };
         server.wait_listening();
         server
     }
@@ -69,6 +78,10 @@ impl Server {
         match how {
             Failure::Killed => self.process.kill(),
             Failure::Frozen => self.process.signal(Signal::Stop).unwrap(),
+            Failure::Blackholed => {
+                self.process.signal(Signal::Stop).unwrap();
+                self.fill();
+            }
             Failure::Hanging => {
                 let fault = json!({"pathPrefix": "/readyz", "action": {"type": "hang"}});
                 self.ask("POST", "faults", &fault.to_string());
@@ -87,9 +100,21 @@ impl Server {
                 self.wait_listening();
             }
             Failure::Frozen => self.process.signal(Signal::Cont).unwrap(),
+            Failure::Blackholed => {
+                self.queued.lock().unwrap().clear();
+                self.process.signal(Signal::Cont).unwrap();
+            }
             Failure::Hanging => self.ask("DELETE", "faults", ""),
             Failure::Expired => self.show(&self.certificate),
         }
+    }
+
+    /// Connects until the queue is full, from where on the kernel drops what asks for a connection.
+    fn fill(&self) {
+        let connect = || TcpStream::connect_timeout(&self.address, Duration::from_millis(300));
+        let queued: Vec<_> = std::iter::from_fn(|| connect().ok()).take(10 * BACKLOG).collect();
+        assert!(queued.len() < 10 * BACKLOG, "the queue is never full");
+        *self.queued.lock().unwrap() = queued;
     }
 
     fn show(&self, identity: &Identity) {

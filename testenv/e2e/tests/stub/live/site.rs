@@ -46,12 +46,13 @@ impl Site {
         let envoy_flags = ["--drain-time-s", DRAIN_SECONDS].map(str::to_owned).to_vec();
         let references = run.make_dir("references").unwrap();
         let plane_flags = vec!["--references-root".to_owned(), references.display().to_string()];
-        let options = GatewayOptions { envoy_flags, plane_flags, ..GatewayOptions::default() };
+        let listener = json!({"virtualIPs": ["127.1.0.0/16"]});
+        let options = GatewayOptions { listener, envoy_flags, plane_flags, ..GatewayOptions::default() };
         let gateway = Gateway::start(&run, &options).unwrap();
         let manifest = Manifest::new(NAME, stubs.iter().map(StubServer::address))
             .upstream(&pki.gateway, &pki.server_ca, "kubernetes")
             .serving(&gateway.serving_identity(NAME).unwrap(), &pki.client_ca)
-            .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s", "timeout": "2s"}, "drainPeriod": "1s"}))
+            .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s", "timeout": "4s"}, "drainPeriod": "1s"}))
             .set(
                 "/spec/flowControl",
                 json!({"flowControlSchemas": [

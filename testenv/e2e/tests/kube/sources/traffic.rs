@@ -1,0 +1,118 @@
+//! The Kubernetes API that objects come from goes away, and who leads ends: requests and watches go on.
+
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::Manifest;
+use portcullis_harness::client::{Crowd, Lane, Outcome, Protocol, Steady, TlsTarget, Watches};
+use portcullis_harness::control_plane::ControlPlane;
+use portcullis_harness::envoy::{Envoy, EnvoyOptions};
+use portcullis_harness::kube::KubeOptions;
+use portcullis_harness::process::Signal;
+use portcullis_harness::wait;
+use serde_json::{Value, json};
+
+use super::side::{SOON, object};
+use super::world::{World, printed};
+
+const NAME: &str = "a.example.com";
+const WATCHED: &str = "/api/v1/namespaces/default/configmaps?watch=true";
+/// Longer than a Lease.
+const EXPIRY: Duration = Duration::from_secs(40);
+
+/// The second kube-apiserver is behind the gateway, the first one stores the objects.
+struct Scene {
+    replicas: Vec<ControlPlane>,
+    load: Steady,
+    watches: Watches,
+    envoy: Envoy,
+    world: World,
+}
+
+impl Scene {
+    fn start(test: &str, replicas: usize) -> Option<Self> {
+        let world = World::of(test, &KubeOptions { apiservers: 2, ..KubeOptions::default() })?;
+        world.apply(&printed(&["rbac", "--user", "portcullis"]));
+        world.apply(&manifest(&world).to_text());
+        let flags = world.kubernetes_flags(&world.settings.display().to_string());
+        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+        let dir = |name: String| world.run.make_dir(&name).unwrap();
+        let replica = |number| ControlPlane::start_from(&dir(format!("plane-{number}")), &flags).unwrap();
+        let replicas: Vec<_> = (0..replicas).map(replica).collect();
+        let served = |status: &Value| object(status, NAME).is_some_and(|told| told["accepted"] == true);
+        for replica in &replicas {
+            replica.wait_status("the object is served", SOON, served).unwrap();
+        }
+        let more: Vec<_> =
+            replicas[1..].iter().flat_map(|one| ["--xds-socket", one.xds_socket().to_str().unwrap()]).collect();
+        let bootstrap = replicas[0].bootstrap_with("envoy", &more).unwrap();
+        let envoy = Envoy::start(&dir("envoy".to_owned()), "envoy", &EnvoyOptions::new(bootstrap)).unwrap();
+        envoy.wait_listening(world.address, SOON).unwrap();
+        let target = TlsTarget::new(world.address).sni(NAME).trust(&world.serving_ca).timeout(EXPIRY);
+        let target = target.identity(world.kube.admin());
+        let answers =
+            || portcullis_harness::client::H2Client::connect(&target)?.get("/version", &[]).map(|one| one.status);
+        wait::until("the gateway serves", SOON, || answers().is_ok_and(|status| status == 200).then_some(())).unwrap();
+        let crowd = Crowd::new(2).unwrap();
+        let lanes = [Protocol::Http2, Protocol::Http1].map(|one| Lane::new(format!("{one:?}"), &target, one));
+        let watches = crowd.watches(&lanes.clone().map(|lane| (lane, 20)), WATCHED).unwrap();
+        let paths = ["/api/v1/namespaces/default/configmaps", "/version", "/api/v1/nodes"];
+        let load = crowd.steady(&lanes, &paths, 20.0).unwrap();
+        Some(Scene { replicas, load, watches, envoy, world })
+    }
+
+    fn nothing_happened(self) {
+        let outcome: Outcome = self.load.stop().unwrap();
+        eprintln!("{outcome}");
+        assert!(outcome.good() > 100, "{outcome}");
+        assert_eq!((outcome.failed, self.watches.ended().len()), (0, 0), "{outcome}\n{:#?}", self.watches.ended());
+        for what in ["cluster_manager.cluster_removed", "listener_manager.listener_removed"] {
+            assert_eq!(self.envoy.admin().stat(what).unwrap(), 0, "{what}");
+        }
+    }
+}
+
+fn manifest(world: &World) -> Manifest {
+    let server = json!([{"endpoint": format!("https://{}", world.kube.address(1).unwrap())}]);
+    world.manifest(NAME).set("/spec/servers", server)
+}
+
+fn is_current(replica: &ControlPlane, expected: bool) {
+    let holds = |status: &Value| status["source"]["staleSince"].is_null() == expected;
+    replica.wait_status("the source's state", SOON, holds).unwrap();
+}
+
+#[test]
+#[ignore = "the API hangs for more than a minute"]
+fn an_api_that_is_away_for_a_minute_fails_no_request_and_ends_no_watch() {
+    let Some(mut scene) = Scene::start("traffic-outage", 1) else { return };
+    let started = Instant::now();
+    scene.world.kube.apiserver(0).unwrap().process().signal(Signal::Stop).unwrap();
+    is_current(&scene.replicas[0], false);
+    let lasted = || (started.elapsed() > Duration::from_secs(60)).then_some(());
+    wait::until("the outage has lasted", Duration::from_secs(80), lasted).unwrap();
+    let source = scene.world.kube.apiserver(0).unwrap().process();
+    source.signal(Signal::Cont).unwrap();
+    is_current(&scene.replicas[0], true);
+    source.kill();
+    is_current(&scene.replicas[0], false);
+    scene.world.kube.restart(0).unwrap();
+    is_current(&scene.replicas[0], true);
+    scene.nothing_happened();
+}
+
+#[test]
+#[ignore = "a Lease runs out, twice"]
+fn whoever_leads_ends_and_no_request_fails_and_no_watch_ends() {
+    let Some(mut scene) = Scene::start("traffic-leader", 2) else { return };
+    let leads = |replica: &ControlPlane| replica.status().is_ok_and(|status| status["source"]["leader"] == true);
+    for _ in 0..2 {
+        let leader = || scene.replicas.iter().position(leads);
+        let leader = wait::until("one leads", EXPIRY, leader).unwrap();
+        scene.replicas[leader].process().kill();
+        let other = 1 - leader;
+        wait::until("the other leads", EXPIRY, || leads(&scene.replicas[other]).then_some(())).unwrap();
+        scene.replicas[leader].restart().unwrap();
+        is_current(&scene.replicas[leader], true);
+    }
+    scene.nothing_happened();
+}
