@@ -9,6 +9,9 @@ use crate::clusters::digest_of;
 /// Envoy numbers roots and streams together.
 const ROOT: u32 = 1;
 
+/// The digest that the connection tells, and headers.
+type Presented<'a> = (Option<&'a [u8]>, &'a [(&'a str, &'a str)]);
+
 struct Ca {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -92,7 +95,7 @@ fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_thr
         assert_eq!(host.state().filter_state[names::DESTINATION], b"all.h2.read");
     }
     // The last one: the header is known by then, and the connection another one's.
-    let forged: [(Option<&[u8]>, &[(&str, &str)]); 4] = [
+    let forged: [Presented<'_>; 4] = [
         (None, &forwarded[..1]),
         (Some(&alice), &[]),
         (Some(&alice), &[forwarded[0], forwarded[0]]),
