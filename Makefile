@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help up test test-long bench-envoy bench-scale deps kube module faulty previous build lint fmt
+.PHONY: help manifests up test test-long bench-envoy bench-scale deps kube module faulty previous wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -46,6 +46,8 @@ deps: ## Install the real Envoys and build the real Kubernetes into .deps
 	$(SCRIPTS)/install-envoy $$ENVOY_VERSION $$ENVOY_COMPAT_VERSIONS
 	$(SCRIPTS)/build-kube
 	$(SCRIPTS)/build-oracle
+	$(SCRIPTS)/fetch-definitions
+	$(SCRIPTS)/build-declared
 
 module: ## Build libportcullis.so as Envoy is to load it
 	@echo "building the module" >&2
@@ -54,8 +56,18 @@ module: ## Build libportcullis.so as Envoy is to load it
 faulty: ## Build the module that panics on demand, for tests
 	@cargo build -p portcullis-dynamic-module --features fault-injection --target-dir target/fault
 
+manifests: ## Write the generated parts of deploy/kubernetes anew
+	@$(MAKE) --no-print-directory build
+	target/debug/portcullis crd > deploy/kubernetes/base/crd.yaml
+
 previous: ## Build the module that reads the previous version of the configuration only, for tests
 	@cargo build -p portcullis-dynamic-module --features previous-version --target-dir target/previous
+
+wasm: ## Build portcullis.wasm, which Envoys run that load no dynamic modules; needs a clang for wasm32, or Debian's is unpacked into .deps
+	@$(SCRIPTS)/build-wasm
+
+wasm-faulty: ## Build the portcullis.wasm that panics on demand, for tests
+	@$(SCRIPTS)/build-wasm target/wasm/faulty.wasm --features fault-injection
 
 build: ## Build everything else
 	@cargo build --workspace

@@ -27,8 +27,8 @@ mod types;
 
 pub use check::{
     AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates,
-    HealthCheck, Host, KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, RequestHeaders, Schema, Server,
-    Settings, Strategy, Trust, UpstreamIdentity, check_cluster, check_settings, cluster_as_written,
+    HealthCheck, Host, KeyPair, Limits, LogMode, PeerName, Policy, ProtectedIdentities, ProxyProtocol, RequestHeaders,
+    Schema, Server, Settings, Strategy, Trust, UpstreamIdentity, check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use code::Code;
@@ -47,7 +47,7 @@ pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientConfig, CredentialCacheSpec,
     DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec,
     LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, NamesBelowWildcards, ObjectMeta, PairInFiles,
-    PairInSecret, PairReference, PortcullisSpec, ProxyProtocolSettings, References, RequestHeaderNames,
-    RequestHeaderSpec, Rule, SecureServing, ServerDetails, ServerSpec, ServiceAccount, TokenBucket, TokenInSecret,
-    TokenReference, UpstreamCluster, UpstreamClusterSpec,
+    PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, References,
+    RequestHeaderNames, RequestHeaderSpec, Rule, SecureServing, ServerDetails, ServerSpec, ServiceAccount, TokenBucket,
+    TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec,
 };

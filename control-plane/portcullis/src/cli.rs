@@ -186,12 +186,36 @@ pub(crate) struct Bootstrap {
     /// Most client connections at a time.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) max_downstream_connections: u64,
+    /// Most memory that Envoy's heap may take, MiB. Near it Envoy resets the streams that hold most, then answers requests
+    /// with 503, then takes no connections. Without it `portcullis gateway` takes nine tenths of its cgroup's limit, if there
+    /// is one, and `portcullis bootstrap` sets no bound.
+    #[arg(long, env = "PORTCULLIS_MAX_HEAP_MIB", value_name = "N", value_parser = clap::value_parser!(u64).range(64..))]
+    pub(crate) max_heap_mib: Option<u64>,
     /// Variant of the protocol: delta tells what changed, sotw tells all clusters and listeners at every change.
     #[arg(long, value_enum, value_name = "VARIANT", default_value_t = XdsProtocol::Delta)]
     pub(crate) xds_protocol: XdsProtocol,
     /// The newest configuration that this Envoy's module reads: that of this release, if the module is of this release.
     #[arg(long, value_name = "VERSION", default_value_t = portcullis_filter_config::CONFIG_VERSION)]
     pub(crate) config_version: u32,
+    /// Which build of the filter this Envoy runs: the dynamic module, or portcullis.wasm at wasmFile of the GatewaySettings.
+    #[arg(long, value_enum, value_name = "BUILD", default_value_t = FilterBuild::Module)]
+    pub(crate) filter: FilterBuild,
+}
+
+/// Builds of the filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FilterBuild {
+    /// libportcullis.so.
+    Module,
+    /// portcullis.wasm.
+    Wasm,
+}
+
+impl Bootstrap {
+    /// The bound of Envoy's heap that is asked for, bytes.
+    pub(crate) fn max_heap(&self) -> Option<u64> {
+        self.max_heap_mib.map(|mib| mib.saturating_mul(1024 * 1024))
+    }
 }
 
 /// Variant of xDS.

@@ -246,6 +246,30 @@ fn who_goes_upstream_is_who_the_credential_names() {
 }
 
 #[test]
+fn the_gateways_settings_are_explained_too() {
+    let settings = |spec: &str| {
+        let head = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: x}\nspec:";
+        format!("{CLUSTER}---\n{head} {spec}\n")
+    };
+    let master = json!({"user": {"name": "root", "groups": ["system:masters", "dev"]}});
+    let request = || with(get("/healthz"), master.clone());
+    let plain = World::new(&settings("{}")).one(request());
+    assert!(plain["upstreamHeaders"].to_string().contains("system:masters"), "{plain}");
+    let refused = World::new(&settings("{protectedIdentities: {groups: [\"system:masters\"]}}")).one(request());
+    assert_eq!(refused["refusal"]["code"], 403, "{refused}");
+    assert!(refused["refusal"]["message"].as_str().unwrap().contains("system:masters"), "{refused}");
+    let dropping = settings("{protectedIdentities: {groups: [\"system:masters\"], action: DropGroup}}");
+    let dropped = World::new(&dropping).one(request());
+    assert!(!dropped["upstreamHeaders"].to_string().contains("system:masters"), "{dropped}");
+    assert_eq!(dropped["dispatch"]["matched"], true, "{dropped}");
+    let wrong = World::new(&settings("{protectedIdentities: {action: Drop}}"));
+    let wrong = portcullis(&["explain", "-f", wrong.file.to_str().unwrap(), "GET", "/healthz"], "");
+    assert!(!wrong.status.success(), "nobody guesses what is protected");
+    let told = String::from_utf8(wrong.stderr).unwrap();
+    assert!(told.contains("spec.protectedIdentities.action"), "{told}");
+}
+
+#[test]
 fn credentials_are_read_without_clusters() {
     let token = "base64url.bearer.authorization.k8s.io.dG9rZW4";
     let upgrade = |protocols: &str| {

@@ -1,13 +1,40 @@
 use portcullis_api::Settings;
 use portcullis_filter_config::{
-    CONFIG_VERSION, ClusterConfig, FilterConfig, Inexpressible, PREVIOUS_VERSION, PeerSource,
+    CONFIG_VERSION, ClusterConfig, FilterConfig, Inexpressible, NODE_FILTER_MODULE, NODE_FILTER_WASM, PREVIOUS_VERSION,
+    PeerSource,
 };
 
 use crate::policy::reserved_headers;
 
+/// Which of the two builds an Envoy runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Filter {
+    /// `libportcullis.so`.
+    #[default]
+    Module,
+    /// `portcullis.wasm`.
+    Wasm,
+}
+
+impl Filter {
+    /// The build that a node tells under [`portcullis_filter_config::NODE_FILTER`]; the module if it tells none.
+    ///
+    /// # Errors
+    /// [`FlavourError::Filter`].
+    pub fn of_metadata(told: Option<&str>) -> Result<Self, FlavourError> {
+        match told {
+            None | Some(NODE_FILTER_MODULE) => Ok(Self::Module),
+            Some(NODE_FILTER_WASM) => Ok(Self::Wasm),
+            Some(_) => Err(FlavourError::Filter),
+        }
+    }
+}
+
 /// What differs between the Envoys of one gateway in how the same objects are told to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Flavour {
+    /// Which build it runs.
+    pub filter: Filter,
     /// How the filter learns a client's certificate.
     pub peer_source: PeerSource,
     /// The version of the filter's configuration: the newest, or the one before.
@@ -17,7 +44,7 @@ pub struct Flavour {
 impl Default for Flavour {
     /// That of a current Envoy with a current filter.
     fn default() -> Self {
-        Self { peer_source: PeerSource::default(), config_version: CONFIG_VERSION }
+        Self { filter: Filter::Module, peer_source: PeerSource::default(), config_version: CONFIG_VERSION }
     }
 }
 
@@ -36,6 +63,9 @@ pub enum FlavourError {
          newer module or a newer Envoy"
     )]
     Certificates,
+    /// There is no such build.
+    #[error("its filter is neither module nor wasm")]
+    Filter,
 }
 
 impl Flavour {
@@ -49,12 +79,16 @@ impl Flavour {
         Self { peer_source, ..Self::default() }
     }
 
-    /// The flavour of an Envoy of this version whose filter reads configurations of that version.
+    /// The flavour of an Envoy of this version whose filter is that build and reads configurations of that version.
     ///
     /// # Errors
     /// [`FlavourError`]: nothing can be told to it. The operator has to act.
-    pub fn of_node(envoy: Option<(u32, u32)>, config_version: u32) -> Result<Self, FlavourError> {
-        let flavour = Self { config_version, ..Self::of_envoy(envoy) };
+    pub fn of_node(envoy: Option<(u32, u32)>, filter: Filter, config_version: u32) -> Result<Self, FlavourError> {
+        let flavour = match filter {
+            Filter::Module => Self { config_version, ..Self::of_envoy(envoy) },
+            // A VM is no certificate validator.
+            Filter::Wasm => Self { filter, config_version, peer_source: PeerSource::ForwardedClientCert },
+        };
         match config_version {
             CONFIG_VERSION => Ok(flavour),
             PREVIOUS_VERSION if flavour.peer_source == PeerSource::Validator => Ok(flavour),
@@ -94,7 +128,11 @@ impl std::fmt::Display for Flavour {
             PeerSource::Validator => "validator",
             PeerSource::ForwardedClientCert => "forwarded-client-cert",
         };
-        write!(f, "config-{}/{peer}", self.config_version)
+        let filter = match self.filter {
+            Filter::Module => "",
+            Filter::Wasm => "/wasm",
+        };
+        write!(f, "config-{}/{peer}{filter}", self.config_version)
     }
 }
 
@@ -114,9 +152,12 @@ mod tests {
             (Some((1, 40)), 3, Err(FlavourError::Version(3))),
             (Some((1, 40)), 0, Err(FlavourError::Version(0))),
         ] {
-            let flavour = Flavour::of_node(envoy, version).map(|flavour| flavour.to_string());
+            let flavour = Flavour::of_node(envoy, Filter::Module, version).map(|flavour| flavour.to_string());
             assert_eq!(flavour, expected.map(str::to_owned), "{envoy:?} {version}");
         }
+        let wasm = |version| Flavour::of_node(Some((1, 40)), Filter::Wasm, version).map(|flavour| flavour.to_string());
+        assert_eq!(wasm(CONFIG_VERSION).unwrap(), format!("config-{CONFIG_VERSION}/forwarded-client-cert/wasm"));
+        assert_eq!(wasm(PREVIOUS_VERSION), Err(FlavourError::Certificates));
         assert_eq!(Flavour::default().to_string(), "config-2/validator");
     }
 }

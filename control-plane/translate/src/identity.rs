@@ -10,7 +10,12 @@ pub(crate) fn sha256_hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Strin
         context.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
         context.update(part);
     }
-    context.finish().as_ref().iter().fold(String::new(), |mut text, byte| {
+    hex(context.finish().as_ref())
+}
+
+/// Bytes as lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
         // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
         text

@@ -34,9 +34,9 @@ use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use farewell::farewell;
-pub use flavour::{Flavour, FlavourError};
+pub use flavour::{Filter, Flavour, FlavourError};
 pub use names::ResourceNames;
-pub use offline::{Offline, lost_names, offline};
+pub use offline::{Offline, lost_names, offline, offline_gateway};
 pub use resource::{Part, Resource, type_urls};
 pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};
@@ -84,7 +84,9 @@ fn check(
         Err(problems) => (None, Diagnosis::invalid(name, problems, checked.warnings)),
         Ok(cluster) => match forbidden(&cluster, settings, client_ca) {
             problems if problems.is_empty() => {
-                (Some(cluster), Diagnosis::accepted(CLUSTER_KIND, name, checked.warnings))
+                let mut warnings = checked.warnings;
+                warnings.extend(overruled(&cluster, settings));
+                (Some(cluster), Diagnosis::accepted(CLUSTER_KIND, name, warnings))
             }
             problems => (None, Diagnosis::invalid(name, problems, checked.warnings)),
         },
@@ -112,6 +114,16 @@ fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaC
     problems
 }
 
+/// What an object wishes and the settings do not grant, though it is served.
+fn overruled(cluster: &Cluster, settings: &Settings) -> Option<Problem> {
+    policy::is_reviewed_nevertheless(cluster, settings).then(|| {
+        let message = "has no effect: the GatewaySettings have protectedIdentities, so every token is reviewed";
+        Problem::coded(Code::NoEffect, "spec.portcullis.requestHeader.tokenReview", message).hint(
+            "remove it, and let requestHeader.user create TokenReviews (portcullis rbac); without that tokens get 503",
+        )
+    })
+}
+
 /// Everything of one cluster but its filter chain, which the listener collects.
 fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Result<Chain, Inexpressible> {
     let settings = input.settings;
@@ -119,11 +131,11 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     let config = input.flavour.cluster_config(policy::cluster_config(cluster, &names, settings))?;
     let groups = group::groups(cluster);
     let first = resources.len();
-    secrets::emit(cluster, &names, resources);
+    secrets::emit(cluster, &names, input.flavour.filter, resources);
     for group in &groups {
         cluster::emit(cluster, group, &names, settings, resources);
     }
-    resources.push(route::routes(cluster, &groups, &names, &config));
+    resources.push(route::routes(cluster, &groups, &names, &config, input.flavour.filter));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
     Ok(Chain::serving(cluster, &names, settings, input.flavour))
 }

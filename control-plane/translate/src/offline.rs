@@ -3,12 +3,12 @@ use std::sync::Arc;
 use portcullis_api::{
     Claims, Code, Problem, Settings, check_cluster, claims_of, cluster_as_written, cluster_mistakes, parse_cluster,
 };
-use portcullis_filter_config::ClusterConfig;
+use portcullis_filter_config::{ClusterConfig, FilterConfig};
 use serde_json::Value;
 
 use crate::names::ResourceNames;
 use crate::ownership;
-use crate::policy::cluster_config;
+use crate::policy::{cluster_config, reserved_headers};
 
 /// An `UpstreamCluster` as the filter would judge by it, for tools that answer without a gateway.
 #[derive(Clone, Debug)]
@@ -30,11 +30,16 @@ pub fn lost_names(documents: &[Arc<Value>], settings: &Settings) -> Vec<Vec<(Str
     conflicts.into_iter().map(|lost| lost.into_iter().map(|lost| (lost.name, lost.problem)).collect()).collect()
 }
 
-/// Reads a document for the gateway of this instance.
+/// The listener's part of the filter's configuration, for the same tools.
+pub fn offline_gateway(settings: &Settings) -> FilterConfig {
+    FilterConfig { reserved_headers: reserved_headers(settings), ..FilterConfig::new(&settings.instance) }
+}
+
+/// Reads a document for a gateway with these settings.
 ///
 /// # Errors
 /// A document that is no `UpstreamCluster`: its writer's fault.
-pub fn offline(document: &Value, instance: &str) -> Result<Offline, Problem> {
+pub fn offline(document: &Value, settings: &Settings) -> Result<Offline, Problem> {
     let raw =
         parse_cluster(document).map_err(|first| cluster_mistakes(document).into_iter().next().unwrap_or(first))?;
     let (cluster, problems) = match check_cluster(&raw, true).outcome {
@@ -48,9 +53,8 @@ pub fn offline(document: &Value, instance: &str) -> Result<Offline, Problem> {
             None => return Err(Problem::new("", "cannot be read")),
         },
     };
-    let names = ResourceNames::new(instance, &cluster.name);
-    let settings = Settings { instance: instance.to_owned(), ..Settings::default() };
-    let config = cluster_config(&cluster, &names, &settings);
+    let names = ResourceNames::new(&settings.instance, &cluster.name);
+    let config = cluster_config(&cluster, &names, settings);
     let subsets = raw.spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
     let strategies = cluster.policies.iter().map(|policy| policy.strategy.as_str()).collect();
     Ok(Offline { config, subsets, strategies, problems })

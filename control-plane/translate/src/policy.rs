@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use portcullis_api as api;
 use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes, Rule, Settings};
 use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
@@ -26,14 +28,16 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         close_connections: cluster.gates.close_connections,
         anonymous: cluster.anonymous,
         audit_attribution: cluster.audit_attribution,
-        reviews: reviews(cluster, names),
+        reviews: reviews(cluster, names, settings),
         upstream_identity: upstream_identity(cluster, settings),
+        protected: settings.protected.as_ref().map(protected),
         flow_control_schemas: cluster
             .schemas
             .iter()
             .map(|schema| config::FlowControlSchema { name: schema.name.clone(), limit: limit(schema.limit) })
             .collect(),
         servers: Some(servers(cluster)),
+        session_limit_seconds: cluster.session_limit.map(whole_seconds),
         log_refused: is_logged(LogMode::Unset),
         policies: cluster
             .policies
@@ -49,12 +53,15 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
 }
 
 fn servers(cluster: &Cluster) -> config::Servers {
-    let drain = cluster.drain_period;
     config::Servers {
         names: cluster.servers.iter().map(|server| server.endpoint.to_string()).collect(),
-        // A part of a second counts as one.
-        drain_seconds: drain.as_secs().saturating_add(u64::from(drain.subsec_nanos() > 0)),
+        drain_seconds: whole_seconds(cluster.drain_period),
     }
+}
+
+/// A part of a second counts as one.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
 fn limit(checked: FlowControlLimit) -> config::FlowControlLimit {
@@ -80,12 +87,26 @@ pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> Upstr
     }
 }
 
+fn protected(checked: &api::ProtectedIdentities) -> config::ProtectedIdentities {
+    let api::ProtectedIdentities { users, groups, drop_groups } = checked.clone();
+    config::ProtectedIdentities { users, groups, drop_groups }
+}
+
+/// Whether a cluster wishes no reviews of tokens and gets them: whose a token is must be known where identities are protected.
+pub(crate) fn is_reviewed_nevertheless(cluster: &Cluster, settings: &Settings) -> bool {
+    let wishes_none =
+        matches!(cluster.upstream_identity, api::UpstreamIdentity::RequestHeader { token_review: false, .. });
+    wishes_none && settings.protected.is_some()
+}
+
 /// `None` where the servers are not asked.
-fn reviews(cluster: &Cluster, names: &ResourceNames) -> Option<Reviews> {
+fn reviews(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Option<Reviews> {
     let cache = &cluster.credential_cache;
     let user = match &cluster.upstream_identity {
         api::UpstreamIdentity::Impersonate => None,
-        api::UpstreamIdentity::RequestHeader { token_review: false, .. } => return None,
+        api::UpstreamIdentity::RequestHeader { token_review: false, .. } if settings.protected.is_none() => {
+            return None;
+        }
         api::UpstreamIdentity::RequestHeader { user, .. } => Some(user.clone()),
     };
     Some(Reviews {

@@ -95,5 +95,10 @@ pub(crate) fn module() -> DynamicModuleConfig {
 /// Configuration for the module. As text and not as a `Struct`, whose fields have no order.
 pub(crate) fn json_any(value: &impl Serialize) -> Any {
     // Our own types of strings, numbers and lists always serialise; an empty text would be refused by the module.
-    pack_any(StringValue { value: serde_json::to_string(value).unwrap_or_default() })
+    pack_any(StringValue { value: json_text(value) })
+}
+
+/// The text of such a configuration.
+pub(crate) fn json_text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }

@@ -5,6 +5,7 @@ use portcullis_api::{ClientVerification, Cluster, KeyPair, Settings, Trust};
 use portcullis_filter_config::ValidatorConfig;
 use prost::Message;
 
+use crate::flavour::Filter;
 use crate::listener::client_validation;
 
 use crate::names::{ResourceNames, parts};
@@ -13,7 +14,7 @@ use crate::proto::inline_bytes;
 use crate::resource::{Resource, type_urls};
 
 /// The secrets of a cluster. All keys and tokens travel so; CAs do too, so that their rotation changes no cluster.
-pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, resources: &mut Vec<Resource>) {
+pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, filter: Filter, resources: &mut Vec<Resource>) {
     if let Some(pair) = &cluster.serving {
         resources.push(secret(names.part(parts::SERVING), certificate(pair)));
     }
@@ -26,7 +27,14 @@ pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, resources: &mut Vec
     }
     if cluster.client_verification == ClientVerification::Handshake {
         let client_ca = cluster.client_ca.as_ref().map(text);
-        let context = client_validation(&ValidatorConfig { client_ca });
+        let context = match filter {
+            Filter::Module => client_validation(&ValidatorConfig { client_ca }),
+            // Envoy's own verification; a CA that is missing lets nobody in.
+            Filter::Wasm => CertificateValidationContext {
+                trusted_ca: cluster.client_ca.as_ref().map(|pem| inline_bytes(pem.as_slice())),
+                ..Default::default()
+            },
+        };
         resources.push(secret(names.part(parts::CLIENT_VALIDATION), secret::Type::ValidationContext(context)));
     }
     if let Trust::Bundle(pem) = &cluster.trust {

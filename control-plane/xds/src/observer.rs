@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use crate::Excess;
+
 /// Who wants to know what happens in conversations, for counters. It is called in between, so it must not wait.
 ///
 /// `kind` is what Envoy calls a type, shortened: `clusters`, `endpoints`, `secrets`, `listeners`, `routes` or `other`.
@@ -12,6 +14,8 @@ pub trait Observer: Send + Sync {
     fn refused(&self, kind: &'static str);
     /// A node has acknowledged the whole of a snapshot that came while it was connected.
     fn caught_up(&self, snapshot: &str);
+    /// Somebody was turned away, or sent away.
+    fn turned_away(&self, why: Excess);
 }
 
 /// At most one of them.

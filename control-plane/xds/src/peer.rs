@@ -6,8 +6,11 @@ use tonic::Status;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
+/// Most of a certificate's names that is told.
+const MAX_TOLD: usize = 256;
+
 /// Who is at the other end of a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
     /// A process of this machine that may use the Unix socket.
     Local,
@@ -32,17 +35,12 @@ impl Peer {
         Self::Certificate(names.into())
     }
 
-    /// Who sent a request; a connection of which nobody knows whose it is, is nobody's.
-    pub(crate) fn of<T>(request: &tonic::Request<T>) -> Self {
-        request.extensions().get::<Self>().cloned().unwrap_or_else(|| Self::Certificate(Arc::new([])))
-    }
-
     /// Whether this peer may be the node of that id: over the network only under a name of its certificate. Nobody learns
     /// from the error which names there are.
     pub(crate) fn may_be(&self, node: &str) -> Result<(), Status> {
         let is_own = match self {
             Self::Local => true,
-            Self::Certificate(names) => names.iter().any(|name| name == node),
+            Self::Certificate(names) => names.iter().any(|name| stands_for(name, node)),
         };
         if is_own { Ok(()) } else { Err(Status::permission_denied("the node id is no name of the client certificate")) }
     }
@@ -51,9 +49,20 @@ impl Peer {
     pub(crate) fn told(&self) -> String {
         match self {
             Self::Local => "a local process".to_owned(),
-            Self::Certificate(names) => format!("the certificate of {}", names.join(", ")),
+            Self::Certificate(names) => {
+                let names = names.join(", ");
+                // A certificate holds as many names as a handshake lets in.
+                format!("the certificate of {}", names.get(..names.floor_char_boundary(MAX_TOLD)).unwrap_or_default())
+            }
         }
     }
+}
+
+/// Whether a name of a certificate is a node's. As in TLS a leading `*` stands for one label: so that the pods of one
+/// Deployment, whose names nobody knows before, can have one certificate.
+fn stands_for(name: &str, node: &str) -> bool {
+    let Some(domain) = name.strip_prefix("*.") else { return name == node };
+    node.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && !rest.is_empty() && rest == domain)
 }
 
 #[cfg(test)]
@@ -69,7 +78,17 @@ mod tests {
             (named(&["envoy-0", "envoy.example.com"]), "envoy.example.com", true),
             (named(&["envoy-0"]), "envoy-1", false),
             (named(&["envoy-0"]), "ENVOY-0", false),
-            (named(&["*.example.com"]), "a.example.com", false),
+            (named(&["*.example.com"]), "a.example.com", true),
+            (named(&["*.example.com"]), "A.example.com", true),
+            (named(&["*.example.com"]), "a.b.example.com", false),
+            (named(&["*.example.com"]), "example.com", false),
+            (named(&["*.example.com"]), ".example.com", false),
+            (named(&["*.example.com"]), "a.Example.com", false),
+            (named(&["*.example.com"]), "*.b.example.com", false),
+            (named(&["a*.example.com"]), "ab.example.com", false),
+            (named(&["*.*.com"]), "a.b.com", false),
+            (named(&["*"]), "a", false),
+            (named(&["*."]), "a.", false),
             (named(&["envoy-0"]), "", false),
             (named(&[]), "", false),
             (Peer::of_certificate(b"nonsense"), "", false),

@@ -85,15 +85,19 @@ pub(crate) fn add_pieces(pieces: &mut Pieces, name: &str, resource: &Resource) {
     }
 }
 
+/// What a resource's bytes are made of. They may be secret.
+pub(crate) type Body = Vec<Bytes>;
+
 /// The body of every resource.
-pub(crate) fn bodies(pieces: &Pieces) -> BTreeMap<&str, Bytes> {
-    let mut parts: BTreeMap<&str, Vec<&Bytes>> = BTreeMap::new();
+pub(crate) fn bodies(pieces: &Pieces) -> BTreeMap<&str, Body> {
+    let mut parts: BTreeMap<&str, Body> = BTreeMap::new();
     for (key, piece) in pieces {
-        parts.entry(&key.resource).or_default().push(piece.body());
+        parts.entry(&key.resource).or_default().push(piece.body().clone());
     }
-    let join = |parts: Vec<&Bytes>| match parts.as_slice() {
-        [one] => (*one).clone(),
-        several => several.iter().flat_map(|part| part.iter().copied()).collect(),
-    };
-    parts.into_iter().map(|(name, parts)| (name, join(parts))).collect()
+    parts
+}
+
+/// How many bytes a body has.
+pub(crate) fn length(body: &[Bytes]) -> usize {
+    body.iter().map(Bytes::len).sum()
 }

@@ -126,6 +126,13 @@ impl Snapshot {
         self.types.get(type_url)?.resources.get(name)
     }
 
+    /// Whether some node may be told of a cluster of that name.
+    pub(crate) fn has_cluster(&self, name: &str) -> bool {
+        let clusters = self.types.iter().filter(|(type_url, _)| Kind::of(type_url) == Kind::Cluster);
+        clusters.into_iter().any(|(_, one)| one.resources.contains_key(name))
+            || self.views.values().any(|view| view.has_cluster(name))
+    }
+
     /// Everything: type URL, name and resource.
     pub fn resources(&self) -> impl Iterator<Item = (&str, &str, &Resource)> {
         self.types.iter().flat_map(|(type_url, one)| {

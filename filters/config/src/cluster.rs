@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 
 /// One `UpstreamCluster`, as its virtual host carries it (`DynamicModuleFilterPerRoute.filter_config`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterConfig {
     /// [`crate::CONFIG_VERSION`], or [`crate::PREVIOUS_VERSION`] without what is newer.
@@ -10,7 +11,9 @@ pub struct ClusterConfig {
     /// are kept by it.
     pub name: String,
     /// Who this cluster is: instance, object UID and a hash of servers, upstream trust and client CA. Caches of
-    /// credentials are kept by it, so that a recreated or re-pointed cluster starts with empty ones.
+    /// credentials are kept by it, so that a recreated or re-pointed cluster starts with empty ones. Empty is `name`, enough
+    /// where the servers behind the name never become others without a restart.
+    #[serde(default)]
     pub identity: String,
     /// The host names that a request's `:authority` may carry, lower-case, without port; `*.example.com` covers one
     /// label. Requests for another name are answered 421. An IP address as authority is always accepted, because no
@@ -27,6 +30,7 @@ pub struct ClusterConfig {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub close_connections: bool,
     /// Whether requests without a credential are let through, for the upstream to judge.
+    #[serde(default = "yes")]
     pub anonymous: bool,
     /// Whether the upstream is told, as extras of the user, where a request comes from and who acts as somebody else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -37,6 +41,9 @@ pub struct ClusterConfig {
     pub reviews: Option<Reviews>,
     /// How the authenticated user is told to the upstream.
     pub upstream_identity: UpstreamIdentity,
+    /// As whom nobody acts through this gateway. With it tokens that are not reviewed are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protected: Option<ProtectedIdentities>,
     /// Limits that policies name. Those that do not limit (`exempt`) do not stand here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_control_schemas: Vec<FlowControlSchema>,
@@ -46,12 +53,16 @@ pub struct ClusterConfig {
     /// The servers that streams may run on. Without it no stream is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
+    /// How long a session (what became an upgrade) may take from its beginning, seconds. Without it it may for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_limit_seconds: Option<u64>,
     /// First match wins; no match is 403.
     pub policies: Vec<Policy>,
 }
 
 /// The servers of a cluster: streams of others are on their way out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Servers {
     /// As their endpoints' metadata name them ([`crate::names::HOST_SERVER`]), those that take no new requests included.
@@ -63,6 +74,7 @@ pub struct Servers {
 
 /// Who answers reviews, and for how long answers are believed, in seconds. Failures are never remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Reviews {
     /// The Envoy cluster to ask, one that carries the gateway's credential.
@@ -71,17 +83,42 @@ pub struct Reviews {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// A token's user; never longer than the token says itself.
+    #[serde(default = "two_minutes")]
     pub token_seconds: u64,
     /// That a token is nobody's.
+    #[serde(default = "ten_seconds")]
     pub rejected_token_seconds: u64,
     /// That a user may impersonate.
+    #[serde(default = "five_minutes")]
     pub allowed_seconds: u64,
     /// That a user may not.
+    #[serde(default = "half_a_minute")]
     pub denied_seconds: u64,
+}
+
+fn two_minutes() -> u64 {
+    120
+}
+
+fn ten_seconds() -> u64 {
+    10
+}
+
+fn five_minutes() -> u64 {
+    300
+}
+
+fn half_a_minute() -> u64 {
+    30
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How the authenticated user is told to the upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum UpstreamIdentity {
     /// `Impersonate-*` headers beside the gateway's own credential. What clients themselves impersonate is reviewed.
     Impersonate,
@@ -91,10 +128,27 @@ pub enum UpstreamIdentity {
     RequestHeader(RequestHeaders),
 }
 
+/// Users and groups as whom nobody acts: neither by a credential nor by impersonation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProtectedIdentities {
+    /// User names; a trailing `*` is a prefix.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// Groups.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
+    /// Whether a user in such a group goes on without it, where the gateway tells the groups. Otherwise the request is refused,
+    /// as it is in any case if a group is asked for by `Impersonate-Group`, or if the upstream finds it out itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drop_groups: bool,
+}
+
 /// The names of an authenticating proxy's headers, as the upstream's `--requestheader-*-headers` have them; lower-case. Each
 /// must start with one of [`crate::FilterConfig::reserved_headers`] or with `x-remote-`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub struct RequestHeaders {
     /// The user's name.
     pub user: String,
@@ -116,6 +170,7 @@ impl Default for RequestHeaders {
 
 /// A limit, shared by all policies that name it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FlowControlSchema {
     /// Unique in the cluster.
@@ -126,6 +181,7 @@ pub struct FlowControlSchema {
 
 /// What a schema limits, exactly, over all workers of an Envoy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum FlowControlLimit {
     /// So many requests at a time; 0 refuses all.
@@ -141,6 +197,7 @@ pub enum FlowControlLimit {
 
 /// A dispatch policy: requests that match one of the rules go to the group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Policy {
     /// The server group, as in [`crate::destination`].
@@ -158,6 +215,7 @@ pub struct Policy {
 /// A dispatch policy's rule. Fields are combined with AND, a list's entries as `UpstreamCluster` documents it: `*` is
 /// everything, `-x` excludes `x`, exclusions count only where no positive entry stands beside them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
     /// Kubernetes verbs, or lower-case HTTP methods for non-resource requests. Empty matches nothing.
@@ -194,6 +252,7 @@ pub struct Rule {
 
 /// A service account, named by both its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ServiceAccount {
     /// The account's namespace.

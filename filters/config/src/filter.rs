@@ -2,6 +2,7 @@ use serde::{Deserialize, Serialize};
 
 /// The listener's part of the configuration (`DynamicModuleFilter.filter_config`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FilterConfig {
     /// [`crate::CONFIG_VERSION`], or [`crate::PREVIOUS_VERSION`] without what is newer.
@@ -31,6 +32,7 @@ impl FilterConfig {
 
 /// How a client's certificate reaches the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum PeerSource {
     /// In the connection's filter state ([`crate::names::CLIENT_CHAIN`]), where the certificate validator puts it.
     #[default]

@@ -13,17 +13,22 @@ mod cluster;
 mod destination;
 mod filter;
 pub mod names;
+#[cfg(test)]
+mod reference;
 mod validator;
 mod version;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, RequestHeaders, Reviews, Rule, Servers, ServiceAccount,
-    UpstreamIdentity,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, ProtectedIdentities, RequestHeaders, Reviews, Rule,
+    Servers, ServiceAccount, UpstreamIdentity,
 };
 pub use destination::{Pool, RequestClass, destination, destinations};
 pub use filter::{FilterConfig, PeerSource};
 pub use validator::ValidatorConfig;
-pub use version::{CONFIG_VERSION, Inexpressible, NODE_METADATA, PREVIOUS_VERSION, is_readable};
+pub use version::{
+    CONFIG_VERSION, Inexpressible, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM, NODE_METADATA, PREVIOUS_VERSION,
+    is_readable,
+};
 
 /// Extra attributes of a user that the gateway needs leave to tell in any cluster: those that current kube-apiservers attach
 /// to tokens and certificates. Without a grant (`portcullis rbac`) the upstream refuses the whole request of a user who

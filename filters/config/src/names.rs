@@ -46,3 +46,31 @@ pub const REPLY_DETAILS_PREFIX: &str = "portcullis_";
 /// Headers with these prefixes are dropped before the first route match, as a second line behind the filter: those that an
 /// upstream could believe and that Envoy itself never writes. Each prefix costs 1,000 instructions a request.
 pub const EARLY_REMOVED_PREFIXES: [&str; 1] = ["x-remote-"];
+
+/// What differs where the filter is portcullis.wasm.
+pub mod wasm {
+    /// What the filter writes as filter state `x`, Envoy keeps as `wasm.x`.
+    pub const FILTER_STATE_PREFIX: &str = "wasm.";
+
+    /// Metadata of a virtual host, written by the control plane: under the key [`CONFIG_KEY`] the text of the cluster's
+    /// [`crate::ClusterConfig`].
+    pub const METADATA: &str = "portcullis";
+
+    /// The key of the configuration's text.
+    pub const CONFIG_KEY: &str = "config";
+
+    /// The key of the text's SHA-256 in lower-case hexadecimal digits. May be left out; then every request reads the text.
+    pub const DIGEST_KEY: &str = "digest";
+
+    /// The attribute of the text, its parts separated by NUL.
+    pub const CONFIG: &str = "xds\0virtual_host_metadata\0filter_metadata\0portcullis\0config";
+
+    /// The attribute of the digest, likewise.
+    pub const DIGEST: &str = "xds\0virtual_host_metadata\0filter_metadata\0portcullis\0digest";
+
+    /// The attribute of which server answers ([`super::HOST`]).
+    pub const SERVER: &str = "xds\0upstream_host_metadata\0filter_metadata\0portcullis\0server";
+
+    /// Filter state, written by the filter alone at the end of a request that the access log tells: members of a JSON object.
+    pub const LOG_MEMBERS: &str = "portcullis.log";
+}

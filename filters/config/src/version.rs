@@ -4,8 +4,8 @@ use crate::{ClusterConfig, FilterConfig, PeerSource, UpstreamIdentity};
 /// it would not understand is never dropped in silence. It grows with every field that an older filter does not have.
 ///
 /// - 1: up to `logRefused`.
-/// - 2: `peerSource` and `reservedHeaders` of the listener, `servers` and the identity `RequestHeader` of a cluster, `user`
-///   of its reviews.
+/// - 2: `peerSource` and `reservedHeaders` of the listener, `servers`, `sessionLimitSeconds`, `protected` and the identity
+///   `RequestHeader` of a cluster, `user` of its reviews.
 pub const CONFIG_VERSION: u32 = 2;
 
 /// The version before, which the control plane writes for filters that read no newer one.
@@ -13,6 +13,16 @@ pub const PREVIOUS_VERSION: u32 = 1;
 
 /// The key in the metadata of an Envoy's node under which stands the newest version that its filter reads.
 pub const NODE_METADATA: &str = "portcullis_config_version";
+
+/// The key in the metadata of an Envoy's node under which stands which build of the filter it runs: [`NODE_FILTER_MODULE`],
+/// which is the default, or [`NODE_FILTER_WASM`].
+pub const NODE_FILTER: &str = "portcullis_filter";
+
+/// `libportcullis.so`.
+pub const NODE_FILTER_MODULE: &str = "module";
+
+/// `portcullis.wasm`.
+pub const NODE_FILTER_WASM: &str = "wasm";
 
 /// Whether this filter reads a version.
 pub const fn is_readable(version: u32) -> bool {
@@ -56,10 +66,10 @@ impl FilterConfig {
 
 impl ClusterConfig {
     /// The same in the previous version's words. What it loses opens nothing and lets nobody in: streams on servers that
-    /// were removed run on until they end by themselves.
+    /// were removed, and sessions however long, run on until they end by themselves.
     ///
     /// # Errors
-    /// [`Inexpressible`]: another way of telling the user to the upstream.
+    /// [`Inexpressible`]: another way of telling the user to the upstream, and identities that would not be protected.
     pub fn into_previous(self) -> Result<Self, Inexpressible> {
         // Taken apart, so that nobody adds a field without deciding about it here.
         let Self {
@@ -74,9 +84,11 @@ impl ClusterConfig {
             audit_attribution,
             reviews,
             upstream_identity,
+            protected,
             flow_control_schemas,
             log_refused,
             servers: _,
+            session_limit_seconds: _,
             policies,
         } = self;
         match &upstream_identity {
@@ -85,6 +97,9 @@ impl ClusterConfig {
         }
         if reviews.as_ref().is_some_and(|reviews| reviews.user.is_some()) {
             return Err(Inexpressible("the user in whose name reviews are asked"));
+        }
+        if protected.is_some() {
+            return Err(Inexpressible("protected identities"));
         }
         Ok(Self {
             version: PREVIOUS_VERSION,
@@ -98,9 +113,11 @@ impl ClusterConfig {
             audit_attribution,
             reviews,
             upstream_identity,
+            protected: None,
             flow_control_schemas,
             log_refused,
             servers: None,
+            session_limit_seconds: None,
             policies,
         })
     }
@@ -118,7 +135,8 @@ mod tests {
     #[test]
     fn the_previous_version_is_what_a_filter_of_that_version_reads() {
         let text = r#"{"version": 2, "name": "i/-/a", "identity": "x", "authorities": ["a"], "anonymous": true,
-            "upstreamIdentity": "Impersonate", "servers": {"names": ["s"], "drainSeconds": 5}, "policies": []}"#;
+            "upstreamIdentity": "Impersonate", "servers": {"names": ["s"], "drainSeconds": 5},
+            "sessionLimitSeconds": 9, "policies": []}"#;
         let newest: ClusterConfig = serde_json::from_str(text).unwrap();
         assert!(newest.is_of_its_version());
         assert!(!ClusterConfig { version: PREVIOUS_VERSION, ..newest.clone() }.is_of_its_version());

@@ -139,15 +139,24 @@ pub(crate) fn effective_user(
     anonymous: &UserInfo,
     request: &RequestFacts<'_>,
 ) -> Result<Actor, Stop> {
-    if request.scan.impersonation.is_empty() || cluster.identity.proxy.is_some() {
+    if request.scan.impersonation.is_empty() {
+        return Ok(Actor { client, original: None });
+    }
+    if cluster.identity.proxy.is_some() {
+        if let Some(protected) = &cluster.protected {
+            protected.admit_lines(&request.scan.impersonation)?;
+        }
         return Ok(Actor { client, original: None });
     }
     let Some(reviewer) = &cluster.reviewer else {
         return Err(Refusal::impersonation().into());
     };
-    let Some(asked) = impersonation::read(&request.scan.impersonation)? else {
+    let Some(mut asked) = impersonation::read(&request.scan.impersonation)? else {
         return Ok(Actor { client, original: None });
     };
+    if let Some(protected) = &cluster.protected {
+        protected.admit_target(&mut asked)?;
+    }
     let original = client.user().map_or(anonymous, |user| user.user());
     let mut unknown = Vec::new();
     for part in &asked.parts {

@@ -22,40 +22,67 @@ pub struct Rate {
 #[derive(Debug)]
 pub struct TokenBucket {
     rate: Rate,
-    // Held for a handful of instructions. A single atomic would have no room for both fields without rounding.
-    level: Mutex<Level>,
+    level: Kept,
 }
 
 #[derive(Debug)]
-struct Level {
+enum Kept {
+    // Held for a handful of instructions. A single atomic would have no room for both fields without rounding.
+    Here(Mutex<Level>),
+    Elsewhere(Box<dyn SharedLevel>),
+}
+
+/// How full a bucket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Level {
     /// Billionths of a token, at most the burst's.
-    tokens: u64,
+    pub tokens: u64,
     /// Nanoseconds of uptime up to which the bucket is refilled.
-    at: u64,
+    pub at: u64,
+}
+
+/// A level that a host keeps whose workers share no memory.
+pub trait SharedLevel: std::fmt::Debug + Send + Sync {
+    /// Changes the level in one step, by a function of the level before; `None` before it was ever changed. Where the
+    /// function says `None` it stays. Whether it was changed; false, too, where that cannot be told.
+    fn change(&self, change: &dyn Fn(Option<Level>) -> Option<Level>) -> bool;
 }
 
 impl TokenBucket {
     /// A full bucket.
     pub fn new(rate: Rate) -> Self {
-        TokenBucket { rate, level: Mutex::new(Level { tokens: full(rate), at: 0 }) }
+        TokenBucket { rate, level: Kept::Here(Mutex::new(Level { tokens: full(rate), at: 0 })) }
+    }
+
+    /// A bucket whose level the host keeps.
+    pub fn shared(rate: Rate, level: Box<dyn SharedLevel>) -> Self {
+        TokenBucket { rate, level: Kept::Elsewhere(level) }
     }
 
     /// Takes a token, if there is one; who is refused takes nothing. `uptime` is the time since any fixed point, by a clock
     /// that nobody sets; workers may read it out of order.
     pub fn take(&self, uptime: Duration) -> bool {
         let now = u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX);
-        let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
-        let refill = now.saturating_sub(level.at).saturating_mul(u64::from(self.rate.qps));
-        level.at = level.at.max(now);
-        level.tokens = level.tokens.saturating_add(refill).min(full(self.rate));
-        match level.tokens.checked_sub(TOKEN) {
-            Some(rest) => {
-                level.tokens = rest;
-                true
+        match &self.level {
+            Kept::Here(level) => {
+                let mut level = level.lock().unwrap_or_else(PoisonError::into_inner);
+                *level = refilled(self.rate, *level, now);
+                let rest = level.tokens.checked_sub(TOKEN);
+                level.tokens = rest.unwrap_or(level.tokens);
+                rest.is_some()
             }
-            None => false,
+            Kept::Elsewhere(shared) => shared.change(&|level| {
+                let level = level.unwrap_or(Level { tokens: full(self.rate), at: 0 });
+                let level = refilled(self.rate, level, now);
+                Some(Level { tokens: level.tokens.checked_sub(TOKEN)?, at: level.at })
+            }),
         }
     }
+}
+
+fn refilled(rate: Rate, level: Level, now: u64) -> Level {
+    let refill = now.saturating_sub(level.at).saturating_mul(u64::from(rate.qps));
+    Level { tokens: level.tokens.saturating_add(refill).min(full(rate)), at: level.at.max(now) }
 }
 
 /// A full bucket: at most 2^32 tokens, which is 2^62 billionths.

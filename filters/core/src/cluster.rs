@@ -12,6 +12,7 @@ use crate::identity::HeaderNames;
 use crate::limit::{InFlight, Place};
 use crate::observe::Series;
 use crate::policy::Policies;
+use crate::protected::Protected;
 use crate::review::{CredentialCaches, Lifetimes};
 use crate::x509::{ClientCa, ClientCaError};
 
@@ -43,6 +44,7 @@ pub struct Cluster {
     pub(crate) caches: Arc<CredentialCaches>,
     pub(crate) policies: Policies,
     pub(crate) identity: Identity,
+    pub(crate) protected: Option<Protected>,
     pub(crate) deny_all_requests: bool,
     close_connections: bool,
     /// By policy, then by pool and class.
@@ -168,7 +170,7 @@ impl Cluster {
         let identity = Identity::compile(config)?;
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
         let caches = memory.caches(CacheOwner {
-            identity: config.identity.clone(),
+            identity: who(config).to_owned(),
             names: identity.names.clone(),
             client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
             lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::of),
@@ -189,6 +191,7 @@ impl Cluster {
             caches,
             policies,
             identity,
+            protected: config.protected.as_ref().map(Protected::compile),
             deny_all_requests: config.deny_all_requests,
             close_connections: config.close_connections,
             destinations,
@@ -229,6 +232,11 @@ impl Cluster {
         let class = RequestClass::ALL.iter().position(|candidate| *candidate == class)?;
         table.get(pool)?.get(class).map(|destination| &**destination)
     }
+}
+
+/// Two clusters of one Envoy never share what is known of credentials, also where nobody said who they are.
+fn who(config: &config::ClusterConfig) -> &str {
+    if config.identity.is_empty() { &config.name } else { &config.identity }
 }
 
 /// The schema's limit is reached.

@@ -1,11 +1,12 @@
 //! Streams that run for long, by the server that they run on: when a server is taken away, its streams end a while later.
+//! Sessions, which are what became an upgrade, may end after a time of their own, too.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The long-running streams of one cluster. Outlives the configurations, so that a stream hears of servers that were taken
-/// away after it began. `T` is how the host reaches a stream.
+/// The long-running streams of one cluster. Outlives the configurations, so that a stream hears of what was edited after it
+/// began. `T` is how the host reaches a stream.
 ///
 /// Times are the host's uptime, which only goes forward.
 #[derive(Debug)]
@@ -16,6 +17,10 @@ struct Inner<T> {
     /// The servers that are there, and for how long a stream may outlive its own; `None` before it was told.
     served: Option<(HashSet<Box<str>>, Duration)>,
     servers: BTreeMap<Box<str>, Server<T>>,
+    /// How long a session may take, if it may not for ever.
+    session_limit: Option<Duration>,
+    /// By number, and so by when they began.
+    sessions: BTreeMap<u64, Session<T>>,
     next: u64,
 }
 
@@ -25,21 +30,65 @@ struct Server<T> {
     streams: BTreeMap<u64, T>,
 }
 
+#[derive(Debug)]
+struct Session<T> {
+    since: Duration,
+    server: Option<Box<str>>,
+    stream: T,
+}
+
+/// A stream that begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The server that it runs on, if that is known.
+    pub server: Option<&'a str>,
+    /// Whether it is a session.
+    pub is_session: bool,
+}
+
+/// Why a stream is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Its server was taken away a while ago.
+    ServerRemoved,
+    /// It is a session, and took as long as sessions may.
+    SessionLimit,
+}
+
+impl End {
+    /// All of them.
+    pub const ALL: [End; 2] = [End::ServerRemoved, End::SessionLimit];
+
+    /// The reason in snake case, for access logs and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            End::ServerRemoved => "server_removed",
+            End::SessionLimit => "session_limit",
+        }
+    }
+}
+
 /// A stream's place on its server; given back when it is dropped, however the stream ends.
 #[derive(Debug)]
 pub struct Stay<T> {
     streams: Arc<Streams<T>>,
-    server: Box<str>,
+    server: Option<Box<str>>,
     number: u64,
 }
 
 impl<T> Default for Streams<T> {
     fn default() -> Self {
-        Streams(Mutex::new(Inner { served: None, servers: BTreeMap::new(), next: 0 }))
+        Streams(Mutex::new(Inner {
+            served: None,
+            servers: BTreeMap::new(),
+            session_limit: None,
+            sessions: BTreeMap::new(),
+            next: 0,
+        }))
     }
 }
 
-impl<T> Streams<T> {
+impl<T: Clone> Streams<T> {
     /// Says which servers are there, and for how long a stream may outlive its own. Returns when [`Streams::end_due`] has
     /// to be called, if at all.
     pub fn serve<'s>(&self, names: impl Iterator<Item = &'s str>, grace: Duration, now: Duration) -> Option<Duration> {
@@ -52,126 +101,116 @@ impl<T> Streams<T> {
         inner.next_end()
     }
 
-    /// Notes a stream on a server. The time is when [`Streams::end_due`] has to be called because of it, if at all.
-    pub fn enter(self: &Arc<Self>, name: &str, stream: T, now: Duration) -> (Stay<T>, Option<Duration>) {
+    /// Says how long sessions may take from their beginning, those that run included; `None` lets them run for as long as
+    /// they like. Returns what [`Streams::serve`] returns.
+    pub fn limit_sessions(&self, limit: Option<Duration>) -> Option<Duration> {
         let mut inner = self.lock();
-        let is_gone = inner.served.as_ref().is_some_and(|(names, _)| !names.contains(name));
+        inner.session_limit = limit;
+        inner.next_end()
+    }
+
+    /// Notes a stream. The time is when [`Streams::end_due`] has to be called because of it, if at all.
+    pub fn enter(self: &Arc<Self>, arrival: Arrival<'_>, stream: T, now: Duration) -> (Stay<T>, Option<Duration>) {
+        let mut inner = self.lock();
         let number = inner.next;
         inner.next = inner.next.wrapping_add(1);
-        let new = || Server { gone_since: is_gone.then_some(now), streams: BTreeMap::new() };
-        let server = inner.servers.entry(name.into()).or_insert_with(new);
-        server.streams.insert(number, stream);
-        let end = if is_gone { inner.next_end() } else { None };
-        (Stay { streams: Arc::clone(self), server: name.into(), number }, end)
+        let mut is_awaited = false;
+        if let Some(name) = arrival.server {
+            let is_gone = inner.served.as_ref().is_some_and(|(names, _)| !names.contains(name));
+            let new = || Server { gone_since: is_gone.then_some(now), streams: BTreeMap::new() };
+            let server = inner.servers.entry(name.into()).or_insert_with(new);
+            server.streams.insert(number, stream.clone());
+            is_awaited |= is_gone;
+        }
+        if arrival.is_session {
+            // Whoever began before is due before, and `end_due` goes on from there.
+            is_awaited |= inner.session_limit.is_some() && inner.sessions.is_empty();
+            inner.sessions.insert(number, Session { since: now, server: arrival.server.map(Into::into), stream });
+        }
+        let end = if is_awaited { inner.next_end() } else { None };
+        (Stay { streams: Arc::clone(self), server: arrival.server.map(Into::into), number }, end)
     }
 
     /// Calls `end` for every stream whose time is over, once, and returns when to call again, if at all. A stream that
     /// has given its place back is not called for, and none gives it back meanwhile: `end` must not drop a [`Stay`].
-    pub fn end_due(&self, now: Duration, end: impl Fn(&T)) -> Option<Duration> {
+    pub fn end_due(&self, now: Duration, end: impl Fn(&T, End)) -> Option<Duration> {
         let mut inner = self.lock();
-        let grace = inner.served.as_ref().map(|(_, grace)| *grace)?;
-        for server in inner.servers.values_mut() {
-            if server.gone_since.is_some_and(|since| since.saturating_add(grace) <= now) {
-                server.streams.values().for_each(&end);
-                server.streams.clear();
-            }
-        }
-        inner.servers.retain(|_, server| !server.streams.is_empty());
+        inner.end_on_gone_servers(now, &end);
+        inner.end_sessions(now, &end);
         inner.next_end()
     }
 
-    /// Calls `f` for every stream, whether its time is over or not; what holds for `end` of [`Streams::end_due`] holds here.
-    pub fn each(&self, mut f: impl FnMut(&T)) {
-        self.lock().servers.values().flat_map(|server| server.streams.values()).for_each(&mut f);
+    /// Calls `f` for every stream whose end was not due yet; what holds for `end` of [`Streams::end_due`] holds here.
+    pub fn each(&self, f: impl FnMut(&T)) {
+        let inner = self.lock();
+        let elsewhere = inner.sessions.values().filter(|session| session.server.is_none());
+        let on_servers = inner.servers.values().flat_map(|server| server.streams.values());
+        on_servers.chain(elsewhere.map(|session| &session.stream)).for_each(f);
     }
+}
 
+impl<T> Streams<T> {
     fn lock(&self) -> MutexGuard<'_, Inner<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> Inner<T> {
+    fn end_on_gone_servers(&mut self, now: Duration, end: &impl Fn(&T, End)) {
+        let Some((_, grace)) = &self.served else { return };
+        for server in self.servers.values_mut() {
+            if server.gone_since.is_some_and(|since| since.saturating_add(*grace) <= now) {
+                for (number, stream) in std::mem::take(&mut server.streams) {
+                    self.sessions.remove(&number);
+                    end(&stream, End::ServerRemoved);
+                }
+            }
+        }
+        self.servers.retain(|_, server| !server.streams.is_empty());
+    }
+
+    fn end_sessions(&mut self, now: Duration, end: &impl Fn(&T, End)) {
+        let Some(limit) = self.session_limit else { return };
+        while let Some(first) = self.sessions.first_entry() {
+            if first.get().since.saturating_add(limit) > now {
+                break;
+            }
+            let (number, session) = first.remove_entry();
+            if let Some(name) = &session.server {
+                self.leave(name, number);
+            }
+            end(&session.stream, End::SessionLimit);
+        }
+    }
+
+    fn leave(&mut self, name: &str, number: u64) {
+        let Some(server) = self.servers.get_mut(name) else { return };
+        server.streams.remove(&number);
+        if server.streams.is_empty() {
+            self.servers.remove(name);
+        }
+    }
+
     fn next_end(&self) -> Option<Duration> {
-        let (_, grace) = self.served.as_ref()?;
-        self.servers.values().filter_map(|server| server.gone_since).min().map(|since| since.saturating_add(*grace))
+        let on_servers = self.served.as_ref().and_then(|(_, grace)| {
+            let since = self.servers.values().filter_map(|server| server.gone_since).min()?;
+            Some(since.saturating_add(*grace))
+        });
+        let first = self.sessions.first_key_value().map(|(_, session)| session.since);
+        let of_sessions = self.session_limit.zip(first).map(|(limit, since)| since.saturating_add(limit));
+        on_servers.into_iter().chain(of_sessions).min()
     }
 }
 
 impl<T> Drop for Stay<T> {
     fn drop(&mut self) {
         let mut inner = self.streams.lock();
-        if let Some(server) = inner.servers.get_mut(&self.server) {
-            server.streams.remove(&self.number);
-            if server.streams.is_empty() {
-                inner.servers.remove(&self.server);
-            }
+        inner.sessions.remove(&self.number);
+        if let Some(name) = &self.server {
+            inner.leave(name, self.number);
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::cell::RefCell;
-
-    use super::*;
-
-    const GRACE: Duration = Duration::from_secs(10);
-
-    fn at(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    fn ended(streams: &Arc<Streams<u32>>, now: u64) -> (Vec<u32>, Option<Duration>) {
-        let ended = RefCell::new(Vec::new());
-        let next = streams.end_due(at(now), |stream| ended.borrow_mut().push(*stream));
-        (ended.into_inner(), next)
-    }
-
-    #[test]
-    fn streams_end_a_while_after_their_server_was_taken_away_and_only_they() {
-        let streams = Arc::new(Streams::default());
-        assert_eq!(streams.serve(["a", "b", "c"].into_iter(), GRACE, at(0)), None);
-        let stays: Vec<_> = [("a", 1), ("b", 2), ("b", 3), ("c", 4)]
-            .into_iter()
-            .map(|(server, number)| streams.enter(server, number, at(1)))
-            .collect();
-        assert!(stays.iter().all(|(_, end)| end.is_none()));
-        let all = RefCell::new(Vec::new());
-        streams.each(|stream| all.borrow_mut().push(*stream));
-        assert_eq!(all.into_inner(), [1, 2, 3, 4]);
-        assert_eq!(streams.serve(["a", "c"].into_iter(), GRACE, at(5)), Some(at(15)));
-        assert_eq!(streams.serve(["a"].into_iter(), GRACE, at(8)), Some(at(15)), "b is gone since 5 s");
-        assert_eq!(ended(&streams, 14), (vec![], Some(at(15))));
-        assert_eq!(ended(&streams, 15), (vec![2, 3], Some(at(18))));
-        assert_eq!(ended(&streams, 18), (vec![4], None));
-        assert_eq!(ended(&streams, 99), (vec![], None), "once");
-        drop(stays);
-        assert!(streams.lock().servers.is_empty());
-    }
-
-    #[test]
-    fn a_server_that_comes_back_keeps_its_streams_and_another_time_holds_from_the_same_start() {
-        let streams = Arc::new(Streams::default());
-        streams.serve(["a"].into_iter(), GRACE, at(0));
-        let _stay = streams.enter("a", 1, at(0));
-        assert_eq!(streams.serve([].into_iter(), GRACE, at(5)), Some(at(15)));
-        assert_eq!(streams.serve(["a"].into_iter(), GRACE, at(9)), None);
-        assert_eq!(ended(&streams, 99), (vec![], None));
-        assert_eq!(streams.serve([].into_iter(), GRACE, at(100)), Some(at(110)));
-        assert_eq!(streams.serve([].into_iter(), at(2), at(101)), Some(at(102)));
-        assert_eq!(ended(&streams, 102).0, vec![1]);
-    }
-
-    #[test]
-    fn a_stream_that_begins_on_a_server_that_is_gone_has_its_time_too_and_one_that_left_is_not_called() {
-        let streams = Arc::new(Streams::default());
-        let (early, none) = streams.enter("x", 1, at(0));
-        assert_eq!((none, ended(&streams, 99).1), (None, None), "nobody said which servers there are");
-        streams.serve(["a"].into_iter(), GRACE, at(1));
-        let (_late, end) = streams.enter("y", 2, at(3));
-        assert_eq!(end, Some(at(11)), "x first");
-        drop(early);
-        assert_eq!(ended(&streams, 12), (vec![], Some(at(13))));
-        assert_eq!(ended(&streams, 13), (vec![2], None));
-    }
-}
+mod tests;

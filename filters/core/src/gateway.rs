@@ -1,15 +1,21 @@
 //! The order in which a request is judged: phases 0 to 6 of the design.
 
+mod message;
+mod outgoing;
+mod way;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use message::{check_message, check_target, presents_two_tokens, split_target};
+pub use outgoing::{outgoing_headers, subprotocols_without_tokens};
 use portcullis_filter_config::{FilterConfig, PeerSource, Pool, RequestClass, is_readable};
 use rustls_pki_types::UnixTime;
+use way::{Way, class_of};
 
 use crate::attribution;
 use crate::authenticate::{Actor, Client, authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, Full};
-use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::hygiene::{PassedOn, Scan, is_like, is_reserved};
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
@@ -190,8 +196,18 @@ impl Gateway {
     }
 
     fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>, seen: &mut Seen) -> Result<Actor, Stop> {
-        let client = authenticate(cluster, request)?;
+        let mut client = authenticate(cluster, request)?;
         seen.client(cluster.series(), client.user());
+        if let Some(protected) = &cluster.protected {
+            let is_proxy = cluster.identity.proxy.is_some();
+            let is_passed = is_proxy && matches!(client, Client::Bearer(_));
+            if is_passed && presents_two_tokens(request.scan) {
+                // The upstream takes the other one where it no longer believes the one that was judged.
+                return Err(Refusal::bad_request("the request presents two tokens").into());
+            }
+            client = protected.admit(client, &cluster.identity.names, is_proxy)?;
+            seen.client(cluster.series(), client.user());
+        }
         let actor = effective_user(cluster, client, &self.anonymous, request)?;
         seen.effective(cluster.series(), actor.client.user());
         Ok(actor)
@@ -277,159 +293,6 @@ impl Gateway {
             (None, ..) => cluster.policies.first_match(info, &self.anonymous),
         }
     }
-}
-
-/// How a request goes upstream.
-enum Way {
-    /// With the gateway's credential, and headers that tell the user.
-    Told(Arc<UpstreamUser>),
-    /// With the client's own token.
-    Passed {
-        /// Whether the upstream has said that the token is somebody's.
-        is_confirmed: bool,
-    },
-    /// Without a credential.
-    Bare,
-}
-
-impl Way {
-    /// `proxies`: the upstream judges tokens itself.
-    fn of(client: Client, proxies: bool) -> Self {
-        match client {
-            Client::Bearer(_) if proxies => Way::Passed { is_confirmed: true },
-            Client::Certified(user) | Client::Bearer(user) | Client::Impersonated(user) => Way::Told(user),
-            Client::Unknown => Way::Passed { is_confirmed: false },
-            Client::Nobody => Way::Bare,
-        }
-    }
-
-    fn pool(&self, is_upgrade: bool) -> Pool {
-        match (self, is_upgrade) {
-            (Way::Told(_), true) => Pool::Upgrade,
-            (Way::Told(_), false) => Pool::Http2,
-            (Way::Passed { is_confirmed: true }, false) => Pool::PassThrough,
-            (Way::Passed { .. } | Way::Bare, _) => Pool::Anonymous,
-        }
-    }
-
-    fn keeps_credential(&self) -> bool {
-        matches!(self, Way::Passed { .. })
-    }
-
-    fn told(self) -> Option<Arc<UpstreamUser>> {
-        match self {
-            Way::Told(user) => Some(user),
-            Way::Passed { .. } | Way::Bare => None,
-        }
-    }
-}
-
-/// The headers that a request goes upstream with, pseudo-headers aside. For tools: a host writes them into the message
-/// that it has.
-pub fn outgoing_headers<'a>(
-    headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    scan: &Scan<'_>,
-    forward: &Forward<'_>,
-) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let is_kept = |name: &[u8]| {
-        let replaced = match name {
-            b"connection" => true,
-            b"authorization" => !forward.passed_on.credential,
-            _ if name.starts_with(b"impersonate-") => !forward.passed_on.impersonation,
-            b"sec-websocket-protocol" => forward.subprotocols.is_some(),
-            _ => name.starts_with(b":"),
-        };
-        !replaced && !scan.lifted.iter().any(|lifted| lifted.eq_ignore_ascii_case(name))
-    };
-    let mut outgoing: Vec<(Vec<u8>, Vec<u8>)> =
-        headers.filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-    let mut add = |name: &[u8], value: &[u8]| outgoing.push((name.to_vec(), value.to_vec()));
-    if forward.is_upgrade {
-        add(b"connection", b"Upgrade");
-    }
-    if let Some(kept) = forward.subprotocols.as_deref().filter(|kept| !kept.is_empty()) {
-        add(b"sec-websocket-protocol", kept);
-    }
-    let lines = forward.user.iter().flat_map(|user| user.lines()).chain(&forward.attribution);
-    for (name, value) in lines {
-        add(name.as_bytes(), value.as_bytes());
-    }
-    if let Some(via) = forward.via {
-        add(b"via", via.as_bytes());
-    }
-    outgoing
-}
-
-/// What is wrong with a message whoever sends it.
-fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
-    if cluster.deny_all_requests {
-        return Err(Refusal::denied());
-    }
-    if scan.is_loop {
-        return Err(Refusal::is_loop());
-    }
-    if !cluster.authorities.accept(scan.authority) {
-        return Err(Refusal::misdirected());
-    }
-    if scan.authorization_lines > 1 {
-        return Err(Refusal::bad_request("the request has more than one Authorization header"));
-    }
-    if let Some(bad) = scan.bad_connection {
-        return Err(Refusal::bad_request(bad.to_string()));
-    }
-    // Where they go upstream, their absence would make the request somebody else's.
-    if scan.nominates_identity && cluster.identity.proxy.is_some() {
-        return Err(Refusal::bad_request("the Connection header names a header that tells who the client is"));
-    }
-    check_target(scan)?;
-    // Folded instead of searched, so that several bytes are looked at in one instruction.
-    if !scan.path.iter().fold(true, |graphic, byte| graphic & byte.is_ascii_graphic()) {
-        return Err(Refusal::bad_request("the path has a byte that has to be percent-encoded"));
-    }
-    Ok(())
-}
-
-fn check_target(scan: &Scan<'_>) -> Result<(), Refusal> {
-    if scan.method == b"CONNECT" || !scan.path.starts_with(b"/") {
-        return Err(Refusal::bad_request("the request's target is not a path"));
-    }
-    Ok(())
-}
-
-/// Only GET and HEAD are ever repeated after the upstream may have seen them: the legacy `/watch/` path makes the verb
-/// `watch` of any method.
-fn class_of(info: &RequestInfo<'_>, scan: &Scan<'_>) -> RequestClass {
-    let is_safe = matches!(scan.method, b"GET" | b"HEAD");
-    if scan.is_upgrade {
-        return RequestClass::Session;
-    }
-    match (info.is_long_running(), is_safe) {
-        (false, true) => RequestClass::Read,
-        (false, false) => RequestClass::Write,
-        (true, true) if *info.verb == *b"watch" || info.subresource == b"log" => RequestClass::Watch,
-        (true, _) => RequestClass::Session,
-    }
-}
-
-fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
-    match memchr::memchr(b'?', target) {
-        Some(mark) => {
-            let (path, query) = target.split_at(mark);
-            (path, query.get(1..).unwrap_or_default())
-        }
-        None => (target, &[]),
-    }
-}
-
-/// The `Sec-WebSocket-Protocol` that goes upstream: all entries but those that carry a token, as kube-apiserver joins them.
-pub fn subprotocols_without_tokens(scan: &Scan<'_>) -> Vec<u8> {
-    let kept: Vec<&[u8]> = scan
-        .subprotocols
-        .iter()
-        .flat_map(|line| subprotocols(line))
-        .filter(|entry| !is_token_subprotocol(entry))
-        .collect();
-    kept.join(&b","[..])
 }
 
 #[cfg(test)]

@@ -58,6 +58,10 @@ pub struct Scan<'a> {
     pub has_connection: bool,
     /// Whether the request asks for an upgrade: `Connection` lists the word, in any case, and there is an `Upgrade`.
     pub is_upgrade: bool,
+    /// Whether the head announces a body by its length. On an upgrade that is none: the bytes go upstream when the upgrade has
+    /// succeeded only, and a server that waits for them before it answers waits for ever. `Transfer-Encoding` Envoy takes out
+    /// of an upgrade's head, so that nobody waits.
+    pub has_body: bool,
     /// Whether the upgrade is to WebSocket, whose subprotocols may carry a token.
     pub is_websocket: bool,
     /// Whether a WebSocket subprotocol carries a token.
@@ -141,6 +145,7 @@ impl<'a> Scan<'a> {
                     scan.authorization_lines = scan.authorization_lines.saturating_add(lines);
                 }
                 b"connection" => connections.push(value),
+                b"content-length" => scan.has_body |= value != b"0",
                 b"upgrade" => {
                     has_upgrade |= !value.is_empty();
                     // kube-apiserver looks at the first line only.

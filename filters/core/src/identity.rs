@@ -8,7 +8,7 @@ use crate::policy::{Policies, UserMemo};
 use crate::request_info::RequestInfo;
 
 /// The group of every user who has authenticated (apiserver, `pkg/authentication/user`).
-const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
@@ -76,6 +76,11 @@ impl UserInfo {
 pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
     (is_label(namespace.as_bytes()) && is_subdomain(name.as_bytes())).then_some((namespace, name))
+}
+
+/// The groups of a namespace's service accounts.
+pub(crate) fn service_account_groups(namespace: &str) -> [String; 2] {
+    ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
 /// The most groups and extra values of a user.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::attribution::is_reserved;
-use crate::identity::{ANONYMOUS, Extra, UNAUTHENTICATED, UserInfo, service_account};
+use crate::identity::{ANONYMOUS, Extra, UNAUTHENTICATED, UserInfo, service_account, service_account_groups};
 use crate::refusal::Refusal;
 use crate::request_info::unescape_path;
 use crate::review::ResourceAttributes;
@@ -100,8 +100,7 @@ impl<'a> Requested<'a> {
     fn target(self, user: &str) -> UserInfo {
         let mut groups: Vec<String> = self.groups.iter().map(|group| (*group).to_owned()).collect();
         if let Some((namespace, _)) = service_account(user).filter(|_| groups.is_empty()) {
-            groups.push("system:serviceaccounts".to_owned());
-            groups.push(format!("system:serviceaccounts:{namespace}"));
+            groups.extend(service_account_groups(namespace));
         }
         if user == ANONYMOUS && !groups.iter().any(|group| group == UNAUTHENTICATED) {
             groups.push(UNAUTHENTICATED.to_owned());

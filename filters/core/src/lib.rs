@@ -37,6 +37,7 @@ mod impersonation;
 pub mod limit;
 pub mod observe;
 pub mod policy;
+mod protected;
 pub mod refusal;
 pub mod request_info;
 pub mod review;

@@ -5,8 +5,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The requests in flight of one flow control schema. Outlives the configurations that limit it, so that an edit does not
 /// forget what is running.
-#[derive(Debug, Default)]
-pub struct InFlight(AtomicU32);
+#[derive(Debug)]
+pub struct InFlight(Kept);
+
+#[derive(Debug)]
+enum Kept {
+    Here(AtomicU32),
+    Elsewhere(Box<dyn SharedCount>),
+}
+
+/// A count that a host keeps whose workers share no memory.
+pub trait SharedCount: std::fmt::Debug + Send + Sync {
+    /// Takes a place if all workers together have taken fewer than `max`. False, too, where that cannot be told.
+    fn enter(&self, max: u32) -> bool;
+
+    /// Gives a place back.
+    fn leave(&self);
+
+    /// How many places this worker has taken.
+    fn own(&self) -> u32;
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        InFlight(Kept::Here(AtomicU32::new(0)))
+    }
+}
 
 /// A place among the requests in flight; given back when it is dropped, however the request ends. It keeps the count alive,
 /// so that a limit that goes and comes back finds who is still running.
@@ -14,24 +38,39 @@ pub struct InFlight(AtomicU32);
 pub struct Place(Arc<InFlight>);
 
 impl InFlight {
+    /// Counted by the host.
+    pub fn shared(count: Box<dyn SharedCount>) -> Self {
+        InFlight(Kept::Elsewhere(count))
+    }
+
     /// Takes a place if fewer than `max` are taken. A `max` that shrank lets nobody in until enough have left; nobody who
     /// is in is put out.
     pub fn enter(self: &Arc<Self>, max: u32) -> Option<Place> {
-        let entered = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
-            if count < max { count.checked_add(1) } else { None }
-        });
-        entered.ok().map(|_| Place(Arc::clone(self)))
+        let is_in = match &self.0 {
+            Kept::Here(taken) => {
+                let one_more = |count| if count < max { u32::checked_add(count, 1) } else { None };
+                taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
+            }
+            Kept::Elsewhere(count) => count.enter(max),
+        };
+        is_in.then(|| Place(Arc::clone(self)))
     }
 
-    /// How many places are taken.
+    /// How many places are taken, by this worker alone where workers share no memory.
     pub fn count(&self) -> u32 {
-        self.0.load(Ordering::Acquire)
+        match &self.0 {
+            Kept::Here(taken) => taken.load(Ordering::Acquire),
+            Kept::Elsewhere(count) => count.own(),
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::AcqRel);
+        match &self.0.0 {
+            Kept::Here(taken) => _ = taken.fetch_sub(1, Ordering::AcqRel),
+            Kept::Elsewhere(count) => count.leave(),
+        }
     }
 }
 

@@ -52,6 +52,8 @@ pub enum Cause {
     FlowControl,
     /// The client asked to act as somebody else.
     Impersonation,
+    /// The client is, or asked to act as, somebody whom the gateway lets nobody act as.
+    ProtectedIdentity,
     /// No dispatch policy matches.
     NoPolicy,
     /// The cluster's configuration is missing.
@@ -62,7 +64,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 12] = [
+    pub const ALL: [Cause; 13] = [
         Cause::Loop,
         Cause::Misdirected,
         Cause::BadRequest,
@@ -72,6 +74,7 @@ impl Cause {
         Cause::Denied,
         Cause::FlowControl,
         Cause::Impersonation,
+        Cause::ProtectedIdentity,
         Cause::NoPolicy,
         Cause::NotConfigured,
         Cause::Internal,
@@ -89,6 +92,7 @@ impl Cause {
             Cause::Denied => "denied",
             Cause::FlowControl => "flow_control",
             Cause::Impersonation => "impersonation",
+            Cause::ProtectedIdentity => "protected_identity",
             Cause::NoPolicy => "no_policy",
             Cause::NotConfigured => "not_configured",
             Cause::Internal => "internal",
@@ -146,6 +150,18 @@ impl Refusal {
              constrained impersonation do not count)"
         );
         Refusal::new(403, "Forbidden", Cause::Impersonation, message).about(object)
+    }
+
+    /// 403: a user as whom nobody acts through this gateway.
+    pub fn protected_user(name: &str) -> Self {
+        let message = format!("this gateway lets nobody act as the user \"{name}\"");
+        Refusal::new(403, "Forbidden", Cause::ProtectedIdentity, message)
+    }
+
+    /// 403: a group as whose member nobody acts through this gateway.
+    pub fn protected_group(name: &str) -> Self {
+        let message = format!("this gateway lets nobody act as a member of the group \"{name}\"");
+        Refusal::new(403, "Forbidden", Cause::ProtectedIdentity, message)
     }
 
     /// 403: no dispatch policy.

@@ -1,4 +1,5 @@
-//! Ends streams whose server was taken away, when their time is over: one thread waits for that time, for all clusters.
+//! Ends streams whose server was taken away, and sessions that took too long, when their time is over: one thread waits for
+//! that time, for all clusters.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -10,7 +11,7 @@ use envoy_abi::http::{FilterHandle, StreamScheduler};
 use envoy_abi::log;
 use portcullis_core::Cluster;
 use portcullis_core::alive::Alive;
-use portcullis_core::farewell::{self, Stay};
+use portcullis_core::farewell::{self, Arrival, End, Stay};
 use portcullis_filter_config::{ClusterConfig, names};
 
 use crate::memory::uptime;
@@ -32,7 +33,8 @@ pub(crate) struct Route {
 #[derive(Debug)]
 pub(crate) struct Guest {
     scheduler: StreamScheduler,
-    is_over: AtomicBool,
+    /// Why it is to end, once it is.
+    over: OnceLock<End>,
     is_watch: bool,
     /// What is wished of it and not done yet, and whether its end was wished.
     wish: AtomicU8,
@@ -90,7 +92,7 @@ pub(crate) enum Visit {
 }
 
 impl Route {
-    /// Tells the cluster's streams which servers there are.
+    /// Tells the cluster's streams which servers there are, and for how long sessions may run.
     pub(crate) fn new(cluster: Cluster, config: &ClusterConfig) -> Self {
         let streams = STREAMS.find_or_make(config.name.clone(), Streams::default);
         if let Some(servers) = &config.servers {
@@ -98,6 +100,7 @@ impl Route {
             let grace = Duration::from_secs(servers.drain_seconds);
             call_at(&streams, streams.serve(names, grace, uptime(Instant::now())));
         }
+        call_at(&streams, streams.limit_sessions(config.session_limit_seconds.map(Duration::from_secs)));
         Route { cluster, streams }
     }
 
@@ -116,21 +119,25 @@ impl Deref for Route {
 }
 
 impl Visit {
-    /// The upstream has answered, so the server is known.
-    pub(crate) fn begin(&mut self, stream: &mut FilterHandle) {
+    /// The upstream has answered, so the server is known, and whether an upgrade has become a session.
+    pub(crate) fn begin(&mut self, is_session: bool, stream: &mut FilterHandle) {
         let Visit::Comes(streams, is_watch) = std::mem::take(self) else { return };
         // An answer of Envoy's own may have no server.
         let server = stream.endpoint_metadata(names::HOST, names::HOST_SERVER);
-        let Some(server) = server.and_then(|name| std::str::from_utf8(name).ok()).map(str::to_owned) else { return };
+        let server = server.and_then(|name| std::str::from_utf8(name).ok()).map(str::to_owned);
+        if server.is_none() && !is_session {
+            return;
+        }
         let guest = Arc::new(Guest {
             scheduler: stream.scheduler(),
-            is_over: AtomicBool::new(false),
+            over: OnceLock::new(),
             is_watch,
             wish: AtomicU8::new(0),
             is_ended: AtomicBool::new(false),
             is_finished: AtomicBool::new(false),
         });
-        let (stay, end) = streams.enter(&server, Arc::clone(&guest), uptime(Instant::now()));
+        let arrival = Arrival { server: server.as_deref(), is_session };
+        let (stay, end) = streams.enter(arrival, Arc::clone(&guest), uptime(Instant::now()));
         call_at(&streams, end);
         *self = Visit::Stays(guest, stay);
     }
@@ -148,17 +155,20 @@ impl Visit {
         }
     }
 
-    /// Ends it because its server is gone. A watch ends as if the server had ended it: its client opens it again.
-    pub(crate) fn end(&self, stream: &mut FilterHandle) {
+    /// Ends it. A watch ends as if the server had ended it: its client opens it again.
+    pub(crate) fn end(&self, why: End, stream: &mut FilterHandle) {
         match self {
             Visit::Stays(guest, _) if guest.is_watch => guest.finish(stream),
-            _ => stream.reset(format!("{}server_removed", names::REPLY_DETAILS_PREFIX)),
+            _ => stream.reset(format!("{}{}", names::REPLY_DETAILS_PREFIX, why.as_str())),
         }
     }
 
-    /// Whether its time is over.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(self, Visit::Stays(guest, _) if guest.is_over.load(Ordering::Acquire))
+    /// Why it is to end, if its time is over.
+    pub(crate) fn over(&self) -> Option<End> {
+        match self {
+            Visit::Stays(guest, _) => guest.over.get().copied(),
+            Visit::None | Visit::Comes(..) => None,
+        }
     }
 }
 
@@ -184,7 +194,7 @@ fn start() -> Option<&'static Queue> {
     let queue: &'static Queue = Box::leak(Box::default());
     let started = thread::Builder::new().name("portcullis-end".to_owned()).spawn(|| run(queue));
     if started.is_err() {
-        log::error("portcullis: the thread that ends streams of removed servers could not be started; they stay");
+        log::error("portcullis: the thread that ends streams could not be started; they stay");
     }
     started.is_ok().then_some(queue)
 }
@@ -192,8 +202,8 @@ fn start() -> Option<&'static Queue> {
 fn run(queue: &Queue) {
     loop {
         for streams in due(queue) {
-            let next = streams.end_due(uptime(Instant::now()), |guest| {
-                guest.is_over.store(true, Ordering::Release);
+            let next = streams.end_due(uptime(Instant::now()), |guest, why| {
+                guest.over.get_or_init(|| why);
                 guest.scheduler.wake();
             });
             call_at(&streams, next);

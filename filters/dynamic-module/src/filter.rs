@@ -6,6 +6,7 @@ use envoy_abi::http::{
     HeadersStatus, MainThread,
 };
 use envoy_abi::log;
+use portcullis_core::farewell::End;
 use portcullis_core::hygiene::{PassedOn, Scan};
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
@@ -58,6 +59,8 @@ pub(crate) struct Kept {
     line: Option<(Entry, Outcome)>,
     tunnel: Tunnel,
     visit: Visit,
+    /// Whether it was told that it ends here.
+    is_ended: bool,
 }
 
 /// How far a request has come.
@@ -88,7 +91,7 @@ impl FilterConfig for Filter {
     fn new_route(_name: &[u8], body: &[u8]) -> Option<Route> {
         let config = read::<config::ClusterConfig>(body)?;
         let cluster = Cluster::compile(&config, &ProcessMemory::new()?)
-            .map_err(|error| log::error(&format!("portcullis: {}: {error}", config.identity)))
+            .map_err(|error| log::error(&format!("portcullis: {}: {error}", config.name)))
             .ok()?;
         Some(Route::new(cluster, &config))
     }
@@ -106,8 +109,8 @@ impl FilterConfig for Filter {
     }
 
     fn resumed(&self, route: Option<&Route>, kept: &mut Kept, stream: &mut FilterHandle) {
-        if kept.visit.is_over() {
-            kept.visit.end(stream);
+        if let Some(why) = kept.visit.over() {
+            self.end(why, kept, stream);
             return;
         }
         kept.visit.obey(stream);
@@ -140,13 +143,7 @@ impl FilterConfig for Filter {
     fn response_headers(&self, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
         if kept.owns_unauthorized && stream.header(HeaderMap::Response, b":status") == Some(b"401") {
             let refusal = Refusal::gateway_credential();
-            let outcome = Outcome::Replaced(refusal.cause);
-            if let Some((series, seen)) = &kept.counted {
-                self.metrics.count(Some(series), seen, outcome);
-            }
-            if let Some((_, told)) = &mut kept.line {
-                *told = outcome;
-            }
+            self.tell(Outcome::Replaced(refusal.cause), kept);
             return refuse(&refusal, stream);
         }
         if !std::mem::replace(&mut kept.is_met, true) {
@@ -154,13 +151,11 @@ impl FilterConfig for Filter {
             self.metrics.count(None, &Seen::default(), Outcome::Malformed);
             kept.line = Some((Entry::bare(), Outcome::Malformed));
         }
-        if kept.tunnel.is_closed()
-            && stream.header(HeaderMap::Response, b":status") == Some(b"101")
-            && kept.tunnel.open()
-        {
+        let is_session = kept.tunnel.is_closed() && stream.header(HeaderMap::Response, b":status") == Some(b"101");
+        if is_session && kept.tunnel.open() {
             stream.continue_decoding();
         }
-        kept.visit.begin(stream);
+        kept.visit.begin(is_session, stream);
         HeadersStatus::Continue
     }
 
@@ -199,6 +194,24 @@ impl FilterConfig for Filter {
 }
 
 impl Filter {
+    /// Counts what became of a request that was forwarded, and puts it into its line.
+    fn tell(&self, outcome: Outcome, kept: &mut Kept) {
+        if let Some((series, seen)) = &kept.counted {
+            self.metrics.count(Some(series), seen, outcome);
+        }
+        if let Some((_, told)) = &mut kept.line {
+            *told = outcome;
+        }
+    }
+
+    fn end(&self, why: End, kept: &mut Kept, stream: &mut FilterHandle) {
+        // Woken for another reason, it may come here twice.
+        if !std::mem::replace(&mut kept.is_ended, true) {
+            self.tell(Outcome::Ended(why), kept);
+        }
+        kept.visit.end(why, stream);
+    }
+
     /// Judges a request, the first time or with answers that it waited for.
     fn judge(
         &self,

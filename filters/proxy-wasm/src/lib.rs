@@ -1,4 +1,32 @@
 //! `portcullis.wasm`: the filter bundle for Envoys that load no dynamic modules, from the same `portcullis-core`.
 //!
-//! The house stands, nobody lives in it yet. What moves in maps the proxy-wasm host to the core as `dynamic-module` maps
-//! Envoy's ABI: headers in, a decision out, the time from the host.
+//! One VM runs on each worker of Envoy, with memory of its own: what the dynamic module keeps once in the process is kept
+//! here once for each worker, unless it is shared through [`host::Host`]. `docs/compatibility.md` lists what differs.
+//!
+//! - [`host`]: what is needed of Envoy.
+//! - [`bundle`]: what Envoy calls; a good place to start.
+
+mod apply;
+pub mod bundle;
+mod clusters;
+#[cfg(target_arch = "wasm32")]
+mod envoy;
+mod farewell;
+mod fault;
+pub mod host;
+mod judge;
+mod levels;
+mod memory;
+mod metrics;
+mod pairs;
+mod peers;
+mod places;
+mod reviews;
+mod root;
+mod shelf;
+mod stream;
+mod table;
+mod tunnel;
+
+#[cfg(target_arch = "wasm32")]
+envoy_abi::wasm_module!(bundle::Bundle<envoy::Envoy>);

@@ -8,7 +8,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{Error, Result, ports, wait, write_private};
+use portcullis_harness::{Error, Result, deps, ports, wait, write_private};
 use serde_json::Value;
 
 use crate::manifest::{Manifest, settings};
@@ -26,12 +26,18 @@ pub struct GatewayOptions {
     pub envoy_version: Option<String>,
     /// Where Envoy looks for the module; the built one if unset.
     pub module_dir: Option<PathBuf>,
+    /// The `portcullis.wasm` to run in the module's place; if unset, the built one where the tests are to run with wasm
+    /// ([`deps::runs_wasm`]).
+    pub wasm: Option<PathBuf>,
     /// The gateway's instance id; `e2e` if unset.
     pub instance: Option<String>,
     /// More of `spec.listener` of the settings; null is nothing.
     pub listener: Value,
     /// More flags of `portcullis bootstrap`.
     pub bootstrap_flags: Vec<String>,
+    /// A file that tells how full Envoy's heap is, from 0 to 1, in the place of the heap. Takes effect when a file is renamed
+    /// to it. Needs `--max-heap-mib`.
+    pub pressure: Option<PathBuf>,
     /// More flags of Envoy.
     pub envoy_flags: Vec<String>,
     /// More flags of `portcullis serve`.
@@ -64,15 +70,20 @@ impl Gateway {
         let default_certificate = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"]))?;
         run.write(
             "gateway/manifests/settings.yaml",
-            with_listener(&settings(instance, address, &default_certificate), &options.listener)?,
+            with_more(&settings(instance, address, &default_certificate), options)?,
         )?;
         let config_dir = manifests.display().to_string();
         let flags: Vec<&str> =
             ["--config", &config_dir].into_iter().chain(options.plane_flags.iter().map(String::as_str)).collect();
         let env: Vec<_> = options.plane_log.iter().map(|level| ("RUST_LOG", level.as_str())).collect();
         let plane = ControlPlane::start_in(&dir, &flags, &env)?;
-        let flags: Vec<&str> = options.bootstrap_flags.iter().map(String::as_str).collect();
-        let mut envoy_options = EnvoyOptions::new(plane.bootstrap_with("envoy-0", &flags)?);
+        let mut flags: Vec<&str> = options.bootstrap_flags.iter().map(String::as_str).collect();
+        if options.wasm.is_some() || deps::runs_wasm() {
+            flags.extend(["--filter", "wasm"]);
+        }
+        let bootstrap = plane.bootstrap_with("envoy-0", &flags)?;
+        let bootstrap = options.pressure.as_deref().map_or(Ok(bootstrap.clone()), |file| pressed(&bootstrap, file))?;
+        let mut envoy_options = EnvoyOptions::new(bootstrap);
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
         envoy_options.flags.clone_from(&options.envoy_flags);
@@ -235,13 +246,30 @@ fn snapshot_of(status: &serde_json::Value) -> String {
     status.get("snapshot").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The settings with more fields of the listener.
-fn with_listener(settings: &str, more: &Value) -> Result<String> {
+/// The settings with what the options add.
+fn with_more(settings: &str, options: &GatewayOptions) -> Result<String> {
     let what = || "the settings".to_owned();
     let mut object: Value = serde_json::from_str(settings).map_err(|source| Error::Json { what: what(), source })?;
     let listener = object.pointer_mut("/spec/listener").and_then(Value::as_object_mut);
-    if let (Some(listener), Some(more)) = (listener, more.as_object()) {
+    if let (Some(listener), Some(more)) = (listener, options.listener.as_object()) {
         listener.extend(more.clone());
     }
+    if let (Some(spec), Some(file)) = (object.pointer_mut("/spec").and_then(Value::as_object_mut), &options.wasm) {
+        spec.insert("wasmFile".to_owned(), file.to_string_lossy().into());
+    }
     Ok(format!("{object:#}"))
+}
+
+/// The bootstrap with a file for the heap.
+fn pressed(bootstrap: &Value, file: &Path) -> Result<Value> {
+    let what = || "the bootstrap".to_owned();
+    let text = bootstrap.to_string().replace("resource_monitors.fixed_heap", "resource_monitors.injected_resource");
+    let mut pressed: Value = serde_json::from_str(&text).map_err(|source| Error::Json { what: what(), source })?;
+    let monitor = pressed.pointer_mut("/overload_manager/resource_monitors/1/typed_config");
+    let monitor = monitor.ok_or_else(|| Error::Lacks { what: what(), field: "a monitor of the heap".to_owned() })?;
+    *monitor = serde_json::json!({
+        "@type": "type.googleapis.com/envoy.extensions.resource_monitors.injected_resource.v3.InjectedResourceConfig",
+        "filename": file,
+    });
+    Ok(pressed)
 }

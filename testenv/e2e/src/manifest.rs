@@ -3,6 +3,7 @@ use std::net::SocketAddr;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_harness::certs::{Ca, Identity};
+use portcullis_harness::deps;
 use serde_json::{Value, json};
 
 /// An `UpstreamCluster` as a test wishes it.
@@ -129,6 +130,7 @@ pub fn settings(instance: &str, address: SocketAddr, default_certificate: &Ident
             "instance": instance,
             "listener": {"address": address.ip().to_string(), "port": address.port()},
             "allowLoopbackUpstreams": true,
+            "wasmFile": deps::wasm_path(),
             "defaultCertificate": {
                 "certData": encode(&default_certificate.pem()),
                 "keyData": encode(&default_certificate.key_pem()),

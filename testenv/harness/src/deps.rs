@@ -25,6 +25,8 @@ pub struct KubeBinaries {
     pub kube_apiserver: PathBuf,
     /// kubectl.
     pub kubectl: PathBuf,
+    /// The node for tests (testenv/kube/cmd/fake-node).
+    pub fake_node: PathBuf,
 }
 
 /// One value of `testenv/scripts/versions.env`, without quotes.
@@ -58,7 +60,12 @@ pub fn envoy_compat_versions() -> Vec<String> {
 pub fn kube() -> Result<KubeBinaries, Missing> {
     let dir = project_root().join(".deps/kube/current");
     let find = |name: &str| present(name, dir.join(name), "make deps");
-    Ok(KubeBinaries { etcd: find("etcd")?, kube_apiserver: find("kube-apiserver")?, kubectl: find("kubectl")? })
+    Ok(KubeBinaries {
+        etcd: find("etcd")?,
+        kube_apiserver: find("kube-apiserver")?,
+        kubectl: find("kubectl")?,
+        fake_node: find("fake-node")?,
+    })
 }
 
 /// What was found, or a reason to skip a test, said loudly on stderr. With `CI=true` a missing file is an error instead,
@@ -77,6 +84,25 @@ pub fn or_skip<T>(test: &str, found: Result<T, Missing>) -> Result<Option<T>, Mi
 /// [`kube`] for tests that are skipped without it; see [`or_skip`].
 pub fn kube_or_skip(test: &str) -> Result<Option<KubeBinaries>, Missing> {
     or_skip(test, kube())
+}
+
+/// The program that judges by the parsers of Docker Compose, BuildKit and Prometheus (testenv/declared). Built by Go, hence
+/// optional on a laptop, as [`kube`] is; see [`or_skip`].
+pub fn declared() -> Result<PathBuf, Missing> {
+    present("the parsers of others", project_root().join(".deps/declared/current/declared"), "make deps")
+}
+
+/// The directory with the definitions of cert-manager and of the Prometheus operator. Fetched by Go, hence optional on a
+/// laptop, as [`kube`] is; see [`or_skip`].
+pub fn definitions() -> Result<PathBuf, Missing> {
+    let dir = project_root().join(".deps/definitions/current");
+    let remedy = "make deps";
+    // A link, which kubectl does not follow.
+    if dir.is_dir() {
+        Ok(dir.canonicalize().unwrap_or(dir))
+    } else {
+        Err(Missing { what: "definitions".to_owned(), path: dir, remedy })
+    }
 }
 
 /// The program that answers by kube-apiserver's own packages (testenv/oracle). Built by Go, hence optional on a laptop,
@@ -99,6 +125,22 @@ pub fn module_dir() -> Result<PathBuf, Missing> {
     let dir = own.filter(|dir| dir.join(name).is_file()).unwrap_or(project);
     present(name, dir.join(name), "make module")?;
     Ok(dir)
+}
+
+/// Where `portcullis.wasm` is, if it is built. `PORTCULLIS_WASM` overrides it; else `target/wasm` of the project.
+pub fn wasm_path() -> PathBuf {
+    let own = std::env::var_os("PORTCULLIS_WASM").map(PathBuf::from);
+    own.unwrap_or_else(|| project_root().join("target/wasm/portcullis.wasm"))
+}
+
+/// `portcullis.wasm`.
+pub fn wasm() -> Result<PathBuf, Missing> {
+    present("portcullis.wasm", wasm_path(), "make wasm")
+}
+
+/// Which build of the filter tests run: the module, or wasm with `PORTCULLIS_FILTER=wasm`.
+pub fn runs_wasm() -> bool {
+    std::env::var("PORTCULLIS_FILTER").is_ok_and(|build| build == "wasm")
 }
 
 /// The `portcullis` executable. `PORTCULLIS_BIN` overrides it; else the one next to the running test.

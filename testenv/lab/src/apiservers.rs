@@ -13,6 +13,9 @@ use crate::{Kube, Told, step};
 /// The name under which the gateway verifies the servers.
 pub(crate) const SERVER_NAME: &str = "kubernetes.default.svc";
 
+/// A pod to execute in, where the apiservers are real.
+pub(crate) const POD: &str = "web";
+
 /// What stands behind the gateway.
 pub(crate) enum Apiservers {
     /// Three stubs over one store.
@@ -35,9 +38,11 @@ impl Apiservers {
             Kube::Real => {
                 let request_header =
                     RequestHeader { ca: front_proxies.clone(), allowed_names: vec![FRONT_PROXY.to_owned()] };
-                let options =
-                    KubeOptions { apiservers: 2, request_header: Some(request_header), ..KubeOptions::default() };
-                Ok(Apiservers::Real(Box::new(RealKube::start(run, "kube", &options)?)))
+                let request_header = Some(request_header);
+                let options = KubeOptions { apiservers: 2, node: true, request_header, ..KubeOptions::default() };
+                let kube = RealKube::start(run, "kube", &options)?;
+                kube.run_pod(POD)?;
+                Ok(Apiservers::Real(Box::new(kube)))
             }
         }
     }

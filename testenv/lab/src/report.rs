@@ -7,6 +7,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{Result, deps};
 use serde_json::{Value, json};
 
+use crate::apiservers::{Apiservers, POD};
 use crate::{CLUSTER, Lab};
 
 /// Writes `lab.json` and everything that it points to: kubeconfigs through the gateway and straight to an apiserver, and
@@ -68,7 +69,13 @@ pub(crate) fn print(lab: &Lab, dir: &Path) {
     println!("Kubeconfig of alice, through the gateway:\n  {}", alice.display());
     println!("Try:");
     match kubectl() {
-        Some(kubectl) => print_kubectl_lines(&kubectl.display().to_string(), dir, &alice),
+        Some(kubectl) => {
+            print_kubectl_lines(&kubectl.display().to_string(), dir, &alice);
+            if matches!(lab.apiservers, Apiservers::Real(_)) {
+                let kubectl = format!("{} --kubeconfig {}", kubectl.display(), alice.display());
+                println!("  {kubectl} exec -it {POD} -- sh    # a shell on this machine, as you");
+            }
+        }
         None => print_curl_lines(lab, dir),
     }
     println!("Edit the manifests in {} and watch them take effect.", lab.gateway.manifests().display());

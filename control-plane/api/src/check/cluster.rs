@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::amounts::check_amounts;
@@ -31,6 +32,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(75);
 const DRAIN_PERIOD: Duration = Duration::from_secs(300);
 /// Longest drain period.
 const MAX_DRAIN_PERIOD: Duration = Duration::from_secs(24 * 3600);
+/// Shortest and longest session limit.
+const SESSION_LIMITS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(720 * 3600);
 
 /// The checked form of an `UpstreamCluster`.
 #[derive(Clone, Debug)]
@@ -71,6 +74,8 @@ pub struct Cluster {
     pub request_timeout: Duration,
     /// How long watches and sessions may outlive the server that they run on, once it is removed.
     pub drain_period: Duration,
+    /// After how long a session is ended, if at all.
+    pub session_limit: Option<Duration>,
     /// How it is found out whether a server is healthy.
     pub health_check: HealthCheck,
     /// What its feature gates ask for.
@@ -141,6 +146,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let extra_authorities = check_authorities(&raw.spec.portcullis.extra_authorities, &name, findings);
     let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
     let drain_period = check_drain_period(raw.spec.portcullis.drain_period.as_deref(), findings);
+    let session_limit = check_session_limit(raw.spec.portcullis.session_limit.as_deref(), findings);
     let health_check = check_health(&raw.spec.portcullis.health_check, findings);
     let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
@@ -165,6 +171,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         policies,
         request_timeout,
         drain_period,
+        session_limit,
         health_check,
         gates,
         schemas,
@@ -305,4 +312,15 @@ fn check_drain_period(raw: Option<&str>, findings: &mut Findings) -> Duration {
     };
     findings.problem("spec.portcullis.drainPeriod", problem);
     DRAIN_PERIOD
+}
+
+/// 0 is refused: it could mean no session as well as no limit.
+fn check_session_limit(raw: Option<&str>, findings: &mut Findings) -> Option<Duration> {
+    let problem = match parse_duration(raw?) {
+        Ok(limit) if SESSION_LIMITS.contains(&limit) => return Some(limit),
+        Ok(_) => "must be from 1s to 720h; leave it out for sessions without a limit".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    findings.problem("spec.portcullis.sessionLimit", problem);
+    None
 }

@@ -1,4 +1,5 @@
 use super::Findings;
+use crate::references::UNKNOWN_TOKEN;
 use crate::{PortcullisSpec, RequestHeaderNames, UpstreamClusterSpec};
 
 /// How the authenticated user is told to the servers.
@@ -65,11 +66,15 @@ pub(super) fn check_identity(spec: &UpstreamClusterSpec, findings: &mut Findings
 /// kube-apiserver believes such headers of a client certificate only (`--requestheader-client-ca-file`).
 fn check_credential(spec: &UpstreamClusterSpec, findings: &mut Findings) {
     let client = &spec.client_config;
-    if client.cert_data.is_empty() {
+    let references = &spec.portcullis.references;
+    // Where the pair is referred to and not at hand, a token stands in for it.
+    let is_assumed = references.client.is_some();
+    if client.cert_data.is_empty() && !is_assumed {
         let message = "is required with upstreamIdentity: RequestHeader: it is the front-proxy certificate";
         findings.problem("spec.clientConfig.certData", message);
     }
-    if !client.bearer_token.is_empty() {
+    let stands_in = is_assumed && references.token.is_none() && client.bearer_token.expose() == UNKNOWN_TOKEN;
+    if !client.bearer_token.is_empty() && !stands_in {
         let message = "is not possible with upstreamIdentity: RequestHeader: the servers would take it for the user's";
         findings.problem("spec.clientConfig.bearerToken", message);
     }

@@ -4,6 +4,7 @@ use super::authority::is_dns_label;
 use super::certificates::{KeyPair, read_pair};
 use super::cidr::{Cidr, check_ranges};
 use super::identity::{RequestHeaders, check_header_names};
+use super::protected::{ProtectedIdentities, check_protected};
 use super::{Checked, Findings};
 use crate::references::unresolved;
 use crate::{GatewaySettings, LimitSettings, NamesBelowWildcards};
@@ -31,8 +32,12 @@ pub struct Settings {
     pub access_log: AccessLog,
     /// The headers by which servers are told about users.
     pub request_headers: RequestHeaders,
+    /// As whom nobody acts; `None` if nobody is protected.
+    pub protected: Option<ProtectedIdentities>,
     /// Bounds.
     pub limits: Limits,
+    /// Where Envoys find portcullis.wasm.
+    pub wasm_file: String,
 }
 
 /// Where proxies connect that tell a client's address.
@@ -95,7 +100,9 @@ impl Default for Settings {
             names_below_wildcards: NamesBelowWildcards::default(),
             access_log: AccessLog::Stdout,
             request_headers: RequestHeaders::default(),
+            protected: None,
             limits: Limits::default(),
+            wasm_file: "/usr/lib/portcullis/portcullis.wasm".to_owned(),
         }
     }
 }
@@ -115,7 +122,9 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         names_below_wildcards: raw.spec.names_below_wildcards,
         access_log: check_access_log(raw, &mut findings),
         request_headers: check_header_names(&raw.spec.request_headers, &mut findings),
+        protected: check_protected(&raw.spec.protected_identities, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
+        wasm_file: check_wasm_file(raw, default.wasm_file, &mut findings),
     };
     if settings.port == 0 {
         findings.problem("spec.listener.port", "must not be 0");
@@ -181,6 +190,14 @@ fn check_access_log(raw: &GatewaySettings, findings: &mut Findings) -> AccessLog
             AccessLog::Stdout
         }
     }
+}
+
+fn check_wasm_file(raw: &GatewaySettings, default: String, findings: &mut Findings) -> String {
+    let file = raw.spec.wasm_file.clone().unwrap_or(default);
+    if !file.starts_with('/') || file.contains('\0') {
+        findings.problem("spec.wasmFile", "must be an absolute path");
+    }
+    file
 }
 
 fn check_limits(raw: &LimitSettings, default: Limits, findings: &mut Findings) -> Limits {

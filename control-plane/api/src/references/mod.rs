@@ -17,4 +17,5 @@ pub use resolve::{Resolution, referenced_files, resolve};
 pub(crate) use settings::unresolved;
 pub use settings::{resolve_settings, without_reference};
 pub(crate) use shape::check_references;
+pub(crate) use slot::UNKNOWN_TOKEN;
 pub use slot::blamed_reference;

@@ -27,9 +27,13 @@ fn unknown_authority() -> PublicBytes {
     PublicBytes::new(UNKNOWN_AUTHORITY.as_bytes().to_vec())
 }
 
-/// Stands for a client pair, too: the gateway has some identity.
+/// Stands for a token that is not known, and for a client pair, too: the gateway has some identity.
+pub(crate) const UNKNOWN_TOKEN: &[u8] = b"unknown";
+
 fn unknown_token(spec: &mut UpstreamClusterSpec) {
-    spec.client_config.bearer_token = SecretBytes::new(b"unknown".to_vec());
+    if spec.client_config.bearer_token.is_empty() {
+        spec.client_config.bearer_token = SecretBytes::new(UNKNOWN_TOKEN.to_vec());
+    }
 }
 
 /// What a reference points at.

@@ -185,6 +185,25 @@ fn the_rest_of_an_object_is_checked_without_what_it_refers_to() {
 }
 
 #[test]
+fn a_front_proxys_pair_may_be_referred_to_and_a_token_may_not() {
+    let client = json!({"secret": {"name": "x"}});
+    let token = json!({"secret": {"name": "y"}});
+    let rows = [
+        (json!({"client": client}), json!({}), 1, None),
+        (json!({"client": client, "token": token}), json!({}), 3, Some("spec.clientConfig.bearerToken")),
+        (json!({"client": client}), json!({"bearerToken": "YQ=="}), 2, Some("spec.clientConfig.bearerToken")),
+        (json!({}), json!({}), 2, Some("spec.clientConfig.certData")),
+    ];
+    for (references, mut client_config, count, refused) in rows {
+        client_config["insecure"] = json!(true);
+        let ours = json!({"upstreamIdentity": "RequestHeader", "references": references});
+        let found = problems(&document(json!({"clientConfig": client_config, "portcullis": ours})));
+        assert_eq!(found.len(), count, "{found:?}");
+        assert!(refused.is_none_or(|path| found.iter().any(|problem| problem.path == path)), "{found:?}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_the_content_is_told_at_the_reference() {
     let document = with_references(json!({"serving": {"secret": {"name": "x"}}, "token": {"secret": {"name": "x"}}}));
     let rows = [

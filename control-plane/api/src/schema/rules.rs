@@ -233,6 +233,8 @@ fn ours() -> Vec<(&'static str, Value)> {
     let timeout =
         duration("duration(self) >= duration('1s') && duration(self) < duration('3601s')", "must be from 1s to 1h");
     let drain = duration("duration(self) <= duration('24h')", "must be from 0 to 24h");
+    let session =
+        duration("duration(self) >= duration('1s') && duration(self) <= duration('720h')", "must be from 1s to 720h");
     let lifetime = || duration("duration(self) <= duration('1h')", "must be from 0 to 1h");
     let check =
         || duration("duration(self) >= duration('1s') && duration(self) <= duration('300s')", "must be from 1s to 5m");
@@ -245,6 +247,7 @@ fn ours() -> Vec<(&'static str, Value)> {
     vec![
         ("portcullis.requestTimeout", timeout),
         ("portcullis.drainPeriod", drain),
+        ("portcullis.sessionLimit", session),
         ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS})),
         ("portcullis.virtualIPs[]", json!({"maxLength": 45, "pattern": "^[0-9A-Fa-f:.]+$"})),
         (

@@ -111,6 +111,10 @@ pub struct PortcullisSpec {
     /// 24h, 5m if unset. On a disabled server they go on for ever. If the object is removed, Envoy's own drain time (10m)
     /// ends what is left.
     pub drain_period: Option<String>,
+    /// After how long a session is ended (exec, attach, port-forward, an upgrade of whatever is proxied), idle or not: a Go
+    /// duration from 1s to 720h, never if unset. An edit acts on sessions that run, too; their time counts from their
+    /// beginning.
+    pub session_limit: Option<String>,
     /// Addresses of the gateway at which this cluster is served whatever name a client asks for, or none. Each must be in
     /// the ranges that the gateway's settings allow.
     #[serde(rename = "virtualIPs")]

@@ -22,5 +22,5 @@ pub use references::{
 };
 pub use settings::{
     AccessLogSettings, Certificate, GatewaySettings, GatewaySettingsSpec, LimitSettings, ListenerSettings,
-    NamesBelowWildcards, ProxyProtocolSettings,
+    NamesBelowWildcards, ProtectedIdentitySettings, ProxyProtocolSettings,
 };

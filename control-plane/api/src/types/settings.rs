@@ -43,8 +43,13 @@ pub struct GatewaySettingsSpec {
     /// The headers by which servers are told about users, where an `UpstreamCluster` has `upstreamIdentity: RequestHeader`. A
     /// change ends connections.
     pub request_headers: RequestHeaderNames,
+    /// As whom nobody acts through this gateway; nobody is protected if unset.
+    pub protected_identities: ProtectedIdentitySettings,
     /// Bounds.
     pub limits: LimitSettings,
+    /// Where Envoys that run `portcullis.wasm` in the place of the module (`portcullis bootstrap --filter wasm`) find it, an
+    /// absolute path; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
+    pub wasm_file: Option<String>,
 }
 
 /// What becomes of a name below another object's wildcard: `api.a.example.com` where somebody else has `*.a.example.com`.
@@ -55,6 +60,20 @@ pub enum NamesBelowWildcards {
     Conflict,
     /// Whoever claims the longer name gets it: for operators who write all objects themselves.
     Allow,
+}
+
+/// Users and groups as whom nobody acts through the gateway, in any of its clusters: neither by a certificate or token nor
+/// by impersonation.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ProtectedIdentitySettings {
+    /// User names; a trailing `*` is a prefix. Their requests are refused.
+    pub users: Vec<String>,
+    /// Groups; `system:masters` is recommended.
+    pub groups: Vec<String>,
+    /// What becomes of a request whose user is in such a group: `Refuse` (if empty), or `DropGroup`, which lets it go on
+    /// without the group where the gateway tells the servers who is in which.
+    pub action: String,
 }
 
 /// The access log. Which requests it tells is the word of each `UpstreamCluster`.

@@ -1,4 +1,6 @@
 mod network;
+mod overload;
+mod wasm;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,17 +9,20 @@ pub(crate) use network::Network;
 use portcullis_filter_config::NODE_METADATA;
 use serde_json::{Value, json};
 
-use crate::cli::{Bootstrap, XdsProtocol};
+use crate::cli::{Bootstrap, FilterBuild, XdsProtocol};
 
 pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
-    let mut text = format!("{:#}", bootstrap(arguments));
+    let mut text = format!("{:#}", bootstrap(arguments, arguments.max_heap()));
     text.push('\n');
     crate::print(&text)
 }
 
-/// Envoy's part that cannot come over xDS.
-pub(crate) fn bootstrap(arguments: &Bootstrap) -> Value {
-    let mut bootstrap = common(arguments);
+/// Envoy's part that cannot come over xDS, for a heap of at most so many bytes.
+pub(crate) fn bootstrap(arguments: &Bootstrap, max_heap: Option<u64>) -> Value {
+    let mut bootstrap = common(arguments, max_heap);
+    if arguments.filter == FilterBuild::Wasm {
+        wasm::add(&mut bootstrap);
+    }
     if let Some(zone) = &arguments.zone {
         crate::zone::add(&mut bootstrap, zone, &arguments.admin_address);
     }
@@ -25,7 +30,7 @@ pub(crate) fn bootstrap(arguments: &Bootstrap) -> Value {
 }
 
 /// Who Envoy is, where xDS is, and bounds of the whole process.
-fn common(arguments: &Bootstrap) -> Value {
+fn common(arguments: &Bootstrap, max_heap: Option<u64>) -> Value {
     json!({
         "node": {
             "id": arguments.node_id,
@@ -51,25 +56,22 @@ fn common(arguments: &Bootstrap) -> Value {
             "lds_config": {"ads": {}, "resource_api_version": "V3"},
         },
         "static_resources": {"clusters": [xds_cluster(arguments)]},
-        // Answers to reviews are small; whoever owns an upstream could send up to 32 MiB each.
-        "layered_runtime": {"layers": [
-            {"name": "portcullis", "static_layer": {"http.async_response_buffer_limit": MAX_CALLOUT_ANSWER}},
-        ]},
-        "overload_manager": {
-            "resource_monitors": [{
-                "name": "envoy.resource_monitors.global_downstream_max_connections",
-                "typed_config": {
-                    "@type": "type.googleapis.com/envoy.extensions.resource_monitors.downstream_connections.v3.DownstreamConnectionsConfig",
-                    "max_active_downstream_connections": arguments.max_downstream_connections,
-                },
-            }],
-        },
+        "layered_runtime": {"layers": [{"name": "portcullis", "static_layer": {
+            // Answers to reviews are small; whoever owns an upstream could send up to 32 MiB each.
+            "http.async_response_buffer_limit": MAX_CALLOUT_ANSWER,
+            "overload.premature_reset_total_stream_count": PREMATURE_RESETS.0,
+            "overload.premature_reset_min_stream_lifetime_seconds": PREMATURE_RESETS.1,
+        }}]},
+        "overload_manager": overload::manager(arguments.max_downstream_connections, max_heap),
     })
 }
 
 const XDS: &str = "portcullis-xds";
 /// Most bytes that Envoy keeps of an answer to a callout: the filter reads none of more than 256 KiB.
 const MAX_CALLOUT_ANSWER: u32 = 512 * 1024;
+/// A connection of which half of so many requests were reset by the client within so many seconds and before an answer is
+/// closed (CVE-2023-44487). Envoy's own defaults.
+const PREMATURE_RESETS: (u32, u32) = (500, 1);
 
 fn xds_cluster(arguments: &Bootstrap) -> Value {
     let pipe = |path: &PathBuf| json!({"endpoint": {"address": {"pipe": {"path": path.to_string_lossy()}}}});

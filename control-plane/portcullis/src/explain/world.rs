@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use portcullis_api::{Settings, without_reference};
 use portcullis_core::authority::Authorities;
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::cluster::CacheOwner;
@@ -10,14 +11,12 @@ use portcullis_core::limit::InFlight;
 use portcullis_core::policy::Walk;
 use portcullis_core::review::{CredentialCaches, Lifetimes};
 use portcullis_core::{Cluster, CompileError, Gateway, Memory};
-use portcullis_filter_config::{ClusterConfig, FilterConfig};
+use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
-use portcullis_translate::{choose_settings, lost_names, offline};
+use portcullis_translate::{choose_settings, lost_names, offline, offline_gateway};
+use serde_json::Value;
 
 use crate::objects::{ObjectsError, read_objects};
-
-/// Stands in resource names and in `Via`, where no settings say otherwise.
-const INSTANCE: &str = "portcullis";
 
 /// Why the clusters cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +27,8 @@ pub(super) enum WorldError {
     NoCluster,
     #[error("UpstreamCluster {0}: {1}")]
     Cluster(String, portcullis_api::Problem),
+    #[error("the GatewaySettings cannot be used: {0}")]
+    Settings(String),
     #[error("UpstreamCluster {0}")]
     Compile(String, #[source] CompileError),
     #[error("the gateway's own configuration")]
@@ -61,8 +62,9 @@ pub(super) struct Served {
 
 impl World {
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, WorldError> {
-        let config = FilterConfig::new(INSTANCE);
-        let gateway = Gateway::compile(&config).map_err(WorldError::Gateway)?;
+        let objects: Vec<ObjectSet> = paths.iter().map(|path| read_objects(path)).collect::<Result<_, _>>()?;
+        let settings = settings(&objects)?;
+        let gateway = Gateway::compile(&offline_gateway(&settings)).map_err(WorldError::Gateway)?;
         let mut world = World {
             gateway,
             clusters: Vec::new(),
@@ -71,13 +73,11 @@ impl World {
             asked: AtomicU64::new(0),
         };
         let mut all = ObjectSet::default();
-        for path in paths {
-            let ObjectSet { clusters, settings, diagnoses, .. } = read_objects(path)?;
+        for ObjectSet { clusters, diagnoses, .. } in objects {
             all.clusters.extend(clusters);
-            all.settings.extend(settings);
             all.diagnoses.extend(diagnoses);
         }
-        world.add(&all)?;
+        world.add(&all, &settings)?;
         if world.has_files && world.clusters.is_empty() {
             return Err(WorldError::NoCluster);
         }
@@ -94,14 +94,13 @@ impl World {
         &self.problems
     }
 
-    fn add(&mut self, objects: &ObjectSet) -> Result<(), WorldError> {
+    fn add(&mut self, objects: &ObjectSet, settings: &Settings) -> Result<(), WorldError> {
         for diagnosis in objects.diagnoses.iter().filter(|diagnosis| diagnosis.refused) {
             self.problems.push(format!("{}: {}", diagnosis.file, diagnosis.message));
         }
-        let settings = choose_settings(&objects.settings).settings.unwrap_or_default();
-        for (document, lost) in objects.clusters.iter().zip(lost_names(&objects.clusters, &settings)) {
+        for (document, lost) in objects.clusters.iter().zip(lost_names(&objects.clusters, settings)) {
             let name = document.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
-            let read = offline(document, INSTANCE).map_err(|problem| WorldError::Cluster(name.clone(), problem))?;
+            let read = offline(document, settings).map_err(|problem| WorldError::Cluster(name.clone(), problem))?;
             for problem in &read.problems {
                 self.problems.push(format!("UpstreamCluster {name} would be refused: {problem}"));
             }
@@ -127,6 +126,19 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// What the files say of the whole gateway. Wrong ones are no reason to guess: they may protect identities.
+fn settings(objects: &[ObjectSet]) -> Result<Settings, WorldError> {
+    // What stands in files is not here, and no request depends on it.
+    let one = |document: &Value| without_reference(document).unwrap_or_else(|| document.clone());
+    let documents: Vec<Value> = objects.iter().flat_map(|objects| objects.settings.iter().map(one)).collect();
+    let choice = choose_settings(&documents);
+    let problems = || {
+        let problems = choice.diagnoses.iter().flat_map(|diagnosis| &diagnosis.problems);
+        problems.map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    choice.settings.ok_or_else(|| WorldError::Settings(problems()))
 }
 
 /// A process in which nothing has happened yet.

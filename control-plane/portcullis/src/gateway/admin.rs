@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Envoy answers from its main thread, which a large configuration keeps busy for a while.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long somebody may take to read an answer that is handed on.
+const HANDED_ON: Duration = Duration::from_secs(30);
 /// Most bytes of an answer: statistics of many thousand clusters.
 const MAX_ANSWER: usize = 32 << 20;
 
@@ -66,7 +70,31 @@ impl Admin {
         timeout(TIMEOUT, self.exchange(method, path)).await.map_err(|_| AdminError::Timeout)?
     }
 
+    /// The body of a page as it comes. `kept` is let go with its end, at the latest after half a minute.
+    pub(super) async fn stream(&self, path: &str, kept: impl Send + 'static) -> Result<Incoming, AdminError> {
+        let sent = timeout(TIMEOUT, self.send(Method::GET, path)).await;
+        let (answer, connection) = sent.map_err(|_| AdminError::Timeout)??;
+        tokio::spawn(async move {
+            let _kept = kept;
+            let abort = connection.abort_handle();
+            // How it ends shows in the body.
+            if timeout(HANDED_ON, connection).await.is_err() {
+                abort.abort();
+            }
+        });
+        if answer.status().is_success() { Ok(answer.into_body()) } else { Err(AdminError::Status(answer.status())) }
+    }
+
     async fn exchange(&self, method: Method, path: &str) -> Result<(StatusCode, Bytes), AdminError> {
+        let (answer, connection) = self.send(method, path).await?;
+        let (head, body) = answer.into_parts();
+        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(AdminError::Body)?;
+        connection.abort();
+        Ok((head.status, body.to_bytes()))
+    }
+
+    /// Sends a request on a connection of its own, whose driver is given along.
+    async fn send(&self, method: Method, path: &str) -> Result<(Response<Incoming>, JoinHandle<()>), AdminError> {
         let stream = TcpStream::connect(self.address).await.map_err(AdminError::Connect)?;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
         let request = Request::builder()
@@ -75,10 +103,7 @@ impl Admin {
             .header("host", self.address.to_string())
             .body(Empty::<Bytes>::new())?;
         // Ends with the sender; how it ends shows in the answer.
-        let driver = tokio::spawn(async move { connection.await.ok() });
-        let (head, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(AdminError::Body)?;
-        driver.abort();
-        Ok((head.status, body.to_bytes()))
+        let driver = tokio::spawn(async move { connection.await.unwrap_or_default() });
+        Ok((sender.send_request(request).await?, driver))
     }
 }

@@ -15,7 +15,8 @@ use crate::cli::Bootstrap;
 /// behind -- is handed to Envoy.
 ///
 /// HTTP: /healthz (this program lives and Envoy answers it), /readyz (Envoy has its configuration, listens, and is not
-/// about to end). Point the load balancer's or Kubernetes' readiness at /readyz.
+/// about to end), /metrics (Envoy's, the filter's among them). Point the load balancer's or Kubernetes' readiness at
+/// /readyz.
 ///
 /// On SIGTERM or SIGINT /readyz fails at once. --unready-seconds later, when the load balancer has noticed, Envoy begins to
 /// send its clients away: GOAWAY on HTTP/2, Connection: close on HTTP/1.1, with an answer that they were waiting for.
@@ -40,7 +41,7 @@ pub(crate) struct Gateway {
     /// Where libportcullis.so stands; else Envoy looks where ENVOY_DYNAMIC_MODULES_SEARCH_PATH says.
     #[arg(long, env = "PORTCULLIS_MODULE_DIR", value_name = "DIR")]
     pub(crate) module_dir: Option<PathBuf>,
-    /// Where /healthz and /readyz are served; port 0 takes a free one.
+    /// Where /healthz, /readyz and /metrics are served; port 0 takes a free one. Anybody who can connect may read.
     #[arg(long, env = "PORTCULLIS_GATEWAY_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9081")]
     pub(crate) http_address: SocketAddr,
     /// How long load balancers get to notice that /readyz fails, before clients are sent away.

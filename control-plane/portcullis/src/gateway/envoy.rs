@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
-use super::Gateway;
+use super::{Gateway, memory};
 
 /// How long Envoy may take to end once it is told to. With 1,000 clusters on a busy machine it took 4 s.
 const LAST_GRACE: Duration = Duration::from_secs(10);
@@ -26,6 +26,8 @@ impl Envoy {
     /// Starts Envoy. To be called by a thread that lives as long as Envoy is to live: the kernel takes that thread's end
     /// for the parent's.
     pub(super) fn start(arguments: &Gateway) -> io::Result<Self> {
+        let max_heap = arguments.bootstrap.max_heap().or_else(memory::heap_limit);
+        tracing::info!(max_heap, "starting Envoy");
         let mut command = Command::new(std::env::current_exe()?);
         command
             .arg("become-envoy")
@@ -34,7 +36,7 @@ impl Envoy {
             .arg(&arguments.envoy)
             // On the command line and not in a file: it holds no secret, and needs no directory that can be written.
             .arg("--config-yaml")
-            .arg(crate::bootstrap::bootstrap(&arguments.bootstrap).to_string())
+            .arg(crate::bootstrap::bootstrap(&arguments.bootstrap, max_heap).to_string())
             // Two Envoys of one machine would else meet in one shared memory.
             .arg("--disable-hot-restart")
             .args(&arguments.envoy_flags)

@@ -5,6 +5,8 @@ mod arguments;
 mod become_envoy;
 mod drain;
 mod envoy;
+mod memory;
+mod metrics;
 mod pages;
 mod probe;
 mod report;

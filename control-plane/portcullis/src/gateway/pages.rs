@@ -5,11 +5,16 @@ use axum::routing::get;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::metrics::Metrics;
 use super::probe::Sight;
 
-/// /healthz and /readyz of this program and its Envoy.
-pub(super) fn router(sight: watch::Receiver<Sight>) -> Router {
-    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).with_state(sight)
+/// /healthz and /readyz of this program and its Envoy, and Envoy's /metrics.
+pub(super) fn router(sight: watch::Receiver<Sight>, metrics: Metrics) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .with_state(sight)
+        .route("/metrics", get(async move || metrics.page().await))
 }
 
 type Answer = (StatusCode, String);

@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::admin::Admin;
 use super::drain::drain;
 use super::envoy::{Envoy, Filter, exit_code};
+use super::metrics::Metrics;
 use super::probe::{Sight, leave, probe};
 use super::{Gateway, pages, report};
 
@@ -54,7 +55,7 @@ async fn supervise(arguments: &Gateway) -> Result<ExitStatus, RunError> {
 
     let admin = Admin::new(address);
     let (sight, seen) = watch::channel(Sight::new(Instant::now()));
-    tokio::spawn(async move { axum::serve(listener, pages::router(seen)).await });
+    tokio::spawn(async move { axum::serve(listener, pages::router(seen, Metrics::new(admin))).await });
     tokio::spawn(probe(admin, sight.clone()));
     report::start(admin, &arguments.bootstrap);
     tokio::select! {

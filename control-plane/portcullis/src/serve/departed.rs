@@ -1,8 +1,8 @@
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use portcullis_api::Settings;
-use portcullis_translate::{Resource, farewell};
+use portcullis_translate::{Filter, Resource, farewell};
 use serde_json::Value;
 
 use super::model::Documents;
@@ -25,7 +25,7 @@ pub(super) struct Departed {
 struct Gone {
     name: String,
     document: Value,
-    told: Option<Arc<Resource>>,
+    told: BTreeMap<Filter, Option<Arc<Resource>>>,
 }
 
 impl Departed {
@@ -33,7 +33,7 @@ impl Departed {
     pub(super) fn follow(&mut self, before: Documents, now: &Documents) {
         self.gone.retain(|gone| !now.contains_key(&gone.name));
         let gone = before.into_iter().filter(|(name, _)| !now.contains_key(name));
-        let gone = gone.map(|(name, document)| Gone { name, document: without_keys(&document), told: None });
+        let gone = gone.map(|(name, document)| Gone { name, document: without_keys(&document), told: BTreeMap::new() });
         self.gone.extend(gone);
         while self.gone.len() > MOST {
             self.gone.pop_front();
@@ -41,16 +41,15 @@ impl Departed {
     }
 
     /// What Envoy is told of them.
-    pub(super) fn resources(&mut self, settings: &Settings) -> impl Iterator<Item = Arc<Resource>> {
+    pub(super) fn resources(&mut self, settings: &Settings, filter: Filter) -> impl Iterator<Item = Arc<Resource>> {
         if self.under.as_ref() != Some(settings) {
             self.under = Some(settings.clone());
-            self.gone.iter_mut().for_each(|gone| gone.told = None);
+            self.gone.iter_mut().for_each(|gone| gone.told.clear());
         }
-        self.gone.iter_mut().filter_map(|gone| {
-            if gone.told.is_none() {
-                gone.told = farewell(&gone.document, settings).map(Arc::new);
-            }
-            gone.told.clone()
+        self.gone.iter_mut().filter_map(move |gone| {
+            let Gone { document, told, .. } = gone;
+            let make = || farewell(document, settings, filter).map(Arc::new);
+            told.entry(filter).or_insert_with(make).clone()
         })
     }
 }
@@ -94,7 +93,7 @@ mod tests {
     }
 
     fn told(departed: &mut Departed) -> Vec<String> {
-        departed.resources(&Settings::default()).map(|resource| resource.name.clone()).collect()
+        departed.resources(&Settings::default(), Filter::Module).map(|resource| resource.name.clone()).collect()
     }
 
     #[test]

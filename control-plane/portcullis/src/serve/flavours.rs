@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
-use portcullis_filter_config::{CONFIG_VERSION, NODE_METADATA};
-use portcullis_translate::Flavour;
+use portcullis_filter_config::{CONFIG_VERSION, NODE_FILTER, NODE_METADATA};
+use portcullis_translate::{Filter, Flavour};
 use portcullis_xds::{NodeInfo, View, Views};
 use tokio::sync::watch;
 
@@ -34,7 +34,9 @@ impl Views for Flavours {
             None => CONFIG_VERSION,
             Some(told) => told.parse().map_err(|_| format!("its {NODE_METADATA} is no version"))?,
         };
-        let flavour = Flavour::of_node(node.envoy, version).map_err(|error| error.to_string())?;
+        let filter = Filter::of_metadata(node.metadata.get(NODE_FILTER).map(String::as_str));
+        let flavour = filter.and_then(|filter| Flavour::of_node(node.envoy, filter, version));
+        let flavour = flavour.map_err(|error| error.to_string())?;
         if flavour != Flavour::default() {
             self.wanted.send_if_modified(|wanted| wanted.insert(flavour));
         }

@@ -8,8 +8,8 @@ use portcullis_api::status::Served;
 use portcullis_core::x509::ClientCa;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    self as translated, Diagnosis, Flavour, Input, Reason, Resource as Translated, Translation, Translator, Version,
-    choose_settings, type_urls,
+    self as translated, Diagnosis, Filter, Flavour, Input, Reason, Resource as Translated, Translation, Translator,
+    Version, choose_settings, type_urls,
 };
 use portcullis_xds::{Part, Resource, Snapshot};
 use serde_json::Value;
@@ -94,17 +94,17 @@ impl Model {
             keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted);
         let lingering: Vec<_> = self.lingering.follow(&translation.resources, settings, now).into_iter().collect();
         self.departed.follow(before, &self.accepted);
-        let departed: Vec<_> = self.departed.resources(settings).collect();
         let views: Vec<_> = flavours
             .iter()
             .filter_map(|flavour| {
                 let input = Input { settings, clusters: &effective, flavour: *flavour };
+                let departed: Vec<_> = self.departed.resources(settings, flavour.filter).collect();
                 let snapshot = self.views.entry(*flavour).or_default().update(&input, &lingering, &departed);
                 Some((view_of(*flavour).0?, snapshot))
             })
             .collect();
         translation.resources.extend(lingering);
-        translation.resources.extend(departed);
+        translation.resources.extend(self.departed.resources(settings, Filter::Module));
         version::stamp(&mut translation.diagnoses, &objects.clusters);
         resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);

@@ -9,7 +9,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use portcullis_sources::SourceHealth;
-use portcullis_xds::{Registry, Snapshot};
+use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
 
 use super::metrics::{CONTENT_TYPE, Metrics};
@@ -20,6 +20,7 @@ use super::watchdog::Watchdog;
 pub(super) struct Probes {
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     pub(super) registry: Arc<Registry>,
+    pub(super) reports: Arc<HealthRegistry>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) watchdog: Arc<Watchdog>,
     /// Whether the source is current, as far as it tells that beside its objects.
@@ -51,5 +52,8 @@ async fn readyz(State(probes): State<Probes>) -> (StatusCode, &'static str) {
 }
 
 async fn metrics(State(probes): State<Probes>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], probes.metrics.text(&probes.registry, &probes.health.borrow()))
+    (
+        [(header::CONTENT_TYPE, CONTENT_TYPE)],
+        probes.metrics.text(&probes.registry, &probes.reports, &probes.health.borrow()),
+    )
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_xds::{HealthRegistry, Registry, ServeError, Served};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -29,6 +30,8 @@ use crate::leader::campaign;
 
 /// How long open connections may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// Descriptors that the bounds of xDS and the status pages leave room for.
+const DESCRIPTORS: u64 = 8_192;
 
 /// Why the control plane cannot start or go on. The operator has to act.
 #[derive(Debug, thiserror::Error)]
@@ -60,6 +63,7 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
+    raise_descriptors();
     let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
     let source = Source::open(&arguments.source, last_good.snapshot.is_some()).await?;
     let doors = arguments.xds.open().await?;
@@ -92,6 +96,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let probes = Probes {
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
+        reports: Arc::clone(&health),
         metrics: Arc::clone(&metrics),
         watchdog: Arc::clone(&watchdog),
         health: source.health.clone(),
@@ -139,6 +144,17 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         let _ = xds.await;
     }
     Ok(())
+}
+
+/// Every connection takes a descriptor, and the usual limit of 1,024 is meant for programs that select.
+fn raise_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
+    if limit.current.is_some_and(|current| current < wanted)
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum })
+    {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
 }
 
 /// Starts to keep what is served, if that is wished.

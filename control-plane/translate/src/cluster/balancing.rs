@@ -1,18 +1,21 @@
 use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::Thresholds;
 use envoy_types::pb::envoy::config::cluster::v3::load_balancing_policy::Policy;
 use envoy_types::pb::envoy::config::cluster::v3::{CircuitBreakers, LoadBalancingPolicy};
-use envoy_types::pb::envoy::extensions::load_balancing_policies::common::v3::LocalityLbConfig;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::common::v3::locality_lb_config::zone_aware_lb_config::ForceLocalZone;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::common::v3::locality_lb_config::{
     LocalityConfigSpecifier, ZoneAwareLbConfig,
 };
+use envoy_types::pb::envoy::extensions::load_balancing_policies::common::v3::{LocalityLbConfig, SlowStartConfig};
 use envoy_types::pb::envoy::extensions::load_balancing_policies::least_request::v3::LeastRequest;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::random::v3::Random;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::round_robin::v3::RoundRobin;
 use envoy_types::pb::google::protobuf::UInt64Value;
 use portcullis_api::{Limits, Strategy};
 
-use crate::proto::{extension, uint};
+use crate::proto::{extension, seconds, uint};
+
+/// How long a server that has become healthy gets fewer requests than the others, seconds.
+const SLOW_START: u64 = 20;
 
 /// Envoy's own defaults (1,024) would refuse the watches of a middling cluster.
 pub(super) fn circuit_breakers(limits: &Limits) -> CircuitBreakers {
@@ -31,13 +34,14 @@ pub(super) fn circuit_breakers(limits: &Limits) -> CircuitBreakers {
 }
 
 /// `LeastRequest` picks the better of two at random, Envoy's default, and not the best of all: a server that has just come
-/// back runs no watches yet, and would get every request until it has as many as the others.
+/// back runs no watches yet, and would get every request until it has as many as the others. For the same reason it has no
+/// slow start: with it Envoy would weigh servers by what they run, and go on so until the next change of their health.
 pub(super) fn load_balancing(strategy: Strategy) -> LoadBalancingPolicy {
     let locality_lb_config = Some(own_zone_first());
     let policy = match strategy {
         Strategy::RoundRobin => extension(
             "envoy.load_balancing_policies.round_robin",
-            RoundRobin { locality_lb_config, ..Default::default() },
+            RoundRobin { locality_lb_config, slow_start_config: Some(slow_start()) },
         ),
         Strategy::LeastRequest => extension(
             "envoy.load_balancing_policies.least_request",
@@ -46,6 +50,11 @@ pub(super) fn load_balancing(strategy: Strategy) -> LoadBalancingPolicy {
         Strategy::Random => extension("envoy.load_balancing_policies.random", Random { locality_lb_config }),
     };
     LoadBalancingPolicy { policies: vec![Policy { typed_extension_config: Some(policy) }] }
+}
+
+/// A server's part of the requests grows with the time since it became healthy, from a tenth.
+fn slow_start() -> SlowStartConfig {
+    SlowStartConfig { slow_start_window: Some(seconds(SLOW_START)), ..Default::default() }
 }
 
 /// An Envoy that has a zone uses the healthy servers of its zone, if there are any, and else all. Where no server has a

@@ -22,12 +22,14 @@ use prost::Name;
 use crate::names::{ResourceNames, parts};
 use crate::proto::{duration, extension, sds, uint};
 
-/// Streams on one connection to a server: what kube-apiserver allows. Further ones open another connection.
-const MAX_STREAMS: u32 = 100;
+/// Streams on one connection to a server; further ones open another connection. kube-apiserver allows 100 by default, and
+/// refuses one that comes before it noticed the end of another: these few stay free for that.
+const MAX_STREAMS: u32 = 90;
 /// What a server may send on one stream before its reader took some.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// What a server may send on one connection: more than all streams together, so that a slow reader holds up no other.
-const CONNECTION_WINDOW: u32 = 32 * 1024 * 1024;
+/// What a server may send on one connection: more than twice what it may on all streams together, so that slow readers hold
+/// up no other. Envoy gives room back only when half of the window was read.
+const CONNECTION_WINDOW: u32 = 64 * 1024 * 1024;
 
 /// The longest time between two pings on a connection to a server.
 const PING_INTERVAL: Duration = Duration::from_secs(30);

@@ -5,9 +5,12 @@
 
 use envoy_types::pb::envoy::config::accesslog::v3::access_log::ConfigType;
 use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
-use envoy_types::pb::envoy::config::accesslog::v3::{AccessLog as Log, AccessLogFilter, MetadataFilter};
+use envoy_types::pb::envoy::config::accesslog::v3::{
+    AccessLog as Log, AccessLogFilter, ExtensionFilter, MetadataFilter, extension_filter,
+};
 use envoy_types::pb::envoy::config::core::v3::{SubstitutionFormatString, substitution_format_string::Format};
 use envoy_types::pb::envoy::extensions::access_loggers::file::v3::{FileAccessLog, file_access_log};
+use envoy_types::pb::envoy::extensions::access_loggers::filters::cel::v3::ExpressionFilter;
 use envoy_types::pb::envoy::extensions::access_loggers::stream::v3::{
     StderrAccessLog, StdoutAccessLog, stderr_access_log, stdout_access_log,
 };
@@ -17,6 +20,7 @@ use envoy_types::util::pack_any;
 use portcullis_api::AccessLog;
 use portcullis_filter_config::names;
 
+use crate::flavour::Filter;
 use crate::proto::{boolean, inline_string};
 
 /// Members that Envoy writes: names, operators, and whether the value is a text. A text of these never holds a quote.
@@ -34,7 +38,30 @@ const OWN: [(&str, &str, bool); 10] = [
 ];
 
 /// The log of requests that a cluster wants told: those for which the filter has left members.
-pub(super) fn of_requests(destination: &AccessLog) -> Vec<Log> {
+pub(super) fn of_requests(destination: &AccessLog, filter: Filter) -> Vec<Log> {
+    match filter {
+        Filter::Module => of_metadata(destination),
+        Filter::Wasm => of_filter_state(destination),
+    }
+}
+
+/// A VM writes no dynamic metadata, but filter state.
+fn of_filter_state(destination: &AccessLog) -> Vec<Log> {
+    let key = format!("{}{}", names::wasm::FILTER_STATE_PREFIX, names::wasm::LOG_MEMBERS);
+    let expression = format!("'{key}' in filter_state");
+    let filter = ExtensionFilter {
+        name: "envoy.access_loggers.extension_filters.cel".to_owned(),
+        config_type: Some(extension_filter::ConfigType::TypedConfig(pack_any(ExpressionFilter {
+            expression,
+            ..Default::default()
+        }))),
+    };
+    let filter = AccessLogFilter { filter_specifier: Some(FilterSpecifier::ExtensionFilter(filter)) };
+    let members = format!("%FILTER_STATE({key}:PLAIN)%");
+    log(destination, Format::TextFormatSource(inline_string(line(&members))), Some(filter))
+}
+
+fn of_metadata(destination: &AccessLog) -> Vec<Log> {
     let is_present = ValueMatcher { match_pattern: Some(MatchPattern::PresentMatch(true)) };
     let matcher = MetadataMatcher {
         filter: names::LOG.to_owned(),

@@ -21,8 +21,8 @@ use envoy_types::util::pack_any;
 use portcullis_api::Settings;
 use portcullis_filter_config::{PeerSource, names as agreed};
 
-use super::{access_log, local_reply};
-use crate::flavour::Flavour;
+use super::{access_log, local_reply, wasm};
+use crate::flavour::{Filter, Flavour};
 use crate::names::{ResourceNames, stat_name};
 use crate::policy::reserved_headers;
 use crate::proto::{ads, boolean, extension, json_any, module, seconds, uint};
@@ -50,7 +50,7 @@ pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, 
         route_specifier: Some(RouteSpecifier::Rds(rds)),
         http_filters: vec![portcullis_filter(settings, flavour), router()],
         early_header_mutation_extensions: vec![early_mutation(settings)],
-        access_log: access_log::of_requests(&settings.access_log),
+        access_log: access_log::of_requests(&settings.access_log, flavour.filter),
         ..common(stat_prefix, settings)
     }
 }
@@ -112,7 +112,8 @@ fn http2(streams: u32) -> Http2ProtocolOptions {
     Http2ProtocolOptions {
         max_concurrent_streams: Some(uint(streams)),
         initial_stream_window_size: Some(uint(STREAM_WINDOW)),
-        initial_connection_window_size: Some(uint(streams.saturating_mul(STREAM_WINDOW).clamp(least, most))),
+        // Twice, because Envoy gives room back only when half of it was read.
+        initial_connection_window_size: Some(uint(streams.saturating_mul(2 * STREAM_WINDOW).clamp(least, most))),
         // A watch whose client is gone without a word is found out.
         connection_keepalive: Some(KeepaliveSettings {
             interval: Some(seconds(30)),
@@ -135,6 +136,9 @@ fn client_certificate(source: PeerSource) -> (i32, Option<SetCurrentClientCertDe
 }
 
 fn portcullis_filter(settings: &Settings, flavour: Flavour) -> HttpFilter {
+    if flavour.filter == Filter::Wasm {
+        return http_filter("envoy.filters.http.wasm", pack_any(wasm::filter(settings, flavour)));
+    }
     let config = DynamicModuleFilter {
         dynamic_module_config: Some(module()),
         filter_name: agreed::HTTP_FILTER.to_owned(),

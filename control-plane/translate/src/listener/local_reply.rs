@@ -4,7 +4,7 @@
 //! already. The first mapper that matches wins. Messages are fixed texts: Envoy's own name addresses and TLS errors.
 //!
 //! `Retry-After` stands only where no server saw the request, because Kubernetes clients repeat any method on it: a pool
-//! without healthy server, a connection that could not be made, a full pool. Writes are retried by Envoy under the same
+//! without healthy server, a connection that could not be made, a full pool, a gateway without memory. Writes are retried by Envoy under the same
 //! condition only, so an attempt before the last one has reached nobody, either.
 
 use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
@@ -52,9 +52,16 @@ fn unreached() -> impl Iterator<Item = ResponseMapper> {
         ("UF", 503, UNAVAILABLE, "the connection to the kube-apiserver failed"),
         ("NC", 503, UNAVAILABLE, "the gateway does not know the cluster's servers yet"),
     ]
+    .map(|(flag, code, reason, message)| (flagged(&[flag]), code, reason, message))
     .into_iter()
-    .map(|(flag, code, reason, message)| ResponseMapper {
-        filter: Some(flagged(&[flag])),
+    .chain([(
+        cel("response.code_details == 'overload'".to_owned()),
+        503,
+        UNAVAILABLE,
+        "the gateway is short of memory",
+    )])
+    .map(|(filter, code, reason, message)| ResponseMapper {
+        filter: Some(filter),
         status_code: Some(uint(code)),
         headers_to_add: vec![header("retry-after", &RETRY_AFTER.to_string())],
         body_format_override: Some(format(status_body::formatted_retry(message, reason, RETRY_AFTER))),

@@ -10,6 +10,7 @@ mod door;
 mod hcm;
 mod local_reply;
 mod tls;
+mod wasm;
 
 pub(crate) use tls::client_validation;
 

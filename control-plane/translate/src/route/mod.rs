@@ -9,7 +9,7 @@ pub(crate) use sorted::RouteParts;
 use std::collections::{BTreeMap, HashMap};
 
 use envoy_types::pb::envoy::config::route::v3::{
-    DirectResponseAction, Route, RouteConfiguration, RouteMatch, VirtualHost, route, route_match,
+    DirectResponseAction, Route, RouteMatch, VirtualHost, route, route_match,
 };
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilterPerRoute;
 use envoy_types::pb::envoy::extensions::matching::common_inputs::network::v3::FilterStateInput;
@@ -18,15 +18,24 @@ use envoy_types::pb::xds::r#type::matcher::v3::matcher::{OnMatch, on_match};
 use envoy_types::util::pack_any;
 use portcullis_api::Cluster;
 use portcullis_filter_config::{ClusterConfig, Pool, destinations, names as agreed};
+use ring::digest::{SHA256, digest};
 
+use crate::flavour::Filter;
 use crate::group::Group;
+use crate::identity::hex;
 use crate::names::{ResourceNames, parts};
-use crate::proto::{header, inline_string, json_any, module};
+use crate::proto::{header, inline_string, json_any, json_text, module};
 use crate::resource::{Resource, type_urls};
 use crate::status_body;
 
 /// The cluster's routes.
-pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames, config: &ClusterConfig) -> Resource {
+pub(crate) fn routes(
+    cluster: &Cluster,
+    groups: &[Group],
+    names: &ResourceNames,
+    config: &ClusterConfig,
+    filter: Filter,
+) -> Resource {
     let common = destination::Common::of(cluster);
     let mut entries = BTreeMap::new();
     let pools = Pool::of(&config.upstream_identity);
@@ -37,12 +46,12 @@ pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames,
             entries.insert(key, on_match(route));
         }
     }
-    let matcher = sorted::Matcher::exact(filter_state_input(), entries, on_match(deny()));
+    let matcher = sorted::Matcher::exact(filter_state_input(filter), entries, on_match(deny()));
     let name = names.part(parts::ROUTES);
-    let host = virtual_host(&cluster.name, config);
+    let (host, metadata) = virtual_host(&cluster.name, config, filter);
     Resource {
         type_url: type_urls::route_configuration(),
-        value: sorted::route_configuration(&name, &host, matcher),
+        value: sorted::route_configuration(&name, &host, metadata, Some(matcher)),
         name,
         assignment: None,
         owner: None,
@@ -51,32 +60,61 @@ pub(crate) fn routes(cluster: &Cluster, groups: &[Group], names: &ResourceNames,
 }
 
 /// Routes that lead nowhere, of a cluster that is gone.
-pub(crate) fn without_destinations(cluster: &str, names: &ResourceNames, config: &ClusterConfig) -> Resource {
+pub(crate) fn without_destinations(
+    cluster: &str,
+    names: &ResourceNames,
+    config: &ClusterConfig,
+    filter: Filter,
+) -> Resource {
     let body = status_body::fixed("this cluster is served no longer", "ServiceUnavailable", 503);
     let gone = Route { name: "gone".to_owned(), ..direct_response(503, body) };
-    let host = VirtualHost { routes: vec![gone], ..virtual_host(cluster, config) };
+    let (host, metadata) = virtual_host(cluster, config, filter);
+    let host = VirtualHost { routes: vec![gone], ..host };
     let name = names.part(parts::ROUTES);
-    Resource::new(name.clone(), &RouteConfiguration { name, virtual_hosts: vec![host], ..Default::default() })
-}
-
-fn virtual_host(cluster: &str, config: &ClusterConfig) -> VirtualHost {
-    let config = DynamicModuleFilterPerRoute {
-        dynamic_module_config: Some(module()),
-        // No name: the field's name differs between Envoy 1.39 and 1.40, and the module has one configuration only.
-        filter_config: Some(json_any(config)),
-        ..Default::default()
-    };
-    VirtualHost {
-        name: cluster.to_owned(),
-        domains: vec!["*".to_owned()],
-        // One entry, so that a map without order has one encoding.
-        typed_per_filter_config: HashMap::from([(agreed::HTTP_FILTER.to_owned(), pack_any(config))]),
-        ..Default::default()
+    Resource {
+        type_url: type_urls::route_configuration(),
+        value: sorted::route_configuration(&name, &host, metadata, None),
+        name,
+        assignment: None,
+        owner: None,
+        parts: Vec::new(),
     }
 }
 
-fn filter_state_input() -> TypedExtensionConfig {
-    let input = FilterStateInput { key: agreed::DESTINATION.to_owned(), ..Default::default() };
+/// The virtual host with the cluster's part of the filter's configuration: of its own for the module, as metadata for wasm.
+fn virtual_host(
+    cluster: &str,
+    config: &ClusterConfig,
+    filter: Filter,
+) -> (VirtualHost, Option<sorted::VirtualHostMetadata>) {
+    let host = VirtualHost { name: cluster.to_owned(), domains: vec!["*".to_owned()], ..Default::default() };
+    match filter {
+        Filter::Module => {
+            let config = DynamicModuleFilterPerRoute {
+                dynamic_module_config: Some(module()),
+                // No name: the field's name differs between Envoy 1.39 and 1.40, and the module has one configuration only.
+                filter_config: Some(json_any(config)),
+                ..Default::default()
+            };
+            // One entry, so that a map without order has one encoding.
+            let entry = HashMap::from([(agreed::HTTP_FILTER.to_owned(), pack_any(config))]);
+            (VirtualHost { typed_per_filter_config: entry, ..host }, None)
+        }
+        Filter::Wasm => {
+            let text = json_text(config);
+            let digest = hex(digest(&SHA256, text.as_bytes()).as_ref());
+            let fields = [(agreed::wasm::CONFIG_KEY, text), (agreed::wasm::DIGEST_KEY, digest)];
+            (host, Some(sorted::VirtualHostMetadata::of(agreed::wasm::METADATA, fields)))
+        }
+    }
+}
+
+fn filter_state_input(filter: Filter) -> TypedExtensionConfig {
+    let prefix = match filter {
+        Filter::Module => "",
+        Filter::Wasm => agreed::wasm::FILTER_STATE_PREFIX,
+    };
+    let input = FilterStateInput { key: format!("{prefix}{}", agreed::DESTINATION), ..Default::default() };
     TypedExtensionConfig { name: "destination".to_owned(), typed_config: Some(pack_any(input)) }
 }
 

@@ -44,6 +44,40 @@ struct VirtualHostMatcher {
     matcher: Option<Matcher>,
 }
 
+/// `envoy.config.route.v3.VirtualHost`, its metadata only: `core.v3.Metadata`, `Struct` and `Value`, as far as texts need.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct VirtualHostMetadata {
+    #[prost(message, optional, tag = "24")]
+    metadata: Option<Metadata>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Metadata {
+    #[prost(btree_map = "string, message", tag = "1")]
+    filter_metadata: BTreeMap<String, Struct>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Struct {
+    #[prost(btree_map = "string, message", tag = "1")]
+    fields: BTreeMap<String, Text>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Text {
+    #[prost(string, tag = "3")]
+    string_value: String,
+}
+
+impl VirtualHostMetadata {
+    /// Texts under a name.
+    pub(super) fn of<const N: usize>(name: &str, texts: [(&str, String); N]) -> Self {
+        let fields = texts.into_iter().map(|(key, string_value)| (key.to_owned(), Text { string_value })).collect();
+        let filter_metadata = BTreeMap::from([(name.to_owned(), Struct { fields })]);
+        Self { metadata: Some(Metadata { filter_metadata }) }
+    }
+}
+
 /// `envoy.config.route.v3.RouteConfiguration` around virtual hosts that are encoded already.
 #[derive(Clone, PartialEq, Message)]
 struct RouteConfiguration {
@@ -61,11 +95,17 @@ impl Matcher {
     }
 }
 
-/// Encodes a route configuration of one virtual host. `host` has no matcher of its own, and no map of more than one
-/// entry.
-pub(super) fn route_configuration(name: &str, host: &VirtualHost, matcher: Matcher) -> Vec<u8> {
+/// Encodes a route configuration of one virtual host. `host` has no matcher and no metadata of its own, and no map of more
+/// than one entry.
+pub(super) fn route_configuration(
+    name: &str,
+    host: &VirtualHost,
+    metadata: Option<VirtualHostMetadata>,
+    matcher: Option<Matcher>,
+) -> Vec<u8> {
     let mut encoded = host.encode_to_vec();
-    encoded.extend(VirtualHostMatcher { matcher: Some(matcher) }.encode_to_vec());
+    encoded.extend(metadata.unwrap_or_default().encode_to_vec());
+    encoded.extend(VirtualHostMatcher { matcher }.encode_to_vec());
     RouteConfiguration { name: name.to_owned(), virtual_hosts: vec![encoded] }.encode_to_vec()
 }
 

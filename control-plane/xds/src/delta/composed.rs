@@ -1,8 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
-
-use crate::piece::{Key, Pieces, add_pieces, bodies};
+use crate::piece::{Body, Key, Pieces, add_pieces, bodies};
 use crate::quarantine::{Hold, Offer, Quarantine, Refusal};
 use crate::{Resource, Snapshot, Standing};
 
@@ -17,6 +15,8 @@ struct One {
     quarantine: Quarantine,
     /// What the other side is to have, as far as it takes it.
     offer: Option<Offer>,
+    /// Its version as it is sent.
+    told: String,
 }
 
 impl Composed {
@@ -40,6 +40,7 @@ impl Composed {
                 one.quarantine.resume(version);
             }
             one.offer = one.quarantine.next(&Hold::default()).or_else(|| one.quarantine.last_accepted().cloned());
+            one.told = one.offer.as_ref().map(Offer::told).unwrap_or_default();
         }
     }
 
@@ -51,16 +52,16 @@ impl Composed {
     /// The version of a resource to send; `None` if there is nothing of it that the other side takes.
     pub(super) fn version<'a>(&'a self, name: &str, resource: &'a Resource) -> Option<&'a str> {
         match self.by_name.get(name) {
-            Some(one) => one.offer.as_ref().map(|offer| offer.version.as_str()),
+            Some(one) => one.offer.as_ref().map(|_| one.told.as_str()),
             None => Some(resource.version()),
         }
     }
 
     /// The body of a resource to send.
-    pub(super) fn body(&self, name: &str, resource: &Resource) -> Bytes {
+    pub(super) fn body(&self, name: &str, resource: &Resource) -> Body {
         let offer = self.by_name.get(name).and_then(|one| one.offer.as_ref());
         let body = offer.and_then(|offer| bodies(&offer.pieces).remove(name));
-        body.unwrap_or_else(|| resource.body().clone())
+        body.unwrap_or_else(|| vec![resource.body().clone()])
     }
 
     /// Takes an acknowledgement of what was to be sent last.

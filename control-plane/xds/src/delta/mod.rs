@@ -20,7 +20,8 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 use envoy_types::pb::google::protobuf::Any;
 
 use crate::kind::Kind;
-use crate::stream::{Conversation, NodeStream, Refusal};
+use crate::piece::length;
+use crate::stream::{Conversation, MAX_TYPES, NodeStream, Refusal, are_short, are_versions};
 use crate::wait::Wait;
 use crate::{Refused, Snapshot, Standing};
 use subscription::{Change, Subscription};
@@ -43,7 +44,7 @@ impl DeltaStream {
         self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_complete(&self.snapshot, url))
     }
 
-    fn advance(&mut self) -> Vec<DeltaDiscoveryResponse> {
+    fn advance(&mut self) -> Vec<Draft> {
         for ((_, type_url), subscription) in &mut self.subscriptions {
             subscription.refresh(&self.snapshot, type_url);
         }
@@ -59,7 +60,8 @@ impl DeltaStream {
             if let Some(subscription) = self.subscriptions.get_mut(&key) {
                 subscription.sent(&nonce, &change, self.snapshot.type_version(&key.1));
             }
-            responses.push(encode(&self.snapshot, &key.1, nonce, change));
+            let version = self.snapshot.type_version(&key.1).to_owned();
+            responses.push(Draft { type_url: key.1, version, nonce, change });
         }
         responses
     }
@@ -106,12 +108,13 @@ impl DeltaStream {
 impl Conversation for DeltaStream {
     type Request = DeltaDiscoveryRequest;
     type Response = DeltaDiscoveryResponse;
+    type Draft = Draft;
 
     fn new(snapshot: Arc<Snapshot>) -> Self {
         Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0 }
     }
 
-    fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
+    fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<Draft> {
         if self.node.is_empty()
             && let Some(node) = Self::node_of(&request)
         {
@@ -122,12 +125,20 @@ impl Conversation for DeltaStream {
         self.advance()
     }
 
-    fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
+    fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<Draft> {
         for ((_, type_url), subscription) in &mut self.subscriptions {
             subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
         }
         self.snapshot = snapshot;
         self.advance()
+    }
+
+    fn size(draft: &Draft) -> usize {
+        draft.change.updates.values().map(|update| length(&update.body)).sum()
+    }
+
+    fn finish(draft: Draft) -> DeltaDiscoveryResponse {
+        encode(draft)
     }
 
     fn node_of(request: &DeltaDiscoveryRequest) -> Option<&Node> {
@@ -137,6 +148,16 @@ impl Conversation for DeltaStream {
     fn refusal(request: &DeltaDiscoveryRequest) -> Option<Refusal<'_>> {
         let error = request.error_detail.as_ref()?;
         Some(Refusal { type_url: &request.type_url, message: &error.message })
+    }
+
+    fn reason(request: &mut DeltaDiscoveryRequest) -> Option<&mut String> {
+        request.error_detail.as_mut().map(|error| &mut error.message)
+    }
+
+    fn is_sane(request: &DeltaDiscoveryRequest) -> bool {
+        let names = request.resource_names_subscribe.iter().chain(&request.resource_names_unsubscribe);
+        are_short(names.chain(request.initial_resource_versions.keys()).chain([&request.type_url]))
+            && are_versions(request.initial_resource_versions.values())
     }
 
     fn answered(request: &DeltaDiscoveryRequest) -> Option<Kind> {
@@ -191,6 +212,15 @@ impl NodeStream for DeltaStream {
         };
         snapshot.owned_by(owner).filter_map(one).reduce(Standing::and)
     }
+
+    fn oldest_unanswered(&self) -> Option<u64> {
+        self.subscriptions.values().filter_map(Subscription::unanswered).min()
+    }
+
+    fn burden(&self) -> usize {
+        let names = self.subscriptions.values().map(Subscription::burden).sum();
+        if self.subscriptions.len() > MAX_TYPES { usize::MAX } else { names }
+    }
 }
 
 /// What has to wait of a type.
@@ -200,19 +230,41 @@ struct Gates {
     removals: Wait,
 }
 
-fn encode(snapshot: &Snapshot, type_url: &str, nonce: String, change: Change) -> DeltaDiscoveryResponse {
-    let resources = change.updates.into_iter().map(|(name, update)| WireResource {
+/// A response, its bytes shared with the snapshot.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    type_url: String,
+    version: String,
+    nonce: String,
+    change: Change,
+}
+
+fn encode(draft: Draft) -> DeltaDiscoveryResponse {
+    let type_url = draft.type_url;
+    let resources = draft.change.updates.into_iter().map(|(name, update)| WireResource {
         name,
         version: update.version,
-        resource: Some(Any { type_url: type_url.to_owned(), value: update.body.to_vec() }),
+        resource: Some(Any { type_url: type_url.clone(), value: update.body.concat() }),
         ..Default::default()
     });
     DeltaDiscoveryResponse {
-        system_version_info: snapshot.type_version(type_url).to_owned(),
+        system_version_info: draft.version,
         resources: resources.collect(),
-        type_url: type_url.to_owned(),
-        removed_resources: change.removals.into_iter().collect(),
-        nonce,
+        type_url,
+        removed_resources: draft.change.removals.into_iter().collect(),
+        nonce: draft.nonce,
         ..Default::default()
+    }
+}
+
+/// What is said, whole.
+#[cfg(test)]
+impl DeltaStream {
+    pub(crate) fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
+        Conversation::on_request(self, request).into_iter().map(encode).collect()
+    }
+
+    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
+        Conversation::on_snapshot(self, snapshot).into_iter().map(encode).collect()
     }
 }

@@ -9,19 +9,17 @@ use envoy_types::pb::envoy::service::health::v3::health_discovery_service_server
     HealthDiscoveryService, HealthDiscoveryServiceServer,
 };
 use envoy_types::pb::envoy::service::health::v3::{
-    ClusterEndpointsHealth, EndpointHealthResponse, HealthCheckRequestOrEndpointHealthResponse, HealthCheckSpecifier,
+    ClusterEndpointsHealth, EndpointHealthResponse, HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse,
+    HealthCheckSpecifier,
 };
 use envoy_types::pb::google::protobuf::Duration;
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{Endpoints, HealthRegistry};
-use crate::peer::Peer;
+use crate::{Admission, Excess, Outgoing, Parcel, Snapshot, admission};
 
-/// Most bytes of one report: ten thousand clusters with a few endpoints.
-const MAX_REPORT: usize = 16 * 1024 * 1024;
 /// Most clusters of one report; more are not read.
 const MAX_CLUSTERS: usize = 20_000;
 /// Longest name of a node or a cluster.
@@ -29,46 +27,52 @@ const MAX_NAME: usize = 1_024;
 /// How often reports are wished.
 const INTERVAL: Duration = Duration { seconds: 5, nanos: 0 };
 
-/// The health discovery service, that keeps what it is told in `registry`. Its streams end when the sender of `life` is
-/// gone.
-pub(crate) fn service<T: Send + Sync + 'static>(
+/// What is served: reports about other clusters are not kept.
+type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
+
+/// The health discovery service, that keeps what it is told in `registry`. Its streams end when the sender of `snapshots`
+/// is gone.
+pub(crate) fn service(
     registry: Arc<HealthRegistry>,
-    life: watch::Receiver<T>,
+    snapshots: Snapshots,
 ) -> HealthDiscoveryServiceServer<impl HealthDiscoveryService> {
-    HealthDiscoveryServiceServer::new(Service { registry, life }).max_decoding_message_size(MAX_REPORT)
+    HealthDiscoveryServiceServer::new(Service { registry, snapshots })
 }
 
-struct Service<T> {
+struct Service {
     registry: Arc<HealthRegistry>,
-    life: watch::Receiver<T>,
+    snapshots: Snapshots,
 }
 
 #[tonic::async_trait]
-impl<T: Send + Sync + 'static> HealthDiscoveryService for Service<T> {
+impl HealthDiscoveryService for Service {
     type StreamHealthCheckStream = Pin<Box<dyn Stream<Item = Result<HealthCheckSpecifier, Status>> + Send>>;
 
     async fn stream_health_check(
         &self,
         request: Request<Streaming<HealthCheckRequestOrEndpointHealthResponse>>,
     ) -> Result<Response<Self::StreamHealthCheckStream>, Status> {
+        let admission = admission(&request)?;
         let (sender, receiver) = mpsc::channel(1);
         // Nothing is to be checked for us: Envoy's own checks are what we want to hear of.
         let wish = HealthCheckSpecifier { interval: Some(INTERVAL), ..Default::default() };
         // There is room for one message.
-        let _ = sender.try_send(Ok(wish));
-        let (registry, mut life) = (Arc::clone(&self.registry), self.life.clone());
-        let peer = Peer::of(&request);
+        let _ = sender.try_send(Parcel { content: Ok(wish), room: None });
+        let (registry, mut life) = (Arc::clone(&self.registry), self.snapshots.clone());
+        let answers = Outgoing::new(receiver, Arc::clone(&admission));
+        let ear = Ear { registry, snapshots: self.snapshots.clone(), admission };
         tokio::spawn(async move {
             let ended = tokio::select! {
-                ended = listen(request.into_inner(), &peer, &registry, &sender) => ended,
+                ended = ear.listen(request.into_inner()) => ended,
+                () = sender.closed() => return,
                 () = async { while life.changed().await.is_ok() {} } => Ok(()),
             };
             if let Err(status) = ended {
                 // Whoever left needs no reason.
-                let _ = sender.send(Err(status)).await;
+                let _ = sender.send(Parcel { content: Err(status), room: None }).await;
             }
         });
-        Ok(Response::new(ReceiverStream::new(receiver).boxed()))
+        Ok(Response::new(answers.boxed()))
     }
 
     async fn fetch_health_check(
@@ -79,39 +83,66 @@ impl<T: Send + Sync + 'static> HealthDiscoveryService for Service<T> {
     }
 }
 
-/// Takes reports until the stream ends, on either side.
-pub(super) async fn listen(
-    mut messages: impl Stream<Item = Result<HealthCheckRequestOrEndpointHealthResponse, Status>> + Unpin,
-    peer: &Peer,
-    registry: &HealthRegistry,
-    answers: &mpsc::Sender<Result<HealthCheckSpecifier, Status>>,
-) -> Result<(), Status> {
-    let mut node = None;
-    loop {
-        let message = tokio::select! {
-            message = messages.next() => message,
-            () = answers.closed() => None,
-        };
-        let Some(Ok(message)) = message else { return Ok(()) };
-        match message.request_type {
-            Some(RequestType::HealthCheckRequest(request)) => {
-                let id = request.node.map(|node| node.id).unwrap_or_default();
-                peer.may_be(&id)?;
-                node = (!id.is_empty() && id.len() <= MAX_NAME).then_some(id);
-            }
-            Some(RequestType::EndpointHealthResponse(report)) => {
-                let node = node.as_deref().ok_or_else(|| Status::invalid_argument("say first which node this is"))?;
-                registry.record(node, read(&report), Instant::now());
-            }
-            None => {}
-        }
-    }
+/// Takes the reports of one stream.
+pub(super) struct Ear {
+    pub(super) registry: Arc<HealthRegistry>,
+    pub(super) snapshots: Snapshots,
+    pub(super) admission: Arc<Admission>,
 }
 
-/// Counts the endpoints of each cluster.
-pub(super) fn read(report: &EndpointHealthResponse) -> BTreeMap<String, Endpoints> {
-    let clusters = report.cluster_endpoints_health.iter().filter(|cluster| cluster.cluster_name.len() <= MAX_NAME);
-    clusters.take(MAX_CLUSTERS).map(|cluster| (cluster.cluster_name.clone(), count(cluster))).collect()
+impl Ear {
+    /// Takes reports until the stream ends.
+    pub(super) async fn listen(
+        &self,
+        mut messages: impl Stream<Item = Result<HealthCheckRequestOrEndpointHealthResponse, Status>> + Unpin,
+    ) -> Result<(), Status> {
+        let limits = self.admission.limits();
+        let Ok(first) = tokio::time::timeout(limits.idle, messages.next()).await else {
+            self.admission.turned_away(Excess::Idle);
+            return Err(Status::deadline_exceeded("say which node this is"));
+        };
+        let Some(Ok(first)) = first else { return Ok(()) };
+        let Some(RequestType::HealthCheckRequest(first)) = first.request_type else {
+            return Err(Status::invalid_argument("say first which node this is"));
+        };
+        let node = self.node(first)?;
+        self.admission.admit();
+        while let Some(Ok(message)) = messages.next().await {
+            match message.request_type {
+                Some(RequestType::HealthCheckRequest(again)) => self.is_still(&node, again)?,
+                Some(RequestType::EndpointHealthResponse(report)) => {
+                    let counts = self.read(&report);
+                    self.registry.record(&node, counts, Instant::now());
+                    tokio::time::sleep(limits.report_pause).await;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn is_still(&self, node: &str, again: HealthCheckRequest) -> Result<(), Status> {
+        let is_same = self.node(again)? == node;
+        is_same.then_some(()).ok_or_else(|| Status::invalid_argument("the node id changed within a stream"))
+    }
+
+    /// The node that somebody says to be, if it may be that one.
+    fn node(&self, request: HealthCheckRequest) -> Result<String, Status> {
+        let id = request.node.map(|node| node.id).unwrap_or_default();
+        self.admission.peer().may_be(&id).inspect_err(|_| self.admission.turned_away(Excess::Node))?;
+        if id.is_empty() || id.len() > MAX_NAME {
+            return Err(Status::invalid_argument("a node id has 1 to 1024 bytes"));
+        }
+        Ok(id)
+    }
+
+    /// Counts the endpoints of each cluster that is served.
+    pub(super) fn read(&self, report: &EndpointHealthResponse) -> BTreeMap<String, Endpoints> {
+        let Some(served) = self.snapshots.borrow().clone() else { return BTreeMap::new() };
+        let clusters = report.cluster_endpoints_health.iter().take(MAX_CLUSTERS);
+        let known = clusters.filter(|cluster| served.has_cluster(&cluster.cluster_name));
+        known.map(|cluster| (cluster.cluster_name.clone(), count(cluster))).collect()
+    }
 }
 
 fn count(cluster: &ClusterEndpointsHealth) -> Endpoints {

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::HealthStatus;
@@ -12,10 +13,20 @@ use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::health::v3::health_check_request_or_endpoint_health_response::RequestType;
 use envoy_types::pb::envoy::service::health::v3::{HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse};
 use futures_util::stream;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 
-use super::service::{listen, read};
+use super::service::Ear;
 use super::{Endpoints, HealthRegistry};
+use crate::{Admission, Limits, Resource, Snapshot};
+
+/// Where clusters of these names are served.
+fn ear(clusters: &[&str]) -> Ear {
+    let url = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+    let one = |name: &&str| (url.to_owned(), (*name).to_owned(), Resource::new(Vec::new()));
+    let (_, snapshots) = watch::channel(Some(Arc::new(Snapshot::new(clusters.iter().map(one)))));
+    let limits = Limits { report_pause: Duration::ZERO, idle: Duration::from_millis(20), ..Limits::default() };
+    Ear { registry: Arc::default(), snapshots, admission: Admission::local(limits) }
+}
 
 fn told(healthy: u32, total: u32) -> BTreeMap<String, Endpoints> {
     BTreeMap::from([("a".to_owned(), Endpoints { healthy, total })])
@@ -89,10 +100,10 @@ fn endpoints_that_may_get_requests_are_healthy() {
             endpoints_health: all.into_iter().map(endpoint).collect(),
         }],
     };
-    let long = "x".repeat(2_000);
     let report =
-        EndpointHealthResponse { cluster_endpoints_health: vec![cluster("a"), cluster(&long)], ..Default::default() };
-    assert_eq!(read(&report), BTreeMap::from([("a".to_owned(), Endpoints { healthy: 2, total: 6 })]));
+        EndpointHealthResponse { cluster_endpoints_health: vec![cluster("a"), cluster("b")], ..Default::default() };
+    let counted = ear(&["a", "c"]).read(&report);
+    assert_eq!(counted, BTreeMap::from([("a".to_owned(), Endpoints { healthy: 2, total: 6 })]));
 }
 
 fn introduction(id: &str) -> RequestType {
@@ -115,14 +126,20 @@ async fn a_report_counts_for_the_node_that_was_named_before_it() {
         (vec![report()], None),
         (vec![introduction(""), report()], None),
         (vec![introduction("one"), introduction(&"x".repeat(2_000)), report()], None),
+        (vec![introduction("one"), introduction("two"), report()], None),
     ];
     for (messages, node) in table {
-        let registry = HealthRegistry::default();
+        let ear = ear(&["a"]);
         let messages =
             messages.into_iter().map(|one| Ok(HealthCheckRequestOrEndpointHealthResponse { request_type: Some(one) }));
-        let (answers, _kept) = mpsc::channel(1);
-        let ended = listen(stream::iter(messages), &crate::peer::Peer::Local, &registry, &answers).await;
+        let ended = ear.listen(stream::iter(messages)).await;
         assert_eq!(ended.is_ok(), node.is_some(), "{ended:?}");
-        assert_eq!(registry.reporting(Instant::now()), node.into_iter().collect::<Vec<_>>());
+        assert_eq!(ear.registry.reporting(Instant::now()), node.into_iter().collect::<Vec<_>>());
     }
+}
+
+#[tokio::test]
+async fn who_says_nothing_is_not_listened_to_for_long() {
+    let ended = ear(&[]).listen(stream::pending()).await;
+    assert_eq!(ended.unwrap_err().code(), tonic::Code::DeadlineExceeded);
 }

@@ -3,6 +3,9 @@
 //! What is offered is computed from what is wanted, what was accepted last and what was found bad. After a refusal the
 //! pieces that differ from what was accepted are tried in groups, until the bad one stands alone; a piece that is bad, or
 //! not tried yet, stays as it was accepted. So no trial takes anything out of service that was in it.
+//!
+//! Of what somebody else sent, a version tells which pieces it was made of. Those that are wanted as they are count as
+//! accepted. Of the others nobody here knows the bytes: while a bad one is looked for among them, they are out of service.
 
 mod offer;
 #[cfg(test)]
@@ -14,6 +17,7 @@ use crate::Standing;
 use crate::piece::{Key, Piece, Pieces};
 use crate::wait::Wait;
 
+use offer::Told;
 pub(crate) use offer::{Hold, Offer};
 
 /// Why a piece or everything is not offered again.
@@ -30,14 +34,18 @@ pub(crate) struct Refusal {
 pub(crate) struct Quarantine {
     target: Offer,
     accepted: Offer,
-    /// Nobody knows what the other side has.
+    /// The other side has something else than `accepted`, which holds only what it certainly has of that.
     unknown: bool,
+    /// Where it has a piece that is not known.
+    strange: BTreeSet<String>,
     /// Single pieces that were found bad.
     refused: BTreeMap<Key, Vec<Refusal>>,
     /// Groups of pieces that are tried, the last first. All that is in none of them waits.
     suspects: Vec<BTreeSet<Key>>,
     /// Refusals in a row.
     strikes: u32,
+    /// Whether nothing stands for parts that are new and not tried yet, because that may be bad.
+    bare: bool,
     /// Whole offers that were refused, and why. They are not sent again.
     barred: BTreeMap<String, String>,
     /// Pieces that were tried again beside others than the first time.
@@ -55,6 +63,7 @@ impl Quarantine {
         self.target = target;
         self.barred.clear();
         self.whole = None;
+        self.bare = false;
         let is_current = |key: &Key, version: &str| {
             let wanted = self.target.pieces.get(key);
             wanted.is_some_and(|wanted| candidates(wanted).any(|piece| piece.version() == version))
@@ -68,9 +77,9 @@ impl Quarantine {
 
     /// The other side has something already, of this version, from an earlier conversation.
     pub(crate) fn resume(&mut self, version: &str) {
-        let refused = offer::refused_in(version);
+        let told = Told::read(version);
         for (key, wanted) in &self.target.pieces {
-            for piece in candidates(wanted).filter(|piece| refused.contains(offer::short(piece.version()))) {
+            for piece in candidates(wanted).filter(|piece| told.refused.contains(offer::short(piece.version()))) {
                 let message = "refused before this conversation".to_owned();
                 let refusal = Refusal { version: piece.version().to_owned(), message, beside: String::new() };
                 self.retried.insert((key.clone(), piece.version().to_owned()));
@@ -78,23 +87,55 @@ impl Quarantine {
             }
         }
         let offer = self.compose(&Hold::default());
-        self.unknown = offer.version != version;
-        if !self.unknown {
-            self.accepted = offer;
-        }
+        self.unknown = offer.version != told.version;
+        self.accepted = if self.unknown { self.recognise(&told) } else { offer };
+        let known: BTreeSet<String> =
+            self.accepted.pieces.iter().map(|(key, piece)| offer::digest(key, piece)).collect();
+        let strange = told.made_of.iter().filter(|one| self.unknown && !known.contains(**one));
+        self.strange = strange.map(|one| offer::place_of(one).to_owned()).collect();
+    }
+
+    /// What is wanted of what the other side has.
+    fn recognise(&self, told: &Told<'_>) -> Offer {
+        let known = |(key, wanted): (&Key, &Piece)| {
+            let has = |piece: &&Piece| told.made_of.contains(offer::digest(key, piece).as_str());
+            Some((key.clone(), candidates(wanted).find(has)?.clone()))
+        };
+        Offer { version: String::new(), pieces: self.target.pieces.iter().filter_map(known).collect() }
+    }
+
+    /// Whether an offer would only take away what is not known: pieces that stand for others that are refused as they are
+    /// wanted. That can wait until something else changes.
+    fn only_takes_away(&self, offer: &Offer) -> bool {
+        let stands_in = |key: &Key, piece: &Piece| {
+            let wanted = self.target.pieces.get(key);
+            wanted.is_some_and(|wanted| wanted.version() != piece.version() && self.is_refused(key, wanted.version()))
+        };
+        let mut others = offer.pieces.iter().filter(|(key, piece)| self.differs(key, piece)).peekable();
+        let mut places: BTreeSet<String> = BTreeSet::new();
+        let is_spared = others.peek().is_some()
+            && others.all(|(key, piece)| {
+                places.insert(offer::place(key));
+                stands_in(key, piece)
+            });
+        is_spared && self.strange == places
     }
 
     /// What to send now, if anything.
     pub(crate) fn next(&mut self, hold: &Hold) -> Option<Offer> {
         loop {
             let offer = self.compose(hold);
-            let is_same = !self.unknown && offer.is_same(&self.accepted);
+            let is_same = self.is_there(&offer);
+            if is_same && hold.updates == Wait::Nobody && self.suspects.is_empty() && self.has_to_tell(&offer) {
+                return Some(offer);
+            }
             let barred = self.barred.get(offer.hash()).filter(|_| !is_same).cloned();
             if !is_same && barred.is_none() {
                 return Some(offer);
             }
-            // What is held back may be tried later.
-            if !hold.is_open() {
+            // What is held back may be tried later. Removals may have to wait for as long as somebody's route is refused,
+            // which must not end the search among others.
+            if hold.updates != Wait::Nobody {
                 return None;
             }
             match barred {
@@ -103,6 +144,18 @@ impl Quarantine {
                 _ => return None,
             }
         }
+    }
+
+    /// Whether nothing is to be sent for an offer.
+    fn is_there(&self, offer: &Offer) -> bool {
+        if self.unknown { self.only_takes_away(offer) } else { offer.is_same(&self.accepted) }
+    }
+
+    /// Whether parts were refused since something was accepted last: that has to stand in the version, so that nobody who
+    /// is told it sends them again.
+    fn has_to_tell(&self, offer: &Offer) -> bool {
+        let has_parts = offer.pieces.keys().any(|key| key.part.is_some());
+        !self.unknown && has_parts && offer.left_out() != self.accepted.left_out() && !offer.left_out().is_empty()
     }
 
     pub(crate) fn on_ack(&mut self, offer: Offer) {
@@ -115,23 +168,32 @@ impl Quarantine {
 
     pub(crate) fn on_nack(&mut self, offer: &Offer, message: &str) {
         self.barred.insert(offer.hash().to_owned(), message.to_owned());
-        let was_trial = self.suspects.pop().is_some();
+        let group = self.suspects.pop();
         self.strikes += 1;
         let refusal = |version: &str| Refusal {
             version: version.to_owned(),
             message: message.to_owned(),
             beside: self.accepted.version.clone(),
         };
-        let changed: Vec<_> = offer.pieces.iter().filter(|(key, piece)| self.differs(key, piece)).collect();
+        let differing = offer.pieces.iter().filter(|(key, piece)| self.differs(key, piece));
+        let is_stand_in = |(key, piece): &(&Key, &Piece)| {
+            let is_tried = group.as_ref().is_none_or(|group| group.contains(*key));
+            !is_tried && self.target.pieces.get(*key).is_some_and(|wanted| wanted.version() != piece.version())
+        };
+        let (stand_ins, changed): (Vec<_>, Vec<_>) = differing.partition(is_stand_in);
         match changed.as_slice() {
-            // Leaving out what is in service, to find out, would do more harm than to wait.
-            _ if self.unknown => self.whole = Some(refusal(&offer.version)),
             [] => self.whole = Some(refusal(&offer.version)),
+            // Before one is blamed: what stands for others may be bad itself.
+            [_] if !stand_ins.is_empty() => {
+                self.bare = true;
+                self.suspects.extend(group);
+            }
             [(key, piece)] => {
                 let refusal = refusal(piece.version());
-                if !was_trial {
+                if group.is_none() {
                     self.retried.insert(((*key).clone(), piece.version().to_owned()));
                 }
+                self.bare = false;
                 self.refused.entry((*key).clone()).or_default().push(refusal);
             }
             _ => {
@@ -197,7 +259,13 @@ impl Quarantine {
             let resolved = self.resolve(key, wanted);
             let is_change = resolved.map(Piece::version) != accepted.map(Piece::version);
             let may_change = hold.updates.lets(wanted.owner()) && is_tried(key);
-            let chosen = if is_change && !may_change { accepted } else { resolved };
+            let chosen = if !is_change || may_change {
+                resolved
+            } else {
+                // Nobody else is to get what comes for a part that is new and not tried yet.
+                let stand_in = wanted.instead().filter(|one| !self.bare && !self.is_refused(key, one.version()));
+                accepted.or(stand_in.filter(|_| hold.updates.lets(wanted.owner())))
+            };
             // Parts of what is not there are nothing.
             let stands_alone = key.part.is_none() || pieces.contains_key(&Key::whole(&key.resource));
             if let Some(chosen) = chosen.filter(|_| stands_alone) {
@@ -243,7 +311,7 @@ impl Quarantine {
     pub(crate) fn waiting(&self) -> (Wait, Wait) {
         let offer = self.compose_all(&Hold::default(), |_| true);
         let is_over = self.suspects.is_empty() && self.barred.contains_key(offer.hash());
-        if is_over || (!self.unknown && offer.is_same(&self.accepted)) {
+        if is_over || self.is_there(&offer) {
             return (Wait::Nobody, Wait::Nobody);
         }
         self.changes(&offer)
@@ -325,7 +393,7 @@ impl Quarantine {
 
     /// The version of a piece that the other side is known to have.
     pub(crate) fn accepted(&self, key: &Key) -> Option<&str> {
-        self.accepted.pieces.get(key).filter(|_| !self.unknown).map(Piece::version)
+        self.accepted.pieces.get(key).map(Piece::version)
     }
 }
 

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use crate::hash::Hash;
+use crate::hash::{Hash, hash_of};
 use crate::piece::{Key, Piece, Pieces};
 use crate::wait::Wait;
 
@@ -22,9 +22,26 @@ impl Offer {
         self.pieces.len() == other.pieces.len() && self.pieces.iter().zip(&other.pieces).all(same)
     }
 
+    /// What stands in the version because it was left out.
+    pub(super) fn left_out(&self) -> &str {
+        self.version.split_once(LEFT_OUT).map_or("", |(_, left_out)| left_out)
+    }
+
     /// The hash alone.
     pub(super) fn hash(&self) -> &str {
         self.version.split(LEFT_OUT).next().unwrap_or_default()
+    }
+
+    /// The version as it is sent: with what it is made of, so that another control plane knows what the other side has,
+    /// even if it wants something else itself. See [`Told`].
+    pub(crate) fn told(&self) -> String {
+        let most = if self.pieces.keys().any(|key| key.part.is_some()) { MAX_PARTS } else { MAX_WHOLE };
+        if self.pieces.len() > most {
+            return self.version.clone();
+        }
+        let (hash, left_out) = self.version.split_at(self.hash().len());
+        let made_of: String = self.pieces.iter().map(|(key, piece)| digest(key, piece)).collect();
+        format!("{hash}{MADE_OF}{made_of}{left_out}")
     }
 }
 
@@ -35,14 +52,14 @@ pub(crate) struct Hold {
     pub(crate) removals: Wait,
 }
 
-impl Hold {
-    pub(super) fn is_open(&self) -> bool {
-        self.updates == Wait::Nobody && self.removals == Wait::Nobody
-    }
-}
-
-/// Between the hash and what is left out.
+/// Before what was left out.
 const LEFT_OUT: char = '!';
+/// Between the hash and what it is made of.
+const MADE_OF: char = '~';
+/// Most parts of which the version tells what it is made of: eight bytes for each of some thousand in a listener's version.
+const MAX_PARTS: usize = 4_000;
+/// The same for whole resources: Envoy keeps the version with each of them.
+const MAX_WHOLE: usize = 500;
 /// Most refusals that a version tells: it stays a word.
 const MAX_TOLD: usize = 64;
 
@@ -74,10 +91,47 @@ impl Offer {
     }
 }
 
-/// The versions that a version says were left out, shortened.
-pub(super) fn refused_in(version: &str) -> BTreeSet<&str> {
-    let told = version.split_once(LEFT_OUT).map(|(_, told)| told).unwrap_or_default();
-    told.split(',').filter(|one| !one.is_empty()).take(MAX_TOLD).collect()
+/// What a version tells that the other side has.
+#[derive(Debug)]
+pub(super) struct Told<'a> {
+    /// The version as an [`Offer`] has it.
+    pub(super) version: String,
+    /// The versions that were left out, shortened.
+    pub(super) refused: BTreeSet<&'a str>,
+    /// The digest of each piece.
+    pub(super) made_of: BTreeSet<&'a str>,
+}
+
+impl<'a> Told<'a> {
+    /// Reads what [`Offer::told`] wrote, or a version that says less.
+    pub(super) fn read(told: &'a str) -> Self {
+        let (rest, left_out) =
+            told.split_once(LEFT_OUT).map_or((told, None), |(rest, left_out)| (rest, Some(left_out)));
+        let (hash, made_of) = rest.split_once(MADE_OF).unwrap_or((rest, ""));
+        let version = left_out.map_or_else(|| hash.to_owned(), |left_out| format!("{hash}{LEFT_OUT}{left_out}"));
+        let refused = left_out.unwrap_or_default().split(',').filter(|one| !one.is_empty()).take(MAX_TOLD);
+        let digests = (0..made_of.len() / DIGEST).take(MAX_PARTS);
+        let made_of = digests.filter_map(|index| made_of.get(index * DIGEST..(index + 1) * DIGEST)).collect();
+        Self { version, refused: refused.collect(), made_of }
+    }
+}
+
+/// Length of a digest: three of the key, to know where something stands, and five of the content.
+const DIGEST: usize = 8;
+
+/// Enough of a piece to find it among some thousand.
+pub(super) fn digest(key: &Key, piece: &Piece) -> String {
+    format!("{}{}", place(key), piece.version().get(..5).unwrap_or("-----"))
+}
+
+/// Enough of a key to tell what is gone from what is wanted otherwise.
+pub(super) fn place(key: &Key) -> String {
+    hash_of(key.name().as_bytes()).get(..3).unwrap_or("---").to_owned()
+}
+
+/// The place of a digest.
+pub(super) fn place_of(digest: &str) -> &str {
+    digest.get(..3).unwrap_or_default()
 }
 
 /// Enough of a hash to know it by.

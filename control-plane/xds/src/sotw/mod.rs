@@ -17,8 +17,8 @@ use envoy_types::pb::envoy::service::discovery::v3::{DiscoveryRequest, Discovery
 use envoy_types::pb::google::protobuf::Any;
 
 use crate::kind::Kind;
-use crate::piece::Key;
-use crate::stream::{Conversation, NodeStream, Refusal};
+use crate::piece::{Body, Key, length};
+use crate::stream::{Conversation, MAX_TYPES, NodeStream, Refusal, are_short, are_versions};
 use crate::wait::Wait;
 use crate::{Refused, Snapshot, Standing, TypeStatus};
 use state::{Change, State};
@@ -33,7 +33,7 @@ pub(crate) struct SotwStream {
 }
 
 impl SotwStream {
-    fn advance(&mut self) -> Vec<DiscoveryResponse> {
+    fn advance(&mut self) -> Vec<Draft> {
         for ((_, type_url), state) in &mut self.states {
             state.refresh(&self.snapshot, type_url);
         }
@@ -47,7 +47,7 @@ impl SotwStream {
             let nonce = self.nonces.to_string();
             state.sent(&nonce, &change);
             self.touch_companions(&key.1, &change);
-            responses.push(encode(&key.1, nonce, change));
+            responses.push(Draft { type_url: key.1, nonce, change });
         }
         responses
     }
@@ -87,12 +87,13 @@ impl SotwStream {
 impl Conversation for SotwStream {
     type Request = DiscoveryRequest;
     type Response = DiscoveryResponse;
+    type Draft = Draft;
 
     fn new(snapshot: Arc<Snapshot>) -> Self {
         Self { snapshot, node: String::new(), states: BTreeMap::new(), nonces: 0 }
     }
 
-    fn on_request(&mut self, request: DiscoveryRequest) -> Vec<DiscoveryResponse> {
+    fn on_request(&mut self, request: DiscoveryRequest) -> Vec<Draft> {
         if self.node.is_empty()
             && let Some(node) = Self::node_of(&request)
         {
@@ -103,9 +104,17 @@ impl Conversation for SotwStream {
         self.advance()
     }
 
-    fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DiscoveryResponse> {
+    fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<Draft> {
         self.snapshot = snapshot;
         self.advance()
+    }
+
+    fn size(draft: &Draft) -> usize {
+        draft.change.bodies.values().map(|body| length(body)).sum()
+    }
+
+    fn finish(draft: Draft) -> DiscoveryResponse {
+        encode(draft)
     }
 
     fn node_of(request: &DiscoveryRequest) -> Option<&Node> {
@@ -115,6 +124,14 @@ impl Conversation for SotwStream {
     fn refusal(request: &DiscoveryRequest) -> Option<Refusal<'_>> {
         let error = request.error_detail.as_ref()?;
         Some(Refusal { type_url: &request.type_url, message: &error.message })
+    }
+
+    fn reason(request: &mut DiscoveryRequest) -> Option<&mut String> {
+        request.error_detail.as_mut().map(|error| &mut error.message)
+    }
+
+    fn is_sane(request: &DiscoveryRequest) -> bool {
+        are_short(request.resource_names.iter().chain([&request.type_url])) && are_versions([&request.version_info])
     }
 
     fn answered(request: &DiscoveryRequest) -> Option<Kind> {
@@ -166,15 +183,45 @@ impl NodeStream for SotwStream {
         };
         snapshot.owned_by(owner).filter_map(one).reduce(Standing::and)
     }
+
+    fn oldest_unanswered(&self) -> Option<u64> {
+        self.states.values().filter_map(State::unanswered).min()
+    }
+
+    fn burden(&self) -> usize {
+        let names = self.states.values().map(State::burden).sum();
+        if self.states.len() > MAX_TYPES { usize::MAX } else { names }
+    }
 }
 
-fn encode(type_url: &str, nonce: String, change: Change) -> DiscoveryResponse {
-    let resource = |body: bytes::Bytes| Any { type_url: type_url.to_owned(), value: body.to_vec() };
+/// A response, its bytes shared with the snapshot.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    type_url: String,
+    nonce: String,
+    change: Change,
+}
+
+fn encode(draft: Draft) -> DiscoveryResponse {
+    let type_url = draft.type_url;
+    let resource = |body: Body| Any { type_url: type_url.clone(), value: body.concat() };
     DiscoveryResponse {
-        version_info: change.offer.version,
-        resources: change.bodies.into_values().map(resource).collect(),
-        type_url: type_url.to_owned(),
-        nonce,
+        version_info: draft.change.offer.told(),
+        resources: draft.change.bodies.into_values().map(resource).collect(),
+        type_url,
+        nonce: draft.nonce,
         ..Default::default()
+    }
+}
+
+/// What is said, whole.
+#[cfg(test)]
+impl SotwStream {
+    pub(crate) fn on_request(&mut self, request: DiscoveryRequest) -> Vec<DiscoveryResponse> {
+        Conversation::on_request(self, request).into_iter().map(encode).collect()
+    }
+
+    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DiscoveryResponse> {
+        Conversation::on_snapshot(self, snapshot).into_iter().map(encode).collect()
     }
 }

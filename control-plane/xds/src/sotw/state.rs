@@ -1,11 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
 
 use crate::hash::Hash;
 use crate::kind::Kind;
-use crate::piece::{Key, Pieces, add_pieces, bodies};
+use crate::piece::{Body, Key, Pieces, add_pieces, bodies};
 use crate::quarantine::{Hold, Offer, Quarantine};
 use crate::wait::Wait;
 use crate::{Refused, Resource, Snapshot, Standing, TypeStatus};
@@ -16,7 +15,7 @@ pub(super) struct Change {
     /// What the other side has when it accepts.
     pub(super) offer: Offer,
     /// What is sent of it: name and body.
-    pub(super) bodies: BTreeMap<String, Bytes>,
+    pub(super) bodies: BTreeMap<String, Body>,
     /// Names of what the other side does not have like this.
     pub(super) changed: BTreeSet<String>,
 }
@@ -184,6 +183,16 @@ impl State {
         self.status.sent.clone_from(&change.offer.version);
         let busy = self.quarantine.changes(&change.offer);
         self.in_flight = Some(InFlight { offer: change.offer.clone(), busy });
+    }
+
+    /// The number of the response without an answer.
+    pub(super) fn unanswered(&self) -> Option<u64> {
+        self.in_flight.as_ref().and_then(|_| self.nonce.parse().ok())
+    }
+
+    /// How many names are remembered.
+    pub(super) fn burden(&self) -> usize {
+        self.names.len()
     }
 
     /// The nonce of the last response.

@@ -95,6 +95,8 @@ impl World {
 fn cluster(client_ca: String) -> config::ClusterConfig {
     config::ClusterConfig {
         servers: None,
+        session_limit_seconds: None,
+        protected: None,
         audit_attribution: false,
         log_refused: false,
         version: config::CONFIG_VERSION,

@@ -5,6 +5,7 @@ use rcgen::DnType;
 mod attribution;
 mod flow_control;
 mod identity;
+mod protected;
 mod proxy;
 mod reviews;
 mod seen;
@@ -49,6 +50,8 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
     let secrets = Rule { resources: vec!["secrets".into()], non_resource_urls: vec![], ..all_rules() };
     ClusterConfig {
         servers: None,
+        session_limit_seconds: None,
+        protected: None,
         version: CONFIG_VERSION,
         name: "lab/-/prod.example.com".into(),
         identity: "prod".into(),
@@ -167,7 +170,8 @@ fn credentials_are_never_downgraded() {
 fn what_is_refused_whoever_asks() {
     let fixture = fixture();
     let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
-    let table: [(&str, &str, Headers<'_>, &str); 17] = [
+    let (connection, upgrade) = (("connection", "Upgrade"), ("upgrade", "websocket"));
+    let table: [(&str, &str, Headers<'_>, &str); 19] = [
         ("GET", POD, &[("impersonate-user", "bob")], "403 impersonation"),
         ("GET", POD, &[("impersonate-extra-x", "y")], "403 impersonation"),
         ("GET", POD, &[("impersonate-unheard-of", "y")], "403 impersonation"),
@@ -184,6 +188,8 @@ fn what_is_refused_whoever_asks() {
         ("OPTIONS", "*", &[], "400 bad_request"),
         ("CONNECT", "/", &[], "400 bad_request"),
         ("GET", POD, &[("connection", "xupgrade"), ("upgrade", "websocket")], "400 bad_request"),
+        ("GET", POD, &[connection, upgrade, ("content-length", "5")], "400 bad_request"),
+        ("GET", POD, &[connection, upgrade, ("content-length", "00")], "400 bad_request"),
         ("DELETE", "/api/v1/pods", &[], "403 no_policy"),
     ];
     for (method, path, headers, expected) in table {

@@ -52,7 +52,10 @@ pub const LABELS: [Label; 8] = [
     },
     Label { name: "schema", values: "The flow control schema of that policy; `-` if it names none." },
     Label { name: "decision", values: "What became of the request, see below." },
-    Label { name: "reason", values: "Why it was not forwarded, or why its answer was replaced; `-` otherwise." },
+    Label {
+        name: "reason",
+        values: "Why it was not forwarded, why its answer was replaced, or why it was ended; `-` otherwise.",
+    },
     Label { name: "kind", values: "The kind of answer that is remembered." },
 ];
 
@@ -64,7 +67,7 @@ pub const REQUESTS: Metric = Metric {
     name: "requests_total",
     kind: Kind::Counter,
     help: "Requests, counted when the gateway decides about them. One that went upstream and whose answer the gateway \
-           replaced counts twice: as `forwarded` and as `replaced`.",
+           replaced, or that it ended later, counts twice: as `forwarded`, and as `replaced` or `ended`.",
     labels: &["cluster", "verb", "resource", "policy", "schema", "decision", "reason"],
 };
 

@@ -1,3 +1,4 @@
+use crate::farewell::End;
 use crate::refusal::Cause;
 
 /// What became of a request, as far as the gateway decides it.
@@ -9,13 +10,15 @@ pub enum Outcome {
     Refused(Cause),
     /// It went upstream, and the filter replaced the answer. Counted beside [`Outcome::Forwarded`].
     Replaced(Cause),
+    /// It went upstream, and the filter ended it later. Counted beside [`Outcome::Forwarded`].
+    Ended(End),
     /// Envoy answered it before the filter saw it: what is not HTTP, or not acceptable HTTP.
     Malformed,
 }
 
 impl Outcome {
     /// Values of the label `decision`.
-    pub const DECISIONS: [&'static str; 3] = ["forwarded", "refused", "replaced"];
+    pub const DECISIONS: [&'static str; 4] = ["forwarded", "refused", "replaced", "ended"];
 
     /// The label `decision`.
     pub const fn decision(self) -> &'static str {
@@ -23,6 +26,7 @@ impl Outcome {
             Outcome::Forwarded => "forwarded",
             Outcome::Refused(_) | Outcome::Malformed => "refused",
             Outcome::Replaced(_) => "replaced",
+            Outcome::Ended(_) => "ended",
         }
     }
 
@@ -31,13 +35,15 @@ impl Outcome {
         match self {
             Outcome::Forwarded => "-",
             Outcome::Refused(cause) | Outcome::Replaced(cause) => cause.as_str(),
+            Outcome::Ended(why) => why.as_str(),
             Outcome::Malformed => "malformed",
         }
     }
 
     /// Values of the label `reason`.
     pub fn reasons() -> impl Iterator<Item = &'static str> {
-        ["-", "malformed"].into_iter().chain(Cause::ALL.into_iter().map(Cause::as_str))
+        let causes = Cause::ALL.into_iter().map(Cause::as_str);
+        ["-", "malformed"].into_iter().chain(causes).chain(End::ALL.into_iter().map(End::as_str))
     }
 
     pub(super) fn code(self) -> u8 {
@@ -47,6 +53,8 @@ impl Outcome {
             Outcome::Malformed => 1,
             Outcome::Refused(cause) => of(cause).map_or(1, |at| at.saturating_mul(2).saturating_add(2)),
             Outcome::Replaced(cause) => of(cause).map_or(1, |at| at.saturating_mul(2).saturating_add(3)),
+            Outcome::Ended(End::ServerRemoved) => 255,
+            Outcome::Ended(End::SessionLimit) => 254,
         }
     }
 
@@ -55,6 +63,8 @@ impl Outcome {
         match code {
             0 => Outcome::Forwarded,
             1 => Outcome::Malformed,
+            255 => Outcome::Ended(End::ServerRemoved),
+            254 => Outcome::Ended(End::SessionLimit),
             even if even % 2 == 0 => cause(even).map_or(Outcome::Malformed, Outcome::Refused),
             odd => cause(odd).map_or(Outcome::Malformed, Outcome::Replaced),
         }
@@ -68,7 +78,8 @@ mod tests {
     #[test]
     fn every_outcome_survives_its_code_and_says_words_of_the_sets() {
         let causes = Cause::ALL.into_iter().flat_map(|cause| [Outcome::Refused(cause), Outcome::Replaced(cause)]);
-        for outcome in [Outcome::Forwarded, Outcome::Malformed].into_iter().chain(causes) {
+        let ends = End::ALL.into_iter().map(Outcome::Ended);
+        for outcome in [Outcome::Forwarded, Outcome::Malformed].into_iter().chain(causes).chain(ends) {
             assert_eq!(Outcome::of_code(outcome.code()), outcome);
             assert!(Outcome::DECISIONS.contains(&outcome.decision()));
             assert!(Outcome::reasons().any(|reason| reason == outcome.reason()));

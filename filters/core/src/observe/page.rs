@@ -42,7 +42,7 @@ fn page() -> String {
     writeln!(
         page,
         "\n**decision**: {}. `forwarded` says what the filter decided; what Envoy answers afterwards, \
-         because no server is healthy for instance, is Envoy's to count.",
+         because no server is healthy for instance, is Envoy's to count. `ended` are watches and sessions.",
         words(&Outcome::DECISIONS)
     )
     .unwrap();

@@ -11,20 +11,28 @@ use portcullis_harness::kube::KubeOptions;
 
 use serde_json::json;
 
-use crate::world::{NAME, World};
+use crate::world::{Identities, NAME, World};
 
 /// kube-apiserver reads on after it has refused an upgrade: what it then reads is a request on a connection that carries the
 /// gateway's credential.
 #[test]
 fn what_follows_a_refused_upgrade_is_no_request() {
-    for version in deps::envoy_compat_versions() {
-        let gateway = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
-        let Some(world) = World::of("smuggling", &KubeOptions::default(), &gateway) else { return };
-        let target = world.target().identity(&world.alice);
-        for (framing, body) in
-            [("", ""), ("Content-Length: 0\r\n", ""), ("Transfer-Encoding: chunked\r\n", "0\r\n\r\n")]
+    let older = deps::envoy_compat_versions().into_iter().map(|version| (Identities::Impersonate, Some(version)));
+    for (identities, envoy_version) in older.chain([(Identities::RequestHeader, None)]) {
+        let version = format!("{identities:?}, {envoy_version:?}");
+        let gateway = GatewayOptions { envoy_version, ..GatewayOptions::default() };
+        let Some(world) = World::telling(identities, "smuggling", &KubeOptions::default(), &gateway) else { return };
+        let (alice, bob) = (world.target().identity(&world.alice), world.target().identity(&world.bob));
+        let exec = "/api/v1/namespaces/default/pods/none/exec?command=x";
+        let chunked = ("Transfer-Encoding: chunked\r\n", "0\r\n\r\n");
+        // An upgrade of the first is ignored; the others are forbidden and not found.
+        for (target, path, expected) in [(&alice, "/version", " 200 "), (&bob, exec, " 403 "), (&alice, exec, " 404 ")]
         {
-            assert!(pipeline(&target, framing, body).contains(" 200 "), "{version}: an upgrade of this is ignored");
+            for (framing, body) in [("", ""), ("Content-Length: 0\r\n", ""), chunked] {
+                let answer = pipeline(target, path, framing, body);
+                assert!(answer.contains(expected), "{version}, {path}: {answer}");
+                assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{version}, {path}: {answer}");
+            }
         }
         let namespaces = world.admin(&["get", "namespaces", "-o", "name"]);
         assert!(!namespaces.contains("smuggled"), "{version}: {namespaces}");
@@ -32,12 +40,13 @@ fn what_follows_a_refused_upgrade_is_no_request() {
 }
 
 /// Asks for an upgrade where there is none to be had, and sends another request behind it.
-fn pipeline(target: &TlsTarget, framing: &str, body: &str) -> String {
+fn pipeline(target: &TlsTarget, path: &str, framing: &str, body: &str) -> String {
     let namespace = r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"generateName":"smuggled-"}}"#;
     let request = format!(
-        "GET /version HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n{framing}\r\n{body}\
+        "GET {path} HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n{framing}\r\n{body}\
          POST /api/v1/namespaces HTTP/1.1\r\nHost: {NAME}\r\nImpersonate-User: admin\r\n\
-         Impersonate-Group: system:masters\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{namespace}",
+         Impersonate-Group: system:masters\r\nX-Remote-User: admin\r\nX-Remote-Group: system:masters\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{namespace}",
         namespace.len()
     );
     let mut connection = target.clone().timeout(Duration::from_secs(5)).connect().unwrap();

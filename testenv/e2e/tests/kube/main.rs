@@ -3,12 +3,20 @@
 
 mod anonymous;
 mod attack;
+mod compose;
+mod container;
 mod crd;
+mod declared;
+mod deploy;
 mod freeze;
+mod gardener;
 mod kubectl;
 mod matrix;
 mod passthrough;
+mod plain;
+mod protected;
 mod refusals;
+mod sessions;
 mod sources;
 mod status;
 mod streams;

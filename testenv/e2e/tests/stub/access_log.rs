@@ -20,7 +20,7 @@ fn lines(world: &World) -> Vec<Value> {
 }
 
 /// The line of the request with this user agent.
-fn line(world: &World, agent: &str) -> Value {
+pub(crate) fn line(world: &World, agent: &str) -> Value {
     let find = || lines(world).into_iter().find(|line| line["userAgent"] == agent);
     wait::until(&format!("a line of {agent}"), SOON, find).unwrap()
 }

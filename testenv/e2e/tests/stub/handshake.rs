@@ -45,3 +45,17 @@ fn a_certificate_that_does_not_verify_ends_the_handshake() {
     world.gateway.apply(&world.manifest()).unwrap();
     assert_eq!(status(&world, Some(&strangers[0]), ROBOT), Some(200), "by default a good token is enough");
 }
+
+/// A resumed session would skip the validator.
+#[test]
+fn no_session_is_resumed() {
+    let world = World::start("resumption", &GatewayOptions::default());
+    let alice = world.gateway.target(NAME).identity(&world.pki.alice).resuming().unwrap();
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
+    for _ in 0..3 {
+        let mut connection = alice.connect().unwrap();
+        connection.write(request.as_bytes()).unwrap();
+        assert_eq!(connection.read_response(false).unwrap().status, 200);
+        assert!(!connection.is_resumed());
+    }
+}

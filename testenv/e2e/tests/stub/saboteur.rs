@@ -53,7 +53,7 @@ impl Saboteur {
             health: Arc::default(),
             views: Arc::new(OneView),
         };
-        let doors = Doors { socket: Some(socket), network: None };
+        let doors = Doors { socket: Some(socket), ..Doors::default() };
         runtime.spawn(portcullis_xds::serve(doors, served, std::future::pending()));
         let envoy = Envoy::start(&dir, "envoy-0", &EnvoyOptions::new(bootstrap)).unwrap();
         Self { snapshots, registry, address, serving_ca, settings, envoy, _plane: plane, _runtime: runtime }

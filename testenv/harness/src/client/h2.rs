@@ -9,13 +9,14 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper::header::{HeaderName, HeaderValue};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 use super::crowd::Crowd;
+use super::raw::tunnel_is_open;
 use super::{Response, TlsTarget};
 use crate::{Error, Result};
 
@@ -90,7 +91,20 @@ impl H2Client {
     /// # Errors
     /// As [`H2Client::request`].
     pub fn open(&self, method: &str, path: &str, headers: &[(&str, &[u8])], body: &[u8]) -> Result<H2Stream<'_>> {
-        let request = self.build(method, path, headers, body)?;
+        self.send(self.build(method, path, headers, body)?)
+    }
+
+    /// Asks for a protocol as RFC 8441 has it for upgrades over HTTP/2, whether the server offers that or not.
+    ///
+    /// # Errors
+    /// As [`H2Client::request`].
+    pub fn extended_connect(&self, protocol: &'static str, path: &str) -> Result<H2Stream<'_>> {
+        let mut request = self.build("CONNECT", path, &[], b"")?;
+        request.extensions_mut().insert(hyper::ext::Protocol::from_static(protocol));
+        self.send(request)
+    }
+
+    fn send(&self, request: hyper::Request<Full<Bytes>>) -> Result<H2Stream<'_>> {
         // Each clone is a stream of the same connection.
         let mut sender = self.sender.clone();
         let limit = self.timeout;
@@ -239,6 +253,9 @@ async fn open(target: &TlsTarget) -> Result<Opened> {
     let peer = target.address;
     let mut tcp = TcpStream::connect(peer).await.map_err(Error::connection("connecting to", peer))?;
     tcp.write_all(&target.preamble).await.map_err(Error::connection("writing to", peer))?;
+    if target.is_tunnel {
+        read_tunnel_answer(&mut tcp).await?;
+    }
     let tls = TlsConnector::from(target.config()?)
         .connect(target.server_name()?, tcp)
         .await
@@ -254,6 +271,15 @@ async fn open(target: &TlsTarget) -> Result<Opened> {
         let _ = connection.await;
     });
     Ok((sender, driver))
+}
+
+async fn read_tunnel_answer(tcp: &mut TcpStream) -> Result<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(tcp.read_u8().await.map_err(|error| failed("opening a tunnel", &error.to_string()))?);
+    }
+    let line = String::from_utf8_lossy(&head).into_owned();
+    tunnel_is_open(line.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0))
 }
 
 /// An error with its causes, because hyper's own text says little.

@@ -50,3 +50,16 @@ pub fn request(
     stream.write_all(&bytes).map_err(Error::connection("writing to", address))?;
     http1::read_response(&mut stream, method == "HEAD")
 }
+
+/// Opens a tunnel by HTTP CONNECT, sends bytes through it and reads one HTTP/1.1 answer.
+///
+/// # Errors
+/// As [`get`]; [`Error::Http`] if there is no tunnel.
+pub fn tunnel(proxy: SocketAddr, connect: &[u8], bytes: &[u8]) -> Result<Response> {
+    let mut stream = TcpStream::connect_timeout(&proxy, TIMEOUT).map_err(Error::connection("connecting to", proxy))?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(Error::connection("setting a timeout for", proxy))?;
+    stream.write_all(connect).map_err(Error::connection("writing to", proxy))?;
+    super::raw::tunnel_is_open(http1::read_response(&mut stream, true)?.status)?;
+    stream.write_all(bytes).map_err(Error::connection("writing to", proxy))?;
+    http1::read_response(&mut stream, false)
+}

@@ -29,6 +29,10 @@ impl TlsTarget {
             set(&tcp, Some(self.timeout)).map_err(Error::connection("setting a timeout for", &peer))?;
         }
         tcp.write_all(&self.preamble).map_err(Error::connection("writing to", &peer))?;
+        if self.is_tunnel {
+            let answer = http1::read_response(&mut tcp, true)?;
+            tunnel_is_open(answer.status)?;
+        }
         let session = ClientConnection::new(self.config()?, self.server_name()?)
             .map_err(|source| Error::Tls { peer: peer.clone(), source })?;
         let mut stream = StreamOwned::new(session, tcp);
@@ -56,6 +60,15 @@ impl TlsTarget {
         let mut connection = self.connect()?;
         connection.write(bytes)?;
         connection.read_to_end()
+    }
+}
+
+/// Whether a proxy has opened a tunnel.
+pub(super) fn tunnel_is_open(status: u16) -> Result<()> {
+    if status == 200 {
+        Ok(())
+    } else {
+        Err(Error::Http { step: "opening a tunnel", reason: format!("status {status}") })
     }
 }
 
@@ -109,6 +122,11 @@ impl TlsConnection {
     /// [`Error::Http`] if the server stays silent beyond the timeout.
     pub fn read_to_end(&mut self) -> Result<Vec<u8>> {
         http1::read_to_end(&mut self.stream)
+    }
+
+    /// Whether the handshake resumed the session of an earlier connection.
+    pub fn is_resumed(&self) -> bool {
+        self.stream.conn.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
     /// The protocol that the server chose.

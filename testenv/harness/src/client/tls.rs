@@ -31,6 +31,8 @@ pub struct TlsTarget {
     pub(super) alpn: Vec<Vec<u8>>,
     pub(super) timeout: Duration,
     pub(super) preamble: Vec<u8>,
+    pub(super) is_tunnel: bool,
+    pub(super) sessions: Option<Arc<ClientConfig>>,
 }
 
 impl TlsTarget {
@@ -44,6 +46,8 @@ impl TlsTarget {
             alpn: Vec::new(),
             timeout: Duration::from_secs(10),
             preamble: Vec::new(),
+            is_tunnel: false,
+            sessions: None,
         }
     }
 
@@ -77,6 +81,23 @@ impl TlsTarget {
         Self { preamble: bytes.to_owned(), ..self }
     }
 
+    /// Sends this request before the handshake, and wants it to be answered with 200: HTTP CONNECT to a proxy.
+    #[must_use]
+    pub fn tunnel(self, request: &[u8]) -> Self {
+        Self { preamble: request.to_owned(), is_tunnel: true, ..self }
+    }
+
+    /// Resumes the sessions of earlier connections to this target and its clones. Of the client's side only the name that it
+    /// asks for can be changed from here on.
+    ///
+    /// # Errors
+    /// [`Error::Tls`].
+    pub fn resuming(self) -> Result<Self> {
+        let mut config = (*self.config()?).clone();
+        config.resumption = rustls::client::Resumption::in_memory_sessions(16);
+        Ok(Self { sessions: Some(Arc::new(config)), ..self })
+    }
+
     /// How long each read or write, and each HTTP/2 answer, may take.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
@@ -97,6 +118,9 @@ impl TlsTarget {
     }
 
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>> {
+        if let Some(config) = &self.sessions {
+            return Ok(Arc::clone(config));
+        }
         let tls = |source| Error::Tls { peer: self.address.to_string(), source };
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))

@@ -22,6 +22,9 @@ pub struct EnvoyOptions {
     pub version: Option<String>,
     /// The bootstrap; must have an admin address on loopback.
     pub bootstrap: Value,
+    /// A file to run instead, as a user wrote it. Of the bootstrap only the admin address is looked at then, which must be the
+    /// file's.
+    pub file: Option<PathBuf>,
     /// The directory of `libportcullis.so`; `None` = found by [`deps::module_dir`] if it is built.
     pub module_dir: Option<PathBuf>,
     /// Worker threads.
@@ -42,6 +45,7 @@ impl EnvoyOptions {
         Self {
             version: None,
             bootstrap,
+            file: None,
             module_dir: None,
             concurrency: 2,
             component_log_level: "dynamic_modules:info".to_owned(),
@@ -71,8 +75,14 @@ impl Envoy {
             None => deps::envoy()?,
         };
         let admin = Admin::new(admin_address(&options.bootstrap)?);
-        let config = dir.join(format!("{name}-bootstrap.json"));
-        write_private(&config, options.bootstrap.to_string().as_bytes())?;
+        let config = match &options.file {
+            Some(file) => file.clone(),
+            None => {
+                let config = dir.join(format!("{name}-bootstrap.json"));
+                write_private(&config, options.bootstrap.to_string().as_bytes())?;
+                config
+            }
+        };
         let mut line = options.wrapper.iter().cloned().chain([binary.into_os_string()]);
         let mut spec = Spec::new(name, line.next().unwrap_or_default(), dir)
             .args(line)

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::audit;
 use super::options::{Anonymous, KubeOptions};
+use super::{audit, node};
 use crate::certs::{Ca, CertSpec, Identity};
 use crate::client::TlsTarget;
 use crate::process::{Process, Spec};
@@ -135,6 +135,7 @@ fn common_flags(spec: Spec, setup: &Setup<'_>) -> Spec {
         Anonymous::Off => spec.flag("anonymous-auth", "false"),
         Anonymous::HealthOnly => spec.flag("authentication-config", file("authentication.json")),
     };
+    let spec = if setup.options.node { node::flags(spec, setup.dir) } else { spec };
     front_proxy_flags(spec, setup).args(&setup.options.flags)
 }
 

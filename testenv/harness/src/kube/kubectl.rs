@@ -63,6 +63,24 @@ impl Kubectl {
         Self { spec: self.spec.env(name, value), ..self }
     }
 
+    /// Standard input is a file.
+    #[must_use]
+    pub fn stdin_from(self, path: PathBuf) -> Self {
+        Self { spec: self.spec.stdin_from(path), ..self }
+    }
+
+    /// Standard input is written by [`Process::write`].
+    #[must_use]
+    pub fn stdin_piped(self) -> Self {
+        Self { spec: self.spec.stdin_piped(), ..self }
+    }
+
+    /// Runs it on a terminal, see [`Spec::on_terminal`]. To be called last.
+    #[must_use]
+    pub fn on_terminal(self, rows: u16, columns: u16, name: &Path) -> Self {
+        Self { spec: self.spec.on_terminal(rows, columns, name), ..self }
+    }
+
     /// Uses a discovery cache that other runs share. Without it each run asks the server for its API groups first, and
     /// tells a 403 there as "unknown" whatever the Status says.
     #[must_use]

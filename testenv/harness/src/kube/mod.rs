@@ -4,6 +4,8 @@ mod apiserver;
 mod audit;
 mod etcd;
 mod kubectl;
+mod node;
+mod objects;
 mod options;
 
 use std::net::SocketAddr;
@@ -12,6 +14,7 @@ use std::time::Duration;
 
 pub use apiserver::ApiServer;
 pub use kubectl::{Kubectl, Output};
+pub use node::FakeNode;
 pub use options::{Anonymous, KubeOptions, RequestHeader};
 
 use crate::certs::{Ca, CertSpec, Identity};
@@ -27,6 +30,7 @@ use crate::{Error, Result};
 pub struct RealKube {
     // Order matters: servers end before the store does.
     apiservers: Vec<ApiServer>,
+    node: Option<FakeNode>,
     etcd: Process,
     binaries: KubeBinaries,
     dir: PathBuf,
@@ -47,14 +51,20 @@ impl RealKube {
         let client_ca = Ca::new(&format!("{name} client authority"))?;
         let admin = client_ca.issue(&CertSpec::client("admin", ["system:masters"]))?;
         let (etcd, etcd_url) = etcd::start(&binaries.etcd, &dir)?;
-        let mut kube = Self { apiservers: Vec::new(), etcd, binaries, dir, server_ca, client_ca, admin };
+        let mut kube = Self { apiservers: Vec::new(), node: None, etcd, binaries, dir, server_ca, client_ca, admin };
         kube.write_shared_files(options)?;
+        if options.node {
+            kube.node = Some(FakeNode::start(&kube.binaries.fake_node, &kube.dir, &kube.server_ca, &kube.client_ca)?);
+        }
         for index in 0..options.apiservers.max(1) {
             let server = ApiServer::start(&kube.setup(options, &etcd_url), index)?;
             kube.apiservers.push(server);
         }
         for server in &kube.apiservers {
             server.wait_ready(&kube.server_ca, &kube.admin, Duration::from_secs(90))?;
+        }
+        if kube.node.is_some() {
+            kube.create("/api/v1/nodes", &node::object())?;
         }
         Ok(kube)
     }
@@ -90,6 +100,24 @@ impl RealKube {
         let server = self.apiservers.get_mut(index).ok_or_else(lacks)?;
         server.restart()?;
         server.wait_ready(&self.server_ca, &self.admin, Duration::from_secs(90))
+    }
+
+    /// The node, if there shall be one.
+    ///
+    /// # Errors
+    /// [`Error::Lacks`].
+    pub fn node(&self) -> Result<&FakeNode> {
+        let lacks = || Error::Lacks { what: "the real Kubernetes".to_owned(), field: "node".to_owned() };
+        self.node.as_ref().ok_or_else(lacks)
+    }
+
+    /// Runs a pod on the node: it has one container, `main`, and is ready at once.
+    ///
+    /// # Errors
+    /// [`Error::Http`] with kube-apiserver's answer.
+    pub fn run_pod(&self, name: &str) -> Result<()> {
+        self.create("/api/v1/namespaces/default/pods", &node::pod(name))?;
+        self.patch_status(&format!("/api/v1/namespaces/default/pods/{name}"), &node::pod_status())
     }
 
     /// Who signs the servers' certificates.

@@ -46,6 +46,8 @@ pub struct KubeOptions {
     pub apiservers: usize,
     /// Access without a credential.
     pub anonymous: Anonymous,
+    /// A node on which pods run, see [`FakeNode`](super::FakeNode).
+    pub node: bool,
     /// X-Remote-* headers.
     pub request_header: Option<RequestHeader>,
     /// DNS names in the servers' certificates besides localhost and kubernetes.default.svc.
@@ -59,6 +61,7 @@ impl Default for KubeOptions {
         Self {
             apiservers: 1,
             anonymous: Anonymous::default(),
+            node: false,
             request_header: None,
             server_names: Vec::new(),
             flags: Vec::new(),

@@ -8,8 +8,9 @@ mod log;
 mod spawner;
 mod spec;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus};
+use std::process::{Child, ChildStdin, ExitStatus};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -43,6 +44,7 @@ pub struct Process {
     name: String,
     pid: u32,
     child: Mutex<Child>,
+    input: Mutex<Option<ChildStdin>>,
     log: PathBuf,
     stdout: PathBuf,
 }
@@ -54,10 +56,27 @@ impl Process {
     /// [`Error::Spawn`] if it cannot be started, [`Error::File`] if its log cannot be written.
     pub fn start(spec: Spec) -> Result<Self> {
         let (name, log, stdout) = (spec.name.clone(), spec.log.clone(), spec.stdout_path().to_owned());
-        let child = spawner::spawn(spec.command()?)
+        let mut child = spawner::spawn(spec.command()?)
             .map_err(name_the_missing)
             .map_err(|source| Error::Spawn { name: name.clone(), source })?;
-        Ok(Self { name, pid: child.id(), child: Mutex::new(child), log, stdout })
+        let input = Mutex::new(child.stdin.take());
+        Ok(Self { name, pid: child.id(), child: Mutex::new(child), input, log, stdout })
+    }
+
+    /// Writes to its standard input, which must be a pipe ([`Spec::stdin_piped`]) and open.
+    ///
+    /// # Errors
+    /// [`Error::Connection`], also when it is closed or no pipe.
+    pub fn write(&self, bytes: &[u8]) -> Result<()> {
+        let mut input = self.input.lock().unwrap_or_else(PoisonError::into_inner);
+        let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let written = input.as_mut().ok_or_else(closed).and_then(|input| input.write_all(bytes));
+        written.map_err(Error::connection("writing to the input of", &self.name))
+    }
+
+    /// Ends its standard input, if that is a pipe.
+    pub fn close_input(&self) {
+        *self.input.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// The process's id. `setpriv` replaces itself by the command, so this is the command's own id.

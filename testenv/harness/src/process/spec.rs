@@ -8,11 +8,20 @@ use std::process::{Command, Stdio};
 
 use crate::{Error, Result};
 
+/// Where a process reads from.
+#[derive(Debug, Clone)]
+enum Input {
+    Nothing,
+    Pipe,
+    File(PathBuf),
+}
+
 /// A process to start: program, arguments, environment and where its output goes.
 #[derive(Debug, Clone)]
 pub struct Spec {
     pub(super) name: String,
     pub(super) log: PathBuf,
+    stdin: Input,
     stdout: Option<PathBuf>,
     program: PathBuf,
     args: Vec<OsString>,
@@ -26,6 +35,7 @@ impl Spec {
         let name = name.into();
         Self {
             log: dir.join(format!("{name}.log")),
+            stdin: Input::Nothing,
             stdout: None,
             program: program.into(),
             args: Vec::new(),
@@ -71,10 +81,37 @@ impl Spec {
         self
     }
 
+    /// Standard input is written by [`Process::write`](super::Process::write).
+    #[must_use]
+    pub fn stdin_piped(mut self) -> Self {
+        self.stdin = Input::Pipe;
+        self
+    }
+
+    /// Standard input is a file.
+    #[must_use]
+    pub fn stdin_from(mut self, path: PathBuf) -> Self {
+        self.stdin = Input::File(path);
+        self
+    }
+
     /// Standard output goes to a file of its own, emptied first, instead of the log.
     #[must_use]
     pub fn stdout_to(mut self, path: PathBuf) -> Self {
         self.stdout = Some(path);
+        self
+    }
+
+    /// Runs it on a terminal of its own, of this size, by `script` of util-linux. Everything that it writes there is standard
+    /// output; the terminal's name is written to a file, so that a test can change its size by `stty`.
+    #[must_use]
+    pub fn on_terminal(mut self, rows: u16, columns: u16, name: &Path) -> Self {
+        let words = std::iter::once(self.program.as_os_str()).chain(self.args.iter().map(OsString::as_os_str));
+        let words: Vec<String> = words.map(quoted).collect();
+        let name = quoted(name.as_os_str());
+        let command = format!("stty rows {rows} cols {columns}; tty > {name}; exec {}", words.join(" "));
+        self.program = "script".into();
+        self.args = ["--quiet", "--flush", "--return", "--command", &command, "/dev/null"].map(OsString::from).into();
         self
     }
 
@@ -98,13 +135,23 @@ impl Spec {
             Some(path) => File::create(path).map_err(Error::file("opening", path))?,
             None => log.try_clone().map_err(Error::file("opening the log", &self.log))?,
         };
+        let stdin = match &self.stdin {
+            Input::Nothing => Stdio::null(),
+            Input::Pipe => Stdio::piped(),
+            Input::File(path) => File::open(path).map_err(Error::file("opening", path))?.into(),
+        };
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(&self.program).args(&self.args);
-        command.stdin(Stdio::null()).stdout(stdout).stderr(log).process_group(0);
+        command.stdin(stdin).stdout(stdout).stderr(log).process_group(0);
         for name in &self.env_remove {
             command.env_remove(name);
         }
         command.envs(self.env);
         Ok(command)
     }
+}
+
+/// A word as a shell reads it back.
+fn quoted(word: &OsStr) -> String {
+    format!("'{}'", word.to_string_lossy().replace('\'', r"'\''"))
 }

@@ -1,5 +1,7 @@
 //! Every metric of the control plane, for its page and for `docs/reference/control-plane-metrics.md`.
 
+use portcullis_xds::Excess;
+
 /// A metric as it is told.
 #[cfg_attr(not(test), expect(dead_code, reason = "the reference tells more than the page"))]
 pub(super) struct Metric {
@@ -73,11 +75,17 @@ pub(super) const STATE_WRITES: Metric = metric(
     &["outcome"],
     "Times that the last good configuration was written to --state-dir",
 );
+pub(super) const TURNED_AWAY: Metric = metric(
+    "portcullis_xds_turned_away_total",
+    "counter",
+    &["reason"],
+    "Handshakes, connections, streams and messages at the doors of xDS that were refused or ended",
+);
 pub(super) const BUILD: Metric =
     metric("portcullis_build_info", "gauge", &["version"], "Always 1; the control plane's version");
 
 #[cfg(test)]
-pub(super) const METRICS: [&Metric; 13] = [
+pub(super) const METRICS: [&Metric; 14] = [
     &OBJECTS,
     &REFUSED_EDITS,
     &TRANSLATION,
@@ -90,27 +98,42 @@ pub(super) const METRICS: [&Metric; 13] = [
     &SOURCE_STALE,
     &SERVING,
     &STATE_WRITES,
+    &TURNED_AWAY,
     &BUILD,
 ];
 
 pub(super) const KINDS: [&str; 3] = ["UpstreamCluster", "GatewaySettings", "File"];
 pub(super) const STATES: [&str; 3] = ["accepted", "invalid", "conflicted"];
 pub(super) const TYPES: [&str; 6] = ["clusters", "endpoints", "secrets", "listeners", "routes", "other"];
-pub(super) const NODE_STATES: [&str; 3] = ["connected", "in_sync", "refusing"];
+pub(super) const NODE_STATES: [&str; 4] = ["connected", "in_sync", "refusing", "reporting"];
 pub(super) const ORIGINS: [&str; 2] = ["source", "last_good"];
 pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
+/// Why xDS turns somebody away.
+pub(super) const REASONS: [&str; 10] = Excess::LABELS;
 
 #[cfg(test)]
-pub(super) const LABELS: [Label; 7] = [
+pub(super) const LABELS: [Label; 8] = [
     Label {
         name: "kind",
         values: &KINDS,
         help: "The object's kind; `File` for a file or document that holds none of ours.",
     },
     Label { name: "state", values: &STATES, help: "Of an object: whether it is served, or why not." },
-    Label { name: "state", values: &NODE_STATES, help: "Of a node; one may be counted under several." },
+    Label {
+        name: "state",
+        values: &NODE_STATES,
+        help: "Of a node; one may be counted under several. `reporting` are those whose agents told in the last 30 seconds how their endpoints are, at whatever replica Envoy is connected.",
+    },
     Label { name: "type", values: &TYPES, help: "The type of resource." },
     Label { name: "from", values: &ORIGINS, help: "`last_good` is the file of --state-dir." },
     Label { name: "outcome", values: &OUTCOMES, help: "What became of it." },
+    Label {
+        name: "reason",
+        values: &REASONS,
+        help: "`handshakes`: one gave way to newer ones. `handshake_time`: it took too long. `handshake_failed`: no \
+               certificate of ours. `connections`, `streams`: too many of one peer. `idle`: nobody said which node it is. \
+               `message`, `names`: too large, or too many. `answer`: a response stayed without one. `node`: a node id that \
+               is no name of the certificate, or an Envoy that cannot be served.",
+    },
     Label { name: "version", values: &[], help: "The version of the program." },
 ];

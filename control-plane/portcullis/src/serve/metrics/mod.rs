@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_sources::SourceHealth;
 use portcullis_translate::{Diagnosis, Reason};
-use portcullis_xds::{Observer, Registry, Snapshot};
+use portcullis_xds::{Excess, HealthRegistry, Observer, Registry, Snapshot};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -66,6 +66,7 @@ pub(crate) struct Metrics {
     source_stale: Gauge,
     serving: Family<One, Gauge>,
     state_writes: Family<One, Counter>,
+    turned_away: Family<One, Counter>,
     memory: Mutex<Memory>,
 }
 
@@ -95,6 +96,7 @@ impl Default for Metrics {
             source_stale: Gauge::default(),
             serving: Family::default(),
             state_writes: Family::default(),
+            turned_away: Family::default(),
             memory: Mutex::default(),
         };
         metrics.register();
@@ -118,6 +120,7 @@ impl Metrics {
         add(page, &catalog::SOURCE_STALE, self.source_stale.clone());
         add(page, &catalog::SERVING, self.serving.clone());
         add(page, &catalog::STATE_WRITES, self.state_writes.clone());
+        add(page, &catalog::TURNED_AWAY, self.turned_away.clone());
         let build: Family<One, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         add(page, &catalog::BUILD, build);
@@ -135,11 +138,12 @@ impl Metrics {
         }
         catalog::NODE_STATES.iter().for_each(|state| drop(self.nodes.get_or_create(&[("state", *state)])));
         catalog::ORIGINS.iter().for_each(|origin| drop(self.serving.get_or_create(&[("from", *origin)])));
+        catalog::REASONS.iter().for_each(|why| drop(self.turned_away.get_or_create(&[("reason", *why)])));
         catalog::OUTCOMES.iter().for_each(|outcome| drop(self.state_writes.get_or_create(&[("outcome", *outcome)])));
     }
 
     /// The page.
-    pub(crate) fn text(&self, nodes: &Registry, source: &SourceHealth) -> String {
+    pub(crate) fn text(&self, nodes: &Registry, health: &HealthRegistry, source: &SourceHealth) -> String {
         let nodes = nodes.nodes();
         let count = |state, counts: &dyn Fn(&portcullis_xds::NodeStatus) -> bool| {
             let count = nodes.iter().filter(|node| counts(node)).count();
@@ -148,6 +152,8 @@ impl Metrics {
         count("connected", &|node| node.connected);
         count("in_sync", &|node| node.connected && node.in_sync);
         count("refusing", &|node| node.connected && !node.refused.is_empty());
+        let reporting = number(health.reporting(Instant::now()).len());
+        self.nodes.get_or_create(&[("state", "reporting")]).set(reporting);
         let stale = self.lock().stale_since.map(|since| since.elapsed());
         let also = source.stale_since.map(|since| since.elapsed().unwrap_or_default());
         let stale = stale.max(also).unwrap_or_default().as_secs();
@@ -231,6 +237,10 @@ impl Observer for Metrics {
         self.refusals.get_or_create(&[("type", kind)]).inc();
     }
 
+    fn turned_away(&self, why: Excess) {
+        self.turned_away.get_or_create(&[("reason", why.label())]).inc();
+    }
+
     fn caught_up(&self, snapshot: &str) {
         let since = self.lock().changes.iter().rev().find(|(version, _)| version == snapshot).map(|(_, since)| *since);
         if let Some(since) = since {
@@ -284,7 +294,7 @@ mod tests {
     fn an_edit_that_is_refused_counts_once() {
         let metrics = Metrics::default();
         let has = |line: &str| {
-            let text = metrics.text(&Registry::default(), &SourceHealth::current());
+            let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
             assert!(text.lines().any(|told| told == line), "{line}\n{text}");
         };
         metrics.translated(&[told(true, "")], Duration::ZERO);
@@ -304,7 +314,7 @@ mod tests {
         metrics.published(&snapshot, Origin::LastGood, Instant::now(), true);
         metrics.caught_up(snapshot.version());
         metrics.caught_up("another");
-        let text = metrics.text(&Registry::default(), &SourceHealth::current());
+        let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
         assert!(text.contains("portcullis_change_to_acknowledgement_seconds_count 1\n"), "{text}");
         assert!(text.contains("portcullis_serving{from=\"last_good\"} 1\n"), "{text}");
     }

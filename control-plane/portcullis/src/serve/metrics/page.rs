@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use portcullis_sources::SourceHealth;
-use portcullis_xds::Registry;
+use portcullis_xds::{HealthRegistry, Registry};
 
 use super::Metrics;
 use super::catalog::{LABELS, METRICS};
@@ -51,7 +51,8 @@ fn the_reference_says_what_the_code_does() {
 
 #[test]
 fn the_page_has_every_metric_of_the_catalog_and_no_other() {
-    let text = Arc::new(Metrics::default()).text(&Registry::default(), &SourceHealth::current());
+    let text =
+        Arc::new(Metrics::default()).text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
     let told: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     let wanted = METRICS.iter().map(|metric| format!("{} {}", metric.name.trim_end_matches("_total"), metric.kind));
     let wanted: Vec<String> = wanted.collect();

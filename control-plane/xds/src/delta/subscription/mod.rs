@@ -2,12 +2,12 @@ mod progress;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use super::composed::Composed;
 use super::{Gates, TypeStatus};
 use crate::kind::Kind;
+use crate::piece::Body;
 use crate::wait::Wait;
 use crate::{Resource, Snapshot};
 
@@ -24,7 +24,7 @@ pub(super) struct Update {
     pub(super) version: String,
     pub(super) owner: Option<String>,
     /// May be secret.
-    pub(super) body: Bytes,
+    pub(super) body: Body,
 }
 
 /// The version of a resource of which nobody knows what the other side has. No hash is empty.
@@ -347,6 +347,16 @@ impl Subscription {
         self.status.sent = version.to_owned();
         self.in_flight =
             Some(InFlight { nonce: nonce.to_owned(), version: version.to_owned(), change: change.clone() });
+    }
+
+    /// The number of the response without an answer.
+    pub(super) fn unanswered(&self) -> Option<u64> {
+        self.in_flight.as_ref().and_then(|in_flight| in_flight.nonce.parse().ok())
+    }
+
+    /// How many names are remembered.
+    pub(super) fn burden(&self) -> usize {
+        self.names.len() + self.known.len() + self.absent.len()
     }
 
     /// Whether this type was asked for.

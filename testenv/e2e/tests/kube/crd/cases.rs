@@ -53,7 +53,7 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
         .set(
             "/spec/portcullis",
             json!({
-                "requestTimeout": "1m15s", "drainPeriod": "90s",
+                "requestTimeout": "1m15s", "drainPeriod": "90s", "sessionLimit": "24h",
                 "virtualIPs": ["10.9.8.7", "2001:db8::1"],
                 "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "eu-1a"}], "anonymous": false, "extraAuthorities": ["*.Example.com"],
                 "clientCertificateVerification": "Handshake", "forwardedExtras": ["example.com/role"],
@@ -261,6 +261,12 @@ fn ours() -> Vec<Row> {
     }
     for text in ["", "1d", "24h1s", "-1s"] {
         rows.push(("/spec/portcullis/drainPeriod", json!(text), Refused("spec.portcullis.drainPeriod")));
+    }
+    for text in ["1s", "720h", "24h0m0s"] {
+        rows.push(("/spec/portcullis/sessionLimit", json!(text), Accepted));
+    }
+    for text in ["", "0", "0.5s", "30d", "720h1s", "-1s"] {
+        rows.push(("/spec/portcullis/sessionLimit", json!(text), Refused("spec.portcullis.sessionLimit")));
     }
     let servers = "/spec/portcullis/servers";
     let server = |zone: &str| json!({"endpoint": "https://10.0.0.1:6443", "zone": zone});

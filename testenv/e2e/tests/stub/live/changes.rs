@@ -5,6 +5,7 @@ use portcullis_harness::certs::Ca;
 use portcullis_stub_apiserver::StubServer;
 use serde_json::{Value, json};
 
+use super::references;
 use super::site::{OWN_TOKENS, Site, encode, own_identity, servers};
 use crate::world::NAME;
 
@@ -31,6 +32,14 @@ pub(super) const CHANGES: &[Change] = &[
     ("the serving certificate", serving),
     ("the client certificate", client_certificate),
     ("the token", token),
+    ("references instead of keys", references::instead),
+    ("what is referred to", references::edited),
+    ("keys instead of references", references::inline),
+    ("users are told by request headers", request_headers),
+    ("the gateway's own user", |site, _| {
+        site.change("/spec/portcullis/requestHeader", json!({"user": "system:other"}))
+    }),
+    ("users are told by impersonation", impersonation),
     ("the servers' CA", upstream_ca),
     ("servers are not verified", |site, _| verified(site, false)),
     ("servers are verified", |site, _| verified(site, true)),
@@ -40,6 +49,8 @@ pub(super) const CHANGES: &[Change] = &[
     ("the request timeout", timeout),
     ("cache lifetimes", caches),
     ("extra authorities", authorities),
+    ("zones", zones),
+    ("the drain period", drain_period),
     ("audit attribution", attribution),
     ("anonymous requests", anonymous),
     ("the log mode", logging),
@@ -190,6 +201,30 @@ fn caches(site: &mut Site, turn: usize) {
 
 fn authorities(site: &mut Site, turn: usize) {
     site.change("/spec/portcullis/extraAuthorities", either(turn, json!(["other.example.com"]), json!([])));
+}
+
+fn request_headers(site: &mut Site, _: usize) {
+    // Who tells users as a front proxy has no token of its own.
+    site.set("/spec/clientConfig/bearerToken", json!(""));
+    site.change("/spec/portcullis/upstreamIdentity", json!("RequestHeader"));
+}
+
+fn impersonation(site: &mut Site, _: usize) {
+    site.set("/spec/portcullis/requestHeader", json!({}));
+    site.change("/spec/portcullis/upstreamIdentity", json!("Impersonate"));
+}
+
+/// The gateway stands in none, so that this moves no request.
+fn zones(site: &mut Site, turn: usize) {
+    let entry = |stub: &StubServer| json!({"endpoint": stub.url(), "zone": "a"});
+    let all: Vec<_> = site.stubs.iter().map(entry).collect();
+    site.change("/spec/portcullis/servers", either(turn, json!(all), json!([])));
+}
+
+fn drain_period(site: &mut Site, turn: usize) {
+    // By itself this tells Envoy nothing: it is for `portcullis rbac`.
+    site.set("/spec/portcullis/forwardedExtras", either(turn, json!(["example.com/team"]), json!([])));
+    site.change("/spec/portcullis/drainPeriod", either(turn, json!("2s"), json!("1s")));
 }
 
 fn attribution(site: &mut Site, turn: usize) {

@@ -7,6 +7,8 @@ mod failures;
 mod freeze;
 mod kubectl;
 mod questions;
+mod recovery;
+mod references;
 mod refusals;
 mod server;
 mod sessions;

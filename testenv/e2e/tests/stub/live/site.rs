@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use base64::Engine;
@@ -27,6 +28,8 @@ pub(super) struct Site {
     /// A server that comes and goes.
     pub(super) spare: StubServer,
     pub(super) pki: Pki,
+    /// Below which the manifest may refer to files.
+    pub(super) references: PathBuf,
     // Removed last.
     pub(super) run: RunDir,
 }
@@ -41,7 +44,10 @@ impl Site {
         let spare = stub(&pki, &store, 3);
         // What is drained ends within the test, not after Envoy's ten minutes.
         let envoy_flags = ["--drain-time-s", DRAIN_SECONDS].map(str::to_owned).to_vec();
-        let gateway = Gateway::start(&run, &GatewayOptions { envoy_flags, ..GatewayOptions::default() }).unwrap();
+        let references = run.make_dir("references").unwrap();
+        let plane_flags = vec!["--references-root".to_owned(), references.display().to_string()];
+        let options = GatewayOptions { envoy_flags, plane_flags, ..GatewayOptions::default() };
+        let gateway = Gateway::start(&run, &options).unwrap();
         let manifest = Manifest::new(NAME, stubs.iter().map(StubServer::address))
             .upstream(&pki.gateway, &pki.server_ca, "kubernetes")
             .serving(&gateway.serving_identity(NAME).unwrap(), &pki.client_ca)
@@ -55,7 +61,7 @@ impl Site {
             )
             .policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "wide"}]));
         gateway.apply(&manifest).unwrap();
-        Site { gateway, manifest, stubs, spare, pki, run }
+        Site { gateway, manifest, stubs, spare, pki, references, run }
     }
 
     /// The gateway as a client finds it.
@@ -113,6 +119,9 @@ fn stub(pki: &Pki, store: &SharedStore, number: usize) -> StubServer {
     options.tls_cert = identity.pem();
     options.tls_key = identity.key_pem();
     options.store = store.clone();
+    // The gateway's certificate stands for a front proxy, too.
+    options.requestheader_ca = Some(pki.client_ca.pem());
+    options.requestheader_names = vec!["portcullis".to_owned()];
     for token in OWN_TOKENS {
         options = options.token(token, TokenEntry { user: "portcullis".to_owned(), ..TokenEntry::default() });
     }

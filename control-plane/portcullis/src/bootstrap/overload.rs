@@ -1,0 +1,52 @@
+//! What Envoy does when it runs short, instead of being killed with all that runs on it.
+
+use serde_json::{Value, json};
+
+const CONNECTIONS: &str = "envoy.resource_monitors.global_downstream_max_connections";
+/// The heap, and not the memory of the cgroup: that counts cached files, which the kernel would give back.
+const HEAP: &str = "envoy.resource_monitors.fixed_heap";
+/// Streams are told apart by how much they hold from here on: a power of two, 128 KiB.
+const LEAST_TRACKED: u32 = 17;
+
+/// The overload manager, with a bound of connections and one of the heap's size in bytes, if there is one.
+pub(super) fn manager(max_connections: u64, max_heap: Option<u64>) -> Value {
+    let connections = monitor(
+        CONNECTIONS,
+        "downstream_connections.v3.DownstreamConnectionsConfig",
+        json!({"max_active_downstream_connections": max_connections}),
+    );
+    let Some(bytes) = max_heap else { return json!({"resource_monitors": [connections]}) };
+    let heap = monitor(HEAP, "fixed_heap.v3.FixedHeapConfig", json!({"max_heap_size_bytes": bytes}));
+    json!({
+        "refresh_interval": "0.25s",
+        "resource_monitors": [connections, heap],
+        "actions": [
+            at("shrink_heap", 0.85),
+            // Of the streams that hold most, as of clients that do not read, more are reset the worse it is.
+            action("reset_high_memory_stream", json!({"scaled": {"scaling_threshold": 0.90, "saturation_threshold": 0.98}})),
+            at("stop_accepting_requests", 0.95),
+            at("stop_accepting_connections", 0.98),
+        ],
+        "buffer_factory_config": {"minimum_account_to_track_power_of_two": LEAST_TRACKED},
+    })
+}
+
+fn monitor(name: &str, message: &str, mut config: Value) -> Value {
+    if let Some(fields) = config.as_object_mut() {
+        let kind = format!("type.googleapis.com/envoy.extensions.resource_monitors.{message}");
+        fields.insert("@type".to_owned(), json!(kind));
+    }
+    json!({"name": name, "typed_config": config})
+}
+
+fn at(name: &str, part: f64) -> Value {
+    action(name, json!({"threshold": {"value": part}}))
+}
+
+/// What is done by how full the heap is.
+fn action(name: &str, mut trigger: Value) -> Value {
+    if let Some(fields) = trigger.as_object_mut() {
+        fields.insert("name".to_owned(), json!(HEAP));
+    }
+    json!({"name": format!("envoy.overload_actions.{name}"), "triggers": [trigger]})
+}

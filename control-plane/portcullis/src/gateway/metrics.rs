@@ -1,0 +1,42 @@
+//! Envoy's metrics, for a Prometheus that does not reach Envoy's admin page, which has to stay on loopback.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{Response, StatusCode, header};
+use axum::response::IntoResponse;
+use tokio::sync::Semaphore;
+
+use super::admin::Admin;
+
+/// Envoy's page; what has never been counted is left out, for that is most of what many clusters have.
+const PAGE: &str = "/stats/prometheus?usedonly";
+/// Most pages under way: Envoy writes them on its main thread.
+const AT_ONCE: usize = 2;
+
+/// Who asks Envoy, and how many at a time.
+#[derive(Clone, Debug)]
+pub(super) struct Metrics {
+    admin: Admin,
+    places: Arc<Semaphore>,
+}
+
+impl Metrics {
+    pub(super) fn new(admin: Admin) -> Self {
+        Self { admin, places: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// The page, handed on as it comes. 503 while too many ask, or where Envoy does not answer.
+    pub(super) async fn page(&self) -> Response<Body> {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            return (StatusCode::SERVICE_UNAVAILABLE, "others are asking\n").into_response();
+        };
+        match self.admin.stream(PAGE, place).await {
+            Ok(body) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], Body::new(body)).into_response(),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no metrics from Envoy");
+                (StatusCode::SERVICE_UNAVAILABLE, "Envoy does not answer\n").into_response()
+            }
+        }
+    }
+}

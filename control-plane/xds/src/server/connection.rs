@@ -1,0 +1,244 @@
+//! What each peer has open, and how much of it it may have.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::Status;
+
+use super::limits::{Excess, Limits};
+use crate::observer::Observed;
+use crate::peer::Peer;
+use crate::registry::lock;
+
+/// Every peer that has a connection.
+pub(crate) struct Peers {
+    pub(crate) limits: Limits,
+    pub(crate) observed: Observed,
+    open: Mutex<BTreeMap<Peer, Weak<Account>>>,
+    network: AtomicUsize,
+}
+
+/// What one peer has.
+struct Account {
+    connections: AtomicUsize,
+    streams: AtomicUsize,
+    /// Streams that may be opened, and when that was so.
+    openings: Mutex<Bucket>,
+    /// Time that requests may take.
+    work: Mutex<Bucket>,
+    /// Units of bytes that may be unread.
+    unread: Arc<Semaphore>,
+}
+
+/// Fills up while time passes.
+struct Bucket {
+    level: f64,
+    size: f64,
+    per_second: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn new(size: f64, per_second: f64) -> Self {
+        Self { level: size, size, per_second, at: Instant::now() }
+    }
+
+    fn level(&mut self, now: Instant) -> f64 {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.at = now;
+        self.level = (self.level + passed * self.per_second).min(self.size);
+        self.level
+    }
+}
+
+/// So many bytes are one permit.
+const UNIT: usize = 1_024;
+
+impl Peers {
+    pub(crate) fn new(limits: Limits, observed: Observed) -> Arc<Self> {
+        Arc::new(Self { limits, observed, open: Mutex::default(), network: AtomicUsize::new(0) })
+    }
+
+    /// Counts a connection of a peer, if it may have another one.
+    pub(crate) fn connect(self: &Arc<Self>, peer: Peer) -> Result<Arc<Connection>, Excess> {
+        let is_local = peer == Peer::Local;
+        let account = self.account(&peer);
+        let most = if is_local { self.limits.connections } else { self.limits.connections_per_peer };
+        let connection = Arc::new(Connection {
+            peer,
+            peers: Arc::clone(self),
+            account,
+            streams: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        });
+        let of_peer = connection.account.connections.fetch_add(1, Ordering::Relaxed);
+        let of_all = self.network.fetch_add(usize::from(!is_local), Ordering::Relaxed);
+        if of_peer >= most || (!is_local && of_all >= self.limits.connections) {
+            return Err(Excess::Connections);
+        }
+        Ok(connection)
+    }
+
+    fn account(&self, peer: &Peer) -> Arc<Account> {
+        let mut open = lock(&self.open);
+        if let Some(account) = open.get(peer).and_then(Weak::upgrade) {
+            return account;
+        }
+        open.retain(|_, account| account.strong_count() > 0);
+        let account = Arc::new(Account {
+            connections: AtomicUsize::new(0),
+            streams: AtomicUsize::new(0),
+            openings: Mutex::new(Bucket::new(f64::from(self.limits.stream_burst), 1.0)),
+            work: Mutex::new(Bucket::new(self.limits.work.as_secs_f64(), 0.25)),
+            unread: Arc::new(Semaphore::new(units(self.limits.unread))),
+        });
+        open.insert(peer.clone(), Arc::downgrade(&account));
+        account
+    }
+
+    pub(crate) fn turned_away(&self, excess: Excess) {
+        self.observed.tell(|observer| observer.turned_away(excess));
+    }
+}
+
+fn units(bytes: usize) -> usize {
+    (bytes / UNIT).clamp(1, Semaphore::MAX_PERMITS)
+}
+
+/// A connection that was let in.
+pub(crate) struct Connection {
+    pub(crate) peer: Peer,
+    pub(crate) peers: Arc<Peers>,
+    account: Arc<Account>,
+    /// Streams that have said which node they are.
+    streams: AtomicUsize,
+    closed: AtomicBool,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.account.connections.fetch_sub(1, Ordering::Relaxed);
+        if self.peer != Peer::Local {
+            self.peers.network.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Connection {
+    /// Counts a stream, if the peer may have another one.
+    pub(crate) fn open_stream(self: &Arc<Self>) -> Result<Arc<Admission>, Excess> {
+        let is_local = self.peer == Peer::Local;
+        let before = self.account.streams.fetch_add(1, Ordering::Relaxed);
+        let admission = Admission { connection: Arc::clone(self), is_admitted: AtomicBool::new(false) };
+        if is_local {
+            return Ok(Arc::new(admission));
+        }
+        let mut openings = lock(&self.account.openings);
+        if openings.level(Instant::now()) < 1.0 {
+            // Whoever opens and resets without end is not listened to any further.
+            self.close();
+            return Err(Excess::Streams);
+        }
+        openings.level -= 1.0;
+        if before >= self.peers.limits.streams_per_peer {
+            return Err(Excess::Streams);
+        }
+        Ok(Arc::new(admission))
+    }
+
+    /// Has the connection end, at its next sign of life or soon.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether no stream has said which node it is.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.streams.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A stream: counted until nobody holds it any more.
+pub(crate) struct Admission {
+    connection: Arc<Connection>,
+    is_admitted: AtomicBool,
+}
+
+impl Drop for Admission {
+    fn drop(&mut self) {
+        self.connection.account.streams.fetch_sub(1, Ordering::Relaxed);
+        if self.is_admitted() {
+            self.connection.streams.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Admission {
+    /// It has said which node it is, and may be that node.
+    pub(crate) fn admit(&self) {
+        if !self.is_admitted.swap(true, Ordering::Relaxed) {
+            self.connection.streams.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.is_admitted.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.connection.peer
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.connection.peers.limits
+    }
+
+    pub(crate) fn turned_away(&self, excess: Excess) {
+        self.connection.peers.turned_away(excess);
+    }
+
+    /// Has the whole connection end: what was sent on it is released.
+    pub(crate) fn close_connection(&self) {
+        self.connection.close();
+    }
+
+    /// Waits until the peer may have so many bytes more unread. They count until the permit is dropped.
+    pub(crate) async fn unread(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let wanted = units(bytes).min(units(self.limits().unread));
+        let permits = u32::try_from(wanted).unwrap_or(u32::MAX);
+        Arc::clone(&self.connection.account.unread).acquire_many_owned(permits).await.ok()
+    }
+
+    /// Takes down that a request of the peer took so long. Returns how long its next one has to wait.
+    pub(crate) fn worked(&self, took: Duration) -> Duration {
+        if self.connection.peer == Peer::Local {
+            return Duration::ZERO;
+        }
+        let mut work = lock(&self.connection.account.work);
+        let level = work.level(Instant::now()) - took.as_secs_f64();
+        work.level = level;
+        let missing = (-level).max(0.0) / work.per_second;
+        Duration::try_from_secs_f64(missing).unwrap_or_default().min(self.limits().answer / 4)
+    }
+}
+
+/// The stream of a request. One that was not counted is nobody's.
+pub(crate) fn admission<T>(request: &tonic::Request<T>) -> Result<Arc<Admission>, Status> {
+    let counted = request.extensions().get::<Arc<Admission>>().cloned();
+    counted.ok_or_else(|| Status::internal("nobody knows whose stream this is"))
+}
+
+#[cfg(test)]
+impl Admission {
+    /// A stream of the Unix socket, with these bounds.
+    pub(crate) fn local(limits: Limits) -> Arc<Self> {
+        let peers = Peers::new(limits, Observed::default());
+        peers.connect(Peer::Local).ok().and_then(|connection| connection.open_stream().ok()).unwrap()
+    }
+}

@@ -1,0 +1,125 @@
+use std::time::Duration;
+
+/// How much strangers and peers may have of the server. The defaults are meant for thousands of Envoys; they stand in
+/// `docs/operations.md`.
+///
+/// A peer is who comes with certificates of the same names. Whoever may use the Unix socket is one peer, whose connections
+/// are bounded as those of the network are together, and which is not paced.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// TLS handshakes under way. Over it the oldest goes of whoever has most of them, silent ones first.
+    pub handshakes: usize,
+    /// The same for one source: an IPv4 address, or the first 64 bits of an IPv6 address.
+    pub handshakes_per_source: usize,
+    /// How long a handshake may take.
+    pub handshake_time: Duration,
+    /// Connections whose client certificate was verified.
+    pub connections: usize,
+    /// The same of one peer.
+    pub connections_per_peer: usize,
+    /// Streams of one connection.
+    pub streams_per_connection: u32,
+    /// Streams of one peer.
+    pub streams_per_peer: usize,
+    /// Streams that a peer may open in a burst; each second makes up for one.
+    pub stream_burst: u32,
+    /// How long a connection may be without a stream that has said which node it is, and a stream without saying so.
+    pub idle: Duration,
+    /// Bytes of a stream before its node is let in.
+    pub introduction: usize,
+    /// Bytes of a message afterwards.
+    pub message: usize,
+    /// Bytes of a health report.
+    pub report: usize,
+    /// Shortest time between two health reports of a stream; who sends more is read later.
+    pub report_pause: Duration,
+    /// Names of resources that a stream may ask for or claim to have.
+    pub names: usize,
+    /// Bytes of responses that a peer has not read yet. One that is larger goes alone.
+    pub unread: usize,
+    /// How long a response may stay without an answer.
+    pub answer: Duration,
+    /// Time that a peer's requests may take of this process in a burst; a quarter of the time that passes makes up for it.
+    pub work: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            handshakes: 512,
+            handshakes_per_source: 64,
+            handshake_time: Duration::from_secs(10),
+            connections: 2_048,
+            connections_per_peer: 16,
+            streams_per_connection: 8,
+            streams_per_peer: 32,
+            stream_burst: 100,
+            idle: Duration::from_secs(10),
+            introduction: 4 << 20,
+            message: 16 << 20,
+            report: 8 << 20,
+            report_pause: Duration::from_secs(1),
+            names: 100_000,
+            unread: 32 << 20,
+            answer: Duration::from_secs(120),
+            work: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Why somebody was turned away, or sent away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// A handshake gave way to newer ones.
+    Handshakes,
+    /// A handshake took too long.
+    HandshakeTime,
+    /// A handshake failed: no certificate, none of ours, or no TLS.
+    HandshakeFailed,
+    /// Too many connections, of the peer or of all.
+    Connections,
+    /// A connection or stream on which nobody said which node it is.
+    Idle,
+    /// Too many streams, or too many opened in a short time.
+    Streams,
+    /// A message, or what came before one, was too large.
+    Message,
+    /// Too many names, or names that are too long.
+    Names,
+    /// A response stayed without an answer.
+    Answer,
+    /// Who says to be a node that it may not be, or that cannot be served.
+    Node,
+}
+
+impl Excess {
+    /// The words of all of them.
+    pub const LABELS: [&'static str; 10] = [
+        Self::Handshakes.label(),
+        Self::HandshakeTime.label(),
+        Self::HandshakeFailed.label(),
+        Self::Connections.label(),
+        Self::Idle.label(),
+        Self::Streams.label(),
+        Self::Message.label(),
+        Self::Names.label(),
+        Self::Answer.label(),
+        Self::Node.label(),
+    ];
+
+    /// A word for counters.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Handshakes => "handshakes",
+            Self::HandshakeTime => "handshake_time",
+            Self::HandshakeFailed => "handshake_failed",
+            Self::Connections => "connections",
+            Self::Idle => "idle",
+            Self::Streams => "streams",
+            Self::Message => "message",
+            Self::Names => "names",
+            Self::Answer => "answer",
+            Self::Node => "node",
+        }
+    }
+}

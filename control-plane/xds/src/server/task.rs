@@ -1,0 +1,304 @@
+//! One open stream: between what the transport brings and the state machine.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use envoy_types::pb::envoy::config::core::v3::Node;
+use futures_util::{Stream, StreamExt};
+use tokio::sync::{mpsc, watch};
+use tonic::Status;
+
+use super::connection::Admission;
+use super::limits::Excess;
+use super::outgoing::Parcel;
+use crate::kind::Kind;
+use crate::registry::{Shared, lock};
+use crate::stream::{Conversation, NodeStream};
+use crate::{NodeInfo, Observer, Registry, Served, Snapshot, View};
+
+/// Longest id of a node.
+const MAX_ID: usize = 256;
+/// Longest reason of a refusal that is kept.
+const MAX_REASON: usize = 4 * 1024;
+
+/// One open stream.
+pub(super) struct Task<C: Conversation> {
+    pub(super) served: Served,
+    pub(super) admission: Arc<Admission>,
+    pub(super) responses: mpsc::Sender<Parcel<C::Response>>,
+}
+
+/// Takes a stream out of the registry when its task ends, however it does.
+struct Entry {
+    id: u64,
+    registry: Arc<Registry>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.registry.close(self.id);
+    }
+}
+
+/// What happened next.
+enum Event<R> {
+    Request(R),
+    Snapshot(Option<Arc<Snapshot>>),
+    Ended,
+}
+
+impl<C: Conversation> Task<C> {
+    pub(super) async fn run<S>(self, requests: S)
+    where
+        S: Stream<Item = Result<C::Request, Status>> + Unpin,
+    {
+        if let Err(status) = self.converse(requests).await {
+            // Whoever left needs no reason.
+            let _ = self.responses.send(Parcel { content: Err(status), room: None }).await;
+        }
+    }
+
+    async fn converse<S>(&self, mut requests: S) -> Result<(), Status>
+    where
+        S: Stream<Item = Result<C::Request, Status>> + Unpin,
+    {
+        let Some(first) = self.first(&mut requests).await? else { return Ok(()) };
+        let node =
+            C::node_of(&first).cloned().ok_or_else(|| Status::invalid_argument("say first which node this is"))?;
+        let view = self.admit(&node)?;
+        self.admission.admit();
+        // Of what else a node tells about itself nothing has to be kept.
+        let node = node.id;
+        let mut snapshots = self.served.snapshots.clone();
+        // Whoever leaves before there is anything to tell leaves nothing behind.
+        let newest = tokio::select! {
+            newest = snapshots.wait_for(|newest| of_view(newest, &view).is_some()) => newest.map(|newest| of_view(&newest, &view)),
+            () = self.responses.closed() => return Ok(()),
+        };
+        let Ok(newest) = newest else { return Ok(()) };
+        let stream = Arc::new(Mutex::new(C::new(newest.unwrap_or_default())));
+        let (shared, registry): (Shared, _) = (stream.clone(), Arc::clone(&self.served.registry));
+        let _entry = Entry { id: registry.open(shared, view.clone()), registry };
+        let mut state = State { waiting: Some(first), sync: Sync::default(), owed: Owed::default() };
+        loop {
+            let drafts = match self.next(&mut requests, &mut snapshots, &view, &mut state).await? {
+                Event::Ended => return Ok(()),
+                Event::Request(request) => self.take(&stream, &node, request).await?,
+                Event::Snapshot(newest) => {
+                    state.sync.is_newer = true;
+                    newest.map(|newest| lock(&stream).on_snapshot(newest)).unwrap_or_default()
+                }
+            };
+            self.tell_sync(&mut state.sync, &stream);
+            if !self.send(&stream, drafts).await {
+                return Ok(());
+            }
+            state.owed.look(lock(&stream).oldest_unanswered(), Instant::now());
+        }
+    }
+
+    /// The first message, which has to come soon.
+    async fn first<S>(&self, requests: &mut S) -> Result<Option<C::Request>, Status>
+    where
+        S: Stream<Item = Result<C::Request, Status>> + Unpin,
+    {
+        match tokio::time::timeout(self.admission.limits().idle, requests.next()).await {
+            Ok(Some(Ok(first))) => Ok(Some(first)),
+            Ok(Some(Err(_)) | None) => Ok(None),
+            Err(_) => {
+                self.admission.turned_away(Excess::Idle);
+                Err(Status::deadline_exceeded("say which node this is"))
+            }
+        }
+    }
+
+    async fn next<S>(
+        &self,
+        requests: &mut S,
+        snapshots: &mut watch::Receiver<Option<Arc<Snapshot>>>,
+        view: &View,
+        state: &mut State<C::Request>,
+    ) -> Result<Event<C::Request>, Status>
+    where
+        S: Stream<Item = Result<C::Request, Status>> + Unpin,
+    {
+        if let Some(first) = state.waiting.take() {
+            return Ok(Event::Request(first));
+        }
+        let patience = state.owed.patience(self.admission.limits().answer, Instant::now());
+        tokio::select! {
+            request = requests.next() => match request {
+                Some(Ok(request)) => Ok(Event::Request(request)),
+                Some(Err(status)) => {
+                    if status.code() == tonic::Code::OutOfRange {
+                        self.admission.turned_away(Excess::Message);
+                    }
+                    Ok(Event::Ended)
+                }
+                None => Ok(Event::Ended),
+            },
+            changed = snapshots.changed() => Ok(match changed {
+                Ok(()) => Event::Snapshot(of_view(&snapshots.borrow_and_update(), view)),
+                Err(_) => Event::Ended,
+            }),
+            () = tokio::time::sleep(patience), if state.owed.is_any() => {
+                self.admission.turned_away(Excess::Answer);
+                // What is unread is released only with the connection.
+                self.admission.close_connection();
+                Err(Status::deadline_exceeded("a response has no answer"))
+            }
+        }
+    }
+
+    /// Hands a request to the state machine. Whoever has it work much is heard again later.
+    async fn take(&self, stream: &Mutex<C>, node: &str, mut request: C::Request) -> Result<Vec<C::Draft>, Status> {
+        if C::node_of(&request).is_some_and(|told| told.id != node) {
+            return Err(Status::invalid_argument("the node id changed within a stream"));
+        }
+        if let Some(message) = C::reason(&mut request) {
+            truncate(message, MAX_REASON);
+        }
+        let limits = self.admission.limits();
+        let start = Instant::now();
+        let (drafts, burden) = {
+            let mut stream = lock(stream);
+            self.served.registry.observed.tell(|observer| count_answer::<C>(observer, &request));
+            log_refusal(&*stream, &request);
+            if !C::is_sane(&request) {
+                self.admission.turned_away(Excess::Names);
+                return Err(Status::invalid_argument("a name is too long"));
+            }
+            let drafts = stream.on_request(request);
+            (drafts, stream.burden())
+        };
+        if burden > limits.names {
+            self.admission.turned_away(Excess::Names);
+            return Err(Status::resource_exhausted("too many names"));
+        }
+        let pause = self.admission.worked(start.elapsed());
+        if pause > Duration::ZERO {
+            tokio::time::sleep(pause).await;
+        }
+        Ok(drafts)
+    }
+
+    fn tell_sync(&self, sync: &mut Sync, stream: &Mutex<C>) {
+        let stream = lock(stream);
+        if sync.is_reached(&*stream) {
+            self.served.registry.observed.tell(|observer| observer.caught_up(stream.snapshot_version()));
+        }
+    }
+
+    /// Sends what the state machine says. A response is made when the peer has room for it. Tells whether anybody listens
+    /// still.
+    async fn send(&self, stream: &Mutex<C>, drafts: Vec<C::Draft>) -> bool {
+        for draft in drafts {
+            let room = tokio::select! {
+                room = self.admission.unread(C::size(&draft)) => room,
+                () = self.responses.closed() => return false,
+            };
+            let response = C::finish(draft);
+            lock(stream).log(&response);
+            self.served.registry.observed.tell(|observer| observer.sent(C::kind_of(&response).label()));
+            if self.responses.send(Parcel { content: Ok(response), room }).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether this peer may be that node, and what the node is told.
+    fn admit(&self, node: &Node) -> Result<View, Status> {
+        let id: String = node.id.chars().take(MAX_ID).collect();
+        let peer = self.admission.peer();
+        let turn_away = |reason: &str| {
+            self.admission.turned_away(Excess::Node);
+            self.served.registry.turn_away(&id, &peer.told(), reason);
+        };
+        peer.may_be(&node.id).inspect_err(|status| turn_away(status.message()))?;
+        if node.id.is_empty() || node.id.len() > MAX_ID {
+            return Err(Status::invalid_argument("a node id has 1 to 256 bytes"));
+        }
+        self.served.views.view(&NodeInfo::of(node)).map_err(|reason| {
+            turn_away(&reason);
+            Status::failed_precondition(reason)
+        })
+    }
+}
+
+fn of_view(newest: &Option<Arc<Snapshot>>, view: &View) -> Option<Arc<Snapshot>> {
+    newest.as_ref().and_then(|newest| newest.shared_view(view))
+}
+
+fn truncate(text: &mut String, most: usize) {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+    }
+}
+
+struct State<R> {
+    /// A request that came already.
+    waiting: Option<R>,
+    sync: Sync,
+    owed: Owed,
+}
+
+/// For how long the other side has owed an answer.
+#[derive(Default)]
+struct Owed(Option<(u64, Instant)>);
+
+impl Owed {
+    fn look(&mut self, oldest: Option<u64>, now: Instant) {
+        if self.0.map(|(number, _)| number) != oldest {
+            self.0 = oldest.map(|number| (number, now));
+        }
+    }
+
+    fn is_any(&self) -> bool {
+        self.0.is_some()
+    }
+
+    fn patience(&self, most: Duration, now: Instant) -> Duration {
+        self.0.map_or(most, |(_, since)| most.saturating_sub(now.saturating_duration_since(since)))
+    }
+}
+
+/// Whether a node has all of the newest snapshot.
+#[derive(Default)]
+struct Sync {
+    /// The version that it had all of last, if it still has.
+    synced: Option<String>,
+    /// Whether a snapshot came while it was connected.
+    is_newer: bool,
+}
+
+impl Sync {
+    /// Tells when the node has come to have all of a snapshot; gives whether that one came while it was connected.
+    fn is_reached(&mut self, stream: &impl NodeStream) -> bool {
+        let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
+        let is_reached = synced.is_some() && synced != self.synced;
+        if is_reached {
+            tracing::info!(node = stream.node(), snapshot = stream.snapshot_version(), "in sync");
+        }
+        self.synced = synced;
+        is_reached && self.is_newer
+    }
+}
+
+/// An answer to a response names its nonce.
+fn count_answer<C: Conversation>(observer: &dyn Observer, request: &C::Request) {
+    let Some(kind) = C::answered(request).map(Kind::label) else { return };
+    match C::refusal(request) {
+        Some(_) => observer.refused(kind),
+        None => observer.acknowledged(kind),
+    }
+}
+
+fn log_refusal<C: Conversation>(stream: &C, request: &C::Request) {
+    if let Some(refusal) = C::refusal(request) {
+        // Envoy quotes what it was sent, and secrets are among that.
+        let error = portcullis_api::status::told(refusal.message);
+        let (node, type_url) = (stream.node(), refusal.type_url);
+        tracing::warn!(node, type_url, error, "refused by Envoy");
+    }
+}

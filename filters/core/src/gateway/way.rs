@@ -1,0 +1,70 @@
+//! By which pool and in which class a request goes upstream.
+
+use std::sync::Arc;
+
+use portcullis_filter_config::{Pool, RequestClass};
+
+use crate::authenticate::Client;
+use crate::hygiene::Scan;
+use crate::identity::UpstreamUser;
+use crate::request_info::RequestInfo;
+
+/// How a request goes upstream.
+pub(super) enum Way {
+    /// With the gateway's credential, and headers that tell the user.
+    Told(Arc<UpstreamUser>),
+    /// With the client's own token.
+    Passed {
+        /// Whether the upstream has said that the token is somebody's.
+        is_confirmed: bool,
+    },
+    /// Without a credential.
+    Bare,
+}
+
+impl Way {
+    /// `proxies`: the upstream judges tokens itself.
+    pub(super) fn of(client: Client, proxies: bool) -> Self {
+        match client {
+            Client::Bearer(_) if proxies => Way::Passed { is_confirmed: true },
+            Client::Certified(user) | Client::Bearer(user) | Client::Impersonated(user) => Way::Told(user),
+            Client::Unknown => Way::Passed { is_confirmed: false },
+            Client::Nobody => Way::Bare,
+        }
+    }
+
+    pub(super) fn pool(&self, is_upgrade: bool) -> Pool {
+        match (self, is_upgrade) {
+            (Way::Told(_), true) => Pool::Upgrade,
+            (Way::Told(_), false) => Pool::Http2,
+            (Way::Passed { is_confirmed: true }, false) => Pool::PassThrough,
+            (Way::Passed { .. } | Way::Bare, _) => Pool::Anonymous,
+        }
+    }
+
+    pub(super) fn keeps_credential(&self) -> bool {
+        matches!(self, Way::Passed { .. })
+    }
+
+    pub(super) fn told(self) -> Option<Arc<UpstreamUser>> {
+        match self {
+            Way::Told(user) => Some(user),
+            Way::Passed { .. } | Way::Bare => None,
+        }
+    }
+}
+
+/// Only GET and HEAD are ever repeated after the upstream may have seen them: the legacy `/watch/` path makes the verb
+/// `watch` of any method.
+pub(super) fn class_of(info: &RequestInfo<'_>, scan: &Scan<'_>) -> RequestClass {
+    let is_safe = matches!(scan.method, b"GET" | b"HEAD");
+    if scan.is_upgrade {
+        return RequestClass::Session;
+    }
+    match (info.is_long_running(), is_safe) {
+        (false, true) => RequestClass::Read,
+        (false, false) => RequestClass::Write,
+        (true, true) if *info.verb == *b"watch" || info.subresource == b"log" => RequestClass::Watch,
+        (true, _) => RequestClass::Session,
+    }
+}

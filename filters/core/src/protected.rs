@@ -1,0 +1,157 @@
+//! Users and groups as whom nobody acts through this gateway, whatever the upstream would allow.
+
+use std::sync::Arc;
+
+use portcullis_filter_config as config;
+
+use crate::authenticate::Client;
+use crate::go_text::trim_space;
+use crate::identity::{
+    ANONYMOUS, AUTHENTICATED, HeaderNames, UNAUTHENTICATED, UpstreamUser, UserInfo, service_account,
+    service_account_groups,
+};
+use crate::impersonation::Impersonation;
+use crate::refusal::Refusal;
+
+/// [`config::ProtectedIdentities`], compiled.
+#[derive(Debug)]
+pub(crate) struct Protected {
+    /// Sorted.
+    users: Box<[Box<[u8]>]>,
+    /// What stands before a trailing `*`.
+    prefixes: Box<[Box<[u8]>]>,
+    /// Sorted.
+    groups: Box<[Box<[u8]>]>,
+    drops_groups: bool,
+}
+
+impl Protected {
+    pub(crate) fn compile(config: &config::ProtectedIdentities) -> Self {
+        let sorted = |texts: &mut dyn Iterator<Item = &String>| {
+            let mut sorted: Vec<Box<[u8]>> = texts.map(|text| text.as_bytes().into()).collect();
+            sorted.sort_unstable();
+            sorted.into_boxed_slice()
+        };
+        let prefix = |user: &'_ String| user.strip_suffix('*').map(|prefix| prefix.as_bytes().into());
+        Protected {
+            users: sorted(&mut config.users.iter().filter(|user| !user.ends_with('*'))),
+            prefixes: config.users.iter().filter_map(prefix).collect(),
+            groups: sorted(&mut config.groups.iter()),
+            drops_groups: config.drop_groups,
+        }
+    }
+
+    /// The client, as far as it may act. `names`: by which headers its groups are told, `None` where they are not and the
+    /// upstream finds them out itself.
+    ///
+    /// # Errors
+    /// Who is protected, who is in a protected group that cannot be dropped, and whom nobody has reviewed.
+    pub(crate) fn admit(&self, client: Client, names: &HeaderNames, is_proxy: bool) -> Result<Client, Refusal> {
+        Ok(match client {
+            Client::Nobody => {
+                // The upstream makes it who it is.
+                self.check(&UserInfo::anonymous())?;
+                Client::Nobody
+            }
+            // It may be anybody.
+            Client::Unknown => return Err(Refusal::token_not_reviewed()),
+            Client::Bearer(user) if is_proxy => {
+                self.check(user.user())?;
+                Client::Bearer(user)
+            }
+            Client::Bearer(user) => Client::Bearer(self.reduced(user, names)?),
+            Client::Certified(user) => Client::Certified(self.reduced(user, names)?),
+            Client::Impersonated(user) => Client::Impersonated(self.reduced(user, names)?),
+        })
+    }
+
+    /// Whom a client asks to be. A group that it asks for by name is refused and never dropped: what it asks for takes effect
+    /// or is refused.
+    ///
+    /// # Errors
+    /// What is protected.
+    pub(crate) fn admit_target(&self, asked: &mut Impersonation) -> Result<(), Refusal> {
+        let named = asked.parts.iter().filter(|part| part.resource == "groups");
+        for group in named.map(|part| &part.name) {
+            self.check_group(group.as_bytes())?;
+        }
+        self.check_user(asked.target.name.as_bytes())?;
+        self.reduce(&mut asked.target)
+    }
+
+    /// The client's own `Impersonate-*` lines, where the upstream judges them.
+    ///
+    /// # Errors
+    /// Lines that ask for what is protected, or for what is not known.
+    pub(crate) fn admit_lines(&self, lines: &[(&[u8], &[u8])]) -> Result<(), Refusal> {
+        let mut has_groups = false;
+        for (name, value) in lines {
+            let value = trim_space(value);
+            match *name {
+                b"impersonate-user" => self.check_user(value)?,
+                b"impersonate-group" => {
+                    has_groups = true;
+                    self.check_group(value)?;
+                }
+                b"impersonate-uid" => {}
+                extra if extra.starts_with(b"impersonate-extra-") => {}
+                _ => return Err(Refusal::unknown_impersonation()),
+            }
+        }
+        let users = lines.iter().filter(|(name, _)| *name == b"impersonate-user");
+        for user in users.filter_map(|(_, user)| std::str::from_utf8(trim_space(user)).ok()) {
+            if user == ANONYMOUS {
+                self.check_group(UNAUTHENTICATED.as_bytes())?;
+            }
+            // Added by the upstream where none is asked for.
+            let added = service_account(user).filter(|_| !has_groups).map(|(namespace, _)| namespace);
+            for group in added.into_iter().flat_map(service_account_groups) {
+                self.check_group(group.as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, user: &UserInfo) -> Result<(), Refusal> {
+        self.check_user(user.name.as_bytes())?;
+        user.groups.iter().try_for_each(|group| self.check_group(group.as_bytes()))
+    }
+
+    fn check_user(&self, name: &[u8]) -> Result<(), Refusal> {
+        let is_protected = holds(&self.users, name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix));
+        if is_protected { Err(Refusal::protected_user(&String::from_utf8_lossy(name))) } else { Ok(()) }
+    }
+
+    fn check_group(&self, name: &[u8]) -> Result<(), Refusal> {
+        let is_protected = holds(&self.groups, name);
+        if is_protected { Err(Refusal::protected_group(&String::from_utf8_lossy(name))) } else { Ok(()) }
+    }
+
+    /// The user without the groups that are dropped.
+    fn reduced(&self, user: Arc<UpstreamUser>, names: &HeaderNames) -> Result<Arc<UpstreamUser>, Refusal> {
+        if !user.user().groups.iter().any(|group| holds(&self.groups, group.as_bytes())) {
+            self.check_user(user.user().name.as_bytes())?;
+            return Ok(user);
+        }
+        let mut reduced = user.user().clone();
+        self.check_user(reduced.name.as_bytes())?;
+        self.reduce(&mut reduced)?;
+        // Less of what was carried can be carried.
+        UpstreamUser::told_by(names, reduced).map(Arc::new).map_err(|_| Refusal::internal())
+    }
+
+    fn reduce(&self, user: &mut UserInfo) -> Result<(), Refusal> {
+        for group in user.groups.iter().map(String::as_str) {
+            // These the upstream adds itself, so that it does not help to leave them out.
+            if !self.drops_groups || group == AUTHENTICATED || group == UNAUTHENTICATED {
+                self.check_group(group.as_bytes())?;
+            }
+        }
+        user.groups.retain(|group| !holds(&self.groups, group.as_bytes()));
+        Ok(())
+    }
+}
+
+fn holds(sorted: &[Box<[u8]>], name: &[u8]) -> bool {
+    sorted.binary_search_by(|one| (**one).cmp(name)).is_ok()
+}

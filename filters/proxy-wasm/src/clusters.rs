@@ -1,0 +1,103 @@
+//! The clusters' configurations. Envoy has no configuration of a wasm filter by route, so a virtual host carries it as
+//! metadata: the text, and a digest of it, so that no request has to look at the text.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::Cluster;
+use portcullis_core::farewell::Streams;
+use portcullis_filter_config::{ClusterConfig, names};
+use ring::digest::{SHA256, digest};
+
+use crate::farewell::Farewell;
+use crate::host::Host;
+use crate::memory::VmMemory;
+
+/// A configuration that was not asked for so long is forgotten.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// The configurations that this VM has met.
+#[derive(Default)]
+pub(crate) struct Clusters {
+    /// By digest.
+    compiled: HashMap<Vec<u8>, Entry>,
+}
+
+/// One cluster's configuration, with the streams of the cluster.
+pub(crate) struct Known {
+    name: String,
+    pub(crate) cluster: Cluster,
+    pub(crate) streams: Arc<Streams<u32>>,
+}
+
+struct Entry {
+    /// `None` for what does not compile.
+    known: Option<Rc<Known>>,
+    used: Duration,
+}
+
+impl Clusters {
+    /// The configuration of the current request's virtual host. `None` if there is none that can be used: the request fails
+    /// closed.
+    pub(crate) fn current<H: Host>(
+        &mut self,
+        host: &H,
+        memory: &VmMemory<H>,
+        farewell: &mut Farewell,
+        uptime: Duration,
+    ) -> Option<Rc<Known>> {
+        let told = host.property(names::wasm::DIGEST).filter(|digest| !digest.is_empty());
+        if let Some(entry) = told.as_ref().and_then(|digest| self.compiled.get_mut(digest)) {
+            entry.used = uptime;
+            return entry.known.clone();
+        }
+        let text = host.property(names::wasm::CONFIG)?;
+        let digest = digest_of(&text);
+        if told.is_some_and(|told| told != digest) {
+            host.log("portcullis: a cluster's configuration and its digest do not belong together");
+            return None;
+        }
+        // Without a digest in the metadata this one has been met before, too.
+        if let Some(entry) = self.compiled.get_mut(&digest) {
+            entry.used = uptime;
+            return entry.known.clone();
+        }
+        let known = compile(&text, host, memory, farewell, uptime).map(Rc::new);
+        self.forget(known.as_ref().map(|known| known.name.as_str()), uptime);
+        self.compiled.insert(digest, Entry { known: known.clone(), used: uptime });
+        known
+    }
+
+    /// Earlier configurations of the cluster, and those of clusters that are asked for no longer.
+    fn forget(&mut self, name: Option<&str>, uptime: Duration) {
+        self.compiled.retain(|_, entry| {
+            let is_same = entry.known.as_ref().is_some_and(|known| Some(known.name.as_str()) == name);
+            !is_same && uptime.saturating_sub(entry.used) < IDLE
+        });
+    }
+}
+
+/// SHA-256 in lower-case hexadecimal digits.
+pub(crate) fn digest_of(text: &[u8]) -> Vec<u8> {
+    digest(&SHA256, text).as_ref().iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
+}
+
+fn compile<H: Host>(
+    text: &[u8],
+    host: &H,
+    memory: &VmMemory<H>,
+    farewell: &mut Farewell,
+    uptime: Duration,
+) -> Option<Known> {
+    let config: ClusterConfig = serde_json::from_slice(text)
+        .map_err(|error| host.log(&format!("portcullis: a cluster's configuration does not parse: {error}")))
+        .ok()?;
+    let cluster = Cluster::compile(&config, memory)
+        .map_err(|error| host.log(&format!("portcullis: {}: {error}", config.identity)))
+        .ok()?;
+    let streams = farewell.of(&config.name);
+    farewell.configure(&streams, &config, uptime);
+    Some(Known { name: config.name, cluster, streams })
+}

@@ -1,0 +1,30 @@
+//! Token buckets, whose levels stand in shared data.
+
+use portcullis_core::bucket::{Level, SharedLevel};
+
+use crate::host::Host;
+use crate::table::{Id, Row, Table, update};
+
+/// One bucket's level.
+#[derive(Debug)]
+pub(crate) struct SharedBucket<H> {
+    pub(crate) host: H,
+    pub(crate) id: Id,
+}
+
+impl<H: Host> SharedLevel for SharedBucket<H> {
+    fn change(&self, change: &dyn Fn(Option<Level>) -> Option<Level>) -> bool {
+        update(&self.host, Table::Levels, &self.id, |rows| {
+            // A row is (id, tokens, time, nothing).
+            let at = rows.iter().position(|row| row.id == self.id);
+            let known = at.and_then(|at| rows.get(at)).map(|row| Level { tokens: row.a, at: row.b });
+            let Level { tokens, at: time } = change(known)?;
+            let row = Row { id: self.id, a: tokens, b: time, c: 0 };
+            match at.and_then(|at| rows.get_mut(at)) {
+                Some(known) => *known = row,
+                None => rows.push(row),
+            }
+            Some(())
+        })
+    }
+}

@@ -1,0 +1,82 @@
+//! Who the client's certificate says it is. The chain comes in `x-forwarded-client-cert`, which Envoy writes itself; the
+//! digest of the certificate with which the client shook hands comes from the connection, where nobody can write it. Unless
+//! both tell of the same certificate, the request fails closed: a listener that lets a client's own header through yields no
+//! identity.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use portcullis_core::Peer;
+use portcullis_core::hygiene::Scan;
+use portcullis_core::x509::{ClientChain, chain_from_header};
+
+use crate::clusters::digest_of;
+use crate::host::Host;
+
+const DIGEST: &str = "connection\0sha256_peer_certificate_digest";
+
+/// Certificates whose chains are kept, so that no request has to read its header.
+const MOST: usize = 1_024;
+
+/// Chains that were read, by the digest of the certificate.
+#[derive(Default)]
+pub(crate) struct Peers {
+    read: HashMap<Vec<u8>, Read>,
+}
+
+struct Read {
+    header: Vec<u8>,
+    chain: Rc<[u8]>,
+}
+
+/// What is known of the client's certificate.
+pub(crate) enum Presented {
+    /// There is none.
+    None,
+    /// Its chain ([`portcullis_core::x509::encode_chain`]).
+    Chain(Rc<[u8]>),
+    /// It cannot be told which.
+    Unreadable,
+}
+
+impl Presented {
+    pub(crate) fn peer(&self) -> Peer<'_> {
+        match self {
+            Presented::None => Peer::None,
+            Presented::Chain(chain) => Peer::Chain(chain),
+            Presented::Unreadable => Peer::Unreadable,
+        }
+    }
+}
+
+impl Peers {
+    /// The current request's certificate.
+    pub(crate) fn of(&mut self, scan: &Scan<'_>, host: &impl Host) -> Presented {
+        let digest = host.property(DIGEST).filter(|digest| !digest.is_empty());
+        match (digest, scan.forwarded_cert) {
+            (None, None) => Presented::None,
+            (Some(digest), Some(header)) => self.read(digest, header, scan.forwarded_cert_lines),
+            _ => Presented::Unreadable,
+        }
+    }
+
+    fn read(&mut self, digest: Vec<u8>, header: &[u8], lines: usize) -> Presented {
+        if let Some(known) = self.read.get(&digest)
+            && known.header == header
+            && lines == 1
+        {
+            return Presented::Chain(Rc::clone(&known.chain));
+        }
+        let Some(Ok(chain)) = chain_from_header(Some(header), lines) else { return Presented::Unreadable };
+        // One that is too large to be kept has no leaf to compare; the core refuses it as the client's fault.
+        if ClientChain::decode(&chain).is_ok_and(|chain| digest_of(chain.leaf()) != digest) {
+            return Presented::Unreadable;
+        }
+        let chain: Rc<[u8]> = chain.into();
+        if self.read.len() >= MOST {
+            self.read.clear();
+        }
+        self.read.insert(digest, Read { header: header.to_vec(), chain: Rc::clone(&chain) });
+        Presented::Chain(chain)
+    }
+}

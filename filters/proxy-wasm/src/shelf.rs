@@ -1,0 +1,51 @@
+//! Answers to reviews that all workers share: a worker that does not know an answer looks here before it asks the upstream.
+//!
+//! An answer stands under the keyed hash of its question, and holds the answer's status only, never the question, in which
+//! there is a token. There is a fixed number of places, and good answers have their own, so that a flood of bad ones displaces
+//! none of them.
+
+use portcullis_core::review::{ReviewKey, ReviewResult};
+use serde_json::Value;
+
+use crate::host::Host;
+
+/// Answers that are kept.
+const GOOD: u32 = 4_096;
+const BAD: u32 = 1_024;
+/// Larger ones are not.
+const MAX_ANSWER: usize = 8 * 1024;
+const KEY: usize = size_of::<ReviewKey>();
+
+/// Puts an answer there that came at a time, seconds since 1970.
+pub(crate) fn put(host: &impl Host, key: &ReviewKey, result: &ReviewResult, body: &[u8], at: u64) {
+    let is_good = match result {
+        ReviewResult::User(_) | ReviewResult::Allowed => true,
+        ReviewResult::Rejected | ReviewResult::Denied => false,
+        ReviewResult::Failed => return,
+    };
+    let Some(answer) = without_question(body).filter(|answer| answer.len() <= MAX_ANSWER) else { return };
+    let value = [&key[..], &at.to_le_bytes(), answer.as_bytes()].concat();
+    let _ = host.set_shared(&place(key, is_good), &value, 0);
+}
+
+/// An answer that is there, and when it came.
+pub(crate) fn find(host: &impl Host, key: &ReviewKey) -> Option<(Vec<u8>, u64)> {
+    [true, false].into_iter().find_map(|is_good| {
+        let (value, _) = host.shared(&place(key, is_good))?;
+        let (known, rest) = value.split_first_chunk::<KEY>()?;
+        let (at, answer) = rest.split_first_chunk()?;
+        (known == key).then(|| (answer.to_vec(), u64::from_le_bytes(*at)))
+    })
+}
+
+fn place(key: &ReviewKey, is_good: bool) -> Vec<u8> {
+    let number = key.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let (kind, places) = if is_good { ("good", GOOD) } else { ("bad", BAD) };
+    format!("portcullis/{kind}/{}", number % places).into_bytes()
+}
+
+fn without_question(body: &[u8]) -> Option<String> {
+    let mut answer: Value = serde_json::from_slice(body).ok()?;
+    answer.as_object_mut()?.retain(|name, _| matches!(name.as_str(), "apiVersion" | "kind" | "status"));
+    Some(answer.to_string())
+}

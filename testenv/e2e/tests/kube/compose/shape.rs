@@ -1,0 +1,188 @@
+use std::path::Path;
+
+use portcullis_harness::{deps, project_root};
+use serde_json::json;
+
+use super::dockerfile::Dockerfile;
+use super::project::{Project, Service, Source};
+use crate::declared::{is_noticed, judged};
+
+/// The stages that become images.
+const IMAGES: [&str; 4] = ["control-plane", "gateway", "kubernetes", "tools"];
+
+/// As `docker compose config` reads it, and as BuildKit does, with its lint rules.
+#[test]
+fn dockers_own_parsers_have_nothing_to_say() {
+    for (kind, name, from, to) in [
+        ("compose", "docker-compose.yml", "cap_drop:", "cap_drap:"),
+        ("compose", "docker-compose.yml", "etcd: {condition", "etcetera: {condition"),
+        ("dockerfile", "Dockerfile", "ENTRYPOINT", "ENTRYPOT"),
+        ("dockerfile", "Dockerfile", "AS gateway", "as gateway"),
+    ] {
+        let path = project_root().join(name);
+        let Some(found) = judged(kind, &path) else { return };
+        assert_eq!(found, [""; 0], "{name}");
+        is_noticed(kind, &std::fs::read_to_string(path).unwrap(), from, to);
+    }
+}
+
+#[test]
+fn every_service_is_confined() {
+    let project = Project::read();
+    assert_eq!(project.services.len(), 8);
+    for (name, service) in &project.services {
+        let fields = &service.fields;
+        assert_eq!(fields["user"], "65532:65532", "{name}");
+        assert_eq!(fields["read_only"], true, "{name}");
+        assert_eq!(fields["cap_drop"], json!(["ALL"]), "{name}");
+        assert_eq!(fields["security_opt"], json!(["no-new-privileges:true"]), "{name}");
+        for field in ["privileged", "cap_add", "pid", "ipc", "devices"] {
+            assert!(fields[field].is_null(), "{name}: {field}");
+        }
+        for port in service.texts("ports") {
+            assert!(port.starts_with("127.0.0.1:"), "{name}: {port} is for this machine");
+        }
+        assert!(!fields.to_string().contains("docker.sock"), "{name}");
+    }
+}
+
+#[test]
+fn keys_are_mounted_where_they_are_needed() {
+    let project = Project::read();
+    let volumes = project.whole["volumes"].as_object().unwrap();
+    for (name, service) in &project.services {
+        for mount in service.mounts() {
+            match &mount.source {
+                Source::Volume(volume) => assert!(volumes.contains_key(volume), "{name}: {volume}"),
+                Source::Path(path) => {
+                    assert!(mount.read_only && project_root().join(path).exists(), "{name}: {mount:?}");
+                }
+            }
+            let makes_them = name == "certificates" || matches!(&mount.source, Source::Volume(one) if one == "etcd");
+            assert!(mount.read_only || makes_them, "{name}: {mount:?}");
+        }
+    }
+    for (volume, users) in [
+        ("kubernetes-certs", &["apiserver-1", "apiserver-2", "certificates"][..]),
+        ("control-plane-certs", &["certificates", "control-plane"]),
+        ("gateway-certs", &["certificates", "gateway"]),
+        ("users-certs", &["certificates", "kubectl", "rights"]),
+        ("etcd", &["etcd"]),
+    ] {
+        let uses =
+            |service: &Service| service.mounts().iter().any(|mount| mount.source == Source::Volume(volume.to_owned()));
+        let found: Vec<&str> =
+            project.services.iter().filter(|(_, one)| uses(one)).map(|(name, _)| name.as_str()).collect();
+        assert_eq!(found, users, "{volume}");
+    }
+    assert_eq!(project.services["certificates"].fields["network_mode"], "none");
+}
+
+#[test]
+fn whoever_is_waited_for_tells_that_it_is_ready() {
+    let project = Project::read();
+    for (name, service) in &project.services {
+        for (other, condition) in service.dependencies() {
+            let awaited = project.services.get(&other).unwrap_or_else(|| panic!("{name} waits for {other}"));
+            match condition.as_str() {
+                "service_healthy" => assert!(awaited.health_check().is_some(), "{name} waits for {other}"),
+                "service_completed_successfully" => {
+                    assert!(awaited.fields["restart"].is_null(), "{other} would never end")
+                }
+                other => panic!("{name}: {other}"),
+            }
+        }
+        // `docker compose up --wait` takes the end of a service for a failure unless one that goes on waits for it.
+        let waits = |one: &Service| {
+            let end = (name.clone(), "service_completed_successfully".to_owned());
+            one.health_check().is_some() && one.dependencies().contains(&end)
+        };
+        let ends = service.health_check().is_none() && service.fields["profiles"].is_null();
+        assert!(!ends || project.services.values().any(waits), "{name}");
+        // What goes on for ever is looked after.
+        assert_eq!(service.fields["restart"] == "unless-stopped", service.health_check().is_some(), "{name}");
+    }
+    let gateway = &project.services["gateway"];
+    let command = gateway.texts("command");
+    let seconds =
+        |flag: &str| -> u64 { command.iter().find_map(|word| word.strip_prefix(flag)).unwrap().parse().unwrap() };
+    let patience = gateway.fields["stop_grace_period"].as_str().unwrap().trim_end_matches('s').parse::<u64>().unwrap();
+    assert!(patience >= seconds("--unready-seconds=") + seconds("--drain-seconds=") + 10);
+}
+
+#[test]
+fn what_runs_is_in_its_image() {
+    let (project, dockerfile) = (Project::read(), Dockerfile::read());
+    for (name, service) in &project.services {
+        let target = service.target();
+        let image = service.fields["image"].as_str().unwrap();
+        assert!(image.starts_with(&format!("portcullis/{target}:")), "{name}: {image}");
+        let files = dockerfile.files(target);
+        let program = service.command(&dockerfile).remove(0);
+        let checks = service.health_check().map(|mut words| words.remove(0));
+        for program in [Some(program), checks].into_iter().flatten() {
+            assert!(files.contains_key(&format!("/usr/local/bin/{program}")), "{name}: {program} in {target}");
+        }
+        for word in service.texts("command").iter().filter_map(|word| word.split_once("=/usr/local/")) {
+            let path = format!("/usr/local/{}", word.1);
+            assert!(files.keys().any(|file| file.starts_with(&path)), "{name}: {path}");
+        }
+    }
+}
+
+#[test]
+fn images_run_as_nobody_and_hold_what_is_there() {
+    let dockerfile = Dockerfile::read();
+    for image in IMAGES {
+        assert_eq!(dockerfile.last(image, "USER"), Some("65532:65532"), "{image}");
+    }
+    let ignored = std::fs::read_to_string(project_root().join(".dockerignore")).unwrap();
+    let is_ignored = |path: &str| ignored.lines().any(|line| path == line || path.starts_with(&format!("{line}/")));
+    let mut known: Vec<&str> = Vec::new();
+    for stage in &dockerfile.stages {
+        for copy in stage.copies() {
+            match copy.stage {
+                Some(other) => assert!(known.contains(&other), "{}: no stage {other} before it", stage.name),
+                None => {
+                    for source in copy.sources {
+                        assert!(
+                            project_root().join(source).exists() && !is_ignored(source),
+                            "{}: {source}",
+                            stage.name
+                        );
+                    }
+                }
+            }
+        }
+        known.push(&stage.name);
+    }
+    // All of one Debian: Envoy's process has one C library for itself and for the module.
+    let bases = dockerfile.stages.iter().filter(|stage| !known.contains(&stage.from.as_str()));
+    assert!(bases.clone().count() > 4 && bases.clone().all(|stage| stage.from.contains("trixie")));
+}
+
+/// Paths between the stages are those at which the build leaves its outcome.
+#[test]
+fn versions_and_paths_are_those_of_the_project() {
+    let dockerfile = Dockerfile::read();
+    let manifest = std::fs::read_to_string(project_root().join("Cargo.toml")).unwrap();
+    let rust = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).unwrap();
+    let rust = format!("rust:{}-", rust.trim_matches('"'));
+    assert!(dockerfile.stage("build").from.starts_with(&rust), "{}", dockerfile.stage("build").from);
+    let module = std::fs::read_to_string(project_root().join("testenv/kube/go.mod")).unwrap();
+    let go = module.lines().find_map(|line| line.strip_prefix("go ")).unwrap();
+    let go: Vec<&str> = go.split('.').take(2).collect();
+    let golang = format!("golang:{}-", go.join("."));
+    assert!(dockerfile.stage("build-kubernetes").from.starts_with(&golang), "{golang}");
+    let build = &dockerfile.stage("build").instructions;
+    let build = build.iter().find(|(word, _)| word == "RUN").unwrap().1.as_str();
+    assert!(
+        build.contains("--release -p portcullis ") && build.contains("--profile module -p portcullis-dynamic-module")
+    );
+    let file = |stage: &str, path: &str| dockerfile.files(stage)[path].clone();
+    assert_eq!(file("gateway", "/usr/local/bin/portcullis"), "/src/target/release/portcullis");
+    assert_eq!(file("gateway", "/usr/local/lib/portcullis/libportcullis.so"), "/src/target/module/libportcullis.so");
+    let binaries = file("kubernetes", "/usr/local/bin/etcd").replace("/src/", "");
+    let Some(kube) = deps::kube_or_skip("dockerfile").unwrap() else { return };
+    assert!(kube.etcd.ends_with(Path::new(&binaries)), "{binaries}");
+}

@@ -1,0 +1,10 @@
+//! The manifests of deploy/kubernetes: what they must say, and that a real kube-apiserver takes every word of them.
+
+mod apply;
+mod monitoring;
+mod pod;
+mod policies;
+mod printed;
+mod rendered;
+mod running;
+mod shape;

@@ -1,0 +1,181 @@
+//! Dashboard and alerts ask for nothing that nobody tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use portcullis_harness::project_root;
+use portcullis_harness::rundir::RunDir;
+use serde_json::Value;
+
+use super::rendered::Rendered;
+use crate::declared::{is_noticed, judged};
+
+/// Labels that Prometheus gives, or that stand for a histogram's buckets.
+const COMMON: [&str; 4] = ["namespace", "pod", "job", "le"];
+
+/// A metric that an expression asks for, with what it wants of its labels.
+struct Asked {
+    metric: String,
+    labels: Vec<(String, String)>,
+}
+
+/// Every expression of the dashboard's panels, its variables and the rules.
+fn expressions(rendered: &Rendered) -> Vec<String> {
+    let text = rendered.get("ConfigMap", "portcullis-dashboard")["data"]["portcullis.json"].as_str().unwrap();
+    let dashboard: Value = serde_json::from_str(text).unwrap();
+    let mut all = Vec::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        all.extend(panel["targets"].as_array().into_iter().flatten().map(|target| target["expr"].clone()));
+    }
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    all.extend(variables.iter().map(|one| one["definition"].clone()).filter(Value::is_string));
+    let alerts = rendered.get("PrometheusRule", "portcullis")["spec"]["groups"].as_array().unwrap();
+    let rules: Vec<&Value> = alerts.iter().flat_map(|group| group["rules"].as_array().unwrap()).collect();
+    assert!(rules.len() > 10 && all.len() > 20, "{} rules, {} expressions", rules.len(), all.len());
+    all.extend(rules.iter().map(|rule| rule["expr"].clone()));
+    all.iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+}
+
+fn is_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// What an expression asks for: words that begin as our metrics or Envoy's do, outside of quotes and braces.
+fn asked(expression: &str) -> Vec<Asked> {
+    let mut found = Vec::new();
+    let mut rest = expression;
+    while let Some(start) = rest.find(is_word) {
+        let word: String = rest[start..].chars().take_while(|c| is_word(*c)).collect();
+        rest = &rest[start + word.len()..];
+        let labels = match rest.strip_prefix('{').and_then(|inner| inner.split_once('}')) {
+            Some((inner, after)) => {
+                rest = after;
+                matchers(inner)
+            }
+            None => Vec::new(),
+        };
+        let is_metric = ["portcullis_", "envoy_"].iter().any(|prefix| word.starts_with(prefix));
+        // Envoy's labels have its prefix, too, and stand in `by (…)`.
+        if is_metric && !["envoy_cluster_name", "envoy_response_code_class"].contains(&word.as_str()) {
+            found.push(Asked { metric: word, labels });
+        }
+    }
+    found
+}
+
+fn matchers(inner: &str) -> Vec<(String, String)> {
+    let pairs = inner.split("\",").map(|pair| pair.split_once('=').unwrap_or_else(|| panic!("{inner}")));
+    let name = |text: &str| text.trim_end_matches('!').to_owned();
+    pairs.map(|(label, value)| (name(label), value.trim_matches(['~', '"']).to_owned())).collect()
+}
+
+/// The metrics of a generated page with their labels, and all words of closed sets on it.
+fn reference(page: &str) -> (BTreeMap<String, BTreeSet<String>>, String) {
+    let text = std::fs::read_to_string(project_root().join("docs/reference").join(page)).unwrap();
+    let mut metrics = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let labels = cells[3].split(", ").map(|label| label.trim_matches('`').to_owned());
+        metrics.insert(cells[1].trim_matches('`').to_owned(), labels.collect());
+    }
+    (metrics, text)
+}
+
+fn stem(metric: &str) -> &str {
+    ["_bucket", "_count", "_sum"].iter().find_map(|suffix| metric.strip_suffix(suffix)).unwrap_or(metric)
+}
+
+#[test]
+fn every_metric_of_ours_that_is_asked_for_is_told() {
+    let Some(rendered) = Rendered::of("overlays/complete") else { return };
+    let pages = [reference("metrics.md"), reference("control-plane-metrics.md")];
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for expression in expressions(&rendered) {
+        for Asked { metric, labels } in asked(&expression) {
+            if !metric.contains("portcullis_") {
+                continue;
+            }
+            seen += 1;
+            let known = pages.iter().find_map(|(metrics, text)| {
+                let labels = metrics.get(&metric).or_else(|| metrics.get(stem(&metric)));
+                Some((labels?, text))
+            });
+            let Some((own, text)) = known else {
+                wrong.push(format!("no metric {metric}: {expression}"));
+                continue;
+            };
+            for (label, value) in labels {
+                if !own.contains(&label) && !COMMON.contains(&label.as_str()) {
+                    wrong.push(format!("{metric} has no label {label}: {expression}"));
+                }
+                let words = value.split('|').filter(|word| !word.starts_with('$'));
+                wrong.extend(
+                    words
+                        .filter(|word| !text.contains(&format!("`{word}`")))
+                        .map(|word| format!("{label} of {metric} is never {word}: {expression}")),
+                );
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(seen > 40, "{seen}");
+}
+
+/// What of Envoy's own metrics is not on the page of a gateway that has served a request.
+pub(super) fn missing(page: &str) -> Vec<String> {
+    let rendered = Rendered::of("overlays/complete").unwrap();
+    let told: BTreeSet<&str> = page.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+    let all = expressions(&rendered).into_iter().flat_map(|expression| asked(&expression));
+    let names: BTreeSet<String> = all.map(|one| one.metric).filter(|name| name.starts_with("envoy_")).collect();
+    // Requests that wait for an answer of the servers, and those that hold a place, are not among those of the test.
+    let absent = ["envoy_portcullis_review_wait_milliseconds_bucket", "envoy_portcullis_slots_in_use"];
+    let is_missing = |name: &String| !told.contains(name.as_str()) && !absent.contains(&name.as_str());
+    names.into_iter().filter(is_missing).collect()
+}
+
+/// As Prometheus reads them; Grafana's variables stand for durations.
+#[test]
+fn prometheus_understands_every_expression() {
+    let Some(rendered) = Rendered::of("overlays/complete") else { return };
+    let is_query = |one: &String| !one.starts_with("label_values(");
+    let all: Vec<String> = expressions(&rendered).into_iter().filter(is_query).collect();
+    let text = Value::from(all).to_string().replace("$__rate_interval", "5m");
+    let run = RunDir::new("expressions").unwrap();
+    let Some(found) = judged("expressions", &run.write("all.json", &text).unwrap()) else { return };
+    assert_eq!(found, [""; 0]);
+    is_noticed("expressions", &text, "histogram_quantile(0.99, ", "histogram_quantile(0.99 ");
+}
+
+#[test]
+fn alerts_say_what_happened_and_how_bad_it_is() {
+    let Some(rendered) = Rendered::of("overlays/complete") else { return };
+    let mut names = BTreeSet::new();
+    for group in rendered.get("PrometheusRule", "portcullis")["spec"]["groups"].as_array().unwrap() {
+        for rule in group["rules"].as_array().unwrap() {
+            let name = rule["alert"].as_str().unwrap();
+            assert!(name.starts_with("Portcullis") && names.insert(name.to_owned()), "{name}");
+            assert!(["critical", "warning"].contains(&rule["labels"]["severity"].as_str().unwrap()), "{name}");
+            assert!(rule["annotations"]["summary"].as_str().unwrap().len() > 20, "{name}");
+        }
+    }
+}
+
+/// Which Services are scraped, and where.
+#[test]
+fn monitors_find_their_services() {
+    let Some(rendered) = Rendered::of("overlays/complete") else { return };
+    let monitors: Vec<&Value> = rendered.all("ServiceMonitor").collect();
+    assert_eq!(monitors.len(), 2);
+    for monitor in monitors {
+        let wanted = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
+        let carries = |one: &&Value| wanted.iter().all(|(key, value)| one["metadata"]["labels"][key] == *value);
+        let services: Vec<&Value> = rendered.all("Service").filter(carries).collect();
+        assert_eq!(services.len(), 1, "{monitor}");
+        let endpoint = &monitor["spec"]["endpoints"][0];
+        let ports = services[0]["spec"]["ports"].as_array().unwrap();
+        assert!(ports.iter().any(|port| port["name"] == endpoint["port"]), "{monitor}");
+        assert_eq!(endpoint["path"], "/metrics");
+        let job = format!("job=\"{}\"", services[0]["metadata"]["name"].as_str().unwrap());
+        assert!(expressions(&rendered).iter().any(|one| one.contains(&job)), "an alert watches {job}");
+    }
+}

@@ -1,0 +1,243 @@
+//! What the manifests say, run: pods as they stand there, with their ServiceAccounts' rights and nothing else.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use portcullis_harness::certs::{Ca, CertSpec, Identity, Usage};
+use portcullis_harness::client::plain;
+use portcullis_harness::kubeconfig::Kubeconfig;
+use portcullis_harness::process::Signal;
+use portcullis_harness::{ports, wait};
+use serde_json::{Value, json};
+
+use crate::container::{account, possible};
+
+use super::apply::Cluster;
+use super::monitoring;
+use super::pod::{Placed, Pod};
+use super::rendered::{CONTROL_PLANE, GATEWAY, NAMESPACE, Rendered, documents, strings};
+
+const SOON: Duration = Duration::from_secs(30);
+const NAME: &str = "prod.example.com";
+
+/// Where everything stands on loopback: two control planes at one port of two addresses, as behind one name.
+struct Place {
+    xds: u16,
+    listener: SocketAddr,
+    planes: [SocketAddr; 2],
+    gateway: SocketAddr,
+}
+
+impl Place {
+    fn new() -> Self {
+        let free = || ports::free_address().unwrap();
+        let second = SocketAddr::from(([127, 0, 0, 2], free().port()));
+        Place { xds: free().port(), listener: free(), planes: [free(), second], gateway: free() }
+    }
+
+    fn hosts(&self) -> String {
+        let name = format!("{CONTROL_PLANE}.{NAMESPACE}.svc");
+        format!("127.0.0.1 localhost\n127.0.0.1 {name}\n127.0.0.2 {name}\n")
+    }
+}
+
+struct World {
+    cluster: Cluster,
+    rendered: Rendered,
+    place: Place,
+    serving_ca: Ca,
+}
+
+impl World {
+    fn start(test: &str) -> Option<Self> {
+        let cluster = Cluster::start(test)?;
+        if !possible(test) {
+            return None;
+        }
+        let rendered = cluster.apply_rendered("base");
+        cluster.wait_kind("upstreamclusters");
+        let serving_ca = Ca::new("gateway serving authority").unwrap();
+        let world = World { cluster, rendered, place: Place::new(), serving_ca };
+        world.make_xds_certificates();
+        world.change_settings();
+        Some(world)
+    }
+
+    /// As cert-manager would, by the Certificates of the component.
+    fn make_xds_certificates(&self) {
+        let complete = Rendered::of("overlays/complete").unwrap();
+        let ca = Ca::new("portcullis-xds").unwrap();
+        for wanted in complete.all("Certificate").filter(|one| one["spec"]["isCA"].is_null()) {
+            let spec = &wanted["spec"];
+            let usages = strings(&spec["usages"]).into_iter().map(|usage| match usage {
+                "server auth" => Usage::Server,
+                "client auth" => Usage::Client,
+                other => panic!("{other}"),
+            });
+            let mut issued = CertSpec::new("").usages(usages);
+            issued.common_names.clear();
+            issued.dns = strings(&spec["dnsNames"]).into_iter().map(str::to_owned).collect();
+            let identity = ca.issue(&issued).unwrap();
+            self.secret(spec["secretName"].as_str().unwrap(), &identity, Some(&ca), None);
+        }
+    }
+
+    /// A Secret, as `kubectl create secret` makes it.
+    fn secret(&self, name: &str, identity: &Identity, ca: Option<&Ca>, label: Option<&str>) {
+        let mut data = json!({"tls.crt": identity.pem(), "tls.key": identity.key_pem()});
+        if let Some(ca) = ca {
+            data["ca.crt"] = json!(ca.pem());
+        }
+        self.object(name, "kubernetes.io/tls", &data, label);
+    }
+
+    fn object(&self, name: &str, kind: &str, data: &Value, label: Option<&str>) {
+        let labels = label.map_or(json!({}), |name| json!({"portcullis.dev/upstream-cluster": name}));
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": kind, "stringData": data,
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        });
+        self.cluster.apply(name, &secret.to_string());
+    }
+
+    /// Loopback in the place of a cluster's network.
+    fn change_settings(&self) {
+        let object = self.rendered.get("ConfigMap", "portcullis-settings");
+        let text = object["data"]["settings.yaml"].as_str().unwrap();
+        let mut settings: Value = serde_saphyr::from_str(text).unwrap();
+        settings["spec"]["listener"] = json!({"address": "127.0.0.1", "port": self.place.listener.port()});
+        settings["spec"]["allowLoopbackUpstreams"] = json!(true);
+        let mut changed = object.clone();
+        changed["data"]["settings.yaml"] = json!(settings.to_string());
+        self.cluster.apply("settings", &changed.to_string());
+    }
+
+    fn plane(&self, index: usize) -> Pod {
+        let http = self.place.planes[index];
+        let replaced = [
+            ("0.0.0.0:9443".to_owned(), format!("{}:{}", http.ip(), self.place.xds)),
+            ("0.0.0.0:9080".to_owned(), http.to_string()),
+        ];
+        let name = format!("plane-{index}");
+        let placed = Placed { name: &name, replaced: &replaced, http, hosts: &self.place.hosts() };
+        Pod::start(&self.cluster, &self.rendered, CONTROL_PLANE, &placed)
+    }
+
+    fn gateway(&self) -> Pod {
+        let http = self.place.gateway;
+        let admin = format!("--http-address={http}\n--admin-address={}", ports::free_address().unwrap());
+        let replaced = [
+            (".svc:9443".to_owned(), format!(".svc:{}", self.place.xds)),
+            ("--http-address=0.0.0.0:9081".to_owned(), admin),
+            // No load balancer has to notice.
+            ("--unready-seconds=10".to_owned(), "--unready-seconds=1".to_owned()),
+        ];
+        let placed = Placed { name: "gateway-0", replaced: &replaced, http, hosts: &self.place.hosts() };
+        Pod::start(&self.cluster, &self.rendered, GATEWAY, &placed)
+    }
+
+    /// The example, with this Kubernetes as its servers, and the Secrets to which it refers.
+    fn apply_example(&self) {
+        let user = |name: &str| self.cluster.kube.client_ca().issue(&CertSpec::client(name, [""; 0])).unwrap();
+        let serving = self.serving_ca.issue(&CertSpec::server(NAME, [NAME])).unwrap();
+        self.secret("prod-serving", &serving, None, Some(NAME));
+        self.secret("prod-client", &user("system:portcullis"), None, Some(NAME));
+        let authority = |ca: &Ca| json!({"ca.crt": ca.pem()});
+        self.object("prod-users", "Opaque", &authority(self.cluster.kube.client_ca()), Some(NAME));
+        self.object("prod-servers", "Opaque", &authority(self.cluster.kube.server_ca()), Some(NAME));
+        let path = portcullis_harness::project_root().join("deploy/kubernetes/examples/impersonate.yaml");
+        let mut example = documents(&std::fs::read_to_string(path).unwrap()).remove(0);
+        let server = format!("https://{}", self.cluster.kube.address(0).unwrap());
+        example["spec"]["servers"] = json!([{"endpoint": server}]);
+        self.cluster.apply("example", &example.to_string());
+        self.cluster.apply_rendered("target/impersonate");
+    }
+
+    fn condition(&self, kind: &str) -> String {
+        let object = self.cluster.kubectl(&["get", "upstreamcluster", NAME]).json().unwrap();
+        let all = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        all.iter().find(|one| one["type"] == kind).map(ToString::to_string).unwrap_or_default()
+    }
+
+    fn wait(&self, kind: &str, words: &[&str]) {
+        wait::until_ok(kind, SOON, || {
+            let told = self.condition(kind);
+            if words.iter().any(|words| told.contains(words)) { Ok(()) } else { Err(told) }
+        })
+        .unwrap();
+    }
+
+    fn whoami(&self) -> String {
+        let alice = self.cluster.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
+        let server = format!("https://{}", self.place.listener);
+        let kubeconfig = Kubeconfig::new(server).ca(&self.serving_ca).tls_server_name(NAME).identity(&alice);
+        let path = kubeconfig.write(&self.cluster.run.join("alice")).unwrap();
+        let told = self.cluster.kube.kubectl(&path).args(["auth", "whoami"]).json().unwrap();
+        told["status"]["userInfo"]["username"].as_str().unwrap().to_owned()
+    }
+}
+
+fn leads(address: SocketAddr) -> bool {
+    let status: Value = plain::get(address, "/status").unwrap().json().unwrap();
+    status["source"]["leader"] == true
+}
+
+#[test]
+fn pods_of_the_manifests_serve_a_cluster() {
+    let Some(world) = World::start("pods") else { return };
+    let planes = [world.plane(0), world.plane(1)];
+    planes.iter().for_each(|plane| plane.wait("/readyz"));
+    let one_leads = || (world.place.planes.map(leads).into_iter().filter(|leads| *leads).count() == 1).then_some(());
+    wait::until("one of them leads", SOON, one_leads).unwrap();
+    let gateway = world.gateway();
+    gateway.wait("/readyz");
+    for pod in planes.iter().chain([&gateway]) {
+        is_confined(pod);
+    }
+    world.apply_example();
+    world.wait("Accepted", &[r#""status":"True""#]);
+    // Envoy may follow the replica that does not write: then the one that does knows of it by the agent's report alone.
+    world.wait("Programmed", &[r#""status":"True""#, r#""reason":"OtherReplicas""#]);
+    world.wait("Ready", &[r#""status":"True""#]);
+    assert_eq!(world.whoami(), "alice");
+    metrics_are_told(world.place.gateway);
+    let plane = the_other_takes_over(&world, planes);
+    ends_in_order(&gateway, &plane);
+}
+
+/// What the dashboard and the alerts ask of a gateway; counts come with a second's delay, histograms with five.
+fn metrics_are_told(address: SocketAddr) {
+    wait::until_ok("all metrics are told", SOON, || {
+        let missing = monitoring::missing(&plain::get(address, "/metrics").unwrap().text());
+        if missing.is_empty() { Ok(()) } else { Err(missing.join(" ")) }
+    })
+    .unwrap();
+}
+
+fn is_confined(pod: &Pod) {
+    let account = |field: &str| account(pod.process.pid(), field);
+    assert_eq!((account("CapEff"), account("NoNewPrivs")), ("0000000000000000".to_owned(), "1".to_owned()));
+    assert_ne!(account("Uid").split(' ').next(), Some("0"));
+    assert_eq!(pod.page("/healthz").unwrap(), 200);
+}
+
+/// Whoever leads ends: the other replica takes Lease and gateway over.
+fn the_other_takes_over(world: &World, planes: [Pod; 2]) -> Pod {
+    let [first, second] = planes;
+    let first_leads = leads(world.place.planes[0]);
+    let (leader, other, place) = if first_leads { (first, second, 1) } else { (second, first, 0) };
+    leader.process.signal(Signal::Term).unwrap();
+    assert!(leader.process.wait_exit(SOON).unwrap().success(), "{}", leader.process.log());
+    wait::until("the other leads", SOON, || leads(world.place.planes[place]).then_some(())).unwrap();
+    world.wait("Programmed", &[r#""status":"True""#]);
+    other
+}
+
+fn ends_in_order(gateway: &Pod, plane: &Pod) {
+    gateway.process.signal(Signal::Term).unwrap();
+    let unready = || (gateway.page("/readyz").ok() == Some(503)).then_some(());
+    wait::until("it is no longer ready", SOON, unready).unwrap();
+    gateway.process.wait_exit(SOON * 2).unwrap();
+    plane.process.signal(Signal::Term).unwrap();
+    assert!(plane.process.wait_exit(SOON).unwrap().success(), "{}", plane.process.log());
+}

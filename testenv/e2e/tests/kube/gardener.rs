@@ -1,0 +1,167 @@
+//! The objects of `envoy/gardener` in front of a real kube-apiserver, which says whom it takes a client for.
+
+use std::time::Duration;
+
+use portcullis_e2e::{Ingress, ShootSetup};
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::client::{H2Client, Response, TlsTarget};
+use portcullis_harness::kube::{KubeOptions, RealKube, RequestHeader};
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{deps, project_root, wait};
+use serde_json::{Value, json};
+
+const FRONT: &str = "system:istio-gateway";
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const REVIEW: &[u8] = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
+const SOON: Duration = Duration::from_secs(20);
+
+struct World {
+    ingress: Ingress,
+    kube: RealKube,
+    front_ca: Ca,
+    alice: Identity,
+    token: String,
+    run: RunDir,
+}
+
+impl World {
+    /// With a front-proxy certificate that is valid for so long, on connections that live for so long.
+    fn start(test: &str, validity: Duration, life: &str) -> Option<Self> {
+        deps::kube_or_skip(test).unwrap()?;
+        let run = RunDir::new(test).unwrap();
+        let front_ca = Ca::new("front-proxy").unwrap();
+        let request_header = RequestHeader { ca: front_ca.clone(), allowed_names: vec![FRONT.to_owned()] };
+        let options = KubeOptions {
+            request_header: Some(request_header),
+            server_names: vec!["kubernetes.default.svc.cluster.local".to_owned()],
+            ..KubeOptions::default()
+        };
+        let kube = RealKube::start(&run, "kube", &options).unwrap();
+        let admin = |args: &[&str]| kube.admin_kubectl().unwrap().args(args).run_ok().unwrap();
+        let rights = project_root().join("envoy/gardener/rbac.yaml");
+        admin(&["apply", "-f", rights.to_str().unwrap()]);
+        admin(&["create", "serviceaccount", "robot"]);
+        let token = admin(&["create", "token", "robot"]).trim().to_owned();
+        let front_proxy = front_ca.issue(&CertSpec::client(FRONT, [""; 0]).valid_for(validity)).unwrap();
+        let setup = ShootSetup {
+            name: "one",
+            servers: kube.apiservers().iter().map(|server| server.address()).collect(),
+            cluster_ca: kube.server_ca(),
+            client_ca: kube.client_ca(),
+            front_proxy: &front_proxy,
+        };
+        let ingress =
+            Ingress::start(&run, &[setup], |options| replace(&mut options.bootstrap, "86400s", life)).unwrap();
+        let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
+        let alice = kube.client_ca().issue(&alice).unwrap();
+        Some(World { ingress, kube, front_ca, alice, token, run })
+    }
+
+    /// Straight to kube-apiserver, by the ingress's own name, and through the nodes' proxy.
+    fn targets(&self) -> [TlsTarget; 3] {
+        let shoot = &self.ingress.shoots()[0];
+        let direct = TlsTarget::new(self.kube.apiservers()[0].address()).trust(self.kube.server_ca()).sni("localhost");
+        [direct, self.ingress.target(shoot), self.ingress.tunnel(&shoot.socket(), shoot)]
+    }
+}
+
+fn replace(value: &mut Value, from: &str, to: &str) {
+    match value {
+        Value::String(text) if text == from => to.clone_into(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| replace(item, from, to)),
+        Value::Object(fields) => {
+            // Requests may take a day whatever their connection may.
+            let lives = fields.iter_mut().filter(|(name, _)| *name != "timeout" && *name != "idle_timeout");
+            lives.for_each(|(_, field)| replace(field, from, to));
+        }
+        _ => {}
+    }
+}
+
+type Headers<'a> = &'a [(&'a str, &'a [u8])];
+
+fn review(client: &H2Client, more: Headers<'_>) -> Response {
+    let headers: Vec<_> = more.iter().copied().chain([("content-type", &b"application/json"[..])]).collect();
+    client.request("POST", REVIEWS, &headers, REVIEW).unwrap()
+}
+
+/// Status, and the user or the reason of the refusal.
+fn told(target: &TlsTarget, headers: Headers<'_>) -> (u16, Value) {
+    let response = review(&H2Client::connect(target).unwrap(), headers);
+    let mut body = response.json().unwrap();
+    let is_review = response.status == 201;
+    (response.status, if is_review { body["status"]["userInfo"].take() } else { body["reason"].take() })
+}
+
+#[test]
+fn kube_apiserver_takes_everybody_for_whom_it_takes_them_directly() {
+    let Some(world) = World::start("kube-gardener", Duration::from_secs(3600), "86400s") else { return };
+    let token = format!("Bearer {}", world.token);
+    let [direct, ways @ ..] = world.targets();
+    let with = |target: &TlsTarget, is_alice: bool| {
+        if is_alice { target.clone().identity(&world.alice) } else { target.clone() }
+    };
+    let robot: Headers<'_> = &[("authorization", token.as_bytes())];
+    let unheard_of: Headers<'_> = &[("authorization", b"Bearer unheard-of")];
+    let forged: [Headers<'_>; 6] = [
+        &[("x-remote-user", b"admin")],
+        &[("x-remote-user", b"admin"), ("x-remote-group", b"system:masters")],
+        &[("x-remote-uid", b"0"), ("x-remote-extra-scopes", b"all")],
+        &[("x_remote_user", b"admin"), ("x_remote_group", b"system:masters")],
+        &[("x-forwarded-client-cert", b"Hash=00;Subject=\"CN=admin,O=system:masters\"")],
+        &[("x-gardener-destination", b"elsewhere")],
+    ];
+    for (case, is_alice, credential) in [
+        ("certificate", true, &[][..]),
+        ("token", false, robot),
+        ("both", true, robot),
+        ("nobody", false, &[]),
+        ("rejected", false, unheard_of),
+    ] {
+        let expected = told(&with(&direct, is_alice), credential);
+        for way in &ways {
+            let target = with(way, is_alice);
+            assert_eq!(told(&target, credential), expected, "{case}");
+            for forgery in forged {
+                let headers: Vec<_> = credential.iter().chain(forgery).copied().collect();
+                assert_eq!(told(&target, &headers), expected, "{case}, {forgery:?}");
+            }
+        }
+    }
+    let as_dave: Headers<'_> = &[("impersonate-user", b"dave")];
+    let admin = world.kube.admin();
+    let expected = told(&direct.clone().identity(admin), as_dave);
+    assert_eq!(expected.1["username"], "dave");
+    for way in &ways {
+        assert_eq!(told(&way.clone().identity(admin), as_dave), expected);
+        assert_eq!(told(&way.clone().identity(&world.alice), as_dave), (403, json!("Forbidden")));
+    }
+}
+
+#[test]
+fn an_expired_front_proxy_certificate_is_the_gateways_fault_until_it_is_renewed() {
+    let Some(world) = World::start("kube-gardener-expiry", Duration::from_secs(9), "13s") else { return };
+    let [_, target, _] = world.targets();
+    let alice = H2Client::connect(&target.clone().identity(&world.alice)).unwrap();
+    let robot = H2Client::connect(&target).unwrap();
+    let token = format!("Bearer {}", world.token);
+    let headers: Headers<'_> = &[("authorization", token.as_bytes())];
+    assert_eq!(review(&alice, &[]).status, 201);
+    assert_eq!(review(&robot, headers).status, 201);
+
+    // kube-apiserver looks at it for each request, also on the connection that was made while it was valid.
+    let refused = || {
+        let response = review(&alice, &[]);
+        (response.status != 201).then_some(response)
+    };
+    let refused = wait::until("the front-proxy certificate has expired", SOON, refused).unwrap();
+    assert_eq!(refused.status, 503, "{}", refused.text());
+    assert!(refused.text().contains("gateway credential refused"), "{}", refused.text());
+    assert_eq!(review(&robot, headers).status, 201, "a remembered token needs nothing of the gateway's");
+
+    let renewed = world.front_ca.issue(&CertSpec::client(FRONT, [""; 0])).unwrap();
+    world.ingress.shoots()[0].renew(&world.run, &renewed).unwrap();
+    let works = || (review(&alice, &[]).status == 201).then_some(());
+    wait::until("the new one is shown on new connections", SOON, works).unwrap();
+    assert!(!alice.is_closed() && !robot.is_closed(), "the clients' connections have seen nothing of it");
+}

@@ -1,0 +1,45 @@
+//! `system:masters` kept out by the gateway: what a real kube-apiserver thinks of such a certificate then.
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::kube::KubeOptions;
+use serde_json::{Value, json};
+
+use crate::world::{Identities, World};
+
+#[test]
+fn a_certificate_of_system_masters_has_no_such_power_through_the_gateway() {
+    for identities in Identities::ALL {
+        let options = (&KubeOptions::default(), &GatewayOptions::default());
+        let Some(world) = World::telling(identities, "protected", options.0, options.1) else { return };
+        let admin = || world.kubectl(world.kube.admin());
+        // Without discovery before it, whose errors kubectl does not read.
+        let secrets = ["get", "--raw", "/api/v1/secrets"];
+        let configmaps = ["get", "--raw", "/api/v1/namespaces/default/configmaps"];
+        let groups = || -> Value {
+            let mut review = admin().args(["auth", "whoami"]).json().unwrap();
+            review["status"]["userInfo"]["groups"].take()
+        };
+        assert_eq!(groups(), json!(["system:masters", "system:authenticated"]), "{identities:?}");
+        admin().args(secrets).run_ok().unwrap();
+
+        protect(&world, &json!({"groups": ["system:masters"]}));
+        let refused = admin().args(secrets).run().unwrap();
+        let words = r#"this gateway lets nobody act as a member of the group "system:masters""#;
+        assert!(!refused.success() && refused.stderr.contains(words), "{}", refused.stderr);
+        let asked = ["--as=bob", "--as-group=system:masters"];
+        let refused = world.kubectl(&world.alice).args(configmaps).args(asked).run().unwrap();
+        assert!(!refused.success() && refused.stderr.contains(words), "{}", refused.stderr);
+        world.kubectl(&world.alice).args(configmaps).run_ok().unwrap();
+
+        protect(&world, &json!({"groups": ["system:masters"], "action": "DropGroup"}));
+        assert_eq!(groups(), json!(["system:authenticated"]), "{identities:?}");
+        let forbidden = admin().args(secrets).run().unwrap();
+        assert!(forbidden.stderr.contains("cannot list resource \"secrets\""), "{}", forbidden.stderr);
+        let asked = admin().args(configmaps).args(["--as=bob"]).run().unwrap();
+        assert!(asked.stderr.contains("cannot impersonate"), "{}", asked.stderr);
+    }
+}
+
+fn protect(world: &World, spec: &Value) {
+    world.gateway.change_settings(|settings| settings["protectedIdentities"] = spec.clone()).unwrap();
+}

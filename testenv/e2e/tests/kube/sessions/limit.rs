@@ -1,0 +1,57 @@
+use std::time::{Duration, Instant};
+
+use portcullis_harness::process::Process;
+use portcullis_harness::wait;
+use serde_json::json;
+
+use super::place::{Place, Protocol, SOON, Way};
+
+const LIMIT: Duration = Duration::from_secs(4);
+
+/// A forgotten session ends, and what it ran. Whoever began later goes on, and so does whoever watches or follows a log.
+pub(super) fn ends_forgotten_sessions(place: &Place) {
+    let limited = json!({"sessionLimit": "4s"});
+    let told = place.world.portcullis(limited.clone());
+    place.world.gateway.apply(&place.world.manifest().set("/spec/portcullis", told)).unwrap();
+    place.world.gateway.apply(&place.impersonating().set("/spec/portcullis", limited)).unwrap();
+    let user = place.certificate();
+    let ways: Vec<Way<'_>> = Protocol::ALL.into_iter().flat_map(|protocol| place.through(&user, protocol)).collect();
+    std::thread::scope(|scope| {
+        for way in &ways {
+            scope.spawn(|| forgotten(way));
+        }
+    });
+}
+
+fn forgotten(way: &Way<'_>) {
+    let began = Instant::now();
+    let exec =
+        way.kubectl(["exec", &way.pod, "--", "sh", "-c", "echo $$ > id; echo began; sleep 1000"]).spawn().unwrap();
+    let forward = way.kubectl(["port-forward", &way.pod, ":7"]).spawn().unwrap();
+    let logs = way.kubectl(["logs", "-f", &way.pod]).spawn().unwrap();
+    let watch = way.kubectl(["get", "pods", "-w", "-o", "name"]).spawn().unwrap();
+    for (running, said) in [(&exec, "began"), (&forward, "Forwarding"), (&logs, "started"), (&watch, &*way.pod)] {
+        says(way, running, said);
+    }
+    let id = std::fs::read_to_string(way.place.world.kube.node().unwrap().directory_of(&way.pod).join("id")).unwrap();
+    // Over SPDY kubectl takes a session that broke off for one that succeeded, whoever broke it off.
+    let status = exec.wait_exit(LIMIT + SOON).unwrap();
+    assert!(began.elapsed() >= LIMIT, "{way}: {status} after {:?}", began.elapsed());
+    assert_eq!(status.code(), Some(i32::from(way.protocol == Protocol::WebSocket)), "{way}");
+    let process = std::path::PathBuf::from(format!("/proc/{}", id.trim()));
+    wait::until(&format!("{way}: what it ran has ended"), SOON, || (!process.exists()).then_some(())).unwrap();
+    wait::until(&format!("{way}: the forwarding has ended"), SOON, || (!forward.is_running()).then_some(())).unwrap();
+
+    // Long after the limit of the first.
+    let later = way.kubectl(["exec", &way.pod, "--", "sh", "-c", "sleep 2; echo whole"]).run_ok().unwrap();
+    assert_eq!(later, "whole\n", "{way}");
+    for running in [&logs, &watch] {
+        assert!(running.is_running() && running.log().is_empty(), "{way}: {}", running.log());
+    }
+    assert!(began.elapsed() > LIMIT + Duration::from_secs(2), "{way}");
+}
+
+fn says(way: &Way<'_>, running: &Process, text: &str) {
+    let said = || running.stdout().contains(text).then_some(()).ok_or_else(|| running.stdout() + &running.log_tail());
+    wait::until_ok(&format!("{way}: {text} is said"), SOON, said).unwrap();
+}

@@ -1,0 +1,21 @@
+use portcullis_harness::wait;
+
+use super::place::{SOON, Way};
+
+pub(super) fn logs_are_followed(way: &Way<'_>) {
+    let before = way.kubectl(["logs", &way.pod]).run_ok().unwrap();
+    assert!(before.starts_with("started\n"), "{way}: {before}");
+    assert_eq!(way.kubectl(["logs", "--tail=1", &way.pod]).run_ok().unwrap(), "started\n", "{way}: again, after bye");
+    let follows = way.kubectl(["logs", "-f", &way.pod]).spawn().unwrap();
+    let sees = |text: &str| {
+        let seen = || follows.stdout().contains(text).then_some(());
+        wait::until(&format!("{way}: {text} in the log"), SOON, seen).unwrap();
+    };
+    sees(&before);
+    for word in ["three", "four"] {
+        let attached = way.kubectl(["attach", "-i", &way.pod]).stdin_piped().spawn().unwrap();
+        attached.write(format!("{word}\n").as_bytes()).unwrap();
+        sees(&format!("out {word}\n"));
+    }
+    assert!(follows.is_running() && follows.log().is_empty(), "{way}: {}", follows.log());
+}

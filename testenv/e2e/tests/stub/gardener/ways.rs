@@ -1,0 +1,94 @@
+use portcullis_harness::certs::{Ca, CertSpec};
+use portcullis_harness::client::H2Client;
+use portcullis_harness::deps;
+use portcullis_stub_apiserver::Record;
+
+use super::world::{FRONT, World, bearer};
+use crate::world::PODS;
+
+/// Protocol and certificate of a request's connection to the server.
+fn pool(record: &Record) -> (&str, Option<&str>) {
+    (record.version.as_str(), record.peer_common_name.as_deref())
+}
+
+#[test]
+fn certificates_tokens_and_nobody_take_ways_of_their_own() {
+    for version in deps::envoy_compat_versions().into_iter().map(Some).chain([None]) {
+        everybody_takes_a_way_of_their_own(&World::on("gardener-ways", version));
+    }
+}
+
+fn everybody_takes_a_way_of_their_own(world: &World) {
+    let side = &world.sides[0];
+    for (way, target) in world.ways() {
+        let (response, record) = world.send(&target.clone().identity(&side.alice), PODS, &[]);
+        assert_eq!(response.status, 200, "{way}: {}", response.text());
+        let record = record.unwrap();
+        assert_eq!(pool(&record), ("HTTP/2.0", Some(FRONT)), "{way}");
+        assert_eq!(record.header_all("x-remote-user"), ["alice"], "{way}");
+        assert_eq!(record.header_all("x-remote-group"), ["dev", "system:authenticated"], "{way}");
+        assert!(record.header("x-remote-extra-authentication.kubernetes.io%2fcredential-id").is_some(), "{way}");
+        assert!(record.header("x-forwarded-client-cert").is_none(), "{way}");
+        assert_eq!(record.effective.unwrap().username, "alice", "{way}");
+
+        let token = bearer(&side.token);
+        let (response, record) = world.send(&target, PODS, &[("authorization", &token)]);
+        assert_eq!(response.status, 200, "{way}: {}", response.text());
+        let record = record.unwrap();
+        assert_eq!(pool(&record), ("HTTP/2.0", None), "{way}");
+        assert_eq!(record.header_all("authorization"), [token], "{way}");
+        assert_eq!(record.header_names_with_prefix("x-remote-"), [""; 0], "{way}");
+
+        let (response, record) = world.send(&target, PODS, &[]);
+        assert_eq!(response.status, 403, "{way}: the server's own answer to nobody");
+        let record = record.unwrap();
+        assert_eq!(pool(&record), ("HTTP/1.1", None), "{way}");
+        assert_eq!(record.header_names_with_prefix("x-remote-"), [""; 0], "{way}");
+
+        let (response, record) = world.send(&target, PODS, &[("authorization", "Bearer unheard-of")]);
+        assert_eq!((response.status, record.is_none()), (401, true), "{way}: rejected before it shares a connection");
+    }
+}
+
+#[test]
+fn what_kube_apiserver_judges_goes_on_as_it_is() {
+    let world = World::start("gardener-as");
+    let target = world.ingress.target(world.shoot(0)).identity(&world.sides[0].alice);
+    let (_, record) = world.send(&target, PODS, &[("impersonate-user", "dave"), ("impersonate-group", "ops")]);
+    let record = record.unwrap();
+    assert_eq!(record.header_all("impersonate-user"), ["dave"]);
+    assert_eq!(record.header_all("impersonate-group"), ["ops"]);
+    assert_eq!(record.authenticated.unwrap().username, "alice", "who asks is beyond doubt");
+}
+
+#[test]
+fn credentials_of_another_shoot_are_worth_nothing() {
+    let world = World::start("gardener-cross");
+    let [one, two] = &world.sides;
+    for (way, target) in world.ways() {
+        let stranger = target.clone().identity(&two.alice);
+        // Signed by another authority, the handshake ends: as TLS 1.3 has it, the first read shows that.
+        let answered = H2Client::connect(&stranger).and_then(|client| client.get(PODS, &[]));
+        assert!(answered.is_err(), "{way}: {answered:?}");
+        let (response, _) = world.send(&target, PODS, &[("authorization", &bearer(&two.token))]);
+        assert_eq!(response.status, 401, "{way}");
+        assert!(one.seen().is_none() && two.seen().is_none(), "{way}");
+    }
+}
+
+#[test]
+fn what_a_handshake_refuses_is_nobody() {
+    let world = World::start("gardener-handshake");
+    let masters = CertSpec::client("eve", ["system:masters"]);
+    let self_signed = portcullis_harness::certs::self_signed(&masters).unwrap();
+    let other = Ca::new("clients").unwrap().issue(&masters).unwrap();
+    let expired = world.sides[0].client_ca.issue(&masters.expired()).unwrap();
+    for (way, target) in world.ways() {
+        for (case, identity) in [("self-signed", &self_signed), ("another CA", &other), ("expired", &expired)] {
+            let target = target.clone().identity(identity);
+            let answered = H2Client::connect(&target).and_then(|client| client.get(PODS, &[]));
+            assert!(answered.is_err(), "{way}, {case}: {answered:?}");
+        }
+    }
+    assert!(world.sides[0].seen().is_none());
+}

@@ -1,0 +1,84 @@
+//! A server that comes back gets its share of new requests, little by little.
+
+use std::time::{Duration, Instant};
+
+use portcullis_harness::client::{Crowd, Outcome, Steady};
+use portcullis_harness::wait;
+use portcullis_stub_apiserver::{Action, Fault};
+use serde_json::json;
+
+use super::failures::more;
+use super::site::Site;
+use crate::world::PODS;
+
+const SOON: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
+const BACK: &str = "stub-2";
+const WATCHED: &str = "/api/v1/namespaces/default/secrets?watch=true";
+
+fn share(outcome: &Outcome) -> f64 {
+    outcome.servers.get(BACK).copied().unwrap_or_default() as f64 / outcome.good() as f64
+}
+
+fn sick() -> Action {
+    Action::Respond { status: 500, headers: Vec::new(), body: String::new() }
+}
+
+/// Takes the last server out and lets it back in; returns when it gets requests, with its share of the first hundred.
+fn out_and_in(site: &Site, load: &Steady) -> f64 {
+    site.stubs[2].fault(Fault::new("/readyz", sick()));
+    wait::until("it is out", SOON, || (share(&more(load, 100)) == 0.0).then_some(())).unwrap();
+    site.stubs[2].clear_faults();
+    let first = || Some(share(&more(load, 100))).filter(|share| *share > 0.0);
+    wait::until("it is back", SOON, first).unwrap()
+}
+
+fn start(test: &str, strategy: &str) -> Site {
+    let mut site = Site::start(test);
+    let policies = site.manifest.get("/spec/dispatchPolicies").as_array().unwrap().clone();
+    let mut policy = policies[0].clone();
+    policy["strategy"] = json!(strategy);
+    site.set("/spec/dispatchPolicies", json!([policy]));
+    site.change("/spec/portcullis/healthCheck", json!({"interval": "1s", "timeout": "1s"}));
+    site
+}
+
+#[test]
+fn a_server_that_comes_back_is_eased_in_and_soon_gets_as_much_as_the_others() {
+    let site = start("eased-in", "RoundRobin");
+    let crowd = Crowd::new(2).unwrap();
+    let watches = crowd.watches(&[(site.lanes()[0].clone(), 60)], WATCHED).unwrap();
+    let load = crowd.steady(&site.lanes(), &[PODS], 100.0).unwrap();
+    let first = out_and_in(&site, &load);
+    let since = Instant::now();
+    assert!(first < 0.2, "{first} of the first requests");
+    let (mut all, mut shares) = (Outcome::default(), Vec::new());
+    let are_equal = || {
+        let some = more(&load, 300);
+        all = std::mem::take(&mut all).and(some.clone());
+        shares.push((since.elapsed().as_secs(), share(&some)));
+        if some.imbalance(3) < 1.2 { Ok(()) } else { Err(format!("{:?}", some.servers)) }
+    };
+    let equal = wait::until_ok("equal shares within a minute", WITHIN, are_equal);
+    eprintln!("{first:.2} of the first requests; {shares:.2?}");
+    equal.unwrap();
+    let all = all.and(load.stop().unwrap());
+    assert_eq!((all.failed, watches.ended().len()), (0, 0), "{all}");
+}
+
+#[test]
+fn by_least_requests_a_server_without_watches_does_not_get_everything() {
+    let site = start("least-requests-back", "LeastRequest");
+    let crowd = Crowd::new(2).unwrap();
+    let load = crowd.steady(&site.lanes(), &[PODS], 100.0).unwrap();
+    site.stubs[2].fault(Fault::new("/readyz", sick()));
+    wait::until("it is out", SOON, || (share(&more(&load, 100)) == 0.0).then_some(())).unwrap();
+    let lanes: Vec<_> = site.lanes().into_iter().map(|lane| (lane, 40)).collect();
+    let watches = crowd.watches(&lanes, WATCHED).unwrap();
+    site.stubs[2].clear_faults();
+    wait::until("it is back", SOON, || (share(&more(&load, 100)) > 0.0).then_some(())).unwrap();
+    let after = more(&load, 300);
+    // The better of two out of three, of which it is one: five of nine.
+    assert!(share(&after) < 0.75, "{:?}", after.servers);
+    assert_eq!((after.failed, watches.ended().len()), (0, 0), "{after}");
+}

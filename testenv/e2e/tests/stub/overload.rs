@@ -1,0 +1,162 @@
+//! An Envoy that runs short of memory, or that is flooded with requests which are taken back, protects itself.
+
+use std::path::Path;
+use std::time::Duration;
+
+use portcullis_e2e::{Gateway, GatewayOptions};
+use portcullis_harness::client::{Crowd, H2Client, H2Stream, Response, TlsConnection};
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{deps, wait, write_private};
+use portcullis_stub_apiserver::{Action, Fault};
+
+use crate::world::{NAME, PODS, World};
+
+const SOON: Duration = Duration::from_secs(20);
+const LARGE: &str = "/api/v1/namespaces/large/pods";
+const MEBIBYTE: u64 = 1024 * 1024;
+
+fn set(pressure: &Path, value: f64) {
+    write_private(pressure, value.to_string().as_bytes()).unwrap();
+}
+
+fn with_heap(mebibytes: u64) -> GatewayOptions {
+    GatewayOptions {
+        bootstrap_flags: vec!["--max-heap-mib".into(), mebibytes.to_string()],
+        ..GatewayOptions::default()
+    }
+}
+
+/// The watch is silent, and has not ended.
+fn goes_on(watch: &mut H2Stream<'_>) {
+    let silence = watch.next_chunk(Duration::from_millis(200));
+    assert!(silence.as_ref().is_err_and(|error| error.to_string().contains("timeout")), "{silence:?}");
+}
+
+fn is_short_of_memory(response: &Response) -> bool {
+    let Ok(status) = response.json() else { return false };
+    response.status == 503
+        && response.header("retry-after").as_deref() == Some("1")
+        && (&status["kind"], &status["reason"]) == (&"Status".into(), &"ServiceUnavailable".into())
+}
+
+#[test]
+fn requests_are_refused_while_memory_is_short_and_watches_go_on() {
+    let versions = deps::envoy_compat_versions();
+    for version in std::iter::once(None).chain(versions.into_iter().map(Some)) {
+        let run = RunDir::new("pressure").unwrap();
+        let pressure = run.join("pressure");
+        set(&pressure, 0.5);
+        let options = GatewayOptions { pressure: Some(pressure.clone()), envoy_version: version, ..with_heap(1024) };
+        let world = World::start("short-of-memory", &options);
+        let target = world.gateway.target(NAME).identity(&world.pki.alice);
+        let client = H2Client::connect(&target).unwrap();
+        let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+        assert_eq!(watch.response.status, 200);
+        set(&pressure, 0.96);
+        let refused = || {
+            let answer = client.get("/version", &[]).unwrap();
+            if is_short_of_memory(&answer) {
+                Ok(())
+            } else {
+                Err(format!("{} {:?} {}", answer.status, answer.headers, answer.text()))
+            }
+        };
+        wait::until_ok("requests are refused", SOON, refused).unwrap();
+        world.stub.clear();
+        let plain = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
+        let answer = target.raw_request(plain.as_bytes()).unwrap();
+        assert!(is_short_of_memory(&answer), "{}", answer.text());
+        assert!(world.client_records().is_empty());
+        set(&pressure, 0.5);
+        let served = || (client.get("/version", &[]).unwrap().status == 200).then_some(());
+        wait::until("requests are served again", SOON, served).unwrap();
+        goes_on(&mut watch);
+    }
+}
+
+fn heap(gateway: &Gateway) -> u64 {
+    let memory = gateway.envoy().admin().json("/memory").unwrap();
+    let of = |name: &str| memory[name].as_str().unwrap().parse::<u64>().unwrap();
+    of("heap_size") - of("pageheap_unmapped") - of("pageheap_free")
+}
+
+#[test]
+fn clients_that_do_not_read_are_cut_off_before_memory_is_used_up() {
+    let limit = 96 * MEBIBYTE;
+    let world = World::start("heap", &with_heap(96));
+    world.stub.fault(Fault::new(LARGE, Action::Large { mebibytes: 24 }));
+    let crowd = Crowd::new(2).unwrap();
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let regular = H2Client::connect(&target).unwrap();
+    let mut watch = regular.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    let mut most = 0;
+    let clients: Vec<_> = (0..250).map(|_| crowd.connect(&target).unwrap()).collect();
+    let mut stalled = Vec::new();
+    for client in &clients {
+        // Each holds half a MiB and more. One that is refused is none.
+        stalled.extend(client.open("GET", LARGE, &[], b""));
+        let answer = regular.get(PODS, &[]).unwrap();
+        assert!(answer.status == 200 || is_short_of_memory(&answer), "{}", answer.text());
+        most = most.max(heap(&world.gateway));
+    }
+    let count = |name: &str| world.gateway.envoy().admin().stat(name).unwrap();
+    let reset = count("envoy.overload_actions.reset_high_memory_stream.count");
+    eprintln!("at most {} of {} MiB, {reset} streams reset", most / MEBIBYTE, limit / MEBIBYTE);
+    // Envoy looks four times a second.
+    assert!(reset > 0 && most < limit + limit / 10, "{most}");
+    assert_eq!(regular.get(PODS, &[]).unwrap().status, 200);
+    goes_on(&mut watch);
+}
+
+/// The start of a connection, then requests that are taken back at once.
+struct Resetting {
+    connection: TlsConnection,
+    next: u32,
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+impl Resetting {
+    fn open(world: &World) -> Self {
+        let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON).alpn(&["h2"]);
+        let mut connection = target.connect().unwrap();
+        connection.write(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, &[])[..]].concat()).unwrap();
+        Self { connection, next: 1 }
+    }
+
+    /// Sends so many requests, and resets each. A connection that is closed takes no more.
+    fn reset(&mut self, count: usize) {
+        let text = |value: &str| [&[u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
+        // GET, https, path and authority, by their numbers in HPACK's table.
+        let head = [&[0x82, 0x87, 0x04][..], &text(PODS), &[0x01], &text(NAME)].concat();
+        for _ in 0..count {
+            let bytes = [frame(1, 5, self.next, &head), frame(3, 0, self.next, &8_u32.to_be_bytes())].concat();
+            if self.connection.write(&bytes).is_err() {
+                return;
+            }
+            self.next += 2;
+        }
+    }
+}
+
+#[test]
+fn a_client_that_takes_back_its_requests_is_cut_off_and_others_are_served() {
+    let world = World::start("rapid-reset", &GatewayOptions::default());
+    world.stub.fault(Fault::new(PODS, Action::Hold));
+    let other = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let cut = || -> u64 {
+        let stats = world.gateway.envoy().admin().stats("downstream_rq_too_many_premature_resets").unwrap();
+        stats.iter().map(|(_, count)| count).sum()
+    };
+    let mut hostile = Resetting::open(&world);
+    hostile.reset(240);
+    assert_eq!(other.get("/version", &[]).unwrap().status, 200);
+    assert_eq!(cut(), 0, "a client may change its mind");
+    hostile.reset(100_000);
+    assert!(hostile.next < 100_000, "{}", hostile.next);
+    wait::until("it is cut off", SOON, || (cut() == 1).then_some(())).unwrap();
+    assert_eq!(other.get("/version", &[]).unwrap().status, 200);
+}

@@ -1,0 +1,238 @@
+//! Envoys that run from the files below `envoy/plain`, without a control plane, in both ways of telling users upstream.
+
+use std::process::Command;
+use std::time::Duration;
+
+use portcullis_e2e::{PlainFiles, PlainGateway, PlainSetup};
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::client::{H2Client, Response, TlsTarget};
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{deps, project_root, wait};
+use portcullis_stub_apiserver::{Record, StubServer};
+use serde_json::{Value, json};
+
+use crate::world::{NAME, PODS, Pki, ROBOT};
+
+/// The folders of `envoy/plain`, and the second one with the line that is commented out there.
+const MODES: [&str; 3] = ["impersonate", "request-header", REVIEWED];
+const REVIEWED: &str = "request-header with reviews";
+const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec?command=x";
+const SOON: Duration = Duration::from_secs(20);
+
+struct Plain {
+    mode: &'static str,
+    gateway: PlainGateway,
+    stub: StubServer,
+    pki: Pki,
+    // Removed last.
+    run: RunDir,
+}
+
+impl Plain {
+    fn start(mode: &'static str, version: Option<String>, change: impl FnOnce(&PlainFiles)) -> Self {
+        let run = RunDir::new("plain").unwrap();
+        let (pki, front) = (Pki::new(), Ca::new("front proxies").unwrap());
+        let front_proxy = front.issue(&CertSpec::client("front-proxy", [""; 0])).unwrap();
+        let mut options = pki.stub_options("stub-0");
+        let serving = pki.server_ca.issue(&CertSpec::server("stub-0", ["kubernetes.default.svc"])).unwrap();
+        (options.tls_cert, options.tls_key) = (serving.pem(), serving.key_pem());
+        options.requestheader_ca = Some(front.pem());
+        let stub = StubServer::start(options).unwrap();
+        let files = PlainFiles::lay_out(
+            &run,
+            &PlainSetup {
+                mode: mode.split(' ').next().unwrap(),
+                name: NAME,
+                servers: vec![stub.address()],
+                client: if mode == "impersonate" { &pki.gateway } else { &front_proxy },
+                upstream_ca: &pki.server_ca,
+                client_ca: &pki.client_ca,
+            },
+        );
+        let files = files.unwrap();
+        if mode == REVIEWED {
+            files.edit("routes.yaml", |text| text.replace("# reviews: {", "reviews: {")).unwrap();
+        }
+        change(&files);
+        let gateway = files.start(&run, version).unwrap();
+        Plain { mode, gateway, stub, pki, run }
+    }
+
+    /// What came of a request by HTTP/2, and what the server saw of it.
+    fn send(&self, identity: Option<&Identity>, headers: &[(&str, &str)]) -> (Response, Option<Record>) {
+        self.stub.clear();
+        let mut target = self.gateway.target();
+        if let Some(identity) = identity {
+            target = target.identity(identity);
+        }
+        let response = H2Client::connect(&target).unwrap().get(PODS, headers).unwrap();
+        (response, self.seen())
+    }
+
+    /// The last request of a client.
+    fn seen(&self) -> Option<Record> {
+        let mut records = self.stub.records();
+        records.retain(|record| record.path() != "/readyz" && !record.path().ends_with("reviews"));
+        records.pop()
+    }
+
+    fn front(&self) -> &str {
+        if self.mode == "impersonate" { "portcullis" } else { "front-proxy" }
+    }
+}
+
+#[test]
+fn each_credential_takes_its_own_way() {
+    let old = [Some("1.39.3".to_owned()), Some("1.38.3".to_owned())];
+    assert!(deps::envoy_compat_versions().iter().all(|version| old.contains(&Some(version.clone()))));
+    let runs = MODES.map(|mode| (mode, None)).into_iter().chain(old.map(|version| (REVIEWED, version)));
+    for (mode, version) in runs {
+        let is_old = version.as_deref().is_some_and(|version| version.starts_with("1.38"));
+        let plain = Plain::start(mode, version, if is_old { for_1_38 } else { |_: &PlainFiles| {} });
+        everybody_gets_through(&plain);
+        nobody_gets_through_as_somebody_else(&plain);
+    }
+}
+
+fn everybody_gets_through(plain: &Plain) {
+    let (response, record) = plain.send(Some(&plain.pki.alice), &[]);
+    assert_eq!(response.status, 200, "{}: {}", plain.mode, response.text());
+    let record = record.unwrap();
+    assert_eq!((record.version.as_str(), record.peer_common_name.as_deref()), ("HTTP/2.0", Some(plain.front())));
+    assert_eq!(record.effective.unwrap().username, "alice");
+
+    let authorization = format!("Bearer {ROBOT}");
+    let (response, record) = plain.send(None, &[("authorization", &authorization)]);
+    assert_eq!(response.status, 200, "{}: {}", plain.mode, response.text());
+    let record = record.unwrap();
+    assert_eq!(record.version, if plain.mode == "request-header" { "HTTP/1.1" } else { "HTTP/2.0" });
+    assert_eq!(record.effective.as_ref().unwrap().username, "robot");
+    // Only in front-proxy mode the token goes on, and then without the gateway's certificate.
+    let goes_on = plain.mode != "impersonate";
+    assert_eq!(record.header("authorization").is_some(), goes_on);
+    assert_eq!(record.peer_common_name.is_none(), goes_on);
+
+    let (response, record) = plain.send(None, &[]);
+    assert_eq!(response.status, 403, "{}: the stub's own answer to nobody", plain.mode);
+    let record = record.unwrap();
+    assert_eq!((record.version.as_str(), record.peer_common_name.as_deref()), ("HTTP/1.1", None));
+    assert_eq!(record.header_names_with_prefix("impersonate-"), [""; 0]);
+
+    plain.stub.clear();
+    let mut connection = plain.gateway.target().identity(&plain.pki.alice).connect().unwrap();
+    let upgrade = format!("POST {EXEC} HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n");
+    connection.write(upgrade.as_bytes()).unwrap();
+    assert_eq!(connection.read_head().unwrap().status, 101, "{}", plain.mode);
+    let record = plain.seen().unwrap();
+    assert_eq!((record.version.as_str(), record.peer_common_name.as_deref()), ("HTTP/1.1", Some(plain.front())));
+    assert_eq!(record.effective.unwrap().username, "alice");
+}
+
+fn nobody_gets_through_as_somebody_else(plain: &Plain) {
+    let forged = [("x-remote-user", "admin"), ("x-remote-group", "system:masters"), ("x-remote-extra-a", "b")];
+    let (_, record) = plain.send(None, &forged);
+    assert!(record.is_some_and(|record| record.header_names_with_prefix("x-remote-").is_empty()), "{}", plain.mode);
+    let xfcc = [("x-forwarded-client-cert", "Hash=00;Chain=\"x\";Subject=\"CN=admin,O=system:masters\"")];
+    let (response, _) = plain.send(None, &xfcc);
+    assert_eq!(response.status, 403, "{}: as nobody", plain.mode);
+    let stranger = Ca::new("clients").unwrap().issue(&CertSpec::client("admin", ["system:masters"])).unwrap();
+    let (response, record) = plain.send(Some(&stranger), &[]);
+    assert_eq!((response.status, record.is_none()), (401, true), "{}", plain.mode);
+    let (response, record) = plain.send(None, &[("authorization", "Bearer unheard-of")]);
+    assert_eq!(response.status, 401, "{}", plain.mode);
+    match (plain.mode, record) {
+        ("request-header", Some(record)) => assert_eq!(record.peer_common_name, None),
+        (mode, record) => assert!(record.is_none(), "{mode}: {record:?}"),
+    }
+    plain.stub.clear();
+    let target = plain.gateway.target().identity(&plain.pki.alice);
+    let response = H2Client::connect(&target).unwrap().authority("other.example.com").get(PODS, &[]).unwrap();
+    assert_eq!(response.status, 421, "{}", plain.mode);
+    assert!(plain.gateway.target().sni("other.example.com").connect().is_err(), "{}", plain.mode);
+    assert!(plain.seen().is_none());
+}
+
+/// What `envoy/README.md` tells for Envoy 1.38.
+fn for_1_38(files: &PlainFiles) {
+    let listener = |text: String| {
+        let (before, rest) = text.split_once("            # Takes any certificate").unwrap();
+        let (_, after) = rest.split_once("    filters:\n").unwrap();
+        let text = format!("{before}            trust_chain_verification: ACCEPT_UNTRUSTED\n    filters:\n{after}");
+        text.replace(
+            "forward_client_cert_details: SANITIZE\n",
+            "forward_client_cert_details: SANITIZE_SET\n        set_current_client_cert_details: {chain: true}\n",
+        )
+        .replace(
+            "                instance: portcullis\n",
+            "                instance: portcullis\n                peerSource: ForwardedClientCert\n",
+        )
+    };
+    files.edit("listener.yaml", listener).unwrap();
+    let routes = |text: String| {
+        let mut object: Value = serde_saphyr::from_str(&text).unwrap();
+        let config = object
+            .pointer_mut("/resources/0/virtual_hosts/0/typed_per_filter_config/portcullis/filter_config")
+            .unwrap();
+        let json = config["value"].to_string();
+        *config = json!({"@type": "type.googleapis.com/google.protobuf.StringValue", "value": json});
+        object.to_string()
+    };
+    files.edit("routes.yaml", routes).unwrap();
+}
+
+/// A map that does not know the filter's word for it stands for whatever keeps the filter from deciding.
+#[test]
+fn without_a_decision_there_is_no_way_to_a_server() {
+    for mode in MODES {
+        let plain = Plain::start(mode, None, |files| {
+            files.edit("routes.yaml", |text| text.replace("key: portcullis.destination", "key: elsewhere")).unwrap();
+        });
+        let (response, record) = plain.send(Some(&plain.pki.alice), &[]);
+        assert_eq!((response.status, record.is_none()), (503, true));
+        assert_eq!(response.json().unwrap()["message"], "the gateway made no decision about this request");
+    }
+}
+
+#[test]
+fn a_changed_file_takes_effect_and_ends_nothing() {
+    let plain = Plain::start("impersonate", None, |_| {});
+    let client = H2Client::connect(&plain.gateway.target().identity(&plain.pki.alice)).unwrap();
+    let mut watch = client.open("GET", &format!("{PODS}?watch=1"), &[], b"").unwrap();
+    assert_eq!(watch.response.status, 200);
+
+    let narrower = |text: String| text.replace(r#"verbs: ["*"]"#, r#"verbs: ["get", "watch"]"#);
+    plain.gateway.files().edit("routes.yaml", narrower).unwrap();
+    let refused = || (client.get(PODS, &[]).ok()?.status == 403).then_some(());
+    wait::until("the policy is in effect", SOON, refused).unwrap();
+
+    let shown = || plain.gateway.target().connect().unwrap().server_certificates();
+    let before = shown();
+    let aside = plain.run.path().join("given-pki");
+    let renewed = Ca::new("renewed").unwrap().issue(&CertSpec::server(NAME, [NAME])).unwrap();
+    renewed.write_pem(&aside.join("new.crt"), &aside.join("new.key")).unwrap();
+    for end in ["key", "crt"] {
+        let (from, to) = (aside.join(format!("new.{end}")), plain.gateway.folder().join(format!("pki/serving.{end}")));
+        std::fs::rename(from, to).unwrap();
+    }
+    let any = TlsTarget::new(plain.gateway.target().address()).sni(NAME);
+    let rotated = || (any.connect().ok()?.server_certificates() != before).then_some(());
+    wait::until("the new certificate is shown", SOON, rotated).unwrap();
+    let silence = watch.next_chunk(Duration::from_millis(50)).unwrap_err().to_string();
+    assert!(silence.contains("timeout"), "it goes on, and nothing has happened: {silence}");
+}
+
+#[test]
+fn the_rights_are_those_that_the_control_plane_prints() {
+    let manifest = r#"{"apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
+        "spec": {"portcullis": {"upstreamIdentity": "RequestHeader"}}}"#;
+    let run = RunDir::new("rbac").unwrap();
+    let proxied = run.write("proxied.yaml", manifest).unwrap();
+    for (mode, arguments) in [("impersonate", vec![]), ("request-header", vec!["-f", proxied.to_str().unwrap()])] {
+        let printed = Command::new(deps::portcullis().unwrap()).arg("rbac").args(arguments).output().unwrap();
+        let printed = String::from_utf8(printed.stdout).unwrap();
+        let stands = project_root().join("envoy/plain").join(mode).join("rbac.yaml");
+        let stands = std::fs::read_to_string(stands).unwrap();
+        let read = |text: &str| serde_saphyr::from_multiple::<Value>(text).unwrap();
+        assert_eq!(read(&stands), read(&printed), "{mode}");
+    }
+}

@@ -1,0 +1,156 @@
+//! Protected identities on a real Envoy: what a server sees of them, in both ways of telling users.
+
+use std::time::Duration;
+
+use portcullis_e2e::{GatewayOptions, Manifest, allow_all};
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::wait;
+use portcullis_stub_apiserver::{StubServer, TokenEntry};
+use serde_json::{Value, json};
+
+use crate::access_log::line;
+use crate::observe::Page;
+use crate::world::{NAME, PODS, World, connect};
+
+const SOON: Duration = Duration::from_secs(20);
+const MASTER: &str = "the-token-of-a-master";
+const WORKER: &str = "the-token-of-a-worker";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Impersonate,
+    RequestHeader,
+}
+
+/// A gateway, a server that knows two tokens, and who may tell it about users.
+struct Site {
+    world: World,
+    server: StubServer,
+    gateway: Identity,
+    mode: Mode,
+}
+
+impl Site {
+    fn start(test: &str, mode: Mode) -> Self {
+        let world = World::without_cluster(test, &GatewayOptions::default());
+        let front = Ca::new("front proxies").unwrap();
+        let mut options = world.pki.stub_options("stub-1");
+        let token = |groups: &[&str]| TokenEntry {
+            user: "robot".to_owned(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            ..TokenEntry::default()
+        };
+        options = options.token(MASTER, token(&["system:masters"])).token(WORKER, token(&["workers"]));
+        options.requestheader_ca = Some(front.pem().to_owned());
+        let server = StubServer::start(options).unwrap();
+        let gateway = match mode {
+            Mode::Impersonate => world.pki.gateway.clone(),
+            Mode::RequestHeader => front.issue(&CertSpec::client("front-proxy", [""; 0])).unwrap(),
+        };
+        let site = Site { world, server, gateway, mode };
+        site.world.gateway.apply(&site.manifest(true)).unwrap();
+        site
+    }
+
+    fn manifest(&self, is_reviewing: bool) -> Manifest {
+        let manifest = Manifest::new(NAME, [self.server.address()])
+            .upstream(&self.gateway, &self.world.pki.server_ca, "kubernetes")
+            .serving(&self.world.gateway.serving_identity(NAME).unwrap(), &self.world.pki.client_ca)
+            .set("/spec/logging", json!({"mode": "on"}))
+            .policies(json!([{"rules": [allow_all()]}]));
+        match self.mode {
+            Mode::Impersonate => manifest,
+            Mode::RequestHeader => manifest.set(
+                "/spec/portcullis",
+                json!({"upstreamIdentity": "RequestHeader", "requestHeader": {"tokenReview": is_reviewing}}),
+            ),
+        }
+    }
+
+    fn protect(&self, spec: &Value) {
+        self.world.gateway.change_settings(|settings| settings["protectedIdentities"] = spec.clone()).unwrap();
+    }
+
+    fn target(&self) -> TlsTarget {
+        self.world.gateway.target(NAME)
+    }
+
+    /// The answer, and the groups of whom the server took it for.
+    fn ask(&self, client: &H2Client, headers: &[(&str, &str)]) -> (u16, Vec<String>) {
+        self.server.clear();
+        let answer = client.get(PODS, headers).unwrap();
+        let records = self.server.records_for(PODS);
+        if answer.header("x-stub-name").is_none() {
+            assert!(records.is_empty(), "nothing goes upstream: {records:?}");
+            assert_eq!(answer.json().unwrap()["kind"], "Status");
+        }
+        let acting = records.into_iter().filter_map(|record| record.effective);
+        (answer.status, acting.flat_map(|user| user.groups).collect())
+    }
+}
+
+#[test]
+fn who_is_protected_does_not_act_through_the_gateway_when_it_impersonates() {
+    table(&Site::start("protected-impersonate", Mode::Impersonate));
+}
+
+#[test]
+fn who_is_protected_does_not_act_through_the_gateway_as_a_front_proxy() {
+    table(&Site::start("protected-front-proxy", Mode::RequestHeader));
+}
+
+fn table(site: &Site) {
+    // Connections go on over every edit of the settings.
+    let admin = connect(&site.target().identity(&site.world.pki.admin));
+    let alice = connect(&site.target().identity(&site.world.pki.alice));
+    let nobody = connect(&site.target());
+    let (master, worker) = (format!("Bearer {MASTER}"), format!("Bearer {WORKER}"));
+    let as_master = [("impersonate-user", "bob"), ("impersonate-group", "system:masters")];
+
+    let groups = |groups: &[&str]| groups.iter().map(|group| (*group).to_owned()).collect::<Vec<_>>();
+    let whole = groups(&["system:masters", "system:authenticated"]);
+    assert_eq!(site.ask(&admin, &[]), (200, whole.clone()), "nobody is protected by default");
+
+    site.protect(&json!({"groups": ["system:masters"]}));
+    assert_eq!(site.ask(&admin, &[("user-agent", "refused")]).0, 403);
+    assert_eq!(site.ask(&admin, &as_master).0, 403);
+    assert_eq!(site.ask(&alice, &as_master).0, 403);
+    assert_eq!(site.ask(&nobody, &[("authorization", &master)]).0, 403);
+    assert_eq!(site.ask(&nobody, &[("authorization", &worker)]).0, 200);
+    assert_eq!(site.ask(&alice, &[]), (200, groups(&["dev", "system:authenticated"])));
+    let refused = line(&site.world, "refused");
+    assert_eq!((&refused["reason"], &refused["user"]), (&json!("protected_identity"), &json!("admin")), "{refused}");
+
+    site.protect(&json!({"groups": ["system:masters"], "users": ["alice"], "action": "DropGroup"}));
+    assert_eq!(site.ask(&admin, &[]), (200, groups(&["system:authenticated"])));
+    assert_eq!(site.ask(&admin, &as_master).0, 403, "what is asked for by name is not dropped");
+    assert_eq!(site.ask(&alice, &[]).0, 403, "a user cannot be dropped");
+    let by_token = site.ask(&nobody, &[("authorization", &master)]);
+    match site.mode {
+        Mode::Impersonate => assert_eq!(by_token, (200, groups(&["system:authenticated"]))),
+        Mode::RequestHeader => assert_eq!(by_token.0, 403, "the server would find the group out itself"),
+    }
+
+    site.protect(&json!({"users": ["system:anonymous"]}));
+    assert_eq!(site.ask(&nobody, &[]).0, 403);
+    site.protect(&json!({}));
+    assert_eq!(site.ask(&admin, &[]), (200, whole));
+    let counted = || Page::of(&site.world).sum("requests_total", &[("reason", "protected_identity")]);
+    wait::until("refusals are counted", SOON, || (counted() > 0).then_some(())).unwrap();
+}
+
+/// A token that nobody reviews may be a protected user's, so all of them are reviewed, whatever the cluster wishes.
+#[test]
+fn tokens_are_reviewed_wherever_identities_are_protected() {
+    let site = Site::start("protected-unreviewed", Mode::RequestHeader);
+    site.world.gateway.apply(&site.manifest(false)).unwrap();
+    let nobody = connect(&site.target());
+    let master = format!("Bearer {MASTER}");
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    assert_eq!(site.ask(&nobody, &[("authorization", &master)]).0, 200);
+    assert!(site.server.records_for(reviews).is_empty());
+    site.protect(&json!({"groups": ["system:masters"]}));
+    assert_eq!(site.ask(&nobody, &[("authorization", &master)]).0, 403);
+    assert_eq!(site.server.records_for(reviews).len(), 1);
+}

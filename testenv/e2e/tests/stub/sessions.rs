@@ -1,0 +1,132 @@
+//! What became an upgrade ends when it has taken as long as the cluster lets sessions take; nothing else does.
+
+use std::time::{Duration, Instant};
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
+use portcullis_harness::wait;
+use serde_json::{Value, json};
+
+use crate::access_log::line;
+use crate::observe::Page;
+use crate::world::{NAME, PODS, ROBOT, World, connect};
+
+const SOON: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(3);
+/// What a loaded machine may add.
+const SLACK: Duration = Duration::from_secs(6);
+
+const WEBSOCKET: &str = "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+const SPDY: &str = "SPDY/3.1";
+
+fn limited(world: &World, limit: &Value) {
+    let mode = json!({"mode": "on"});
+    world.gateway.apply(&world.manifest().set("/spec/logging", mode).set("/spec/portcullis", limit.clone())).unwrap();
+}
+
+/// An upgrade that has become a session, as the request of this user agent.
+fn session(
+    target: &TlsTarget,
+    method: &str,
+    path: &str,
+    protocol: &str,
+    agent: &str,
+    credential: &str,
+) -> TlsConnection {
+    let mut connection = target.connect().unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {NAME}\r\nUser-Agent: {agent}\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\
+         {credential}\r\n"
+    );
+    connection.write(request.as_bytes()).unwrap();
+    assert_eq!(connection.read_response(false).unwrap().status, 101, "{agent}");
+    echoes(&mut connection);
+    connection
+}
+
+fn echoes(session: &mut TlsConnection) {
+    session.write(b"ping").unwrap();
+    assert_eq!(session.read_exact(4).unwrap(), b"ping");
+}
+
+fn ended(count: u64) -> impl Fn(&Page) -> bool {
+    move |page| page.sum("requests_total", &[("decision", "ended"), ("reason", "session_limit")]) == count
+}
+
+/// Reads until the pod is told that is created now.
+fn tells(stream: &mut H2Stream<'_>, client: &H2Client, name: &str) {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
+    let made = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
+    assert_eq!(made.status, 201, "{}", made.text());
+    let mut told = String::new();
+    while !told.contains(name) {
+        told += &String::from_utf8(stream.next_chunk(SOON).unwrap().expect("the watch goes on")).unwrap();
+    }
+}
+
+#[test]
+fn every_upgrade_ends_by_the_session_limit_and_a_watch_does_not() {
+    let world = World::start("session-limit", &GatewayOptions::default());
+    limited(&world, &json!({"sessionLimit": format!("{}s", LIMIT.as_secs())}));
+    let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+    let robot = world.gateway.target(NAME);
+    let bearer = format!("Authorization: Bearer {ROBOT}\r\n");
+    let client = connect(&alice);
+    let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+
+    let since = Instant::now();
+    let pod = format!("{PODS}/web");
+    let sessions = [
+        session(&alice, "GET", &format!("{pod}/exec?command=x"), WEBSOCKET, "exec-ws", ""),
+        session(&alice, "POST", &format!("{pod}/attach"), SPDY, "attach-spdy", ""),
+        session(&robot, "GET", &format!("{pod}/portforward"), WEBSOCKET, "forward-ws", &bearer),
+        session(&robot, "POST", &format!("{pod}/exec?command=x"), SPDY, "exec-spdy", &bearer),
+        session(&alice, "GET", "/api/v1/namespaces/default/services/web/proxy/x", WEBSOCKET, "proxied", ""),
+    ];
+    let count = sessions.len() as u64;
+    for mut session in sessions {
+        // Busy or idle, they end alike; how a client sees it is for the transport to say.
+        let _ = session.write(b"more");
+        let _ = session.read_to_end();
+        let after = since.elapsed();
+        assert!(after >= LIMIT && after < LIMIT + SLACK, "{after:?}");
+    }
+    tells(&mut watch, &client, "after-the-limit");
+    let counted = || ended(count)(&Page::of(&world)).then_some(());
+    wait::until("each is counted as ended", SOON, counted).unwrap();
+    for agent in ["exec-ws", "exec-spdy", "proxied"] {
+        let line = line(&world, agent);
+        assert_eq!((&line["decision"], &line["reason"]), (&json!("ended"), &json!("session_limit")), "{line}");
+        assert_eq!(line["code"], 101, "{line}");
+    }
+}
+
+#[test]
+fn an_edit_of_the_limit_acts_on_sessions_that_run() {
+    let world = World::start("session-limit-edit", &GatewayOptions::default());
+    limited(&world, &json!({}));
+    let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+    let exec = format!("{PODS}/web/exec?command=x");
+    let open = |agent| session(&alice, "GET", &exec, WEBSOCKET, agent, "");
+    let mut old = open("old");
+    let begun = Instant::now();
+    // Long enough for it to be too old for the limit that comes, and for the limit that went to end it.
+    limited(&world, &json!({"sessionLimit": "4s"}));
+    limited(&world, &json!({"sessionLimit": "1h"}));
+    while begun.elapsed() < Duration::from_secs(6) {
+        echoes(&mut old);
+    }
+    let edited = Instant::now();
+    limited(&world, &json!({"sessionLimit": "5s"}));
+    let mut new = open("new");
+    let _ = old.read_to_end();
+    assert!(edited.elapsed() < Duration::from_secs(5), "it was too old already: {:?}", edited.elapsed());
+    echoes(&mut new);
+    limited(&world, &json!({}));
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(6) {
+        echoes(&mut new);
+    }
+    let counted = || ended(1)(&Page::of(&world)).then_some(());
+    wait::until("only one has ended", SOON, counted).unwrap();
+}

@@ -1,0 +1,200 @@
+//! What a peer with a certificate may have, and no more.
+
+use std::time::Duration;
+
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use portcullis_xds::Limits;
+use tokio::io::AsyncReadExt;
+
+use crate::site::{CDS, Delta, SDS, SOON, Site, request, snapshot};
+
+fn names(count: usize, length: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{number:0length$}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_has_so_many_connections_and_others_have_theirs() {
+    let limits = Limits { connections_per_peer: 2, ..Limits::default() };
+    let site = Site::start("bounds-connections", limits, snapshot(1, 1)).await;
+    let greedy = site.caller(&site.identity("greedy"));
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        let mut stream = greedy.delta().await.unwrap();
+        stream.introduce("greedy").await.unwrap();
+        kept.push(stream);
+    }
+    assert!(greedy.delta().await.is_err());
+    assert!(site.turned_away("connections") > 0);
+    site.caller(&site.identity("other")).delta().await.unwrap().introduce("other").await.unwrap();
+    kept.pop();
+    let again = || async { greedy.delta().await?.introduce("greedy").await };
+    let mut left = 500;
+    while again().await.is_err() {
+        left -= 1;
+        assert!(left > 0, "a connection that went makes room");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_has_so_many_streams_over_all_its_connections() {
+    let limits = Limits { streams_per_peer: 3, ..Limits::default() };
+    let site = Site::start("bounds-streams", limits, snapshot(1, 1)).await;
+    let greedy = site.caller(&site.identity("greedy"));
+    let mut kept = Vec::new();
+    let channels = [greedy.channel().await.unwrap(), greedy.channel().await.unwrap()];
+    for number in 0..3 {
+        let mut stream = Delta::open(channels[number % 2].clone()).await.unwrap();
+        stream.introduce("greedy").await.unwrap();
+        kept.push(stream);
+    }
+    let refused = Delta::open(channels[1].clone()).await.map(|_| ()).unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+    assert_eq!(site.turned_away("streams"), 1);
+    site.caller(&site.identity("other")).delta().await.unwrap().introduce("other").await.unwrap();
+}
+
+/// Streams that are opened and reset, again and again, end the connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn rapid_resets_end_the_connection() {
+    let site = Site::start("bounds-resets", Limits::default(), snapshot(1, 1)).await;
+    let stream = site.caller(&site.identity("rapid")).connect().await.unwrap();
+    let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+    let ended = tokio::spawn(connection);
+    let uri = "http://xds.internal/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
+    let mut opened = 0;
+    let mut open = async || {
+        loop {
+            client = client.clone().ready().await?;
+            let request = tonic::codegen::http::Request::post(uri).body(()).unwrap();
+            let (_, mut body) = client.send_request(request, false)?;
+            body.send_reset(h2::Reason::CANCEL);
+            opened += 1;
+            tokio::task::yield_now().await;
+        }
+        #[allow(unreachable_code, reason = "says the type")]
+        Ok::<(), h2::Error>(())
+    };
+    let result = tokio::time::timeout(SOON, open()).await.expect("the connection ends");
+    assert!(result.is_err());
+    let _ = tokio::time::timeout(SOON, ended).await.expect("the connection ends");
+    assert!(opened < 5_000, "{opened}");
+    assert!(site.registry.nodes().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_on_which_nobody_says_who_it_is_ends() {
+    let limits = Limits { idle: Duration::from_millis(200), ..Limits::default() };
+    let site = Site::start("bounds-idle", limits, snapshot(1, 1)).await;
+    let caller = site.caller(&site.identity("shy"));
+    // Without a word of HTTP/2.
+    let mut bare = caller.connect().await.unwrap();
+    let mut rest = Vec::new();
+    let _ = tokio::time::timeout(SOON, bare.read_to_end(&mut rest)).await.expect("it is closed");
+    // With a stream that says nothing.
+    let mut stream = caller.delta().await.unwrap();
+    let ended = tokio::time::timeout(SOON, stream.hears.message()).await.expect("it is ended");
+    assert!(ended.is_err(), "{ended:?}");
+    site.until("both are counted", |site| site.turned_away("idle") >= 2).await;
+    // Whoever has said so may be silent.
+    let mut good = caller.delta().await.unwrap();
+    good.introduce("shy").await.unwrap();
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    site.snapshots.send_replace(Some(snapshot(2, 1)));
+    // The first response is not acknowledged; another type tells that the stream is there.
+    let request = DeltaDiscoveryRequest {
+        type_url: SDS.to_owned(),
+        resource_names_subscribe: vec!["s".to_owned()],
+        ..Default::default()
+    };
+    good.ask(request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_are_bounded_before_and_after_a_node_is_let_in() {
+    let limits = Limits { introduction: 100_000, message: 1_000_000, ..Limits::default() };
+    let site = Site::start("bounds-messages", limits, snapshot(1, 1)).await;
+    let caller = site.caller(&site.identity("loud"));
+    let said = |count: usize| {
+        let mut request = request("loud", CDS);
+        request.resource_names_subscribe = names(count, 90);
+        request
+    };
+    let mut loud = caller.delta().await.unwrap();
+    assert!(loud.ask(said(2_000)).await.is_err());
+    site.until("it is counted", |site| site.turned_away("message") == 1).await;
+    let mut stream = caller.delta().await.unwrap();
+    stream.introduce("loud").await.unwrap();
+    let secrets = DeltaDiscoveryRequest { type_url: SDS.to_owned(), ..said(2_000) };
+    stream.ask(secrets).await.unwrap();
+    assert!(stream.ask(said(20_000)).await.is_err());
+    site.until("it is counted", |site| site.turned_away("message") == 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_are_bounded_in_number_and_length() {
+    let limits = Limits { names: 1_000, ..Limits::default() };
+    let site = Site::start("bounds-names", limits, snapshot(1, 1)).await;
+    let caller = site.caller(&site.identity("curious"));
+    for (count, length, is_good) in [(900, 10, true), (1_100, 10, false), (1, 2_000, false)] {
+        let mut stream = caller.delta().await.unwrap();
+        stream.introduce("curious").await.unwrap();
+        let mut request = request("curious", SDS);
+        request.resource_names_subscribe = names(count, length);
+        assert_eq!(stream.ask(request).await.is_ok(), is_good, "{count} names of {length} bytes");
+    }
+    assert_eq!(site.turned_away("names"), 2);
+    // Types are names, too.
+    let mut stream = caller.delta().await.unwrap();
+    stream.introduce("curious").await.unwrap();
+    for number in 0..40 {
+        let _ = stream.says.send(request("curious", &format!("type.googleapis.com/t{number}"))).await;
+    }
+    assert!(stream.hear().await.is_err());
+}
+
+/// Whoever does not read is not told everything several times over, and is sent away in the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_read_is_bounded_over_all_streams_of_a_peer() {
+    const MANY: usize = 8;
+    const BYTES: usize = 16 << 20;
+    let limits = Limits { unread: BYTES + (1 << 20), answer: Duration::from_secs(5), ..Limits::default() };
+    let site = Site::start("bounds-unread", limits, snapshot(1, BYTES)).await;
+    let greedy = site.caller(&site.identity("greedy"));
+    let before = resident();
+    let mut kept = Vec::new();
+    for _ in 0..MANY {
+        let stream = greedy.connect().await.unwrap();
+        let (mut client, connection) =
+            h2::client::Builder::new().initial_window_size(1).handshake::<_, bytes::Bytes>(stream).await.unwrap();
+        tokio::spawn(connection);
+        client = client.ready().await.unwrap();
+        let uri = "http://xds.internal/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
+        let post = tonic::codegen::http::Request::post(uri).header("content-type", "application/grpc");
+        let (response, mut body) = client.send_request(post.body(()).unwrap(), false).unwrap();
+        let message = prost::Message::encode_to_vec(&request("greedy", CDS));
+        let mut framed = vec![0];
+        framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
+        framed.extend(message);
+        body.send_data(framed.into(), false).unwrap();
+        kept.push((client, body, response.await.unwrap()));
+    }
+    let asked = |site: &Site| site.registry.nodes().iter().filter(|node| node.connected).count() == MANY;
+    site.until("all have asked", asked).await;
+    let grown = resident().saturating_sub(before);
+    // One response as a message and as what is written of it, which grows by doubling; the rest shares the snapshot's bytes.
+    assert!(grown < 6 * BYTES, "{grown} bytes for {MANY} streams of {BYTES}");
+    // Others are not kept waiting.
+    site.caller(&site.identity("other")).delta().await.unwrap().introduce("other").await.unwrap();
+    site.until("it is sent away", |site| site.turned_away("answer") >= 1).await;
+    site.until("nothing is left of it", |site| {
+        !site.registry.nodes().iter().any(|node| node.id == "greedy" && node.connected)
+    })
+    .await;
+}
+
+/// Bytes of this process's memory that are in use.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}

@@ -1,0 +1,164 @@
+//! Envoys that refuse some of what they are told, from the beginning or after they come from another control plane: the
+//! bad ones are found in few pushes, and nobody else waits for them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use portcullis_xds::{Limits, Part, Resource, Snapshot};
+
+use crate::envoy::{Envoy, Past};
+use crate::site::{CDS, LDS, Site};
+
+/// An object's name and content.
+type Objects = BTreeMap<String, String>;
+
+fn objects(good: usize, bad: &[&str]) -> Objects {
+    let good = (0..good).map(|number| (format!("good{number:04}"), "1".to_owned()));
+    good.chain(bad.iter().map(|name| ((*name).to_owned(), "!bad".to_owned()))).collect()
+}
+
+/// Each object is a cluster of its own.
+fn clusters(objects: &Objects) -> Arc<Snapshot> {
+    let one = |(name, content): (&String, &String)| {
+        let resource = Resource::new(format!("{name}={content};").into_bytes()).owned_by(name);
+        (CDS.to_owned(), name.clone(), resource)
+    };
+    Arc::new(Snapshot::new(objects.iter().map(one)))
+}
+
+/// Each object is a chain of one listener.
+fn chains(objects: &Objects) -> Arc<Snapshot> {
+    let mut body = b"l=1;".to_vec();
+    let mut parts = Vec::new();
+    for (name, content) in objects {
+        let start = body.len();
+        body.extend(format!("{name}={content};").into_bytes());
+        let instead = Some(format!("{name}=closed;").into_bytes().into());
+        parts.push(Part { owner: name.clone(), range: start..body.len(), instead });
+    }
+    Arc::new(Snapshot::new([(LDS.to_owned(), "l".to_owned(), Resource::new(body).with_parts(parts))]))
+}
+
+fn made(type_url: &str, objects: &Objects) -> Arc<Snapshot> {
+    if type_url == CDS { clusters(objects) } else { chains(objects) }
+}
+
+/// Everything that an Envoy has, as one text.
+fn text(envoy: &Envoy) -> String {
+    envoy.has.values().map(|body| String::from_utf8_lossy(body)).collect()
+}
+
+fn has(envoy: &Envoy, name: &str, content: &str) -> bool {
+    text(envoy).contains(&format!("{name}={content};"))
+}
+
+fn has_good_ones(envoy: &Envoy, objects: &Objects) -> bool {
+    let text = text(envoy);
+    let good = objects.iter().filter(|(_, content)| *content != "!bad");
+    good.into_iter().all(|(name, content)| text.contains(&format!("{name}={content};")))
+}
+
+/// Two trials for each halving, for each bad one, and some to begin and to end.
+fn most(all: usize, bad: usize) -> usize {
+    5 + 3 * bad + 2 * bad * (usize::BITS - all.leading_zeros()) as usize
+}
+
+/// As if another control plane, with other objects and without a word about them, had told it everything before.
+fn strange(protocol: &str, type_url: &str) -> Past {
+    let versions = if type_url == CDS { BTreeMap::new() } else { BTreeMap::from([("l".to_owned(), "0".repeat(32))]) };
+    let version = "0".repeat(32);
+    let has = BTreeMap::from([("old".to_owned(), b"old=1;".to_vec())]);
+    if protocol == "delta" { Past { has, versions, version: String::new() } } else { Past { has, versions, version } }
+}
+
+async fn found(protocol: &'static str, type_url: &'static str, names_it: bool, is_strange: bool) {
+    for (good, bad) in [(1, &["bad"][..]), (10, &["bad"]), (1_000, &["bad"]), (100, &["bad", "good0050x", "good0051x"])]
+    {
+        let all = objects(good, bad);
+        let kind = if type_url == CDS { "clusters" } else { "chains" };
+        let what =
+            format!("{protocol} {kind}, named: {names_it}, strange: {is_strange}, {good} good, {} bad", bad.len());
+        let site = Site::start("refusing", Limits::default(), made(type_url, &all)).await;
+        let past = if is_strange { strange(protocol, type_url) } else { Past::default() };
+        let caller = site.caller(&site.identity("envoy-0"));
+        let mut envoy = Envoy::connect(&caller, protocol, type_url, past, names_it).await;
+        envoy.until(&what, |envoy| has_good_ones(envoy, &all)).await;
+        envoy.settle().await;
+        assert!(has_good_ones(&envoy, &all), "{what}");
+        let most = most(all.len(), bad.len());
+        assert!(envoy.pushes <= most, "{what}: {} pushes, at most {most}", envoy.pushes);
+        site.until(&what, |site| {
+            let told = site
+                .registry
+                .nodes()
+                .first()
+                .map(|node| node.refused.iter().filter_map(|one| one.owner.clone()).collect());
+            told == Some(bad.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        })
+        .await;
+        // Others change on, and what was refused is not sent again.
+        let refusals = envoy.refusals;
+        let mut edited = all.clone();
+        edited.insert("good0000".to_owned(), "2".to_owned());
+        edited.insert("newcomer".to_owned(), "1".to_owned());
+        site.snapshots.send_replace(Some(made(type_url, &edited)));
+        envoy.until(&what, |envoy| has(envoy, "good0000", "2") && has(envoy, "newcomer", "1")).await;
+        assert_eq!(envoy.refusals, refusals, "{what}");
+        // It is mended.
+        edited.values_mut().filter(|content| *content == "!bad").for_each(|content| "3".clone_into(content));
+        site.snapshots.send_replace(Some(made(type_url, &edited)));
+        envoy.until(&what, |envoy| bad.iter().all(|name| has(envoy, name, "3"))).await;
+    }
+}
+
+macro_rules! cases {
+    ($($name:ident: $protocol:literal $url:ident $named:literal $strange:literal;)*) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $name() {
+            found($protocol, $url, $named, $strange).await;
+        })*
+    };
+}
+
+cases! {
+    bad_chains_from_the_beginning_delta: "delta" LDS false false;
+    bad_chains_from_the_beginning_sotw: "sotw" LDS false false;
+    bad_chains_for_an_envoy_of_another_delta: "delta" LDS false true;
+    bad_chains_for_an_envoy_of_another_sotw: "sotw" LDS false true;
+    bad_clusters_from_the_beginning_delta: "delta" CDS true false;
+    bad_clusters_from_the_beginning_sotw: "sotw" CDS true false;
+    bad_clusters_for_an_envoy_of_another_sotw: "sotw" CDS true true;
+    bad_clusters_that_no_error_names_delta: "delta" CDS false false;
+    bad_clusters_that_no_error_names_sotw: "sotw" CDS false true;
+}
+
+/// A control plane that restarts with a bad edit: whoever did not change is not touched while it is looked for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_with_a_bad_edit_touches_nobody_else() {
+    for (protocol, type_url) in [("delta", LDS), ("sotw", LDS), ("sotw", CDS)] {
+        let before = objects(50, &[]);
+        let site = Site::start("refusing-first", Limits::default(), made(type_url, &before)).await;
+        let mut envoy =
+            Envoy::connect(&site.caller(&site.identity("envoy-0")), protocol, type_url, Past::default(), false).await;
+        envoy.until("it has all", |envoy| has_good_ones(envoy, &before)).await;
+        envoy.settle().await;
+        let mut after = before.clone();
+        after.insert("good0007".to_owned(), "!bad".to_owned());
+        after.insert("good0008".to_owned(), "2".to_owned());
+        after.insert("newcomer".to_owned(), "1".to_owned());
+        let second = Site::start("refusing-second", Limits::default(), made(type_url, &after)).await;
+        let caller = second.caller(&second.identity("envoy-0"));
+        let mut envoy = Envoy::connect(&caller, protocol, type_url, envoy.past(), false).await;
+        let is_untouched = |envoy: &Envoy| {
+            (0..50).filter(|number| ![7, 8].contains(number)).all(|number| has(envoy, &format!("good{number:04}"), "1"))
+        };
+        let is_done = |envoy: &Envoy| {
+            assert!(is_untouched(envoy), "{protocol} {type_url}");
+            has(envoy, "good0008", "2") && has(envoy, "newcomer", "1")
+        };
+        envoy.until("the others go on", is_done).await;
+        envoy.settle().await;
+        assert!(is_done(&envoy));
+        assert!(envoy.pushes <= 10, "{protocol} {type_url}: {}", envoy.pushes);
+    }
+}
