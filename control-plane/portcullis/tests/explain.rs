@@ -256,7 +256,6 @@ fn the_gateways_settings_are_explained_too() {
     let plain = World::new(&settings("{}")).one(request());
     assert!(plain["upstreamHeaders"].to_string().contains("system:masters"), "{plain}");
     let refused = World::new(&settings("{protectedIdentities: {groups: [\"system:masters\"]}}")).one(request());
-    assert_eq!(refused["refusal"]["code"], 403, "{refused}");
     assert!(refused["refusal"]["message"].as_str().unwrap().contains("system:masters"), "{refused}");
     let dropping = settings("{protectedIdentities: {groups: [\"system:masters\"], action: DropGroup}}");
     let dropped = World::new(&dropping).one(request());
@@ -265,8 +264,7 @@ fn the_gateways_settings_are_explained_too() {
     let wrong = World::new(&settings("{protectedIdentities: {action: Drop}}"));
     let wrong = portcullis(&["explain", "-f", wrong.file.to_str().unwrap(), "GET", "/healthz"], "");
     assert!(!wrong.status.success(), "nobody guesses what is protected");
-    let told = String::from_utf8(wrong.stderr).unwrap();
-    assert!(told.contains("spec.protectedIdentities.action"), "{told}");
+    assert!(String::from_utf8(wrong.stderr).unwrap().contains("spec.protectedIdentities.action"));
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod piece;
 mod quarantine;
 mod registry;
 mod resource;
+mod retired;
 mod server;
 mod snapshot;
 mod socket;

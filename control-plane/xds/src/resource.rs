@@ -103,6 +103,21 @@ impl Resource {
         self
     }
 
+    /// The parts, as [`Resource::with_parts`] takes them; `None` if it is in one piece.
+    pub fn parts(&self) -> Option<Vec<Part>> {
+        let mut end = 0;
+        let mut parts = Vec::new();
+        for (owner, piece) in &self.pieces {
+            let start = end;
+            end += piece.body().len();
+            if let Some(owner) = owner {
+                let instead = piece.instead().map(|instead| instead.body().clone());
+                parts.push(Part { owner: owner.clone(), range: start..end, instead });
+            }
+        }
+        (!self.pieces.is_empty()).then_some(parts)
+    }
+
     /// What stands before the parts, and the parts with their owners; nothing if it is in one piece.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (Option<&str>, &Piece)> {
         self.pieces.iter().map(|(owner, piece)| (owner.as_deref(), piece))
@@ -161,6 +176,8 @@ mod tests {
             [(None, b"base".to_vec()), (Some("1".into()), b"one".to_vec()), (Some("2".into()), b"two".to_vec())]
         );
         assert_eq!(good.version(), whole().version());
+        assert_eq!(whole().with_parts(good.parts().unwrap()), good);
+        assert_eq!(whole().parts(), None);
         assert_eq!(shown(&whole()), []);
         assert_eq!(shown(&whole().with_parts([])), [(None, b"baseonetwo".to_vec())]);
         for parts in [

@@ -3,7 +3,11 @@ use std::sync::Arc;
 
 use crate::hash::Hash;
 use crate::kind::Kind;
+use crate::retired::Retired;
 use crate::{Resource, View};
+
+/// Their type.
+const CLUSTERS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -12,6 +16,7 @@ pub struct Snapshot {
     version: String,
     /// The same objects for nodes that understand them otherwise.
     views: BTreeMap<String, Arc<Snapshot>>,
+    retired: Arc<Retired>,
 }
 
 /// The resources of one type. Snapshots that follow each other share what did not change.
@@ -76,7 +81,21 @@ impl Snapshot {
             whole.add(&one.version);
             types.insert(type_url, one);
         }
-        Self { types, version: whole.finish(), views: BTreeMap::new() }
+        let of_clusters = |types: &BTreeMap<String, Arc<OneType>>| types.get(CLUSTERS).cloned();
+        let (before, after) = (of_clusters(&self.types), of_clusters(&types));
+        let is_same = match (&before, &after) {
+            (Some(before), Some(after)) => Arc::ptr_eq(before, after),
+            (before, after) => before.is_none() && after.is_none(),
+        };
+        let retired = if is_same {
+            Arc::clone(&self.retired)
+        } else {
+            Arc::new(
+                self.retired
+                    .succeeded_by(before.as_ref().map(|one| &one.resources), after.as_ref().map(|one| &one.resources)),
+            )
+        };
+        Self { types, version: whole.finish(), views: BTreeMap::new(), retired }
     }
 
     /// The same with views for nodes that understand the same objects otherwise. Views carry this snapshot's version: who
@@ -87,6 +106,11 @@ impl Snapshot {
         let named = |(name, view)| (name, Arc::new(Self { version: version.clone(), ..view }));
         self.views = views.into_iter().map(named).collect();
         self
+    }
+
+    /// The views, by name.
+    pub fn views(&self) -> impl Iterator<Item = (&str, &Self)> {
+        self.views.iter().map(|(name, view)| (name.as_str(), view.as_ref()))
     }
 
     /// What a node of a view is told; `None` if that view is not made yet.
@@ -126,11 +150,15 @@ impl Snapshot {
         self.types.get(type_url)?.resources.get(name)
     }
 
+    /// Resources of a type that snapshots before this one held, as far as that matters for the order of removals.
+    pub(crate) fn retired(&self, type_url: &str) -> impl Iterator<Item = (&String, &Resource)> {
+        let is_told = type_url == CLUSTERS;
+        self.retired.iter().filter(move |_| is_told)
+    }
+
     /// Whether some node may be told of a cluster of that name.
     pub(crate) fn has_cluster(&self, name: &str) -> bool {
-        let clusters = self.types.iter().filter(|(type_url, _)| Kind::of(type_url) == Kind::Cluster);
-        clusters.into_iter().any(|(_, one)| one.resources.contains_key(name))
-            || self.views.values().any(|view| view.has_cluster(name))
+        self.get(CLUSTERS, name).is_some() || self.views.values().any(|view| view.has_cluster(name))
     }
 
     /// Everything: type URL, name and resource.

@@ -130,6 +130,7 @@ pub enum UpstreamIdentity {
 
 /// Users and groups as whom nobody acts: neither by a credential nor by impersonation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProtectedIdentities {
     /// User names; a trailing `*` is a prefix.

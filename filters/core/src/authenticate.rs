@@ -10,7 +10,7 @@ use crate::gateway::{Peer, RequestFacts, Stop};
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::impersonation;
 use crate::refusal::Refusal;
-use crate::review::{Review, ReviewResult};
+use crate::review::{Review, ReviewKey, ReviewResult};
 use crate::x509::{ChainError, ClientChain};
 
 /// What a kind of credential says.
@@ -30,8 +30,8 @@ pub(crate) enum Client {
     Nobody,
     /// The user whom a certificate names.
     Certified(Arc<UpstreamUser>),
-    /// The user whose token was presented.
-    Bearer(Arc<UpstreamUser>),
+    /// The user whose token was presented, and how the review of the token is named.
+    Bearer(Arc<UpstreamUser>, ReviewKey),
     /// Somebody with a token that is not reviewed.
     Unknown,
     /// The user as whom somebody else may act.
@@ -42,7 +42,7 @@ impl Client {
     /// The user, if it is known.
     pub(crate) fn user(&self) -> Option<&Arc<UpstreamUser>> {
         match self {
-            Client::Certified(user) | Client::Bearer(user) | Client::Impersonated(user) => Some(user),
+            Client::Certified(user) | Client::Bearer(user, _) | Client::Impersonated(user) => Some(user),
             Client::Nobody | Client::Unknown => None,
         }
     }
@@ -106,8 +106,9 @@ fn token(
         let is_judged = cluster.identity.proxy.is_some();
         return if is_judged { Ok(Said::Client(Client::Unknown)) } else { Err(Refusal::token_not_reviewed().into()) };
     };
-    match Review::known_token(&token, &cluster.caches, request.settled, request.now) {
-        Some(ReviewResult::User(user)) => Ok(Said::Client(Client::Bearer(user))),
+    let (key, known) = Review::known_token(&token, &cluster.caches, request.settled, request.now);
+    match known {
+        Some(ReviewResult::User(user)) => Ok(Said::Client(Client::Bearer(user, key))),
         Some(ReviewResult::Rejected) => Ok(Said::Failed),
         Some(_) => Err(Refusal::review_failed().into()),
         None => Err(Stop::Review(vec![Review::of_token(&token, reviewer, &cluster.caches)])),

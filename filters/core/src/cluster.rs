@@ -267,3 +267,44 @@ impl Destinations {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    /// Remembers for whom caches were asked.
+    #[derive(Default)]
+    struct Asked(RefCell<Vec<CacheOwner>>);
+
+    impl Memory for Asked {
+        fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
+            self.0.borrow_mut().push(owner.clone());
+            Forgetful([0; 32]).caches(owner)
+        }
+
+        fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
+            Forgetful([0; 32]).in_flight(cluster, schema)
+        }
+
+        fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
+            Forgetful([0; 32]).token_bucket(cluster, schema, rate)
+        }
+    }
+
+    #[test]
+    fn clusters_that_nobody_tells_apart_otherwise_are_told_apart_by_name() {
+        let asked = Asked::default();
+        for (name, identity) in [("a", ""), ("b", ""), ("a", "x"), ("b", "x"), ("a", "")] {
+            let config = serde_json::json!({"version": 2, "name": name, "identity": identity, "authorities": ["a"],
+                "upstreamIdentity": "Impersonate", "policies": []});
+            Cluster::compile(&serde_json::from_value(config).unwrap(), &asked).unwrap();
+        }
+        let owners = asked.0.into_inner();
+        assert_ne!(owners[0], owners[1]);
+        assert_ne!(owners[0], owners[2]);
+        assert_eq!(owners[2], owners[3], "an identity is what whoever writes the configuration says it is");
+        assert_eq!(owners[0], owners[4]);
+    }
+}

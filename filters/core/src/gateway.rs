@@ -22,7 +22,7 @@ use crate::limit::Place;
 use crate::observe::Seen;
 use crate::refusal::Refusal;
 use crate::request_info::{RequestInfo, check_query, check_shape, unescape_path};
-use crate::review::{Review, Settled};
+use crate::review::{PassedToken, Review, Settled};
 
 /// The listener's part of the filter: who the gateway is.
 #[derive(Debug)]
@@ -95,6 +95,8 @@ pub struct Forward<'c> {
     pub is_watch: bool,
     /// The request's place among those that run, to be kept until it ends.
     pub place: Option<Place>,
+    /// The token that goes upstream as good. A 401 is then about it ([`PassedToken::is_rejected`]).
+    pub token: Option<PassedToken>,
     /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
     pub owns_unauthorized: bool,
 }
@@ -200,7 +202,7 @@ impl Gateway {
         seen.client(cluster.series(), client.user());
         if let Some(protected) = &cluster.protected {
             let is_proxy = cluster.identity.proxy.is_some();
-            let is_passed = is_proxy && matches!(client, Client::Bearer(_));
+            let is_passed = is_proxy && matches!(client, Client::Bearer(..));
             if is_passed && presents_two_tokens(request.scan) {
                 // The upstream takes the other one where it no longer believes the one that was judged.
                 return Err(Refusal::bad_request("the request presents two tokens").into());
@@ -260,6 +262,9 @@ impl Gateway {
         let refused = |Full| Refusal::too_many_requests(info.resource);
         let place = cluster.enter(policy, request.uptime).map_err(refused)?;
         let passed_on = PassedOn { credential: way.keeps_credential(), impersonation: proxies };
+        // What answers behind a proxy subresource or verb may ask for credentials of its own.
+        let owns_answer = info.proxied_from.is_none();
+        let token = way.confirmed().filter(|_| owns_answer).map(|key| PassedToken::new(key, &cluster.caches));
         let user = way.told();
         let attributed = cluster.audit_attribution && user.is_some();
         Ok(Forward {
@@ -278,8 +283,8 @@ impl Gateway {
             is_watch: *info.verb == *b"watch" && class == RequestClass::Watch,
             subprotocols: (scan.token_subprotocol && !passed_on.credential).then(|| subprotocols_without_tokens(scan)),
             place,
-            // What answers behind a proxy subresource or verb may ask for credentials of its own.
-            owns_unauthorized: matches!(pool, Pool::Http2 | Pool::Upgrade) && info.proxied_from.is_none(),
+            token,
+            owns_unauthorized: matches!(pool, Pool::Http2 | Pool::Upgrade) && owns_answer,
         })
     }
 

@@ -55,11 +55,11 @@ impl Protected {
             }
             // It may be anybody.
             Client::Unknown => return Err(Refusal::token_not_reviewed()),
-            Client::Bearer(user) if is_proxy => {
+            Client::Bearer(user, key) if is_proxy => {
                 self.check(user.user())?;
-                Client::Bearer(user)
+                Client::Bearer(user, key)
             }
-            Client::Bearer(user) => Client::Bearer(self.reduced(user, names)?),
+            Client::Bearer(user, key) => Client::Bearer(self.reduced(user, names)?, key),
             Client::Certified(user) => Client::Certified(self.reduced(user, names)?),
             Client::Impersonated(user) => Client::Impersonated(self.reduced(user, names)?),
         })

@@ -248,13 +248,15 @@ impl Refusal {
         let mut body = String::with_capacity(self.message.len().saturating_add(160));
         body.push_str(r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":""#);
         escape_json(&self.message, &mut body);
-        // Writing to a String does not fail.
-        let _ = write!(body, r#"","reason":"{}""#, self.reason);
+        for part in [r#"","reason":""#, self.reason, "\""] {
+            body.push_str(part);
+        }
         if let Some(object) = &self.object {
             object.write(&mut body);
         } else if let Some(seconds) = self.retry_after {
             let _ = write!(body, r#","details":{{"retryAfterSeconds":{seconds}}}"#);
         }
+        // Writing to a String does not fail.
         let _ = writeln!(body, r#","code":{}}}"#, self.code);
         body
     }
@@ -269,7 +271,9 @@ impl Object {
             if value.is_empty() {
                 continue;
             }
-            let _ = write!(body, r#"{comma}"{key}":""#);
+            for part in [comma, "\"", key, "\":\""] {
+                body.push_str(part);
+            }
             escape_json(value, body);
             body.push('"');
             comma = ",";
@@ -278,17 +282,23 @@ impl Object {
     }
 }
 
+/// What need not be escaped, which is mostly all of it, is copied in one piece.
 fn escape_json(text: &str, body: &mut String) {
-    for character in text.chars() {
-        match character {
-            '"' => body.push_str("\\\""),
-            '\\' => body.push_str("\\\\"),
-            control if control < ' ' => {
-                let _ = write!(body, "\\u{:04x}", u32::from(control));
-            }
-            other => body.push(other),
+    let mut rest = text;
+    let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+    while let Some((plain, tail)) = rest.bytes().position(is_special).and_then(|at| rest.split_at_checked(at)) {
+        body.push_str(plain);
+        let mut tail = tail.chars();
+        match tail.next() {
+            Some('"') => body.push_str("\\\""),
+            Some('\\') => body.push_str("\\\\"),
+            // Writing to a String does not fail.
+            Some(control) => _ = write!(body, "\\u{:04x}", u32::from(control)),
+            None => {}
         }
+        rest = tail.as_str();
     }
+    body.push_str(rest);
 }
 
 #[cfg(test)]

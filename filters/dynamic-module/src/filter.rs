@@ -10,7 +10,7 @@ use portcullis_core::farewell::End;
 use portcullis_core::hygiene::{PassedOn, Scan};
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
-use portcullis_core::review::{Review, Settled};
+use portcullis_core::review::{PassedToken, Review, Settled};
 use portcullis_core::x509::{ForwardedError, chain_from_header};
 use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts};
 use portcullis_filter_config as config;
@@ -42,6 +42,7 @@ pub(crate) struct Filter {
 #[derive(Default)]
 pub(crate) struct Kept {
     owns_unauthorized: bool,
+    token: Option<PassedToken>,
     /// Given back when Envoy destroys the stream's filter, which it does exactly once, however the stream ends.
     place: Option<Place>,
     waiting: Option<Arc<Pending>>,
@@ -145,6 +146,11 @@ impl FilterConfig for Filter {
             let refusal = Refusal::gateway_credential();
             self.tell(Outcome::Replaced(refusal.cause), kept);
             return refuse(&refusal, stream);
+        }
+        if let Some(token) = kept.token.take()
+            && stream.header(HeaderMap::Response, b":status") == Some(b"401")
+        {
+            token.is_rejected(UnixTime::now());
         }
         if !std::mem::replace(&mut kept.is_met, true) {
             // Envoy answers what it does not let through to any filter.
@@ -333,6 +339,7 @@ fn carry_out(decision: Decision<'_>, has_connection: bool, kept: &mut Kept, stre
             Ok(()) => {
                 kept.place = forward.place.take();
                 kept.owns_unauthorized = forward.owns_unauthorized;
+                kept.token = forward.token.take();
                 kept.tunnel = if forward.is_upgrade { Tunnel::Closed } else { Tunnel::Open };
                 Judged::Goes
             }

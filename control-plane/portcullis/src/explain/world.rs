@@ -62,8 +62,8 @@ pub(super) struct Served {
 
 impl World {
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, WorldError> {
-        let objects: Vec<ObjectSet> = paths.iter().map(|path| read_objects(path)).collect::<Result<_, _>>()?;
-        let settings = settings(&objects)?;
+        let all = all_objects(paths)?;
+        let settings = settings(&all)?;
         let gateway = Gateway::compile(&offline_gateway(&settings)).map_err(WorldError::Gateway)?;
         let mut world = World {
             gateway,
@@ -72,11 +72,6 @@ impl World {
             problems: Vec::new(),
             asked: AtomicU64::new(0),
         };
-        let mut all = ObjectSet::default();
-        for ObjectSet { clusters, diagnoses, .. } in objects {
-            all.clusters.extend(clusters);
-            all.diagnoses.extend(diagnoses);
-        }
         world.add(&all, &settings)?;
         if world.has_files && world.clusters.is_empty() {
             return Err(WorldError::NoCluster);
@@ -128,12 +123,23 @@ impl World {
     }
 }
 
+/// What all the files hold together: names are owned across them.
+fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, WorldError> {
+    let mut all = ObjectSet::default();
+    for path in paths {
+        let ObjectSet { clusters, settings, diagnoses, .. } = read_objects(path)?;
+        all.clusters.extend(clusters);
+        all.settings.extend(settings);
+        all.diagnoses.extend(diagnoses);
+    }
+    Ok(all)
+}
+
 /// What the files say of the whole gateway. Wrong ones are no reason to guess: they may protect identities.
-fn settings(objects: &[ObjectSet]) -> Result<Settings, WorldError> {
+fn settings(objects: &ObjectSet) -> Result<Settings, WorldError> {
     // What stands in files is not here, and no request depends on it.
-    let one = |document: &Value| without_reference(document).unwrap_or_else(|| document.clone());
-    let documents: Vec<Value> = objects.iter().flat_map(|objects| objects.settings.iter().map(one)).collect();
-    let choice = choose_settings(&documents);
+    let believed = |document: &Value| without_reference(document).unwrap_or_else(|| document.clone());
+    let choice = choose_settings(&objects.settings.iter().map(believed).collect::<Vec<_>>());
     let problems = || {
         let problems = choice.diagnoses.iter().flat_map(|diagnosis| &diagnosis.problems);
         problems.map(ToString::to_string).collect::<Vec<_>>().join("; ")

@@ -34,8 +34,8 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) fn new(outlets: Outlets, last_good: LastGood, trusts_emptiness: bool) -> Self {
-        let follower =
-            Self { outlets, model: Model::default(), teller: Teller::default(), last_good, trusts_emptiness };
+        let model = Model::after(last_good.snapshot.as_deref());
+        let follower = Self { outlets, model, teller: Teller::default(), last_good, trusts_emptiness };
         if let Some(snapshot) = follower.last_good.snapshot.clone() {
             follower.publish(snapshot, Origin::LastGood, Instant::now());
         }

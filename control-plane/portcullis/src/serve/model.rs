@@ -33,6 +33,8 @@ pub(crate) struct Model {
     entries: Entries,
     snapshot: Snapshot,
     views: BTreeMap<Flavour, FlavourView>,
+    /// Views that were served before this program started, until they are made anew.
+    before: BTreeMap<String, Snapshot>,
 }
 
 /// What Envoys of another flavour are told of the same objects.
@@ -73,6 +75,13 @@ pub(crate) enum ModelError {
 }
 
 impl Model {
+    /// A model that comes after what was served before this program started.
+    pub(super) fn after(last_good: Option<&Snapshot>) -> Self {
+        let views = last_good.into_iter().flat_map(Snapshot::views);
+        let before = views.map(|(name, view)| (name.to_owned(), view.clone())).collect();
+        Self { snapshot: last_good.cloned().unwrap_or_default(), before, ..Self::default() }
+    }
+
     /// Follows the objects, for Envoys of the default flavour and of these.
     pub(crate) fn update(
         &mut self,
@@ -98,9 +107,13 @@ impl Model {
             .iter()
             .filter_map(|flavour| {
                 let input = Input { settings, clusters: &effective, flavour: *flavour };
+                let name = view_of(*flavour).0?;
                 let departed: Vec<_> = self.departed.resources(settings, flavour.filter).collect();
-                let snapshot = self.views.entry(*flavour).or_default().update(&input, &lingering, &departed);
-                Some((view_of(*flavour).0?, snapshot))
+                let made =
+                    || FlavourView { snapshot: self.before.remove(&name).unwrap_or_default(), ..Default::default() };
+                let view = self.views.entry(*flavour).or_insert_with(made);
+                let snapshot = view.update(&input, &lingering, &departed);
+                Some((name, snapshot))
             })
             .collect();
         translation.resources.extend(lingering);

@@ -37,7 +37,7 @@ impl Composed {
                 one.quarantine.aim(Offer::wanted(resource.version(), pieces));
             }
             if let Some(version) = known.get(name).filter(|_| is_new) {
-                one.quarantine.resume(version);
+                one.quarantine.resume(version, Vec::new());
             }
             one.offer = one.quarantine.next(&Hold::default()).or_else(|| one.quarantine.last_accepted().cloned());
             one.told = one.offer.as_ref().map(Offer::told).unwrap_or_default();

@@ -7,6 +7,7 @@
 //! Of what somebody else sent, a version tells which pieces it was made of. Those that are wanted as they are count as
 //! accepted. Of the others nobody here knows the bytes: while a bad one is looked for among them, they are out of service.
 
+mod memory;
 mod offer;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,6 @@ use crate::Standing;
 use crate::piece::{Key, Piece, Pieces};
 use crate::wait::Wait;
 
-use offer::Told;
 pub(crate) use offer::{Hold, Offer};
 
 /// Why a piece or everything is not offered again.
@@ -73,52 +73,6 @@ impl Quarantine {
             refusals.retain(|refusal| is_current(key, &refusal.version));
         }
         self.refused.retain(|_, refusals| !refusals.is_empty());
-    }
-
-    /// The other side has something already, of this version, from an earlier conversation.
-    pub(crate) fn resume(&mut self, version: &str) {
-        let told = Told::read(version);
-        for (key, wanted) in &self.target.pieces {
-            for piece in candidates(wanted).filter(|piece| told.refused.contains(offer::short(piece.version()))) {
-                let message = "refused before this conversation".to_owned();
-                let refusal = Refusal { version: piece.version().to_owned(), message, beside: String::new() };
-                self.retried.insert((key.clone(), piece.version().to_owned()));
-                self.refused.entry(key.clone()).or_default().push(refusal);
-            }
-        }
-        let offer = self.compose(&Hold::default());
-        self.unknown = offer.version != told.version;
-        self.accepted = if self.unknown { self.recognise(&told) } else { offer };
-        let known: BTreeSet<String> =
-            self.accepted.pieces.iter().map(|(key, piece)| offer::digest(key, piece)).collect();
-        let strange = told.made_of.iter().filter(|one| self.unknown && !known.contains(**one));
-        self.strange = strange.map(|one| offer::place_of(one).to_owned()).collect();
-    }
-
-    /// What is wanted of what the other side has.
-    fn recognise(&self, told: &Told<'_>) -> Offer {
-        let known = |(key, wanted): (&Key, &Piece)| {
-            let has = |piece: &&Piece| told.made_of.contains(offer::digest(key, piece).as_str());
-            Some((key.clone(), candidates(wanted).find(has)?.clone()))
-        };
-        Offer { version: String::new(), pieces: self.target.pieces.iter().filter_map(known).collect() }
-    }
-
-    /// Whether an offer would only take away what is not known: pieces that stand for others that are refused as they are
-    /// wanted. That can wait until something else changes.
-    fn only_takes_away(&self, offer: &Offer) -> bool {
-        let stands_in = |key: &Key, piece: &Piece| {
-            let wanted = self.target.pieces.get(key);
-            wanted.is_some_and(|wanted| wanted.version() != piece.version() && self.is_refused(key, wanted.version()))
-        };
-        let mut others = offer.pieces.iter().filter(|(key, piece)| self.differs(key, piece)).peekable();
-        let mut places: BTreeSet<String> = BTreeSet::new();
-        let is_spared = others.peek().is_some()
-            && others.all(|(key, piece)| {
-                places.insert(offer::place(key));
-                stands_in(key, piece)
-            });
-        is_spared && self.strange == places
     }
 
     /// What to send now, if anything.
@@ -322,7 +276,9 @@ impl Quarantine {
         let changed = offer.pieces.iter().filter(|(key, piece)| self.differs(key, piece));
         let gone = self.accepted.pieces.iter().filter(|(key, _)| !offer.pieces.contains_key(key));
         let fold = |wait: Wait, (_, piece): (&Key, &Piece)| wait.and(Wait::for_owner(piece.owner()));
-        (changed.fold(Wait::Nobody, fold), gone.fold(Wait::Nobody, fold))
+        // What is not known goes, too.
+        let first = if self.unknown { Wait::Everybody } else { Wait::Nobody };
+        (changed.fold(Wait::Nobody, fold), gone.fold(first, fold))
     }
 
     /// Names of resources that an offer changes.

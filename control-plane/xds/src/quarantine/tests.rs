@@ -145,7 +145,7 @@ fn another_control_plane_learns_from_the_version_what_was_refused() {
     settle(&mut first);
     let mut second = Quarantine::default();
     second.aim(target.clone());
-    second.resume(&first.accepted.version);
+    second.resume(&first.accepted.version, Vec::new());
     assert_eq!(settle(&mut second), [""; 0]);
     assert_eq!(bad(&second), ["b"]);
 }
@@ -154,7 +154,7 @@ fn another_control_plane_learns_from_the_version_what_was_refused() {
 fn after_restart(before: &Quarantine, wanted: Parts<'_>) -> Quarantine {
     let mut second = Quarantine::default();
     second.aim(offer(wanted));
-    second.resume(&before.accepted.told());
+    second.resume(&before.accepted.told(), Vec::new());
     second
 }
 
@@ -204,7 +204,7 @@ fn one_bad_among_many_costs_few_trials_and_stops_nobody() {
             let mut quarantine = Quarantine::default();
             quarantine.aim(offer(&wanted));
             if is_strange {
-                quarantine.resume("from another world");
+                quarantine.resume("from another world", Vec::new());
             }
             let mut pushes = 0;
             while let Some(offer) = quarantine.next(&Hold::default()) {

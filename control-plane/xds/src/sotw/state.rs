@@ -4,7 +4,7 @@ use envoy_types::pb::envoy::service::discovery::v3::DiscoveryRequest;
 
 use crate::hash::Hash;
 use crate::kind::Kind;
-use crate::piece::{Body, Key, Pieces, add_pieces, bodies};
+use crate::piece::{Body, Key, Piece, Pieces, add_pieces, bodies};
 use crate::quarantine::{Hold, Offer, Quarantine};
 use crate::wait::Wait;
 use crate::{Refused, Resource, Snapshot, Standing, TypeStatus};
@@ -109,7 +109,8 @@ impl State {
             self.aim = Some(aim);
         }
         if let Some(version) = self.resume.take() {
-            self.quarantine.resume(&version);
+            let left = snapshot.retired(type_url).map(|(name, resource)| (Key::whole(name), Piece::whole(resource)));
+            self.quarantine.resume(&version, left.collect());
             if !self.is_full() {
                 self.quarantine.forget_unknown();
             }

@@ -8,6 +8,7 @@ use crate::authenticate::Client;
 use crate::hygiene::Scan;
 use crate::identity::UpstreamUser;
 use crate::request_info::RequestInfo;
+use crate::review::ReviewKey;
 
 /// How a request goes upstream.
 pub(super) enum Way {
@@ -15,8 +16,8 @@ pub(super) enum Way {
     Told(Arc<UpstreamUser>),
     /// With the client's own token.
     Passed {
-        /// Whether the upstream has said that the token is somebody's.
-        is_confirmed: bool,
+        /// The review by which the upstream has said that the token is somebody's.
+        confirmed: Option<ReviewKey>,
     },
     /// Without a credential.
     Bare,
@@ -26,9 +27,9 @@ impl Way {
     /// `proxies`: the upstream judges tokens itself.
     pub(super) fn of(client: Client, proxies: bool) -> Self {
         match client {
-            Client::Bearer(_) if proxies => Way::Passed { is_confirmed: true },
-            Client::Certified(user) | Client::Bearer(user) | Client::Impersonated(user) => Way::Told(user),
-            Client::Unknown => Way::Passed { is_confirmed: false },
+            Client::Bearer(_, key) if proxies => Way::Passed { confirmed: Some(key) },
+            Client::Certified(user) | Client::Bearer(user, _) | Client::Impersonated(user) => Way::Told(user),
+            Client::Unknown => Way::Passed { confirmed: None },
             Client::Nobody => Way::Bare,
         }
     }
@@ -37,13 +38,20 @@ impl Way {
         match (self, is_upgrade) {
             (Way::Told(_), true) => Pool::Upgrade,
             (Way::Told(_), false) => Pool::Http2,
-            (Way::Passed { is_confirmed: true }, false) => Pool::PassThrough,
+            (Way::Passed { confirmed: Some(_) }, false) => Pool::PassThrough,
             (Way::Passed { .. } | Way::Bare, _) => Pool::Anonymous,
         }
     }
 
     pub(super) fn keeps_credential(&self) -> bool {
         matches!(self, Way::Passed { .. })
+    }
+
+    pub(super) fn confirmed(&self) -> Option<ReviewKey> {
+        match self {
+            Way::Passed { confirmed } => *confirmed,
+            Way::Told(_) | Way::Bare => None,
+        }
     }
 
     pub(super) fn told(self) -> Option<Arc<UpstreamUser>> {

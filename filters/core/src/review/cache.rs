@@ -21,6 +21,9 @@ const REVIEWS: usize = 64;
 /// whoever was let in before is reviewed again.
 const RENEWALS: usize = 64;
 
+/// So long, in seconds, a good answer about a token is believed even if the upstream answers 401.
+const BELIEVED: u64 = 10;
+
 /// For how long answers are believed, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lifetimes {
@@ -67,8 +70,16 @@ pub struct CredentialCaches {
 /// Answers to one kind of question.
 #[derive(Debug)]
 struct Answers {
-    good: Cache<ReviewKey, (u64, ReviewResult), UserWeight>,
-    bad: Cache<ReviewKey, (u64, ReviewResult), UserWeight>,
+    good: Cache<ReviewKey, Answer, UserWeight>,
+    bad: Cache<ReviewKey, Answer, UserWeight>,
+}
+
+/// From when until when it is believed, in seconds.
+#[derive(Clone, Debug)]
+struct Answer {
+    since: u64,
+    until: u64,
+    result: ReviewResult,
 }
 
 impl Answers {
@@ -80,8 +91,7 @@ impl Answers {
     }
 
     fn get(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
-        let valid =
-            |known: Option<(u64, ReviewResult)>| known.filter(|(until, _)| now < *until).map(|(_, result)| result);
+        let valid = |known: Option<Answer>| known.filter(|answer| now < answer.until).map(|answer| answer.result);
         valid(self.good.get(key)).or_else(|| valid(self.bad.get(key)))
     }
 }
@@ -90,9 +100,9 @@ impl Answers {
 #[derive(Clone, Debug)]
 struct UserWeight;
 
-impl Weighter<ReviewKey, (u64, ReviewResult)> for UserWeight {
-    fn weight(&self, _key: &ReviewKey, (_, result): &(u64, ReviewResult)) -> u64 {
-        match result {
+impl Weighter<ReviewKey, Answer> for UserWeight {
+    fn weight(&self, _key: &ReviewKey, answer: &Answer) -> u64 {
+        match &answer.result {
             ReviewResult::User(user) => user.weight(),
             _ => 1,
         }
@@ -176,11 +186,21 @@ impl CredentialCaches {
         };
         let until = now.saturating_add(lifetime);
         let until = expires.filter(|_| matches!(result, ReviewResult::User(_))).map_or(until, |exp| until.min(exp));
-        cache.insert(key, (until, result.clone()));
+        cache.insert(key, Answer { since: now, until, result: result.clone() });
         match result {
             ReviewResult::Rejected => _ = self.tokens.good.remove(&key),
             ReviewResult::Denied => _ = self.access.good.remove(&key),
             _ => {}
+        }
+    }
+
+    /// Believes no longer that a token is somebody's, if that was not said just now: whoever makes an upstream answer 401 to
+    /// good tokens causes one review of each in that time, and no more. It keeps its place, so that it is renewed where others
+    /// are reviewed.
+    pub(super) fn doubt(&self, key: &ReviewKey, now: u64) {
+        let old = |answer: &Answer| now < answer.until && now.saturating_sub(answer.since) >= BELIEVED;
+        if let Some(answer) = self.tokens.good.get(key).filter(old) {
+            self.tokens.good.insert(*key, Answer { until: now, ..answer });
         }
     }
 

@@ -83,6 +83,24 @@ impl Settled {
     }
 }
 
+/// A token that was reviewed as good and goes to the upstream, which has the last word on it.
+#[derive(Debug)]
+pub struct PassedToken {
+    key: ReviewKey,
+    caches: Arc<CredentialCaches>,
+}
+
+impl PassedToken {
+    pub(crate) fn new(key: ReviewKey, caches: &Arc<CredentialCaches>) -> Self {
+        PassedToken { key, caches: Arc::clone(caches) }
+    }
+
+    /// The upstream has answered 401: the token is reviewed again when it is presented next, unless it was just now.
+    pub fn is_rejected(&self, now: UnixTime) {
+        self.caches.doubt(&self.key, now.as_secs());
+    }
+}
+
 impl Review {
     pub(crate) fn of_token(token: &[u8], reviewer: &Reviewer, caches: &Arc<CredentialCaches>) -> Review {
         Review {
@@ -96,15 +114,15 @@ impl Review {
         }
     }
 
-    /// What is already known of a token. Asked first, because writing a question costs more than the rest of a request.
+    /// The name of a token's review, and what is already known. Asked first, because writing a question costs more than the rest of a request.
     pub(crate) fn known_token(
         token: &[u8],
         caches: &CredentialCaches,
         settled: &Settled,
         now: UnixTime,
-    ) -> Option<ReviewResult> {
+    ) -> (ReviewKey, Option<ReviewResult>) {
         let key = caches.token_key(token);
-        settled.get(&key).or_else(|| caches.token(&key, now.as_secs()))
+        (key, settled.get(&key).or_else(|| caches.token(&key, now.as_secs())))
     }
 
     pub(crate) fn of_access(

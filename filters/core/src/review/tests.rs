@@ -100,3 +100,33 @@ fn an_answer_of_any_length_is_not_read() {
     assert!(matches!(answer(MAX_ANSWER / 2), ReviewResult::User(_)));
     assert_eq!(answer(MAX_ANSWER), ReviewResult::Failed);
 }
+
+/// An upstream may answer 401 to a good token as often as it likes, and a client may make it: that causes a review now and
+/// then, and takes nobody's room.
+#[test]
+fn a_token_that_the_upstream_rejects_is_doubted_but_not_at_once() {
+    let caches = caches();
+    let (key, other) = ([1; 32], [2; 32]);
+    let user = UpstreamUser::new(UserInfo { name: "alice".into(), ..UserInfo::default() }).unwrap();
+    let good = ReviewResult::User(Arc::new(user));
+    caches.insert(key, &good, None, 1_000);
+    caches.insert(other, &good, None, 1_000);
+    let mut reviews = 0;
+    for now in 1_000..1_100 {
+        if caches.token(&key, now).is_none() {
+            reviews += 1;
+            caches.insert(key, &good, None, now);
+        }
+        PassedToken::new(key, &caches).is_rejected(UnixTime::since_unix_epoch(std::time::Duration::from_secs(now)));
+    }
+    assert_eq!(reviews, 9, "one in eleven seconds");
+    assert_eq!(caches.token(&other, 1_100), Some(good.clone()), "the neighbour's answer stays");
+
+    caches.insert(key, &good, None, 2_000);
+    caches.doubt(&key, 2_050);
+    assert_eq!(caches.token(&key, 2_050), None);
+    let strangers: Vec<_> = std::iter::from_fn(|| caches.permit(&[3; 32])).take(100).collect();
+    assert!(caches.permit(&key).is_some(), "it is renewed where {} strangers wait", strangers.len());
+    caches.doubt(&[9; 32], 2_050);
+    assert_eq!(caches.token(&[9; 32], 2_050), None, "nothing is remembered of a stranger");
+}

@@ -121,6 +121,11 @@ impl Ingress {
         TlsTarget::new(self.proxy_address).sni("kubernetes.default").trust(&shoot.cluster_ca).tunnel(connect.as_bytes())
     }
 
+    /// As [`Ingress::tunnel`], behind a load balancer that speaks PROXY protocol.
+    pub fn balanced_tunnel(&self, header: &str, shoot: &Shoot) -> TlsTarget {
+        self.tunnel(&shoot.socket(), shoot).tunnel(format!("{header}{}", connect(&shoot.socket())).as_bytes())
+    }
+
     /// The same without TLS inside: sends `bytes` through the tunnel and reads one answer.
     ///
     /// # Errors
@@ -231,18 +236,20 @@ fn bootstrap(resources: Resources, [address, proxy, admin]: [SocketAddr; 3]) -> 
         }
         json!({"name": format!("envoy.filters.listener.{name}"), "typed_config": config})
     };
+    let proxy_protocol =
+        filter("proxy_protocol", "ProxyProtocol", json!({"allow_requests_without_proxy_protocol": true}));
     let tls = json!({
         "name": "0.0.0.0_9443",
         "address": socket(address),
-        // Of the seed: EnvoyFilters istio-ingressgateway and proxy-protocol-sni.
+        // Of the seed: EnvoyFilters istio-ingressgateway, proxy-protocol-sni and proxy-protocol.
         "per_connection_buffer_limit_bytes": 32768,
         "listener_filters": [
-            filter("proxy_protocol", "ProxyProtocol", json!({"allow_requests_without_proxy_protocol": true})),
+            proxy_protocol,
             filter("tls_inspector", "TlsInspector", json!({})),
         ],
         "filter_chains": resources.chains,
     });
-    let mut listeners = vec![tls, http_proxy(&socket(proxy))];
+    let mut listeners = vec![tls, http_proxy(&socket(proxy), &proxy_protocol)];
     listeners.extend(resources.listeners);
     json!({
         "node": {"id": "ingress", "cluster": "istio-ingressgateway"},
@@ -254,10 +261,10 @@ fn bootstrap(resources: Resources, [address, proxy, admin]: [SocketAddr; 3]) -> 
 }
 
 /// Of the seed: EnvoyFilters http-proxy and http-proxy-listener, where apiserver-proxy and the VPN come in.
-fn http_proxy(address: &Value) -> Value {
+fn http_proxy(address: &Value, proxy_protocol: &Value) -> Value {
     let regex = r"^(outbound\|443\|\|kube-apiserver\..*\.svc\.cluster\.local|shoot--.*--.*--kube-apiserver-socket)$";
     let redirect = json!({"https_redirect": true, "port_redirect": 443});
-    json!({"name": "0.0.0.0_8443", "address": address, "filter_chains": [{"filters": [{
+    json!({"name": "0.0.0.0_8443", "address": address, "listener_filters": [proxy_protocol], "filter_chains": [{"filters": [{
         "name": "envoy.filters.network.http_connection_manager",
         "typed_config": {
             "@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_e2e::{Ingress, ShootSetup};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
-use portcullis_harness::client::{H2Client, Response, TlsTarget};
+use portcullis_harness::client::{H2Client, H2Stream, Outgoing, Response, TlsTarget};
 use portcullis_harness::kube::{KubeOptions, RealKube, RequestHeader};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, project_root, wait};
@@ -135,6 +135,44 @@ fn kube_apiserver_takes_everybody_for_whom_it_takes_them_directly() {
     for way in &ways {
         assert_eq!(told(&way.clone().identity(admin), as_dave), expected);
         assert_eq!(told(&way.clone().identity(&world.alice), as_dave), (403, json!("Forbidden")));
+    }
+    strangers_end_no_watch(&world, &ways[0]);
+}
+
+/// kube-apiserver closes an HTTP/2 connection on which it rejected somebody.
+fn strangers_end_no_watch(world: &World, target: &TlsTarget) {
+    let view = "--clusterrole=system:aggregate-to-view";
+    let made = |args: &[&str]| world.kube.admin_kubectl().unwrap().args(args).run_ok().unwrap();
+    made(&["create", "rolebinding", "robot", view, "--serviceaccount=default:robot"]);
+    let path = "/api/v1/namespaces/default/configmaps";
+    let token = format!("Bearer {}", world.token);
+    let ways: [(TlsTarget, Headers<'_>); 2] =
+        [(target.clone().identity(world.kube.admin()), &[]), (target.clone(), &[("authorization", token.as_bytes())])];
+    let clients = ways.map(|(target, headers)| (H2Client::connect(&target).unwrap(), headers));
+    let path_of_watch = format!("{path}?watch=1");
+    let mut watches: Vec<H2Stream<'_>> = Vec::new();
+    for (client, headers) in &clients {
+        watches.extend((0..10).map(|_| client.open("GET", &path_of_watch, headers, b"").unwrap()));
+    }
+    assert!(watches.iter().all(|watch| watch.response.status == 200));
+    let shared = format!("cluster.{}.upstream_cx_total", world.ingress.shoots()[0].outbound("passthrough"));
+    let connections = || world.ingress.envoy().admin().stat(&shared).unwrap();
+    let before = connections();
+    let strangers = H2Client::connect(target).unwrap();
+    let stranger = |number: usize| match number % 2 {
+        0 => Outgoing::get(path, &[]),
+        _ => Outgoing::get(path, &[("authorization", &format!("Bearer unheard-of-{number}"))]),
+    };
+    for answer in strangers.burst((0..60).map(stranger).collect(), 20) {
+        assert!(matches!(answer.unwrap().status, 401 | 403));
+    }
+    assert_eq!(connections(), before, "none came near the connections of confirmed tokens");
+    made(&["create", "configmap", "still-seen"]);
+    for watch in &mut watches {
+        let mut seen = String::new();
+        while !seen.contains("still-seen") {
+            seen += &String::from_utf8_lossy(&watch.next_chunk(SOON).unwrap().expect("a watch has ended"));
+        }
     }
 }
 

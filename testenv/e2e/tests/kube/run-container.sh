@@ -13,7 +13,8 @@ bind() {
 }
 bind_read_only() {
     bind "$1" "$2"
-    mount -o remount,bind,ro "$2"
+    # In a user namespace the options of a mount of the host's have to stay.
+    mount -o remount,bind,ro "$2" 2>/dev/null || mount -o remount,bind,ro,nosuid,nodev "$2"
 }
 for directory in bin lib lib32 lib64; do
     [ ! -L "/$directory" ] || ln -s "$(readlink "/$directory")" "$root/$directory"
@@ -31,7 +32,7 @@ for target in $CONTAINER_EMPTY; do
     mkdir -p "$root$target"
     mount -t tmpfs -o "mode=2770,gid=$CONTAINER_GROUP" tmpfs "$root$target"
 done
-mount -o remount,ro "$root"
+mount -o remount,bind,ro "$root"
 
 identity="--reuid=$CONTAINER_USER --regid=$CONTAINER_GROUP --clear-groups"
 # In a user namespace there is one user only.

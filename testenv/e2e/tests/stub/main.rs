@@ -38,6 +38,7 @@ mod replies;
 mod review_faults;
 mod review_storm;
 mod reviews;
+mod revoked;
 mod saboteur;
 mod sessions;
 mod sotw;

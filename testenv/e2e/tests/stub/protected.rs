@@ -14,25 +14,25 @@ use crate::observe::Page;
 use crate::world::{NAME, PODS, World, connect};
 
 const SOON: Duration = Duration::from_secs(20);
-const MASTER: &str = "the-token-of-a-master";
+pub(crate) const MASTER: &str = "the-token-of-a-master";
 const WORKER: &str = "the-token-of-a-worker";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
+pub(crate) enum Mode {
     Impersonate,
     RequestHeader,
 }
 
 /// A gateway, a server that knows two tokens, and who may tell it about users.
-struct Site {
-    world: World,
-    server: StubServer,
+pub(crate) struct Site {
+    pub(crate) world: World,
+    pub(crate) server: StubServer,
     gateway: Identity,
     mode: Mode,
 }
 
 impl Site {
-    fn start(test: &str, mode: Mode) -> Self {
+    pub(crate) fn start(test: &str, mode: Mode) -> Self {
         let world = World::without_cluster(test, &GatewayOptions::default());
         let front = Ca::new("front proxies").unwrap();
         let mut options = world.pki.stub_options("stub-1");
@@ -72,7 +72,7 @@ impl Site {
         self.world.gateway.change_settings(|settings| settings["protectedIdentities"] = spec.clone()).unwrap();
     }
 
-    fn target(&self) -> TlsTarget {
+    pub(crate) fn target(&self) -> TlsTarget {
         self.world.gateway.target(NAME)
     }
 

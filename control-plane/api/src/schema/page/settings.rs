@@ -24,7 +24,7 @@ A field that is not set, or null, has the default; `-` is none: an empty text or
 const WORDS: [(&str, &[&str]); 1] = [("namesBelowWildcards", &["Conflict", "Allow"])];
 
 /// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 13] = [
+const DEFAULTS: [Default; 15] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.instance", "`portcullis`"),
     ("spec.limits.maxConcurrentStreams", "`100`"),
@@ -34,10 +34,12 @@ const DEFAULTS: [Default; 13] = [
     ("spec.listener.address", "`0.0.0.0`"),
     ("spec.listener.port", "`6443`"),
     ("spec.namesBelowWildcards", "`Conflict`"),
+    ("spec.protectedIdentities.action", "`Refuse`"),
     ("spec.requestHeaders.extraPrefix", "`X-Remote-Extra-`"),
     ("spec.requestHeaders.group", "`X-Remote-Group`"),
     ("spec.requestHeaders.uid", "`X-Remote-Uid`"),
     ("spec.requestHeaders.user", "`X-Remote-User`"),
+    ("spec.wasmFile", "`/usr/lib/portcullis/portcullis.wasm`"),
 ];
 
 fn schema() -> Value {

@@ -5,6 +5,9 @@ use std::path::Path;
 
 use super::{FILE, StateError};
 
+/// Most bytes that are read or written: forty thousand clusters.
+const MOST: u64 = 1 << 30;
+
 /// Reads the file; `None` if there is none. It must be a plain file that belongs to this process's user, and that nobody
 /// else may read or write: whoever could write it could put a configuration into the gateway's place.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
@@ -27,13 +30,22 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
     if opened.mode() & 0o777 != 0o600 {
         return Err(StateError::Mode(opened.mode() & 0o777));
     }
+    if opened.len() > MOST {
+        return Err(StateError::Size);
+    }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(StateError::Read)?;
+    Read::by_ref(&mut file).take(MOST + 1).read_to_end(&mut bytes).map_err(StateError::Read)?;
+    if bytes.len() as u64 > MOST {
+        return Err(StateError::Size);
+    }
     Ok(Some(bytes))
 }
 
 /// Puts the file in its place in one step, written through to the disk: after a crash there is the old one or the new one.
 pub(super) fn write(directory: &Path, bytes: &[u8]) -> io::Result<()> {
+    if bytes.len() as u64 > MOST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 GiB"));
+    }
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let coming = directory.join(format!(".{FILE}.new"));
     match fs::remove_file(&coming) {
@@ -70,6 +82,16 @@ mod tests {
             assert!(matches!(read(&path), Err(StateError::Mode(told)) if told == mode), "{mode:o}");
         }
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let huge = state.join("huge");
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&huge).unwrap();
+        file.set_len(MOST + 1).unwrap();
+        assert!(matches!(read(&huge), Err(StateError::Size)));
+        fs::remove_file(huge).unwrap();
+        // Only root may give a file away.
+        if std::os::unix::fs::chown(&path, Some(65_534), None).is_ok() {
+            assert!(matches!(read(&path), Err(StateError::Owner)));
+            std::os::unix::fs::chown(&path, Some(rustix::process::geteuid().as_raw()), None).unwrap();
+        }
         fs::rename(&path, state.join("elsewhere")).unwrap();
         symlink(state.join("elsewhere"), &path).unwrap();
         assert!(matches!(read(&path), Err(StateError::NotPlain)));

@@ -44,6 +44,8 @@ pub(super) enum StateError {
     Owner,
     #[error("may be read or written by others than its owner (mode {0:o}, must be 600)")]
     Mode(u32),
+    #[error("is larger than 1 GiB")]
+    Size,
     #[error(transparent)]
     Saved(#[from] SavedError),
 }

@@ -1,18 +1,21 @@
 //! How a snapshot is written: a line that says what follows, then JSON.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_translate::holds_key;
-use portcullis_xds::{Resource, Snapshot};
+use portcullis_xds::{Part, Resource, Snapshot};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 
 /// The first word of the file.
 const MAGIC: &str = "portcullis-last-good";
-/// The version of what follows. Another one is not read: the source has the truth.
-const VERSION: &str = "1";
+/// The version of what follows. Later ones are not read: the source has the truth.
+const VERSION: &str = "2";
+/// Versions that are read. The first knows neither views nor parts.
+const READABLE: [&str; 2] = ["1", VERSION];
 
 /// Why the content of a file is not used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,6 +33,9 @@ pub(crate) enum SavedError {
 #[derive(Serialize, Deserialize)]
 struct Saved {
     resources: Vec<SavedResource>,
+    /// What Envoys of other flavours are told, by view.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    views: BTreeMap<String, Vec<SavedResource>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -42,27 +48,75 @@ struct SavedResource {
     #[serde(skip_serializing_if = "Option::is_none")]
     companion: Option<(String, String)>,
     /// In base64; none if it is held elsewhere.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     body: Option<String>,
+    /// In a view: it is the one that everybody else is told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    common: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parts: Option<Vec<SavedPart>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedPart {
+    owner: String,
+    start: usize,
+    end: usize,
+    /// In base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    instead: Option<String>,
 }
 
 /// Writes a snapshot; with the keys in it only if they are asked for.
 pub(super) fn encode(snapshot: &Snapshot, with_keys: bool) -> Vec<u8> {
-    let saved = |(type_url, name, resource): (&str, &str, &Resource)| SavedResource {
-        r#type: type_url.to_owned(),
-        name: name.to_owned(),
-        version: resource.version().to_owned(),
-        owner: resource.owner().map(str::to_owned),
-        companion: resource.companion().map(|(type_url, name)| (type_url.to_owned(), name.to_owned())),
-        body: (!resource.is_held() && (with_keys || !holds_key(type_url, resource.body())))
-            .then(|| STANDARD.encode(resource.body())),
+    let resources = snapshot.resources().map(|(type_url, name, one)| saved(type_url, name, one, with_keys)).collect();
+    let of_view = |view: &Snapshot| {
+        let one = |(type_url, name, resource): (&str, &str, &Resource)| {
+            if snapshot.get(type_url, name) == Some(resource) {
+                return common(type_url, name, resource);
+            }
+            saved(type_url, name, resource, with_keys)
+        };
+        view.resources().map(one).collect()
     };
-    let saved = Saved { resources: snapshot.resources().map(saved).collect() };
+    let views = snapshot.views().map(|(name, view)| (name.to_owned(), of_view(view))).collect();
     // Strings and lists always serialise; an empty text would be refused by the reader.
-    let body = serde_json::to_vec(&saved).unwrap_or_default();
+    let body = serde_json::to_vec(&Saved { resources, views }).unwrap_or_default();
     let mut bytes = format!("{MAGIC} {VERSION} {}\n", hash(&body)).into_bytes();
     bytes.extend(body);
     bytes
+}
+
+/// Of what everybody is told its name is enough.
+fn common(type_url: &str, name: &str, resource: &Resource) -> SavedResource {
+    SavedResource {
+        r#type: type_url.to_owned(),
+        name: name.to_owned(),
+        version: resource.version().to_owned(),
+        owner: None,
+        companion: None,
+        body: None,
+        common: true,
+        parts: None,
+    }
+}
+
+fn saved(type_url: &str, name: &str, resource: &Resource, with_keys: bool) -> SavedResource {
+    let is_kept = !resource.is_held() && (with_keys || !holds_key(type_url, resource.body()));
+    let part = |part: Part| SavedPart {
+        owner: part.owner,
+        start: part.range.start,
+        end: part.range.end,
+        instead: part.instead.map(|instead| STANDARD.encode(instead)),
+    };
+    SavedResource {
+        owner: resource.owner().map(str::to_owned),
+        companion: resource.companion().map(|(type_url, name)| (type_url.to_owned(), name.to_owned())),
+        body: is_kept.then(|| STANDARD.encode(resource.body())),
+        common: false,
+        parts: resource.parts().filter(|_| is_kept).map(|parts| parts.into_iter().map(part).collect()),
+        ..common(type_url, name, resource)
+    }
 }
 
 /// Reads what [`encode`] wrote.
@@ -75,7 +129,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SavedError> {
     if words.next() != Some(MAGIC) {
         return Err(SavedError::Foreign);
     }
-    if words.next() != Some(VERSION) {
+    if !words.next().is_some_and(|version| READABLE.contains(&version)) {
         return Err(SavedError::Version);
     }
     if words.next() != Some(hash(body).as_str()) {
@@ -83,16 +137,39 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SavedError> {
     }
     let saved: Saved = serde_json::from_slice(body).map_err(|_| SavedError::Content)?;
     let resources: Result<Vec<_>, _> = saved.resources.into_iter().map(restored).collect();
-    Ok(Snapshot::new(resources?))
+    let snapshot = Snapshot::new(resources?);
+    let view = |(name, resources): (String, Vec<SavedResource>)| {
+        let one = |saved: SavedResource| {
+            if !saved.common {
+                return restored(saved);
+            }
+            let known = snapshot.get(&saved.r#type, &saved.name).filter(|known| known.version() == saved.version);
+            let known = known.cloned().ok_or(SavedError::Content)?;
+            Ok((saved.r#type, saved.name, known))
+        };
+        let resources: Result<Vec<_>, SavedError> = resources.into_iter().map(one).collect();
+        Ok((name, Snapshot::new(resources?)))
+    };
+    let views: Result<Vec<_>, SavedError> = saved.views.into_iter().map(view).collect();
+    Ok(snapshot.with_views(views?))
 }
 
 fn restored(saved: SavedResource) -> Result<(String, String, Resource), SavedError> {
+    let decoded = |text: String| STANDARD.decode(text).map_err(|_| SavedError::Content);
     let mut resource = match saved.body {
-        Some(body) => Resource::new(STANDARD.decode(body).map_err(|_| SavedError::Content)?),
+        Some(body) => Resource::new(decoded(body)?),
         None => Resource::held(saved.version.clone()),
     };
     if resource.version() != saved.version {
         return Err(SavedError::Content);
+    }
+    if let Some(parts) = saved.parts {
+        let part = |part: SavedPart| {
+            let instead = part.instead.map(decoded).transpose()?.map(Into::into);
+            Ok(Part { owner: part.owner, range: part.start..part.end, instead })
+        };
+        let parts: Result<Vec<_>, SavedError> = parts.into_iter().map(part).collect();
+        resource = resource.with_parts(parts?);
     }
     if let Some((type_url, name)) = saved.companion {
         resource = resource.with_companion(type_url, name);
@@ -114,6 +191,7 @@ fn hash(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use portcullis_translate::type_urls;
+    use portcullis_xds::View;
 
     use super::*;
 
@@ -122,10 +200,15 @@ mod tests {
             let resource = Resource::new(body.to_vec()).owned_by("a.test").with_companion(type_urls::assignment(), "b");
             (url, name.to_owned(), resource)
         };
-        Snapshot::new([
-            entry(type_urls::cluster(), "c", b"cluster"),
-            entry(type_urls::secret(), "s", b"\xff no secret at all, so that nobody knows what it holds: CANARY"),
-        ])
+        let secret = b"\xff no secret at all, so that nobody knows what it holds: CANARY";
+        let cluster = entry(type_urls::cluster(), "c", b"cluster");
+        let part = Part { owner: "a.test".to_owned(), range: 4..8, instead: Some("none".into()) };
+        let listener = Resource::new(b"basepart".to_vec()).with_parts([part]);
+        let listener = (type_urls::listener(), "l".to_owned(), listener);
+        let base = Snapshot::new([cluster.clone(), listener.clone(), entry(type_urls::secret(), "s", secret)]);
+        let other = entry(type_urls::secret(), "s", b"\xff another CANARY");
+        let view = Snapshot::new([cluster, listener, entry(type_urls::assignment(), "r", b"older words"), other]);
+        base.with_views([("config-1/validator".to_owned(), view)])
     }
 
     #[test]
@@ -137,6 +220,13 @@ mod tests {
         assert_eq!(after.version(), before.version(), "an Envoy that has it all is asked for nothing");
         assert!(after.get(&type_urls::secret(), "s").unwrap().is_held());
         assert_eq!(after.get(&type_urls::cluster(), "c"), before.get(&type_urls::cluster(), "c"));
+        let view = View(Some("config-1/validator".to_owned()));
+        let (old, new) = (before.view(&view).unwrap(), after.view(&view).unwrap());
+        assert_eq!(new.version(), old.version());
+        for (url, name, resource) in old.resources().filter(|(url, ..)| **url != type_urls::secret()) {
+            assert_eq!(new.get(url, name), Some(resource), "{url} {name}");
+        }
+        assert!(new.get(&type_urls::secret(), "s").unwrap().is_held());
         let text = String::from_utf8(bytes).unwrap();
         assert!(!text.contains("CANARY") && !text.contains(&STANDARD.encode("CANARY")[..6]));
         assert_eq!(encode(&after, true), encode(&before, false), "what is held elsewhere stays so");
@@ -153,7 +243,7 @@ mod tests {
             bad[index] ^= 1;
             assert!(decode(&bad).is_err(), "{index}");
         }
-        let other = String::from_utf8(good).unwrap().replacen(" 1 ", " 2 ", 1);
+        let other = String::from_utf8(good).unwrap().replacen(" 2 ", " 3 ", 1);
         assert_eq!(decode(other.as_bytes()).unwrap_err(), SavedError::Version);
     }
 }

@@ -15,8 +15,6 @@ pub(super) struct Client {
     asked: BTreeMap<&'static str, BTreeSet<String>>,
     /// By type: the version and the nonce that were accepted last.
     heard: BTreeMap<&'static str, (String, String)>,
-    /// After a reconnect the server cannot know what stands in the old routes.
-    is_strange: bool,
 }
 
 const TYPES: [&str; 4] = [CDS, EDS, LDS, RDS];
@@ -25,8 +23,7 @@ impl Client {
     pub(super) fn connect(snapshot: Arc<Snapshot>) -> Self {
         let view = TYPES.into_iter().map(|url| (url, BTreeMap::new())).collect();
         let (stream, inbox) = (SotwStream::new(snapshot), VecDeque::new());
-        let mut client =
-            Self { stream, inbox, view, asked: BTreeMap::new(), heard: BTreeMap::new(), is_strange: false };
+        let mut client = Self { stream, inbox, view, asked: BTreeMap::new(), heard: BTreeMap::new() };
         client.open();
         client
     }
@@ -35,7 +32,6 @@ impl Client {
     pub(super) fn reconnect(&mut self, snapshot: Arc<Snapshot>) {
         self.stream = SotwStream::new(snapshot);
         self.inbox.clear();
-        self.is_strange = true;
         self.heard.values_mut().for_each(|(_, nonce)| nonce.clear());
         self.open();
     }
@@ -79,9 +75,7 @@ impl Client {
                 view.insert(name.to_owned(), content.to_owned());
             }
         }
-        if !self.is_strange {
-            self.check_references();
-        }
+        self.check_references();
         // The acknowledgement, before it asks for more.
         self.heard.insert(url, (response.version_info, response.nonce));
         self.say(url);

@@ -16,13 +16,18 @@ pub(super) const RDS: &str = "type.googleapis.com/envoy.config.route.v3.RouteCon
 /// A snapshot of `(type, name, content)`; a resource's bytes are `name=content`. A cluster's companion is the assignment
 /// of its name.
 pub(super) fn snapshot(resources: &[(&str, &str, &str)]) -> Arc<Snapshot> {
-    Arc::new(Snapshot::new(resources.iter().map(|(url, name, content)| {
+    Arc::new(Snapshot::new(entries_of(resources)))
+}
+
+fn entries_of(resources: &[(&str, &str, &str)]) -> Vec<(String, String, Resource)> {
+    let one = |(url, name, content): &(&str, &str, &str)| {
         let mut resource = Resource::new(format!("{name}={content}").into_bytes());
         if *url == CDS {
             resource = resource.with_companion(EDS, *name);
         }
         ((*url).to_owned(), (*name).to_owned(), resource)
-    })))
+    };
+    resources.iter().map(one).collect()
 }
 
 /// The listener `l` of parts.

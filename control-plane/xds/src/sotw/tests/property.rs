@@ -12,6 +12,7 @@ enum Step {
     Snapshot(Vec<Entry>),
     Deliver(u8),
     Reconnect,
+    Miss(Vec<Entry>),
 }
 
 /// One served object: a listener and its route, which refers to the clusters.
@@ -35,6 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => proptest::collection::vec(entry(), 0..4).prop_map(Step::Snapshot),
         5 => (1..6_u8).prop_map(Step::Deliver),
         1 => Just(Step::Reconnect),
+        1 => proptest::collection::vec(entry(), 0..4).prop_map(Step::Miss),
     ]
 }
 
@@ -52,25 +54,33 @@ fn resources(entries: &[Entry]) -> BTreeMap<(&'static str, String), String> {
     all
 }
 
-fn made(entries: &[Entry]) -> Arc<Snapshot> {
+fn made(before: &Snapshot, entries: &[Entry]) -> Arc<Snapshot> {
     let all = resources(entries);
     let listed: Vec<_> = all.iter().map(|((url, name), body)| (*url, name.as_str(), body.as_str())).collect();
-    snapshot(&listed)
+    Arc::new(before.succeeded_by(entries_of(&listed)))
 }
 
 proptest! {
     #[test]
     fn in_the_end_the_client_has_the_last_snapshot(steps in proptest::collection::vec(step(), 1..30)) {
         let mut entries = Vec::new();
-        let mut client = Client::connect(made(&entries));
+        let mut newest = made(&Snapshot::default(), &entries);
+        let mut client = Client::connect(newest.clone());
         for step in steps {
             match step {
                 Step::Snapshot(newer) => {
                     entries = newer;
-                    client.on_snapshot(made(&entries));
+                    newest = made(&newest, &entries);
+                    client.on_snapshot(newest.clone());
                 }
                 Step::Deliver(count) => (0..count).for_each(|_| { client.step(); }),
-                Step::Reconnect => client.reconnect(made(&entries)),
+                Step::Reconnect => client.reconnect(newest.clone()),
+                // It has missed what came meanwhile.
+                Step::Miss(newer) => {
+                    entries = newer;
+                    newest = made(&newest, &entries);
+                    client.reconnect(newest.clone());
+                }
             }
         }
         let mut left = 1_000;

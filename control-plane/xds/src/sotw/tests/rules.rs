@@ -182,3 +182,24 @@ fn a_bad_part_is_left_out() {
     assert_eq!(stream.standing(&after, "A"), Some(Standing::Acknowledged));
     assert_eq!(stream.standing(&after, "B"), Some(Standing::Refused { message: "?".to_owned() }));
 }
+
+#[test]
+fn after_a_reconnect_too_a_cluster_goes_behind_the_route_that_named_it() {
+    let before = snapshot(&[(CDS, "a", "1"), (EDS, "a", "1"), (LDS, "l", "1"), (RDS, "r", "a")]);
+    let after = [(CDS, "b", "1"), (EDS, "b", "1"), (LDS, "l", "1"), (RDS, "r", "b")];
+    let mut first = SotwStream::new(before.clone());
+    let version_info = first.on_request(ask(CDS, &[]))[0].version_info.clone();
+    // Another control plane that has served the same before, or this one after a restart with its last good configuration.
+    for version in [version_info, "of another kind".to_owned()] {
+        let mut stream = SotwStream::new(Arc::new(before.succeeded_by(entries_of(&after))));
+        let asked = [(CDS, &[][..]), (EDS, &["a"]), (LDS, &[]), (RDS, &["r"])];
+        let mut said = Vec::new();
+        for (url, names) in asked {
+            let version_info = if url == CDS { version.clone() } else { String::new() };
+            let responses = stream.on_request(DiscoveryRequest { version_info, ..ask(url, names) });
+            said.extend(settle(&mut stream, responses, &asked));
+        }
+        assert_eq!(said, ["CDS: a=1 b=1", "LDS: l=1", "RDS: r=b", "CDS: b=1"], "{version}");
+        assert!(stream.is_in_sync());
+    }
+}

@@ -165,3 +165,27 @@ fn an_unknown_user_matches_only_what_asks_for_nobody() {
         assert_eq!(sent(&fixture, Peer::None, &[TOKEN]).is_ok(), matches, "{rule_text}");
     }
 }
+
+/// What answers behind a proxy may ask for credentials of its own.
+#[test]
+fn a_401_is_about_the_token_only_where_the_upstream_judges_it_itself() {
+    let fixture = reviewing();
+    let yes = r#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"robot"}}}"#;
+    reviewed(&fixture, Peer::None, &[TOKEN], now(), |_| (201, yes.to_owned()));
+    let is_about_token = |path: &str, headers: Headers<'_>| {
+        let mut all = vec![(":method", "GET"), (":path", path), (":authority", "prod.example.com")];
+        all.extend_from_slice(headers);
+        let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let settled = Settled::default();
+        let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
+        match fixture.gateway.decide(&fixture.cluster, &request) {
+            Decision::Forward(forward) => forward.token.is_some(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(is_about_token(POD, &[TOKEN]));
+    assert!(is_about_token(POD, &[TOKEN, UPGRADE[0], UPGRADE[1]]));
+    assert!(!is_about_token("/api/v1/namespaces/n/services/s/proxy/x", &[TOKEN]));
+    assert!(!is_about_token("/api/v1/proxy/namespaces/n/services/s/x", &[TOKEN]));
+    assert!(!is_about_token(POD, &[]), "nobody's token");
+}

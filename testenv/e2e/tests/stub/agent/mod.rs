@@ -2,6 +2,7 @@
 
 mod conditions;
 mod exit;
+mod metrics;
 mod replicas;
 mod reports;
 mod rolling;

@@ -10,7 +10,7 @@ use portcullis_harness::{ports, wait};
 use super::site::{Grounds, SOON, Site};
 use crate::world::PODS;
 
-fn signal_envoy(agent: &Agent, signal: &str) {
+pub(super) fn signal_envoy(agent: &Agent, signal: &str) {
     let pid = agent.envoy_pid().unwrap().to_string();
     assert!(std::process::Command::new("kill").args([signal, &pid]).status().unwrap().success());
 }

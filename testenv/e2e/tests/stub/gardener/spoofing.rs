@@ -103,6 +103,24 @@ fn a_proxy_header_is_an_address_and_no_identity() {
     assert!(world.ingress.target(world.shoot(0)).preamble(twice).connect().is_err(), "one header, and then TLS");
 }
 
+#[test]
+fn the_nodes_proxy_tells_no_address_and_believes_none() {
+    let world = World::start("gardener-addresses");
+    let shoot = world.shoot(0);
+    let header = "PROXY TCP4 203.0.113.9 127.0.0.1 4711 8443\r\n";
+    let forged =
+        [("x-forwarded-for", "192.0.2.1"), ("x-real-ip", "192.0.2.1"), ("x-envoy-external-address", "192.0.2.1")];
+    for target in [world.ingress.tunnel(&shoot.socket(), shoot), world.ingress.balanced_tunnel(header, shoot)] {
+        let (response, record) = world.send(&target.identity(&world.sides[0].alice), PODS, &forged);
+        assert_eq!(response.status, 200);
+        let record = record.unwrap();
+        assert_eq!(record.effective.as_ref().unwrap().username, "alice");
+        for name in ["x-forwarded-for", "x-real-ip", "x-envoy-external-address"] {
+            assert_eq!(record.header_all(name), [""; 0], "{name}");
+        }
+    }
+}
+
 /// Istio lets clients resume sessions, and then nobody verifies the certificate again but the filter.
 #[test]
 fn a_resumed_session_is_judged_as_any_other() {

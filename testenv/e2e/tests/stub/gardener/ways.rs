@@ -2,6 +2,7 @@ use portcullis_harness::certs::{Ca, CertSpec};
 use portcullis_harness::client::H2Client;
 use portcullis_harness::deps;
 use portcullis_stub_apiserver::Record;
+use serde_json::Value;
 
 use super::world::{FRONT, World, bearer};
 use crate::world::PODS;
@@ -91,4 +92,32 @@ fn what_a_handshake_refuses_is_nobody() {
         }
     }
     assert!(world.sides[0].seen().is_none());
+}
+
+/// As if the EnvoyFilter had found no place for it.
+#[test]
+fn without_the_filter_nobody_gets_through() {
+    let world = World::changed("gardener-absent", |options| take_out_filter(&mut options.bootstrap));
+    for (way, target) in world.ways() {
+        for target in [target.clone(), target.identity(&world.sides[0].alice)] {
+            let (response, record) = world.send(&target, PODS, &[("x-remote-user", "admin")]);
+            assert_eq!((response.status, record.is_none()), (503, true), "{way}");
+            assert_eq!(response.json().unwrap()["message"], "the gateway made no decision about this request", "{way}");
+        }
+    }
+}
+
+fn take_out_filter(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if let Some(Value::Array(filters)) = fields.get_mut("http_filters") {
+                filters.retain(|filter| filter["name"] != "portcullis");
+            }
+            // It would name a filter that is not there.
+            fields.remove("typed_per_filter_config");
+            fields.values_mut().for_each(take_out_filter);
+        }
+        Value::Array(items) => items.iter_mut().for_each(take_out_filter),
+        _ => {}
+    }
 }

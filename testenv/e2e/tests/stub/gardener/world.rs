@@ -2,6 +2,7 @@ use portcullis_e2e::{Ingress, Shoot, ShootSetup};
 use portcullis_harness::Result;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, Response, TlsConnection, TlsTarget};
+use portcullis_harness::envoy::EnvoyOptions;
 use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::{Record, StubOptions, StubServer, TokenEntry};
 
@@ -65,6 +66,11 @@ impl World {
 
     /// As [`World::start`], on another Envoy than the pinned one.
     pub(super) fn on(test: &str, version: Option<String>) -> Self {
+        World::changed(test, |options| options.version = version)
+    }
+
+    /// As [`World::start`], with something changed of what Envoy is started with.
+    pub(super) fn changed(test: &str, change: impl FnOnce(&mut EnvoyOptions)) -> Self {
         let run = RunDir::new(test).unwrap();
         let sides = [Side::new("one"), Side::new("two")];
         let setups = sides.each_ref().map(|side| ShootSetup {
@@ -74,7 +80,7 @@ impl World {
             client_ca: &side.client_ca,
             front_proxy: &side.front_proxy,
         });
-        let ingress = Ingress::start(&run, &setups, |options| options.version = version).unwrap();
+        let ingress = Ingress::start(&run, &setups, change).unwrap();
         World { ingress, sides, _run: run }
     }
 

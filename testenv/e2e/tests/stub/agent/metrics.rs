@@ -1,0 +1,53 @@
+//! Envoy's metrics by the agent, and nothing else of Envoy's admin page.
+
+use std::time::Instant;
+
+use portcullis_harness::client::plain;
+use portcullis_harness::wait;
+
+use super::site::{Grounds, SOON, Site};
+use super::supervision::signal_envoy;
+use crate::world::{NAME, PODS};
+
+#[test]
+fn metrics_are_handed_on_and_nothing_else() {
+    let grounds = Grounds::new("agent-metrics");
+    let site = Site::start(&grounds, "envoy-0", |_| ());
+    let http = site.agent.http_address();
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
+    assert_eq!(grounds.target(site.address).raw_request(request.as_bytes()).unwrap().status, 200);
+    wait::until_ok("the request is counted", SOON, || {
+        let page = plain::get(http, "/metrics").map_err(|error| error.to_string())?.text();
+        let is_counted = |line: &str| line.starts_with("envoy_portcullis_requests_total{") && line.ends_with(" 1");
+        if page.lines().any(is_counted) { Ok(()) } else { Err(page) }
+    })
+    .unwrap();
+    let page = plain::get(http, "/metrics").unwrap();
+    assert!(page.header("content-type").is_some_and(|kind| kind.starts_with("text/plain; version=0.0.4")), "{page:?}");
+    for path in ["/stats", "/stats/prometheus", "/config_dump", "/metrics/config_dump", "/metrics/../config_dump"] {
+        assert_eq!(plain::get(http, path).unwrap().status, 404, "{path}");
+    }
+    assert_eq!(plain::post(http, "/metrics", b"").unwrap().status, 405);
+    assert_eq!(plain::post(http, "/quitquitquit", b"").unwrap().status, 404);
+    // A query is Envoy's to read, not a stranger's to write.
+    let narrowed = plain::get(http, "/metrics?filter=nothing_of_this_name").unwrap().text();
+    assert!(narrowed.contains("envoy_portcullis_requests_total"));
+}
+
+#[test]
+fn an_envoy_that_hangs_holds_up_nobody_who_asks() {
+    let grounds = Grounds::new("agent-metrics-hang");
+    let site = Site::start(&grounds, "envoy-0", |_| ());
+    signal_envoy(&site.agent, "-STOP");
+    let http = site.agent.http_address();
+    let asked: Vec<_> =
+        (0..6).map(|_| std::thread::spawn(move || plain::get(http, "/metrics").unwrap().status)).collect();
+    let started = Instant::now();
+    for one in asked {
+        assert_eq!(one.join().unwrap(), 503);
+    }
+    assert!(started.elapsed() < SOON / 2);
+    assert_eq!(plain::get(http, "/healthz").unwrap().status, 200);
+    signal_envoy(&site.agent, "-CONT");
+    wait::until("metrics are back", SOON, || (plain::get(http, "/metrics").ok()?.status == 200).then_some(())).unwrap();
+}
