@@ -3,35 +3,42 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up test test-long bench-envoy bench-scale deps kube module faulty previous wasm wasm-faulty build lint fmt
+.PHONY: help manifests up test test-wasm test-long bench-envoy bench-scale deps kube module faulty previous wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
+FILTER ?= module
 SCRIPTS := testenv/scripts
 
 help: ## What there is to call
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-up: ## Start the lab until Ctrl-C; KUBE=real puts real kube-apiservers behind it, IDENTITY=RequestHeader tells them as a front proxy
+up: ## Start the lab until Ctrl-C; KUBE=real puts real kube-apiservers behind it, IDENTITY=RequestHeader tells them as a front proxy, FILTER=wasm runs portcullis.wasm
 	@case "$(KUBE)" in stub|real) ;; *) echo "KUBE is stub or real, not $(KUBE)" >&2; exit 2 ;; esac
 	case "$(IDENTITY)" in Impersonate|RequestHeader) ;; *) echo "IDENTITY is Impersonate or RequestHeader, not $(IDENTITY)" >&2; exit 2 ;; esac
+	case "$(FILTER)" in module|wasm) ;; *) echo "FILTER is module or wasm, not $(FILTER)" >&2; exit 2 ;; esac
 	$(SCRIPTS)/require
 	$(SCRIPTS)/install-envoy
 	[ "$(KUBE)" = stub ] || $(SCRIPTS)/build-kube
-	$(MAKE) --no-print-directory module
+	$(MAKE) --no-print-directory "$(FILTER)"
 	echo "building the control plane and the lab" >&2
 	cargo build --workspace
-	exec target/debug/portcullis-lab --kube "$(KUBE)" --identity "$(IDENTITY)"
+	exec target/debug/portcullis-lab --kube "$(KUBE)" --identity "$(IDENTITY)" --filter "$(FILTER)"
 
 test: ## Everything that must pass: format, lints, unit, integration and end-to-end tests
 	@$(SCRIPTS)/test
+
+test-wasm: ## The end-to-end tests with portcullis.wasm in the place of the module, but for those that docs/compatibility.md names
+	@$(SCRIPTS)/install-envoy
+	$(MAKE) --no-print-directory wasm wasm-faulty build
+	$(SCRIPTS)/test-wasm
 
 test-long: ## Cases that take longer than 30 seconds
 	@$(MAKE) --no-print-directory deps module build
 	cargo test --workspace -- --ignored
 
 bench-envoy: ## Count the instructions of a whole request in Envoy, with the gateway and without it; needs valgrind
-	@$(MAKE) --no-print-directory module build
+	@$(MAKE) --no-print-directory module wasm build
 	cargo build --profile module -p envoy-abi --example idle
 	target/debug/portcullis-bench
 
@@ -75,6 +82,7 @@ build: ## Build everything else
 lint: ## Format and lints, warnings denied
 	@cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
+	$(SCRIPTS)/build-wasm lint
 	# The fuzz targets are a workspace apart and must not rot; that path keeps libFuzzer itself from being built.
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	CUSTOM_LIBFUZZER_PATH=/nowhere/libfuzzer.a cargo check --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz

@@ -115,13 +115,6 @@ impl<H: Host> Bundle<H> {
             refuse(&refusal, &self.host);
             return Next::Wait;
         }
-        if !std::mem::replace(&mut stream.is_met, true) {
-            // Envoy answers what it does not let through to any filter.
-            if let Some(root) = &stream.root {
-                root.metrics.count(None, &Seen::default(), Outcome::Malformed);
-            }
-            stream.line = Some((Entry::bare(), Outcome::Malformed));
-        }
         let is_session = is_closed && status.as_deref() == Some(b"101");
         if is_session && stream.tunnel.open() {
             self.host.continue_request();
@@ -180,6 +173,13 @@ impl<H: Host> Bundle<H> {
     /// A stream has ended.
     pub fn complete(&mut self, id: u32) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
+        if !std::mem::replace(&mut stream.is_met, true) {
+            // Envoy answers what it does not let through to any filter.
+            if let Some(root) = &stream.root {
+                root.metrics.count(None, &Seen::default(), Outcome::Malformed);
+            }
+            stream.line = Some((Entry::bare(), Outcome::Malformed));
+        }
         if let Some((entry, outcome)) = stream.line.take() {
             let details = self.host.property("response\0code_details");
             let members = entry.finish(outcome, details.as_deref());

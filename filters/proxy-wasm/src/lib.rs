@@ -28,5 +28,8 @@ mod stream;
 mod table;
 mod tunnel;
 
+#[cfg(test)]
+mod tests;
+
 #[cfg(target_arch = "wasm32")]
 envoy_abi::wasm_module!(bundle::Bundle<envoy::Envoy>);

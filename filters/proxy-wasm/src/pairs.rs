@@ -36,7 +36,7 @@ fn text(bytes: &[u8], size: usize) -> Option<(&[u8], &[u8])> {
 }
 
 /// Writes a map.
-#[cfg_attr(not(target_arch = "wasm32"), expect(dead_code, reason = "for Envoy alone"))]
+#[cfg_attr(not(any(target_arch = "wasm32", test)), expect(dead_code, reason = "for Envoy alone"))]
 pub(crate) fn write(pairs: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut number = |number: usize| bytes.extend_from_slice(&u32::try_from(number).unwrap_or(0).to_le_bytes());

@@ -27,11 +27,15 @@ pub(crate) enum Case {
     Token,
     /// A cached certificate and one policy, which matches.
     One,
+    /// As [`Case::Last`], by portcullis.wasm.
+    WasmLast,
+    /// As [`Case::Token`], by portcullis.wasm.
+    WasmToken,
 }
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -41,6 +45,8 @@ impl Case {
         Self::Early,
         Self::Idle,
         Self::Lines,
+        Self::WasmLast,
+        Self::WasmToken,
     ];
 
     /// What the report says.
@@ -55,6 +61,8 @@ impl Case {
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
             Case::One => "certificate, 1 policy",
+            Case::WasmLast => "wasm: certificate, 100 policies, last matches",
+            Case::WasmToken => "wasm: token, 100 policies, last matches",
         }
     }
 
@@ -70,6 +78,8 @@ impl Case {
             Case::None => "none",
             Case::Token => "token",
             Case::One => "one",
+            Case::WasmLast => "wasm-last",
+            Case::WasmToken => "wasm-token",
         }
     }
 
@@ -86,9 +96,14 @@ impl Case {
         matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines)
     }
 
+    /// Whether Envoy runs portcullis.wasm.
+    pub(crate) const fn is_wasm(self) -> bool {
+        matches!(self, Case::WasmLast | Case::WasmToken)
+    }
+
     /// Whether the client presents a token instead of a certificate.
     pub(crate) const fn uses_token(self) -> bool {
-        matches!(self, Case::Token | Case::BareToken)
+        matches!(self, Case::Token | Case::BareToken | Case::WasmToken)
     }
 
     /// What it is compared with.

@@ -76,7 +76,8 @@ impl<'a> World<'a> {
             .write(&format!("{}/manifests/settings.yaml", case.slug()), settings("bench", address, &self.serving))?;
         self.run.write(&format!("{}/manifests/cluster.yaml", case.slug()), self.manifest(case).to_text())?;
         let plane = ControlPlane::start(&dir, &manifests)?;
-        let mut bootstrap = plane.bootstrap("bench")?;
+        let flags: &[&str] = if case.is_wasm() { &["--filter", "wasm"] } else { &[] };
+        let mut bootstrap = plane.bootstrap_with("bench", flags)?;
         if case.is_bare() {
             bootstrap = self.bare(case, &dir, &bootstrap, address)?;
         }

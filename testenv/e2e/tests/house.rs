@@ -3,6 +3,7 @@
 use std::fs;
 
 use portcullis_harness::project_root;
+use serde_json::Value;
 
 #[test]
 fn nothing_that_deny_toml_bans_is_in_the_lock_file() {
@@ -37,4 +38,26 @@ fn unsafe_code_is_forbidden_outside_the_abi_crate() {
         }
     }
     assert_eq!(exceptions, ["filters/envoy-abi"]);
+}
+
+/// What `docs/compatibility.md` says of portcullis.wasm is what the tests with it leave out.
+#[test]
+fn the_differences_of_wasm_are_told_and_the_tests_that_they_excuse_exist() {
+    let read = |name: &str| fs::read_to_string(project_root().join(name)).unwrap();
+    let differences: Value = serde_json::from_str(&read("testenv/e2e/wasm-differences.json")).unwrap();
+    let mut table = String::from("| | libportcullis.so | portcullis.wasm |\n|---|---|---|\n");
+    for difference in differences.as_array().unwrap() {
+        let text = |key: &str| difference[key].as_str().unwrap();
+        table += &format!("| {} | {} | {} |\n", text("what"), text("module"), text("wasm"));
+        for test in difference["tests"].as_array().unwrap() {
+            let path: Vec<&str> = test.as_str().unwrap().split("::").collect();
+            let (name, modules) = path.split_last().unwrap();
+            let source = read(&format!("testenv/e2e/tests/stub/{}.rs", modules.join("/")));
+            assert!(name.is_empty() || source.contains(&format!("fn {name}(")), "there is no test {test}");
+        }
+    }
+    let docs = read("docs/compatibility.md");
+    let told =
+        docs.split("wasm-differences.json -->\n").nth(1).and_then(|rest| rest.split("<!-- end of wasm -->").next());
+    assert_eq!(told, Some(table.as_str()));
 }

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
 use portcullis_harness::certs::Ca;
+use portcullis_harness::deps;
 use portcullis_harness::rundir::RunDir;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,6 +34,9 @@ struct Options {
     /// How the apiservers learn who sends a request (docs/identity-modes.md).
     #[arg(long, value_enum, default_value_t = Told::Impersonate)]
     identity: Told,
+    /// Which build of the filter Envoy runs.
+    #[arg(long, value_enum, default_value_t = Filter::Module)]
+    filter: Filter,
     /// Where manifests, kubeconfigs, logs and lab.json go; emptied at the start.
     #[arg(long, default_value = ".lab")]
     dir: PathBuf,
@@ -70,6 +74,12 @@ enum Kube {
     Real,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Filter {
+    Module,
+    Wasm,
+}
+
 /// Everything that runs. Fields end in this order: first the gateway, then what it stands in front of.
 struct Lab {
     gateway: Gateway,
@@ -95,8 +105,8 @@ async fn run(options: &Options) -> Result<(), LabError> {
     let mut interrupted = signal(SignalKind::interrupt()).map_err(LabError::Signals)?;
     let mut terminated = signal(SignalKind::terminate()).map_err(LabError::Signals)?;
     let starting = {
-        let (kube, told, dir) = (options.kube, options.identity, options.dir.clone());
-        tokio::task::spawn_blocking(move || start(kube, told, &dir))
+        let (kube, told, filter, dir) = (options.kube, options.identity, options.filter, options.dir.clone());
+        tokio::task::spawn_blocking(move || start(kube, told, filter, &dir))
     };
     let lab = tokio::select! {
         lab = starting => lab.map_err(|_| LabError::Panicked)??,
@@ -112,14 +122,18 @@ async fn run(options: &Options) -> Result<(), LabError> {
     tokio::task::spawn_blocking(move || drop(lab)).await.map_err(|_| LabError::Panicked)
 }
 
-fn start(kube: Kube, told: Told, dir: &Path) -> Result<Lab, LabError> {
+fn start(kube: Kube, told: Told, filter: Filter, dir: &Path) -> Result<Lab, LabError> {
     let run = RunDir::at(dir)?;
     step("starting apiservers");
     let front_proxies = Ca::new("lab front proxies")?;
     let apiservers = Apiservers::start(kube, &front_proxies, &run)?;
     let users = Users::new(apiservers.client_ca(), &front_proxies, told)?;
     step("starting the control plane and Envoy");
-    let options = GatewayOptions { instance: Some("lab".to_owned()), ..GatewayOptions::default() };
+    let wasm = match filter {
+        Filter::Module => None,
+        Filter::Wasm => Some(deps::wasm().map_err(portcullis_harness::Error::from)?),
+    };
+    let options = GatewayOptions { instance: Some("lab".to_owned()), wasm, ..GatewayOptions::default() };
     let gateway = Gateway::start(&run, &options)?;
     let token = apiservers.grant(&run, &gateway, told)?;
     step("applying the cluster's manifest");

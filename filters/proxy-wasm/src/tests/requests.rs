@@ -1,0 +1,176 @@
+use portcullis_filter_config::{CONFIG_VERSION, names};
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use serde_json::json;
+
+use super::host::Fake;
+use crate::bundle::{Bundle, Next};
+use crate::clusters::digest_of;
+
+const ROOT: u32 = 1;
+
+struct Ca {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+fn ca() -> Ca {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "clients");
+    params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2030, 1, 1);
+    let key = KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    Ca { pem: certificate.pem(), issuer: Issuer::new(params, key) }
+}
+
+/// A certificate's digest and header, as Envoy tells them.
+fn client(ca: &Ca, name: &str) -> (Vec<u8>, String) {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.extended_key_usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+    params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2030, 1, 1);
+    let certificate = params.signed_by(&KeyPair::generate().unwrap(), &ca.issuer).unwrap();
+    let escaped = certificate.pem().replace('\n', "%0A").replace(' ', "%20").replace('+', "%2B").replace('=', "%3D");
+    (digest_of(certificate.der()), format!("Chain=\"{escaped}\""))
+}
+
+fn cluster(ca: &Ca) -> String {
+    json!({
+        "version": CONFIG_VERSION, "name": "i/-/prod", "identity": "x", "authorities": ["prod"], "anonymous": true,
+        "clientCa": ca.pem, "reviews": {"cluster": "reviewer"}, "upstreamIdentity": "Impersonate",
+        "policies": [{"group": "all", "rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],
+            "nonResourceUrls": ["*"]}]}],
+    })
+    .to_string()
+}
+
+fn bundle(host: &Fake, ca: &Ca) -> Bundle<Fake> {
+    let mut bundle = Bundle { host: host.clone(), ..Bundle::default() };
+    let config = json!({"version": CONFIG_VERSION, "instance": "i", "peerSource": "ForwardedClientCert"}).to_string();
+    assert!(bundle.configure(ROOT, config.as_bytes()));
+    let text = cluster(ca).into_bytes();
+    let mut state = host.state();
+    state.properties.insert(names::wasm::DIGEST.to_owned(), digest_of(&text));
+    state.properties.insert(names::wasm::CONFIG.to_owned(), text);
+    drop(state);
+    bundle
+}
+
+fn request(host: &Fake, digest: Option<&[u8]>, more: &[(&str, &str)]) {
+    let mut state = host.state();
+    let usual = [(":method", "GET"), (":path", "/api/v1/pods"), (":authority", "prod")];
+    state.headers = usual.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let key = "connection\0sha256_peer_certificate_digest".to_owned();
+    match digest {
+        Some(digest) => _ = state.properties.insert(key, digest.to_vec()),
+        None => _ = state.properties.remove(&key),
+    }
+    state.filter_state.clear();
+    state.replies.clear();
+}
+
+fn judge(bundle: &mut Bundle<Fake>, stream: u32) -> Next {
+    bundle.new_stream(stream, ROOT);
+    bundle.request_headers(stream)
+}
+
+#[test]
+fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_through() {
+    let (host, ca) = (Fake::default(), ca());
+    let mut bundle = bundle(&host, &ca);
+    let (alice, header) = client(&ca, "alice");
+    let (mallory, _) = client(&ca, "mallory");
+    let forwarded = [("x-forwarded-client-cert", header.as_str()), ("impersonate-extra-x", "")];
+    for round in 0..2 {
+        request(&host, Some(&alice), &forwarded[..1]);
+        assert_eq!(judge(&mut bundle, 10 + round), Next::Continue, "{:?}", host.state().replies);
+        assert_eq!(host.header_values("impersonate-user"), ["alice"]);
+        assert!(host.header_values("x-forwarded-client-cert").is_empty());
+        assert_eq!(host.state().filter_state[names::DESTINATION], b"all.h2.read");
+    }
+    // The last one: the header is known by then, and the connection another one's.
+    let forged: [(Option<&[u8]>, &[(&str, &str)]); 4] = [
+        (None, &forwarded[..1]),
+        (Some(&alice), &[]),
+        (Some(&alice), &[forwarded[0], forwarded[0]]),
+        (Some(&mallory), &forwarded[..1]),
+    ];
+    for (number, (digest, headers)) in (20..).zip(forged) {
+        request(&host, digest, headers);
+        assert_eq!(judge(&mut bundle, number), Next::Wait, "{number}");
+        assert!(host.state().filter_state.is_empty(), "{number}");
+        assert!(host.header_values("impersonate-user").is_empty(), "{number}");
+        assert_eq!(host.state().replies.len(), 1, "{number}");
+    }
+}
+
+#[test]
+fn without_a_configuration_that_is_whole_nothing_gets_through() {
+    let (host, ca) = (Fake::default(), ca());
+    let mut bundle = bundle(&host, &ca);
+    let changed = |key: &str, value: Option<Vec<u8>>| {
+        let mut state = host.state();
+        match value {
+            Some(value) => _ = state.properties.insert(key.to_owned(), value),
+            None => _ = state.properties.remove(key),
+        }
+    };
+    let text = cluster(&ca).into_bytes();
+    let cases = [
+        (None, None),
+        (Some(b"not json".to_vec()), Some(digest_of(b"not json"))),
+        (Some(text.clone()), Some(digest_of(b"another one"))),
+    ];
+    for (number, (config, digest)) in (1..).zip(cases) {
+        changed(names::wasm::CONFIG, config);
+        changed(names::wasm::DIGEST, digest);
+        request(&host, None, &[]);
+        assert_eq!(judge(&mut bundle, number), Next::Wait, "{number}");
+        assert_eq!(host.state().replies, [(503, "portcullis_not_configured".to_owned())], "{number}");
+    }
+    changed(names::wasm::CONFIG, Some(text));
+    changed(names::wasm::DIGEST, None);
+    request(&host, None, &[]);
+    assert_eq!(judge(&mut bundle, 9), Next::Continue, "a digest is no must");
+    assert!(!Bundle { host: host.clone(), ..Bundle::default() }.configure(ROOT, b"{}"));
+}
+
+#[test]
+fn a_token_is_asked_once_for_all_workers_and_stands_nowhere_that_they_share() {
+    let (host, ca) = (Fake::default(), ca());
+    let mut first = bundle(&host, &ca);
+    let mut second = bundle(&host, &ca);
+    let token = [("authorization", "Bearer the-token-of-the-robot")];
+    request(&host, None, &token);
+    assert_eq!(judge(&mut first, 1), Next::Wait);
+    assert_eq!(judge(&mut first, 2), Next::Wait, "waits for the same answer");
+    assert_eq!(host.state().callouts.len(), 1);
+    assert_eq!(host.state().callouts[0].0, "reviewer");
+    {
+        let mut state = host.state();
+        state.callout_status = "201".to_owned();
+        state.callout_body = json!({"kind": "TokenReview", "spec": {"token": "the-token-of-the-robot"},
+            "status": {"authenticated": true, "user": {"username": "robot"}}})
+        .to_string()
+        .into_bytes();
+    }
+    // The one that asked first is gone by then.
+    first.complete(1);
+    first.delete(1);
+    first.callout_done(ROOT, 1, true);
+    assert_eq!(host.state().continued, 1);
+    assert_eq!(host.header_values("impersonate-user"), ["robot"]);
+    request(&host, None, &token);
+    assert_eq!(judge(&mut second, 1), Next::Continue);
+    assert_eq!(host.header_values("impersonate-user"), ["robot"]);
+    assert_eq!(host.state().callouts.len(), 1);
+    let needle = b"the-token-of-the-robot";
+    let has = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    assert!(host.state().shared.iter().all(|(key, (value, _))| !has(key) && !has(value)));
+    host.state().seconds += 3_600;
+    request(&host, None, &token);
+    assert_eq!(judge(&mut bundle(&host, &ca), 1), Next::Wait, "what is too old is asked again");
+    assert_eq!(host.state().callouts.len(), 2);
+}

@@ -1,0 +1,61 @@
+use portcullis_core::Memory;
+use portcullis_core::bucket::Rate;
+use std::time::Duration;
+
+use super::host::Fake;
+use crate::memory::VmMemory;
+use crate::pairs;
+
+#[test]
+fn places_are_counted_over_all_vms_and_those_of_a_vm_that_is_gone_are_free_after_a_while() {
+    let host = Fake::default();
+    let open = || VmMemory::open(&host).unwrap();
+    let (one, two) = (open(), open());
+    let (here, there) = (one.in_flight("c", "s"), two.in_flight("c", "s"));
+    let first = here.enter(3).unwrap();
+    let second = there.enter(3).unwrap();
+    let third = here.enter(3).unwrap();
+    assert!(here.enter(3).is_none() && there.enter(3).is_none());
+    assert_eq!((here.count(), there.count()), (2, 1), "each tells its own");
+    assert!(two.in_flight("c", "other").enter(1).is_some());
+    drop(first);
+    let fourth = there.enter(3).unwrap();
+    assert!(here.enter(3).is_none());
+    // The second VM panics and gives nothing back.
+    std::mem::forget((second, fourth));
+    for _ in 0..6 {
+        host.state().seconds += 4;
+        assert!(one.renew());
+    }
+    let (fifth, sixth) = (here.enter(3).unwrap(), here.enter(3).unwrap());
+    assert!(here.enter(3).is_none(), "what is held and renewed stays");
+    drop((third, fifth, sixth));
+    assert!(!one.renew());
+}
+
+#[test]
+fn a_bucket_is_one_for_all_vms() {
+    let host = Fake::default();
+    let (one, two) = (VmMemory::open(&host).unwrap(), VmMemory::open(&host).unwrap());
+    let rate = Rate { qps: 1, burst: 3 };
+    let buckets = [one.token_bucket("c", "s", rate), two.token_bucket("c", "s", rate)];
+    let admitted =
+        |seconds: u64| (0..20).filter(|number| buckets[number % 2].take(Duration::from_secs(seconds))).count();
+    assert_eq!(admitted(0), 3);
+    assert_eq!(admitted(2), 2);
+    assert_eq!(admitted(100), 3);
+    assert!(two.token_bucket("c", "s", Rate { qps: 2, burst: 3 }).take(Duration::from_secs(100)), "another rate");
+}
+
+#[test]
+fn maps_survive_the_abi_and_what_is_cut_is_none() {
+    let lines = [(":path", "/"), ("empty", ""), ("a", "b")];
+    let bytes = pairs::write(&lines);
+    let expected: Vec<_> = lines.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
+    assert_eq!(pairs::read(&bytes).unwrap(), expected);
+    for length in 1..bytes.len() {
+        assert_eq!(pairs::read(&bytes[..length]), None, "{length}");
+    }
+    let huge = [&u32::MAX.to_le_bytes()[..], &[0; 8]].concat();
+    assert_eq!(pairs::read(&huge), None);
+}
