@@ -76,6 +76,9 @@ fn judge(bundle: &mut Bundle<Fake>, stream: u32) -> Next {
     bundle.request_headers(stream)
 }
 
+/// Names and values.
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 #[test]
 fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_through() {
     let (host, ca) = (Fake::default(), ca());
@@ -91,7 +94,7 @@ fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_thr
         assert_eq!(host.state().filter_state[names::DESTINATION], b"all.h2.read");
     }
     // The last one: the header is known by then, and the connection another one's.
-    let forged: [(Option<&[u8]>, &[(&str, &str)]); 4] = [
+    let forged: [(Option<&[u8]>, Headers<'_>); 4] = [
         (None, &forwarded[..1]),
         (Some(&alice), &[]),
         (Some(&alice), &[forwarded[0], forwarded[0]]),
