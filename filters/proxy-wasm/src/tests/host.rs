@@ -36,7 +36,9 @@ impl Fake {
 }
 
 impl Host for Fake {
-    fn log(&self, _message: &str) {}
+    fn log(&self, message: &str) {
+        eprintln!("{message}");
+    }
 
     fn now(&self) -> Option<Duration> {
         Some(Duration::from_secs(1_700_000_000 + self.state().seconds))
