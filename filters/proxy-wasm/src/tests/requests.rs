@@ -6,6 +6,7 @@ use super::host::Fake;
 use crate::bundle::{Bundle, Next};
 use crate::clusters::digest_of;
 
+/// Envoy numbers roots and streams together.
 const ROOT: u32 = 1;
 
 struct Ca {
@@ -126,7 +127,7 @@ fn without_a_configuration_that_is_whole_nothing_gets_through() {
         (Some(b"not json".to_vec()), Some(digest_of(b"not json"))),
         (Some(text.clone()), Some(digest_of(b"another one"))),
     ];
-    for (number, (config, digest)) in (1..).zip(cases) {
+    for (number, (config, digest)) in (2..).zip(cases) {
         changed(names::wasm::CONFIG, config);
         changed(names::wasm::DIGEST, digest);
         request(&host, None, &[]);
@@ -147,8 +148,8 @@ fn a_token_is_asked_once_for_all_workers_and_stands_nowhere_that_they_share() {
     let mut second = bundle(&host, &ca);
     let token = [("authorization", "Bearer the-token-of-the-robot")];
     request(&host, None, &token);
-    assert_eq!(judge(&mut first, 1), Next::Wait);
-    assert_eq!(judge(&mut first, 2), Next::Wait, "waits for the same answer");
+    assert_eq!(judge(&mut first, 11), Next::Wait);
+    assert_eq!(judge(&mut first, 12), Next::Wait, "waits for the same answer");
     let asked = host.state().callouts.clone();
     assert_eq!((asked.len(), asked[0].0.as_str()), (1, "reviewer"));
     {
@@ -160,14 +161,14 @@ fn a_token_is_asked_once_for_all_workers_and_stands_nowhere_that_they_share() {
         .into_bytes();
     }
     // The one that asked first is gone by then.
-    first.complete(1);
-    first.delete(1);
+    first.complete(11);
+    first.delete(11);
     first.callout_done(ROOT, 1, true);
-    let (continued, replies) = (host.state().continued, host.state().replies.clone());
-    assert_eq!((continued, replies), (1, Vec::new()));
+    let replies = host.state().replies.clone();
+    assert_eq!((host.state().continued, replies), (1, Vec::new()));
     assert_eq!(host.header_values("impersonate-user"), ["robot"]);
     request(&host, None, &token);
-    assert_eq!(judge(&mut second, 1), Next::Continue);
+    assert_eq!(judge(&mut second, 11), Next::Continue);
     assert_eq!(host.header_values("impersonate-user"), ["robot"]);
     assert_eq!(host.state().callouts.len(), 1);
     let needle = b"the-token-of-the-robot";
@@ -175,6 +176,6 @@ fn a_token_is_asked_once_for_all_workers_and_stands_nowhere_that_they_share() {
     assert!(host.state().shared.iter().all(|(key, (value, _))| !has(key) && !has(value)));
     host.state().seconds += 3_600;
     request(&host, None, &token);
-    assert_eq!(judge(&mut bundle(&host, &ca), 1), Next::Wait, "what is too old is asked again");
+    assert_eq!(judge(&mut bundle(&host, &ca), 11), Next::Wait, "what is too old is asked again");
     assert_eq!(host.state().callouts.len(), 2);
 }
