@@ -144,6 +144,10 @@ pub(crate) struct Serve {
     pub(crate) state: StateArguments,
     #[command(flatten)]
     pub(crate) xds: crate::serve::XdsArguments,
+    /// For how long an object goes on with the keys it had when the Secret or file that it refers to is withdrawn; 0 ends
+    /// that at once. A restart ends it, too.
+    #[arg(long, env = "PORTCULLIS_KEEP_WITHDRAWN_HOURS", value_name = "HOURS", default_value_t = 24)]
+    pub(crate) keep_withdrawn_hours: u16,
     /// Where /healthz, /readyz, /metrics and /status are served; port 0 takes a free one. Anybody who can connect may read.
     #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
     pub(crate) http_address: SocketAddr,

@@ -98,6 +98,8 @@ fn the_default_certificate_may_stand_in_files() {
     write("a.yaml", &CLUSTER.replace("      serving: {secret: {name: tls}}\n", "").replace("a/token", "token"));
     let (code, told) = check(dir.path(), &[]);
     assert_eq!(code, Some(0), "believed: {told}");
+    let output = portcullis(&["explain", "-f", "settings.yaml", "-f", "a.yaml", "GET", "/", "--user", "a"], dir.path());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (code, told) = check(dir.path(), &["--references-root", "."]);
     assert_eq!(code, Some(0), "{told}");
     assert!(told.contains("settings.yaml:4:") && told.contains("expired"), "{told}");

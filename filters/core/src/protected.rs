@@ -13,6 +13,9 @@ use crate::identity::{
 use crate::impersonation::Impersonation;
 use crate::refusal::Refusal;
 
+const NODE_PREFIX: &str = "system:node:";
+const NODES: &str = "system:nodes";
+
 /// [`config::ProtectedIdentities`], compiled.
 #[derive(Debug)]
 pub(crate) struct Protected {
@@ -98,18 +101,14 @@ impl Protected {
                 _ => return Err(Refusal::unknown_impersonation()),
             }
         }
-        let users = lines.iter().filter(|(name, _)| *name == b"impersonate-user");
-        for user in users.filter_map(|(_, user)| std::str::from_utf8(trim_space(user)).ok()) {
-            if user == ANONYMOUS {
-                self.check_group(UNAUTHENTICATED.as_bytes())?;
-            }
-            // Added by the upstream where none is asked for.
-            let added = service_account(user).filter(|_| !has_groups).map(|(namespace, _)| namespace);
-            for group in added.into_iter().flat_map(service_account_groups) {
-                self.check_group(group.as_bytes())?;
-            }
+        if has_groups {
+            return Ok(());
         }
-        Ok(())
+        let users = lines.iter().filter(|(name, _)| *name == b"impersonate-user");
+        users
+            .filter_map(|(_, user)| std::str::from_utf8(trim_space(user)).ok())
+            .flat_map(groups_added_to)
+            .try_for_each(|group| self.check_group(group.as_bytes()))
     }
 
     fn check(&self, user: &UserInfo) -> Result<(), Refusal> {
@@ -118,6 +117,10 @@ impl Protected {
     }
 
     fn check_user(&self, name: &[u8]) -> Result<(), Refusal> {
+        if name == ANONYMOUS.as_bytes() {
+            // Whoever is told or asked for by this name, the upstream puts there.
+            self.check_group(UNAUTHENTICATED.as_bytes())?;
+        }
         let is_protected = holds(&self.users, name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix));
         if is_protected { Err(Refusal::protected_user(&String::from_utf8_lossy(name))) } else { Ok(()) }
     }
@@ -149,6 +152,16 @@ impl Protected {
         }
         user.groups.retain(|group| !holds(&self.groups, group.as_bytes()));
         Ok(())
+    }
+}
+
+/// The groups into which an upstream puts a user who is asked for by name alone: a service account always, a node by
+/// constrained impersonation (apiserver, `pkg/endpoints/filters/impersonation/mode.go`), which is the default from 1.36 on.
+fn groups_added_to(user: &str) -> Vec<String> {
+    match service_account(user) {
+        Some((namespace, _)) => service_account_groups(namespace).into(),
+        None if user.starts_with(NODE_PREFIX) => vec![NODES.to_owned()],
+        None => Vec::new(),
     }
 }
 

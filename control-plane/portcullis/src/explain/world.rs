@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use portcullis_api::Settings;
+use portcullis_api::{Settings, without_reference};
 use portcullis_core::authority::Authorities;
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::cluster::CacheOwner;
@@ -14,6 +14,7 @@ use portcullis_core::{Cluster, CompileError, Gateway, Memory};
 use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
 use portcullis_translate::{choose_settings, lost_names, offline, offline_gateway};
+use serde_json::Value;
 
 use crate::objects::{ObjectsError, read_objects};
 
@@ -136,7 +137,9 @@ fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, WorldError> {
 
 /// What the files say of the whole gateway. Wrong ones are no reason to guess: they may protect identities.
 fn settings(objects: &ObjectSet) -> Result<Settings, WorldError> {
-    let choice = choose_settings(&objects.settings);
+    // What stands in files is not here, and no request depends on it.
+    let believed = |document: &Value| without_reference(document).unwrap_or_else(|| document.clone());
+    let choice = choose_settings(&objects.settings.iter().map(believed).collect::<Vec<_>>());
     let problems = || {
         let problems = choice.diagnoses.iter().flat_map(|diagnosis| &diagnosis.problems);
         problems.map(ToString::to_string).collect::<Vec<_>>().join("; ")

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use portcullis_sources::ObjectSet;
 use portcullis_translate::{Diagnosis, Flavour};
@@ -33,8 +33,8 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) fn new(outlets: Outlets, last_good: LastGood, trusts_emptiness: bool) -> Self {
-        let model = Model::after(last_good.snapshot.as_deref());
+    pub(super) fn new(outlets: Outlets, last_good: LastGood, trusts_emptiness: bool, keep_withdrawn: Duration) -> Self {
+        let model = Model::after(last_good.snapshot.as_deref(), keep_withdrawn);
         let follower = Self { outlets, model, teller: Teller::default(), last_good, trusts_emptiness };
         if let Some(snapshot) = follower.last_good.snapshot.clone() {
             follower.publish(snapshot, Origin::LastGood, Instant::now());
@@ -94,6 +94,7 @@ impl Follower {
             Ok(update) => {
                 self.last_good = LastGood::default();
                 self.outlets.metrics.translated(&update.diagnoses, now.elapsed());
+                self.outlets.metrics.withdrawn(update.withdrawn);
                 // In this order: whoever reads the diagnoses and then the snapshot never takes an older snapshot for what
                 // the newest version of an object led to.
                 self.publish(Arc::new(update.snapshot), Origin::Source, now);

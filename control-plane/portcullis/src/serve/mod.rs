@@ -22,6 +22,7 @@ mod status;
 mod tell;
 mod version;
 mod watchdog;
+mod withdrawn;
 mod writer;
 mod xds;
 

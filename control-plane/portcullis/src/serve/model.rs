@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use portcullis_api::Settings;
@@ -19,6 +19,7 @@ use super::departed::Departed;
 use super::flavours::view_of;
 use super::lingering::Lingering;
 use super::version;
+use super::withdrawn::{self, Kept, Withdrawn};
 
 /// Turns sets of objects into snapshots, and remembers the last good settings and clusters: an edit that is wrong changes
 /// nothing, as if an API server had refused it.
@@ -28,6 +29,7 @@ pub(crate) struct Model {
     /// The document that was accepted last, by name, with what it referred to then. Holds keys.
     accepted: Documents,
     departed: Departed,
+    withdrawn: Withdrawn,
     lingering: Lingering,
     translator: Judge,
     entries: Entries,
@@ -65,6 +67,8 @@ pub(super) type Documents = BTreeMap<String, Arc<Value>>;
 pub(crate) struct Update {
     pub(crate) snapshot: Snapshot,
     pub(crate) diagnoses: Vec<Diagnosis>,
+    /// Objects that are served with what is withdrawn.
+    pub(crate) withdrawn: usize,
 }
 
 /// Why a set of objects leads to nothing.
@@ -76,10 +80,17 @@ pub(crate) enum ModelError {
 
 impl Model {
     /// A model that comes after what was served before this program started.
-    pub(super) fn after(last_good: Option<&Snapshot>) -> Self {
+    ///
+    /// Objects whose references are withdrawn are served for so long.
+    pub(super) fn after(last_good: Option<&Snapshot>, keep_withdrawn: Duration) -> Self {
         let views = last_good.into_iter().flat_map(Snapshot::views);
         let before = views.map(|(name, view)| (name.to_owned(), view.clone())).collect();
-        Self { snapshot: last_good.cloned().unwrap_or_default(), before, ..Self::default() }
+        Self {
+            snapshot: last_good.cloned().unwrap_or_default(),
+            before,
+            withdrawn: Withdrawn::keeping(keep_withdrawn),
+            ..Self::default()
+        }
     }
 
     /// Follows the objects, for Envoys of the default flavour and of these.
@@ -99,8 +110,9 @@ impl Model {
         diagnoses.extend(choice.diagnoses);
         let Some(settings) = &self.settings else { return Err(ModelError::Settings(diagnoses)) };
         let resolved = Resolved::of(objects);
+        let mut judge = |name: &str| self.withdrawn.judge(name, &objects.materials, now);
         let (mut translation, before, effective) =
-            keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted);
+            keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted, &mut judge);
         let lingering: Vec<_> = self.lingering.follow(&translation.resources, settings, now).into_iter().collect();
         self.departed.follow(before, &self.accepted);
         let views: Vec<_> = flavours
@@ -118,13 +130,16 @@ impl Model {
             .collect();
         translation.resources.extend(lingering);
         translation.resources.extend(self.departed.resources(settings, Filter::Module));
+        let newest = objects.clusters.iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
+        let newest = newest.map(|(document, diagnosis)| (diagnosis.name.clone(), Arc::clone(document)));
+        self.withdrawn.follow(newest, &self.accepted);
         version::stamp(&mut translation.diagnoses, &objects.clusters);
         resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
         self.snapshot = self.snapshot.succeeded_by(self.entries.of(&translation.resources));
         let snapshot = self.snapshot.clone().with_views(views);
-        Ok(Update { snapshot, diagnoses })
+        Ok(Update { snapshot, diagnoses, withdrawn: self.withdrawn.count() })
     }
 }
 
@@ -148,7 +163,7 @@ impl FlavourView {
 impl Model {
     /// When an update without a change of the objects leads to something else.
     pub(super) fn next_change(&self) -> Option<Instant> {
-        self.lingering.next_end()
+        self.lingering.next_end().into_iter().chain(self.withdrawn.next_end()).min()
     }
 }
 
@@ -159,22 +174,25 @@ fn place(diagnoses: &mut [Diagnosis], places: &[Place]) {
     }
 }
 
-/// Translates; where an object is invalid, the document of it that was accepted last. Returns what was accepted before,
+/// Translates; where an object is invalid, the document of it that was accepted last, if `judge` lets it stay. Returns what was accepted before,
 /// and the documents that were translated in the end, too.
 fn keep_last_good(
     translator: &mut Translator,
     settings: &Settings,
     documents: &[Arc<Value>],
     accepted: &mut Documents,
+    judge: &mut impl FnMut(&str) -> Kept,
 ) -> (Translation, Documents, Vec<Arc<Value>>) {
     let mut translation = translator.translate(&Input { settings, clusters: documents, flavour: Flavour::default() });
     let mut documents = documents.to_vec();
     let mut refused = Vec::new();
     for (index, (document, diagnosis)) in documents.iter_mut().zip(&translation.diagnoses).enumerate() {
         let invalid = !diagnosis.accepted && diagnosis.reason == Reason::Invalid;
-        if let Some(good) = accepted.get(&diagnosis.name).filter(|_| invalid) {
+        let Some(good) = accepted.get(&diagnosis.name).filter(|_| invalid) else { continue };
+        let kept = judge(&diagnosis.name);
+        if kept != Kept::NoLonger {
             document.clone_from(good);
-            refused.push((index, diagnosis.clone()));
+            refused.push((index, diagnosis.clone(), kept));
         }
     }
     if !refused.is_empty() {
@@ -185,10 +203,13 @@ fn keep_last_good(
     let served = documents.into_iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
     let served = served.map(|(document, diagnosis)| (diagnosis.name.clone(), document)).collect();
     let before = std::mem::replace(accepted, served);
-    for (index, mut told) in refused {
+    for (index, mut told, kept) in refused {
         let Some(diagnosis) = translation.diagnoses.get_mut(index) else { continue };
         if diagnosis.accepted {
-            told.message.push_str("; the version of it that was accepted last is still served");
+            told.message.push_str(match kept {
+                Kept::Whole => "; the version of it that was accepted last is still served",
+                _ => withdrawn::TOLD,
+            });
             told.version.served = Served::Older(diagnosis.version.generation);
         }
         *diagnosis = told;

@@ -104,7 +104,12 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let pages = router(Pages { observer, hosts }, probes);
     let (keeper, mut writing) = keep(&arguments.state, &metrics);
     let outlets = Outlets { snapshots: snapshot_sender, diagnoses: diagnosis_sender, metrics, keeper };
-    let follower = Follower::new(outlets, last_good, source.kind == SourceKind::Kubernetes);
+    let follower = Follower::new(
+        outlets,
+        last_good,
+        source.kind == SourceKind::Kubernetes,
+        Duration::from_secs(u64::from(arguments.keep_withdrawn_hours) * 60 * 60),
+    );
     let views = Arc::new(Flavours::default());
     let flavours = views.wanted();
     let follow = tokio::spawn(async move {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -17,7 +17,8 @@ use crate::registry::lock;
 pub(crate) struct Peers {
     pub(crate) limits: Limits,
     pub(crate) observed: Observed,
-    open: Mutex<BTreeMap<Peer, Weak<Account>>>,
+    /// A peer without connections stays until what it has used up is made up for, lest it start afresh by coming again.
+    open: Mutex<BTreeMap<Peer, Arc<Account>>>,
     network: AtomicUsize,
 }
 
@@ -31,6 +32,20 @@ struct Account {
     work: Mutex<Bucket>,
     /// Units of bytes that may be unread.
     unread: Arc<Semaphore>,
+}
+
+impl Account {
+    /// Whether it is as if the peer had never been there.
+    fn is_rested(&self, now: Instant) -> bool {
+        let is_full = |bucket: &Mutex<Bucket>| {
+            let mut bucket = lock(bucket);
+            bucket.level(now) >= bucket.size
+        };
+        self.connections.load(Ordering::Relaxed) == 0
+            && self.streams.load(Ordering::Relaxed) == 0
+            && is_full(&self.openings)
+            && is_full(&self.work)
+    }
 }
 
 /// Fills up while time passes.
@@ -84,10 +99,11 @@ impl Peers {
 
     fn account(&self, peer: &Peer) -> Arc<Account> {
         let mut open = lock(&self.open);
-        if let Some(account) = open.get(peer).and_then(Weak::upgrade) {
-            return account;
+        if let Some(account) = open.get(peer) {
+            return Arc::clone(account);
         }
-        open.retain(|_, account| account.strong_count() > 0);
+        let now = Instant::now();
+        open.retain(|_, account| !account.is_rested(now));
         let account = Arc::new(Account {
             connections: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
@@ -95,7 +111,7 @@ impl Peers {
             work: Mutex::new(Bucket::new(self.limits.work.as_secs_f64(), 0.25)),
             unread: Arc::new(Semaphore::new(units(self.limits.unread))),
         });
-        open.insert(peer.clone(), Arc::downgrade(&account));
+        open.insert(peer.clone(), Arc::clone(&account));
         account
     }
 

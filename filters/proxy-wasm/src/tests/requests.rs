@@ -9,9 +9,6 @@ use crate::clusters::digest_of;
 /// Envoy numbers roots and streams together.
 const ROOT: u32 = 1;
 
-/// The digest that the connection tells, and headers.
-type Presented<'a> = (Option<&'a [u8]>, &'a [(&'a str, &'a str)]);
-
 struct Ca {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -80,6 +77,9 @@ fn judge(bundle: &mut Bundle<Fake>, stream: u32) -> Next {
     bundle.request_headers(stream)
 }
 
+/// Names and values.
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 #[test]
 fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_through() {
     let (host, ca) = (Fake::default(), ca());
@@ -95,7 +95,7 @@ fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_thr
         assert_eq!(host.state().filter_state[names::DESTINATION], b"all.h2.read");
     }
     // The last one: the header is known by then, and the connection another one's.
-    let forged: [Presented<'_>; 4] = [
+    let forged: [(Option<&[u8]>, Headers<'_>); 4] = [
         (None, &forwarded[..1]),
         (Some(&alice), &[]),
         (Some(&alice), &[forwarded[0], forwarded[0]]),

@@ -4,5 +4,6 @@
 mod bounds;
 mod envoy;
 mod flood;
+mod hostile;
 mod refusing;
 mod site;

@@ -52,6 +52,7 @@ impl Observer for Counts {
 pub(crate) struct Site {
     pub(crate) address: SocketAddr,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) health: Arc<HealthRegistry>,
     pub(crate) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     counts: Arc<Counts>,
     server_ca: Ca,
@@ -86,16 +87,16 @@ impl Site {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()));
         let (snapshots, receiver) = watch::channel(Some(served));
         let counts = Arc::new(Counts::default());
-        let registry = Arc::new(Registry::observed_by(counts.clone()));
+        let (registry, health) = (Arc::new(Registry::observed_by(counts.clone())), Arc::new(HealthRegistry::default()));
         let served = Served {
             snapshots: receiver,
             registry: Arc::clone(&registry),
-            health: Arc::new(HealthRegistry::default()),
+            health: Arc::clone(&health),
             views: Arc::new(OneView),
         };
         let doors = Doors { network: Some((listener, Arc::new(credentials))), limits, ..Doors::default() };
         tokio::spawn(portcullis_xds::serve(doors, served, std::future::pending()));
-        Self { address, registry, snapshots, counts, server_ca, client_ca, _run: run }
+        Self { address, registry, health, snapshots, counts, server_ca, client_ca, _run: run }
     }
 
     pub(crate) fn identity(&self, name: &str) -> Identity {

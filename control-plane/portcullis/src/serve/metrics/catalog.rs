@@ -81,11 +81,17 @@ pub(super) const TURNED_AWAY: Metric = metric(
     &["reason"],
     "Handshakes, connections, streams and messages at the doors of xDS that were refused or ended",
 );
+pub(super) const WITHDRAWN: Metric = metric(
+    "portcullis_withdrawn_references",
+    "gauge",
+    &[],
+    "Objects that are served with keys whose Secret or file is withdrawn",
+);
 pub(super) const BUILD: Metric =
     metric("portcullis_build_info", "gauge", &["version"], "Always 1; the control plane's version");
 
 #[cfg(test)]
-pub(super) const METRICS: [&Metric; 14] = [
+pub(super) const METRICS: [&Metric; 15] = [
     &OBJECTS,
     &REFUSED_EDITS,
     &TRANSLATION,
@@ -99,6 +105,7 @@ pub(super) const METRICS: [&Metric; 14] = [
     &SERVING,
     &STATE_WRITES,
     &TURNED_AWAY,
+    &WITHDRAWN,
     &BUILD,
 ];
 

@@ -67,6 +67,7 @@ pub(crate) struct Metrics {
     serving: Family<One, Gauge>,
     state_writes: Family<One, Counter>,
     turned_away: Family<One, Counter>,
+    withdrawn: Gauge,
     memory: Mutex<Memory>,
 }
 
@@ -97,6 +98,7 @@ impl Default for Metrics {
             serving: Family::default(),
             state_writes: Family::default(),
             turned_away: Family::default(),
+            withdrawn: Gauge::default(),
             memory: Mutex::default(),
         };
         metrics.register();
@@ -121,6 +123,7 @@ impl Metrics {
         add(page, &catalog::SERVING, self.serving.clone());
         add(page, &catalog::STATE_WRITES, self.state_writes.clone());
         add(page, &catalog::TURNED_AWAY, self.turned_away.clone());
+        add(page, &catalog::WITHDRAWN, self.withdrawn.clone());
         let build: Family<One, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         add(page, &catalog::BUILD, build);
@@ -204,6 +207,11 @@ impl Metrics {
         if memory.changes.len() > TIMED {
             memory.changes.pop_front();
         }
+    }
+
+    /// Takes how many objects are served with what is withdrawn.
+    pub(crate) fn withdrawn(&self, count: usize) {
+        self.withdrawn.set(number(count));
     }
 
     /// Takes whether the source can be read.

@@ -211,6 +211,20 @@ fn groups_that_an_upstream_adds_itself_are_never_taken_for_dropped() {
         let asked = [("impersonate-user", "system:anonymous")];
         assert_eq!(by_certificate(&of(mode, &["system:unauthenticated"]), "alice", &[], &asked), REFUSED);
     }
+    for mode in [Impersonate, RequestHeader] {
+        for drops in [false, true] {
+            let fixture = protecting(mode, drops, &[], &["system:unauthenticated"], true);
+            assert_eq!(by_certificate(&fixture, "system:anonymous", &[], &[]), REFUSED, "{mode:?} {drops}");
+            assert_eq!(by_token(&fixture, "system:anonymous", &[], &[]), REFUSED, "{mode:?} {drops}");
+        }
+    }
+    // Constrained impersonation makes whom it finds named so a node, if nothing but the name is asked for.
+    let node = [("impersonate-user", "system:node:n1")];
+    let named = [node[0], ("impersonate-group", "dev")];
+    assert_eq!(by_certificate(&of(RequestHeader, &["system:nodes"]), "alice", &[], &node), REFUSED);
+    assert!(by_certificate(&of(RequestHeader, &["system:nodes"]), "alice", &[], &named).starts_with("all.h2.read"));
+    let told = by_certificate(&of(Impersonate, &["system:nodes"]), "alice", &[], &node);
+    assert!(told.starts_with("all.h2.read impersonate-user=system:node:n1 impersonate-group=system:authenticated"));
     let accounts = &["system:serviceaccounts:default"];
     let asked = [("impersonate-user", "system:serviceaccount:default:x")];
     assert_eq!(by_certificate(&of(RequestHeader, accounts), "alice", &[], &asked), REFUSED, "the upstream adds it");

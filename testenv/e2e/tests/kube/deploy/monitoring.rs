@@ -121,6 +121,20 @@ fn every_metric_of_ours_that_is_asked_for_is_told() {
     assert!(seen > 40, "{seen}");
 }
 
+/// What became of requests: whatever is told about one of them twice is no second request, and no refusal unless it is.
+#[test]
+fn every_decision_is_asked_for_on_purpose() {
+    let Some(rendered) = Rendered::of("overlays/complete") else { return };
+    for expression in expressions(&rendered) {
+        let of_requests = asked(&expression).into_iter().filter(|one| one.metric == "envoy_portcullis_requests_total");
+        for one in of_requests.filter(|_| !expression.starts_with("label_values(")) {
+            let is_chosen = one.labels.iter().any(|(label, _)| ["decision", "reason"].contains(&label.as_str()));
+            assert!(is_chosen, "counts a request that was replaced or ended twice: {expression}");
+            assert!(!expression.contains("decision!="), "a decision that is new would count, too: {expression}");
+        }
+    }
+}
+
 /// What of Envoy's own metrics is not on the page of a gateway that has served a request.
 pub(super) fn missing(page: &str) -> Vec<String> {
     let rendered = Rendered::of("overlays/complete").unwrap();

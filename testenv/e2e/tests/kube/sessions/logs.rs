@@ -3,9 +3,13 @@ use portcullis_harness::wait;
 use super::place::{SOON, Way};
 
 pub(super) fn logs_are_followed(way: &Way<'_>) {
-    let before = way.kubectl(["logs", &way.pod]).run_ok().unwrap();
+    let again = || {
+        let told = way.kubectl(["logs", &way.pod]).run_ok().unwrap();
+        (told.matches("started\n").count() == 2).then_some(told)
+    };
+    let before = wait::until(&format!("{way}: the main process has started again, after bye"), SOON, again).unwrap();
     assert!(before.starts_with("started\n"), "{way}: {before}");
-    assert_eq!(way.kubectl(["logs", "--tail=1", &way.pod]).run_ok().unwrap(), "started\n", "{way}: again, after bye");
+    assert_eq!(way.kubectl(["logs", "--tail=1", &way.pod]).run_ok().unwrap(), "started\n", "{way}");
     let follows = way.kubectl(["logs", "-f", &way.pod]).spawn().unwrap();
     let sees = |text: &str| {
         let seen = || follows.stdout().contains(text).then_some(());

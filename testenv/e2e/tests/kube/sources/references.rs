@@ -201,7 +201,7 @@ fn what_is_gone_or_garbled_is_told_and_the_last_stays(both: &Both, served: &str)
             told["accepted"] == false
                 && message.contains(path)
                 && message.contains(part)
-                && message.contains("accepted last is still served")
+                && message.contains("still served")
         }
     };
     both.material("serving", NAME, &[("tls.crt", "garbled"), ("tls.key", "garbled")]);

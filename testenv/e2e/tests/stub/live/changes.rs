@@ -39,6 +39,9 @@ pub(super) const CHANGES: &[Change] = &[
     ("the gateway's own user", |site, _| {
         site.change("/spec/portcullis/requestHeader", json!({"user": "system:other"}))
     }),
+    ("tokens are not asked about", |site, _| {
+        site.change("/spec/portcullis/requestHeader", json!({"tokenReview": false}))
+    }),
     ("users are told by impersonation", impersonation),
     ("the servers' CA", upstream_ca),
     ("servers are not verified", |site, _| verified(site, false)),
@@ -51,6 +54,7 @@ pub(super) const CHANGES: &[Change] = &[
     ("extra authorities", authorities),
     ("zones", zones),
     ("the drain period", drain_period),
+    ("the session limit", session_limit),
     ("audit attribution", attribution),
     ("anonymous requests", anonymous),
     ("the log mode", logging),
@@ -61,6 +65,7 @@ pub(super) const CHANGES: &[Change] = &[
     ("another cluster goes", remove_other),
     ("a wrong edit, and the right one", wrong),
     ("limits of the gateway", settings_limits),
+    ("protected identities", protected_identities),
     ("the default certificate", default_certificate),
     ("another control plane", |site, _| site.gateway.restart_control_plane().unwrap()),
 ];
@@ -227,6 +232,11 @@ fn drain_period(site: &mut Site, turn: usize) {
     site.change("/spec/portcullis/drainPeriod", either(turn, json!("2s"), json!("1s")));
 }
 
+/// Longer than any session of the test is old; ends of sessions are for `stub/sessions.rs`.
+fn session_limit(site: &mut Site, turn: usize) {
+    site.change("/spec/portcullis/sessionLimit", either(turn, json!("24h"), json!("")));
+}
+
 fn attribution(site: &mut Site, turn: usize) {
     site.change("/spec/portcullis/auditAttribution", either(turn, json!(true), json!(false)));
 }
@@ -270,6 +280,12 @@ fn wrong(site: &mut Site, turn: usize) {
 fn settings_limits(site: &mut Site, turn: usize) {
     let limits = either(turn, json!({"maxRequests": 60_000}), json!({}));
     site.gateway.change_settings(|spec| spec["limits"] = limits).unwrap();
+}
+
+/// Nobody of the test is protected.
+fn protected_identities(site: &mut Site, turn: usize) {
+    let protected = either(turn, json!({"groups": ["break-glass"]}), json!({}));
+    site.gateway.change_settings(|spec| spec["protectedIdentities"] = protected).unwrap();
 }
 
 fn default_certificate(site: &mut Site, _: usize) {
