@@ -43,14 +43,16 @@ fn monitor(name: &str, message: &str, mut config: Value) -> Value {
 /// A connection on which nothing happens holds memory, too, and costs a stranger no credential. It may do so for an hour, and
 /// the shorter the less there is, before anybody is refused a request. Watches and sessions do happen.
 fn silent_connections() -> Value {
-    let mut action =
-        action("reduce_timeouts", json!({"scaled": {"scaling_threshold": 0.85, "saturation_threshold": 0.92}}));
     let scale = |timer: &str, least: &str| json!({"timer": timer, "min_timeout": least});
-    action["typed_config"] = json!({
-        "@type": "type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig",
-        "timer_scale_factors": [scale("HTTP_DOWNSTREAM_CONNECTION_IDLE", "5s"), scale("TRANSPORT_SOCKET_CONNECT", "3s")],
-    });
-    action
+    json!({
+        "name": "envoy.overload_actions.reduce_timeouts",
+        "triggers": [{"name": HEAP, "scaled": {"scaling_threshold": 0.85, "saturation_threshold": 0.92}}],
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig",
+            "timer_scale_factors":
+                [scale("HTTP_DOWNSTREAM_CONNECTION_IDLE", "5s"), scale("TRANSPORT_SOCKET_CONNECT", "3s")],
+        },
+    })
 }
 
 fn at(name: &str, part: f64) -> Value {
