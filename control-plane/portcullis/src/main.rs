@@ -7,6 +7,7 @@ mod crd;
 mod explain;
 mod gateway;
 mod leader;
+mod listen;
 mod objects;
 mod plain;
 mod rbac;

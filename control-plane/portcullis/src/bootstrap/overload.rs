@@ -22,6 +22,7 @@ pub(super) fn manager(max_connections: u64, max_heap: Option<u64>) -> Value {
         "resource_monitors": [connections, heap],
         "actions": [
             at("shrink_heap", 0.85),
+            silent_connections(),
             // Of the streams that hold most, as of clients that do not read, more are reset the worse it is.
             action("reset_high_memory_stream", json!({"scaled": {"scaling_threshold": 0.90, "saturation_threshold": 0.98}})),
             at("stop_accepting_requests", 0.95),
@@ -37,6 +38,21 @@ fn monitor(name: &str, message: &str, mut config: Value) -> Value {
         fields.insert("@type".to_owned(), json!(kind));
     }
     json!({"name": name, "typed_config": config})
+}
+
+/// A connection on which nothing happens holds memory, too, and costs a stranger no credential. It may do so for an hour, and
+/// the shorter the less there is, before anybody is refused a request. Watches and sessions do happen.
+fn silent_connections() -> Value {
+    let scale = |timer: &str, least: &str| json!({"timer": timer, "min_timeout": least});
+    json!({
+        "name": "envoy.overload_actions.reduce_timeouts",
+        "triggers": [{"name": HEAP, "scaled": {"scaling_threshold": 0.85, "saturation_threshold": 0.92}}],
+        "typed_config": {
+            "@type": "type.googleapis.com/envoy.config.overload.v3.ScaleTimersOverloadActionConfig",
+            "timer_scale_factors":
+                [scale("HTTP_DOWNSTREAM_CONNECTION_IDLE", "5s"), scale("TRANSPORT_SOCKET_CONNECT", "3s")],
+        },
+    })
 }
 
 fn at(name: &str, part: f64) -> Value {

@@ -13,6 +13,7 @@ use super::envoy::{Envoy, Filter, exit_code};
 use super::metrics::Metrics;
 use super::probe::{Sight, leave, probe};
 use super::{Gateway, pages, report};
+use crate::listen;
 
 /// Why the gateway cannot start or go on. The operator has to act.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +56,7 @@ async fn supervise(arguments: &Gateway) -> Result<ExitStatus, RunError> {
 
     let admin = Admin::new(address);
     let (sight, seen) = watch::channel(Sight::new(Instant::now()));
-    tokio::spawn(async move { axum::serve(listener, pages::router(seen, Metrics::new(admin))).await });
+    tokio::spawn(listen::serve(listener, pages::router(seen, Metrics::new(admin))));
     tokio::spawn(probe(admin, sight.clone()));
     report::start(admin, &arguments.bootstrap);
     tokio::select! {

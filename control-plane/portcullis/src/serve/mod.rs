@@ -7,7 +7,6 @@ mod follow;
 mod guard;
 mod http;
 mod lingering;
-mod listen;
 mod metrics;
 mod model;
 mod observer;

@@ -15,7 +15,6 @@ use super::flavours::Flavours;
 use super::follow::{Follower, Outlets};
 use super::guard::Hosts;
 use super::http::{Pages, router};
-use super::listen;
 use super::metrics::Metrics;
 use super::observer::{Observed, Observer};
 use super::probes::Probes;
@@ -27,6 +26,7 @@ use super::writer::Writer;
 use super::xds::XdsError;
 use crate::cli::Serve;
 use crate::leader::campaign;
+use crate::listen;
 
 /// How long open connections may take to end.
 const FAREWELL: Duration = Duration::from_secs(2);

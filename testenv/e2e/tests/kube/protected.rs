@@ -40,6 +40,33 @@ fn a_certificate_of_system_masters_has_no_such_power_through_the_gateway() {
     }
 }
 
+/// By constrained impersonation, which Kubernetes 1.36 has switched on, whoever asks for a node's name is put into the nodes'
+/// group. As a front proxy the gateway leaves that to kube-apiserver.
+#[test]
+fn nobody_gets_into_the_nodes_group_by_a_nodes_name() {
+    let options = (&KubeOptions::default(), &GatewayOptions::default());
+    let Some(world) = World::telling(Identities::RequestHeader, "protected-node", options.0, options.1) else { return };
+    let rules = json!([
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["nodes"], "verbs": ["impersonate:arbitrary-node"]},
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["impersonate-on:arbitrary-node:create"]},
+    ]);
+    let kind = |kind: &str| json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": "as-node"}});
+    let (mut role, mut binding) = (kind("ClusterRole"), kind("ClusterRoleBinding"));
+    role["rules"] = rules;
+    binding["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "as-node"});
+    binding["subjects"] = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}]);
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string();
+    let rights = world.run.write("as-node.json", list).unwrap();
+    world.admin(&["apply", "-f", rights.to_str().unwrap()]);
+
+    let whoami = || world.kubectl(&world.bob).args(["auth", "whoami", "-o", "json", "--as=system:node:n1"]);
+    let groups = whoami().json().unwrap()["status"]["userInfo"]["groups"].take();
+    assert_eq!(groups, json!(["system:nodes", "system:authenticated"]));
+    protect(&world, &json!({"groups": ["system:nodes"]}));
+    let refused = whoami().run().unwrap();
+    assert!(!refused.success() && refused.stderr.contains("do not have permission"), "{}", refused.stderr);
+}
+
 fn protect(world: &World, spec: &Value) {
     world.gateway.change_settings(|settings| settings["protectedIdentities"] = spec.clone()).unwrap();
 }

@@ -108,6 +108,27 @@ fn clients_that_do_not_read_are_cut_off_before_memory_is_used_up() {
     goes_on(&mut watch);
 }
 
+/// A stranger needs no credential for a connection on which nothing happens, and it holds memory as well.
+#[test]
+fn silent_connections_are_closed_while_memory_is_short_and_watches_go_on() {
+    let run = RunDir::new("silent").unwrap();
+    let pressure = run.join("pressure");
+    set(&pressure, 0.5);
+    let options = GatewayOptions { pressure: Some(pressure.clone()), ..with_heap(1024) };
+    let world = World::start("silent-connections", &options);
+    let target = world.gateway.target(NAME).timeout(SOON);
+    let client = H2Client::connect(&target.clone().identity(&world.pki.alice)).unwrap();
+    let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    let mut silent = target.alpn(&["http/1.1"]).connect().unwrap();
+    silent.write(format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
+    assert!(silent.read_response(false).unwrap().status >= 200);
+    // Requests are served still.
+    set(&pressure, 0.94);
+    assert_eq!(silent.read_to_end().unwrap(), b"");
+    goes_on(&mut watch);
+    assert_eq!(client.get("/version", &[]).unwrap().status, 200);
+}
+
 /// The start of a connection, then requests that are taken back at once.
 struct Resetting {
     connection: TlsConnection,

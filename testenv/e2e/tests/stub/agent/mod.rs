@@ -7,4 +7,5 @@ mod replicas;
 mod reports;
 mod rolling;
 mod site;
+mod strangers;
 mod supervision;

@@ -1,0 +1,31 @@
+//! Whoever reaches the ports by which a kubelet asks whether the programs live, cannot have them restarted.
+
+use std::io::Read;
+use std::net::TcpStream;
+
+use portcullis_harness::client::plain;
+
+use super::site::{Grounds, SOON, Site};
+
+/// More than either program has at a time.
+const FLOOD: usize = 300;
+
+#[test]
+fn silent_connections_keep_nobody_out_and_do_not_stay() {
+    let grounds = Grounds::new("agent-strangers");
+    let site = Site::start(&grounds, "envoy-0", |_| ());
+    for address in [site.agent.http_address(), site.plane.http_address()] {
+        let mut flood: Vec<_> = (0..FLOOD).map(|_| TcpStream::connect(address).unwrap()).collect();
+        assert_eq!(plain::get(address, "/healthz").unwrap().status, 200);
+        for silent in &mut flood {
+            silent.set_read_timeout(Some(SOON)).unwrap();
+            // An end or a reset, but no timeout.
+            let end = silent.read(&mut [0]);
+            assert!(
+                end.as_ref()
+                    .map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionReset, |read| *read == 0),
+                "{end:?}"
+            );
+        }
+    }
+}
