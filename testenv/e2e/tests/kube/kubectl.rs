@@ -90,6 +90,16 @@ fn impersonation_needs_the_clients_own_grant(world: &World) {
     assert!(other.stderr.contains("cannot impersonate"), "{}", other.stderr);
     let with_group = world.kubectl(&world.bob).args(raw).args(["--as=dave", "--as-group=dev"]).run().unwrap();
     assert!(with_group.stderr.contains("cannot impersonate"), "{}", with_group.stderr);
+    world.admin(&["create", "clusterrole", "be-ops", "--verb=impersonate", "--resource=groups", "--resource-name=ops"]);
+    world.admin(&["create", "clusterrolebinding", "bob-is-ops", "--clusterrole=be-ops", "--user=bob"]);
+    let as_ops = || -> Option<Value> {
+        let mut review =
+            world.kubectl(&world.bob).args(["--as=dave", "--as-group=ops", "auth", "whoami"]).json().ok()?;
+        Some(review["status"]["userInfo"]["groups"].take())
+    };
+    // That bob may not be of another group is remembered for 30 seconds, of this one nobody has asked.
+    let groups = wait::until("bob may be of ops", SOON, as_ops).unwrap();
+    assert_eq!(groups, json!(["ops", "system:authenticated"]));
 }
 
 fn the_audit_log_names_gateway_and_user(world: &World) {

@@ -141,9 +141,14 @@ fn common_flags(spec: Spec, setup: &Setup<'_>) -> Spec {
 
 fn front_proxy_flags(spec: Spec, setup: &Setup<'_>) -> Spec {
     let Some(front) = &setup.options.request_header else { return spec };
-    spec.flag("requestheader-client-ca-file", setup.dir.join("requestheader-ca.pem"))
-        .flag("requestheader-allowed-names", front.allowed_names.join(","))
-        .flag("requestheader-username-headers", "X-Remote-User")
+    let spec = spec
+        .flag("requestheader-client-ca-file", setup.dir.join("requestheader-ca.pem"))
+        .flag("requestheader-allowed-names", front.allowed_names.join(","));
+    // Said twice, these flags would add up.
+    if setup.options.flags.iter().any(|flag| flag.starts_with("--requestheader-username-headers=")) {
+        return spec;
+    }
+    spec.flag("requestheader-username-headers", "X-Remote-User")
         .flag("requestheader-uid-headers", "X-Remote-Uid")
         .flag("requestheader-group-headers", "X-Remote-Group")
         .flag("requestheader-extra-headers-prefix", "X-Remote-Extra-")

@@ -53,6 +53,7 @@ pub struct KubeOptions {
     /// DNS names in the servers' certificates besides localhost and kubernetes.default.svc.
     pub server_names: Vec<String>,
     /// More flags, like `--goaway-chance=0.02`.
+    /// Who names the headers of front proxies (`--requestheader-username-headers=…`) names them all.
     pub flags: Vec<String>,
 }
 

@@ -5,6 +5,7 @@
 mod cases;
 mod client;
 mod crowd;
+mod names;
 
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::CertSpec;

@@ -234,7 +234,7 @@ fn drain_period(site: &mut Site, turn: usize) {
 
 /// Longer than any session of the test is old; ends of sessions are for `stub/sessions.rs`.
 fn session_limit(site: &mut Site, turn: usize) {
-    site.change("/spec/portcullis/sessionLimit", either(turn, json!("24h"), json!("")));
+    site.change("/spec/portcullis/sessionLimit", either(turn, json!("24h"), json!("48h")));
 }
 
 fn attribution(site: &mut Site, turn: usize) {

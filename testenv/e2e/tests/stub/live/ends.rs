@@ -1,5 +1,6 @@
 //! The changes that end something, and what they leave alone.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use portcullis_harness::client::{Crowd, H2Client, Lane, Protocol, TlsTarget, Watches};
@@ -68,8 +69,12 @@ fn proxies(site: &Site, range: &str) {
 }
 
 fn watches(site: &Site, crowd: &Crowd, name: &str) -> Watches {
+    watches_at(site, crowd, site.gateway.address(), name)
+}
+
+fn watches_at(site: &Site, crowd: &Crowd, address: SocketAddr, name: &str) -> Watches {
     // The default certificate does not carry the cluster's name.
-    let target = TlsTarget::new(site.gateway.address()).sni(name).timeout(SOON).identity(&site.pki.alice);
+    let target = TlsTarget::new(address).sni(name).timeout(SOON).identity(&site.pki.alice);
     let of = |protocol| (Lane::new(format!("{name}, {protocol:?}"), &target, protocol), EACH / 2);
     let lanes = [of(Protocol::Http2), of(Protocol::Http1)];
     crowd.watches(&lanes, &format!("{WATCHED}?watch=true&resourceVersion=0")).unwrap()
@@ -131,4 +136,27 @@ fn what_drains_a_cluster_ends_only_its_own() {
 #[test]
 fn what_drains_a_gateway_ends_what_is_listed() {
     make(OF_THE_GATEWAY, &mut Site::start("ends-all"));
+}
+
+/// All of them share a filter chain.
+#[test]
+fn an_edit_of_virtual_ips_ends_what_came_by_them_and_nothing_else() {
+    let mut site = Site::start("ends-addresses");
+    site.gateway.apply(&other(&site)).unwrap();
+    settings(&site, "/listener/address", json!("0.0.0.0"));
+    let crowd = Crowd::new(2).unwrap();
+    let [own, neighbours] = [crate::world::NAME, NEIGHBOUR].map(|name| watches(&site, &crowd, name));
+    for addresses in [json!(["127.1.0.1"]), json!(["127.1.0.1", "127.1.0.2"]), json!(["127.1.0.2"])] {
+        let is_first = site.manifest.get("/spec/portcullis/virtualIPs").is_null();
+        let by = SocketAddr::from(([127, 1, 0, 1], site.gateway.address().port()));
+        let came = (!is_first).then(|| watches_at(&site, &crowd, by, crate::world::NAME));
+        site.change("/spec/portcullis/virtualIPs", addresses);
+        if let Some(came) = came {
+            wait::until("watches by the address end", SOON, || (came.ended().len() == EACH).then_some(())).unwrap();
+        }
+    }
+    wait::until("all is drained", SOON, || is_drained(&site)).unwrap();
+    tell(&site, &neighbours, 1);
+    wait::until("the cluster's own are told", SOON, || (own.events() == (1, 1)).then_some(())).unwrap();
+    assert_eq!((own.ended().len(), neighbours.ended().len()), (0, 0));
 }

@@ -1,0 +1,64 @@
+//! The same where kube-apiserver takes users from headers of other names.
+
+use std::time::Duration;
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::kube::KubeOptions;
+use portcullis_harness::wait;
+use serde_json::json;
+
+use super::cases::{Case, FORGERIES, FORMS, Form};
+use super::client::Client;
+use super::{Sender, direct, grant, senders};
+use crate::world::{Identities, World};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// kube-apiserver wants the usual name of a UID among its own.
+const FLAGS: [&str; 4] = [
+    "--requestheader-username-headers=X-Auth-User",
+    "--requestheader-group-headers=X-Auth-Group",
+    "--requestheader-uid-headers=X-Auth-Uid,X-Remote-Uid",
+    "--requestheader-extra-headers-prefix=X-Auth-Extra-",
+];
+
+const OTHERS: [Case; 6] = [
+    &[("X-Auth-User", "admin")],
+    &[("X-Auth-Group", "system:masters")],
+    &[("X-Auth-Uid", "0")],
+    &[("X-Auth-Extra-Scopes", "all")],
+    &[("X-Auth-User", "admin"), ("X-Auth-Group", "system:masters")],
+    &[("X-Auth-Extra-Authentication.kubernetes.io%2fCredential-Id", "forged"), ("X-Auth-Uid", "0")],
+];
+
+#[test]
+fn identity_headers_of_other_names_tell_users_and_mean_nothing_from_a_client() {
+    let kube = KubeOptions { flags: FLAGS.map(str::to_owned).to_vec(), ..KubeOptions::default() };
+    let options = (&kube, &GatewayOptions::default());
+    let Some(world) = World::telling(Identities::RequestHeader, "names", options.0, options.1) else { return };
+    grant(&world);
+    let senders = senders(&world);
+    let first = |sender: &Sender| Client::new(world.target(), &sender.credential).send(&[], Form::H2Once);
+    assert_eq!(first(&senders[0]).0, 503, "nobody is told by the usual names");
+    let headers = json!({
+        "user": "X-Auth-User", "group": "X-Auth-Group", "uid": "X-Auth-Uid", "extraPrefix": "X-Auth-Extra-",
+    });
+    world.gateway.change_settings(|spec| spec["requestHeaders"] = headers).unwrap();
+    wait::until("users are told", SOON, || (first(&senders[0]).0 == 201).then_some(())).unwrap();
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(&world, sender))).collect();
+        asking.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+fn compare(world: &World, Sender { name, credential }: &Sender) {
+    let mut direct = Client::new(direct(world), credential);
+    let mut through = Client::new(world.target(), credential);
+    for form in FORMS {
+        let clean = direct.send(&[], form);
+        assert_eq!(through.send(&[], form), clean, "{name}, {form:?}");
+        for case in OTHERS.iter().chain(&FORGERIES) {
+            assert_eq!(through.send(case, form), clean, "{name}, {form:?}: {case:?}");
+        }
+    }
+}
