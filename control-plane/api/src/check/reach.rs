@@ -36,14 +36,19 @@ impl Reach {
     }
 }
 
+/// Where clouds serve their metadata, or what is as good, beside the link-local addresses.
+const METADATA_V4: [[u8; 4]; 3] = [[100, 100, 100, 200], [168, 63, 129, 16], [192, 0, 0, 192]];
+const METADATA_V6: [[u16; 8]; 2] = [[0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254], [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x254]];
+
 fn reach_of(ip: Ipv4Addr) -> Reach {
     let [first, ..] = ip.octets();
-    Reach::of(ip.is_loopback(), ip.is_link_local() || ip.is_broadcast() || ip.is_multicast() || first == 0)
+    let is_metadata = METADATA_V4.contains(&ip.octets());
+    let is_special = ip.is_link_local() || ip.is_broadcast() || ip.is_multicast() || first == 0;
+    Reach::of(ip.is_loopback(), is_special || is_metadata)
 }
 
 fn reach_of_v6(ip: Ipv6Addr) -> Reach {
-    // fd00:ec2::254 is where one cloud serves its metadata over IPv6.
-    let metadata = ip.segments() == [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254];
+    let metadata = METADATA_V6.contains(&ip.segments());
     // Site-local addresses (fec0::/10) are given up, and some systems route them all the same.
     let is_site_local = ip.segments().first().is_some_and(|first| first & 0xffc0 == 0xfec0);
     let is_local = ip.is_unicast_link_local() || is_site_local;
@@ -137,10 +142,20 @@ mod tests {
 
     #[test]
     fn addresses_that_are_no_servers_are_refused() {
-        let plain =
-            ["[fe80::1]", "[fec0::1]", "[::]", "[ff02::1]", "[fd00:ec2::254]", "0.0.0.0", "0.1.2.3", "[64:ff9b:1::]"];
+        let plain = [
+            "[fe80::1]",
+            "[fec0::1]",
+            "[::]",
+            "[ff02::1]",
+            "[fd00:ec2::254]",
+            "[fd20:ce::254]",
+            "0.0.0.0",
+            "0.1.2.3",
+            "[64:ff9b:1::]",
+        ];
         let inside = [[169, 254, 169, 254], [169, 254, 0, 1], [224, 0, 0, 1], [255, 255, 255, 255]];
-        for host in plain.map(str::to_owned).into_iter().chain(inside.into_iter().flat_map(disguises)) {
+        let inside = inside.into_iter().chain(METADATA_V4);
+        for host in plain.map(str::to_owned).into_iter().chain(inside.flat_map(disguises)) {
             assert_eq!(reach(&host, true), Err(EndpointError::Special), "{host}");
         }
     }
