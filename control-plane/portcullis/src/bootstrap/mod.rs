@@ -38,6 +38,8 @@ fn common(arguments: &Bootstrap, max_heap: Option<u64>) -> Value {
             "metadata": {NODE_METADATA: arguments.config_version},
         },
         "admin": {"address": socket_address(&arguments.admin_address)},
+        // Nothing but the admin page takes statistics; every five seconds those of thousands of pools would hold up xDS.
+        "stats_flush_on_admin": true,
         "dynamic_resources": {
             "ads_config": {
                 "api_type": match arguments.xds_protocol {
