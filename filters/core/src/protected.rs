@@ -106,8 +106,8 @@ impl Protected {
         }
         let users = lines.iter().filter(|(name, _)| *name == b"impersonate-user");
         users
-            .filter_map(|(_, user)| std::str::from_utf8(trim_space(user)).ok())
-            .flat_map(groups_added_to)
+            // By its start the upstream knows a node, whatever bytes follow.
+            .flat_map(|(_, user)| groups_added_to(&String::from_utf8_lossy(trim_space(user))))
             .try_for_each(|group| self.check_group(group.as_bytes()))
     }
 

@@ -326,3 +326,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_name_that_is_no_text_is_no_way_around_a_group_that_goes_with_it() {
+    let groups = vec!["system:nodes".to_owned()];
+    let config = ProtectedIdentities { groups, ..Default::default() };
+    let protected = crate::protected::Protected::compile(&config);
+    for name in [b"system:node:n1".as_slice(), b"system:node:\xff", b"\tsystem:node:\xff\xfe "] {
+        assert!(protected.admit_lines(&[(b"impersonate-user", name)]).is_err(), "{name:?}");
+    }
+    assert!(protected.admit_lines(&[(b"impersonate-user", b"\xff")]).is_ok());
+}
