@@ -1,6 +1,8 @@
 //! Policies and limits of what requests ask for, without a word about who sends them.
 
 use portcullis_e2e::PlainFiles;
+use portcullis_harness::project_root;
+use serde_json::{Value, json};
 
 use super::{World, acted_as, bearer};
 use crate::world::{PODS, ROBOT};
@@ -63,6 +65,76 @@ fn two_credentials_are_the_servers_matter_or_refused() {
     let record = record.unwrap();
     assert_eq!(record.header("authorization"), Some(authorization));
     assert_eq!(record.header("sec-websocket-protocol").as_deref(), Some(subprotocols));
+}
+
+/// Tokens are reviewed: with the pools of `request-header/clusters.yaml`, for confirmed tokens and for the questions.
+fn reviewing(files: &PlainFiles) {
+    files.edit("clusters.yaml", |text| pools(files, &text)).unwrap();
+    files.edit("routes.yaml", |text| reviewed(&text)).unwrap();
+}
+
+fn pools(files: &PlainFiles, rendered: &str) -> String {
+    let rendered: Value = serde_saphyr::from_str(rendered).unwrap();
+    let sample = std::fs::read_to_string(project_root().join("envoy/plain/request-header/clusters.yaml")).unwrap();
+    let sample = sample.replace("/etc/portcullis", &files.folder().display().to_string());
+    let mut clusters: Value = serde_saphyr::from_str(&sample).unwrap();
+    let given = files.folder().with_file_name("given-pki");
+    for cluster in clusters["resources"].as_array_mut().unwrap() {
+        cluster["load_assignment"] = rendered["resources"][0]["load_assignment"].clone();
+        let tls = &mut cluster["transport_socket"]["typed_config"]["common_tls_context"];
+        if tls.as_object_mut().unwrap().remove("tls_certificate_sds_secret_configs").is_some() {
+            let file = |end: &str| json!({"filename": given.join(format!("client.{end}"))});
+            tls["tls_certificates"] = json!([{"certificate_chain": file("crt"), "private_key": file("key")}]);
+        }
+    }
+    clusters.to_string()
+}
+
+/// A way for confirmed tokens; and a mistake that must not matter, one to the pool with the front-proxy certificate.
+fn reviewed(routes: &str) -> String {
+    let mut file: Value = serde_saphyr::from_str(routes).unwrap();
+    let host = &mut file["resources"][0]["virtual_hosts"][0];
+    let map = &mut host["matcher"]["matcher_tree"]["exact_match_map"]["map"];
+    for class in ["read", "watch", "write", "session"] {
+        for pool in ["all.passthrough", "all.h2"] {
+            let mut route = map[format!("all.anonymous.{class}")].clone();
+            route["action"]["typed_config"]["route"]["cluster"] = json!(pool);
+            map[format!("{pool}.{class}")] = route;
+        }
+    }
+    let config = &mut host["typed_per_filter_config"]["portcullis"]["filter_config"]["value"];
+    config["reviews"] = json!({"cluster": "all.h2", "user": "system:portcullis"});
+    let all = json!(["*"]);
+    let rule = json!({"verbs": all, "apiGroups": all, "resources": all, "users": ["robot", "system:anonymous"]});
+    config["policies"] = json!([{"group": "all", "rules": [rule]}]);
+    file.to_string()
+}
+
+#[test]
+fn a_policy_may_name_whose_token_it_is_and_the_token_stays_the_clients_own() {
+    let world = World::start("policy", reviewing);
+    let authorization = bearer();
+    let token = ("authorization", authorization.as_str());
+    let forged = [token, ("x-remote-user", "admin"), ("impersonate-user", "bob")];
+    let (response, record) = world.send(Some(&world.pki.admin), "GET", PODS, &forged);
+    assert_eq!(response.status, 200, "{}", response.text());
+    let record = record.unwrap();
+    assert_eq!((record.version.as_str(), &record.peer_common_name), ("HTTP/2.0", &None));
+    assert_eq!((acted_as(&record), record.header("authorization")), ("bob", Some(authorization.clone())));
+    assert!(record.header_names_with_prefix("x-remote-").is_empty());
+    let (status, record) = world.upgrade(&format!("Upgrade: SPDY/3.1\r\nAuthorization: {authorization}\r\n"));
+    let record = record.unwrap();
+    assert_eq!((status, record.version.as_str(), &record.peer_common_name), (101, "HTTP/1.1", &None));
+
+    let (response, record) = world.send(None, "GET", PODS, &[("authorization", "Bearer unheard-of")]);
+    assert_eq!((response.status, record.is_none()), (401, true), "rejected here");
+    for (headers, goes_on) in [(&[][..], true), (&[("authorization", "Basic abc")], false)] {
+        let (response, record) = world.send(Some(&world.pki.admin), "GET", PODS, headers);
+        assert_eq!((response.status, record.is_some()), (403, goes_on), "{headers:?}");
+        if let Some(record) = record {
+            assert_eq!((record.version.as_str(), record.peer_common_name), ("HTTP/1.1", None));
+        }
+    }
 }
 
 #[test]
