@@ -18,7 +18,7 @@ use portcullis_filter_config::{PeerSource, names};
 use rustls_pki_types::UnixTime;
 use serde::de::DeserializeOwned;
 
-use crate::apply::{apply, refuse};
+use crate::apply::{apply, refuse, show};
 use crate::farewell::{Route, Visit};
 use crate::fault;
 use crate::leave;
@@ -304,6 +304,8 @@ impl Filter {
         for name in taken_out.names() {
             stream.remove_header(HeaderMap::Request, name);
         }
+        let is_shown = seen.shown.take().is_none_or(|shown| show(&shown, stream));
+        let decision = if is_shown { decision } else { Decision::Refuse(Refusal::internal()) };
         (seen, carry_out(decision, has_connection, kept, stream))
     }
 

@@ -10,7 +10,7 @@ use portcullis_core::review::Review;
 use portcullis_core::{Decision, Gateway, Refusal, RequestFacts};
 use rustls_pki_types::UnixTime;
 
-use crate::apply::{apply, refuse};
+use crate::apply::{apply, refuse, show};
 use crate::bundle::{Bundle, Next};
 use crate::clusters::Known;
 use crate::fault;
@@ -123,6 +123,8 @@ impl<H: Host> Bundle<H> {
             },
             decided => decided,
         };
+        let is_shown = seen.shown.take().is_none_or(|shown| show(&shown, &self.host));
+        let decision = if is_shown { decision } else { Decision::Refuse(Refusal::internal()) };
         let judged = self.carry_out(decision, &scan, stream, known);
         if matches!(judged, Judged::Goes) {
             fault::maybe("decided", lines);

@@ -7,6 +7,7 @@ mod gateway;
 mod ingress;
 mod manifest;
 mod plain;
+mod plain_wasm;
 mod secrets;
 
 pub use gateway::{Gateway, GatewayOptions};

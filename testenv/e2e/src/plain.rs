@@ -28,7 +28,7 @@ pub struct PlainFiles {
 /// What goes into the folder.
 #[derive(Debug)]
 pub struct PlainSetup<'a> {
-    /// `impersonate` or `request-header`.
+    /// The folder below `envoy/plain`.
     pub mode: &'a str,
     /// The host name of the cluster.
     pub name: &'a str,
@@ -98,6 +98,11 @@ impl PlainFiles {
         let text = std::fs::read_to_string(&path);
         let text = text.map_err(|source| Error::File { step: "reading", path: path.clone(), source })?;
         write_private(&path, change(text).as_bytes())
+    }
+
+    /// Where the folder is. What went into it (`pki` of `render`) lies in `given-pki` beside it.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Runs Envoy from the folder, of the pinned version if none is given.
