@@ -114,6 +114,7 @@ impl PlainFiles {
         let options = EnvoyOptions {
             version,
             file: Some(self.folder.join("envoy.yaml")),
+            flags: ["--file-flush-interval-msec", "50"].map(str::to_owned).into(),
             ..EnvoyOptions::new(json!({"admin": {"address": {"socket_address": admin}}}))
         };
         let envoy = Envoy::start(run.path(), &format!("plain-envoy-{}", self.admin.port()), &options)?;
