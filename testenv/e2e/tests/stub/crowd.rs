@@ -25,9 +25,10 @@ fn token_of(user: usize) -> String {
     format!("the-token-of-user-{user}")
 }
 
-/// Whom an answer says that it is for; `None` for a 429 that asks to come back.
+/// Whom an answer says that it is for; `None` for one that asks to come back: so many reviews at once may be too many, or take
+/// too long.
 fn told(response: &Response) -> Option<Value> {
-    if response.status == 429 {
+    if matches!(response.status, 429 | 503) {
         assert!(response.header("retry-after").is_some());
         return None;
     }
