@@ -18,9 +18,9 @@ use serde_json::{Value, json};
 
 const ARRIVES: Duration = Duration::from_secs(30);
 
-/// What the README asks of the mesh.
+/// What the README asks of the mesh. No mTLS inside of the mesh, because its certificates come from the agent in a proxy's pod.
 fn mesh_configuration() -> Value {
-    json!({"pathNormalization": {"normalization": "NONE"}})
+    json!({"pathNormalization": {"normalization": "NONE"}, "enableAutoMtls": false})
 }
 
 /// A real istiod over a real kube-apiserver, and an Envoy that is an ingress gateway of its mesh. Nothing of the gateway's
@@ -63,7 +63,9 @@ impl Mesh {
         kube.admin_kubectl()?.args(["create", "namespace", setup.namespace]).run_ok()?;
         let service = run.write("gateway-service.json", service(setup, address.port()).to_string())?;
         apply(kube, &service)?;
-        let objects = on_loopback(&setup.objects, setup.port, address.port());
+        apply(kube, &run.write("loopback.json", on_loopback(setup, address).to_string())?)?;
+        let objects =
+            setup.objects.replace(&format!("portNumber: {}", setup.port), &format!("portNumber: {}", address.port()));
         apply(kube, &run.write("objects.yaml", &objects)?)?;
         let node = GatewayNode {
             namespace: setup.namespace.to_owned(),
@@ -148,9 +150,20 @@ fn service(setup: &MeshSetup<'_>, port: u16) -> Value {
     })
 }
 
-/// The same objects, for a gateway that nobody reaches from outside, on a port that is free.
-fn on_loopback(objects: &str, port: u16, free: u16) -> String {
-    objects
-        .replace(&format!("portNumber: {port}"), &format!("portNumber: {free}"))
-        .replace("  - hosts: [", "  - bind: 127.0.0.1\n    hosts: [")
+/// So that nobody reaches the gateway from outside. By `bind` in a Gateway its routes would have names that no patch finds.
+fn on_loopback(setup: &MeshSetup<'_>, address: SocketAddr) -> Value {
+    let value = json!({"address": {"socket_address": {"address": address.ip().to_string()}}});
+    json!({
+        "apiVersion": "networking.istio.io/v1alpha3",
+        "kind": "EnvoyFilter",
+        "metadata": {"name": "loopback", "namespace": setup.namespace},
+        "spec": {
+            "workloadSelector": {"labels": setup.labels},
+            "configPatches": [{
+                "applyTo": "LISTENER",
+                "match": {"context": "GATEWAY", "listener": {"portNumber": address.port()}},
+                "patch": {"operation": "MERGE", "value": value},
+            }],
+        },
+    })
 }

@@ -146,7 +146,11 @@ impl Istiod {
         let headers = [("Content-Type", "application/json")];
         let answer = plain::request(self.http, "POST", "/validate", &headers, review.to_string().as_bytes())?;
         let response = &answer.json()?["response"];
+        // Said of every EnvoyFilter.
+        let is_said_of_all =
+            |warning: &Value| warning.as_str().is_some_and(|text| text.starts_with("EnvoyFilter exposes"));
         let warnings = response["warnings"].as_array().into_iter().flatten();
+        let warnings = warnings.filter(|warning| !is_said_of_all(warning));
         let mut objections: Vec<_> = warnings.map(ToString::to_string).collect();
         if response["allowed"] != true {
             objections.push(response.to_string());

@@ -132,12 +132,12 @@ fn the_path_arrives_as_it_was_written(world: &World) {
 
 fn a_connection_for_one_name_takes_no_request_for_another(world: &World) {
     let alice = world.target().identity(&world.alice);
-    for name in ["other.example.com", "prod.example.com.evil.com", "10.0.0.1"] {
+    for name in ["other.example.com", "prod.example.com.evil.com"] {
         let answer = H2Client::connect(&alice).unwrap().authority(name).get(CONFIGMAPS, &[]).unwrap();
         assert_eq!(answer.status, 421, "{name}: {}", answer.text());
         assert_eq!(answer.json().unwrap()["kind"], "Status", "{name}");
     }
-    for name in ["prod.example.com:443", "PROD.example.com", "prod.example.com."] {
+    for name in ["prod.example.com:443", "PROD.example.com", "prod.example.com.", "10.0.0.1:443"] {
         let answer = H2Client::connect(&alice).unwrap().authority(name).get(CONFIGMAPS, &[]).unwrap();
         assert_eq!(answer.status, 200, "{name}: {}", answer.text());
     }
