@@ -4,28 +4,50 @@ use std::time::Duration;
 
 use portcullis_harness::client::{H2Client, Response};
 use portcullis_harness::kubeconfig::Kubeconfig;
-use portcullis_harness::wait;
+use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
 use super::effect::{connections, eventually, manager, nothing_was_refused, virtual_host};
 use super::users::everybody_is_who_they_are;
-use super::world::{Build, NAME, World};
+use super::world::{Build, NAME, Setup, World};
 
 const SOON: Duration = Duration::from_secs(30);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
 fn a_gateway_of_istios_serves_with_the_module() {
-    serves("istio-module", Build::Module);
+    serves("istio-module", &Setup::new(Build::Module));
 }
 
 #[test]
 fn a_gateway_of_istios_serves_with_wasm() {
-    serves("istio-wasm", Build::Wasm);
+    serves("istio-wasm", &Setup::new(Build::Wasm));
 }
 
-fn serves(test: &str, build: Build) {
-    let Some(world) = World::start(test, build) else { return };
+#[test]
+#[ignore = "the same behind each older Envoy"]
+fn gateways_of_istios_serve_with_older_envoys() {
+    for version in deps::envoy_compat_versions() {
+        for build in [Build::Module, Build::Wasm] {
+            eprintln!("{version}, {build:?}");
+            serves("istio-older", &Setup { version: Some(version.clone()), ..Setup::new(build) });
+        }
+    }
+}
+
+#[test]
+fn users_can_be_told_by_impersonation_as_well() {
+    let setup = Setup { impersonates: true, ..Setup::new(Build::Module) };
+    let Some(world) = World::start("istio-impersonate", &setup) else { return };
+    nothing_was_refused(&world.mesh);
+    whoami_shows_what_a_direct_request_shows(&world);
+    everybody_is_who_they_are(&world, &world.target());
+    a_watch_sees_what_happens(&world);
+    sessions_work(&world);
+}
+
+fn serves(test: &str, setup: &Setup) {
+    let Some(world) = World::start(test, setup) else { return };
     assert_eq!(world.mesh.objections(world.mesh.objects()).unwrap(), Vec::<String>::new());
     nothing_was_refused(&world.mesh);
     nothing_is_lost(&world);
@@ -38,7 +60,7 @@ fn serves(test: &str, build: Build) {
     a_connection_for_one_name_takes_no_request_for_another(&world);
     a_resumed_session_is_still_alices(&world);
     nothing_was_refused(&world.mesh);
-    without_the_filter_nobody_gets_in(&world, build);
+    without_the_filter_nobody_gets_in(&world, setup.build);
 }
 
 /// What the README of `envoy/` says must not be lost, as far as no request of this test shows it.

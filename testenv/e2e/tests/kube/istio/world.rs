@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use portcullis_e2e::{Mesh, MeshSetup, render_istio};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
@@ -13,6 +13,9 @@ use serde_json::json;
 pub(super) const NAME: &str = "prod.example.com";
 /// The name of the front-proxy certificate that kubeadm makes.
 const FRONT: &str = "front-proxy-client";
+/// What the README says of `Impersonate`.
+const IMPERSONATE: [(&str, &str); 2] =
+    [(r#"{"RequestHeader": {}}"#, r#""Impersonate""#), (r#", "user": "system:portcullis"}"#, "}")];
 
 /// Which of the two files puts the filter in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +33,22 @@ impl Build {
     }
 }
 
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) build: Build,
+    /// Of Envoy; `None` = the pinned one.
+    pub(super) version: Option<String>,
+    /// Users are told by `Impersonate-*`, after the change that the README names.
+    pub(super) impersonates: bool,
+}
+
+impl Setup {
+    pub(super) fn new(build: Build) -> Self {
+        Self { build, version: None, impersonates: false }
+    }
+}
+
 /// A kube-apiserver as kubeadm sets it up, with a node, behind a gateway of Istio's. alice and robot may edit in `default`.
 pub(super) struct World {
     pub(super) mesh: Mesh,
@@ -42,7 +61,7 @@ pub(super) struct World {
 
 impl World {
     /// `None`, said loudly, where Kubernetes or istiod is not built.
-    pub(super) fn start(test: &str, build: Build) -> Option<Self> {
+    pub(super) fn start(test: &str, setup: &Setup) -> Option<Self> {
         deps::kube_or_skip(test).unwrap()?;
         deps::or_skip(test, deps::istio()).unwrap()?;
         let run = RunDir::new(test).unwrap();
@@ -50,21 +69,8 @@ impl World {
         let request_header = Some(RequestHeader { ca: front.clone(), allowed_names: vec![FRONT.to_owned()] });
         let options = KubeOptions { request_header, node: true, ..KubeOptions::default() };
         let kube = RealKube::start(&run, "kube", &options).unwrap();
-        let token = grant(&kube);
-        let pki = kubeadm_folder(&run, &kube, &front, &serving_ca);
-        let servers = [kube.apiservers()[0].address()];
-        let wasm = match build {
-            Build::Module => Vec::new(),
-            Build::Wasm => vec![format!("wasm=file://{}", deps::wasm().unwrap().display())],
-        };
-        let setup = MeshSetup {
-            kube: &kube,
-            namespace: "istio-ingress",
-            labels: json!({"istio": "ingressgateway"}),
-            port: 443,
-            objects: render_istio(build.word(), NAME, &servers, &pki, &wasm).unwrap(),
-        };
-        let mesh = Mesh::start(&run, &setup, |_| ()).unwrap();
+        let token = grant(&kube, setup);
+        let mesh = mesh(&run, &kube, setup, &pki(&run, &kube, &front, &serving_ca, setup));
         let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
         let alice = kube.client_ca().issue(&alice).unwrap();
         Some(World { mesh, kube, alice, token, serving_ca, run })
@@ -101,9 +107,28 @@ pub(super) fn admin(kube: &RealKube, args: &[&str]) -> String {
     kube.admin_kubectl().unwrap().args(args).run_ok().unwrap()
 }
 
+fn mesh(run: &RunDir, kube: &RealKube, setup: &Setup, pki: &Path) -> Mesh {
+    let servers = [kube.apiservers()[0].address()];
+    let wasm = match setup.build {
+        Build::Module => Vec::new(),
+        Build::Wasm => vec![format!("wasm=file://{}", deps::wasm().unwrap().display())],
+    };
+    let mut objects = render_istio(setup.build.word(), NAME, &servers, pki, &wasm).unwrap();
+    if setup.impersonates {
+        for (from, to) in IMPERSONATE {
+            assert!(objects.contains(from), "{from}");
+            objects = objects.replace(from, to);
+        }
+    }
+    let of_mesh =
+        MeshSetup { kube, namespace: "istio-ingress", labels: json!({"istio": "ingressgateway"}), port: 443, objects };
+    Mesh::start(run, &of_mesh, |options| options.version = setup.version.clone()).unwrap()
+}
+
 /// What the README asks for, and what the users of these tests may do; gives robot's token.
-fn grant(kube: &RealKube) -> String {
-    let rights = project_root().join("envoy/istio/rbac.yaml");
+fn grant(kube: &RealKube, setup: &Setup) -> String {
+    let rights = if setup.impersonates { "envoy/plain/impersonate/rbac.yaml" } else { "envoy/istio/rbac.yaml" };
+    let rights = project_root().join(rights);
     admin(kube, &["apply", "-f", rights.to_str().unwrap()]);
     admin(kube, &["create", "serviceaccount", "robot"]);
     for part in ["view", "edit"] {
@@ -114,15 +139,23 @@ fn grant(kube: &RealKube) -> String {
     admin(kube, &["create", "token", "robot"]).trim().to_owned()
 }
 
-/// What is in /etc/kubernetes/pki. kubeadm has one authority for servers and clients; here they are two, and a bundle of both is
-/// one as well.
-fn kubeadm_folder(run: &RunDir, kube: &RealKube, front: &Ca, serving: &Ca) -> PathBuf {
-    let pki = run.make_dir("kubernetes-pki").unwrap();
+/// What is in /etc/kubernetes/pki, or in a folder of one's own. kubeadm has one authority for servers and clients; here they are
+/// two, and a bundle of both is one as well.
+fn pki(run: &RunDir, kube: &RealKube, front: &Ca, serving: &Ca, setup: &Setup) -> PathBuf {
+    let pki = run.make_dir("pki").unwrap();
     let pair = |name: &str, identity: Identity| {
         identity.write_pem(&pki.join(format!("{name}.crt")), &pki.join(format!("{name}.key"))).unwrap();
     };
-    pair("apiserver", serving.issue(&CertSpec::server(NAME, [NAME])).unwrap());
-    pair("front-proxy-client", front.issue(&CertSpec::client(FRONT, [""; 0])).unwrap());
-    run.write("kubernetes-pki/ca.crt", kube.client_ca().pem() + &kube.server_ca().pem()).unwrap();
+    let shown = serving.issue(&CertSpec::server(NAME, [NAME])).unwrap();
+    if setup.impersonates {
+        pair("serving", shown);
+        pair("client", kube.client_ca().issue(&CertSpec::client("system:portcullis", [""; 0])).unwrap());
+        kube.server_ca().write_pem(&pki.join("upstream-ca.crt")).unwrap();
+        kube.client_ca().write_pem(&pki.join("client-ca.crt")).unwrap();
+    } else {
+        pair("apiserver", shown);
+        pair("front-proxy-client", front.issue(&CertSpec::client(FRONT, [""; 0])).unwrap());
+        run.write("pki/ca.crt", kube.client_ca().pem() + &kube.server_ca().pem()).unwrap();
+    }
     pki
 }
