@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up test test-wasm test-long bench-envoy bench-scale deps kube module faulty previous wasm wasm-faulty build lint fmt
+.PHONY: help manifests up test test-wasm compatibility test-long bench-envoy bench-scale deps kube module faulty previous wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -32,6 +32,10 @@ test-wasm: ## The end-to-end tests with portcullis.wasm in the place of the modu
 	@$(SCRIPTS)/install-envoy
 	$(MAKE) --no-print-directory wasm wasm-faulty build
 	$(SCRIPTS)/test-wasm
+
+compatibility: ## Find out which feature works on which Envoy with which build of the filter, and write the table; some 20 minutes
+	@$(MAKE) --no-print-directory deps module faulty wasm wasm-faulty build
+	target/debug/portcullis-compatibility
 
 test-long: ## Cases that take longer than 30 seconds
 	@$(MAKE) --no-print-directory deps module build

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_e2e::GatewayOptions;
+use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::client::H2Client;
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
@@ -59,4 +59,27 @@ fn a_server_may_fail_as_many_checks_as_its_cluster_bears() {
     assert_eq!(client.get(PODS, &[]).unwrap().status, 200);
     let unhealthy = || (client.get(PODS, &[]).ok()?.status == 503).then_some(());
     wait::until("too many checks have failed", SOON, unhealthy).unwrap();
+}
+
+#[test]
+fn a_server_that_takes_no_connections_is_out_before_it_is_asked_again() {
+    let world = World::without_cluster("ejected", &GatewayOptions::default());
+    let second = world.pki.stub("stub-1");
+    let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
+        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
+        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca)
+        .set("/spec/portcullis", json!({"healthCheck": {"interval": "60s", "timeout": "5s"}}));
+    world.gateway.apply(&manifest).unwrap();
+    let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let status = || client.get(PODS, &[]).unwrap().status;
+    let both = || (status() == 200 && !second.records_for(PODS).is_empty()).then_some(());
+    wait::until("both servers are reached", SOON, both).unwrap();
+    drop(second);
+    let ejected = || {
+        assert_eq!(status(), 200, "a request that found nobody is put to the other server");
+        let ejections = world.gateway.envoy().admin().stats("all_h2.outlier_detection.ejections_active").ok()?;
+        ejections.iter().any(|(_, count)| *count == 1).then_some(())
+    };
+    wait::until("the server is out", SOON, ejected).unwrap();
+    assert_eq!(status(), 200);
 }
