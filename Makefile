@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up test test-wasm compatibility test-long bench-envoy bench-scale deps kube module faulty previous wasm wasm-faulty build lint fmt
+.PHONY: help manifests up test test-wasm compatibility test-long bench-envoy bench-cpu bench-scale deps kube module faulty previous wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -29,7 +29,9 @@ test: ## Everything that must pass: format, lints, unit, integration and end-to-
 	@$(SCRIPTS)/test
 
 test-wasm: ## The end-to-end tests with portcullis.wasm in the place of the module, but for those that docs/compatibility.md names
-	@$(SCRIPTS)/install-envoy
+	@. $(SCRIPTS)/versions.env
+	$(SCRIPTS)/install-envoy $$ENVOY_VERSION $$ENVOY_COMPAT_VERSIONS
+	$(SCRIPTS)/build-kube || [ $$? = 3 ]
 	$(MAKE) --no-print-directory wasm wasm-faulty build
 	$(SCRIPTS)/test-wasm
 
@@ -45,6 +47,10 @@ bench-envoy: ## Count the instructions of a whole request in Envoy, with the gat
 	@$(MAKE) --no-print-directory module wasm build
 	cargo build --profile module -p envoy-abi --example idle
 	target/debug/portcullis-bench
+
+bench-cpu: ## Measure CPU time of a request in Envoy: without the gateway, with the module, with portcullis.wasm
+	@$(MAKE) --no-print-directory module wasm build
+	target/debug/portcullis-bench cpu
 
 bench-scale: ## Measure 100 and 1,000 clusters on a real Envoy: cold push, one edit, memory
 	@$(MAKE) --no-print-directory module

@@ -19,6 +19,7 @@ use crate::pairs;
 use crate::peers::Peers;
 use crate::reviews::{Answer, Asking, Reviews};
 use crate::root::Root;
+use crate::shelf;
 use crate::stream::{Stream, Visit};
 
 /// What becomes of a request or an answer after its headers.
@@ -106,7 +107,8 @@ impl<H: Host> Bundle<H> {
 
     fn answer(&mut self, id: u32, stream: &mut Stream) -> Next {
         let is_closed = stream.tunnel.is_closed();
-        let needs_status = stream.owns_unauthorized || is_closed;
+        let token = stream.token.take();
+        let needs_status = stream.owns_unauthorized || is_closed || token.is_some();
         let status = needs_status.then(|| self.host.header(Map::Response, ":status")).flatten();
         if stream.owns_unauthorized && status.as_deref() == Some(b"401") {
             let refusal = Refusal::gateway_credential();
@@ -114,6 +116,10 @@ impl<H: Host> Bundle<H> {
             stream.is_answered = true;
             refuse(&refusal, &self.host);
             return Next::Wait;
+        }
+        if let (Some(token), Some(b"401"), Some(now)) = (token, status.as_deref(), self.host.now()) {
+            token.is_rejected(UnixTime::since_unix_epoch(now));
+            shelf::doubt(&self.host, &token.key(), now.as_secs());
         }
         let is_session = is_closed && status.as_deref() == Some(b"101");
         if is_session && stream.tunnel.open() {

@@ -144,6 +144,7 @@ impl<H: Host> Bundle<H> {
                 Ok(()) => {
                     stream.place = forward.place.take();
                     stream.owns_unauthorized = forward.owns_unauthorized;
+                    stream.token = forward.token.take();
                     stream.tunnel = if forward.is_upgrade { Tunnel::Closed } else { Tunnel::Open };
                     if let (true, Some(known)) = (forward.is_long, known) {
                         stream.visit = Visit::Comes(Arc::clone(&known.streams));

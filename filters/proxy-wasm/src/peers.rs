@@ -15,18 +15,27 @@ use crate::host::Host;
 
 const DIGEST: &str = "connection\0sha256_peer_certificate_digest";
 
-/// Certificates whose chains are kept, so that no request has to read its header.
-const MOST: usize = 1_024;
+/// Bytes of certificates that are kept, so that no request has to read its header. Anybody can present new ones, large ones,
+/// too, that nobody signed.
+const MOST: usize = 4 << 20;
 
 /// Chains that were read, by the digest of the certificate.
 #[derive(Default)]
 pub(crate) struct Peers {
     read: HashMap<Vec<u8>, Read>,
+    bytes: usize,
 }
 
 struct Read {
     header: Vec<u8>,
     chain: Rc<[u8]>,
+}
+
+impl Read {
+    /// Bytes, with what a place in the table takes.
+    fn size(&self) -> usize {
+        self.header.len().saturating_add(self.chain.len()).saturating_add(256)
+    }
 }
 
 /// What is known of the client's certificate.
@@ -60,6 +69,16 @@ impl Peers {
         }
     }
 
+    fn keep(&mut self, digest: Vec<u8>, read: Read) {
+        let size = read.size();
+        if self.bytes.saturating_add(size) > MOST {
+            self.read.clear();
+            self.bytes = 0;
+        }
+        let before = self.read.insert(digest, read).map_or(0, |before| before.size());
+        self.bytes = self.bytes.saturating_add(size).saturating_sub(before);
+    }
+
     fn read(&mut self, digest: Vec<u8>, header: &[u8], lines: usize) -> Presented {
         if let Some(known) = self.read.get(&digest)
             && known.header == header
@@ -73,10 +92,24 @@ impl Peers {
             return Presented::Unreadable;
         }
         let chain: Rc<[u8]> = chain.into();
-        if self.read.len() >= MOST {
-            self.read.clear();
-        }
-        self.read.insert(digest, Read { header: header.to_vec(), chain: Rc::clone(&chain) });
+        self.keep(digest, Read { header: header.to_vec(), chain: Rc::clone(&chain) });
         Presented::Chain(chain)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST, Peers, Read};
+
+    #[test]
+    fn certificates_that_anybody_can_make_take_bounded_memory() {
+        let mut peers = Peers::default();
+        for number in 0..2_000_u32 {
+            let read = || Read { header: vec![b'x'; 100_000], chain: vec![0; 30_000].into() };
+            peers.keep(number.to_le_bytes().to_vec(), read());
+            peers.keep(number.to_le_bytes().to_vec(), read());
+            let kept: usize = peers.read.values().map(Read::size).sum();
+            assert!(kept == peers.bytes && kept <= MOST, "{kept}, counted {}", peers.bytes);
+        }
     }
 }

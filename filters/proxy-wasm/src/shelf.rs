@@ -4,7 +4,7 @@
 //! there is a token. There is a fixed number of places, and good answers have their own, so that a flood of bad ones displaces
 //! none of them.
 
-use portcullis_core::review::{ReviewKey, ReviewResult};
+use portcullis_core::review::{BELIEVED, ReviewKey, ReviewResult};
 use serde_json::Value;
 
 use crate::host::Host;
@@ -25,6 +25,9 @@ pub(crate) fn put(host: &impl Host, key: &ReviewKey, result: &ReviewResult, body
     };
     let Some(answer) = without_question(body).filter(|answer| answer.len() <= MAX_ANSWER) else { return };
     let value = [&key[..], &at.to_le_bytes(), answer.as_bytes()].concat();
+    if !is_good {
+        forget(host, key, |_| true);
+    }
     let _ = host.set_shared(&place(key, is_good), &value, 0);
 }
 
@@ -36,6 +39,21 @@ pub(crate) fn find(host: &impl Host, key: &ReviewKey) -> Option<(Vec<u8>, u64)> 
         let (at, answer) = rest.split_first_chunk()?;
         (known == key).then(|| (answer.to_vec(), u64::from_le_bytes(*at)))
     })
+}
+
+/// Takes a good answer away that the upstream does not stand by, unless it came just now, as this worker's own cache has it.
+pub(crate) fn doubt(host: &impl Host, key: &ReviewKey, now: u64) {
+    forget(host, key, |at| now.saturating_sub(at) >= BELIEVED);
+}
+
+fn forget(host: &impl Host, key: &ReviewKey, is_old: impl Fn(u64) -> bool) {
+    let place = place(key, true);
+    let Some((value, cas)) = host.shared(&place) else { return };
+    let came = value.strip_prefix(&key[..]).and_then(|rest| rest.first_chunk()).map(|at| u64::from_le_bytes(*at));
+    if came.is_some_and(is_old) {
+        // What was written meanwhile is newer, and stays.
+        let _ = host.set_shared(&place, &[], cas);
+    }
 }
 
 fn place(key: &ReviewKey, is_good: bool) -> Vec<u8> {

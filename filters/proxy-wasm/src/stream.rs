@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_core::farewell::{Stay, Streams};
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
-use portcullis_core::review::{ReviewKey, Settled};
+use portcullis_core::review::{PassedToken, ReviewKey, Settled};
 
 use crate::clusters::Known;
 use crate::root::Root;
@@ -19,6 +19,8 @@ pub(crate) struct Stream {
     /// The configuration by which it is judged, again, too.
     pub(crate) cluster: Option<Rc<Known>>,
     pub(crate) owns_unauthorized: bool,
+    /// The token that went upstream as good, until the upstream has answered.
+    pub(crate) token: Option<PassedToken>,
     /// Given back when Envoy deletes the stream, which it does exactly once, however the stream ends.
     pub(crate) place: Option<Place>,
     /// Answers to reviews that it has waited for, and how many are missing.
@@ -61,6 +63,7 @@ impl Stream {
             root,
             cluster: None,
             owns_unauthorized: false,
+            token: None,
             place: None,
             settled: Settled::default(),
             missing: 0,

@@ -1,6 +1,6 @@
 //! The load: what kubectl sends, over and over.
 
-use portcullis_harness::client::{H2Client, Response};
+use portcullis_harness::client::{H2Client, Outgoing, Response};
 
 use crate::case::Case;
 use crate::error::BenchError;
@@ -13,6 +13,27 @@ const PODS: u32 = 64;
 
 /// Sends requests one after the other, each answered as the case says.
 pub(crate) fn send(client: &H2Client, case: Case, token: &str, count: u32) -> Result<(), BenchError> {
+    let bearer = format!("Bearer {token}");
+    let headers = headers(case, &bearer);
+    for number in 0..count {
+        expect(&client.get(&path(number), &headers)?, case)?;
+    }
+    Ok(())
+}
+
+/// As [`send`], with up to `at_once` under way.
+pub(crate) fn burst(client: &H2Client, case: Case, token: &str, count: u32, at_once: usize) -> Result<(), BenchError> {
+    let bearer = format!("Bearer {token}");
+    let headers = headers(case, &bearer);
+    let requests = (0..count).map(|number| Outgoing::get(&path(number), &headers)).collect();
+    client.burst(requests, at_once).into_iter().try_for_each(|response| expect(&response?, case))
+}
+
+fn path(number: u32) -> String {
+    format!("/api/v1/namespaces/default/pods/web-7d9c6b5f4-{:05}", number % PODS)
+}
+
+fn headers(case: Case, bearer: &str) -> Vec<(&'static str, &str)> {
     let mut headers = vec![
         ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
         ("accept-encoding", "gzip"),
@@ -20,15 +41,10 @@ pub(crate) fn send(client: &H2Client, case: Case, token: &str, count: u32) -> Re
         ("kubectl-command", "kubectl get"),
         ("kubectl-session", "5f0c1d2e-3a4b-4c5d-8e6f-708192a3b4c5"),
     ];
-    let bearer = format!("Bearer {token}");
     if case.uses_token() {
-        headers.push(("authorization", &bearer));
+        headers.push(("authorization", bearer));
     }
-    for number in 0..count {
-        let path = format!("/api/v1/namespaces/default/pods/web-7d9c6b5f4-{:05}", number % PODS);
-        expect(&client.get(&path, &headers)?, case)?;
-    }
-    Ok(())
+    headers
 }
 
 fn expect(response: &Response, case: Case) -> Result<(), BenchError> {

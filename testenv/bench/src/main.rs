@@ -9,10 +9,12 @@ mod bare;
 mod callgrind;
 mod case;
 mod client;
+mod cpu;
 mod error;
 mod profile;
 mod report;
 mod scale;
+mod spread;
 mod world;
 
 use std::path::PathBuf;
@@ -43,13 +45,11 @@ struct Options {
     /// Where configurations, logs and callgrind's files go; emptied at the start. A temporary directory if unset.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Without callgrind: CPU time of the worker's thread instead of instructions.
-    #[arg(long)]
-    cpu_time: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Cpu(cpu::Cpu),
     Scale(scale::Scale),
 }
 
@@ -64,19 +64,21 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), BenchError> {
-    if let Some(Command::Scale(scale)) = &options.command {
-        return scale::run(scale);
+    match &options.command {
+        Some(Command::Cpu(cpu)) => return cpu::run(cpu),
+        Some(Command::Scale(scale)) => return scale::run(scale),
+        None => {}
     }
     let run = match &options.dir {
         Some(dir) => RunDir::at(dir)?,
         None => RunDir::new("bench")?,
     };
-    let world = World::new(&run, options)?;
+    let world = World::new(&run, true)?;
     let mut baselines = Vec::new();
     println!("{}", report::HEADING);
     for case in Case::ALL.into_iter().filter(|case| options.runs(*case)) {
         let baseline = baselines.iter().find(|(of, _)| *of == case.baseline()).map(|(_, amount)| *amount);
-        let amount = report::print(case, &world.measure(case)?, options.requests, baseline);
+        let amount = report::print(case, &world.measure(case, options)?, options.requests, baseline);
         baselines.push((case, amount));
     }
     Ok(())

@@ -2,19 +2,18 @@
 
 use crate::case::Case;
 use crate::profile::Profile;
-use crate::world::Round;
 
 /// What the columns are.
 pub(crate) const HEADING: &str = "case\tper request in each round\tof its baseline";
 
 /// Prints a case; gives what a request costs, the mean of its rounds.
-pub(crate) fn print(case: Case, rounds: &[Round], requests: u32, baseline: Option<f64>) -> f64 {
+pub(crate) fn print(case: Case, rounds: &[Profile], requests: u32, baseline: Option<f64>) -> f64 {
     let of = |amount: u64| amount as f64 / f64::from(requests);
-    let each: Vec<f64> = rounds.iter().map(|round| of(round.amount)).collect();
+    let each: Vec<f64> = rounds.iter().map(|round| of(round.total)).collect();
     let mean = each.iter().sum::<f64>() / each.len().max(1) as f64;
     let told: Vec<String> = each.iter().map(|amount| format!("{amount:.0}")).collect();
     println!("{}\t{}\t{:.4}", case.title(), told.join(" "), mean / baseline.unwrap_or(mean));
-    if let Some(profile) = rounds.last().and_then(|round| round.profile.as_ref()) {
+    if let Some(profile) = rounds.last() {
         details(profile, of);
     }
     mean

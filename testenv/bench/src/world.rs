@@ -24,13 +24,16 @@ const NAME: &str = "prod.example.com";
 const STARTS: Duration = Duration::from_secs(120);
 /// Requests before anything is counted: connections, caches and the credential's review.
 const WARM_UP: u32 = 300;
+/// What callgrind's files begin with.
+const OUT: &str = "callgrind.out";
 /// Bytes of a small pod as JSON.
 const BODY: usize = 2_048;
 
 /// What all cases share.
 pub(crate) struct World<'a> {
     run: &'a RunDir,
-    options: &'a Options,
+    /// Whether Envoys run under callgrind.
+    is_counted: bool,
     server_ca: Ca,
     client_ca: Ca,
     serving: Identity,
@@ -40,16 +43,24 @@ pub(crate) struct World<'a> {
     stub: StubServer,
 }
 
-/// What one round took.
-pub(crate) struct Round {
-    /// Instructions, or nanoseconds of CPU time, of the worker's thread.
-    pub(crate) amount: u64,
-    /// Where instructions went.
-    pub(crate) profile: Option<Profile>,
+/// A case's Envoy, and a connection to it on which the credential is known.
+pub(crate) struct Running {
+    pub(crate) case: Case,
+    pub(crate) client: H2Client,
+    envoy: Envoy,
+    /// Runs as long as Envoy does.
+    _plane: ControlPlane,
+}
+
+impl Running {
+    /// Envoy's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.envoy.process().pid()
+    }
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(run: &'a RunDir, options: &'a Options) -> Result<Self, BenchError> {
+    pub(crate) fn new(run: &'a RunDir, is_counted: bool) -> Result<Self, BenchError> {
         let (server_ca, client_ca) = (Ca::new("servers")?, Ca::new("clients")?);
         let token = format!("header.{}.signature", "x".repeat(client::TOKEN_LEN));
         let gateway = client_ca.issue(&CertSpec::client("portcullis", [""; 0]))?;
@@ -64,11 +75,27 @@ impl<'a> World<'a> {
         stub.fault(Fault::new("/api/v1/namespaces/", answer));
         let serving = server_ca.issue(&CertSpec::server(NAME, [NAME]))?;
         let alice = client_ca.issue(&CertSpec::client("alice", ["developers"]))?;
-        Ok(World { run, options, server_ca, client_ca, serving, gateway, alice, token, stub })
+        Ok(World { run, is_counted, server_ca, client_ca, serving, gateway, alice, token, stub })
     }
 
-    /// Runs a case in an Envoy of its own.
-    pub(crate) fn measure(&self, case: Case) -> Result<Vec<Round>, BenchError> {
+    /// The token of the cases with one.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Has the stub forget what it was asked.
+    pub(crate) fn forget(&self) {
+        self.stub.clear();
+    }
+
+    /// Counts the instructions of a case in an Envoy of its own, round by round.
+    pub(crate) fn measure(&self, case: Case, options: &Options) -> Result<Vec<Profile>, BenchError> {
+        let running = self.start(case)?;
+        (0..=options.rounds).map(|round| self.round(&running, round, options.requests)).skip(1).collect()
+    }
+
+    /// Starts an Envoy for a case.
+    pub(crate) fn start(&self, case: Case) -> Result<Running, BenchError> {
         let dir = self.run.make_dir(case.slug())?;
         let manifests = self.run.make_dir(&format!("{}/manifests", case.slug()))?;
         let address = ports::free_address()?;
@@ -81,10 +108,9 @@ impl<'a> World<'a> {
         if case.is_bare() {
             bootstrap = self.bare(case, &dir, &bootstrap, address)?;
         }
-        let out = dir.join("callgrind.out");
-        let envoy = self.envoy(case, &dir, bootstrap, &out)?;
+        let envoy = self.envoy(case, &dir, bootstrap)?;
         let client = self.connect(case, &envoy, address)?;
-        (0..=self.options.rounds).map(|round| self.round(case, &envoy, &client, &out, round)).skip(1).collect()
+        Ok(Running { case, client, envoy, _plane: plane })
     }
 
     fn manifest(&self, case: Case) -> Manifest {
@@ -111,15 +137,15 @@ impl<'a> World<'a> {
         bare::bootstrap(case, bootstrap, &dump, &secrets)
     }
 
-    fn envoy(&self, case: Case, dir: &Path, bootstrap: Value, out: &Path) -> Result<Envoy, BenchError> {
+    fn envoy(&self, case: Case, dir: &Path, bootstrap: Value) -> Result<Envoy, BenchError> {
         let mut options = EnvoyOptions::new(bootstrap);
         options.concurrency = 1;
         options.patience = STARTS;
         if case == Case::Idle {
             options.module_dir = Some(deps::module_dir().map_err(portcullis_harness::Error::from)?.join("examples"));
         }
-        if !self.options.cpu_time {
-            options.wrapper = callgrind::wrapper(out);
+        if self.is_counted {
+            options.wrapper = callgrind::wrapper(&dir.join(OUT));
         }
         Ok(Envoy::start(dir, "envoy", &options)?)
     }
@@ -138,21 +164,17 @@ impl<'a> World<'a> {
     }
 
     /// The first round is for warming up what is counted.
-    fn round(&self, case: Case, envoy: &Envoy, client: &H2Client, out: &Path, round: u32) -> Result<Round, BenchError> {
-        let pid = envoy.process().pid();
-        if round == 0 && !self.options.cpu_time {
-            callgrind::control(pid, "--instr=on")?;
+    fn round(&self, running: &Running, round: u32, requests: u32) -> Result<Profile, BenchError> {
+        if round == 0 {
+            callgrind::control(running.pid(), "--instr=on")?;
         }
-        let before = worker_time(pid)?;
-        let requests = if round == 0 { WARM_UP } else { self.options.requests };
-        client::send(client, case, &self.token, requests)?;
+        let requests = if round == 0 { WARM_UP } else { requests };
+        client::send(&running.client, running.case, &self.token, requests)?;
         self.stub.clear();
-        if self.options.cpu_time {
-            return Ok(Round { amount: worker_time(pid)?.saturating_sub(before), profile: None });
-        }
-        callgrind::control(pid, "--dump")?;
+        callgrind::control(running.pid(), "--dump")?;
+        let out = self.run.make_dir(running.case.slug())?.join(OUT);
         let mut worker = Profile::default();
-        for path in callgrind::dumps(out, round + 1) {
+        for path in callgrind::dumps(&out, round + 1) {
             let text = std::fs::read_to_string(&path)
                 .map_err(|source| BenchError::Read { path: path.display().to_string(), source })?;
             let profile = Profile::parse(&text);
@@ -161,21 +183,6 @@ impl<'a> World<'a> {
                 worker = profile;
             }
         }
-        Ok(Round { amount: worker.total, profile: Some(worker) })
+        Ok(worker)
     }
-}
-
-/// CPU time of the worker's thread so far, in nanoseconds.
-fn worker_time(pid: u32) -> Result<u64, BenchError> {
-    let path = format!("/proc/{pid}/task");
-    let failed = |source| BenchError::Read { path: path.clone(), source };
-    let mut worker = 0;
-    for task in std::fs::read_dir(&path).map_err(failed)?.flatten() {
-        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
-        if read("comm").starts_with("wrk:worker_") {
-            let spent = read("schedstat").split(' ').next().and_then(|spent| spent.parse().ok());
-            worker += spent.unwrap_or(0_u64);
-        }
-    }
-    Ok(worker)
 }

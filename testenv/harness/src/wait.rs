@@ -2,12 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Error, Result};
+use crate::{Error, Result, deps};
 
 /// How often a condition is looked at.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Asks `probe` until it gives a value, at most for `deadline`.
+/// By how much all deadlines are longer than they say: `PORTCULLIS_PATIENCE`, for a machine that others use too. With wasm
+/// three times, unless told otherwise: each Envoy compiles the filter before it listens, seconds of a core.
+fn patience() -> u32 {
+    let told = std::env::var("PORTCULLIS_PATIENCE").ok().and_then(|times| times.parse().ok());
+    told.unwrap_or(if deps::runs_wasm() { 3 } else { 1 })
+}
+
+/// Asks `probe` until it gives a value, at most for `deadline`, or a few times that (`PORTCULLIS_PATIENCE`).
 ///
 /// # Errors
 /// [`Error::Deadline`] naming `what`.
@@ -25,6 +32,7 @@ pub fn until_ok<T, E: std::fmt::Display>(
     mut probe: impl FnMut() -> std::result::Result<T, E>,
 ) -> Result<T> {
     let start = Instant::now();
+    let deadline = deadline.saturating_mul(patience());
     loop {
         let reason = match probe() {
             Ok(value) => return Ok(value),

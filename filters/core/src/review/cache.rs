@@ -22,7 +22,7 @@ const REVIEWS: usize = 64;
 const RENEWALS: usize = 64;
 
 /// So long, in seconds, a good answer about a token is believed even if the upstream answers 401.
-const BELIEVED: u64 = 10;
+pub const BELIEVED: u64 = 10;
 
 /// For how long answers are believed, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

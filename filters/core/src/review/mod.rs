@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustls_pki_types::UnixTime;
 
 pub use access::ResourceAttributes;
-pub use cache::{CredentialCaches, Lifetimes, ReviewPermit};
+pub use cache::{BELIEVED, CredentialCaches, Lifetimes, ReviewPermit};
 pub(crate) use token::BASE64URL;
 
 use crate::cluster::Reviewer;
@@ -93,6 +93,11 @@ pub struct PassedToken {
 impl PassedToken {
     pub(crate) fn new(key: ReviewKey, caches: &Arc<CredentialCaches>) -> Self {
         PassedToken { key, caches: Arc::clone(caches) }
+    }
+
+    /// The name of its review, under which others may keep the answer, too.
+    pub fn key(&self) -> ReviewKey {
+        self.key
     }
 
     /// The upstream has answered 401: the token is reviewed again when it is presented next, unless it was just now.

@@ -1,10 +1,13 @@
 use portcullis_core::Memory;
 use portcullis_core::bucket::Rate;
+use portcullis_core::review::{BELIEVED, ReviewResult};
+use serde_json::json;
 use std::time::Duration;
 
 use super::host::Fake;
 use crate::memory::VmMemory;
 use crate::pairs;
+use crate::shelf;
 
 #[test]
 fn places_are_counted_over_all_vms_and_those_of_a_vm_that_is_gone_are_free_after_a_while() {
@@ -58,4 +61,25 @@ fn maps_survive_the_abi_and_what_is_cut_is_none() {
     }
     let huge = [&u32::MAX.to_le_bytes()[..], &[0; 8]].concat();
     assert_eq!(pairs::read(&huge), None);
+}
+
+#[test]
+fn a_good_answer_that_is_doubted_or_contradicted_is_shared_no_longer() {
+    let host = Fake::default();
+    let (key, other) = ([1; 32], [1; 32].map(|byte: u8| byte + 1));
+    let answer = |authenticated: bool| json!({"kind": "TokenReview", "status": {"authenticated": authenticated}});
+    let put = |is_good: bool, at: u64| {
+        let result = if is_good { ReviewResult::Allowed } else { ReviewResult::Rejected };
+        shelf::put(&host, &key, &result, answer(is_good).to_string().as_bytes(), at);
+    };
+    let found = || shelf::find(&host, &key).map(|(body, at)| (body == answer(true).to_string().as_bytes(), at));
+    put(true, 100);
+    shelf::doubt(&host, &other, 200);
+    shelf::doubt(&host, &key, 100 + BELIEVED - 1);
+    assert_eq!(found(), Some((true, 100)), "it came just now, or is about another token");
+    shelf::doubt(&host, &key, 100 + BELIEVED);
+    assert_eq!(found(), None);
+    put(true, 200);
+    put(false, 201);
+    assert_eq!(found(), Some((false, 201)));
 }

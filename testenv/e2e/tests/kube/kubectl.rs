@@ -19,7 +19,8 @@ fn kubectl_works_through_the_gateway() {
     }
 }
 
-fn everything_works(world: &World) {
+/// What an ordinary user does, one after the other.
+pub(crate) fn everything_works(world: &World) {
     whoami_shows_what_a_direct_request_shows(world);
     a_configmap_lives_and_dies(world);
     bob_meets_the_apiservers_own_403(world);

@@ -21,4 +21,5 @@ mod sources;
 mod status;
 mod streams;
 mod tokens;
+mod wasm;
 mod world;

@@ -19,6 +19,7 @@ mod handshake;
 mod handshakes;
 mod health;
 mod hostile;
+mod impostors;
 mod in_flight;
 mod leaks;
 mod limits;

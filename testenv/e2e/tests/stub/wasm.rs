@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use portcullis_e2e::GatewayOptions;
-use portcullis_harness::client::TlsTarget;
-use portcullis_harness::{deps, project_root, wait};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::world::{NAME, PODS, World};
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::certs::CertSpec;
+use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::{deps, project_root, wait};
+use portcullis_stub_apiserver::{Action, Fault};
+
+use crate::world::{NAME, PODS, ROBOT, World, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -69,4 +73,83 @@ fn the_user_is_told_by_the_vm_and_not_by_the_module() {
     assert_eq!(records[0].header("impersonate-user").as_deref(), Some("alice"));
     let stats = world.gateway.envoy().admin().get("/stats?filter=wasm").unwrap().text();
     assert!(stats.contains("wasm.envoy.wasm.runtime.v8.active"), "{stats}");
+}
+
+/// Whom the server must take for the sender of a request to a namespace of that name.
+const USERS: [&str; 4] = ["anna", "bert", "carl", "dora"];
+
+fn namespace(user: &str) -> String {
+    format!("/api/v1/namespaces/{user}/pods")
+}
+
+/// Sends requests and opens watches, whatever becomes of them, until it is told to stop. How many were served.
+fn goes_on(target: &TlsTarget, path: &str, stops: &AtomicBool) -> usize {
+    let mut served = 0;
+    while !stops.load(Ordering::Relaxed) {
+        let Ok(client) = H2Client::connect(target) else { continue };
+        let watch = client.open("GET", &format!("{path}?watch=true"), &[], b"");
+        let mut is_alive = watch.is_ok();
+        while is_alive && !stops.load(Ordering::Relaxed) {
+            let answer = client.get(path, &[]);
+            is_alive = answer.is_ok();
+            let status = answer.map_or(0, |answer| answer.status);
+            assert!(matches!(status, 0 | 200 | 503), "{path}: {status}");
+            served += usize::from(status == 200);
+        }
+    }
+    served
+}
+
+/// Every request of the others either is theirs, or fails; none goes on as somebody else's, or as nobody's.
+#[test]
+fn vms_that_panic_under_load_mix_nobody_up_and_come_back() {
+    let world = World::start("wasm-panics", &with(project_root().join("target/wasm/faulty.wasm")));
+    let nobody = world.gateway.target(NAME);
+    let targets = USERS
+        .map(|user| nobody.clone().identity(&world.pki.client_ca.issue(&CertSpec::client(user, [""; 0])).unwrap()));
+    let alice = nobody.clone().identity(&world.pki.alice);
+    let stops = AtomicBool::new(false);
+    let served: Vec<usize> = std::thread::scope(|scope| {
+        let stops = &stops;
+        let going: Vec<_> = USERS
+            .iter()
+            .zip(&targets)
+            .map(|(user, target)| scope.spawn(move || goes_on(target, &namespace(user), stops)))
+            .collect();
+        for place in ["decide", "decided", "decide", "decided", "decide", "decided"] {
+            let serves = || get(&alice, "").filter(|(status, _)| *status == 200);
+            wait::until("a VM is back", SOON, serves).unwrap();
+            let _ = get(&alice, &format!("X-Fault-Injection: {place}\r\n"));
+        }
+        stops.store(true, Ordering::Relaxed);
+        going.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(served.iter().all(|count| *count > 0), "{served:?}");
+    for record in world.client_records() {
+        let user = record.header_all("impersonate-user");
+        assert_eq!(user.len(), 1, "{record:?}");
+        assert!(user == ["alice"] || record.path() == namespace(&user[0]), "{record:?}");
+    }
+}
+
+/// Who waits for an answer to a review when the VM panics is not left waiting.
+#[test]
+fn whoever_waits_for_a_review_when_the_vm_panics_hears_of_it() {
+    let world = World::start("wasm-waits", &with(project_root().join("target/wasm/faulty.wasm")));
+    let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
+    world.stub.fault(Fault::new(reviews, Action::Hold));
+    // One connection is one worker.
+    let client = connect(&world.gateway.target(NAME).timeout(Duration::from_secs(60)));
+    let authorization = format!("Bearer {ROBOT}");
+    let waited = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.get(PODS, &[("authorization", &authorization)]));
+        let asked = || (!world.stub.records_for(reviews).is_empty()).then_some(());
+        wait::until("the review is under way", SOON, asked).unwrap();
+        let _ = client.get(PODS, &[("x-fault-injection", "decide")]);
+        waiting.join().unwrap()
+    });
+    let status = waited.as_ref().map_or(0, |answer| answer.status);
+    assert!(matches!(status, 0 | 503), "{waited:?}");
+    assert!(!format!("{waited:?}").contains("timeout"), "{waited:?}");
+    assert!(world.client_records().is_empty());
 }

@@ -16,7 +16,7 @@ pub(super) fn all(spec: &CertSpec, key: &PrivateKey, issuer: &Issuer<'_>) -> Vec
         let usages: Vec<Vec<u8>> = spec.usages.iter().map(|usage| usage_oid(*usage)).collect();
         list.push(extension(37, false, &der::element(0x30, &usages.concat())));
     }
-    if !spec.dns.is_empty() || !spec.ips.is_empty() {
+    if !(spec.dns.is_empty() && spec.uris.is_empty() && spec.ips.is_empty()) {
         list.push(extension(17, false, &alternative_names(spec)));
     }
     der::element(0x30, &list.concat())
@@ -45,5 +45,6 @@ fn alternative_names(spec: &CertSpec) -> Vec<u8> {
         IpAddr::V4(ip) => der::element(0x87, &ip.octets()),
         IpAddr::V6(ip) => der::element(0x87, &ip.octets()),
     });
-    der::element(0x30, &dns.chain(ips).collect::<Vec<_>>().concat())
+    let uris = spec.uris.iter().map(|uri| der::element(0x86, uri.as_bytes()));
+    der::element(0x30, &dns.chain(uris).chain(ips).collect::<Vec<_>>().concat())
 }

@@ -138,6 +138,12 @@ impl Identity {
         Self { chain: self.chain.iter().take(1).cloned().collect(), ..self.clone() }
     }
 
+    /// The same key with somebody else's certificates behind its own, as if they had issued it.
+    #[must_use]
+    pub fn followed_by(&self, other: &Identity) -> Self {
+        Self { chain: [&self.chain[..], &other.chain].concat(), ..self.clone() }
+    }
+
     /// Writes chain and key, both with mode 0600.
     ///
     /// # Errors

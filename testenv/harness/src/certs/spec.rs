@@ -28,6 +28,8 @@ pub struct CertSpec {
     pub uids: Vec<Vec<u8>>,
     /// DNS names.
     pub dns: Vec<String>,
+    /// URIs.
+    pub uris: Vec<String>,
     /// IP addresses.
     pub ips: Vec<IpAddr>,
     /// Extended key usages; empty = no such extension.
@@ -50,6 +52,7 @@ impl CertSpec {
             organizations: Vec::new(),
             uids: Vec::new(),
             dns: Vec::new(),
+            uris: Vec::new(),
             ips: Vec::new(),
             usages: Vec::new(),
             not_before: -3600,

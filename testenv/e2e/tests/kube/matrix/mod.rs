@@ -8,7 +8,7 @@ mod crowd;
 mod names;
 
 use portcullis_e2e::GatewayOptions;
-use portcullis_harness::certs::CertSpec;
+use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::kube::KubeOptions;
 use serde_json::{Value, json};
@@ -179,6 +179,18 @@ fn by_design(world: &World, case: Case, form: Form, direct: Outcome) -> Outcome 
         // HTTP/2 carries outer blanks, HTTP/1.1 trims them: told upstream, it would be another user on one of the two.
         Form::H2Once | Form::H2Twice if is_blank_ended && direct.0 == 201 => (400, json!("BadRequest")),
         _ => direct,
+    }
+}
+
+/// Whatever a user writes that means nothing, in any form, changes nothing.
+pub(crate) fn forgeries_mean_nothing(world: &World, user: &Identity) {
+    let credential = Credential::Certificate(Box::new(user.clone()));
+    let (mut direct, mut through) = (Client::new(direct(world), &credential), Client::new(world.target(), &credential));
+    for form in FORMS {
+        let clean = direct.send(&[], form);
+        for case in FORGERIES {
+            assert_eq!(through.send(case, form), clean, "{form:?}: {case:?}");
+        }
     }
 }
 

@@ -16,6 +16,8 @@ use place::{Place, Protocol, Way};
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::deps;
 
+use crate::world::World;
+
 #[test]
 fn kubectl_streams_as_it_does_directly() {
     let Some(place) = Place::start("sessions") else { return };
@@ -33,6 +35,20 @@ fn kubectl_streams_through_older_envoys() {
         let Some(place) = Place::behind("sessions-older", &options) else { return };
         side_by_side(&place, false);
     }
+}
+
+/// Starts a gateway and executes commands through it, in both modes and over both protocols.
+pub(crate) fn execute_behind(test: &str, options: &GatewayOptions) -> Option<World> {
+    let place = Place::behind(test, options)?;
+    let user = place.certificate();
+    let ways: Vec<Way<'_>> = Protocol::ALL.into_iter().flat_map(|protocol| place.through(&user, protocol)).collect();
+    std::thread::scope(|scope| {
+        for way in &ways {
+            scope.spawn(|| exec::outputs_and_exit_code_arrive_apart(way));
+        }
+    });
+    drop(ways);
+    Some(place.world)
 }
 
 fn side_by_side(place: &Place, past_the_gateway: bool) {

@@ -1,0 +1,186 @@
+//! Clients that want to be somebody else: by their certificate's words, by what they write about certificates, by another
+//! cluster's token, by requests inside of requests.
+
+use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_harness::certs::{Ca, CertSpec, Identity, self_signed};
+use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_stub_apiserver::{StubServer, TokenEntry};
+
+use crate::world::{NAME, PODS, Pki, ROBOT, World, connect};
+
+const OTHER: &str = "other.example.com";
+
+/// A certificate as Envoy tells it.
+fn escaped(identity: &Identity) -> String {
+    identity.pem().replace('\n', "%0A").replace(' ', "%20").replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")
+}
+
+/// What a client may write about alice's certificate, which is no secret.
+fn claims(alice: &Identity) -> Vec<String> {
+    let (name, chain) = ("X-Forwarded-Client-Cert", escaped(alice));
+    let hash = "0".repeat(64);
+    let values = [
+        format!("Chain=\"{chain}\""),
+        format!("Hash={hash};Cert=\"{chain}\";Chain=\"{chain}\";Subject=\"CN=alice,O=dev\""),
+        format!("By=spiffe://a;Hash={hash};Chain=\"{chain}\",Hash={hash};Chain=\"{chain}\""),
+        format!("Chain={chain}"),
+    ];
+    let lines = values.iter().flat_map(|value| {
+        [
+            format!("{name}: {value}\r\n"),
+            format!("{name}: {value}\r\n{name}: {value}\r\n"),
+            format!("x-FORWARDED-client-cert: {value}\r\n"),
+            format!("X_Forwarded_Client_Cert: {value}\r\n"),
+            format!("{name}: {value}\r\nConnection: {name}\r\n"),
+            format!("Connection: {name}\r\n"),
+        ]
+    });
+    lines.collect()
+}
+
+/// Whom the server took for the sender, if it heard of the request at all.
+fn told(world: &World, target: &TlsTarget, lines: &str) -> (u16, Option<String>) {
+    world.stub.clear();
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{lines}\r\n");
+    let mut connection = target.connect().unwrap();
+    connection.write(request.as_bytes()).unwrap();
+    let status = connection.read_response(false).unwrap().status;
+    let seen = world.client_records().pop();
+    (status, seen.map(|record| record.header("impersonate-user").unwrap_or_default()))
+}
+
+#[test]
+fn what_a_client_writes_about_certificates_is_not_believed() {
+    let world = World::start("claims", &GatewayOptions::default());
+    let nobody = world.gateway.target(NAME);
+    let bob = nobody.clone().identity(&world.pki.client_ca.issue(&CertSpec::client("bob", [""; 0])).unwrap());
+    let mallory = nobody.clone().identity(&self_signed(&CertSpec::client("alice", ["dev"])).unwrap());
+    for lines in claims(&world.pki.alice) {
+        let (_, user) = told(&world, &nobody, &lines);
+        assert!(user.as_deref().is_none_or(str::is_empty), "nobody is {user:?} by {lines}");
+        let (status, user) = told(&world, &bob, &lines);
+        assert!(
+            (status, user.as_deref()) == (200, Some("bob")) || (status >= 400 && user.is_none()),
+            "{user:?}: {lines}"
+        );
+        let (status, user) = told(&world, &mallory, &lines);
+        assert!(status >= 400 && user.is_none(), "mallory is {user:?} by {lines}");
+    }
+}
+
+/// Words that would end a field of a header, and begin another.
+fn words(alice: &Identity) -> [String; 6] {
+    let chain = escaped(alice);
+    [
+        "\";Chain=\"x".to_owned(),
+        format!("x\";Chain=\"{chain}\";Subject=\"CN=alice"),
+        format!("x,Hash=0;Chain=\"{chain}\""),
+        "x\\\";Subject=\\\"CN=alice,O=system:masters".to_owned(),
+        "alice\\".to_owned(),
+        "x/CN=alice".to_owned(),
+    ]
+}
+
+#[test]
+fn a_certificates_words_make_nobody_somebody_else() {
+    let world = World::start("words", &GatewayOptions::default());
+    let (nobody, stranger) = (world.gateway.target(NAME), Ca::new("strangers").unwrap());
+    for word in words(&world.pki.alice) {
+        let names = CertSpec { dns: vec![word.clone()], uris: vec![word.clone()], ..CertSpec::client("bob", [""; 0]) };
+        let specs = [names, CertSpec::client(&word, ["dev"]), CertSpec::client("bob", [&word])];
+        for spec in specs {
+            let own = String::from_utf8(spec.common_names[0].clone()).unwrap();
+            let signed = nobody.clone().identity(&world.pki.client_ca.issue(&spec).unwrap());
+            let (status, user) = told(&world, &signed, "");
+            let is_own = user.as_deref().is_none_or(|user| user == own);
+            assert!(is_own && (user.is_some() || status >= 400), "{word}: {status} {user:?}");
+            let forged = nobody.clone().identity(&stranger.issue(&spec).unwrap());
+            assert_eq!(told(&world, &forged, ""), (401, None), "{word}");
+        }
+    }
+}
+
+/// Certificates that the client sends behind its own count as issuers, never as its own.
+#[test]
+fn somebody_elses_certificate_in_the_chain_is_nobodys_identity() {
+    let world = World::start("chains", &GatewayOptions::default());
+    let (nobody, pki) = (world.gateway.target(NAME), &world.pki);
+    let mallory = self_signed(&CertSpec::client("mallory", [""; 0])).unwrap();
+    let bob = pki.client_ca.issue(&CertSpec::client("bob", [""; 0])).unwrap();
+    assert_eq!(told(&world, &nobody.clone().identity(&mallory.followed_by(&pki.alice)), ""), (401, None));
+    for _ in 0..2 {
+        let (status, user) = told(&world, &nobody.clone().identity(&bob.followed_by(&pki.alice)), "");
+        assert!(matches!((status, user.as_deref()), (200, Some("bob")) | (401, None)), "{status} {user:?}");
+    }
+}
+
+/// The same words are one user's token at one cluster and another's at the other, on each worker.
+#[test]
+fn a_token_is_whose_it_is_at_each_cluster() {
+    let world = World::start("same-token", &GatewayOptions::default());
+    let pki = Pki::new();
+    let twin = TokenEntry { user: "twin".to_owned(), ..TokenEntry::default() };
+    let other = StubServer::start(pki.stub_options("other").token(ROBOT, twin)).unwrap();
+    let manifest = Manifest::new(OTHER, [other.address()])
+        .upstream(&pki.gateway, &pki.server_ca, "kubernetes")
+        .serving(&world.gateway.serving_identity(OTHER).unwrap(), &pki.client_ca);
+    world.gateway.apply(&manifest).unwrap();
+    let authorization = format!("Bearer {ROBOT}");
+    for _ in 0..12 {
+        for (name, stub, user) in [(NAME, &world.stub, "robot"), (OTHER, &other, "twin")] {
+            let client = connect(&world.gateway.target(name));
+            assert_eq!(client.get(PODS, &[("authorization", &authorization)]).unwrap().status, 200, "{name}");
+            let record = stub.records_for(PODS).pop().unwrap();
+            assert_eq!(record.header_all("impersonate-user"), [user], "{name}");
+            near_misses(&client);
+        }
+    }
+    let certificate = connect(&world.gateway.target(OTHER).identity(&world.pki.alice));
+    assert_eq!(certificate.get(PODS, &[]).unwrap().status, 401, "another cluster's user");
+}
+
+fn near_misses(client: &H2Client) {
+    for token in [format!("{ROBOT}/{NAME}"), format!("{NAME}/{ROBOT}"), format!("{ROBOT};"), ROBOT.to_uppercase()] {
+        let answer = client.get(PODS, &[("authorization", &format!("Bearer {token}"))]).unwrap();
+        assert_eq!(answer.status, 401, "{token}");
+    }
+}
+
+/// However a request's length is told, what is inside of it is not asked with anybody else's rights.
+#[test]
+fn a_request_inside_of_a_request_is_nobody_elses() {
+    let world = World::start("lengths", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    let inner = format!("GET {secrets} HTTP/1.1\r\nHost: {NAME}\r\nX-Remote-User: admin\r\n\r\n");
+    let length = inner.len();
+    let framings = [
+        format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{inner}"),
+        format!("Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n{inner}"),
+        format!("Content-Length: 0\r\nContent-Length: {length}\r\n\r\n{inner}"),
+        format!("Content-Length: 0, {length}\r\n\r\n{inner}"),
+        format!("Content-Length: +{length}\r\n\r\n{inner}"),
+        format!("Content-Length : {length}\r\n\r\n{inner}"),
+        format!("Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{inner}"),
+        format!("Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n{inner}"),
+        format!("Transfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n{inner}"),
+        format!("Transfer-Encoding: chunked\r\n\r\n0;x=\n\r\n\r\n{inner}"),
+        format!("X: a\r\n Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n{inner}"),
+        format!("Transfer-Encoding: chunked\n\r\n0\r\n\r\n{inner}"),
+    ];
+    std::thread::scope(|scope| {
+        for framing in &framings {
+            let target = &target;
+            scope.spawn(move || {
+                let mut connection = target.connect().unwrap();
+                let request = format!("POST {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{framing}");
+                connection.write(request.as_bytes()).unwrap();
+                assert!(connection.read_response(false).is_ok_and(|answer| answer.status >= 200), "{framing}");
+            });
+        }
+    });
+    for record in world.client_records() {
+        assert_eq!(record.header_all("impersonate-user"), ["alice"], "{record:?}");
+        assert!(record.header_names_with_prefix("x-remote-").is_empty(), "{record:?}");
+    }
+}
