@@ -39,10 +39,10 @@ pub struct Combination {
 impl Combination {
     /// Every supported Envoy (`testenv/scripts/versions.env`) with each build, the oldest first.
     pub fn all() -> Vec<Self> {
-        let mut versions = deps::envoy_compat_versions();
-        versions.extend(deps::pinned("ENVOY_VERSION"));
+        let pinned = |name| deps::pinned(name).unwrap_or_default();
+        let versions = [pinned("ENVOY_COMPAT_VERSIONS"), pinned("ENVOY_VERSION")].join(" ");
         let with_each = |envoy: String| Filter::ALL.map(|filter| Combination { envoy: envoy.clone(), filter });
-        versions.into_iter().flat_map(with_each).collect()
+        versions.split_whitespace().map(str::to_owned).flat_map(with_each).collect()
     }
 
     /// Envoy's version without the patch, like `1.38`.

@@ -44,6 +44,9 @@ pub struct Remark {
     /// Builds of the filter; all if left out.
     #[serde(default = "every_build")]
     pub filter: Vec<Filter>,
+    /// The tests of the feature that need not pass there, for the reason that the remark tells.
+    #[serde(default)]
+    pub excuses: Vec<String>,
     /// The remark.
     pub text: String,
 }

@@ -26,7 +26,7 @@ struct Options {
     /// Only this build, module or wasm; what is known of the other stays.
     #[arg(long, value_parser = filter)]
     filter: Option<Filter>,
-    /// Only what failed the last time, each test alone.
+    /// Only what failed the last time, or is new, each test alone.
     #[arg(long)]
     again: bool,
     /// Runs nothing: makes the table of what is known.
@@ -41,10 +41,10 @@ fn filter(text: &str) -> Result<Filter, String> {
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
-        Ok(unexplained) if unexplained.is_empty() => ExitCode::SUCCESS,
-        Ok(unexplained) => {
-            for test in unexplained {
-                eprintln!("fails, and nothing says why: {test}");
+        Ok(complaints) if complaints.is_empty() => ExitCode::SUCCESS,
+        Ok(complaints) => {
+            for complaint in complaints {
+                eprintln!("{complaint}");
             }
             ExitCode::FAILURE
         }
@@ -63,9 +63,11 @@ fn run(options: &Options) -> Result<Vec<String>, Error> {
         let suites = Suites::build(&root)?;
         for combination in Combination::all().into_iter().filter(|one| options.includes(one)) {
             let run = match results.of(&combination) {
-                Ok(run) if options.again && run.refusal.is_none() => again(&suites, run.clone())?,
+                Ok(run) if options.again && run.refusal.is_none() => again(&suites, &features, run.clone())?,
                 _ => judge(&suites, &features, &combination)?,
             };
+            // Another run, about another combination, may have written meanwhile.
+            results = Results::read(&root).unwrap_or_default();
             results.put(run);
             results.write(&root)?;
         }
@@ -73,7 +75,7 @@ fn run(options: &Options) -> Result<Vec<String>, Error> {
     results.check(&features)?;
     let table = table::make(&features, &differences, &results)?;
     table::write(&root, &table)?;
-    Ok(table.unexplained)
+    Ok(table.complaints)
 }
 
 impl Options {
@@ -105,15 +107,22 @@ fn judge(suites: &Suites, features: &Features, combination: &Combination) -> Res
     })
 }
 
-/// Runs what failed once more.
-fn again(suites: &Suites, mut run: Run) -> Result<Run, Error> {
+/// Runs what failed or is new once more, each test alone, and forgets what is on the list no more.
+fn again(suites: &Suites, features: &Features, mut run: Run) -> Result<Run, Error> {
     let combination = run.combination();
     eprintln!("== {combination}, again");
-    for (test, outcome) in run.tests.iter_mut().filter(|(_, outcome)| **outcome == Outcome::Failed) {
-        let Some((suite, name)) = test.split_once("::") else { continue };
-        if suites.run(suite, &[name], &combination)?.passed.contains(test) {
-            *outcome = Outcome::Repeated;
-        }
+    let wanted = features.tests(combination.filter);
+    run.tests.retain(|test, _| wanted.contains(&test.as_str()));
+    for test in wanted {
+        let before = run.tests.get(test).copied();
+        let (None | Some(Outcome::Failed), Some((suite, name))) = (before, test.split_once("::")) else { continue };
+        let passed = suites.run(suite, &[name], &combination)?.passed.iter().any(|one| one == test);
+        let outcome = match (passed, before) {
+            (true, None) => Outcome::Passed,
+            (true, Some(_)) => Outcome::Repeated,
+            (false, _) => Outcome::Failed,
+        };
+        run.tests.insert(test.to_owned(), outcome);
     }
     Ok(run)
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::{Combination, Differences, Error, Feature, Features, Outcome, PAGE, Results, Run};
+use crate::{Combination, Differences, Error, Feature, Features, Filter, Outcome, PAGE, Remark, Results, Run};
 
 const BEGIN: &str = "<!-- features: made from docs/reference/compatibility.json by `make compatibility` -->\n";
 const END: &str = "<!-- end of features -->";
@@ -13,8 +13,9 @@ const END: &str = "<!-- end of features -->";
 pub struct Table {
     /// The Markdown text.
     pub text: String,
-    /// Tests that fail without a remark or a difference that says why.
-    pub unexplained: Vec<String>,
+    /// What it does not tell: tests that fail without a remark or a difference that says why, and those that pass in spite of a
+    /// remark that excuses them.
+    pub complaints: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -22,7 +23,7 @@ struct Maker<'a> {
     features: &'a Features,
     differences: &'a Differences,
     notes: Vec<String>,
-    unexplained: Vec<String>,
+    complaints: Vec<String>,
 }
 
 /// Makes the table.
@@ -32,7 +33,7 @@ struct Maker<'a> {
 pub fn make(features: &Features, differences: &Differences, results: &Results) -> Result<Table, Error> {
     let combinations = Combination::all();
     let runs: Vec<&Run> = combinations.iter().map(|one| results.of(one)).collect::<Result<_, _>>()?;
-    let mut maker = Maker { features, differences, notes: Vec::new(), unexplained: Vec::new() };
+    let mut maker = Maker { features, differences, notes: Vec::new(), complaints: Vec::new() };
     let mut text = String::from("| |");
     for one in &combinations {
         let _ = write!(text, " {}, {} |", one.envoy, one.filter);
@@ -51,7 +52,7 @@ pub fn make(features: &Features, differences: &Differences, results: &Results) -
         let _ = write!(text, "{}{}. {note}", if index == 0 { "\n" } else { "" }, index + 1);
         text.push('\n');
     }
-    Ok(Table { text, unexplained: maker.unexplained })
+    Ok(Table { text, complaints: maker.complaints })
 }
 
 impl Maker<'_> {
@@ -64,38 +65,35 @@ impl Maker<'_> {
             let note = format!("Envoy {} refuses portcullis.{}: `{refusal}`", run.envoy, ending(&combination));
             return format!("no ({})", self.note(note));
         }
-        let failed = |test: &&str| matches!(run.tests.get(*test), None | Some(Outcome::Failed));
-        let failed: Vec<&str> = feature.proofs(run.filter).filter(failed).collect();
-        let remarks = self.features.remarks.iter().filter(|one| one.is_about(&feature.feature, &combination));
-        let mut notes: Vec<String> = remarks.map(|one| one.text.clone()).collect();
-        let is_remarked = !notes.is_empty();
-        let mut is_different = !failed.is_empty();
-        for test in failed.iter().copied() {
-            match self.differences.excuse(test, &combination) {
-                Some(row) => notes.push(format!("Differs from the module: {row}, in the table below")),
-                None => {
-                    is_different = false;
-                    if !is_remarked {
-                        self.unexplained.push(format!("{combination}: {test}"));
+        let about = |one: &&Remark| one.is_about(&feature.feature, &combination);
+        let remarks: Vec<&Remark> = self.features.remarks.iter().filter(about).collect();
+        let mut notes: Vec<String> = remarks.iter().map(|one| one.text.clone()).collect();
+        let mut word = "yes";
+        for test in feature.proofs(run.filter) {
+            let has_failed = matches!(run.tests.get(test), None | Some(Outcome::Failed));
+            let is_excused = remarks.iter().any(|one| one.excuses.iter().any(|excused| excused == test));
+            match (has_failed, self.differences.excuse(test, &combination)) {
+                (true, Some(row)) => {
+                    word = if word == "no" { "no" } else { "differs" };
+                    notes.push(format!("Differs from the module: {row}, in the table below"));
+                }
+                (true, None) => {
+                    word = "no";
+                    if !is_excused {
+                        self.complaints.push(format!("{combination}: {test} fails, and nothing says why"));
                     }
                 }
+                (false, _) if is_excused => {
+                    self.complaints.push(format!("{combination}: {test} passes, and a remark excuses it"));
+                }
+                (false, _) => {}
             }
         }
-        let word = if is_different {
-            "differs"
-        } else if failed.is_empty() {
-            "yes"
-        } else {
-            "no"
-        };
         let mut numbers: Vec<usize> = notes.into_iter().map(|note| self.note(note)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        if numbers.is_empty() {
-            return word.to_owned();
-        }
         let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-        format!("{word} ({})", numbers.join(", "))
+        if numbers.is_empty() { word.to_owned() } else { format!("{word} ({})", numbers.join(", ")) }
     }
 
     /// The number of a note; one that says the same has the same.
@@ -110,8 +108,8 @@ impl Maker<'_> {
 
 fn ending(combination: &Combination) -> &'static str {
     match combination.filter {
-        crate::Filter::Module => "so",
-        crate::Filter::Wasm => "wasm",
+        Filter::Module => "so",
+        Filter::Wasm => "wasm",
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::world::{NAME, PODS, World};
 
 const SOON: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
 
 fn fails(path: &str) -> Fault {
     Fault::new(path, Action::Respond { status: 500, headers: Vec::new(), body: String::new() })
@@ -82,4 +83,29 @@ fn a_server_that_takes_no_connections_is_out_before_it_is_asked_again() {
     };
     wait::until("the server is out", SOON, ejected).unwrap();
     assert_eq!(status(), 200);
+}
+
+#[test]
+fn a_server_that_comes_back_gets_little_at_first() {
+    let world = World::without_cluster("comes-back", &GatewayOptions::default());
+    let second = world.pki.stub("stub-1");
+    let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
+        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
+        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca)
+        .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s", "timeout": "2s"}}));
+    world.gateway.apply(&manifest).unwrap();
+    let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let share_of = |requests: usize| {
+        second.clear();
+        (0..requests).for_each(|_| assert_eq!(client.get(PODS, &[]).unwrap().status, 200));
+        second.records_for(PODS).len()
+    };
+    wait::until("both get the same", WITHIN, || (share_of(20) >= 9).then_some(())).unwrap();
+    second.fault(fails("/readyz"));
+    wait::until("it is out", SOON, || (share_of(20) == 0).then_some(())).unwrap();
+    second.clear_faults();
+    wait::until("it is back", SOON, || (share_of(1) > 0).then_some(())).unwrap();
+    let first = share_of(40);
+    assert!(first < 14, "{first} of the first 40");
+    wait::until("both get the same again", WITHIN, || (share_of(20) >= 9).then_some(())).unwrap();
 }
