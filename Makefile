@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up test test-wasm test-istio test-long bench-envoy bench-cpu bench-scale deps istio kube module faulty previous wasm wasm-faulty build lint fmt
+.PHONY: help manifests up test test-wasm test-istio compatibility test-long bench-envoy bench-cpu bench-scale deps istio kube module faulty previous wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -41,6 +41,10 @@ test-istio: ## The gateways of Istio's: builds istiod and runs the tests that ne
 	$(SCRIPTS)/build-istio
 	$(MAKE) --no-print-directory module wasm build
 	CI=true cargo test --workspace --test kube -- istio::
+
+compatibility: ## Find out which feature works on which Envoy with which build of the filter, and write the table; some 20 minutes
+	@$(MAKE) --no-print-directory deps module faulty wasm wasm-faulty build
+	target/debug/portcullis-compatibility
 
 test-long: ## Cases that take longer than 30 seconds
 	@$(MAKE) --no-print-directory deps module build

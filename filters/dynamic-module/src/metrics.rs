@@ -9,6 +9,10 @@ use portcullis_core::observe::{Outcome, Seen, Series};
 
 use crate::ticker::Ticket;
 
+/// Counts that a configuration could not carry to Envoy itself, because it is gone or no request comes to it any more: the next
+/// one that carries its own takes them along.
+static LEFT: Mutex<BTreeMap<u64, Arc<Series>>> = Mutex::new(BTreeMap::new());
+
 /// One filter configuration's metrics. Requests are counted in the process and carried to Envoy once in a while, because
 /// a labelled counter of Envoy costs more than the rest of the filter.
 #[derive(Debug)]
@@ -73,7 +77,12 @@ impl Metrics {
     /// Carries everything to Envoy, if it is time. An Envoy that takes metrics only from a stream gets them from the next.
     pub(crate) fn on_main_thread(&self, main: &mut MainThread) {
         if self.ticket.is_due() {
-            if main.takes_metrics() { self.show(main) } else { self.ticket.pass_on() }
+            if main.takes_metrics() {
+                self.show(main);
+            } else {
+                self.leave();
+                self.ticket.pass_on();
+            }
         }
     }
 
@@ -94,7 +103,18 @@ impl Metrics {
     }
 
     #[cold]
+    fn leave(&self) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+        left.extend(known.series.iter().map(|series| (series.id(), Arc::clone(series))));
+    }
+
+    #[cold]
     fn show(&self, sink: &mut impl MetricSink) {
+        let left = std::mem::take(&mut *LEFT.lock().unwrap_or_else(PoisonError::into_inner));
+        for series in left.into_values() {
+            series.take(|labels, count| _ = sink.add(self.requests, &labels, count));
+        }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut values = BTreeMap::new();
         known.series.retain(|series| {
@@ -124,5 +144,6 @@ impl Metrics {
 impl Drop for Metrics {
     fn drop(&mut self) {
         self.ticket.cancel();
+        self.leave();
     }
 }

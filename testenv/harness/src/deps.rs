@@ -36,12 +36,26 @@ pub fn pinned(name: &str) -> Option<String> {
     Some(value.trim().trim_matches('"').to_owned())
 }
 
-/// Envoy of the pinned version. `PORTCULLIS_ENVOY` overrides the path.
+/// Envoy of the pinned version. `PORTCULLIS_ENVOY` overrides the path, `PORTCULLIS_ENVOY_VERSION` the version.
 pub fn envoy() -> Result<PathBuf, Missing> {
     if let Some(path) = std::env::var_os("PORTCULLIS_ENVOY") {
         return present("Envoy (PORTCULLIS_ENVOY)", PathBuf::from(path), "make deps");
     }
-    envoy_version(&pinned("ENVOY_VERSION").unwrap_or_default())
+    envoy_version(&chosen_envoy().or_else(|| pinned("ENVOY_VERSION")).unwrap_or_default())
+}
+
+/// The one version that a run of the tests is about: `PORTCULLIS_ENVOY_VERSION`.
+fn chosen_envoy() -> Option<String> {
+    std::env::var("PORTCULLIS_ENVOY_VERSION").ok().filter(|version| !version.is_empty())
+}
+
+/// The versions with which tests run that are about all of them, the pinned one last: every supported one, or the one that
+/// `PORTCULLIS_ENVOY_VERSION` chooses.
+pub fn envoy_versions() -> Vec<String> {
+    match chosen_envoy() {
+        Some(version) => vec![version],
+        None => envoy_compat_versions().into_iter().chain(pinned("ENVOY_VERSION")).collect(),
+    }
 }
 
 /// Envoy of a given version, like `1.38.3`.

@@ -39,9 +39,7 @@ fn get(target: &TlsTarget, path: &str, headers: &str) -> u16 {
 
 #[test]
 fn a_line_tells_who_asked_for_what_and_what_became_of_it() {
-    let mut versions = deps::envoy_compat_versions();
-    versions.extend(deps::pinned("ENVOY_VERSION"));
-    for version in versions {
+    for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
         tells(&logging(&format!("tells-{version}"), &options, "on", json!([{"rules": [allow_all()]}])));
     }

@@ -15,8 +15,8 @@ const ROUNDS: usize = 150;
 
 #[test]
 fn a_certificate_stays_with_its_connection() {
-    for version in deps::envoy_compat_versions().into_iter().map(Some).chain([None]) {
-        let options = GatewayOptions { envoy_version: version.clone(), ..GatewayOptions::default() };
+    for version in deps::envoy_versions() {
+        let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
         let world = World::start("handshakes", &options);
         let users = [("alice", &world.pki.alice), ("admin", &world.pki.admin)];
         let wrong: usize = std::thread::scope(|scope| {
@@ -31,7 +31,7 @@ fn a_certificate_stays_with_its_connection() {
                 .collect();
             clients.into_iter().map(|client| client.join().unwrap()).sum()
         });
-        assert_eq!(wrong, 0, "of {} handshakes on Envoy {version:?}", CLIENTS * ROUNDS);
+        assert_eq!(wrong, 0, "of {} handshakes on Envoy {version}", CLIENTS * ROUNDS);
     }
 }
 

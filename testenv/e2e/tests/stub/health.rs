@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_e2e::GatewayOptions;
+use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::client::H2Client;
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::world::{NAME, PODS, World};
 
 const SOON: Duration = Duration::from_secs(20);
+const WITHIN: Duration = Duration::from_secs(60);
 
 fn fails(path: &str) -> Fault {
     Fault::new(path, Action::Respond { status: 500, headers: Vec::new(), body: String::new() })
@@ -59,4 +60,52 @@ fn a_server_may_fail_as_many_checks_as_its_cluster_bears() {
     assert_eq!(client.get(PODS, &[]).unwrap().status, 200);
     let unhealthy = || (client.get(PODS, &[]).ok()?.status == 503).then_some(());
     wait::until("too many checks have failed", SOON, unhealthy).unwrap();
+}
+
+#[test]
+fn a_server_that_takes_no_connections_is_out_before_it_is_asked_again() {
+    let world = World::without_cluster("ejected", &GatewayOptions::default());
+    let second = world.pki.stub("stub-1");
+    let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
+        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
+        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca)
+        .set("/spec/portcullis", json!({"healthCheck": {"interval": "60s", "timeout": "5s"}}));
+    world.gateway.apply(&manifest).unwrap();
+    let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let status = || client.get(PODS, &[]).unwrap().status;
+    let both = || (status() == 200 && !second.records_for(PODS).is_empty()).then_some(());
+    wait::until("both servers are reached", SOON, both).unwrap();
+    drop(second);
+    let ejected = || {
+        assert_eq!(status(), 200, "a request that found nobody is put to the other server");
+        let ejections = world.gateway.envoy().admin().stats("all_h2.outlier_detection.ejections_active").ok()?;
+        ejections.iter().any(|(_, count)| *count == 1).then_some(())
+    };
+    wait::until("the server is out", SOON, ejected).unwrap();
+    assert_eq!(status(), 200);
+}
+
+#[test]
+fn a_server_that_comes_back_gets_little_at_first() {
+    let world = World::without_cluster("comes-back", &GatewayOptions::default());
+    let second = world.pki.stub("stub-1");
+    let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
+        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
+        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca)
+        .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s", "timeout": "2s"}}));
+    world.gateway.apply(&manifest).unwrap();
+    let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let share_of = |requests: usize| {
+        second.clear();
+        (0..requests).for_each(|_| assert_eq!(client.get(PODS, &[]).unwrap().status, 200));
+        second.records_for(PODS).len()
+    };
+    wait::until("both get the same", WITHIN, || (share_of(20) >= 9).then_some(())).unwrap();
+    second.fault(fails("/readyz"));
+    wait::until("it is out", SOON, || (share_of(20) == 0).then_some(())).unwrap();
+    second.clear_faults();
+    wait::until("it is back", SOON, || (share_of(1) > 0).then_some(())).unwrap();
+    let first = share_of(40);
+    assert!(first < 14, "{first} of the first 40");
+    wait::until("both get the same again", WITHIN, || (share_of(20) >= 9).then_some(())).unwrap();
 }

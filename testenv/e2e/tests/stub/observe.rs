@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use portcullis_e2e::{GatewayOptions, allow_all};
-use portcullis_harness::client::H2Client;
+use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::{deps, wait};
 use serde_json::json;
 
@@ -46,8 +46,19 @@ fn parse(line: &str) -> Option<(String, Labels, u64)> {
 }
 
 fn until(world: &World, what: &str, name: &str, labels: &[(&str, &str)], expected: u64) {
-    let reached = || (Page::of(world).sum(name, labels) == expected).then_some(());
+    let reached = || {
+        with_another_request(&world.gateway.target(NAME));
+        (Page::of(world).sum(name, labels) == expected).then_some(())
+    };
     wait::until(what, SOON, reached).unwrap_or_else(|error| panic!("{error}: {:#?}", Page::of(world)));
+}
+
+/// Where Envoy takes counts from requests only (1.38), there is another one: for a name that nobody has.
+pub(crate) fn with_another_request(target: &TlsTarget) {
+    if deps::envoy_versions().last().is_some_and(|version| version.starts_with("1.38.")) {
+        let unknown = "GET / HTTP/1.1\r\nHost: unknown.example.com\r\nConnection: close\r\n\r\n";
+        let _ = target.raw_request(unknown.as_bytes());
+    }
 }
 
 fn start(test: &str, options: &GatewayOptions) -> World {
@@ -66,9 +77,7 @@ fn start(test: &str, options: &GatewayOptions) -> World {
 
 #[test]
 fn requests_are_counted_with_words_of_closed_sets() {
-    let mut versions = deps::envoy_compat_versions();
-    versions.extend(deps::pinned("ENVOY_VERSION"));
-    for version in versions {
+    for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
         counted(&start(&format!("counts-{version}"), &options));
     }
@@ -137,6 +146,26 @@ fn gauges_follow_the_load_and_end_at_zero() {
     alice.get(PODS, &[]).unwrap();
     until(&world, "the schema's gauge is zero", "slots_in_use", &slots, 0);
     until(&world, "counts go on", "requests_total", &[("policy", "0"), ("schema", "-"), ("decision", "forwarded")], 1);
+}
+
+#[test]
+fn what_is_counted_outlives_an_edit_of_the_filter() {
+    for version in deps::envoy_versions() {
+        let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
+        let world = start("counts-edit", &options);
+        let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+        for _ in 0..3 {
+            assert_eq!(alice.get(PODS, &[]).unwrap().status, 200);
+        }
+        let edit = |settings: &mut serde_json::Value| settings["instance"] = json!("another");
+        world.gateway.change_settings(edit).unwrap();
+        let counted = || {
+            // A new connection, by the new filter; the old one gets no request any more.
+            H2Client::connect(&world.gateway.target(NAME)).ok()?.get("/healthz", &[]).ok()?;
+            (Page::of(&world).sum("requests_total", &[("verb", "list"), ("resource", "pods")]) == 3).then_some(())
+        };
+        wait::until(&format!("Envoy {version} shows the counts"), SOON, counted).unwrap();
+    }
 }
 
 #[test]

@@ -41,12 +41,12 @@ fn is_short_of_memory(response: &Response) -> bool {
 
 #[test]
 fn requests_are_refused_while_memory_is_short_and_watches_go_on() {
-    let versions = deps::envoy_compat_versions();
-    for version in std::iter::once(None).chain(versions.into_iter().map(Some)) {
+    for version in deps::envoy_versions() {
         let run = RunDir::new("pressure").unwrap();
         let pressure = run.join("pressure");
         set(&pressure, 0.5);
-        let options = GatewayOptions { pressure: Some(pressure.clone()), envoy_version: version, ..with_heap(1024) };
+        let options =
+            GatewayOptions { pressure: Some(pressure.clone()), envoy_version: Some(version), ..with_heap(1024) };
         let world = World::start("short-of-memory", &options);
         let target = world.gateway.target(NAME).identity(&world.pki.alice);
         let client = H2Client::connect(&target).unwrap();
@@ -92,15 +92,20 @@ fn clients_that_do_not_read_are_cut_off_before_memory_is_used_up() {
     let mut most = 0;
     let clients: Vec<_> = (0..250).map(|_| crowd.connect(&target).unwrap()).collect();
     let mut stalled = Vec::new();
-    for client in &clients {
+    let count = |name: &str| world.gateway.envoy().admin().stat(name).unwrap();
+    let resets = || count("envoy.overload_actions.reset_high_memory_stream.count");
+    // How much an Envoy holds before anybody comes differs between versions: a second round, if the first was not enough.
+    for client in clients.iter().chain(&clients) {
+        if stalled.len() >= clients.len() && resets() > 0 {
+            break;
+        }
         // Each holds half a MiB and more. One that is refused is none.
         stalled.extend(client.open("GET", LARGE, &[], b""));
         let answer = regular.get(PODS, &[]).unwrap();
         assert!(answer.status == 200 || is_short_of_memory(&answer), "{}", answer.text());
         most = most.max(heap(&world.gateway));
     }
-    let count = |name: &str| world.gateway.envoy().admin().stat(name).unwrap();
-    let reset = count("envoy.overload_actions.reset_high_memory_stream.count");
+    let reset = resets();
     eprintln!("at most {} of {} MiB, {reset} streams reset", most / MEBIBYTE, limit / MEBIBYTE);
     // Envoy looks four times a second.
     assert!(reset > 0 && most < limit + limit / 10, "{most}");

@@ -10,7 +10,7 @@ use portcullis_stub_apiserver::{StubServer, TokenEntry};
 use serde_json::{Value, json};
 
 use crate::access_log::line;
-use crate::observe::Page;
+use crate::observe::{Page, with_another_request};
 use crate::world::{NAME, PODS, World, connect};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -136,7 +136,10 @@ fn table(site: &Site) {
     assert_eq!(site.ask(&nobody, &[]).0, 403);
     site.protect(&json!({}));
     assert_eq!(site.ask(&admin, &[]), (200, whole));
-    let counted = || Page::of(&site.world).sum("requests_total", &[("reason", "protected_identity")]);
+    let counted = || {
+        with_another_request(&site.target());
+        Page::of(&site.world).sum("requests_total", &[("reason", "protected_identity")])
+    };
     wait::until("refusals are counted", SOON, || (counted() > 0).then_some(())).unwrap();
 }
 

@@ -8,12 +8,13 @@ use std::time::Duration;
 use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
 use portcullis_e2e::{Manifest, settings};
+use portcullis_filter_config::CONFIG_VERSION;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{ports, wait};
-use portcullis_translate::{Flavour, Input, Resource as Translated, choose_settings, translate, type_urls};
+use portcullis_harness::{deps, ports, wait};
+use portcullis_translate::{Filter, Flavour, Input, Resource as Translated, choose_settings, translate, type_urls};
 use portcullis_xds::{Doors, NodeStatus, OneView, Part, Registry, Resource, Served, Snapshot, Socket};
 use prost::Message;
 use serde_json::Value;
@@ -44,7 +45,11 @@ impl Saboteur {
         let registry = Arc::new(Registry::default());
         let plane = ControlPlane::start(&dir, &run.make_dir("saboteur/manifests").unwrap()).unwrap();
         let socket_path: PathBuf = plane.xds_socket().with_file_name("bad.sock");
-        let flags = ["--xds-socket", &socket_path.display().to_string(), "--xds-protocol", protocol];
+        let socket_flag = socket_path.display().to_string();
+        let mut flags = vec!["--xds-socket", &*socket_flag, "--xds-protocol", protocol];
+        if deps::runs_wasm() {
+            flags.extend(["--filter", "wasm"]);
+        }
         let bootstrap = plane.bootstrap_at("envoy-0", &flags).unwrap();
         let socket = runtime.block_on(async { Socket::bind(&socket_path) }).unwrap();
         let served = Served {
@@ -68,7 +73,7 @@ impl Saboteur {
         let read = |one: &Manifest| Arc::new(serde_json::from_str(&one.to_text()).unwrap());
         let documents: Vec<Arc<Value>> = manifests.iter().map(read).collect();
         let settings = choose_settings(std::slice::from_ref(&self.settings)).settings.unwrap();
-        let translation = translate(&Input { settings: &settings, clusters: &documents, flavour: Flavour::default() });
+        let translation = translate(&Input { settings: &settings, clusters: &documents, flavour: flavour() });
         assert!(translation.diagnoses.iter().all(|one| one.accepted), "{:?}", translation.diagnoses);
         let snapshot =
             Arc::new(Snapshot::new(translation.resources.into_iter().map(|one| entry(one.as_ref().clone(), bad))));
@@ -82,6 +87,15 @@ impl Saboteur {
         wait::until(what, Duration::from_secs(20), found)
             .unwrap_or_else(|error| panic!("{error}: {:#?}\n{}", self.registry, self.envoy.process().log()))
     }
+}
+
+/// What the product tells an Envoy of the version and build that the tests run.
+fn flavour() -> Flavour {
+    let version = deps::envoy_versions().pop().unwrap();
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap());
+    let envoy = numbers.next().zip(numbers.next());
+    let filter = if deps::runs_wasm() { Filter::Wasm } else { Filter::Module };
+    Flavour::of_node(envoy, filter, CONFIG_VERSION).unwrap()
 }
 
 fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {

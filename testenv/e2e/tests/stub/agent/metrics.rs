@@ -7,6 +7,7 @@ use portcullis_harness::wait;
 
 use super::site::{Grounds, SOON, Site};
 use super::supervision::signal_envoy;
+use crate::observe::with_another_request;
 use crate::world::{NAME, PODS};
 
 #[test]
@@ -17,6 +18,7 @@ fn metrics_are_handed_on_and_nothing_else() {
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
     assert_eq!(grounds.target(site.address).raw_request(request.as_bytes()).unwrap().status, 200);
     wait::until_ok("the request is counted", SOON, || {
+        with_another_request(&grounds.target(site.address));
         let page = plain::get(http, "/metrics").map_err(|error| error.to_string())?.text();
         let is_counted = |line: &str| line.starts_with("envoy_portcullis_requests_total{") && line.ends_with(" 1");
         if page.lines().any(is_counted) { Ok(()) } else { Err(page) }
