@@ -60,8 +60,10 @@ fn serves(test: &str, setup: &Setup) {
     the_path_arrives_as_it_was_written(&world);
     a_connection_for_one_name_takes_no_request_for_another(&world);
     a_resumed_session_is_still_alices(&world);
+    what_envoy_itself_answers_is_a_status(&world);
     nothing_was_refused(&world.mesh);
     without_the_filter_nobody_gets_in(&world, setup.build);
+    a_renewed_certificate_is_shown(&world);
 }
 
 /// What the README of `envoy/` says must not be lost, as far as no request of this test shows it.
@@ -75,6 +77,8 @@ fn nothing_is_lost(world: &World) {
             || manager["path_with_escaped_slashes_action"] == "KEEP_UNCHANGED"
     );
     assert_eq!(manager["use_remote_address"], true);
+    let early = manager["early_header_mutation_extensions"].to_string();
+    assert!(early.contains("x-remote-"), "{early}");
     assert_eq!(manager["forward_client_cert_details"], "SANITIZE_SET");
     assert_eq!(manager["set_current_client_cert_details"]["chain"], true);
     let host = virtual_host(&world.mesh, NAME);
@@ -178,6 +182,24 @@ fn a_resumed_session_is_still_alices(world: &World) {
     };
     assert_eq!(ask(), (200, false));
     assert_eq!(ask(), (200, true));
+}
+
+fn what_envoy_itself_answers_is_a_status(world: &World) {
+    let many: String = (0..200).map(|number| format!("X-Header-{number}: x\r\n")).collect();
+    let request = format!("GET {CONFIGMAPS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n{many}\r\n");
+    let answer = world.target().identity(&world.alice).raw_request(request.as_bytes()).unwrap();
+    assert!((400..500).contains(&answer.status), "{}", answer.text());
+    assert_eq!(answer.json().unwrap()["kind"], "Status", "{}", answer.text());
+}
+
+/// istiod hands the new Secret out, and connections from before go on.
+fn a_renewed_certificate_is_shown(world: &World) {
+    let open = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    let renewed = world.renew().identity(&world.alice);
+    eventually("the new certificate is shown", || {
+        H2Client::connect(&renewed).map(drop).map_err(|error| error.to_string())
+    });
+    assert_eq!(open.get(CONFIGMAPS, &[]).unwrap().status, 503, "still open, and still without the filter");
 }
 
 /// Takes the filter out, and leaves what its decisions would open.

@@ -81,6 +81,25 @@ impl World {
         self.mesh.target(NAME, &self.serving_ca)
     }
 
+    /// Replaces what the gateway shows to clients, by a certificate of a new authority; gives the gateway as it is then.
+    pub(super) fn renew(&self) -> TlsTarget {
+        let authority = Ca::new("new serving").unwrap();
+        let shown = authority.issue(&CertSpec::server(NAME, [NAME])).unwrap();
+        let data = json!({"tls.crt": shown.pem(), "tls.key": shown.key_pem()});
+        let metadata = json!({"name": "prod-serving", "namespace": "istio-ingress"});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
+        let file = self.run.write("renewed.json", secret.to_string()).unwrap();
+        self.admin(&[
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--field-manager=renewal",
+            "-f",
+            file.to_str().unwrap(),
+        ]);
+        self.mesh.target(NAME, &authority)
+    }
+
     /// Past the gateway.
     pub(super) fn direct(&self) -> TlsTarget {
         TlsTarget::new(self.kube.apiservers()[0].address()).trust(self.kube.server_ca()).sni("localhost")
