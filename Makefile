@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up test test-wasm compatibility test-long bench-envoy bench-cpu bench-scale deps kube module faulty previous wasm wasm-faulty build lint fmt
+.PHONY: help manifests up test test-wasm test-istio compatibility test-long bench-envoy bench-cpu bench-scale deps istio kube module faulty previous wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -35,6 +35,13 @@ test-wasm: ## The end-to-end tests with portcullis.wasm in the place of the modu
 	$(MAKE) --no-print-directory wasm wasm-faulty build
 	$(SCRIPTS)/test-wasm
 
+test-istio: ## The gateways of Istio's: builds istiod and runs the tests that need it
+	@$(SCRIPTS)/install-envoy
+	$(SCRIPTS)/build-kube
+	$(SCRIPTS)/build-istio
+	$(MAKE) --no-print-directory module wasm build
+	CI=true cargo test --workspace --test kube -- istio::
+
 compatibility: ## Find out which feature works on which Envoy with which build of the filter, and write the table; some 20 minutes
 	@$(MAKE) --no-print-directory deps module faulty wasm wasm-faulty build
 	target/debug/portcullis-compatibility
@@ -65,6 +72,10 @@ deps: ## Install the real Envoys and build the real Kubernetes into .deps
 	$(SCRIPTS)/build-oracle
 	$(SCRIPTS)/fetch-definitions
 	$(SCRIPTS)/build-declared
+	$(SCRIPTS)/build-istio
+
+istio: ## Build istiod into .deps, for the tests of gateways of Istio's; takes minutes the first time
+	@$(SCRIPTS)/build-istio
 
 module: ## Build libportcullis.so as Envoy is to load it
 	@echo "building the module" >&2

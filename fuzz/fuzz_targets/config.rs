@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
     judge(&gateway, &cluster, nobody, &Settled::default(), NOW, |decision| {
         if let Decision::Forward(forward) = &decision {
             assert!(!config.deny_all_requests && config.anonymous && forward.user.is_none());
-            assert!(config.policies.iter().any(|policy| forward.destination.starts_with(&*policy.group)));
+            assert!(config.policies.policies().iter().any(|policy| forward.destination.starts_with(&*policy.group)));
         }
     });
     judge(&gateway, &cluster, &[(b"impersonate-user", b"u")], &Settled::default(), NOW, |decision| {

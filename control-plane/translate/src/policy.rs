@@ -39,6 +39,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         servers: Some(servers(cluster)),
         session_limit_seconds: cluster.session_limit.map(whole_seconds),
         log_refused: is_logged(LogMode::Unset),
+        request_info: None,
         policies: cluster
             .policies
             .iter()

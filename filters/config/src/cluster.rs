@@ -1,5 +1,7 @@
 use serde::{Deserialize, Serialize};
 
+use crate::Dispatch;
+
 /// One `UpstreamCluster`, as its virtual host carries it (`DynamicModuleFilterPerRoute.filter_config`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -35,11 +37,12 @@ pub struct ClusterConfig {
     /// Whether the upstream is told, as extras of the user, where a request comes from and who acts as somebody else.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub audit_attribution: bool,
-    /// How tokens and impersonation are reviewed. Without it both are refused, or in [`UpstreamIdentity::RequestHeader`] go
-    /// upstream as requests of somebody unknown.
+    /// How tokens and impersonation are reviewed. Without it both are refused, or in [`UpstreamIdentity::RequestHeader`] and
+    /// [`UpstreamIdentity::Unchanged`] go upstream as requests of somebody unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviews: Option<Reviews>,
-    /// How the authenticated user is told to the upstream.
+    /// How the authenticated user is told to the upstream. [`UpstreamIdentity::Unchanged`]: not at all, what the client presents
+    /// goes on as it is.
     pub upstream_identity: UpstreamIdentity,
     /// As whom nobody acts through this gateway. With it tokens that are not reviewed are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,8 +59,22 @@ pub struct ClusterConfig {
     /// How long a session (what became an upgrade) may take from its beginning, seconds. Without it it may for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_limit_seconds: Option<u64>,
-    /// First match wins; no match is 403.
-    pub policies: Vec<Policy>,
+    /// What is written about a request for routes and logs of one's own. Without it nothing is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_info: Option<ShownRequest>,
+    /// Where requests go: by the first policy that matches, and no match is 403; or [`Dispatch::Everything`] to the group `all`.
+    pub policies: Dispatch,
+}
+
+/// What a request asks for, as filter state and metadata ([`crate::names::request`]), also of requests that are refused as far
+/// as it is known by then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ShownRequest {
+    /// Whether the name of the user is written as well by whom policies are chosen: of somebody unknown it is not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub user: bool,
 }
 
 /// The servers of a cluster: streams of others are on their way out.
@@ -79,7 +96,8 @@ pub struct Servers {
 pub struct Reviews {
     /// The Envoy cluster to ask, one that carries the gateway's credential.
     pub cluster: String,
-    /// The name by which an authenticating proxy asks ([`UpstreamIdentity::RequestHeader`]): its certificate names nobody.
+    /// The name by which an authenticating proxy asks ([`UpstreamIdentity::RequestHeader`], and by `x-remote-user` in
+    /// [`UpstreamIdentity::Unchanged`]): its certificate names nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// A token's user; never longer than the token says itself.
@@ -126,6 +144,10 @@ pub enum UpstreamIdentity {
     /// beside the front-proxy certificate. A token goes upstream as it is, and so does what clients impersonate: the
     /// upstream judges both.
     RequestHeader(RequestHeaders),
+    /// Not at all. The client's own credential (`Authorization`, a token among WebSocket subprotocols) and impersonation go
+    /// upstream as they are, and the upstream judges both. Client certificates are not looked at. The pools show no credential
+    /// of the gateway's.
+    Unchanged,
 }
 
 /// Users and groups as whom nobody acts: neither by a credential nor by impersonation.

@@ -11,6 +11,7 @@
 
 mod cluster;
 mod destination;
+mod dispatch;
 mod filter;
 pub mod names;
 #[cfg(test)]
@@ -20,9 +21,10 @@ mod version;
 
 pub use cluster::{
     ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, ProtectedIdentities, RequestHeaders, Reviews, Rule,
-    Servers, ServiceAccount, UpstreamIdentity,
+    Servers, ServiceAccount, ShownRequest, UpstreamIdentity,
 };
 pub use destination::{Pool, RequestClass, destination, destinations};
+pub use dispatch::Dispatch;
 pub use filter::{FilterConfig, PeerSource};
 pub use validator::ValidatorConfig;
 pub use version::{

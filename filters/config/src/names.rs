@@ -23,6 +23,50 @@ pub const LOG: &str = "portcullis.log";
 /// The key in [`LOG`].
 pub const LOG_MEMBERS: &str = "members";
 
+/// What a request asks for ([`crate::ShownRequest`]), for routes and logs of one's own. Written by the filter alone: as filter
+/// state under [`request::Field::state`], as text that any matcher reads, and by the dynamic module also as dynamic metadata
+/// of the namespace [`request::METADATA`].
+pub mod request {
+    /// The namespace of the dynamic metadata.
+    pub const METADATA: &str = "portcullis.request";
+
+    /// One thing that a request says.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Field {
+        /// The key in the dynamic metadata.
+        pub key: &'static str,
+        /// The filter state.
+        pub state: &'static str,
+    }
+
+    macro_rules! field {
+        ($key:literal) => {
+            Field { key: $key, state: concat!("portcullis.request.", $key) }
+        };
+    }
+
+    /// `true` for a request for an API resource, `false` for a plain path.
+    pub const IS_RESOURCE: Field = field!("isResourceRequest");
+    /// The Kubernetes verb; the lower-case HTTP method for a plain path.
+    pub const VERB: Field = field!("verb");
+    /// [`crate::RequestClass`]: `read`, `watch`, `write` or `session`.
+    pub const CLASS: Field = field!("class");
+    /// The API group, empty for core. This and what follows up to the name: of requests for API resources only.
+    pub const API_GROUP: Field = field!("apiGroup");
+    /// The API version.
+    pub const API_VERSION: Field = field!("apiVersion");
+    /// The resource, in the plural.
+    pub const RESOURCE: Field = field!("resource");
+    /// The subresource, or empty.
+    pub const SUBRESOURCE: Field = field!("subresource");
+    /// The namespace, or empty.
+    pub const NAMESPACE: Field = field!("namespace");
+    /// The object's name, or empty.
+    pub const NAME: Field = field!("name");
+    /// The name of the user by whom policies are chosen.
+    pub const USER: Field = field!("user");
+}
+
 /// Metadata of an endpoint, written by the control plane: under the key [`HOST_SERVER`], which server it is.
 pub const HOST: &str = "portcullis";
 

@@ -138,7 +138,8 @@ fn rows(schema: &Value, path: &str, page: &mut String) {
 }
 
 fn below(field: &Value, path: &str, page: &mut String) {
-    match field {
+    let list = field["oneOf"].as_array().into_iter().flatten().find(|choice| choice.get("items").is_some());
+    match list.unwrap_or(field) {
         field if field.get("items").is_some() => below_item(&field["items"], &format!("{path}[]."), page),
         field => below_item(field, &format!("{path}."), page),
     }

@@ -1,11 +1,11 @@
-use crate::{ClusterConfig, FilterConfig, PeerSource, UpstreamIdentity};
+use crate::{ClusterConfig, Dispatch, FilterConfig, PeerSource, UpstreamIdentity};
 
 /// The version of this configuration's format. A filter refuses any version that it does not know, so that a rule that
 /// it would not understand is never dropped in silence. It grows with every field that an older filter does not have.
 ///
 /// - 1: up to `logRefused`.
-/// - 2: `peerSource` and `reservedHeaders` of the listener, `servers`, `sessionLimitSeconds`, `protected` and the identity
-///   `RequestHeader` of a cluster, `user` of its reviews.
+/// - 2: `peerSource` and `reservedHeaders` of the listener, `servers`, `sessionLimitSeconds`, `protected`, `requestInfo`, the
+///   policies `Everything` and the identities `RequestHeader` and `Unchanged` of a cluster, `user` of its reviews.
 pub const CONFIG_VERSION: u32 = 2;
 
 /// The version before, which the control plane writes for filters that read no newer one.
@@ -69,7 +69,8 @@ impl ClusterConfig {
     /// were removed, and sessions however long, run on until they end by themselves.
     ///
     /// # Errors
-    /// [`Inexpressible`]: another way of telling the user to the upstream, and identities that would not be protected.
+    /// [`Inexpressible`]: another way of telling the user to the upstream, identities that would not be protected, and what
+    /// somebody's own routes would not find.
     pub fn into_previous(self) -> Result<Self, Inexpressible> {
         // Taken apart, so that nobody adds a field without deciding about it here.
         let Self {
@@ -89,17 +90,25 @@ impl ClusterConfig {
             log_refused,
             servers: _,
             session_limit_seconds: _,
+            request_info,
             policies,
         } = self;
         match &upstream_identity {
             UpstreamIdentity::Impersonate => {}
             UpstreamIdentity::RequestHeader(_) => return Err(Inexpressible("the identity mode RequestHeader")),
+            UpstreamIdentity::Unchanged => return Err(Inexpressible("the identity mode Unchanged")),
         }
         if reviews.as_ref().is_some_and(|reviews| reviews.user.is_some()) {
             return Err(Inexpressible("the user in whose name reviews are asked"));
         }
         if protected.is_some() {
             return Err(Inexpressible("protected identities"));
+        }
+        if request_info.is_some() {
+            return Err(Inexpressible("what a request asks for, for one's own routes"));
+        }
+        if policies == Dispatch::Everything {
+            return Err(Inexpressible("the policies Everything"));
         }
         Ok(Self {
             version: PREVIOUS_VERSION,
@@ -118,6 +127,7 @@ impl ClusterConfig {
             log_refused,
             servers: None,
             session_limit_seconds: None,
+            request_info: None,
             policies,
         })
     }
@@ -147,11 +157,16 @@ mod tests {
 
     #[test]
     fn what_would_do_harm_if_it_was_left_out_is_not_expressible() {
-        let text = r#"{"version": 2, "name": "i/-/a", "identity": "x", "authorities": ["a"], "anonymous": true,
-            "upstreamIdentity": {"RequestHeader": {"user": "x-remote-user", "group": "x-remote-group", "uid": "",
-            "extraPrefix": "x-remote-extra-"}}, "policies": []}"#;
-        let newest: ClusterConfig = serde_json::from_str(text).unwrap();
-        assert!(newest.into_previous().is_err());
+        for rest in [
+            r#""upstreamIdentity": {"RequestHeader": {}}, "policies": []"#,
+            r#""upstreamIdentity": "Unchanged", "policies": []"#,
+            r#""upstreamIdentity": "Impersonate", "policies": "Everything""#,
+            r#""upstreamIdentity": "Impersonate", "policies": [], "requestInfo": {}"#,
+        ] {
+            let text = format!(r#"{{"version": 2, "name": "i/-/a", "authorities": ["a"], {rest}}}"#);
+            let newest: ClusterConfig = serde_json::from_str(&text).unwrap();
+            assert!(newest.into_previous().is_err(), "{rest}");
+        }
         let newest = FilterConfig { reserved_headers: vec!["x-user".to_owned()], ..FilterConfig::new("i") };
         assert!(newest.into_previous().is_err());
     }

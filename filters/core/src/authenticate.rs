@@ -32,7 +32,7 @@ pub(crate) enum Client {
     Certified(Arc<UpstreamUser>),
     /// The user whose token was presented, and how the review of the token is named.
     Bearer(Arc<UpstreamUser>, ReviewKey),
-    /// Somebody with a token that is not reviewed.
+    /// Somebody with a credential that is not reviewed.
     Unknown,
     /// The user as whom somebody else may act.
     Impersonated(Arc<UpstreamUser>),
@@ -66,10 +66,18 @@ pub(crate) fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Res
             Said::Nothing => {}
         }
     }
-    if has_failed || !cluster.anonymous { Err(Refusal::unauthorized().into()) } else { Ok(Client::Nobody) }
+    if has_failed || !cluster.anonymous {
+        return Err(Refusal::unauthorized().into());
+    }
+    // What is no credential in Kubernetes' words may be one to whoever it goes on to.
+    let is_somebody = cluster.identity.is_unchanged() && (scan.authorization.is_some() || scan.token_subprotocol);
+    Ok(if is_somebody { Client::Unknown } else { Client::Nobody })
 }
 
 fn certificate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Said, Refusal> {
+    if cluster.identity.is_unchanged() {
+        return Ok(Said::Nothing);
+    }
     let encoded = match request.peer {
         Peer::None => return Ok(Said::Nothing),
         Peer::Unreadable => return Err(Refusal::certificate_not_readable()),
@@ -99,12 +107,18 @@ fn token(
         // the place of somebody else's answer.
         Ok(Some(token)) if is_printable(&token) => token,
         Ok(None) => return Ok(Said::Nothing),
+        Ok(Some(_)) | Err(BrokenToken) if cluster.identity.is_unchanged() && cluster.reviewer.is_none() => {
+            return Ok(Said::Client(Client::Unknown));
+        }
         Ok(Some(_)) | Err(BrokenToken) => return Ok(Said::Failed),
     };
     let Some(reviewer) = &cluster.reviewer else {
         // The upstream judges the token itself.
-        let is_judged = cluster.identity.proxy.is_some();
-        return if is_judged { Ok(Said::Client(Client::Unknown)) } else { Err(Refusal::token_not_reviewed().into()) };
+        return if cluster.identity.passes() {
+            Ok(Said::Client(Client::Unknown))
+        } else {
+            Err(Refusal::token_not_reviewed().into())
+        };
     };
     let (key, known) = Review::known_token(&token, &cluster.caches, request.settled, request.now);
     match known {
@@ -143,7 +157,7 @@ pub(crate) fn effective_user(
     if request.scan.impersonation.is_empty() {
         return Ok(Actor { client, original: None });
     }
-    if cluster.identity.proxy.is_some() {
+    if cluster.identity.passes() {
         if let Some(protected) = &cluster.protected {
             protected.admit_lines(&request.scan.impersonation)?;
         }

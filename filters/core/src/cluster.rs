@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_filter_config as config;
-use portcullis_filter_config::{FlowControlLimit, Pool, RequestClass, UpstreamIdentity, destination, is_readable};
+use portcullis_filter_config::{
+    FlowControlLimit, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination, is_readable,
+};
 
 use crate::authority::Authorities;
 use crate::bucket::{Rate, TokenBucket};
@@ -28,6 +30,9 @@ pub enum CompileError {
     /// A header name by which users are told.
     #[error("the header name {0:?} is not a lower-case word")]
     HeaderName(String),
+    /// Nobody would be told, and so somebody with a certificate would be nobody to the upstream.
+    #[error("{0} means nothing where what clients present goes upstream unchanged")]
+    Unchanged(&'static str),
     /// Without an instance id the gateway would not recognise its own requests.
     #[error("the instance id is not a word")]
     Instance,
@@ -61,23 +66,33 @@ pub struct Cluster {
 pub(crate) struct Identity {
     /// By which headers it is told.
     pub(crate) names: HeaderNames,
-    /// Set where the upstream judges tokens and impersonation itself.
-    pub(crate) proxy: Option<AuthenticatingProxy>,
+    /// Set where tokens and impersonation go on, for the upstream to judge.
+    pub(crate) passing: Option<Passing>,
 }
 
-/// [`UpstreamIdentity::RequestHeader`], compiled.
+/// [`UpstreamIdentity::RequestHeader`] and [`UpstreamIdentity::Unchanged`], compiled.
 #[derive(Debug)]
-pub(crate) struct AuthenticatingProxy {
-    /// What holds for users of tokens that nobody reviewed.
+pub(crate) struct Passing {
+    /// What holds for users of credentials that nobody reviewed.
     pub(crate) unknown: Policies,
+    /// Whether users of certificates are told beside it. Otherwise nobody is told, and nothing taken for no credential.
+    pub(crate) tells_certificates: bool,
 }
 
 impl Identity {
-    fn compile(config: &config::ClusterConfig) -> Result<Self, CompileError> {
-        let names = match &config.upstream_identity {
-            UpstreamIdentity::Impersonate => return Ok(Identity { names: HeaderNames::impersonate(), proxy: None }),
-            UpstreamIdentity::RequestHeader(names) => HeaderNames::of(names),
+    fn compile(config: &config::ClusterConfig, policies: &[config::Policy]) -> Result<Self, CompileError> {
+        let (names, tells_certificates) = match &config.upstream_identity {
+            UpstreamIdentity::Impersonate => return Ok(Identity { names: HeaderNames::impersonate(), passing: None }),
+            UpstreamIdentity::RequestHeader(names) => (HeaderNames::of(names), true),
+            UpstreamIdentity::Unchanged => (HeaderNames::of(&RequestHeaders::default()), false),
         };
+        for (is_set, field) in
+            [(config.client_ca.is_some(), "clientCa"), (config.audit_attribution, "auditAttribution")]
+        {
+            if is_set && !tells_certificates {
+                return Err(CompileError::Unchanged(field));
+            }
+        }
         let is_word = |name: &&str| {
             name.len() > 1
                 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
@@ -85,8 +100,18 @@ impl Identity {
         if let Some(bad) = names.all().find(|name| !is_word(name)) {
             return Err(CompileError::HeaderName(bad.to_owned()));
         }
-        let unknown = Policies::for_unknown(&config.policies);
-        Ok(Identity { names, proxy: Some(AuthenticatingProxy { unknown }) })
+        let unknown = Policies::for_unknown(policies);
+        Ok(Identity { names, passing: Some(Passing { unknown, tells_certificates }) })
+    }
+
+    /// Whether tokens and impersonation go on, for the upstream to judge.
+    pub(crate) fn passes(&self) -> bool {
+        self.passing.is_some()
+    }
+
+    /// Whether nobody is told ([`UpstreamIdentity::Unchanged`]).
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.passing.as_ref().is_some_and(|passing| !passing.tells_certificates)
     }
 }
 
@@ -156,7 +181,7 @@ impl Reviewer {
 }
 
 #[derive(Debug)]
-struct Destinations([[Box<str>; RequestClass::ALL.len()]; Pool::ALL.len()]);
+struct Destinations([[Option<Box<str>>; RequestClass::ALL.len()]; Pool::ALL.len()]);
 
 impl Cluster {
     /// Compiles a configuration.
@@ -167,7 +192,8 @@ impl Cluster {
         if !is_readable(config.version) || !config.is_of_its_version() {
             return Err(CompileError::Version(config.version));
         }
-        let identity = Identity::compile(config)?;
+        let written = config.policies.policies();
+        let identity = Identity::compile(config, &written)?;
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
         let caches = memory.caches(CacheOwner {
             identity: who(config).to_owned(),
@@ -176,11 +202,12 @@ impl Cluster {
             lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::of),
         });
         let reviewer = config.reviews.as_ref().map(|reviews| Reviewer::of(reviews, &identity.names));
-        let policies = Policies::new(&config.policies);
-        let destinations = policies.groups().map(Destinations::of).collect();
+        let policies = Policies::new(&written);
+        let pools = Pool::of(&config.upstream_identity);
+        let destinations = policies.groups().map(|group| Destinations::of(group, pools)).collect();
         let schemas = schemas(config, memory);
-        let limits = config.policies.iter().map(|policy| schema_of(policy, config)).collect();
-        let series = Arc::new(Series::new(config, memory, &caches));
+        let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
+        let series = Arc::new(Series::new(config, &written, memory, &caches));
         let authorities = Authorities::new(config.authorities.iter().map(String::as_str));
         Ok(Cluster {
             authorities,
@@ -225,12 +252,12 @@ impl Cluster {
         }
     }
 
-    /// The filter state value that opens the route to a policy's server group.
+    /// The filter state value that opens the route to a policy's server group. `None` for a pool that users are not told by.
     pub(crate) fn destination(&self, policy: usize, pool: Pool, class: RequestClass) -> Option<&str> {
         let Destinations(table) = self.destinations.get(policy)?;
         let pool = Pool::ALL.iter().position(|candidate| *candidate == pool)?;
         let class = RequestClass::ALL.iter().position(|candidate| *candidate == class)?;
-        table.get(pool)?.get(class).map(|destination| &**destination)
+        table.get(pool)?.get(class)?.as_deref()
     }
 }
 
@@ -261,10 +288,10 @@ fn schema_of(policy: &config::Policy, config: &config::ClusterConfig) -> Option<
 }
 
 impl Destinations {
-    fn of(group: &str) -> Self {
-        Destinations(
-            Pool::ALL.map(|pool| RequestClass::ALL.map(|class| destination(group, pool, class).into_boxed_str())),
-        )
+    /// What there is no word for, no mistake leads to: where nobody is told, a pool with the gateway's credential.
+    fn of(group: &str, pools: &[Pool]) -> Self {
+        let word = |pool, class| pools.contains(&pool).then(|| destination(group, pool, class).into_boxed_str());
+        Destinations(Pool::ALL.map(|pool| RequestClass::ALL.map(|class| word(pool, class))))
     }
 }
 

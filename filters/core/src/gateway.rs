@@ -11,7 +11,8 @@ use message::{check_message, check_target, presents_two_tokens, split_target};
 pub use outgoing::{outgoing_headers, subprotocols_without_tokens};
 use portcullis_filter_config::{FilterConfig, PeerSource, Pool, RequestClass, is_readable};
 use rustls_pki_types::UnixTime;
-use way::{Way, class_of};
+use way::Way;
+pub(crate) use way::class_of;
 
 use crate::attribution;
 use crate::authenticate::{Actor, Client, authenticate, effective_user};
@@ -199,16 +200,16 @@ impl Gateway {
 
     fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>, seen: &mut Seen) -> Result<Actor, Stop> {
         let mut client = authenticate(cluster, request)?;
-        seen.client(cluster.series(), client.user());
+        seen.client(cluster.series(), &client);
         if let Some(protected) = &cluster.protected {
-            let is_proxy = cluster.identity.proxy.is_some();
-            let is_passed = is_proxy && matches!(client, Client::Bearer(..));
+            let passes = cluster.identity.passes();
+            let is_passed = passes && matches!(client, Client::Bearer(..));
             if is_passed && presents_two_tokens(request.scan) {
                 // The upstream takes the other one where it no longer believes the one that was judged.
                 return Err(Refusal::bad_request("the request presents two tokens").into());
             }
-            client = protected.admit(client, &cluster.identity.names, is_proxy)?;
-            seen.client(cluster.series(), client.user());
+            client = protected.admit(client, &cluster.identity.names, passes)?;
+            seen.client(cluster.series(), &client);
         }
         let actor = effective_user(cluster, client, &self.anonymous, request)?;
         seen.effective(cluster.series(), actor.client.user());
@@ -224,8 +225,8 @@ impl Gateway {
         let scan = request.scan;
         check_message(scan, cluster)?;
         // A header that clients may send would be believed.
-        if cluster.identity.proxy.is_some() && !cluster.identity.names.all().all(|name| self.reserves(name.as_bytes()))
-        {
+        let tells_by_proxy = cluster.identity.passing.as_ref().is_some_and(|passing| passing.tells_certificates);
+        if tells_by_proxy && !cluster.identity.names.all().all(|name| self.reserves(name.as_bytes())) {
             return Err(Refusal::not_configured().into());
         }
         let (raw_path, query) = split_target(scan.path);
@@ -237,7 +238,7 @@ impl Gateway {
         seen.request(cluster.series(), &info);
         let judged = self.judge_info(cluster, request, &info, seen);
         if !matches!(judged, Err(Stop::Review(_))) {
-            seen.tell_request(cluster.series(), &info);
+            seen.tell_request(cluster.series(), &info, scan);
         }
         judged
     }
@@ -253,15 +254,16 @@ impl Gateway {
         let Actor { client, original } = self.identify(cluster, request, seen)?;
         let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
         seen.policy(policy);
-        let proxies = cluster.identity.proxy.is_some();
-        let way = Way::of(client, proxies);
+        let passes = cluster.identity.passes();
+        let way = Way::of(client, passes);
         let pool = way.pool(scan.is_upgrade);
         let class = class_of(info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
         // Last: whoever is refused for another reason takes no token.
         let refused = |Full| Refusal::too_many_requests(info.resource);
         let place = cluster.enter(policy, request.uptime).map_err(refused)?;
-        let passed_on = PassedOn { credential: way.keeps_credential(), impersonation: proxies };
+        let keeps_credential = way.keeps_credential() || cluster.identity.is_unchanged();
+        let passed_on = PassedOn { credential: keeps_credential, impersonation: passes };
         // What answers behind a proxy subresource or verb may ask for credentials of its own.
         let owns_answer = info.proxied_from.is_none();
         let token = way.confirmed().filter(|_| owns_answer).map(|key| PassedToken::new(key, &cluster.caches));
@@ -270,7 +272,7 @@ impl Gateway {
         Ok(Forward {
             destination,
             // Who asks for a review is told apart from that by the review.
-            via: (user.is_none() || proxies).then_some(&*self.via),
+            via: (user.is_none() || passes).then_some(&*self.via),
             attribution: if attributed {
                 attribution::lines(&cluster.identity.names, scan, original.as_ref())
             } else {
@@ -290,9 +292,9 @@ impl Gateway {
 
     /// The policy that decides where a client's request goes.
     fn dispatch(&self, cluster: &Cluster, client: &Client, info: &RequestInfo<'_>) -> Option<usize> {
-        match (client.user(), client, &cluster.identity.proxy) {
+        match (client.user(), client, &cluster.identity.passing) {
             (Some(user), ..) => user.first_match(&cluster.policies, info),
-            (None, Client::Unknown, Some(proxy)) => proxy.unknown.first_match(info, &self.anonymous),
+            (None, Client::Unknown, Some(passing)) => passing.unknown.first_match(info, &self.anonymous),
             // Nobody reviews tokens here, and so nobody is unknown.
             (None, Client::Unknown, None) => None,
             (None, ..) => cluster.policies.first_match(info, &self.anonymous),

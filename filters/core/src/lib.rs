@@ -9,6 +9,7 @@
 //! - [`request_info`]: method, path and query to verb, group, resource and name, as kube-apiserver resolves them.
 //! - [`x509`]: a client certificate's chain to a user.
 //! - [`review`]: what only the upstream can say: whose a token is, and who may act as another.
+//! - [`tunnel`]: what an upgrade's client may say before the upstream has agreed.
 //! - [`policy`]: which dispatch policy a request matches.
 //! - [`limit`]: how many requests run at a time; [`bucket`]: how many come per second.
 //! - [`alive`]: what outlives the configuration that made it.
@@ -41,6 +42,7 @@ mod protected;
 pub mod refusal;
 pub mod request_info;
 pub mod review;
+pub mod tunnel;
 pub mod x509;
 
 #[cfg(test)]

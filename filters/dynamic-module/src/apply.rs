@@ -1,4 +1,5 @@
 use envoy_abi::http::{FilterHandle, HeaderMap, HeadersStatus, LocalReply};
+use portcullis_core::observe::Shown;
 use portcullis_core::{Forward, Refusal};
 use portcullis_filter_config::names;
 
@@ -30,6 +31,15 @@ pub(crate) fn apply(forward: &Forward<'_>, has_connection: bool, stream: &mut Fi
     }
     stream.clear_route_cache();
     Ok(())
+}
+
+/// Writes what a request asks for, for somebody's own routes and logs. False if Envoy refuses any of it: those routes would
+/// take the request for another one.
+pub(crate) fn show(shown: &Shown, stream: &mut FilterHandle) -> bool {
+    shown.fields().fold(true, |is_written, (field, value)| {
+        stream.set_metadata(names::request::METADATA, field.key, value);
+        stream.set_filter_state(field.state, value.as_bytes()) && is_written
+    })
 }
 
 /// Answers a stream with a `Status`.

@@ -11,6 +11,7 @@ use portcullis_core::hygiene::{PassedOn, Scan};
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
 use portcullis_core::review::{PassedToken, Review, Settled};
+use portcullis_core::tunnel::Tunnel;
 use portcullis_core::x509::{ForwardedError, chain_from_header};
 use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts};
 use portcullis_filter_config as config;
@@ -18,14 +19,13 @@ use portcullis_filter_config::{PeerSource, names};
 use rustls_pki_types::UnixTime;
 use serde::de::DeserializeOwned;
 
-use crate::apply::{apply, refuse};
+use crate::apply::{apply, refuse, show};
 use crate::farewell::{Route, Visit};
 use crate::fault;
 use crate::leave;
 use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
 use crate::reviews::{Pending, Reviews};
-use crate::tunnel::Tunnel;
 
 /// How often a request may wait for reviews: twice for its tokens, eight times for its impersonation, and some more for what
 /// was forgotten because the configuration changed meanwhile.
@@ -166,7 +166,7 @@ impl FilterConfig for Filter {
     }
 
     fn request_body(&self, kept: &mut Kept) -> BodyStatus {
-        kept.tunnel.body()
+        if kept.tunnel.holds() { BodyStatus::Hold } else { BodyStatus::Continue }
     }
 
     fn request_trailers(&self, stream: &mut FilterHandle) {
@@ -304,6 +304,8 @@ impl Filter {
         for name in taken_out.names() {
             stream.remove_header(HeaderMap::Request, name);
         }
+        let is_shown = seen.shown.take().is_none_or(|shown| show(&shown, stream));
+        let decision = if is_shown { decision } else { Decision::Refuse(Refusal::internal()) };
         (seen, carry_out(decision, has_connection, kept, stream))
     }
 
@@ -340,7 +342,7 @@ fn carry_out(decision: Decision<'_>, has_connection: bool, kept: &mut Kept, stre
                 kept.place = forward.place.take();
                 kept.owns_unauthorized = forward.owns_unauthorized;
                 kept.token = forward.token.take();
-                kept.tunnel = if forward.is_upgrade { Tunnel::Closed } else { Tunnel::Open };
+                kept.tunnel = Tunnel::of(forward.is_upgrade);
                 Judged::Goes
             }
             Err(refusal) => Judged::Ends(refusal),

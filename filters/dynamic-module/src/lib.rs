@@ -12,7 +12,6 @@ mod memory;
 mod metrics;
 mod reviews;
 mod ticker;
-mod tunnel;
 mod validator;
 
 envoy_abi::module! {

@@ -10,18 +10,10 @@ use std::time::Instant;
 
 use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread, StreamScheduler};
 use portcullis_core::Refusal;
-use portcullis_core::review::{DEADLINE_MS, MAX_ANSWER, Review, ReviewKey, ReviewPermit, ReviewResult, Settled};
+use portcullis_core::review::{MAX_ANSWER, Patience, Review, ReviewKey, ReviewPermit, ReviewResult, Settled, WAITERS};
 use rustls_pki_types::UnixTime;
 
-/// Streams that may wait for the same answer.
-const WAITERS: usize = 512;
-
-/// How often a question that Envoy gave up is put again.
-const GIVEN_UP: u32 = 3;
-/// With less time left, milliseconds, it is not.
-const SHORTEST_MS: u64 = 100;
-/// How long one server may take, milliseconds: within the deadline another one is asked.
-const TRY_MS: &str = "2400";
+use crate::memory::uptime;
 
 /// Reviews that are under way for one filter configuration.
 #[derive(Debug)]
@@ -45,20 +37,13 @@ struct Inner {
 struct Flight {
     review: Arc<Review>,
     waiters: Vec<Arc<Pending>>,
-    since: Instant,
-    /// How often Envoy gave the question up.
-    given_up: u32,
+    patience: Patience,
     _permit: ReviewPermit,
 }
 
 impl Flight {
     fn new(review: Review, waiters: Vec<Arc<Pending>>, permit: ReviewPermit) -> Self {
-        Flight { review: Arc::new(review), waiters, since: Instant::now(), given_up: 0, _permit: permit }
-    }
-
-    /// Milliseconds that are left for an answer.
-    fn left(&self) -> u64 {
-        DEADLINE_MS.saturating_sub(u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX))
+        Flight { review: Arc::new(review), waiters, patience: Patience::new(uptime(Instant::now())), _permit: permit }
     }
 }
 
@@ -128,33 +113,15 @@ impl Reviews {
     pub(crate) fn send(&self, main: &mut MainThread) {
         let outbox = std::mem::take(&mut self.lock().outbox);
         for key in outbox {
-            let flight = self.lock().flights.get(&key).map(|flight| (Arc::clone(&flight.review), flight.left()));
+            let now = uptime(Instant::now());
+            let flight =
+                self.lock().flights.get(&key).map(|flight| (Arc::clone(&flight.review), flight.patience.left(now)));
             let Some((review, left)) = flight else { continue };
-            match self.callout(&review, left, main) {
+            match main.callout(review.cluster(), &review.headers(&self.via), review.body().as_bytes(), left) {
                 Some(id) => self.register(id, key),
                 None => self.finish(&key, 0, &[]),
             }
         }
-    }
-
-    fn callout(&self, review: &Review, left: u64, main: &mut MainThread) -> Option<CalloutId> {
-        let mut headers = vec![
-            (":method", "POST"),
-            (":path", review.path()),
-            (":authority", "kubernetes.default.svc"),
-            ("content-type", "application/json"),
-            ("accept", "application/json"),
-            ("user-agent", "portcullis"),
-            ("via", &self.via),
-            // A question changes nothing, so others are asked where a server fails, within the same deadline. Envoy's router
-            // reads these and takes them out.
-            ("x-envoy-retry-on", "5xx,retriable-status-codes"),
-            ("x-envoy-retriable-status-codes", "429"),
-            ("x-envoy-max-retries", "2"),
-            ("x-envoy-upstream-rq-per-try-timeout-ms", TRY_MS),
-        ];
-        headers.extend(review.user_header());
-        main.callout(review.cluster(), &headers, review.body().as_bytes(), left)
     }
 
     fn register(&self, id: CalloutId, key: ReviewKey) {
@@ -191,13 +158,10 @@ impl Reviews {
         }
     }
 
-    /// Envoy gives a callout up without an answer when its cluster is replaced, as by a change of the servers' certificates
-    /// or health check. The question is put to the new one.
     fn ask_again(&self, key: &ReviewKey) -> bool {
         let mut inner = self.lock();
         let Some(flight) = inner.flights.get_mut(key) else { return false };
-        flight.given_up += 1;
-        if flight.given_up > GIVEN_UP || flight.left() < SHORTEST_MS {
+        if !flight.patience.asks_again(uptime(Instant::now())) {
             return false;
         }
         inner.outbox.push(*key);

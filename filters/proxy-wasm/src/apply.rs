@@ -1,3 +1,4 @@
+use portcullis_core::observe::Shown;
 use portcullis_core::{Forward, Refusal};
 use portcullis_filter_config::names;
 
@@ -28,6 +29,12 @@ pub(crate) fn apply(forward: &Forward<'_>, has_connection: bool, host: &impl Hos
     }
     is_written &= host.set_filter_state(names::DESTINATION, forward.destination.as_bytes());
     if is_written && host.clear_route_cache() { Ok(()) } else { Err(Refusal::internal()) }
+}
+
+/// Writes what a request asks for, for somebody's own routes and logs. False if Envoy refuses any of it: those routes would
+/// take the request for another one.
+pub(crate) fn show(shown: &Shown, host: &impl Host) -> bool {
+    shown.fields().all(|(field, value)| host.set_filter_state(field.state, value.as_bytes()))
 }
 
 /// Answers a stream with a `Status`.

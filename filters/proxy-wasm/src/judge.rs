@@ -7,10 +7,11 @@ use std::time::Duration;
 use portcullis_core::hygiene::{PassedOn, Scan};
 use portcullis_core::observe::{Entry, Outcome, Seen};
 use portcullis_core::review::Review;
+use portcullis_core::tunnel::Tunnel;
 use portcullis_core::{Decision, Gateway, Refusal, RequestFacts};
 use rustls_pki_types::UnixTime;
 
-use crate::apply::{apply, refuse};
+use crate::apply::{apply, refuse, show};
 use crate::bundle::{Bundle, Next};
 use crate::clusters::Known;
 use crate::fault;
@@ -20,7 +21,6 @@ use crate::reviews::Asking;
 use crate::root::Root;
 use crate::shelf;
 use crate::stream::{Stream, Visit};
-use crate::tunnel::Tunnel;
 
 /// How often a request may wait for reviews: twice for its tokens, eight times for its impersonation, and some more for what
 /// was forgotten because the configuration changed meanwhile, or was found with another worker.
@@ -123,6 +123,8 @@ impl<H: Host> Bundle<H> {
             },
             decided => decided,
         };
+        let is_shown = seen.shown.take().is_none_or(|shown| show(&shown, &self.host));
+        let decision = if is_shown { decision } else { Decision::Refuse(Refusal::internal()) };
         let judged = self.carry_out(decision, &scan, stream, known);
         if matches!(judged, Judged::Goes) {
             fault::maybe("decided", lines);
@@ -145,7 +147,7 @@ impl<H: Host> Bundle<H> {
                     stream.place = forward.place.take();
                     stream.owns_unauthorized = forward.owns_unauthorized;
                     stream.token = forward.token.take();
-                    stream.tunnel = if forward.is_upgrade { Tunnel::Closed } else { Tunnel::Open };
+                    stream.tunnel = Tunnel::of(forward.is_upgrade);
                     if let (true, Some(known)) = (forward.is_long, known) {
                         stream.visit = Visit::Comes(Arc::clone(&known.streams));
                     }

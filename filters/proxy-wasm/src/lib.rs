@@ -26,7 +26,6 @@ mod root;
 mod shelf;
 mod stream;
 mod table;
-mod tunnel;
 
 #[cfg(test)]
 mod tests;

@@ -5,20 +5,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use portcullis_core::Refusal;
-use portcullis_core::review::{DEADLINE_MS, MAX_ANSWER, Review, ReviewKey, ReviewPermit, ReviewResult};
+use portcullis_core::review::{MAX_ANSWER, Patience, Review, ReviewKey, ReviewPermit, ReviewResult, WAITERS};
 use rustls_pki_types::UnixTime;
 
 use crate::host::{Host, Map};
 use crate::shelf;
 
-/// Streams that may wait for the same answer.
-const WAITERS: usize = 512;
-/// How often a question that Envoy gave up is put again.
-const GIVEN_UP: u32 = 3;
-/// With less time left, milliseconds, it is not.
-const SHORTEST_MS: u64 = 100;
-/// How long one server may take, milliseconds: within the deadline another one is asked.
-const TRY_MS: &str = "2400";
 /// After how long a question that Envoy gave up is put again.
 pub(crate) const AGAIN: Duration = Duration::from_millis(20);
 
@@ -35,17 +27,8 @@ struct Flight {
     review: Review,
     /// Stream contexts.
     waiters: Vec<u32>,
-    since: Duration,
-    given_up: u32,
+    patience: Patience,
     _permit: ReviewPermit,
-}
-
-impl Flight {
-    /// Milliseconds that are left for an answer.
-    fn left(&self, uptime: Duration) -> u64 {
-        let spent = uptime.saturating_sub(self.since).as_millis();
-        DEADLINE_MS.saturating_sub(u64::try_from(spent).unwrap_or(u64::MAX))
-    }
 }
 
 /// An answer, and the streams that wait for it.
@@ -86,7 +69,8 @@ impl Reviews {
                 continue;
             }
             let permit = review.permit().ok_or_else(Refusal::too_many_reviews)?;
-            let flight = Flight { review, waiters: vec![stream], since: asking.uptime, given_up: 0, _permit: permit };
+            let patience = Patience::new(asking.uptime);
+            let flight = Flight { review, waiters: vec![stream], patience, _permit: permit };
             self.flights.insert(key, flight);
             answers.extend(self.send(&key, asking));
             // The callout is the root context's; what follows is the stream's again.
@@ -109,7 +93,7 @@ impl Reviews {
 
     fn send<H: Host>(&mut self, key: &ReviewKey, asking: &Asking<'_, H>) -> Option<Answer> {
         let flight = self.flights.get(key)?;
-        let left = u32::try_from(flight.left(asking.uptime)).unwrap_or(0).max(1);
+        let left = u32::try_from(flight.patience.left(asking.uptime)).unwrap_or(0).max(1);
         let token = callout(&flight.review, left, asking);
         match token {
             Some(token) => {
@@ -123,7 +107,8 @@ impl Reviews {
     /// Takes the answer of a callout. Without headers, Envoy gave the question up.
     pub(crate) fn done<H: Host>(&mut self, token: u32, has_headers: bool, asking: &Asking<'_, H>) -> Option<Answer> {
         let key = self.callouts.remove(&token)?;
-        if !has_headers && self.may_ask_again(&key, asking.uptime) {
+        let asks_again = |flight: &mut Flight| flight.patience.asks_again(asking.uptime);
+        if !has_headers && self.flights.get_mut(&key).is_some_and(asks_again) {
             self.again.push(key);
             return None;
         }
@@ -134,14 +119,6 @@ impl Reviews {
         let answer = self.finish(&key, status, &body, asking.now)?;
         shelf::put(asking.host, &key, &answer.result, &body, asking.now.as_secs());
         Some(answer)
-    }
-
-    /// Envoy gives a callout up without an answer when its cluster is replaced, as by a change of the servers' certificates
-    /// or health check. The question is put to the new one.
-    fn may_ask_again(&mut self, key: &ReviewKey, uptime: Duration) -> bool {
-        let Some(flight) = self.flights.get_mut(key) else { return false };
-        flight.given_up += 1;
-        flight.given_up <= GIVEN_UP && flight.left(uptime) >= SHORTEST_MS
     }
 
     fn finish(&mut self, key: &ReviewKey, status: u16, body: &[u8], now: UnixTime) -> Option<Answer> {
@@ -158,24 +135,8 @@ impl Reviews {
 }
 
 fn callout<H: Host>(review: &Review, left: u32, asking: &Asking<'_, H>) -> Option<u32> {
-    let mut headers = vec![
-        (":method", "POST"),
-        (":path", review.path()),
-        (":authority", "kubernetes.default.svc"),
-        ("content-type", "application/json"),
-        ("accept", "application/json"),
-        ("user-agent", "portcullis"),
-        ("via", asking.via),
-        // A question changes nothing, so others are asked where a server fails, within the same deadline. Envoy's router
-        // reads these and takes them out.
-        ("x-envoy-retry-on", "5xx,retriable-status-codes"),
-        ("x-envoy-retriable-status-codes", "429"),
-        ("x-envoy-max-retries", "2"),
-        ("x-envoy-upstream-rq-per-try-timeout-ms", TRY_MS),
-    ];
-    headers.extend(review.user_header());
     if !asking.host.act_for(asking.root) {
         return None;
     }
-    asking.host.callout(review.cluster(), &headers, review.body().as_bytes(), left)
+    asking.host.callout(review.cluster(), &review.headers(asking.via), review.body().as_bytes(), left)
 }

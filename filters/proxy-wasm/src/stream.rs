@@ -6,10 +6,10 @@ use portcullis_core::farewell::{Stay, Streams};
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
 use portcullis_core::review::{PassedToken, ReviewKey, Settled};
+use portcullis_core::tunnel::Tunnel;
 
 use crate::clusters::Known;
 use crate::root::Root;
-use crate::tunnel::Tunnel;
 
 /// What is kept of a stream between its hooks.
 pub(crate) struct Stream {

@@ -136,7 +136,7 @@ impl Gateway {
         let target = self.target(manifest.name()).timeout(SETTLES);
         let started = std::time::Instant::now();
         let mut in_a_row = 0;
-        while in_a_row < 12 && started.elapsed() < SETTLES {
+        while in_a_row < 12 && started.elapsed() < SETTLES.saturating_mul(wait::patience()) {
             in_a_row = if target.connect().is_ok() { in_a_row + 1 } else { 0 };
         }
     }

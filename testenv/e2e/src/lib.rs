@@ -1,16 +1,20 @@
 //! The whole gateway under test: the control plane over a directory of manifests, and Envoy with the module.
 //!
 //! [`Manifest`] writes the objects that a test wishes, [`Gateway`] runs them. [`PlainGateway`] is an Envoy without a control
-//! plane, [`Ingress`] one like the Istio ingress gateway of a Gardener seed. The tests themselves stand in `tests/`.
+//! plane, [`Ingress`] one like the Istio ingress gateway of a Gardener seed, [`Mesh`] a
+//! gateway that a real istiod configures. The tests themselves stand in `tests/`.
 
 mod gateway;
 mod ingress;
+mod istio;
 mod manifest;
 mod plain;
+mod plain_wasm;
 mod secrets;
 
 pub use gateway::{Gateway, GatewayOptions};
 pub use ingress::{Ingress, Shoot, ShootSetup};
+pub use istio::{Mesh, MeshSetup, render_istio};
 pub use manifest::{Manifest, allow_all, settings};
 pub use plain::{PlainFiles, PlainGateway, PlainSetup};
 pub use secrets::Secrets;

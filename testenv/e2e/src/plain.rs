@@ -28,7 +28,7 @@ pub struct PlainFiles {
 /// What goes into the folder.
 #[derive(Debug)]
 pub struct PlainSetup<'a> {
-    /// `impersonate` or `request-header`.
+    /// The folder below `envoy/plain`.
     pub mode: &'a str,
     /// The host name of the cluster.
     pub name: &'a str,
@@ -100,6 +100,11 @@ impl PlainFiles {
         write_private(&path, change(text).as_bytes())
     }
 
+    /// Where the folder is. What went into it (`pki` of `render`) lies in `given-pki` beside it.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Runs Envoy from the folder, of the pinned version if none is given.
     ///
     /// # Errors
@@ -109,6 +114,7 @@ impl PlainFiles {
         let options = EnvoyOptions {
             version,
             file: Some(self.folder.join("envoy.yaml")),
+            flags: ["--file-flush-interval-msec", "50"].map(str::to_owned).into(),
             ..EnvoyOptions::new(json!({"admin": {"address": {"socket_address": admin}}}))
         };
         let envoy = Envoy::start(run.path(), &format!("plain-envoy-{}", self.admin.port()), &options)?;

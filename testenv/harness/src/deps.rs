@@ -104,6 +104,22 @@ pub fn kube_or_skip(test: &str) -> Result<Option<KubeBinaries>, Missing> {
     or_skip(test, kube())
 }
 
+/// istiod, and the definitions of Istio's objects.
+#[derive(Debug, Clone)]
+pub struct Istio {
+    /// Istio's control plane.
+    pub istiod: PathBuf,
+    /// The CustomResourceDefinitions, one file.
+    pub crds: PathBuf,
+}
+
+/// Istio. Built by Go and long to build, hence optional on a laptop, as [`kube`] is; see [`or_skip`].
+pub fn istio() -> Result<Istio, Missing> {
+    let dir = project_root().join(".deps/istio/current");
+    let find = |name: &str| present(name, dir.join(name), "make istio");
+    Ok(Istio { istiod: find("istiod")?, crds: find("crds.yaml")? })
+}
+
 /// The program that judges by the parsers of Docker Compose, BuildKit and Prometheus (testenv/declared). Built by Go, hence
 /// optional on a laptop, as [`kube`] is; see [`or_skip`].
 pub fn declared() -> Result<PathBuf, Missing> {

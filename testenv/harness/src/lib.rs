@@ -1,4 +1,4 @@
-//! The test environment of Portcullis: real processes (Envoy, etcd, kube-apiserver, kubectl, the control plane),
+//! The test environment of Portcullis: real processes (Envoy, etcd, kube-apiserver, kubectl, istiod, the control plane),
 //! certificates, ports and hostile clients, behind a blocking API.
 //!
 //! Every process that is started here ends with the value that stands for it, and with the test process even if that
@@ -12,6 +12,7 @@ pub mod control_plane;
 pub mod deps;
 pub mod envoy;
 mod error;
+pub mod istiod;
 pub mod kube;
 pub mod kubeconfig;
 mod paths;

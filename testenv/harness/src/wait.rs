@@ -9,7 +9,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// By how much all deadlines are longer than they say: `PORTCULLIS_PATIENCE`, for a machine that others use too. With wasm
 /// three times, unless told otherwise: each Envoy compiles the filter before it listens, seconds of a core.
-fn patience() -> u32 {
+pub fn patience() -> u32 {
     let told = std::env::var("PORTCULLIS_PATIENCE").ok().and_then(|times| times.parse().ok());
     told.unwrap_or(if deps::runs_wasm() { 3 } else { 1 })
 }

@@ -122,7 +122,7 @@ impl World {
         let matched = served.walk.first_match(&info, &user);
         let policy = matched.map(|matched| matched.policy);
         let count = policy.unwrap_or(usize::MAX);
-        let schema = policy.and_then(|index| served.config.policies.get(index)?.flow_control_schema.clone());
+        let schema = policy.and_then(|index| served.config.policies.policies().get(index)?.flow_control_schema.clone());
         let subset = policy.and_then(|index| served.subsets.get(index)).filter(|subset| !subset.is_empty());
         Some(DispatchAnswer {
             upstream_cluster: served.name.clone(),

@@ -111,7 +111,7 @@ impl World {
             self.clusters.push(Served {
                 exact: Authorities::new(names().filter(|name| !name.starts_with('*'))),
                 names: Authorities::new(names()),
-                walk: Walk::new(&read.config.policies),
+                walk: Walk::new(&read.config.policies.policies()),
                 name,
                 cluster,
                 subsets: read.subsets,

@@ -26,7 +26,7 @@ pub(super) fn check_message(scan: &Scan<'_>, cluster: &Cluster) -> Result<(), Re
         return Err(Refusal::bad_request("an upgrade has no body"));
     }
     // Where they go upstream, their absence would make the request somebody else's.
-    if scan.nominates_identity && cluster.identity.proxy.is_some() {
+    if scan.nominates_identity && cluster.identity.passes() {
         return Err(Refusal::bad_request("the Connection header names a header that tells who the client is"));
     }
     check_target(scan)?;

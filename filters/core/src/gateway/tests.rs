@@ -9,6 +9,8 @@ mod protected;
 mod proxy;
 mod reviews;
 mod seen;
+mod shown;
+mod unchanged;
 
 use super::*;
 use crate::cluster::Forgetful;
@@ -65,6 +67,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
         log_refused: false,
+        request_info: None,
         policies: vec![
             Policy { group: "vault".into(), flow_control_schema: Some("few".into()), log: false, rules: vec![secrets] },
             Policy {
@@ -73,7 +76,8 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
                 log: false,
                 rules: vec![Rule { verbs: vec!["-deletecollection".into()], ..all_rules() }],
             },
-        ],
+        ]
+        .into(),
     }
 }
 

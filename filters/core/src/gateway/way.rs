@@ -24,10 +24,10 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// `proxies`: the upstream judges tokens itself.
-    pub(super) fn of(client: Client, proxies: bool) -> Self {
+    /// `passes`: tokens go on, for the upstream to judge.
+    pub(super) fn of(client: Client, passes: bool) -> Self {
         match client {
-            Client::Bearer(_, key) if proxies => Way::Passed { confirmed: Some(key) },
+            Client::Bearer(_, key) if passes => Way::Passed { confirmed: Some(key) },
             Client::Certified(user) | Client::Bearer(user, _) | Client::Impersonated(user) => Way::Told(user),
             Client::Unknown => Way::Passed { confirmed: None },
             Client::Nobody => Way::Bare,
@@ -64,7 +64,7 @@ impl Way {
 
 /// Only GET and HEAD are ever repeated after the upstream may have seen them: the legacy `/watch/` path makes the verb
 /// `watch` of any method.
-pub(super) fn class_of(info: &RequestInfo<'_>, scan: &Scan<'_>) -> RequestClass {
+pub(crate) fn class_of(info: &RequestInfo<'_>, scan: &Scan<'_>) -> RequestClass {
     let is_safe = matches!(scan.method, b"GET" | b"HEAD");
     if scan.is_upgrade {
         return RequestClass::Session;

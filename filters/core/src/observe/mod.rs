@@ -4,6 +4,7 @@
 //! - `verb`, `resource`, `outcome`: the closed sets. What a client invents is `other`, so that no client makes a series.
 //! - [`Series`]: counts of one cluster's requests, in the process, until the host carries them to Envoy.
 //! - [`Seen`]: what judging a request has found out about it, for both.
+//! - [`Shown`]: what a request asks for, for routes and logs of somebody's own.
 //! - `entry`, `json`: the access log's JSON, written here and nowhere else, because clients choose what stands in it.
 
 pub mod catalog;
@@ -15,6 +16,7 @@ mod page;
 mod resource;
 mod seen;
 mod series;
+mod shown;
 mod tally;
 mod verb;
 
@@ -22,3 +24,4 @@ pub use entry::Entry;
 pub use outcome::Outcome;
 pub use seen::Seen;
 pub use series::{Gauges, Labels, Series};
+pub use shown::Shown;

@@ -2,10 +2,12 @@ use std::sync::Arc;
 
 use super::entry::Entry;
 use super::series::Series;
+use super::shown::Shown;
 use super::tally::Cell;
 use super::verb::Verb;
+use crate::authenticate::Client;
 use crate::hygiene::Scan;
-use crate::identity::{UpstreamUser, UserInfo};
+use crate::identity::{ANONYMOUS, UpstreamUser, UserInfo};
 use crate::request_info::RequestInfo;
 
 /// What judging a request has found out about it. Costs nothing that is worth naming where the request is not logged.
@@ -18,6 +20,8 @@ pub struct Seen {
     effective: Option<Arc<UpstreamUser>>,
     /// The line of the access log, if there is to be one.
     pub entry: Option<Entry>,
+    /// What the host writes for somebody's own routes and logs, before the request goes on or is refused.
+    pub shown: Option<Box<Shown>>,
 }
 
 impl Seen {
@@ -27,15 +31,15 @@ impl Seen {
     }
 
     /// Who sends the request.
-    pub(crate) fn client(&mut self, series: &Series, user: Option<&Arc<UpstreamUser>>) {
-        if series.logs_some {
-            self.client = Some(user.cloned());
+    pub(crate) fn client(&mut self, series: &Series, client: &Client) {
+        if series.tells_users && !matches!(client, Client::Unknown) {
+            self.client = Some(client.user().cloned());
         }
     }
 
     /// As whom the request acts.
     pub(crate) fn effective(&mut self, series: &Series, user: Option<&Arc<UpstreamUser>>) {
-        if series.logs_some {
+        if series.tells_users {
             self.effective = user.cloned();
         }
     }
@@ -45,8 +49,21 @@ impl Seen {
         self.policy = Some(policy);
     }
 
+    /// By whom policies are chosen.
+    fn acting(&self) -> Option<&str> {
+        match (&self.effective, &self.client) {
+            (Some(user), _) | (None, Some(Some(user))) => Some(&user.user().name),
+            (None, Some(None)) => Some(ANONYMOUS),
+            (None, None) => None,
+        }
+    }
+
     /// Writes the line, as far as the request can be told. It is written here because what it tells lives no longer.
-    pub(crate) fn tell_request(&mut self, series: &Series, info: &RequestInfo<'_>) {
+    pub(crate) fn tell_request(&mut self, series: &Series, info: &RequestInfo<'_>, scan: &Scan<'_>) {
+        if let Some(shown) = &series.shown {
+            let user = self.acting().filter(|_| shown.user);
+            self.shown = Some(Box::new(Shown::of(info, scan, user)));
+        }
         if !series.is_logged(self.policy) {
             return;
         }

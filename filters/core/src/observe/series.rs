@@ -24,8 +24,10 @@ pub struct Series {
     pub(super) resources: Resources,
     /// Whether requests are logged that no policy decides about.
     logs_refused: bool,
-    /// Whether any is logged.
-    pub(super) logs_some: bool,
+    /// Whether it is told of any who sent it.
+    pub(super) tells_users: bool,
+    /// What is written for somebody's own routes and logs, if anything is.
+    pub(super) shown: Option<config::ShownRequest>,
     tally: Tally,
     slots: Vec<(Box<str>, Arc<InFlight>)>,
     caches: Option<Arc<CredentialCaches>>,
@@ -45,26 +47,33 @@ pub type Gauges = Vec<(Metric, Vec<String>, u64)>;
 
 impl Series {
     /// For the requests of one cluster.
-    pub(crate) fn new(config: &config::ClusterConfig, memory: &impl Memory, caches: &Arc<CredentialCaches>) -> Self {
+    pub(crate) fn new(
+        config: &config::ClusterConfig,
+        policies: &[config::Policy],
+        memory: &impl Memory,
+        caches: &Arc<CredentialCaches>,
+    ) -> Self {
         let in_flight = |schema: &config::FlowControlSchema| match schema.limit {
             config::FlowControlLimit::MaxRequestsInflight(_) => {
                 Some((schema.name.as_str().into(), memory.in_flight(&config.name, &schema.name)))
             }
             _ => None,
         };
-        let policies = config.policies.iter().zip(0_usize..).map(|(policy, number)| Policy {
+        let words = policies.iter().zip(0_usize..).map(|(policy, number)| Policy {
             number: number.to_string().into(),
             schema: policy.flow_control_schema.as_deref().unwrap_or("-").into(),
             group: policy.group.as_str().into(),
             is_logged: policy.log,
         });
+        let shows_users = config.request_info.as_ref().is_some_and(|shown| shown.user);
         Series {
             // The last part is the object's name, the rest is the gateway's own.
             cluster: config.name.rsplit('/').next().unwrap_or_default().into(),
-            policies: policies.collect(),
-            resources: Resources::of(&config.policies),
+            policies: words.collect(),
+            resources: Resources::of(policies),
             logs_refused: config.log_refused,
-            logs_some: config.log_refused || config.policies.iter().any(|policy| policy.log),
+            tells_users: config.log_refused || shows_users || policies.iter().any(|policy| policy.log),
+            shown: config.request_info.clone(),
             slots: config.flow_control_schemas.iter().filter_map(in_flight).collect(),
             caches: Some(Arc::clone(caches)),
             ..Series::of_nobody()
@@ -80,7 +89,8 @@ impl Series {
             policies: Box::default(),
             resources: Resources::of(&[]),
             logs_refused: true,
-            logs_some: true,
+            tells_users: true,
+            shown: None,
             tally: Tally::default(),
             slots: Vec::new(),
             caches: None,

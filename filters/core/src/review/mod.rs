@@ -3,6 +3,7 @@
 
 mod access;
 mod cache;
+mod carry;
 mod token;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use rustls_pki_types::UnixTime;
 
 pub use access::ResourceAttributes;
 pub use cache::{BELIEVED, CredentialCaches, Lifetimes, ReviewPermit};
+pub use carry::{Patience, WAITERS};
 pub(crate) use token::BASE64URL;
 
 use crate::cluster::Reviewer;
@@ -173,7 +175,7 @@ impl Review {
     }
 
     /// A header that says who asks, where the Envoy cluster's credential does not.
-    pub fn user_header(&self) -> Option<(&str, &str)> {
+    fn user_header(&self) -> Option<(&str, &str)> {
         self.user.as_deref().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 

@@ -111,6 +111,27 @@ fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_thr
 }
 
 #[test]
+fn what_a_request_asks_for_is_written_where_that_is_asked_for_also_if_it_is_refused() {
+    let (host, ca) = (Fake::default(), ca());
+    let mut bundle = bundle(&host, &ca);
+    let written = || host.state().filter_state.keys().filter(|key| key.starts_with("portcullis.request.")).count();
+    request(&host, None, &[]);
+    assert_eq!((judge(&mut bundle, 2), written()), (Next::Continue, 0));
+    let mut config: serde_json::Value = serde_json::from_str(&cluster(&ca)).unwrap();
+    config["requestInfo"] = json!({});
+    for (number, policies, next) in [(3, json!("Everything"), Next::Continue), (4, json!([]), Next::Wait)] {
+        config["policies"] = policies;
+        let text = config.to_string().into_bytes();
+        host.state().properties.insert(names::wasm::DIGEST.to_owned(), digest_of(&text));
+        host.state().properties.insert(names::wasm::CONFIG.to_owned(), text);
+        request(&host, None, &[("portcullis.request.verb", "delete")]);
+        assert_eq!((judge(&mut bundle, number), written()), (next, 9));
+        assert_eq!(host.state().filter_state["portcullis.request.verb"], b"list");
+        assert_eq!(host.state().filter_state["portcullis.request.subresource"], b"");
+    }
+}
+
+#[test]
 fn without_a_configuration_that_is_whole_nothing_gets_through() {
     let (host, ca) = (Fake::default(), ca());
     let mut bundle = bundle(&host, &ca);

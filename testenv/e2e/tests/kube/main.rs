@@ -10,6 +10,7 @@ mod declared;
 mod deploy;
 mod freeze;
 mod gardener;
+mod istio;
 mod kubectl;
 mod matrix;
 mod passthrough;

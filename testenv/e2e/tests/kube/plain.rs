@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::world::NAME;
 
 const SOON: Duration = Duration::from_secs(20);
+const PODS: &str = "/api/v1/namespaces/default/pods";
 
 struct Plain {
     kube: RealKube,
@@ -108,4 +109,51 @@ fn a_user_of_its_own_is_enough_to_impersonate(plain: &Plain) {
     let rights = project_root().join("envoy/plain/impersonate/rbac.yaml");
     plain.admin(&["apply", "-f", rights.to_str().unwrap()]);
     plain.everybody_is_who_they_are(&gateway);
+}
+
+/// Whose a token is, and whom it may impersonate, kube-apiserver says, as if there was no gateway.
+#[test]
+fn a_token_is_its_own_where_nobody_is_told() {
+    let Some(plain) = Plain::start("kube-unchanged") else { return };
+    plain.admin(&["create", "serviceaccount", "robot"]);
+    let token = plain.admin(&["create", "token", "robot"]);
+    let gateways = ["policy", "request-info"].map(|mode| {
+        let setup = PlainSetup {
+            mode,
+            name: NAME,
+            servers: vec![plain.kube.apiservers()[0].address()],
+            // What lies there and must not be shown: to kube-apiserver its holder is alice.
+            client: &plain.alice,
+            upstream_ca: plain.kube.server_ca(),
+            client_ca: plain.kube.client_ca(),
+        };
+        PlainFiles::lay_out(&plain.run, &setup).unwrap().start(&plain.run, None).unwrap()
+    });
+    let run = |config: Kubeconfig, args: &[&str]| {
+        let path = config.write(&plain.run.join("kubeconfig")).unwrap();
+        plain.kube.kubectl(&path).args(args).run_ok()
+    };
+    let as_bob = ["auth", "whoami", "--as", "bob", "--as-group", "dev", "-o", "json"];
+    let pods_as_bob = ["get", "--raw", PODS, "--as", "bob"];
+    for gateway in &gateways {
+        let direct = plain.whoami(&plain.kube.kubeconfig().token(token.trim()));
+        assert_eq!(plain.whoami(&gateway.kubeconfig().token(token.trim())), direct);
+        let refused = run(gateway.kubeconfig().token(token.trim()), &pods_as_bob).unwrap_err().to_string();
+        let directly = run(plain.kube.kubeconfig().token(token.trim()), &pods_as_bob).unwrap_err().to_string();
+        assert!(refused.contains("(Forbidden)"), "{refused}");
+        let reason = |text: &str| text.split_once("Error from server").map(|(_, reason)| reason.to_owned());
+        assert_eq!(reason(&refused), reason(&directly), "in kube-apiserver's own words");
+        let nobody = run(gateway.kubeconfig().identity(&plain.alice), &["get", "--raw", PODS]).unwrap_err().to_string();
+        assert!(nobody.contains("system:anonymous"), "a certificate ends at Envoy: {nobody}");
+    }
+    plain.admin(&["create", "clusterrole", "actor", "--verb=impersonate", "--resource=users,groups"]);
+    plain.admin(&["create", "clusterrolebinding", "actor", "--clusterrole=actor", "--serviceaccount=default:robot"]);
+    for gateway in &gateways {
+        let allowed = || run(gateway.kubeconfig().token(token.trim()), &as_bob).ok();
+        let told: Value = serde_json::from_str(&wait::until("robot may", SOON, allowed).unwrap()).unwrap();
+        let directly = run(plain.kube.kubeconfig().token(token.trim()), &as_bob).unwrap();
+        let directly: Value = serde_json::from_str(&directly).unwrap();
+        assert_eq!(told["status"]["userInfo"]["username"], "bob");
+        assert_eq!(told["status"], directly["status"]);
+    }
 }

@@ -32,6 +32,7 @@ mod observe;
 mod overload;
 mod ownership;
 mod paths;
+mod phases;
 mod plain;
 mod protected;
 mod quarantine;

@@ -10,7 +10,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::certs::{Ca, Identity};
-use crate::{Error, Result};
+use crate::{Error, Result, wait};
 
 /// Whose server certificates are believed.
 #[derive(Debug, Clone)]
@@ -35,6 +35,11 @@ pub struct TlsTarget {
     pub(super) sessions: Option<Arc<ClientConfig>>,
 }
 
+/// As for conditions.
+fn patient(timeout: Duration) -> Duration {
+    timeout.saturating_mul(wait::patience())
+}
+
 impl TlsTarget {
     /// The server at `address`, believed whatever it shows, without SNI, ALPN and client certificate.
     pub fn new(address: SocketAddr) -> Self {
@@ -44,7 +49,7 @@ impl TlsTarget {
             trust: Trust::Anybody,
             identity: None,
             alpn: Vec::new(),
-            timeout: Duration::from_secs(10),
+            timeout: patient(Duration::from_secs(10)),
             preamble: Vec::new(),
             is_tunnel: false,
             sessions: None,
@@ -101,7 +106,7 @@ impl TlsTarget {
     /// How long each read or write, and each HTTP/2 answer, may take.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
+        Self { timeout: patient(timeout), ..self }
     }
 
     /// Where it is.

@@ -43,6 +43,8 @@ impl Kubectl {
             .env("KUBECONFIG", kubeconfig)
             .env("HOME", dir)
             .env("KUBECACHEDIR", dir.join(format!("kubectl-cache-{number}")))
+            // Most runs end before there is garbage worth collecting.
+            .env("GOGC", "400")
             .stdout_to(stdout);
         // Traffic to loopback must not meet a proxy.
         for variable in ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "KUBECTL_EXTERNAL_DIFF"] {

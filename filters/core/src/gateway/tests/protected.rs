@@ -132,7 +132,8 @@ fn policies_do_not_see_a_group_that_is_dropped() {
             log: false,
             rules: vec![rule],
         };
-        config.policies = vec![policy("privileged", rule("system:masters")), policy("rest", rule("-system:masters"))];
+        config.policies =
+            vec![policy("privileged", rule("system:masters")), policy("rest", rule("-system:masters"))].into();
         if mode == RequestHeader {
             config.upstream_identity = UpstreamIdentity::RequestHeader(RequestHeaders::default());
         }

@@ -6,9 +6,9 @@ use portcullis_filter_config::RequestHeaders;
 use super::reviews::reviewed;
 use super::*;
 
-const AS_BOB: (&str, &str) = ("impersonate-user", "bob");
-const TOKEN: (&str, &str) = ("authorization", "Bearer abc");
-const UPGRADE: [(&str, &str); 2] = [("connection", "Upgrade"), ("upgrade", "websocket")];
+pub(super) const AS_BOB: (&str, &str) = ("impersonate-user", "bob");
+pub(super) const TOKEN: (&str, &str) = ("authorization", "Bearer abc");
+pub(super) const UPGRADE: [(&str, &str); 2] = [("connection", "Upgrade"), ("upgrade", "websocket")];
 
 fn proxy_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     fixture_with(|config| {
@@ -31,7 +31,7 @@ fn reviewing() -> Fixture {
 }
 
 /// What leaves for the upstream: destination, then header lines but those of the message itself.
-fn sent(fixture: &Fixture, peer: Peer<'_>, headers: Headers<'_>) -> Result<(String, Vec<String>), u16> {
+pub(super) fn sent(fixture: &Fixture, peer: Peer<'_>, headers: Headers<'_>) -> Result<(String, Vec<String>), u16> {
     let mut all = vec![(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
     all.extend_from_slice(headers);
     let bytes = || all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
@@ -160,7 +160,7 @@ fn an_unknown_user_matches_only_what_asks_for_nobody() {
         let rule_text = format!("{rule:?}");
         let fixture = proxy_with(|config| {
             let policy = Policy { group: "all".into(), flow_control_schema: None, log: false, rules: vec![rule] };
-            config.policies = vec![policy];
+            config.policies = vec![policy].into();
         });
         assert_eq!(sent(&fixture, Peer::None, &[TOKEN]).is_ok(), matches, "{rule_text}");
     }

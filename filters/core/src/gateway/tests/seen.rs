@@ -11,9 +11,8 @@ use crate::observe::Outcome;
 fn logging(refused: bool, policies: [bool; 2]) -> Fixture {
     fixture_with(|config| {
         config.log_refused = refused;
-        for (policy, log) in config.policies.iter_mut().zip(policies) {
-            policy.log = log;
-        }
+        let written = config.policies.policies().into_owned().into_iter().zip(policies);
+        config.policies = written.map(|(policy, log)| Policy { log, ..policy }).collect();
     })
 }
 

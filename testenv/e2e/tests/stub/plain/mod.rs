@@ -155,7 +155,7 @@ fn nobody_gets_through_as_somebody_else(plain: &Plain) {
 }
 
 /// What `envoy/README.md` tells for Envoy 1.38.
-fn for_1_38(files: &PlainFiles) {
+pub(crate) fn for_1_38(files: &PlainFiles) {
     let listener = |text: String| {
         let (before, rest) = text.split_once("            # Takes any certificate").unwrap();
         let (_, after) = rest.split_once("    filters:\n").unwrap();

@@ -1,0 +1,135 @@
+use std::borrow::Cow;
+
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::{Policy, Rule};
+
+/// Where requests go.
+///
+/// Written as the list, or as the word `Everything`. Nothing in its place is an error, so that a list that got lost opens
+/// nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// By the first policy that matches. No match is 403.
+    Policies(Vec<Policy>),
+    /// All of them to the group [`Dispatch::GROUP`].
+    Everything,
+}
+
+const EVERYTHING: &str = "Everything";
+
+impl Dispatch {
+    /// The server group of [`Dispatch::Everything`].
+    pub const GROUP: &str = "all";
+
+    /// The policies that hold: [`Dispatch::Everything`] is one that every request matches.
+    pub fn policies(&self) -> Cow<'_, [Policy]> {
+        match self {
+            Dispatch::Policies(policies) => Cow::Borrowed(policies),
+            Dispatch::Everything => Cow::Owned(vec![everything()]),
+        }
+    }
+}
+
+impl FromIterator<Policy> for Dispatch {
+    fn from_iter<I: IntoIterator<Item = Policy>>(policies: I) -> Self {
+        Dispatch::Policies(policies.into_iter().collect())
+    }
+}
+
+impl From<Vec<Policy>> for Dispatch {
+    fn from(policies: Vec<Policy>) -> Self {
+        Dispatch::Policies(policies)
+    }
+}
+
+fn everything() -> Policy {
+    let all = || vec!["*".to_owned()];
+    let rule = Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() };
+    Policy { group: Dispatch::GROUP.to_owned(), flow_control_schema: None, log: false, rules: vec![rule] }
+}
+
+impl Serialize for Dispatch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Dispatch::Policies(policies) => policies.serialize(serializer),
+            Dispatch::Everything => serializer.serialize_str(EVERYTHING),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Dispatch {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Words)
+    }
+}
+
+/// By hand, so that a mistake in a policy is told where it is.
+struct Words;
+
+impl<'de> Visitor<'de> for Words {
+    type Value = Dispatch;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a list of policies or the word Everything")
+    }
+
+    fn visit_str<E: Error>(self, word: &str) -> Result<Dispatch, E> {
+        if word == EVERYTHING { Ok(Dispatch::Everything) } else { Err(E::unknown_variant(word, &[EVERYTHING])) }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, policies: A) -> Result<Dispatch, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(policies)).map(Dispatch::Policies)
+    }
+}
+
+#[cfg(test)]
+impl schemars::JsonSchema for Dispatch {
+    fn schema_name() -> Cow<'static, str> {
+        "Dispatch".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "oneOf": [
+                {"type": "array", "items": generator.subschema_for::<Policy>()},
+                {"type": "string", "const": EVERYTHING},
+            ],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_got_lost_opens_nothing() {
+        let read = |text: &str| serde_json::from_str::<Dispatch>(text);
+        assert_eq!(read("[]").unwrap(), Dispatch::Policies(vec![]));
+        assert_eq!(read(r#""Everything""#).unwrap(), Dispatch::Everything);
+        for other in ["null", "{}", r#""everything""#, r#""""#, "true", r#"["Everything"]"#] {
+            assert!(read(other).is_err(), "{other}");
+        }
+        let cluster = r#"{"version": 2, "name": "a", "authorities": ["a"], "upstreamIdentity": "Unchanged"}"#;
+        let error = serde_json::from_str::<crate::ClusterConfig>(cluster).unwrap_err().to_string();
+        assert!(error.contains("missing field `policies`"), "{error}");
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for dispatch in [Dispatch::Everything, vec![].into(), vec![everything()].into()] {
+            let text = serde_json::to_string(&dispatch).unwrap();
+            assert_eq!(serde_json::from_str::<Dispatch>(&text).unwrap(), dispatch, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_is_told_where_it_is() {
+        let text = r#"[{"group": "all", "rules": [{"verb": ["*"]}]}]"#;
+        let error = serde_json::from_str::<Dispatch>(text).unwrap_err().to_string();
+        assert!(error.contains("unknown field `verb`"), "{error}");
+    }
+}

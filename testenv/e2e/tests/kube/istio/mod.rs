@@ -1,0 +1,8 @@
+//! The objects of `envoy/istio` and `envoy/gardener`, made into a gateway's configuration by a real istiod, in an Envoy in front
+//! of a real kube-apiserver.
+
+mod effect;
+mod gardener;
+mod serving;
+mod users;
+mod world;

@@ -1,0 +1,210 @@
+//! From the README of `envoy/istio` to kubectl at work, with the module and with wasm.
+
+use std::time::Duration;
+
+use portcullis_harness::client::{H2Client, Response};
+use portcullis_harness::kubeconfig::Kubeconfig;
+use portcullis_harness::{deps, wait};
+use serde_json::{Value, json};
+
+use super::effect::{connections, eventually, manager, nothing_was_refused, virtual_host};
+use super::users::everybody_is_who_they_are;
+use super::world::{Build, NAME, Setup, World};
+
+const SOON: Duration = Duration::from_secs(30);
+const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[test]
+fn a_gateway_of_istios_serves_with_the_module() {
+    serves("istio-module", &Setup::new(Build::Module));
+}
+
+#[test]
+fn a_gateway_of_istios_serves_with_wasm() {
+    serves("istio-wasm", &Setup::new(Build::Wasm));
+}
+
+#[test]
+#[ignore = "the same behind each older Envoy"]
+fn gateways_of_istios_serve_with_older_envoys() {
+    for version in deps::envoy_compat_versions() {
+        // The 1.38 that is installed here has no V8.
+        let has_wasm = !version.starts_with("1.38.");
+        for build in [Build::Module, Build::Wasm].into_iter().filter(|build| *build == Build::Module || has_wasm) {
+            serves("istio-older", &Setup { version: Some(version.clone()), ..Setup::new(build) });
+        }
+    }
+}
+
+#[test]
+fn users_can_be_told_by_impersonation_as_well() {
+    let setup = Setup { impersonates: true, ..Setup::new(Build::Module) };
+    let Some(world) = World::start("istio-impersonate", &setup) else { return };
+    nothing_was_refused(&world.mesh);
+    whoami_shows_what_a_direct_request_shows(&world);
+    everybody_is_who_they_are(&world, &world.target());
+    a_watch_sees_what_happens(&world);
+    sessions_work(&world);
+}
+
+fn serves(test: &str, setup: &Setup) {
+    let Some(world) = World::start(test, setup) else { return };
+    assert_eq!(world.mesh.objections(world.mesh.objects()).unwrap(), Vec::<String>::new());
+    nothing_was_refused(&world.mesh);
+    nothing_is_lost(&world);
+    whoami_shows_what_a_direct_request_shows(&world);
+    everybody_is_who_they_are(&world, &world.target());
+    everybody_has_a_way_of_their_own(&world);
+    a_watch_sees_what_happens(&world);
+    sessions_work(&world);
+    the_path_arrives_as_it_was_written(&world);
+    a_connection_for_one_name_takes_no_request_for_another(&world);
+    a_resumed_session_is_still_alices(&world);
+    nothing_was_refused(&world.mesh);
+    without_the_filter_nobody_gets_in(&world, setup.build);
+}
+
+/// What the README of `envoy/` says must not be lost, as far as no request of this test shows it.
+fn nothing_is_lost(world: &World) {
+    let manager = manager(&world.mesh, NAME);
+    assert_eq!(manager["stream_idle_timeout"], "300s");
+    assert_ne!(manager["normalize_path"], json!(true));
+    assert_ne!(manager["merge_slashes"], json!(true));
+    assert!(
+        manager["path_with_escaped_slashes_action"].is_null()
+            || manager["path_with_escaped_slashes_action"] == "KEEP_UNCHANGED"
+    );
+    assert_eq!(manager["use_remote_address"], true);
+    assert_eq!(manager["forward_client_cert_details"], "SANITIZE_SET");
+    assert_eq!(manager["set_current_client_cert_details"]["chain"], true);
+    let host = virtual_host(&world.mesh, NAME);
+    let routes = host["routes"].as_array().unwrap();
+    let (last, opened) = routes.split_last().unwrap();
+    assert_eq!(last["direct_response"]["status"], 503, "{last:#}");
+    assert_eq!(opened.len(), 13, "{host:#}");
+    for route in opened {
+        assert!(route["match"]["filter_state"].is_array(), "only the filter opens it: {route:#}");
+        let is_long = route["name"].as_str().is_some_and(|name| !name.ends_with("-read") && !name.ends_with("-write"));
+        let (timeout, idle) = (&route["route"]["timeout"], &route["route"]["idle_timeout"]);
+        assert_eq!(timeout == "0s" && idle == "0s", is_long, "{route:#}");
+    }
+}
+
+fn credentials(world: &World) -> [(&'static str, Kubeconfig, Kubeconfig); 2] {
+    let both = |credential: &dyn Fn(Kubeconfig) -> Kubeconfig| {
+        (credential(world.kube.kubeconfig()), credential(world.kubeconfig()))
+    };
+    let alice = both(&|config| config.identity(&world.alice));
+    let robot = both(&|config| config.token(&world.token));
+    [("alice", alice.0, alice.1), ("robot", robot.0, robot.1)]
+}
+
+fn whoami_shows_what_a_direct_request_shows(world: &World) {
+    let whoami = |kubeconfig: &Kubeconfig| -> Value {
+        world.kubectl(kubeconfig).args(["auth", "whoami"]).json().unwrap()["status"]["userInfo"].take()
+    };
+    for (name, direct, through) in credentials(world) {
+        let direct = whoami(&direct);
+        assert!(direct["username"].as_str().unwrap().ends_with(name));
+        assert_eq!(whoami(&through), direct, "{name}");
+    }
+}
+
+/// kube-apiserver closes an HTTP/2 connection on which it rejected somebody, and takes upgrades over HTTP/1.1 only.
+fn everybody_has_a_way_of_their_own(world: &World) {
+    let by_subset = ["h2", "passthrough", "anonymous", "upgrade"].map(|subset| connections(&world.mesh, subset));
+    let [h2, passthrough, anonymous, upgrade] = by_subset;
+    assert!(h2.0 == 0 && h2.1 > 0, "{h2:?}");
+    assert!(passthrough.0 == 0 && passthrough.1 > 0, "{passthrough:?}");
+    assert!(anonymous.0 > 0 && anonymous.1 == 0, "{anonymous:?}");
+    assert_eq!(upgrade, (0, 0));
+}
+
+fn a_watch_sees_what_happens(world: &World) {
+    for (name, _, through) in credentials(world) {
+        let watch = world.kubectl(&through).args(["get", "configmaps", "-w", "-o", "name"]).spawn().unwrap();
+        let map = format!("seen-by-{name}");
+        world.kubectl(&through).args(["create", "configmap", &map]).run_ok().unwrap();
+        let sees = || watch.stdout().contains(&map).then_some(());
+        wait::until("the watch sees it", SOON, sees).unwrap();
+    }
+}
+
+fn sessions_work(world: &World) {
+    world.kube.run_pod("pod").unwrap();
+    for (name, _, through) in credentials(world) {
+        for websockets in ["true", "false"] {
+            let kubectl = world.kubectl(&through).env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets);
+            let script = "cat; echo to-err >&2; exit 7";
+            let output = kubectl.args(["exec", "-i", "pod", "--", "sh", "-c", script]).run().unwrap();
+            assert_eq!(output.status.code(), Some(7), "{name}, WebSockets {websockets}: {output:?}");
+            assert!(output.stderr.contains("to-err"), "{name}, WebSockets {websockets}: {output:?}");
+        }
+    }
+    let (http1, http2) = connections(&world.mesh, "upgrade");
+    assert!(http1 > 0 && http2 == 0, "{http1}, {http2}");
+}
+
+fn the_path_arrives_as_it_was_written(world: &World) {
+    let path = "/api/v1/namespaces/default/services/web/proxy/a%2Fb//c/..%2f%41/./d";
+    let client = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    client.get(path, &[]).unwrap();
+    let arrived = |event: &Value| event["requestURI"] == path;
+    world.kube.apiservers()[0].wait_audit("the same path", SOON, arrived).unwrap();
+}
+
+fn a_connection_for_one_name_takes_no_request_for_another(world: &World) {
+    let alice = world.target().identity(&world.alice);
+    for name in ["other.example.com", "prod.example.com.evil.com"] {
+        let answer = H2Client::connect(&alice).unwrap().authority(name).get(CONFIGMAPS, &[]).unwrap();
+        assert_eq!(answer.status, 421, "{name}: {}", answer.text());
+        assert_eq!(answer.json().unwrap()["kind"], "Status", "{name}");
+    }
+    for name in ["prod.example.com:443", "PROD.example.com", "prod.example.com.", "10.0.0.1:443"] {
+        let answer = H2Client::connect(&alice).unwrap().authority(name).get(CONFIGMAPS, &[]).unwrap();
+        assert_eq!(answer.status, 200, "{name}: {}", answer.text());
+    }
+    assert!(world.target().sni("other.example.com").connect().is_err());
+}
+
+/// Istio lets clients resume sessions: nobody but the filter judges the certificate then.
+fn a_resumed_session_is_still_alices(world: &World) {
+    let target = world.target().identity(&world.alice).resuming().unwrap();
+    let request = format!("GET {CONFIGMAPS} HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
+    let ask = || {
+        let mut connection = target.connect().unwrap();
+        connection.write(request.as_bytes()).unwrap();
+        (connection.read_response(false).unwrap().status, connection.is_resumed())
+    };
+    assert_eq!(ask(), (200, false));
+    assert_eq!(ask(), (200, true));
+}
+
+/// Takes the filter out, and leaves what its decisions would open.
+fn without_the_filter_nobody_gets_in(world: &World, build: Build) {
+    match build {
+        Build::Wasm => drop(world.admin(&["-n", "istio-ingress", "delete", "wasmplugin", "portcullis"])),
+        Build::Module => {
+            let patch = r#"[{"op":"test","path":"/spec/configPatches/0/applyTo","value":"HTTP_FILTER"},{"op":"remove","path":"/spec/configPatches/0"}]"#;
+            let name = "envoyfilter/prod-portcullis";
+            world.admin(&["-n", "istio-ingress", "patch", name, "--type=json", "-p", patch]);
+        }
+    }
+    let forged = [("x-remote-user", "admin"), ("x-remote-group", "system:masters")];
+    let alice = world.target().identity(&world.alice);
+    let ask = || -> Option<Response> { H2Client::connect(&alice).ok()?.get("/api/v1/secrets", &forged).ok() };
+    eventually("nobody gets in", || match ask() {
+        Some(answer) if answer.status == 503 => {
+            let body = answer.json().map_err(|error| error.to_string())?;
+            let is_ours = body["message"] == "the gateway made no decision about this request";
+            is_ours.then_some(()).ok_or_else(|| body.to_string())
+        }
+        // As alice, who may not.
+        Some(answer) if answer.status == 403 => Err(answer.text()),
+        other => panic!("{other:?}"),
+    });
+    let with_token = [("authorization", format!("Bearer {}", world.token))];
+    let headers: Vec<_> = with_token.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let answer = H2Client::connect(&world.target()).unwrap().get(CONFIGMAPS, &headers).unwrap();
+    assert_eq!(answer.status, 503, "{}", answer.text());
+}

@@ -1,0 +1,161 @@
+use std::path::{Path, PathBuf};
+
+use portcullis_e2e::{Mesh, MeshSetup, render_istio};
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::client::TlsTarget;
+use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube, RequestHeader};
+use portcullis_harness::kubeconfig::Kubeconfig;
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{deps, project_root};
+use serde_json::json;
+
+/// The host name of the cluster.
+pub(super) const NAME: &str = "prod.example.com";
+/// The name of the front-proxy certificate that kubeadm makes.
+const FRONT: &str = "front-proxy-client";
+/// What the README says of `Impersonate`.
+const IMPERSONATE: [(&str, &str); 2] =
+    [(r#"{"RequestHeader": {}}"#, r#""Impersonate""#), (r#", "user": "system:portcullis"}"#, "}")];
+
+/// Which of the two files puts the filter in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Build {
+    Module,
+    Wasm,
+}
+
+impl Build {
+    fn word(self) -> &'static str {
+        match self {
+            Build::Module => "module",
+            Build::Wasm => "wasm",
+        }
+    }
+}
+
+/// What a world is made of.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) build: Build,
+    /// Of Envoy; `None` = the pinned one.
+    pub(super) version: Option<String>,
+    /// Users are told by `Impersonate-*`, after the change that the README names.
+    pub(super) impersonates: bool,
+}
+
+impl Setup {
+    pub(super) fn new(build: Build) -> Self {
+        Self { build, version: None, impersonates: false }
+    }
+}
+
+/// A kube-apiserver as kubeadm sets it up, with a node, behind a gateway of Istio's. alice and robot may edit in `default`.
+pub(super) struct World {
+    pub(super) mesh: Mesh,
+    pub(super) kube: RealKube,
+    pub(super) alice: Identity,
+    pub(super) token: String,
+    serving_ca: Ca,
+    run: RunDir,
+}
+
+impl World {
+    /// `None`, said loudly, where Kubernetes or istiod is not built.
+    pub(super) fn start(test: &str, setup: &Setup) -> Option<Self> {
+        deps::kube_or_skip(test).unwrap()?;
+        deps::or_skip(test, deps::istio()).unwrap()?;
+        let run = RunDir::new(test).unwrap();
+        let (front, serving_ca) = (Ca::new("front proxies").unwrap(), Ca::new("serving").unwrap());
+        let request_header = Some(RequestHeader { ca: front.clone(), allowed_names: vec![FRONT.to_owned()] });
+        let options = KubeOptions { request_header, node: true, ..KubeOptions::default() };
+        let kube = RealKube::start(&run, "kube", &options).unwrap();
+        let token = grant(&kube, setup);
+        let mesh = mesh(&run, &kube, setup, &pki(&run, &kube, &front, &serving_ca, setup));
+        let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
+        let alice = kube.client_ca().issue(&alice).unwrap();
+        Some(World { mesh, kube, alice, token, serving_ca, run })
+    }
+
+    /// The gateway.
+    pub(super) fn target(&self) -> TlsTarget {
+        self.mesh.target(NAME, &self.serving_ca)
+    }
+
+    /// Past the gateway.
+    pub(super) fn direct(&self) -> TlsTarget {
+        TlsTarget::new(self.kube.apiservers()[0].address()).trust(self.kube.server_ca()).sni("localhost")
+    }
+
+    /// Through the gateway, without a credential.
+    pub(super) fn kubeconfig(&self) -> Kubeconfig {
+        self.mesh.kubeconfig(NAME, &self.serving_ca)
+    }
+
+    pub(super) fn kubectl(&self, kubeconfig: &Kubeconfig) -> Kubectl {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("kubeconfig-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        self.kube.kubectl(&kubeconfig.write(&self.run.join(&name)).unwrap())
+    }
+
+    pub(super) fn admin(&self, args: &[&str]) -> String {
+        admin(&self.kube, args)
+    }
+}
+
+pub(super) fn admin(kube: &RealKube, args: &[&str]) -> String {
+    kube.admin_kubectl().unwrap().args(args).run_ok().unwrap()
+}
+
+fn mesh(run: &RunDir, kube: &RealKube, setup: &Setup, pki: &Path) -> Mesh {
+    let servers = [kube.apiservers()[0].address()];
+    let wasm = match setup.build {
+        Build::Module => Vec::new(),
+        Build::Wasm => vec![format!("wasm=file://{}", deps::wasm().unwrap().display())],
+    };
+    let mut objects = render_istio(setup.build.word(), NAME, &servers, pki, &wasm).unwrap();
+    if setup.impersonates {
+        for (from, to) in IMPERSONATE {
+            assert!(objects.contains(from), "{from}");
+            objects = objects.replace(from, to);
+        }
+    }
+    let of_mesh =
+        MeshSetup { kube, namespace: "istio-ingress", labels: json!({"istio": "ingressgateway"}), port: 443, objects };
+    Mesh::start(run, &of_mesh, |options| options.version = setup.version.clone()).unwrap()
+}
+
+/// What the README asks for, and what the users of these tests may do; gives robot's token.
+fn grant(kube: &RealKube, setup: &Setup) -> String {
+    let rights = if setup.impersonates { "envoy/plain/impersonate/rbac.yaml" } else { "envoy/istio/rbac.yaml" };
+    let rights = project_root().join(rights);
+    admin(kube, &["apply", "-f", rights.to_str().unwrap()]);
+    admin(kube, &["create", "serviceaccount", "robot"]);
+    for part in ["view", "edit"] {
+        let role = format!("--clusterrole=system:aggregate-to-{part}");
+        let subjects = ["--group=dev", "--serviceaccount=default:robot"];
+        admin(kube, &[["create", "rolebinding", part, &role].as_slice(), &subjects].concat());
+    }
+    admin(kube, &["create", "token", "robot"]).trim().to_owned()
+}
+
+/// What is in /etc/kubernetes/pki, or in a folder of one's own. kubeadm has one authority for servers and clients; here they are
+/// two, and a bundle of both is one as well.
+fn pki(run: &RunDir, kube: &RealKube, front: &Ca, serving: &Ca, setup: &Setup) -> PathBuf {
+    let pki = run.make_dir("pki").unwrap();
+    let pair = |name: &str, identity: Identity| {
+        identity.write_pem(&pki.join(format!("{name}.crt")), &pki.join(format!("{name}.key"))).unwrap();
+    };
+    let shown = serving.issue(&CertSpec::server(NAME, [NAME])).unwrap();
+    if setup.impersonates {
+        pair("serving", shown);
+        pair("client", kube.client_ca().issue(&CertSpec::client("system:portcullis", [""; 0])).unwrap());
+        kube.server_ca().write_pem(&pki.join("upstream-ca.crt")).unwrap();
+        kube.client_ca().write_pem(&pki.join("client-ca.crt")).unwrap();
+    } else {
+        pair("apiserver", shown);
+        pair("front-proxy-client", front.issue(&CertSpec::client(FRONT, [""; 0])).unwrap());
+        run.write("pki/ca.crt", kube.client_ca().pem() + &kube.server_ca().pem()).unwrap();
+    }
+    pki
+}

@@ -1,0 +1,238 @@
+//! Istio's control plane, outside of the cluster that it looks after, and how an Envoy comes to be a gateway of it.
+
+#![allow(clippy::indexing_slicing, reason = "what a JSON value does not have is null")]
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::client::plain;
+use crate::kube::RealKube;
+use crate::process::{Process, Spec};
+use crate::rundir::RunDir;
+use crate::{Error, Result, deps, ports};
+
+/// The audience of the tokens by which gateways prove to istiod who they are.
+const AUDIENCE: &str = "istio-ca";
+/// istiod's own namespace.
+const SYSTEM: &str = "istio-system";
+
+/// What istiod is told not to do: vanilla Envoy lacks the extensions of Istio's proxy that these would put into every chain.
+const WITHOUT_EXTENSIONS_OF_ISTIO: [(&str, &str); 2] =
+    [("PILOT_ENABLE_METADATA_EXCHANGE", "false"), ("PILOT_ENABLE_ALPN_FILTER", "false")];
+
+/// A running istiod. Ends with this value.
+#[derive(Debug)]
+pub struct Istiod {
+    process: Process,
+    xds: SocketAddr,
+    http: SocketAddr,
+    files: PathBuf,
+}
+
+/// Who a gateway is.
+#[derive(Debug, Clone)]
+pub struct GatewayNode {
+    /// The pod's namespace, which must be there.
+    pub namespace: String,
+    /// The pod's labels, by which objects choose it.
+    pub labels: Value,
+    /// What Envoy is called among the test's processes.
+    pub name: String,
+}
+
+impl Istiod {
+    /// Installs the definitions of Istio's objects in a cluster and starts istiod for it, with a mesh configuration.
+    ///
+    /// Nothing but xDS is served, without TLS, to whoever has a service account's token: no injection, no webhooks, no CA.
+    ///
+    /// # Errors
+    /// [`Error::Missing`], or the step that failed with the last log lines.
+    pub fn start(run: &RunDir, kube: &RealKube, mesh: &Value) -> Result<Self> {
+        let istio = deps::istio()?;
+        let files = run.make_dir("istiod")?;
+        apply(kube, &istio.crds)?;
+        kube.admin_kubectl()?.args(["create", "namespace", SYSTEM]).run_ok()?;
+        let kubeconfig = kube.kubeconfig().identity(kube.admin()).write(&files.join("kubeconfig"))?;
+        let mesh_file = run.write("istiod/mesh", mesh.to_string())?;
+        let (xds, http) = (ports::free_address()?, ports::free_address()?);
+        let mut spec = Spec::new("istiod", istio.istiod, &files)
+            .arg("discovery")
+            .flag("kubeconfig", kubeconfig)
+            .flag("meshConfig", mesh_file)
+            .flag("networksConfig", files.join("no-networks"))
+            .flag("namespace", SYSTEM)
+            .flag("grpcAddr", xds.to_string())
+            .flag("httpAddr", http.to_string())
+            .flag("httpsAddr", "")
+            .flag("secureGRPCAddr", "")
+            .flag("monitoringAddr", "")
+            .flag("ctrlz_address", "127.0.0.1")
+            .flag("ctrlz_port", "0")
+            .env("POD_NAMESPACE", SYSTEM)
+            .env("POD_NAME", "istiod")
+            .env("CLUSTER_ID", "Kubernetes")
+            .env("XDS_AUTH_PLAINTEXT", "true")
+            .env("INJECT_ENABLED", "false")
+            .env("VALIDATION_WEBHOOK_CONFIG_NAME", "")
+            .env("ENABLE_CA_SERVER", "false")
+            .env("PILOT_CERT_PROVIDER", "none")
+            .env("ENABLE_LEADER_ELECTION", "false")
+            .env("PILOT_ENABLE_GATEWAY_API", "false");
+        for (name, value) in WITHOUT_EXTENSIONS_OF_ISTIO {
+            spec = spec.env(name, value);
+        }
+        let istiod = Self { process: Process::start(spec)?, xds, http, files };
+        istiod.process.wait_ready("readiness of istiod", Duration::from_secs(60), || istiod.answers("/ready"))?;
+        Ok(istiod)
+    }
+
+    /// The bootstrap of an Envoy that is a gateway of this mesh. Its service account is made, with the right to read the
+    /// namespace's Secrets that Istio's own charts give to it.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn bootstrap(&self, kube: &RealKube, node: &GatewayNode, admin: SocketAddr) -> Result<Value> {
+        let (namespace, account) = (node.namespace.as_str(), node.name.as_str());
+        let kubectl = |args: &[&str]| kube.admin_kubectl()?.args(["-n", namespace]).args(args).run_ok();
+        kubectl(&["create", "serviceaccount", account])?;
+        let role = format!("{account}-sds");
+        kubectl(&["create", "role", &role, "--verb=get,watch,list", "--resource=secrets"])?;
+        let subject = format!("--serviceaccount={namespace}:{account}");
+        kubectl(&["create", "rolebinding", &role, &format!("--role={role}"), &subject])?;
+        let token = kubectl(&["create", "token", account, &format!("--audience={AUDIENCE}")])?;
+        Ok(bootstrap(node, self.xds, admin, token.trim()))
+    }
+
+    /// A page of istiod's, as text.
+    ///
+    /// # Errors
+    /// [`Error::Connection`], or [`Error::Http`] when it does not answer 200.
+    pub fn page(&self, path: &str) -> Result<String> {
+        self.answers(path)
+    }
+
+    /// How often an Envoy has refused something: what istiod has counted by kind.
+    ///
+    /// # Errors
+    /// As [`Istiod::page`].
+    pub fn refusals(&self) -> Result<Vec<String>> {
+        let metrics = self.page("/metrics")?;
+        let of_refusals = |line: &&str| line.starts_with("pilot_total_xds_rejects") || line.contains("_reject{");
+        let counted = |line: &&str| !line.ends_with(" 0");
+        Ok(metrics.lines().filter(of_refusals).filter(counted).map(str::to_owned).collect())
+    }
+
+    /// What the admission webhook for Istio's objects has against one: why it refuses it, and of what it warns.
+    ///
+    /// # Errors
+    /// As [`Istiod::page`], or [`Error::Json`].
+    pub fn objections(&self, object: &Value) -> Result<Vec<String>> {
+        let (group, version) = object["apiVersion"].as_str().and_then(|text| text.split_once('/')).unwrap_or_default();
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "1",
+                "operation": "CREATE",
+                "kind": {"group": group, "version": version, "kind": object["kind"]},
+                "name": object["metadata"]["name"],
+                "namespace": object["metadata"]["namespace"],
+                "object": object,
+            },
+        });
+        let headers = [("Content-Type", "application/json")];
+        let answer = plain::request(self.http, "POST", "/validate", &headers, review.to_string().as_bytes())?;
+        let response = &answer.json()?["response"];
+        // Said of every EnvoyFilter.
+        let is_said_of_all =
+            |warning: &Value| warning.as_str().is_some_and(|text| text.starts_with("EnvoyFilter exposes"));
+        let warnings = response["warnings"].as_array().into_iter().flatten();
+        let warnings = warnings.filter(|warning| !is_said_of_all(warning));
+        let mut objections: Vec<_> = warnings.map(ToString::to_string).collect();
+        if response["allowed"] != true {
+            objections.push(response.to_string());
+        }
+        Ok(objections)
+    }
+
+    /// The process, its log included.
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Its files.
+    pub fn files(&self) -> &Path {
+        &self.files
+    }
+
+    fn answers(&self, path: &str) -> Result<String> {
+        let response = plain::get(self.http, path)?;
+        let text = response.text();
+        if response.status == 200 { Ok(text) } else { Err(Error::Http { step: "asking istiod", reason: text }) }
+    }
+}
+
+/// `kubectl apply --server-side` of a file.
+///
+/// # Errors
+/// [`Error::Command`] with what kubectl says.
+pub fn apply(kube: &RealKube, file: &Path) -> Result<()> {
+    let kubectl = kube.admin_kubectl()?.timeout(Duration::from_secs(60));
+    kubectl.args(["apply", "--server-side", "-f"]).args([file]).run_ok().map(drop)
+}
+
+/// What the agent in a gateway's pod writes for its Envoy, as far as it says who the gateway is and where istiod is.
+fn bootstrap(node: &GatewayNode, xds: SocketAddr, admin: SocketAddr, token: &str) -> Value {
+    let GatewayNode { namespace, labels, name } = node;
+    let socket = |address: SocketAddr| json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}});
+    let ads = json!({"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"});
+    let version = deps::pinned("ISTIO_VERSION").unwrap_or_default();
+    // Of no machine: istiod finds the pods of a gateway's Services by it, and there are none.
+    let address = "192.0.2.10";
+    json!({
+        "node": {
+            "id": format!("router~{address}~{name}.{namespace}~{namespace}.svc.cluster.local"),
+            "cluster": format!("{name}.{namespace}"),
+            "metadata": {
+                "NAME": name,
+                "NAMESPACE": namespace,
+                "SERVICE_ACCOUNT": name,
+                "WORKLOAD_NAME": name,
+                "LABELS": labels,
+                "INSTANCE_IPS": address,
+                "ISTIO_VERSION": version,
+                "CLUSTER_ID": "Kubernetes",
+                "MESH_ID": "cluster.local",
+            },
+        },
+        "admin": {"address": socket(admin)},
+        // Of Istio's own bootstrap; before Envoy 1.39 there is a bound that long regular expressions do not keep.
+        "layered_runtime": {"layers": [{"name": "istio", "static_layer": {"re2.max_program_size.error_level": "32768"}}]},
+        "dynamic_resources": {
+            "lds_config": ads,
+            "cds_config": ads,
+            "ads_config": {
+                "api_type": "DELTA_GRPC",
+                "transport_api_version": "V3",
+                "set_node_on_first_message_only": true,
+                "grpc_services": [{
+                    "envoy_grpc": {"cluster_name": "xds-grpc"},
+                    "initial_metadata": [{"key": "authorization", "value": format!("Bearer {token}")}],
+                }],
+            },
+        },
+        "static_resources": {"clusters": [{
+            "name": "xds-grpc",
+            "type": "STATIC",
+            "connect_timeout": "1s",
+            "load_assignment": {"cluster_name": "xds-grpc", "endpoints": [{"lb_endpoints": [{"endpoint": {"address": socket(xds)}}]}]},
+            "typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
+                "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
+                "explicit_http_config": {"http2_protocol_options": {}},
+            }},
+        }]},
+    })
+}
