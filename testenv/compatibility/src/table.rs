@@ -72,21 +72,20 @@ impl Maker<'_> {
         for test in feature.proofs(run.filter) {
             let has_failed = matches!(run.tests.get(test), None | Some(Outcome::Failed));
             let is_excused = remarks.iter().any(|one| one.excuses.iter().any(|excused| excused == test));
-            match (has_failed, self.differences.excuse(test, &combination)) {
-                (true, Some(row)) => {
-                    word = if word == "no" { "no" } else { "differs" };
-                    notes.push(format!("Differs from the module: {row}, in the table below"));
-                }
-                (true, None) => {
+            let row = self.differences.excuse(test, &combination);
+            notes.extend(row.map(|row| format!("Not quite as the module does it: {row}, in the table below")));
+            match (has_failed, is_excused) {
+                (true, _) if row.is_some() && word != "no" => word = "differs",
+                (true, _) if row.is_some() => {}
+                (true, true) => word = "no",
+                (true, false) => {
                     word = "no";
-                    if !is_excused {
-                        self.complaints.push(format!("{combination}: {test} fails, and nothing says why"));
-                    }
+                    self.complaints.push(format!("{combination}: {test} fails, and nothing says why"));
                 }
-                (false, _) if is_excused => {
+                (false, true) => {
                     self.complaints.push(format!("{combination}: {test} passes, and a remark excuses it"));
                 }
-                (false, _) => {}
+                (false, false) => {}
             }
         }
         let mut numbers: Vec<usize> = notes.into_iter().map(|note| self.note(note)).collect();
