@@ -5,7 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use portcullis_core::cluster::Forgetful;
 use portcullis_core::review::Settled;
 use portcullis_core::{Cluster, Decision};
-use portcullis_filter_config::ClusterConfig;
+use portcullis_filter_config::{ClusterConfig, UpstreamIdentity};
 use portcullis_fuzz::{NOW, gateway, judge};
 
 fuzz_target!(|data: &[u8]| {
@@ -20,6 +20,9 @@ fuzz_target!(|data: &[u8]| {
         }
     });
     judge(&gateway, &cluster, &[(b"impersonate-user", b"u")], &Settled::default(), NOW, |decision| {
-        assert!(!matches!(decision, Decision::Forward(_)), "nobody was asked whether it may");
+        if let Decision::Forward(forward) = &decision {
+            assert_ne!(config.upstream_identity, UpstreamIdentity::Impersonate, "nobody was asked whether it may");
+            assert!(forward.destination.contains(".anonymous."), "the upstream judges it, as nobody's");
+        }
     });
 });

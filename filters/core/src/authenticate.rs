@@ -58,7 +58,11 @@ pub(crate) fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Res
     }
     let scan = request.scan;
     let from_header = || scan.authorization.map_or(Ok(None), bearer_token);
-    let from_subprotocol = || if scan.is_websocket { subprotocol_token(&scan.subprotocols) } else { Ok(None) };
+    let from_subprotocol = || {
+        // Beside an Authorization that goes on and is no bearer token, nobody knows which of them counts.
+        let is_beside = || cluster.identity.is_unchanged() && scan.authorization.is_some() && from_header() == Ok(None);
+        if scan.is_websocket && !is_beside() { subprotocol_token(&scan.subprotocols) } else { Ok(None) }
+    };
     for presented in [from_header(), from_subprotocol()] {
         match token(cluster, presented, request)? {
             Said::Client(client) => return Ok(client),

@@ -189,6 +189,8 @@ fn what_may_be_anybody_is_refused_where_identities_are_protected() {
     let robot = ("authorization", "Bearer robots");
     assert_eq!(of(&[robot], &token_of("robot").1), "all.passthrough.read");
     assert_eq!(of(&[robot, SUBPROTOCOL, UPGRADE[0], UPGRADE[1]], &master), "400 bad_request", "two tokens");
+    let basic = of(&[BASIC, SUBPROTOCOL, UPGRADE[0], UPGRADE[1]], &token_of("robot").1);
+    assert_eq!(basic, "503 unchecked", "which of them counts, nobody knows");
 }
 
 #[test]
