@@ -52,6 +52,8 @@ pub(crate) async fn serve(app: Arc<App>, acceptor: TlsAcceptor, tcp: TcpStream) 
     builder.http1().timer(TokioTimer::new());
     // As many streams as kube-apiserver allows.
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(100);
+    // Go's server closes no connection for a few hundred requests that were taken back, as those that took too long.
+    builder.http2().max_pending_accept_reset_streams(1_000).max_local_error_reset_streams(10_000);
     // As kube-apiserver: a handler that does not read holds up no other stream's body.
     builder.http2().initial_stream_window_size(256 * 1024).initial_connection_window_size(64 * 1024 * 1024);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);

@@ -29,7 +29,7 @@ fn token_of(user: usize) -> String {
 /// too long.
 fn told(response: &Response) -> Option<Value> {
     if matches!(response.status, 429 | 503) {
-        assert!(response.header("retry-after").is_some());
+        assert!(response.header("retry-after").is_some(), "{} {}", response.status, response.text());
         return None;
     }
     assert_eq!(response.status, 201, "{}", response.text());
