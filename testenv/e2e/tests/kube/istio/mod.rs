@@ -4,5 +4,6 @@
 mod effect;
 mod gardener;
 mod serving;
+mod tenants;
 mod users;
 mod world;
