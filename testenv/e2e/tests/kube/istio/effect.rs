@@ -46,7 +46,7 @@ pub(super) fn virtual_host(mesh: &Mesh, name: &str) -> Value {
 /// Connections that the gateway has made to a subset's servers, by the version of HTTP.
 pub(super) fn connections(mesh: &Mesh, subset: &str) -> (u64, u64) {
     let count = |version: &str| {
-        let filter = format!("^cluster.(outbound.443.|portcullis-prod-){subset}.*upstream_cx_{version}_total");
+        let filter = format!("^cluster.(outbound|portcullis).443.{subset}.*upstream_cx_{version}_total");
         mesh.gateway().admin().stats(&filter).unwrap().iter().map(|(_, count)| count).sum()
     };
     (count("http1"), count("http2"))

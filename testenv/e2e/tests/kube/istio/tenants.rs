@@ -56,6 +56,14 @@ pub(super) fn nobody_else_routes_to_the_servers(world: &World) {
         let answer = ask(&format!("/{subset}/api/v1/namespaces/kube-system/secrets"));
         assert_eq!((answer.status, answer.text().contains("SecretList")), (503, false), "{subset}: {}", answer.text());
     }
+    // A change of routes alone: istiod looks anew at which Envoy clusters there are, by their names.
+    world.apply("tenant.yaml", &TENANT.replace("string: open", "string: changed"));
+    eventually("a tenant's routes have changed", || match ask("/shop").text() {
+        text if text == "changed" => Ok(()),
+        text => Err(text),
+    });
+    let alice = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    assert_eq!(alice.get("/api/v1/namespaces/default/configmaps", &[]).unwrap().status, 200);
     assert!(routes() == before, "the cluster's own routes");
     nothing_was_refused(&world.mesh);
 }
