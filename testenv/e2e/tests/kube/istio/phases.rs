@@ -2,11 +2,12 @@
 //! identity alone. With the module.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use portcullis_e2e::render_istio;
 use portcullis_harness::client::{H2Client, Response};
+use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
@@ -29,11 +30,23 @@ spec:
 
 /// All three in one gateway, because a start of istiod and a kube-apiserver is what takes time.
 fn objects(servers: &[SocketAddr], pki: &Path) -> String {
-    let render = |phase: &str, name: &str| render_istio(phase, name, servers, pki, &[]).unwrap();
-    let identity = render("module", IDENTITY);
+    let render = |phase: &str, name: &str, pki: &Path| render_istio(phase, name, servers, pki, &[]).unwrap();
+    let identity = render("module", IDENTITY, pki);
     assert!(identity.contains(ALL), "{identity}");
     let identity = identity.replace(ALL, r#""Everything""#);
-    render("request-info", NAME) + &render("policy", POLICY) + &identity + TELEMETRY
+    render("request-info", NAME, &without_credentials(pki)) + &render("policy", POLICY, pki) + &identity + TELEMETRY
+}
+
+/// A folder of one's own with all that `render` asks for.
+fn without_credentials(kubeadm: &Path) -> PathBuf {
+    let folder = kubeadm.with_file_name("pki-without-credentials");
+    std::fs::create_dir(&folder).unwrap();
+    for (from, to) in
+        [("apiserver.crt", "serving.crt"), ("apiserver.key", "serving.key"), ("ca.crt", "upstream-ca.crt")]
+    {
+        std::fs::copy(kubeadm.join(from), folder.join(to)).unwrap();
+    }
+    folder
 }
 
 #[test]
@@ -59,6 +72,7 @@ fn single_phases_work_in_a_gateway_of_istios() {
     }
     routes_and_logs_go_by_what_a_request_asks_for(&world);
     policies_refuse(&world);
+    nobody_shares_a_connection_that_a_rejected_token_closes(&world);
     everybody_is_who_they_are(&world, &world.target_of(IDENTITY));
     nothing_was_refused(&world.mesh);
     no_route_leads_around_the_filter(&world);
@@ -97,7 +111,7 @@ fn who_has_a_token_is_who_they_are_directly(world: &World, name: &str) {
     let administrator = through.clone().identity(world.kube.admin());
     nothing_said_changes_it(&format!("{name}, certificate"), &[], &direct, &administrator);
 
-    let whoami = |kubeconfig: &portcullis_harness::kubeconfig::Kubeconfig, more: &[&str]| -> Value {
+    let whoami = |kubeconfig: &Kubeconfig, more: &[&str]| -> Value {
         let kubectl = world.kubectl(&kubeconfig.clone().token(&world.token));
         kubectl.args(["auth", "whoami"]).args(more).json().unwrap()["status"]["userInfo"].take()
     };
@@ -130,6 +144,11 @@ fn routes_and_logs_go_by_what_a_request_asks_for(world: &World) {
     let names: Vec<_> =
         host["routes"].as_array().unwrap().iter().map(|route| route["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["no-deletecollection", "long", "kube", "undecided"], "{host:#}");
+    let kube = &host["routes"][2]["route"];
+    assert_eq!(
+        (&kube["timeout"], &kube["retry_policy"]["retry_on"]),
+        (&json!("75s"), &json!("connect-failure,refused-stream"))
+    );
     let forged =
         [("portcullis.request.verb", "get"), ("x-portcullis-request-verb", "get"), ("x-http-method-override", "GET")];
     let agent = |name: &'static str| [&forged[..], &[("user-agent", name)]].concat();
@@ -168,6 +187,16 @@ fn policies_refuse(world: &World) {
     assert_eq!(answer.json().unwrap()["message"], "no dispatch policy of the gateway matches this request");
     let answer = ask(world, IDENTITY, "DELETE", CONFIGMAPS, &[]);
     assert_eq!(answer.status, 200, "identity alone forbids nothing: {}", answer.text());
+}
+
+fn nobody_shares_a_connection_that_a_rejected_token_closes(world: &World) {
+    for short in ["prod", "policy"] {
+        let count = |version: &str| -> u64 {
+            let filter = format!("outbound.443..{short}.kube.*upstream_cx_{version}_total");
+            world.mesh.gateway().admin().stats(&filter).unwrap().iter().map(|(_, count)| count).sum()
+        };
+        assert!(count("http1") > 0 && count("http2") == 0, "{short}: {}, {}", count("http1"), count("http2"));
+    }
 }
 
 /// Takes the filter out, and leaves the user's VirtualService.
