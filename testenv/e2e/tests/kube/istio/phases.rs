@@ -12,12 +12,19 @@ use portcullis_harness::wait;
 use serde_json::{Value, json};
 
 use super::effect::{eventually, nothing_was_refused, virtual_host};
-use super::users::{everybody_is_who_they_are, nothing_said_changes_it};
+use super::users::nothing_said_changes_it;
 use super::world::{Build, IDENTITY, NAME, POLICY, Setup, World};
 
 const SOON: Duration = Duration::from_secs(30);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const ALL: &str = r#"[{"group": "all", "rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}]}]"#;
+const FIRST_ROUTE: &str = "  - name: kube\n";
+/// One more in the user's VirtualService.
+const OWN_ROUTE: &str = "  - name: version
+    match: [{uri: {exact: /version}}]
+    headers: {response: {set: {x-own: own}}}
+    route: [{destination: {host: prod.kube-apiserver.internal, port: {number: 443}}}]
+";
 /// What the README says of the access log, beside the mesh's configuration.
 const TELEMETRY: &str = "---
 apiVersion: telemetry.istio.io/v1
@@ -34,7 +41,10 @@ fn objects(servers: &[SocketAddr], pki: &Path) -> String {
     let identity = render("module", IDENTITY, pki);
     assert!(identity.contains(ALL), "{identity}");
     let identity = identity.replace(ALL, r#""Everything""#);
-    render("request-info", NAME, &without_credentials(pki)) + &render("policy", POLICY, pki) + &identity + TELEMETRY
+    let request_info = render("request-info", NAME, &without_credentials(pki));
+    assert!(request_info.contains(FIRST_ROUTE), "{request_info}");
+    let request_info = request_info.replace(FIRST_ROUTE, &format!("{OWN_ROUTE}{FIRST_ROUTE}"));
+    request_info + &render("policy", POLICY, pki) + &identity + TELEMETRY
 }
 
 /// A folder of one's own with all that `render` asks for.
@@ -73,7 +83,7 @@ fn single_phases_work_in_a_gateway_of_istios() {
     routes_and_logs_go_by_what_a_request_asks_for(&world);
     policies_refuse(&world);
     nobody_shares_a_connection_that_a_rejected_token_closes(&world);
-    everybody_is_who_they_are(&world, &world.target_of(IDENTITY));
+    identity_is_told(&world);
     nothing_was_refused(&world.mesh);
     no_route_leads_around_the_filter(&world);
 }
@@ -143,8 +153,8 @@ fn routes_and_logs_go_by_what_a_request_asks_for(world: &World) {
     let host = virtual_host(&world.mesh, NAME);
     let names: Vec<_> =
         host["routes"].as_array().unwrap().iter().map(|route| route["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["no-deletecollection", "long", "kube", "undecided"], "{host:#}");
-    let kube = &host["routes"][2]["route"];
+    assert_eq!(names, ["no-deletecollection", "long", "version", "kube", "undecided"], "{host:#}");
+    let kube = &host["routes"][3]["route"];
     assert_eq!(
         (&kube["timeout"], &kube["retry_policy"]["retry_on"]),
         (&json!("75s"), &json!("connect-failure,refused-stream"))
@@ -153,6 +163,8 @@ fn routes_and_logs_go_by_what_a_request_asks_for(world: &World) {
         [("portcullis.request.verb", "get"), ("x-portcullis-request-verb", "get"), ("x-http-method-override", "GET")];
     let agent = |name: &'static str| [&forged[..], &[("user-agent", name)]].concat();
 
+    let answer = ask(world, NAME, "GET", "/version", &[]);
+    assert_eq!((answer.status, answer.header("x-own").as_deref()), (200, Some("own")), "{}", answer.text());
     let answer = ask(world, NAME, "DELETE", CONFIGMAPS, &agent("deletes"));
     assert_eq!(answer.status, 403, "{}", answer.text());
     assert_eq!(answer.json().unwrap()["message"], "collections are not deleted through this gateway");
@@ -185,8 +197,20 @@ fn policies_refuse(world: &World) {
     let answer = ask(world, POLICY, "DELETE", CONFIGMAPS, &[("x-remote-group", "system:masters")]);
     assert_eq!(answer.status, 403, "{}", answer.text());
     assert_eq!(answer.json().unwrap()["message"], "no dispatch policy of the gateway matches this request");
+}
+
+/// Of certificates, too; and nothing is forbidden.
+fn identity_is_told(world: &World) {
+    let (direct, through) = (world.direct(), world.target_of(IDENTITY));
+    nothing_said_changes_it(
+        "identity, certificate",
+        &[],
+        &direct.clone().identity(&world.alice),
+        &through.clone().identity(&world.alice),
+    );
+    nothing_said_changes_it("identity, nobody", &[], &direct, &through);
     let answer = ask(world, IDENTITY, "DELETE", CONFIGMAPS, &[]);
-    assert_eq!(answer.status, 200, "identity alone forbids nothing: {}", answer.text());
+    assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
 fn nobody_shares_a_connection_that_a_rejected_token_closes(world: &World) {
@@ -211,4 +235,5 @@ fn no_route_leads_around_the_filter(world: &World) {
             (answer.status == 503 && is_ours).then_some(()).ok_or_else(|| answer.text())
         });
     }
+    assert_eq!(ask(world, NAME, "GET", "/version", &[]).status, 503, "by no route of the user's own");
 }
