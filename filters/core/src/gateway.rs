@@ -201,13 +201,12 @@ impl Gateway {
     fn identify(&self, cluster: &Cluster, request: &RequestFacts<'_>, seen: &mut Seen) -> Result<Actor, Stop> {
         let mut client = authenticate(cluster, request)?;
         seen.client(cluster.series(), &client);
+        let passes = cluster.identity.passes();
+        if passes && matches!(client, Client::Bearer(..)) && presents_two_tokens(request.scan) {
+            // The upstream takes the other one where it no longer believes the one that was judged.
+            return Err(Refusal::bad_request("the request presents two tokens").into());
+        }
         if let Some(protected) = &cluster.protected {
-            let passes = cluster.identity.passes();
-            let is_passed = passes && matches!(client, Client::Bearer(..));
-            if is_passed && presents_two_tokens(request.scan) {
-                // The upstream takes the other one where it no longer believes the one that was judged.
-                return Err(Refusal::bad_request("the request presents two tokens").into());
-            }
             client = protected.admit(client, &cluster.identity.names, passes)?;
             seen.client(cluster.series(), &client);
         }

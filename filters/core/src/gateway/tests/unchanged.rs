@@ -139,6 +139,22 @@ fn a_reviewed_token_is_still_the_clients_own() {
     assert_eq!(sent(&fixture, Peer::None, &[]), Err(403), "nobody is no robot");
 }
 
+/// An answer is believed here for a while after the upstream has stopped to: then the upstream takes the other one.
+#[test]
+fn nobody_is_one_user_to_the_policies_and_another_one_to_the_upstream() {
+    let both = [TOKEN, SUBPROTOCOL, UPGRADE[0], UPGRADE[1]];
+    for identity in [UpstreamIdentity::Unchanged, UpstreamIdentity::RequestHeader(Default::default())] {
+        let fixture = reviewing_with(|config| {
+            config.upstream_identity = identity;
+            config.policies = only(&[("robots", users(&["robot"]))]);
+        });
+        let of =
+            |headers: Headers<'_>| reviewed(&fixture, Peer::None, headers, now(), |_| (201, token_of("robot").1)).1;
+        assert_eq!(of(&[TOKEN, UPGRADE[0], UPGRADE[1]]), "robots.anonymous.session");
+        assert_eq!(of(&both), "400 bad_request");
+    }
+}
+
 /// The group of the first policy that matches, of each of these.
 #[test]
 fn whom_nobody_knows_matches_only_what_asks_for_nobody() {

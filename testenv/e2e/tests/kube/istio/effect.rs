@@ -18,13 +18,21 @@ pub(super) fn nothing_was_refused(mesh: &Mesh) {
 
 /// The HTTP connection manager in the chain for a host name.
 pub(super) fn manager(mesh: &Mesh, name: &str) -> Value {
+    let chain = chain(mesh, name).unwrap_or_else(|| panic!("no chain for {name}"));
+    chain["filters"][0]["typed_config"].clone()
+}
+
+/// Whether the gateway takes connections for a host name.
+pub(super) fn serves(mesh: &Mesh, name: &str) -> bool {
+    chain(mesh, name).is_some()
+}
+
+fn chain(mesh: &Mesh, name: &str) -> Option<Value> {
     let dump = mesh.gateway().admin().json("/config_dump?resource=dynamic_listeners").unwrap();
     let chains =
         values(&dump["configs"]).flat_map(|config| values(&config["active_state"]["listener"]["filter_chains"]));
     let mut chains = chains.filter(|chain| values(&chain["filter_chain_match"]["server_names"]).any(|one| one == name));
-    let chain = chains.next().unwrap_or_else(|| panic!("no chain for {name}: {dump:#}"));
-    let manager = &chain["filters"][0]["typed_config"];
-    manager.clone()
+    chains.next().cloned()
 }
 
 /// The virtual host of a name, from Envoy's routes.
@@ -38,7 +46,7 @@ pub(super) fn virtual_host(mesh: &Mesh, name: &str) -> Value {
 /// Connections that the gateway has made to a subset's servers, by the version of HTTP.
 pub(super) fn connections(mesh: &Mesh, subset: &str) -> (u64, u64) {
     let count = |version: &str| {
-        let filter = format!("outbound.443.{subset}.*upstream_cx_{version}_total");
+        let filter = format!("^cluster.(outbound|portcullis).443.{subset}.*upstream_cx_{version}_total");
         mesh.gateway().admin().stats(&filter).unwrap().iter().map(|(_, count)| count).sum()
     };
     (count("http1"), count("http2"))

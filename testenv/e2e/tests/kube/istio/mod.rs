@@ -5,5 +5,6 @@ mod effect;
 mod gardener;
 mod phases;
 mod serving;
+mod tenants;
 mod users;
 mod world;

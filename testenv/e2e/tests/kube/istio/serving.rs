@@ -8,6 +8,7 @@ use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
 use super::effect::{connections, eventually, manager, nothing_was_refused, virtual_host};
+use super::tenants::nobody_else_routes_to_the_servers;
 use super::users::everybody_is_who_they_are;
 use super::world::{Build, NAME, Setup, World};
 
@@ -62,6 +63,10 @@ fn serves(test: &str, setup: &Setup) {
     a_resumed_session_is_still_alices(&world);
     what_envoy_itself_answers_is_a_status(&world);
     nothing_was_refused(&world.mesh);
+    // With wasm nobody else has a host there at all.
+    if setup.build == Build::Module {
+        nobody_else_routes_to_the_servers(&world);
+    }
     without_the_filter_nobody_gets_in(&world, setup.build);
     a_renewed_certificate_is_shown(&world);
 }

@@ -141,6 +141,12 @@ impl World {
         self.kube.kubectl(&kubeconfig.write(&self.run.join(&name)).unwrap())
     }
 
+    /// Applies objects that somebody writes.
+    pub(super) fn apply(&self, file: &str, objects: &str) {
+        let file = self.run.write(file, objects).unwrap();
+        self.admin(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
+    }
+
     pub(super) fn admin(&self, args: &[&str]) -> String {
         admin(&self.kube, args)
     }

@@ -3,6 +3,7 @@
 mod identity;
 mod policy;
 mod request_info;
+mod spellings;
 
 use portcullis_e2e::{PlainFiles, PlainGateway, PlainSetup};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};

@@ -8,7 +8,7 @@ use super::{World, acted_as, bearer};
 use crate::world::{PODS, ROBOT};
 
 /// The mistake that must not become anybody's way in: the pool shows the front-proxy certificate.
-fn showing_the_front_proxy(files: &PlainFiles) {
+pub(super) fn showing_the_front_proxy(files: &PlainFiles) {
     let given = files.folder().with_file_name("given-pki");
     let file = |end: &str| format!("{{filename: {}/client.{end}}}", given.display());
     let pair =
@@ -125,6 +125,12 @@ fn a_policy_may_name_whose_token_it_is_and_the_token_stays_the_clients_own() {
     let (status, record) = world.upgrade(&format!("Upgrade: SPDY/3.1\r\nAuthorization: {authorization}\r\n"));
     let record = record.unwrap();
     assert_eq!((status, record.version.as_str(), &record.peer_common_name), (101, "HTTP/1.1", &None));
+
+    let subprotocols = "base64url.bearer.authorization.k8s.io.eA, v5.channel.k8s.io";
+    let two =
+        format!("Upgrade: websocket\r\nAuthorization: {authorization}\r\nSec-WebSocket-Protocol: {subprotocols}\r\n");
+    let (status, record) = world.upgrade(&two);
+    assert_eq!((status, record.is_none()), (400, true), "the server could take the one that nobody reviewed");
 
     let (response, record) = world.send(None, "GET", PODS, &[("authorization", "Bearer unheard-of")]);
     assert_eq!((response.status, record.is_none()), (401, true), "rejected here");
