@@ -39,6 +39,7 @@ pub enum PeerSource {
     Validator,
     /// In `x-forwarded-client-cert`, which Envoy itself must write and no client may (`SANITIZE_SET`, `chain: true`): where
     /// the listener is not ours, and on Envoy 1.38, whose validators mix up connections that shake hands at the same time.
+    /// One that the connection's client did not present fails closed.
     ForwardedClientCert,
 }
 

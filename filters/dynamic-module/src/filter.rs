@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::apply::{apply, refuse, show};
 use crate::farewell::{Route, Visit};
 use crate::fault;
+use crate::forwarded::is_of;
 use crate::leave;
 use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
@@ -268,8 +269,8 @@ impl Filter {
                 fault::maybe("decide", || stream.headers(HeaderMap::Request));
                 let forwarded = self.forwarded_chain(&scan);
                 let peer = match &forwarded {
-                    Some(Ok(chain)) => Peer::Chain(chain),
-                    Some(Err(_)) => Peer::Unreadable,
+                    Some(Ok(chain)) if is_of(chain, stream.certificate_digest()) => Peer::Chain(chain),
+                    Some(_) => Peer::Unreadable,
                     None => peer_of(stream),
                 };
                 let now = UnixTime::now();

@@ -7,6 +7,7 @@ mod apply;
 mod farewell;
 mod fault;
 mod filter;
+mod forwarded;
 mod leave;
 mod memory;
 mod metrics;

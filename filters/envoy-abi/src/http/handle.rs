@@ -174,6 +174,19 @@ impl FilterHandle {
         known && presented
     }
 
+    /// The SHA-256 of the certificate that the connection's client presented, in lower-case hexadecimal digits. `None` or empty
+    /// if it presented none.
+    pub fn certificate_digest(&self) -> Option<&[u8]> {
+        /// `connection.sha256_peer_certificate_digest`
+        const ATTRIBUTE: u32 = 38;
+        let mut value = Buffer::EMPTY;
+        // SAFETY: the filter is alive; Envoy writes a buffer that it keeps for as long as the connection.
+        unsafe {
+            raw::envoy_dynamic_module_callback_http_filter_get_attribute_string(self.filter, ATTRIBUTE, &raw mut value)
+                .then(|| value.bytes())
+        }
+    }
+
     /// A value of the stream's or its connection's filter state.
     pub fn filter_state(&self, key: &str) -> Option<&[u8]> {
         let mut value = Buffer::EMPTY;

@@ -29,10 +29,13 @@ const SPELLINGS: [&str; 17] = [
 /// The mistake that the filter cannot see, and the mode whose server believes such headers.
 #[test]
 fn no_spelling_of_a_header_makes_a_client_somebody() {
-    let worlds: [(&str, fn(&PlainFiles)); 3] =
-        [("policy", showing_the_front_proxy), ("request-info", showing_the_front_proxy), ("request-header", |_| {})];
-    for (mode, change) in worlds {
-        let world = World::start(mode, change);
+    for mode in ["policy", "request-info", "request-header"] {
+        let mistake = |files: &PlainFiles| {
+            if mode != "request-header" {
+                showing_the_front_proxy(files);
+            }
+        };
+        let world = World::start(mode, mistake);
         let mut reached = 0;
         for spelling in SPELLINGS {
             let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{spelling}Connection: close\r\n\r\n");

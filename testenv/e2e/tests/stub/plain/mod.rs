@@ -1,6 +1,7 @@
 //! Envoys that run from the files below `envoy/plain`, without a control plane, in both ways of telling users upstream.
 
 mod agreement;
+mod forwarded;
 mod render;
 
 use std::process::Command;
