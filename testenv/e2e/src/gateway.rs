@@ -134,9 +134,11 @@ impl Gateway {
             return;
         }
         let target = self.target(manifest.name()).timeout(SETTLES);
+        // With wasm each worker prepares a VM first.
+        let settles = if deps::runs_wasm() { SETTLES.saturating_mul(5) } else { SETTLES };
         let started = std::time::Instant::now();
         let mut in_a_row = 0;
-        while in_a_row < 12 && started.elapsed() < SETTLES.saturating_mul(wait::patience()) {
+        while in_a_row < 12 && started.elapsed() < settles.saturating_mul(wait::patience()) {
             in_a_row = if target.connect().is_ok() { in_a_row + 1 } else { 0 };
         }
     }

@@ -18,9 +18,24 @@ use serde_json::{Value, json};
 
 const ARRIVES: Duration = Duration::from_secs(30);
 
-/// What the README asks of the mesh. No mTLS inside of the mesh, because its certificates come from the agent in a proxy's pod.
+/// What the README asks of the mesh, and its access log, which is written where a Telemetry names it. No mTLS inside of the mesh,
+/// because its certificates come from the agent in a proxy's pod.
 fn mesh_configuration() -> Value {
-    json!({"pathNormalization": {"normalization": "NONE"}, "enableAutoMtls": false})
+    let labels = json!({
+        "host": "%REQ(:AUTHORITY)%",
+        "agent": "%REQ(USER-AGENT)%",
+        "route": "%ROUTE_NAME%",
+        "verb": "%FILTER_STATE(portcullis.request.verb:PLAIN)%",
+        "resource": "%FILTER_STATE(portcullis.request.resource:PLAIN)%",
+        "metadata": "%DYNAMIC_METADATA(portcullis.request:verb)%",
+    });
+    let log = json!({"path": "/dev/stdout", "logFormat": {"labels": labels}});
+    let provider = json!({"name": "portcullis-requests", "envoyFileAccessLog": log});
+    json!({
+        "pathNormalization": {"normalization": "NONE"},
+        "enableAutoMtls": false,
+        "extensionProviders": [provider],
+    })
 }
 
 /// A real istiod over a real kube-apiserver, and an Envoy that is an ingress gateway of its mesh. Nothing of the gateway's

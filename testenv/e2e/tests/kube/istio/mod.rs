@@ -3,6 +3,7 @@
 
 mod effect;
 mod gardener;
+mod phases;
 mod serving;
 mod tenants;
 mod users;

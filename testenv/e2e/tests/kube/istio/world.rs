@@ -1,3 +1,4 @@
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use portcullis_e2e::{Mesh, MeshSetup, render_istio};
@@ -11,6 +12,9 @@ use serde_json::json;
 
 /// The host name of the cluster.
 pub(super) const NAME: &str = "prod.example.com";
+/// Of clusters with one phase alone, beside it.
+pub(super) const POLICY: &str = "policy.example.com";
+pub(super) const IDENTITY: &str = "identity.example.com";
 /// The name of the front-proxy certificate that kubeadm makes.
 const FRONT: &str = "front-proxy-client";
 /// What the README says of `Impersonate`.
@@ -62,6 +66,15 @@ pub(super) struct World {
 impl World {
     /// `None`, said loudly, where Kubernetes or istiod is not built.
     pub(super) fn start(test: &str, setup: &Setup) -> Option<Self> {
+        World::with(test, setup, |servers, pki| objects(setup, servers, pki))
+    }
+
+    /// With objects that `render` made of the kube-apiservers' addresses and a folder of certificates.
+    pub(super) fn with(
+        test: &str,
+        setup: &Setup,
+        objects: impl FnOnce(&[SocketAddr], &Path) -> String,
+    ) -> Option<Self> {
         deps::kube_or_skip(test).unwrap()?;
         deps::or_skip(test, deps::istio()).unwrap()?;
         let run = RunDir::new(test).unwrap();
@@ -70,7 +83,8 @@ impl World {
         let options = KubeOptions { request_header, node: true, ..KubeOptions::default() };
         let kube = RealKube::start(&run, "kube", &options).unwrap();
         let token = grant(&kube, setup);
-        let mesh = mesh(&run, &kube, setup, &pki(&run, &kube, &front, &serving_ca, setup));
+        let pki = pki(&run, &kube, &front, &serving_ca, setup);
+        let mesh = mesh(&run, &kube, setup, objects(&[kube.apiservers()[0].address()], &pki));
         let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
         let alice = kube.client_ca().issue(&alice).unwrap();
         Some(World { mesh, kube, alice, token, serving_ca, run })
@@ -79,6 +93,11 @@ impl World {
     /// The gateway.
     pub(super) fn target(&self) -> TlsTarget {
         self.mesh.target(NAME, &self.serving_ca)
+    }
+
+    /// The gateway by another of the names that its certificate has.
+    pub(super) fn target_of(&self, name: &str) -> TlsTarget {
+        self.mesh.target(name, &self.serving_ca)
     }
 
     /// Replaces what the gateway shows to clients, by a certificate of a new authority; gives the gateway as it is then.
@@ -110,6 +129,11 @@ impl World {
         self.mesh.kubeconfig(NAME, &self.serving_ca)
     }
 
+    /// The same by another of its names.
+    pub(super) fn kubeconfig_of(&self, name: &str) -> Kubeconfig {
+        self.mesh.kubeconfig(name, &self.serving_ca)
+    }
+
     pub(super) fn kubectl(&self, kubeconfig: &Kubeconfig) -> Kubectl {
         use std::sync::atomic::{AtomicU32, Ordering};
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -132,19 +156,22 @@ pub(super) fn admin(kube: &RealKube, args: &[&str]) -> String {
     kube.admin_kubectl().unwrap().args(args).run_ok().unwrap()
 }
 
-fn mesh(run: &RunDir, kube: &RealKube, setup: &Setup, pki: &Path) -> Mesh {
-    let servers = [kube.apiservers()[0].address()];
+fn objects(setup: &Setup, servers: &[SocketAddr], pki: &Path) -> String {
     let wasm = match setup.build {
         Build::Module => Vec::new(),
         Build::Wasm => vec![format!("wasm=file://{}", deps::wasm().unwrap().display())],
     };
-    let mut objects = render_istio(setup.build.word(), NAME, &servers, pki, &wasm).unwrap();
+    let mut objects = render_istio(setup.build.word(), NAME, servers, pki, &wasm).unwrap();
     if setup.impersonates {
         for (from, to) in IMPERSONATE {
             assert!(objects.contains(from), "{from}");
             objects = objects.replace(from, to);
         }
     }
+    objects
+}
+
+fn mesh(run: &RunDir, kube: &RealKube, setup: &Setup, objects: String) -> Mesh {
     let of_mesh =
         MeshSetup { kube, namespace: "istio-ingress", labels: json!({"istio": "ingressgateway"}), port: 443, objects };
     Mesh::start(run, &of_mesh, |options| options.version = setup.version.clone()).unwrap()
@@ -171,7 +198,7 @@ fn pki(run: &RunDir, kube: &RealKube, front: &Ca, serving: &Ca, setup: &Setup) -
     let pair = |name: &str, identity: Identity| {
         identity.write_pem(&pki.join(format!("{name}.crt")), &pki.join(format!("{name}.key"))).unwrap();
     };
-    let shown = serving.issue(&CertSpec::server(NAME, [NAME])).unwrap();
+    let shown = serving.issue(&CertSpec::server(NAME, [NAME, POLICY, IDENTITY])).unwrap();
     if setup.impersonates {
         pair("serving", shown);
         pair("client", kube.client_ca().issue(&CertSpec::client("system:portcullis", [""; 0])).unwrap());

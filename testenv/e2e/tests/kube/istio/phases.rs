@@ -1,0 +1,239 @@
+//! Single phases of the filter in one gateway of Istio's, each for a cluster of its own: request info alone, policies alone,
+//! identity alone. With the module.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use portcullis_e2e::render_istio;
+use portcullis_harness::client::{H2Client, Response};
+use portcullis_harness::kubeconfig::Kubeconfig;
+use portcullis_harness::wait;
+use serde_json::{Value, json};
+
+use super::effect::{eventually, nothing_was_refused, virtual_host};
+use super::users::nothing_said_changes_it;
+use super::world::{Build, IDENTITY, NAME, POLICY, Setup, World};
+
+const SOON: Duration = Duration::from_secs(30);
+const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
+const ALL: &str = r#"[{"group": "all", "rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]}]}]"#;
+const FIRST_ROUTE: &str = "  - name: kube\n";
+/// One more in the user's VirtualService.
+const OWN_ROUTE: &str = "  - name: version
+    match: [{uri: {exact: /version}}]
+    headers: {response: {set: {x-own: own}}}
+    route: [{destination: {host: prod.kube-apiserver.internal, port: {number: 443}}}]
+";
+/// What the README says of the access log, beside the mesh's configuration.
+const TELEMETRY: &str = "---
+apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {name: portcullis-requests, namespace: istio-ingress}
+spec:
+  selector: {matchLabels: {istio: ingressgateway}}
+  accessLogging: [{providers: [{name: portcullis-requests}]}]
+";
+
+/// All three in one gateway, because a start of istiod and a kube-apiserver is what takes time.
+fn objects(servers: &[SocketAddr], pki: &Path) -> String {
+    let render = |phase: &str, name: &str, pki: &Path| render_istio(phase, name, servers, pki, &[]).unwrap();
+    let identity = render("module", IDENTITY, pki);
+    assert!(identity.contains(ALL), "{identity}");
+    let identity = identity.replace(ALL, r#""Everything""#);
+    let request_info = render("request-info", NAME, &without_credentials(pki));
+    assert!(request_info.contains(FIRST_ROUTE), "{request_info}");
+    let request_info = request_info.replace(FIRST_ROUTE, &format!("{OWN_ROUTE}{FIRST_ROUTE}"));
+    request_info + &render("policy", POLICY, pki) + &identity + TELEMETRY
+}
+
+/// A folder of one's own with all that `render` asks for.
+fn without_credentials(kubeadm: &Path) -> PathBuf {
+    let folder = kubeadm.with_file_name("pki-without-credentials");
+    std::fs::create_dir(&folder).unwrap();
+    for (from, to) in
+        [("apiserver.crt", "serving.crt"), ("apiserver.key", "serving.key"), ("ca.crt", "upstream-ca.crt")]
+    {
+        std::fs::copy(kubeadm.join(from), folder.join(to)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn single_phases_work_in_a_gateway_of_istios() {
+    let Some(world) = World::with("istio-phases", &Setup::new(Build::Module), objects) else { return };
+    world.admin(&[
+        "create",
+        "clusterrole",
+        "acts-as-dave",
+        "--verb=impersonate",
+        "--resource=users",
+        "--resource-name=dave",
+    ]);
+    let robot = "--serviceaccount=default:robot";
+    world.admin(&["create", "clusterrolebinding", "acts-as-dave", "--clusterrole=acts-as-dave", robot]);
+    world.kube.run_pod("pod").unwrap();
+    assert_eq!(world.mesh.objections(world.mesh.objects()).unwrap(), Vec::<String>::new());
+    nothing_was_refused(&world.mesh);
+    no_way_shows_a_certificate(&world);
+    for name in [NAME, POLICY] {
+        who_has_a_token_is_who_they_are_directly(&world, name);
+        exec_works(&world, name);
+    }
+    routes_and_logs_go_by_what_a_request_asks_for(&world);
+    policies_refuse(&world);
+    nobody_shares_a_connection_that_a_rejected_token_closes(&world);
+    identity_is_told(&world);
+    nothing_was_refused(&world.mesh);
+    no_route_leads_around_the_filter(&world);
+}
+
+/// The gateway has nothing that could be believed in the place of a client.
+fn no_way_shows_a_certificate(world: &World) {
+    for (name, of_gateway) in [("prod", false), ("policy", false), ("identity", true)] {
+        let secret = world.admin(&["-n", "istio-ingress", "get", "secret", &format!("{name}-upstream"), "-o", "json"]);
+        assert_eq!(secret.contains("tls.key"), of_gateway, "{name}");
+        let clusters = world.mesh.gateway().admin().json("/config_dump?resource=dynamic_active_clusters").unwrap();
+        let of_name = |cluster: &&Value| {
+            cluster["cluster"]["name"]
+                .as_str()
+                .is_some_and(|it| it.ends_with(&format!("|{name}.kube-apiserver.internal")))
+        };
+        let clusters: Vec<_> = clusters["configs"].as_array().unwrap().iter().filter(of_name).collect();
+        assert!(!clusters.is_empty(), "{name}");
+        let shows = |cluster: &&&Value| cluster.to_string().contains("tls_certificate");
+        assert_eq!(clusters.iter().any(|cluster| shows(&cluster)), of_gateway, "{name}: {clusters:#?}");
+    }
+}
+
+/// Tokens, nobody, `--as`: what a client may say of itself, and what it may not.
+fn who_has_a_token_is_who_they_are_directly(world: &World, name: &str) {
+    let (direct, through) = (world.direct(), world.target_of(name));
+    let token = format!("Bearer {}", world.token);
+    for (case, credential) in [
+        ("token", &[("authorization", token.as_bytes())][..]),
+        ("nobody", &[]),
+        ("rejected", &[("authorization", b"Bearer unheard-of")]),
+    ] {
+        nothing_said_changes_it(&format!("{name}, {case}"), credential, &direct, &through);
+    }
+    // A certificate ends at the gateway, whosever it is.
+    let administrator = through.clone().identity(world.kube.admin());
+    nothing_said_changes_it(&format!("{name}, certificate"), &[], &direct, &administrator);
+
+    let whoami = |kubeconfig: &Kubeconfig, more: &[&str]| -> Value {
+        let kubectl = world.kubectl(&kubeconfig.clone().token(&world.token));
+        kubectl.args(["auth", "whoami"]).args(more).json().unwrap()["status"]["userInfo"].take()
+    };
+    for (more, user) in [(&[][..], "system:serviceaccount:default:robot"), (&["--as", "dave"], "dave")] {
+        let direct = whoami(&world.kube.kubeconfig(), more);
+        assert_eq!(direct["username"], user);
+        assert_eq!(whoami(&world.kubeconfig_of(name), more), direct, "{name}");
+    }
+}
+
+fn exec_works(world: &World, name: &str) {
+    for websockets in ["true", "false"] {
+        let kubectl = world.kubectl(&world.kubeconfig_of(name).token(&world.token));
+        let kubectl = kubectl.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets);
+        let output = kubectl.args(["exec", "pod", "--", "sh", "-c", "exit 7"]).run().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{name}, WebSockets {websockets}: {output:?}");
+    }
+}
+
+/// As robot.
+fn ask(world: &World, name: &str, method: &str, path: &str, more: &[(&str, &str)]) -> Response {
+    let token = format!("Bearer {}", world.token);
+    let headers: Vec<_> =
+        [("authorization", token.as_str())].iter().chain(more).map(|(name, value)| (*name, value.as_bytes())).collect();
+    H2Client::connect(&world.target_of(name)).unwrap().request(method, path, &headers, b"").unwrap()
+}
+
+fn routes_and_logs_go_by_what_a_request_asks_for(world: &World) {
+    let host = virtual_host(&world.mesh, NAME);
+    let names: Vec<_> =
+        host["routes"].as_array().unwrap().iter().map(|route| route["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["no-deletecollection", "long", "version", "kube", "undecided"], "{host:#}");
+    let kube = &host["routes"][3]["route"];
+    assert_eq!(
+        (&kube["timeout"], &kube["retry_policy"]["retry_on"]),
+        (&json!("75s"), &json!("connect-failure,refused-stream"))
+    );
+    let forged =
+        [("portcullis.request.verb", "get"), ("x-portcullis-request-verb", "get"), ("x-http-method-override", "GET")];
+    let agent = |name: &'static str| [&forged[..], &[("user-agent", name)]].concat();
+
+    let answer = ask(world, NAME, "GET", "/version", &[]);
+    assert_eq!((answer.status, answer.header("x-own").as_deref()), (200, Some("own")), "{}", answer.text());
+    let answer = ask(world, NAME, "DELETE", CONFIGMAPS, &agent("deletes"));
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    assert_eq!(answer.json().unwrap()["message"], "collections are not deleted through this gateway");
+    assert_eq!(ask(world, NAME, "GET", CONFIGMAPS, &agent("lists")).status, 200);
+    let watch = format!("{CONFIGMAPS}?watch=1&timeoutSeconds=1");
+    assert_eq!(ask(world, NAME, "GET", &watch, &agent("watches")).status, 200);
+    for (agent, route, verb) in [
+        ("deletes", "no-deletecollection", "deletecollection"),
+        ("lists", "kube", "list"),
+        ("watches", "long", "watch"),
+    ] {
+        let line = line(world, agent);
+        let expected = json!([route, verb, verb, "configmaps"]);
+        assert_eq!(json!([line["route"], line["verb"], line["metadata"], line["resource"]]), expected, "{line}");
+    }
+}
+
+/// Of the access log.
+fn line(world: &World, agent: &str) -> Value {
+    let find = || {
+        let text = world.mesh.gateway().process().stdout();
+        let mut lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.find(|line| line["agent"] == agent)
+    };
+    wait::until(&format!("a line of {agent}"), SOON, find).unwrap()
+}
+
+fn policies_refuse(world: &World) {
+    assert_eq!(ask(world, POLICY, "GET", CONFIGMAPS, &[]).status, 200);
+    let answer = ask(world, POLICY, "DELETE", CONFIGMAPS, &[("x-remote-group", "system:masters")]);
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    assert_eq!(answer.json().unwrap()["message"], "no dispatch policy of the gateway matches this request");
+}
+
+/// Of certificates, too; and nothing is forbidden.
+fn identity_is_told(world: &World) {
+    let (direct, through) = (world.direct(), world.target_of(IDENTITY));
+    nothing_said_changes_it(
+        "identity, certificate",
+        &[],
+        &direct.clone().identity(&world.alice),
+        &through.clone().identity(&world.alice),
+    );
+    nothing_said_changes_it("identity, nobody", &[], &direct, &through);
+    let answer = ask(world, IDENTITY, "DELETE", CONFIGMAPS, &[]);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+fn nobody_shares_a_connection_that_a_rejected_token_closes(world: &World) {
+    for short in ["prod", "policy"] {
+        let count = |version: &str| -> u64 {
+            let filter = format!("outbound.443..{short}.kube.*upstream_cx_{version}_total");
+            world.mesh.gateway().admin().stats(&filter).unwrap().iter().map(|(_, count)| count).sum()
+        };
+        assert!(count("http1") > 0 && count("http2") == 0, "{short}: {}, {}", count("http1"), count("http2"));
+    }
+}
+
+/// Takes the filter out, and leaves the user's VirtualService.
+fn no_route_leads_around_the_filter(world: &World) {
+    let patch = r#"[{"op":"test","path":"/spec/configPatches/0/applyTo","value":"HTTP_FILTER"},{"op":"remove","path":"/spec/configPatches/0"}]"#;
+    for (short, name) in [("prod", NAME), ("policy", POLICY)] {
+        let filter = format!("envoyfilter/{short}-portcullis");
+        world.admin(&["-n", "istio-ingress", "patch", &filter, "--type=json", "-p", patch]);
+        eventually("nobody gets in", || {
+            let answer = ask(world, name, "GET", CONFIGMAPS, &[]);
+            let is_ours = answer.text().contains("the gateway made no decision about this request");
+            (answer.status == 503 && is_ours).then_some(()).ok_or_else(|| answer.text())
+        });
+    }
+    assert_eq!(ask(world, NAME, "GET", "/version", &[]).status, 503, "by no route of the user's own");
+}
