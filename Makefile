@@ -42,12 +42,12 @@ test-istio: ## The gateways of Istio's: builds istiod and runs the tests that ne
 	$(MAKE) --no-print-directory module wasm build
 	CI=true cargo test --workspace --test kube -- istio::
 
-compatibility: ## Find out which feature works on which Envoy with which build of the filter, and write the table; some 20 minutes
+compatibility: ## Find out which feature works on which Envoy with which build of the filter, and write the table; the better part of an hour
 	@$(MAKE) --no-print-directory deps module faulty wasm wasm-faulty build
 	target/debug/portcullis-compatibility
 
 test-long: ## Cases that take longer than 30 seconds
-	@$(MAKE) --no-print-directory deps module build
+	@$(MAKE) --no-print-directory deps module wasm build
 	cargo test --workspace -- --ignored
 
 bench-envoy: ## Count the instructions of a whole request in Envoy, with the gateway and without it; needs valgrind
@@ -64,7 +64,7 @@ bench-scale: ## Measure 100 and 1,000 clusters on a real Envoy: cold push, one e
 	cargo build --release -p portcullis -p portcullis-bench
 	target/release/portcullis-bench scale
 
-deps: ## Install the real Envoys and build the real Kubernetes into .deps
+deps: ## Install the real Envoys and build the real Kubernetes and istiod into .deps
 	@$(SCRIPTS)/require
 	. $(SCRIPTS)/versions.env
 	$(SCRIPTS)/install-envoy $$ENVOY_VERSION $$ENVOY_COMPAT_VERSIONS

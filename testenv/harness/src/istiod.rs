@@ -29,7 +29,6 @@ pub struct Istiod {
     process: Process,
     xds: SocketAddr,
     http: SocketAddr,
-    files: PathBuf,
 }
 
 /// Who a gateway is.
@@ -84,7 +83,7 @@ impl Istiod {
         for (name, value) in WITHOUT_EXTENSIONS_OF_ISTIO {
             spec = spec.env(name, value);
         }
-        let istiod = Self { process: Process::start(spec)?, xds, http, files };
+        let istiod = Self { process: Process::start(spec)?, xds, http };
         istiod.process.wait_ready("readiness of istiod", Duration::from_secs(60), || istiod.answers("/ready"))?;
         Ok(istiod)
     }
@@ -161,11 +160,6 @@ impl Istiod {
     /// The process, its log included.
     pub fn process(&self) -> &Process {
         &self.process
-    }
-
-    /// Its files.
-    pub fn files(&self) -> &Path {
-        &self.files
     }
 
     fn answers(&self, path: &str) -> Result<String> {
