@@ -3,7 +3,7 @@
 #![allow(clippy::indexing_slicing, reason = "what a JSON value does not have is null")]
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
