@@ -13,6 +13,8 @@ use crate::world::PODS;
 
 const SOON: Duration = Duration::from_secs(20);
 const WITHIN: Duration = Duration::from_secs(60);
+/// What a hundred requests a second come to in a slow start and a bit.
+const EASED_IN: u64 = 2_100;
 const BACK: &str = "stub-2";
 const WATCHED: &str = "/api/v1/namespaces/default/secrets?watch=true";
 
@@ -28,6 +30,8 @@ fn sick() -> Action {
 fn out_and_in(site: &Site, load: &Steady) -> f64 {
     site.stubs[2].fault(Fault::new("/readyz", sick()));
     wait::until("it is out", SOON, || (share(&more(load, 100)) == 0.0).then_some(())).unwrap();
+    // The others are eased in as well, from when the cluster came, and until then a tenth of a share is a lot of theirs.
+    assert_eq!(share(&more(load, EASED_IN)), 0.0);
     site.stubs[2].clear_faults();
     let first = || Some(share(&more(load, 100))).filter(|share| *share > 0.0);
     wait::until("it is back", SOON, first).unwrap()
