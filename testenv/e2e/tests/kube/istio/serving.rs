@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::effect::{connections, eventually, manager, nothing_was_refused, virtual_host};
 use super::tenants::nobody_else_routes_to_the_servers;
 use super::users::everybody_is_who_they_are;
-use super::world::{Build, NAME, Setup, World};
+use super::world::{Build, NAME, Setup, World, object};
 
 const SOON: Duration = Duration::from_secs(30);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -212,8 +212,8 @@ fn without_the_filter_nobody_gets_in(world: &World, build: Build) {
         Build::Wasm => drop(world.admin(&["-n", "istio-ingress", "delete", "wasmplugin", "portcullis"])),
         Build::Module => {
             let patch = r#"[{"op":"test","path":"/spec/configPatches/0/applyTo","value":"HTTP_FILTER"},{"op":"remove","path":"/spec/configPatches/0"}]"#;
-            let name = "envoyfilter/prod-portcullis";
-            world.admin(&["-n", "istio-ingress", "patch", name, "--type=json", "-p", patch]);
+            let name = format!("envoyfilter/{}-portcullis", object(NAME));
+            world.admin(&["-n", "istio-ingress", "patch", &name, "--type=json", "-p", patch]);
         }
     }
     let forged = [("x-remote-user", "admin"), ("x-remote-group", "system:masters")];

@@ -19,13 +19,13 @@ metadata: {name: shop, namespace: tenant}
 spec:
   selector: {istio: ingressgateway}
   servers:
-  - {hosts: [shop.example.com], port: {number: 443, name: https-shop, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: prod-serving}}
+  - {hosts: [shop.example.com], port: {number: 443, name: https-shop, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: prod-example-com-serving}}
 ---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: shop, namespace: tenant}
 spec:
-  gateways: [tenant/shop, istio-ingress/prod]
+  gateways: [tenant/shop, istio-ingress/prod-example-com]
   hosts: [shop.example.com, prod.example.com]
   http:
   - match: [{uri: {exact: /shop}}]
@@ -33,11 +33,11 @@ spec:
   - match: [{uri: {prefix: /h2/}}]
     rewrite: {uri: /}
     headers: &anybody {request: {set: {x-remote-user: admin, x-remote-group: system:masters}}}
-    route: [{destination: {host: prod.kube-apiserver.internal, subset: h2, port: {number: 443}}}]
+    route: [{destination: {host: prod-example-com.kube-apiserver.internal, subset: h2, port: {number: 443}}}]
   - match: [{uri: {prefix: /upgrade/}}]
     rewrite: {uri: /}
     headers: *anybody
-    route: [{destination: {host: prod.kube-apiserver.internal, subset: upgrade, port: {number: 443}}}]
+    route: [{destination: {host: prod-example-com.kube-apiserver.internal, subset: upgrade, port: {number: 443}}}]
 ";
 
 /// Whoever has a host on the gateway's pods has no way to the servers as somebody whom he likes.

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod forwarded;
+mod names;
 mod render;
 
 use std::process::Command;
