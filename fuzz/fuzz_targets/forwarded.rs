@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use libfuzzer_sys::fuzz_target;
-use portcullis_core::x509::{ClientChain, chain_from_header};
+use portcullis_core::x509::{ClientChain, chain_from_header, hex_digest, is_presented};
 
 fuzz_target!(|data: &[u8]| {
     if let Some(Ok(chain)) = chain_from_header(Some(data), 1) {
@@ -26,4 +26,6 @@ fuzz_target!(|data: &[u8]| {
     header += "%0A-----END%20CERTIFICATE-----%0A\"";
     let chain = chain_from_header(Some(header.as_bytes()), 1).expect("a header").expect("a chain");
     assert_eq!(ClientChain::decode(&chain).expect("a small chain").leaf(), data);
+    assert!(is_presented(&chain, Some(&hex_digest(data))), "the certificate that was presented");
+    assert!(!is_presented(&chain, Some(data)), "a client's own bytes are no digest of them");
 });

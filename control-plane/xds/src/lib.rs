@@ -18,6 +18,8 @@ mod quarantine;
 mod registry;
 mod resource;
 mod retired;
+#[cfg(test)]
+mod served;
 mod server;
 mod snapshot;
 mod socket;

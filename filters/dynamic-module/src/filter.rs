@@ -12,7 +12,7 @@ use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
 use portcullis_core::review::{PassedToken, Review, Settled};
 use portcullis_core::tunnel::Tunnel;
-use portcullis_core::x509::{ForwardedError, chain_from_header};
+use portcullis_core::x509::{ForwardedError, chain_from_header, is_presented};
 use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts};
 use portcullis_filter_config as config;
 use portcullis_filter_config::{PeerSource, names};
@@ -22,7 +22,6 @@ use serde::de::DeserializeOwned;
 use crate::apply::{apply, refuse, show};
 use crate::farewell::{Route, Visit};
 use crate::fault;
-use crate::forwarded::is_of;
 use crate::leave;
 use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
@@ -269,7 +268,7 @@ impl Filter {
                 fault::maybe("decide", || stream.headers(HeaderMap::Request));
                 let forwarded = self.forwarded_chain(&scan);
                 let peer = match &forwarded {
-                    Some(Ok(chain)) if is_of(chain, stream.certificate_digest()) => Peer::Chain(chain),
+                    Some(Ok(chain)) if is_presented(chain, stream.certificate_digest()) => Peer::Chain(chain),
                     Some(_) => Peer::Unreadable,
                     None => peer_of(stream),
                 };

@@ -7,7 +7,6 @@ mod apply;
 mod farewell;
 mod fault;
 mod filter;
-mod forwarded;
 mod leave;
 mod memory;
 mod metrics;

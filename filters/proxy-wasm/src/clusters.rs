@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use portcullis_core::Cluster;
 use portcullis_core::farewell::Streams;
+use portcullis_core::x509::hex_digest;
 use portcullis_filter_config::{ClusterConfig, names};
-use ring::digest::{SHA256, digest};
 
 use crate::farewell::Farewell;
 use crate::host::Host;
@@ -54,7 +54,7 @@ impl Clusters {
             return entry.known.clone();
         }
         let text = host.property(names::wasm::CONFIG)?;
-        let digest = digest_of(&text);
+        let digest = hex_digest(&text).to_vec();
         if told.is_some_and(|told| told != digest) {
             host.log("portcullis: a cluster's configuration and its digest do not belong together");
             return None;
@@ -77,11 +77,6 @@ impl Clusters {
             !is_same && uptime.saturating_sub(entry.used) < IDLE
         });
     }
-}
-
-/// SHA-256 in lower-case hexadecimal digits.
-pub(crate) fn digest_of(text: &[u8]) -> Vec<u8> {
-    digest(&SHA256, text).as_ref().iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()
 }
 
 fn compile<H: Host>(

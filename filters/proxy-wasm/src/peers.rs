@@ -8,9 +8,8 @@ use std::rc::Rc;
 
 use portcullis_core::Peer;
 use portcullis_core::hygiene::Scan;
-use portcullis_core::x509::{ClientChain, chain_from_header};
+use portcullis_core::x509::{chain_from_header, is_presented};
 
-use crate::clusters::digest_of;
 use crate::host::Host;
 
 const DIGEST: &str = "connection\0sha256_peer_certificate_digest";
@@ -87,8 +86,7 @@ impl Peers {
             return Presented::Chain(Rc::clone(&known.chain));
         }
         let Some(Ok(chain)) = chain_from_header(Some(header), lines) else { return Presented::Unreadable };
-        // One that is too large to be kept has no leaf to compare; the core refuses it as the client's fault.
-        if ClientChain::decode(&chain).is_ok_and(|chain| digest_of(chain.leaf()) != digest) {
+        if !is_presented(&chain, Some(&digest)) {
             return Presented::Unreadable;
         }
         let chain: Rc<[u8]> = chain.into();

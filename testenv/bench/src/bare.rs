@@ -1,10 +1,13 @@
-//! A bare Envoy's configuration, made from the gateway's own, so that the two differ by the filter and nothing else.
+//! A bare Envoy's configuration, made from the gateway's own, so that the two differ by the filter and nothing else; and what other
+//! cases differ by from one of the two.
 
 use portcullis_harness::certs::{Ca, Identity};
 use serde_json::{Map, Value, json};
 
 use crate::case::Case;
 use crate::error::BenchError;
+use crate::filtered;
+use crate::world::NAME;
 
 /// What Envoy does not tell in its configuration dump.
 pub(crate) struct Secrets<'a> {
@@ -30,10 +33,15 @@ pub(crate) fn bootstrap(case: Case, gateway: &Value, dump: &Value, secrets: &Sec
     {
         fields.insert("request_headers_to_add".to_owned(), lines());
     }
-    let routes = json!({
-        "name": "bare",
-        "virtual_hosts": [{"name": "bare", "domains": ["*"], "routes": [route]}],
-    });
+    let routes = match case {
+        Case::Forwarded => resource(dump, "/dynamic_route_configs", "/route_config").next().map(plain),
+        Case::RequestInfo => Some(filtered::by_request_info(&route, NAME)),
+        _ => Some(json!({
+            "name": "bare",
+            "virtual_hosts": [{"name": "bare", "domains": ["*"], "routes": [route]}],
+        })),
+    };
+    let routes = routes.ok_or(BenchError::Lacks("routes"))?;
     let mut listener = resource(dump, "/dynamic_listeners", "/active_state/listener").next().map(plain);
     let listener = listener.as_mut().ok_or(BenchError::Lacks("listener"))?;
     change(listener, &mut |object| downstream(object, case, &routes, secrets));
@@ -64,15 +72,13 @@ pub(crate) fn bootstrap(case: Case, gateway: &Value, dump: &Value, secrets: &Sec
 fn downstream(object: &mut Map<String, Value>, case: Case, routes: &Value, secrets: &Secrets<'_>) {
     if object.remove("rds").is_some() {
         object.insert("route_config".to_owned(), routes.clone());
-        if case != Case::Early {
-            object.remove("early_header_mutation_extensions");
+        match case {
+            Case::Forwarded => filtered::certificate_by_header(object),
+            _ => without_filter(object, case),
         }
-        if let Some(filters) = object.get_mut("http_filters").and_then(Value::as_array_mut) {
-            filters.retain(|filter| filter.get("name").and_then(Value::as_str) == Some("envoy.filters.http.router"));
-            if case == Case::Idle {
-                filters.insert(0, idle());
-            }
-        }
+    }
+    if case == Case::Forwarded {
+        filtered::read_header(object);
     }
     if object.remove("tls_certificate_sds_secret_configs").is_some() {
         object.insert("tls_certificates".to_owned(), json!([certificate(secrets.serving)]));
@@ -81,6 +87,24 @@ fn downstream(object: &mut Map<String, Value>, case: Case, routes: &Value, secre
     if object.remove("custom_validator_config").is_some() {
         let trust = json!({"inline_string": secrets.client_ca.pem()});
         object.insert("trusted_ca".to_owned(), trust);
+    }
+}
+
+/// Takes the filter and what belongs to it out of a connection manager; a case may put something in its place.
+fn without_filter(manager: &mut Map<String, Value>, case: Case) {
+    if case != Case::Early {
+        manager.remove("early_header_mutation_extensions");
+    }
+    if case == Case::Header {
+        filtered::certificate_by_header(manager);
+    }
+    if let Some(filters) = manager.get_mut("http_filters").and_then(Value::as_array_mut) {
+        filters.retain(|filter| filter.get("name").and_then(Value::as_str) == Some("envoy.filters.http.router"));
+        match case {
+            Case::Idle => filters.insert(0, idle()),
+            Case::RequestInfo => filters.insert(0, filtered::filter()),
+            _ => {}
+        }
     }
 }
 

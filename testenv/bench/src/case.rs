@@ -27,6 +27,12 @@ pub(crate) enum Case {
     Token,
     /// A cached certificate and one policy, which matches.
     One,
+    /// Bare, with the filter for request info alone, and a route by what it told.
+    RequestInfo,
+    /// Bare, with the client's certificate in `x-forwarded-client-cert`.
+    Header,
+    /// As [`Case::Last`], with the certificate by `x-forwarded-client-cert`.
+    Forwarded,
     /// As [`Case::Last`], by portcullis.wasm.
     WasmLast,
     /// As [`Case::Token`], by portcullis.wasm.
@@ -35,7 +41,7 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
@@ -45,6 +51,9 @@ impl Case {
         Self::Early,
         Self::Idle,
         Self::Lines,
+        Self::RequestInfo,
+        Self::Header,
+        Self::Forwarded,
         Self::WasmLast,
         Self::WasmToken,
     ];
@@ -61,6 +70,9 @@ impl Case {
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
             Case::One => "certificate, 1 policy",
+            Case::RequestInfo => "request info alone",
+            Case::Header => "bare Envoy, the certificate in a header",
+            Case::Forwarded => "certificate by header, 100 policies, last matches",
             Case::WasmLast => "wasm: certificate, 100 policies, last matches",
             Case::WasmToken => "wasm: token, 100 policies, last matches",
         }
@@ -78,6 +90,9 @@ impl Case {
             Case::None => "none",
             Case::Token => "token",
             Case::One => "one",
+            Case::RequestInfo => "request-info",
+            Case::Header => "header",
+            Case::Forwarded => "forwarded",
             Case::WasmLast => "wasm-last",
             Case::WasmToken => "wasm-token",
         }
@@ -91,9 +106,11 @@ impl Case {
         }
     }
 
-    /// Whether Envoy runs without the filter.
-    pub(crate) const fn is_bare(self) -> bool {
-        matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines)
+    /// Whether Envoy runs what is made from a gateway's configuration, and not that itself.
+    pub(crate) const fn is_remade(self) -> bool {
+        let is_bare =
+            matches!(self, Case::Bare | Case::BareToken | Case::Early | Case::Idle | Case::Lines | Case::Header);
+        is_bare || matches!(self, Case::RequestInfo | Case::Forwarded)
     }
 
     /// Whether Envoy runs portcullis.wasm.

@@ -11,6 +11,7 @@ mod case;
 mod client;
 mod cpu;
 mod error;
+mod filtered;
 mod profile;
 mod report;
 mod scale;

@@ -19,7 +19,8 @@ use crate::error::BenchError;
 use crate::profile::Profile;
 use crate::{Options, bare, callgrind, client};
 
-const NAME: &str = "prod.example.com";
+/// The host name of the cluster.
+pub(crate) const NAME: &str = "prod.example.com";
 /// Starting Envoy under valgrind takes its time.
 const STARTS: Duration = Duration::from_secs(120);
 /// Requests before anything is counted: connections, caches and the credential's review.
@@ -105,7 +106,7 @@ impl<'a> World<'a> {
         let plane = ControlPlane::start(&dir, &manifests)?;
         let flags: &[&str] = if case.is_wasm() { &["--filter", "wasm"] } else { &[] };
         let mut bootstrap = plane.bootstrap_with("bench", flags)?;
-        if case.is_bare() {
+        if case.is_remade() {
             bootstrap = self.bare(case, &dir, &bootstrap, address)?;
         }
         let envoy = self.envoy(case, &dir, bootstrap)?;
@@ -120,7 +121,7 @@ impl<'a> World<'a> {
             .policies(case.policies())
     }
 
-    /// The configuration of an Envoy without the filter, made from what a gateway's Envoy says that it runs.
+    /// The configuration of an Envoy without the filter, or with another part of it, made from what a gateway's Envoy says that it runs.
     fn bare(&self, case: Case, dir: &Path, bootstrap: &Value, address: SocketAddr) -> Result<Value, BenchError> {
         let mut options = EnvoyOptions::new(bootstrap.clone());
         options.concurrency = 1;

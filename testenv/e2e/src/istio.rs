@@ -1,9 +1,7 @@
 #![allow(clippy::indexing_slicing, reason = "what a JSON value does not have is null")]
 
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use std::time::Duration;
 
 use portcullis_harness::certs::Ca;
@@ -13,8 +11,10 @@ use portcullis_harness::istiod::{GatewayNode, Istiod, apply};
 use portcullis_harness::kube::RealKube;
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{Error, Result, ports, project_root};
+use portcullis_harness::{Error, Result, ports};
 use serde_json::{Value, json};
+
+use crate::render::{Settings, render};
 
 const ARRIVES: Duration = Duration::from_secs(30);
 
@@ -142,17 +142,7 @@ impl Mesh {
 /// # Errors
 /// [`Error::Command`] with what the script says.
 pub fn render_istio(build: &str, name: &str, servers: &[SocketAddr], pki: &Path, more: &[String]) -> Result<String> {
-    let setting = |name: &str, value: &dyn std::fmt::Display| OsString::from(format!("{name}={value}"));
-    let mut command = Command::new(project_root().join("envoy/istio/render"));
-    command.arg(build).arg(setting("name", &name)).arg(setting("pki", &pki.display()));
-    command.args(servers.iter().map(|server| setting("server", server))).args(more);
-    let output = command.output().map_err(|source| Error::Spawn { name: "render".to_owned(), source })?;
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    if output.status.success() {
-        return Ok(text(output.stdout));
-    }
-    let stderr = text(output.stderr);
-    Err(Error::Command { command: format!("{command:?}"), status: output.status.to_string(), stderr })
+    render("istio", &[build.as_ref()], &Settings { name, servers, pki, more })
 }
 
 /// By which istiod knows that port 443 of a Gateway is another port of the pods.

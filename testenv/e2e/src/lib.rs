@@ -10,6 +10,7 @@ mod istio;
 mod manifest;
 mod plain;
 mod plain_wasm;
+mod render;
 mod secrets;
 
 pub use gateway::{Gateway, GatewayOptions};

@@ -1,7 +1,5 @@
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
@@ -9,8 +7,10 @@ use portcullis_harness::client::TlsTarget;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{Error, Result, ports, project_root, write_private};
+use portcullis_harness::{Error, Result, ports, write_private};
 use serde_json::json;
+
+use crate::render::{Settings, render};
 
 /// How long until Envoy has read its files.
 const ARRIVES: Duration = Duration::from_secs(20);
@@ -75,17 +75,8 @@ impl PlainFiles {
     ) -> Result<Self> {
         let (address, admin) = (ports::free_address()?, ports::free_address()?);
         let folder = run.join(&format!("plain-{mode}"));
-        let setting = |name: &str, value: &dyn std::fmt::Display| OsString::from(format!("{name}={value}"));
-        let mut command = Command::new(project_root().join("envoy/plain/render"));
-        command.arg(mode).arg(&folder).arg(setting("name", &name)).arg(setting("pki", &pki.display()));
-        command.args(servers.iter().map(|server| setting("server", server)));
-        command.arg(setting("listen", &address)).arg(setting("admin", &admin));
-        let spawn = |source| Error::Spawn { name: "render".to_owned(), source };
-        let output = command.output().map_err(spawn)?;
-        if !output.status.success() {
-            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-            return Err(Error::Command { command: format!("{command:?}"), status: output.status.to_string(), stderr });
-        }
+        let more = [format!("listen={address}"), format!("admin={admin}")];
+        render("plain", &[mode.as_ref(), folder.as_os_str()], &Settings { name, servers, pki, more: &more })?;
         Ok(Self { folder, address, admin, name: name.to_owned(), serving_ca })
     }
 

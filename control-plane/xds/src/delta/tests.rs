@@ -7,12 +7,9 @@ mod rules;
 
 use std::sync::Arc;
 
+pub(super) use crate::served::{CDS, EDS, LDS, RDS};
 use crate::{Resource, Snapshot};
 
-pub(super) const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
-pub(super) const EDS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
-pub(super) const LDS: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
-pub(super) const RDS: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
 pub(super) const SDS: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
 
 /// A snapshot of `(type, name, content)`. A cluster's companion is the assignment of its name.

@@ -71,27 +71,29 @@ fn pair(text: &[u8]) -> Result<Pair<'_>, ForwardedError> {
 
 /// A quoted value and what follows its closing quote. A backslash keeps the next byte from ending it.
 fn until_quote(quoted: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut bytes = quoted.iter().enumerate();
-    while let Some((at, byte)) = bytes.next() {
-        match byte {
-            b'"' => return Some((quoted.get(..at)?, quoted.get(at.checked_add(1)?..)?)),
-            b'\\' => drop(bytes.next()),
-            _ => {}
+    let mut from = 0_usize;
+    loop {
+        let at = from.checked_add(memchr::memchr2(b'"', b'\\', quoted.get(from..)?)?)?;
+        let behind = at.checked_add(1)?;
+        if quoted.get(at) == Some(&b'"') {
+            return Some((quoted.get(..at)?, quoted.get(behind..)?));
         }
+        from = behind.checked_add(1)?;
     }
-    None
 }
 
 fn unescape(escaped: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut text = Vec::with_capacity(escaped.len());
-    let mut bytes = escaped.iter();
-    while let Some(byte) = bytes.next() {
-        text.push(match byte {
-            b'%' => digit(bytes.next()?)?.checked_mul(16)?.checked_add(digit(bytes.next()?)?)?,
-            byte => *byte,
-        });
+    let mut rest = escaped;
+    while let Some(at) = memchr::memchr(b'%', rest) {
+        let (plain, escape) = rest.split_at_checked(at)?;
+        let ([_, high, low], behind) = escape.split_first_chunk()?;
+        text.extend_from_slice(plain);
+        text.push(digit(high)?.checked_mul(16)?.checked_add(digit(low)?)?);
+        rest = behind;
     }
+    text.extend_from_slice(rest);
     Some(text)
 }
 

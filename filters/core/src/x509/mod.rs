@@ -7,6 +7,7 @@ mod cache;
 mod chain;
 mod form;
 mod forwarded;
+mod presented;
 mod subject;
 mod text;
 mod trust;
@@ -16,6 +17,7 @@ mod window;
 pub use cache::{CertificateCache, CertificateRefused, CertifiedUser};
 pub use chain::{ChainError, ClientChain, MAX_BYTES, MAX_CERTIFICATES, encode as encode_chain};
 pub use forwarded::{ForwardedError, chain_from_header};
+pub use presented::{hex_digest, is_presented};
 pub use trust::{ClientCa, ClientCaError};
 pub use window::Window;
 

@@ -1,10 +1,10 @@
+use portcullis_core::x509::hex_digest;
 use portcullis_filter_config::{CONFIG_VERSION, names};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::json;
 
 use super::host::Fake;
 use crate::bundle::{Bundle, Next};
-use crate::clusters::digest_of;
 
 /// Envoy numbers roots and streams together.
 const ROOT: u32 = 1;
@@ -23,6 +23,10 @@ fn ca() -> Ca {
     let key = KeyPair::generate().unwrap();
     let certificate = params.self_signed(&key).unwrap();
     Ca { pem: certificate.pem(), issuer: Issuer::new(params, key) }
+}
+
+fn digest_of(text: &[u8]) -> Vec<u8> {
+    hex_digest(text).to_vec()
 }
 
 /// A certificate's digest and header, as Envoy tells them.

@@ -157,8 +157,9 @@ impl Shoot {
     }
 
     /// The Envoy cluster of the Service, or of a subset of it.
-    pub fn outbound(&self, subset: &str) -> String {
-        format!("outbound|443|{subset}|kube-apiserver.{}.svc.cluster.local", self.namespace)
+    pub fn cluster(&self, subset: &str) -> String {
+        let whose = if matches!(subset, "h2" | "upgrade") { "portcullis" } else { "outbound" };
+        format!("{whose}|443|{subset}|kube-apiserver.{}.svc.cluster.local", self.namespace)
     }
 
     /// Replaces the front-proxy certificate.

@@ -3,7 +3,7 @@
 use portcullis_harness::{Error, Result, project_root};
 use serde_json::Value;
 
-const FILES: [&str; 3] = ["shoot.yaml", "termination.yaml", "apiserver-proxy.yaml"];
+const FILES: [&str; 4] = ["clusters.yaml", "shoot.yaml", "termination.yaml", "apiserver-proxy.yaml"];
 /// What stands in the files for the bundle, as text of JSON.
 const BUNDLE: &str = r"-----BEGIN CERTIFICATE-----\nthe shoot's client CA bundle\n-----END CERTIFICATE-----\n";
 

@@ -30,6 +30,7 @@ impl Resources {
         let (value, found) = (&patch["patch"]["value"], &patch["match"]);
         match (text(&patch["applyTo"]), text(&patch["patch"]["operation"])) {
             ("CLUSTER", "ADD") => add(&mut self.clusters, value),
+            ("CLUSTER", "MERGE") => self.clusters_of(&found["cluster"], |cluster| merge(cluster, value)),
             ("LISTENER", "ADD") => add(&mut self.listeners, value),
             ("HTTP_FILTER", "INSERT_BEFORE") => self.managers(found, |manager| {
                 let filters = manager["http_filters"].as_array_mut();
@@ -55,6 +56,13 @@ impl Resources {
             }),
             (place, operation) => panic!("nobody knows here how to {operation} a {place}"),
         }
+    }
+
+    /// Changes the Envoy clusters of a subset that a match finds.
+    fn clusters_of(&mut self, found: &Value, change: impl Fn(&mut Value)) -> usize {
+        let end = format!("|{}|{}", text(&found["subset"]), text(&found["service"]));
+        let matching = self.clusters.iter_mut().filter(|cluster| text(&cluster["name"]).ends_with(&end));
+        matching.map(change).count()
     }
 
     /// Changes the HTTP connection managers that a match finds, by a name of their chain or by their Gateway.

@@ -155,7 +155,7 @@ fn strangers_end_no_watch(world: &World, target: &TlsTarget) {
         watches.extend((0..10).map(|_| client.open("GET", &path_of_watch, headers, b"").unwrap()));
     }
     assert!(watches.iter().all(|watch| watch.response.status == 200));
-    let shared = format!("cluster.{}.upstream_cx_total", world.ingress.shoots()[0].outbound("passthrough"));
+    let shared = format!("cluster.{}.upstream_cx_total", world.ingress.shoots()[0].cluster("passthrough"));
     let connections = || world.ingress.envoy().admin().stat(&shared).unwrap();
     let before = connections();
     let strangers = H2Client::connect(target).unwrap();

@@ -50,5 +50,6 @@ mod swap;
 mod upgrades;
 mod versions;
 mod wasm;
+mod watches;
 mod world;
 mod zones;

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::client::Client;
 use super::*;
+use crate::served::{Entry, entries, resources};
 use crate::stream::NodeStream;
 
 /// What happens next.
@@ -14,46 +15,16 @@ enum Step {
     Reconnect,
 }
 
-/// One served object: a listener and its route, which refers to the clusters.
-#[derive(Clone, Debug)]
-struct Entry {
-    object: u8,
-    clusters: Vec<u8>,
-    content: u8,
-}
-
-fn entry() -> impl Strategy<Value = Entry> {
-    (0..4_u8, proptest::collection::vec(0..5_u8, 0..3), 0..3_u8).prop_map(|(object, clusters, content)| Entry {
-        object,
-        clusters,
-        content,
-    })
-}
-
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        3 => proptest::collection::vec(entry(), 0..4).prop_map(Step::Snapshot),
+        3 => entries().prop_map(Step::Snapshot),
         5 => (1..6_u8).prop_map(Step::Deliver),
         1 => Just(Step::Reconnect),
     ]
 }
 
-fn resources(entries: &[Entry]) -> BTreeMap<(&'static str, String), String> {
-    let mut all = BTreeMap::new();
-    for entry in entries {
-        let clusters: Vec<String> = entry.clusters.iter().map(|number| format!("c{number}")).collect();
-        for cluster in &clusters {
-            all.insert((CDS, cluster.clone()), entry.content.to_string());
-            all.insert((EDS, cluster.clone()), entry.content.to_string());
-        }
-        all.insert((LDS, format!("o{}", entry.object)), entry.content.to_string());
-        all.insert((RDS, format!("o{}", entry.object)), clusters.join(","));
-    }
-    all
-}
-
-fn made(entries: &[Entry]) -> Arc<Snapshot> {
-    let all = resources(entries);
+fn made(served: &[Entry]) -> Arc<Snapshot> {
+    let all = resources(served);
     let listed: Vec<_> = all.iter().map(|((url, name), body)| (*url, name.as_str(), body.as_str())).collect();
     snapshot(&listed)
 }
@@ -61,16 +32,16 @@ fn made(entries: &[Entry]) -> Arc<Snapshot> {
 proptest! {
     #[test]
     fn in_the_end_the_client_has_the_last_snapshot(steps in proptest::collection::vec(step(), 1..30)) {
-        let mut entries = Vec::new();
-        let mut client = Client::connect(made(&entries));
+        let mut served = Vec::new();
+        let mut client = Client::connect(made(&served));
         for step in steps {
             match step {
                 Step::Snapshot(newer) => {
-                    entries = newer;
-                    client.on_snapshot(made(&entries));
+                    served = newer;
+                    client.on_snapshot(made(&served));
                 }
                 Step::Deliver(count) => (0..count).for_each(|_| { client.step(); }),
-                Step::Reconnect => client.reconnect(made(&entries)),
+                Step::Reconnect => client.reconnect(made(&served)),
             }
         }
         let mut left = 1_000;
@@ -83,7 +54,7 @@ proptest! {
             .iter()
             .flat_map(|(url, view)| view.iter().map(|(name, (_, content))| ((*url, name.clone()), content.clone())))
             .collect();
-        prop_assert_eq!(held, resources(&entries));
+        prop_assert_eq!(held, resources(&served));
         prop_assert!(client.stream.is_in_sync());
     }
 }

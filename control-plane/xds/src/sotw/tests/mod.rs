@@ -6,12 +6,8 @@ mod rules;
 
 use std::sync::Arc;
 
+pub(super) use crate::served::{CDS, EDS, LDS, RDS};
 use crate::{Part, Resource, Snapshot};
-
-pub(super) const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
-pub(super) const EDS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
-pub(super) const LDS: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
-pub(super) const RDS: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
 
 /// A snapshot of `(type, name, content)`; a resource's bytes are `name=content`. A cluster's companion is the assignment
 /// of its name.

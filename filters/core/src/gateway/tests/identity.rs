@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use portcullis_filter_config::Reviews;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::reviews::reviewing_with;
 use super::*;
 
 /// Everything that one request meets, by number, so that shrinking leaves the least of it.
@@ -103,17 +103,7 @@ fn answer(kind: usize, question: &Value) -> (u16, String, bool) {
 }
 
 fn run(case: &Case) -> Result<(), TestCaseError> {
-    let fixture = fixture_with(|config| {
-        config.anonymous = case.anonymous;
-        config.reviews = Some(Reviews {
-            cluster: "apiserver".into(),
-            user: None,
-            token_seconds: 120,
-            rejected_token_seconds: 10,
-            allowed_seconds: 300,
-            denied_seconds: 30,
-        });
-    });
+    let fixture = reviewing_with(|config| config.anonymous = case.anonymous);
     let good = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     let foreign = testing::encode(&[&issue(testing::alice(), &ca("clients"))]);
     let peer = [Peer::None, Peer::None, Peer::Chain(&good), Peer::Chain(&foreign), Peer::Unreadable][case.peer];

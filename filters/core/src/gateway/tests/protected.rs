@@ -1,10 +1,10 @@
 //! Protected identities: nobody acts as such a user or in such a group, whichever way it is told.
 
-use portcullis_filter_config::{ProtectedIdentities, RequestHeaders, Reviews};
+use portcullis_filter_config::{ProtectedIdentities, RequestHeaders};
 use proptest::prelude::*;
 use rcgen::{DnType, DnValue};
 
-use super::reviews::{access, reviewed};
+use super::reviews::{access, asked, reviewed};
 use super::*;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +24,7 @@ fn protecting(mode: Mode, drop_groups: bool, users: &[&str], groups: &[&str], is
         if mode == RequestHeader {
             config.upstream_identity = UpstreamIdentity::RequestHeader(RequestHeaders::default());
         }
-        config.reviews = is_reviewing.then(|| Reviews {
-            cluster: "apiserver".into(),
-            user: (mode == RequestHeader).then(|| "system:portcullis".into()),
-            token_seconds: 120,
-            rejected_token_seconds: 10,
-            allowed_seconds: 300,
-            denied_seconds: 30,
-        });
+        config.reviews = is_reviewing.then(|| asked((mode == RequestHeader).then_some("system:portcullis")));
     })
 }
 

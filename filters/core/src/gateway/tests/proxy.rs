@@ -3,7 +3,7 @@
 
 use portcullis_filter_config::RequestHeaders;
 
-use super::reviews::reviewed;
+use super::reviews::{asked, reviewed};
 use super::*;
 
 pub(super) const AS_BOB: (&str, &str) = ("impersonate-user", "bob");
@@ -19,14 +19,7 @@ fn proxy_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
 
 fn reviewing() -> Fixture {
     proxy_with(|config| {
-        config.reviews = Some(portcullis_filter_config::Reviews {
-            cluster: "apiserver".into(),
-            user: Some("system:portcullis".into()),
-            token_seconds: 120,
-            rejected_token_seconds: 10,
-            allowed_seconds: 300,
-            denied_seconds: 30,
-        });
+        config.reviews = Some(asked(Some("system:portcullis")));
     })
 }
 

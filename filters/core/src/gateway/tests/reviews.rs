@@ -12,15 +12,20 @@ fn reviewing() -> Fixture {
 pub(super) fn reviewing_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     fixture_with(|config| {
         change(config);
-        config.reviews = Some(Reviews {
-            cluster: "apiserver".into(),
-            user: None,
-            token_seconds: 120,
-            rejected_token_seconds: 10,
-            allowed_seconds: 300,
-            denied_seconds: 30,
-        });
+        config.reviews = Some(asked(None));
     })
+}
+
+/// The upstream is asked, by whoever its credential is or as somebody.
+pub(super) fn asked(user: Option<&str>) -> Reviews {
+    Reviews {
+        cluster: "apiserver".into(),
+        user: user.map(str::to_owned),
+        token_seconds: 120,
+        rejected_token_seconds: 10,
+        allowed_seconds: 300,
+        denied_seconds: 30,
+    }
 }
 
 /// Like `outcome`, with an upstream that answers every review by the status and body that `answer` makes of its question.

@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use portcullis_e2e::{Mesh, MeshSetup};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::istiod::apply;
 use portcullis_harness::kube::{KubeOptions, RealKube, RequestHeader};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, project_root};
 use serde_json::{Value, json};
 
 use super::effect::{manager, nothing_was_refused};
+use super::tenants::Neighbour;
 use super::users::told;
 use super::world::admin;
 
@@ -29,7 +31,7 @@ struct Shoot {
     alice: Identity,
     token: String,
     // Removed last.
-    _run: RunDir,
+    run: RunDir,
 }
 
 impl Shoot {
@@ -68,7 +70,7 @@ impl Shoot {
         mesh.gateway().wait_listening(proxy, std::time::Duration::from_secs(20)).unwrap();
         let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
         let alice = kube.client_ca().issue(&alice).unwrap();
-        Some(Self { mesh, kube, proxy, namespace, serving_ca, alice, token, _run: run })
+        Some(Self { mesh, kube, proxy, namespace, serving_ca, alice, token, run })
     }
 
     /// As apiserver-proxy on a shoot's nodes does it: by HTTP CONNECT, with a header that says where to.
@@ -85,7 +87,7 @@ impl Shoot {
 /// The objects as they stand in the files, with a namespace and a client CA of their own.
 fn objects(namespace: &str, client_ca: &str) -> String {
     let read = |file: &str| std::fs::read_to_string(project_root().join("envoy/gardener").join(file)).unwrap();
-    let files = ["shoot.yaml", "termination.yaml", "apiserver-proxy.yaml"].map(read);
+    let files = ["clusters.yaml", "shoot.yaml", "termination.yaml", "apiserver-proxy.yaml"].map(read);
     files.join("---\n").replace("shoot--dev--prod", namespace).replace(BUNDLE, &client_ca.replace('\n', r"\n"))
 }
 
@@ -199,7 +201,28 @@ fn istiod_makes_of_gardeners_objects_what_the_stand_in_makes_of_them() {
             }
         }
     }
+    nobody_else_gets_to_the_servers(&shoot);
+    for (way, target) in &ways {
+        let target = target.clone().identity(&shoot.alice);
+        assert_eq!(told(&target, &[]), told(&direct.clone().identity(&shoot.alice), &[]), "{way}");
+    }
     let other = H2Client::connect(&ways[0].1.clone().identity(&shoot.alice)).unwrap();
     assert_eq!(other.authority("api.two.dev.example.com").get("/api/v1/pods", &[]).unwrap().status, 421);
     nothing_was_refused(&shoot.mesh);
+}
+
+/// Of the seed: somebody with a host of his own on the ingress gateway's pods.
+fn nobody_else_gets_to_the_servers(shoot: &Shoot) {
+    let neighbour = Neighbour {
+        mesh: &shoot.mesh,
+        address: shoot.mesh.target(HOST, &shoot.serving_ca).address(),
+        label: "app: istio-ingressgateway",
+        gateway: &format!("{}/kube-apiserver", shoot.namespace),
+        credential: &format!("{}-kube-apiserver-tls", shoot.namespace),
+        hosts: "shop.example.com",
+        service: &format!("kube-apiserver.{}.svc.cluster.local", shoot.namespace),
+    };
+    neighbour.nobody_else_routes_to_the_servers(|file, objects| {
+        apply(&shoot.kube, &shoot.run.write(file, objects).unwrap()).unwrap();
+    });
 }

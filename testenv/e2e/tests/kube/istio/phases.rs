@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::effect::{eventually, nothing_was_refused, virtual_host};
 use super::users::nothing_said_changes_it;
-use super::world::{Build, IDENTITY, NAME, POLICY, Setup, World};
+use super::world::{Build, IDENTITY, NAME, POLICY, Setup, World, object};
 
 const SOON: Duration = Duration::from_secs(30);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -23,7 +23,7 @@ const FIRST_ROUTE: &str = "  - name: kube\n";
 const OWN_ROUTE: &str = "  - name: version
     match: [{uri: {exact: /version}}]
     headers: {response: {set: {x-own: own}}}
-    route: [{destination: {host: prod.kube-apiserver.internal, port: {number: 443}}}]
+    route: [{destination: {host: prod-example-com.kube-apiserver.internal, port: {number: 443}}}]
 ";
 /// What the README says of the access log, beside the mesh's configuration.
 const TELEMETRY: &str = "---
@@ -90,7 +90,8 @@ fn single_phases_work_in_a_gateway_of_istios() {
 
 /// The gateway has nothing that could be believed in the place of a client.
 fn no_way_shows_a_certificate(world: &World) {
-    for (name, of_gateway) in [("prod", false), ("policy", false), ("identity", true)] {
+    for (name, of_gateway) in [(NAME, false), (POLICY, false), (IDENTITY, true)] {
+        let name = object(name);
         let secret = world.admin(&["-n", "istio-ingress", "get", "secret", &format!("{name}-upstream"), "-o", "json"]);
         assert_eq!(secret.contains("tls.key"), of_gateway, "{name}");
         let clusters = world.mesh.gateway().admin().json("/config_dump?resource=dynamic_active_clusters").unwrap();
@@ -214,20 +215,20 @@ fn identity_is_told(world: &World) {
 }
 
 fn nobody_shares_a_connection_that_a_rejected_token_closes(world: &World) {
-    for short in ["prod", "policy"] {
+    for name in [NAME, POLICY].map(object) {
         let count = |version: &str| -> u64 {
-            let filter = format!("outbound.443..{short}.kube.*upstream_cx_{version}_total");
+            let filter = format!("outbound.443..{name}.kube.*upstream_cx_{version}_total");
             world.mesh.gateway().admin().stats(&filter).unwrap().iter().map(|(_, count)| count).sum()
         };
-        assert!(count("http1") > 0 && count("http2") == 0, "{short}: {}, {}", count("http1"), count("http2"));
+        assert!(count("http1") > 0 && count("http2") == 0, "{name}: {}, {}", count("http1"), count("http2"));
     }
 }
 
 /// Takes the filter out, and leaves the user's VirtualService.
 fn no_route_leads_around_the_filter(world: &World) {
     let patch = r#"[{"op":"test","path":"/spec/configPatches/0/applyTo","value":"HTTP_FILTER"},{"op":"remove","path":"/spec/configPatches/0"}]"#;
-    for (short, name) in [("prod", NAME), ("policy", POLICY)] {
-        let filter = format!("envoyfilter/{short}-portcullis");
+    for name in [NAME, POLICY] {
+        let filter = format!("envoyfilter/{}-portcullis", object(name));
         world.admin(&["-n", "istio-ingress", "patch", &filter, "--type=json", "-p", patch]);
         eventually("nobody gets in", || {
             let answer = ask(world, name, "GET", CONFIGMAPS, &[]);

@@ -8,9 +8,9 @@ use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
 use super::effect::{connections, eventually, manager, nothing_was_refused, virtual_host};
-use super::tenants::nobody_else_routes_to_the_servers;
+use super::tenants::Neighbour;
 use super::users::everybody_is_who_they_are;
-use super::world::{Build, NAME, Setup, World};
+use super::world::{Build, NAME, Setup, World, object};
 
 const SOON: Duration = Duration::from_secs(30);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -64,10 +64,29 @@ fn serves(test: &str, setup: &Setup) {
     nothing_was_refused(&world.mesh);
     // With wasm nobody else has a host there at all.
     if setup.build == Build::Module {
-        nobody_else_routes_to_the_servers(&world);
+        nobody_else_gets_to_the_servers(&world);
     }
     without_the_filter_nobody_gets_in(&world, setup.build);
     a_renewed_certificate_is_shown(&world);
+}
+
+/// Not by a host of one's own on the same pods, nor by the cluster's.
+fn nobody_else_gets_to_the_servers(world: &World) {
+    let routes = || virtual_host(&world.mesh, NAME)["routes"].clone();
+    let (before, object) = (routes(), object(NAME));
+    let neighbour = Neighbour {
+        mesh: &world.mesh,
+        address: world.target().address(),
+        label: "istio: ingressgateway",
+        gateway: &format!("istio-ingress/{object}"),
+        credential: &format!("{object}-serving"),
+        hosts: &format!("shop.example.com, {NAME}"),
+        service: &format!("{object}.kube-apiserver.internal"),
+    };
+    neighbour.nobody_else_routes_to_the_servers(|file, objects| world.apply(file, objects));
+    assert!(routes() == before, "the cluster's own routes");
+    let alice = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    assert_eq!(alice.get(CONFIGMAPS, &[]).unwrap().status, 200);
 }
 
 /// What the README of `envoy/` says must not be lost, as far as no request of this test shows it.
@@ -212,8 +231,8 @@ fn without_the_filter_nobody_gets_in(world: &World, build: Build) {
         Build::Wasm => drop(world.admin(&["-n", "istio-ingress", "delete", "wasmplugin", "portcullis"])),
         Build::Module => {
             let patch = r#"[{"op":"test","path":"/spec/configPatches/0/applyTo","value":"HTTP_FILTER"},{"op":"remove","path":"/spec/configPatches/0"}]"#;
-            let name = "envoyfilter/prod-portcullis";
-            world.admin(&["-n", "istio-ingress", "patch", name, "--type=json", "-p", patch]);
+            let name = format!("envoyfilter/{}-portcullis", object(NAME));
+            world.admin(&["-n", "istio-ingress", "patch", &name, "--type=json", "-p", patch]);
         }
     }
     let forged = [("x-remote-user", "admin"), ("x-remote-group", "system:masters")];

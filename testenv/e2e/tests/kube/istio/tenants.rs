@@ -1,9 +1,14 @@
 //! Who else may write objects of Istio's in the cluster of the gateway, but not in its namespace.
 
+use std::net::SocketAddr;
+
+use portcullis_e2e::Mesh;
 use portcullis_harness::client::{H2Client, TlsTarget};
 
-use super::effect::{eventually, nothing_was_refused, serves, virtual_host};
-use super::world::{NAME, World};
+use super::effect::{eventually, nothing_was_refused, serves};
+
+/// The host name of somebody else's.
+const HOST: &str = "shop.example.com";
 
 /// A Gateway and routes in a namespace of somebody else's: for another host on the same pods and for the cluster's own, to the
 /// subset that shows the front-proxy certificate, as anybody. `exportTo: ["."]` of its DestinationRule is no hindrance to
@@ -17,53 +22,73 @@ apiVersion: networking.istio.io/v1
 kind: Gateway
 metadata: {name: shop, namespace: tenant}
 spec:
-  selector: {istio: ingressgateway}
+  selector: {LABEL}
   servers:
-  - {hosts: [shop.example.com], port: {number: 443, name: https-shop, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: prod-serving}}
+  - {hosts: [shop.example.com], port: {number: 443, name: https-shop, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: CREDENTIAL}}
 ---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: shop, namespace: tenant}
 spec:
-  gateways: [tenant/shop, istio-ingress/prod]
-  hosts: [shop.example.com, prod.example.com]
+  gateways: [tenant/shop, GATEWAY]
+  hosts: [HOSTS]
   http:
   - match: [{uri: {exact: /shop}}]
     directResponse: {status: 200, body: {string: open}}
   - match: [{uri: {prefix: /h2/}}]
     rewrite: {uri: /}
     headers: &anybody {request: {set: {x-remote-user: admin, x-remote-group: system:masters}}}
-    route: [{destination: {host: prod.kube-apiserver.internal, subset: h2, port: {number: 443}}}]
+    route: [{destination: {host: SERVICE, subset: h2, port: {number: 443}}}]
   - match: [{uri: {prefix: /upgrade/}}]
     rewrite: {uri: /}
     headers: *anybody
-    route: [{destination: {host: prod.kube-apiserver.internal, subset: upgrade, port: {number: 443}}}]
+    route: [{destination: {host: SERVICE, subset: upgrade, port: {number: 443}}}]
 ";
 
-/// Whoever has a host on the gateway's pods has no way to the servers as somebody whom he likes.
-pub(super) fn nobody_else_routes_to_the_servers(world: &World) {
-    let routes = || virtual_host(&world.mesh, NAME)["routes"].clone();
-    let before = routes();
-    world.apply("tenant.yaml", TENANT);
-    let target = TlsTarget::new(world.target().address()).sni("shop.example.com");
-    let ask = |path: &str| H2Client::connect(&target).unwrap().get(path, &[]).unwrap();
-    let arrived = || match serves(&world.mesh, "shop.example.com") && ask("/shop").text() == "open" {
-        true => Ok(()),
-        false => Err("no tenant yet".to_owned()),
-    };
-    eventually("a tenant has a host", arrived);
-    for subset in ["h2", "upgrade"] {
-        let answer = ask(&format!("/{subset}/api/v1/namespaces/kube-system/secrets"));
-        assert_eq!((answer.status, answer.text().contains("SecretList")), (503, false), "{subset}: {}", answer.text());
+/// A cluster as its neighbours know it.
+pub(super) struct Neighbour<'a> {
+    pub(super) mesh: &'a Mesh,
+    /// Where the gateway is.
+    pub(super) address: SocketAddr,
+    /// By which the gateway's pods are found.
+    pub(super) label: &'a str,
+    pub(super) gateway: &'a str,
+    /// Of the Gateway.
+    pub(super) credential: &'a str,
+    /// For which routes are added: the neighbour's, and what else the Gateway lets be taken.
+    pub(super) hosts: &'a str,
+    /// The host of the DestinationRule.
+    pub(super) service: &'a str,
+}
+
+impl Neighbour<'_> {
+    /// Whoever has a host on the gateway's pods has no way to the servers as somebody whom he likes. `apply` applies objects.
+    pub(super) fn nobody_else_routes_to_the_servers(&self, apply: impl Fn(&str, &str)) {
+        let tenant = [("LABEL", self.label), ("CREDENTIAL", self.credential), ("GATEWAY", self.gateway)].into_iter();
+        let tenant = tenant.chain([("HOSTS", self.hosts), ("SERVICE", self.service)]);
+        let tenant = tenant.fold(TENANT.to_owned(), |text, (from, to)| text.replace(from, to));
+        apply("tenant.yaml", &tenant);
+        let target = TlsTarget::new(self.address).sni(HOST);
+        let ask = |path: &str| H2Client::connect(&target).unwrap().get(path, &[]).unwrap();
+        eventually("a tenant has a host", || match serves(self.mesh, HOST) && ask("/shop").text() == "open" {
+            true => Ok(()),
+            false => Err("no tenant yet".to_owned()),
+        });
+        for subset in ["h2", "upgrade"] {
+            let answer = ask(&format!("/{subset}/api/v1/namespaces/kube-system/secrets"));
+            assert_eq!(
+                (answer.status, answer.text().contains("SecretList")),
+                (503, false),
+                "{subset}: {}",
+                answer.text()
+            );
+        }
+        // A change of routes alone: istiod looks anew at which Envoy clusters there are, by their names.
+        apply("tenant.yaml", &tenant.replace("string: open", "string: changed"));
+        eventually("a tenant's routes have changed", || match ask("/shop").text() {
+            text if text == "changed" => Ok(()),
+            text => Err(text),
+        });
+        nothing_was_refused(self.mesh);
     }
-    // A change of routes alone: istiod looks anew at which Envoy clusters there are, by their names.
-    world.apply("tenant.yaml", &TENANT.replace("string: open", "string: changed"));
-    eventually("a tenant's routes have changed", || match ask("/shop").text() {
-        text if text == "changed" => Ok(()),
-        text => Err(text),
-    });
-    let alice = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
-    assert_eq!(alice.get("/api/v1/namespaces/default/configmaps", &[]).unwrap().status, 200);
-    assert!(routes() == before, "the cluster's own routes");
-    nothing_was_refused(&world.mesh);
 }

@@ -12,14 +12,19 @@ use serde_json::json;
 
 /// The host name of the cluster.
 pub(super) const NAME: &str = "prod.example.com";
-/// Of clusters with one phase alone, beside it.
-pub(super) const POLICY: &str = "policy.example.com";
+/// Of clusters with one phase alone, beside it; of one the name begins as the other's does.
+pub(super) const POLICY: &str = "prod.example.org";
 pub(super) const IDENTITY: &str = "identity.example.com";
 /// The name of the front-proxy certificate that kubeadm makes.
 const FRONT: &str = "front-proxy-client";
 /// What the README says of `Impersonate`.
 const IMPERSONATE: [(&str, &str); 2] =
     [(r#"{"RequestHeader": {}}"#, r#""Impersonate""#), (r#", "user": "system:portcullis"}"#, "}")];
+
+/// What the objects of a host are called.
+pub(super) fn object(host: &str) -> String {
+    host.replace('.', "-")
+}
 
 /// Which of the two files puts the filter in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +110,7 @@ impl World {
         let authority = Ca::new("new serving").unwrap();
         let shown = authority.issue(&CertSpec::server(NAME, [NAME])).unwrap();
         let data = json!({"tls.crt": shown.pem(), "tls.key": shown.key_pem()});
-        let metadata = json!({"name": "prod-serving", "namespace": "istio-ingress"});
+        let metadata = json!({"name": format!("{}-serving", object(NAME)), "namespace": "istio-ingress"});
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data});
         let file = self.run.write("renewed.json", secret.to_string()).unwrap();
         self.admin(&[

@@ -88,16 +88,21 @@ fn direct(world: &World) -> TlsTarget {
     TlsTarget::new(world.kube.apiservers()[0].address()).trust(world.kube.server_ca()).sni("kubernetes.default.svc")
 }
 
-#[test]
-fn identity_headers_mean_what_they_mean_to_kube_apiserver_or_nothing() {
-    let Some(world) = World::start("matrix", &KubeOptions::default()) else { return };
-    grant(&world);
-    let senders = senders(&world);
+/// Every sender's requests, past the gateway and through it.
+fn nobody_is_somebody_else(world: &World) {
+    grant(world);
+    let senders = senders(world);
     let requests: usize = std::thread::scope(|scope| {
-        let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(&world, sender))).collect();
+        let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(world, sender))).collect();
         asking.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     eprintln!("{requests} requests");
+}
+
+#[test]
+fn identity_headers_mean_what_they_mean_to_kube_apiserver_or_nothing() {
+    let Some(world) = World::start("matrix", &KubeOptions::default()) else { return };
+    nobody_is_somebody_else(&world);
     where_the_gateway_differs_it_refuses(&world);
     crowd::users_each_see_only_themselves(&world, 100);
 }
@@ -107,13 +112,7 @@ fn identity_headers_mean_what_they_mean_to_kube_apiserver_or_nothing() {
 fn identity_headers_mean_nothing_more_behind_an_authenticating_proxy() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());
     let Some(world) = World::telling(Identities::RequestHeader, "proxy-matrix", options.0, options.1) else { return };
-    grant(&world);
-    let senders = senders(&world);
-    let requests: usize = std::thread::scope(|scope| {
-        let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(&world, sender))).collect();
-        asking.into_iter().map(|thread| thread.join().unwrap()).sum()
-    });
-    eprintln!("{requests} requests");
+    nobody_is_somebody_else(&world);
     crowd::users_each_see_only_themselves(&world, 100);
 }
 

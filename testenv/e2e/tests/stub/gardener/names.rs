@@ -108,9 +108,11 @@ fn a_request_without_a_host_is_for_nobody() {
 fn no_tunnel_leads_to_the_front_proxy_certificate() {
     let world = World::start("gardener-tunnels");
     let (one, two) = (world.shoot(0), world.shoot(1));
-    for subset in ["h2", "upgrade", "passthrough", "anonymous"] {
-        let answered = world.ingress.tunnel(&one.outbound(subset), one).connect();
-        assert!(answered.is_err_and(|error| error.to_string().contains("status 301")), "{subset}");
+    for name in ["h2", "upgrade", "passthrough", "anonymous"].map(|subset| one.cluster(subset)) {
+        for name in [name.replace("portcullis|", "outbound|"), name] {
+            let answered = world.ingress.tunnel(&name, one).connect();
+            assert!(answered.is_err_and(|error| error.to_string().contains("status 301")), "{name}");
+        }
     }
     // To the other shoot's door one may come, with nothing that is good there.
     let theirs = world.ingress.tunnel(&two.socket(), two);
@@ -124,7 +126,7 @@ fn no_tunnel_leads_to_the_front_proxy_certificate() {
     let answer = world
         .ingress
         .plain_tunnel(
-            &one.outbound(""),
+            &one.cluster(""),
             format!("GET {PODS} HTTP/1.1\r\nHost: a\r\nX-Remote-User: admin\r\n\r\n").as_bytes(),
         )
         .unwrap();

@@ -1,12 +1,12 @@
 //! Identity alone: whoever is authenticated goes on, whatever the request asks for.
 
-use super::{World, acted_as, bearer};
+use super::{acted_as, bearer, start};
 use crate::world::PODS;
 
 #[test]
 fn everybody_goes_on_as_who_they_are() {
     for (mode, front) in [("impersonate", "portcullis"), ("request-header", "front-proxy")] {
-        let world = World::start(mode, |files| {
+        let world = start(mode, |files| {
             let change = |text: String| {
                 let (before, rest) = text.split_once("            policies:\n").unwrap();
                 let (_, after) = rest.split_once("    # The filter names a destination").unwrap();
@@ -15,15 +15,15 @@ fn everybody_goes_on_as_who_they_are() {
             files.edit("routes.yaml", change).unwrap();
         });
         for (method, path) in [("GET", PODS), ("DELETE", PODS), ("GET", "/version"), ("PATCH", "/apis/x.io/v1/y/z")] {
-            let (_, record) = world.send(Some(&world.pki.alice), method, path, &[]);
+            let (_, record) = world.request(Some(&world.pki.alice), method, path, &[]);
             let record = record.unwrap_or_else(|| panic!("{mode}: {method} {path} goes on"));
             assert_eq!((acted_as(&record), record.peer_common_name.as_deref()), ("alice", Some(front)), "{mode}");
         }
         let authorization = bearer();
-        let (_, record) = world.send(None, "GET", PODS, &[("authorization", &authorization)]);
+        let (_, record) = world.request(None, "GET", PODS, &[("authorization", &authorization)]);
         assert_eq!(acted_as(&record.unwrap()), "robot", "{mode}");
         let forged = [("x-remote-user", "admin"), ("x-remote-group", "system:masters")];
-        let (response, record) = world.send(None, "GET", PODS, &forged);
+        let (response, record) = world.request(None, "GET", PODS, &forged);
         assert_eq!(response.status, 403, "{mode}: as nobody");
         assert_eq!(record.unwrap().peer_common_name, None, "{mode}");
     }

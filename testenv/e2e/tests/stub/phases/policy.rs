@@ -4,7 +4,7 @@ use portcullis_e2e::PlainFiles;
 use portcullis_harness::project_root;
 use serde_json::{Value, json};
 
-use super::{World, acted_as, bearer};
+use super::{acted_as, bearer, start};
 use crate::world::{PODS, ROBOT};
 
 /// The mistake that must not become anybody's way in: the pool shows the front-proxy certificate.
@@ -20,20 +20,20 @@ pub(super) fn showing_the_front_proxy(files: &PlainFiles) {
 
 #[test]
 fn what_a_client_presents_goes_on_and_policies_decide_about_the_rest() {
-    let world = World::start("policy", |_| {});
+    let world = start("policy", |_| {});
     let authorization = bearer();
     let token = ("authorization", authorization.as_str());
-    let (response, record) = world.send(Some(&world.pki.admin), "GET", PODS, &[token]);
+    let (response, record) = world.request(Some(&world.pki.admin), "GET", PODS, &[token]);
     assert_eq!(response.status, 200, "{}", response.text());
     let record = record.unwrap();
     assert_eq!((record.version.as_str(), &record.peer_common_name), ("HTTP/1.1", &None));
     assert_eq!((acted_as(&record), record.header("authorization")), ("robot", Some(authorization.clone())));
-    let (_, record) = world.send(None, "GET", PODS, &[token, ("impersonate-user", "bob")]);
+    let (_, record) = world.request(None, "GET", PODS, &[token, ("impersonate-user", "bob")]);
     assert_eq!(acted_as(&record.unwrap()), "bob");
-    let (response, record) = world.send(None, "DELETE", PODS, &[token]);
+    let (response, record) = world.request(None, "DELETE", PODS, &[token]);
     assert_eq!((response.status, record.is_none()), (403, true));
     assert_eq!(response.json().unwrap()["message"], "no dispatch policy of the gateway matches this request");
-    let (response, record) = world.send(None, "GET", PODS, &[]);
+    let (response, record) = world.request(None, "GET", PODS, &[]);
     assert_eq!((response.status, record.is_some()), (403, true), "the stub's own answer to nobody");
 
     let (status, record) = world.upgrade(&format!("Upgrade: SPDY/3.1\r\nAuthorization: {authorization}\r\n"));
@@ -45,10 +45,10 @@ fn what_a_client_presents_goes_on_and_policies_decide_about_the_rest() {
 
 #[test]
 fn two_credentials_are_the_servers_matter_or_refused() {
-    let world = World::start("policy", |_| {});
+    let world = start("policy", |_| {});
     let authorization = bearer();
     let two = [("authorization", authorization.as_str()), ("authorization", "Bearer other")];
-    let (response, record) = world.send(None, "GET", PODS, &two);
+    let (response, record) = world.request(None, "GET", PODS, &two);
     assert_eq!((response.status, record.is_none()), (400, true));
     let nominated = format!(
         "GET {PODS} HTTP/1.1\r\nHost: prod.example.com\r\nConnection: Upgrade, Authorization\r\n\
@@ -112,11 +112,11 @@ fn reviewed(routes: &str) -> String {
 
 #[test]
 fn a_policy_may_name_whose_token_it_is_and_the_token_stays_the_clients_own() {
-    let world = World::start("policy", reviewing);
+    let world = start("policy", reviewing);
     let authorization = bearer();
     let token = ("authorization", authorization.as_str());
     let forged = [token, ("x-remote-user", "admin"), ("impersonate-user", "bob")];
-    let (response, record) = world.send(Some(&world.pki.admin), "GET", PODS, &forged);
+    let (response, record) = world.request(Some(&world.pki.admin), "GET", PODS, &forged);
     assert_eq!(response.status, 200, "{}", response.text());
     let record = record.unwrap();
     assert_eq!((record.version.as_str(), &record.peer_common_name), ("HTTP/2.0", &None));
@@ -132,10 +132,10 @@ fn a_policy_may_name_whose_token_it_is_and_the_token_stays_the_clients_own() {
     let (status, record) = world.upgrade(&two);
     assert_eq!((status, record.is_none()), (400, true), "the server could take the one that nobody reviewed");
 
-    let (response, record) = world.send(None, "GET", PODS, &[("authorization", "Bearer unheard-of")]);
+    let (response, record) = world.request(None, "GET", PODS, &[("authorization", "Bearer unheard-of")]);
     assert_eq!((response.status, record.is_none()), (401, true), "rejected here");
     for (headers, goes_on) in [(&[][..], true), (&[("authorization", "Basic abc")], false)] {
-        let (response, record) = world.send(Some(&world.pki.admin), "GET", PODS, headers);
+        let (response, record) = world.request(Some(&world.pki.admin), "GET", PODS, headers);
         assert_eq!((response.status, record.is_some()), (403, goes_on), "{headers:?}");
         if let Some(record) = record {
             assert_eq!((record.version.as_str(), record.peer_common_name), ("HTTP/1.1", None));
@@ -145,7 +145,7 @@ fn a_policy_may_name_whose_token_it_is_and_the_token_stays_the_clients_own() {
 
 #[test]
 fn a_pool_that_shows_a_front_proxy_still_tells_nobody() {
-    let world = World::start("policy", showing_the_front_proxy);
+    let world = start("policy", showing_the_front_proxy);
     let authorization = bearer();
     let forged = [
         ("x-remote-user", "admin"),
@@ -155,14 +155,14 @@ fn a_pool_that_shows_a_front_proxy_still_tells_nobody() {
     ];
     let masquerade = [("impersonate-user", "admin"), ("impersonate-group", "system:masters")];
     for identity in [None, Some(&world.pki.admin)] {
-        let (response, record) = world.send(identity, "GET", PODS, &[&forged[..], &masquerade[..]].concat());
+        let (response, record) = world.request(identity, "GET", PODS, &[&forged[..], &masquerade[..]].concat());
         assert_ne!(response.status, 200);
         let record = record.unwrap();
         assert_eq!(record.peer_common_name.as_deref(), Some("front-proxy"), "the mistake is made");
         assert!(record.header_names_with_prefix("x-remote-").is_empty() && record.header("x_remote_user").is_none());
         assert!(!["admin", "front-proxy"].contains(&acted_as(&record)), "{record:?}");
         let (_, record) =
-            world.send(identity, "GET", PODS, &[&forged[..], &[("authorization", &authorization)]].concat());
+            world.request(identity, "GET", PODS, &[&forged[..], &[("authorization", &authorization)]].concat());
         assert_eq!(acted_as(&record.unwrap()), "robot");
     }
     let (status, record) =

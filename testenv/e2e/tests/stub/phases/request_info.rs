@@ -7,7 +7,8 @@ use portcullis_harness::client::H2Client;
 use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
-use super::{World, acted_as, bearer};
+use super::{acted_as, bearer, start, start_on};
+use crate::plain::Plain;
 use crate::world::PODS;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -34,7 +35,7 @@ fn logging(files: &PlainFiles) {
         .unwrap();
 }
 
-fn line(world: &World, agent: &str) -> Value {
+fn line(world: &Plain, agent: &str) -> Value {
     let find = || {
         let text = world.gateway.envoy().process().stdout();
         let mut lines = text.lines().filter(|line| line.starts_with('{'));
@@ -50,29 +51,29 @@ fn routes_of_ones_own_go_by_what_a_request_asks_for() {
         versions.extend(deps::envoy_compat_versions().into_iter().map(Some));
     }
     for version in versions {
-        let world = World::on("request-info", version, logging);
+        let world = start_on("request-info", version, logging);
         what_a_client_presents_goes_on(&world);
         what_is_asked_for_decides(&world);
         nobody_writes_it_but_the_filter(&world);
     }
 }
 
-fn what_a_client_presents_goes_on(world: &World) {
+fn what_a_client_presents_goes_on(world: &Plain) {
     let authorization = bearer();
     let token = ("authorization", authorization.as_str());
-    let (response, record) = world.send(None, "GET", PODS, &[token]);
+    let (response, record) = world.request(None, "GET", PODS, &[token]);
     assert_eq!(response.status, 200, "{}", response.text());
     let record = record.unwrap();
     assert_eq!((record.version.as_str(), &record.peer_common_name), ("HTTP/1.1", &None));
     assert_eq!((acted_as(&record), record.header("via").as_deref()), ("robot", Some("1.1 portcullis")));
 
-    let (_, record) = world.send(None, "GET", PODS, &[token, ("impersonate-user", "bob")]);
+    let (_, record) = world.request(None, "GET", PODS, &[token, ("impersonate-user", "bob")]);
     assert_eq!(acted_as(&record.unwrap()), "bob", "the server allows it");
-    let (response, record) = world.send(None, "GET", PODS, &[("authorization", "Bearer unheard-of")]);
+    let (response, record) = world.request(None, "GET", PODS, &[("authorization", "Bearer unheard-of")]);
     assert_eq!((response.status, record.is_some()), (401, true), "the server's own answer");
     // Who has a certificate alone is nobody behind an Envoy that tells nobody.
     for identity in [None, Some(&world.pki.admin)] {
-        let (response, record) = world.send(identity, "GET", PODS, &[]);
+        let (response, record) = world.request(identity, "GET", PODS, &[]);
         assert_eq!(response.status, 403, "the stub's own answer to nobody");
         let record = record.unwrap();
         assert_eq!((record.header("authorization"), record.peer_common_name), (None, None));
@@ -81,10 +82,10 @@ fn what_a_client_presents_goes_on(world: &World) {
     assert_eq!((status, acted_as(&record.unwrap())), (101, "robot"));
 }
 
-fn what_is_asked_for_decides(world: &World) {
+fn what_is_asked_for_decides(world: &Plain) {
     let authorization = bearer();
     let token = ("authorization", authorization.as_str());
-    let (response, record) = world.send(None, "DELETE", PODS, &[token, ("user-agent", "deletes")]);
+    let (response, record) = world.request(None, "DELETE", PODS, &[token, ("user-agent", "deletes")]);
     assert_eq!((response.status, record.is_none()), (403, true));
     assert_eq!(response.json().unwrap()["message"], "collections are not deleted through this gateway");
     let deletes = line(world, "deletes");
@@ -103,12 +104,12 @@ fn what_is_asked_for_decides(world: &World) {
     assert_eq!((&watches["route"], &watches["verb"]), (&json!("watch"), &json!("watch")));
 
     let path = format!("{PODS}/a%22b%0Ac");
-    let (_, record) = world.send(None, "PATCH", &path, &[token, ("user-agent", "odd")]);
+    let (_, record) = world.request(None, "PATCH", &path, &[token, ("user-agent", "odd")]);
     assert!(record.is_some());
     assert_eq!(line(world, "odd")["name"], "a\"b\u{fffd}c");
 }
 
-fn nobody_writes_it_but_the_filter(world: &World) {
+fn nobody_writes_it_but_the_filter(world: &Plain) {
     let authorization = bearer();
     let forged = [
         ("authorization", authorization.as_str()),
@@ -120,9 +121,9 @@ fn nobody_writes_it_but_the_filter(world: &World) {
         ("x-remote-user", "admin"),
         ("x-remote-group", "system:masters"),
     ];
-    let (response, record) = world.send(None, "DELETE", PODS, &forged);
+    let (response, record) = world.request(None, "DELETE", PODS, &forged);
     assert_eq!((response.status, record.is_none()), (403, true));
-    let (response, record) = world.send(None, "GET", PODS, &forged);
+    let (response, record) = world.request(None, "GET", PODS, &forged);
     let record = record.unwrap();
     assert_eq!((response.status, acted_as(&record)), (200, "robot"));
     assert_eq!(record.header_names_with_prefix("x-remote-"), [""; 0]);
@@ -131,35 +132,35 @@ fn nobody_writes_it_but_the_filter(world: &World) {
     world.stub.clear();
     let other = H2Client::connect(&world.gateway.target()).unwrap().authority("other.example.com");
     assert_eq!(other.get(PODS, &forged[..1]).unwrap().status, 421);
-    let (response, record) = world.send(None, "GET", PODS, &[forged[0], ("via", "1.1 portcullis")]);
+    let (response, record) = world.request(None, "GET", PODS, &[forged[0], ("via", "1.1 portcullis")]);
     assert_eq!((response.status, record.is_none()), (508, true));
 }
 
 /// Whatever keeps the filter from writing: no route of one's own is taken for another.
 #[test]
 fn without_the_filters_word_there_is_no_way_to_a_server() {
-    let world = World::start("request-info", |files| {
+    let world = start("request-info", |files| {
         files.edit("routes.yaml", |text| text.replace("            requestInfo: {}\n", "")).unwrap();
     });
-    let (response, record) = world.send(None, "GET", PODS, &[("authorization", &bearer())]);
+    let (response, record) = world.request(None, "GET", PODS, &[("authorization", &bearer())]);
     assert_eq!((response.status, record.is_none()), (503, true));
     assert_eq!(response.json().unwrap()["message"], "the gateway made no decision about this request");
 }
 
 #[test]
 fn a_refused_request_is_told_with_who_sent_it_where_that_is_asked_for() {
-    let world = World::start("request-info", |files| {
+    let world = start("request-info", |files| {
         logging(files);
         let change = |text: String| {
             text.replace("policies: Everything", "policies: []").replace("requestInfo: {}", "requestInfo: {user: true}")
         };
         files.edit("routes.yaml", change).unwrap();
     });
-    let (response, record) = world.send(None, "GET", PODS, &[("user-agent", "nobody")]);
+    let (response, record) = world.request(None, "GET", PODS, &[("user-agent", "nobody")]);
     assert_eq!((response.status, record.is_none()), (403, true), "an empty list is no policy that matches");
     let nobody = line(&world, "nobody");
     assert_eq!((&nobody["verb"], &nobody["user"]), (&json!("list"), &json!("system:anonymous")), "{nobody}");
-    let (_, record) = world.send(None, "GET", PODS, &[("authorization", &bearer()), ("user-agent", "somebody")]);
+    let (_, record) = world.request(None, "GET", PODS, &[("authorization", &bearer()), ("user-agent", "somebody")]);
     assert!(record.is_none());
     let somebody = line(&world, "somebody");
     assert_eq!((&somebody["verb"], &somebody["user"]), (&json!("list"), &Value::Null), "nobody knows: {somebody}");

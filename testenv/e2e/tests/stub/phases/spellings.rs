@@ -2,8 +2,9 @@
 
 use portcullis_e2e::PlainFiles;
 
-use super::World;
 use super::policy::showing_the_front_proxy;
+use super::start;
+use crate::plain::Plain;
 use crate::world::{NAME, PODS};
 
 const SPELLINGS: [&str; 17] = [
@@ -35,7 +36,7 @@ fn no_spelling_of_a_header_makes_a_client_somebody() {
                 showing_the_front_proxy(files);
             }
         };
-        let world = World::start(mode, mistake);
+        let world = start(mode, mistake);
         let mut reached = 0;
         for spelling in SPELLINGS {
             let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{spelling}Connection: close\r\n\r\n");
@@ -52,7 +53,7 @@ fn no_spelling_of_a_header_makes_a_client_somebody() {
 }
 
 /// Whatever the gateway itself answers: the server has not heard of anybody. Whether it has heard of the request.
-fn is_nobody(world: &World, request: &str) -> bool {
+fn is_nobody(world: &Plain, request: &str) -> bool {
     world.stub.clear();
     let answer = world.gateway.target().raw_request(request.as_bytes());
     assert!(answer.as_ref().is_ok_and(|answer| answer.status >= 400), "{request:?}: {answer:?}");

@@ -2,88 +2,28 @@
 
 mod agreement;
 mod forwarded;
+mod names;
 mod render;
+mod world;
 
 use std::process::Command;
 use std::time::Duration;
 
-use portcullis_e2e::{PlainFiles, PlainGateway, PlainSetup};
-use portcullis_harness::certs::{Ca, CertSpec, Identity};
-use portcullis_harness::client::{H2Client, Response, TlsTarget};
+use portcullis_e2e::PlainFiles;
+use portcullis_harness::certs::{Ca, CertSpec};
+use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, project_root, wait};
-use portcullis_stub_apiserver::{Record, StubServer};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, Pki, ROBOT};
+use crate::world::{NAME, PODS, ROBOT};
+
+pub(crate) use world::Plain;
+use world::{EXEC, REVIEWED};
 
 /// The folders of `envoy/plain`, and the second one with the line that is commented out there.
 const MODES: [&str; 3] = ["impersonate", "request-header", REVIEWED];
-const REVIEWED: &str = "request-header with reviews";
-const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec?command=x";
 const SOON: Duration = Duration::from_secs(20);
-
-struct Plain {
-    mode: &'static str,
-    gateway: PlainGateway,
-    stub: StubServer,
-    pki: Pki,
-    // Removed last.
-    run: RunDir,
-}
-
-impl Plain {
-    fn start(mode: &'static str, version: Option<String>, change: impl FnOnce(&PlainFiles)) -> Self {
-        let run = RunDir::new("plain").unwrap();
-        let (pki, front) = (Pki::new(), Ca::new("front proxies").unwrap());
-        let front_proxy = front.issue(&CertSpec::client("front-proxy", [""; 0])).unwrap();
-        let mut options = pki.stub_options("stub-0");
-        let serving = pki.server_ca.issue(&CertSpec::server("stub-0", ["kubernetes.default.svc"])).unwrap();
-        (options.tls_cert, options.tls_key) = (serving.pem(), serving.key_pem());
-        options.requestheader_ca = Some(front.pem());
-        let stub = StubServer::start(options).unwrap();
-        let files = PlainFiles::lay_out(
-            &run,
-            &PlainSetup {
-                mode: mode.split(' ').next().unwrap(),
-                name: NAME,
-                servers: vec![stub.address()],
-                client: if mode == "impersonate" { &pki.gateway } else { &front_proxy },
-                upstream_ca: &pki.server_ca,
-                client_ca: &pki.client_ca,
-            },
-        );
-        let files = files.unwrap();
-        if mode == REVIEWED {
-            files.edit("routes.yaml", |text| text.replace("# reviews: {", "reviews: {")).unwrap();
-        }
-        change(&files);
-        let gateway = files.start(&run, version).unwrap();
-        Plain { mode, gateway, stub, pki, run }
-    }
-
-    /// What came of a request by HTTP/2, and what the server saw of it.
-    fn send(&self, identity: Option<&Identity>, headers: &[(&str, &str)]) -> (Response, Option<Record>) {
-        self.stub.clear();
-        let mut target = self.gateway.target();
-        if let Some(identity) = identity {
-            target = target.identity(identity);
-        }
-        let response = H2Client::connect(&target).unwrap().get(PODS, headers).unwrap();
-        (response, self.seen())
-    }
-
-    /// The last request of a client.
-    fn seen(&self) -> Option<Record> {
-        let mut records = self.stub.records();
-        records.retain(|record| record.path() != "/readyz" && !record.path().ends_with("reviews"));
-        records.pop()
-    }
-
-    fn front(&self) -> &str {
-        if self.mode == "impersonate" { "portcullis" } else { "front-proxy" }
-    }
-}
 
 #[test]
 fn each_credential_takes_its_own_way() {

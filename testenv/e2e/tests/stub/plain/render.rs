@@ -10,7 +10,7 @@ use portcullis_harness::rundir::RunDir;
 use serde_json::Value;
 
 /// A folder with everything that is asked for, of which the CA of clients stands between other texts.
-fn pki(run: &RunDir, ca: &Ca) -> PathBuf {
+pub(super) fn pki(run: &RunDir, ca: &Ca) -> PathBuf {
     let pki = run.make_dir("pki").unwrap();
     for name in ["serving", "client"] {
         let pair = ca.issue(&CertSpec::server(name, [name])).unwrap();
@@ -25,7 +25,7 @@ fn write(pki: &Path, file: &str, text: &str) {
     std::fs::write(pki.join(file), text).unwrap();
 }
 
-fn run_script(script: &str, first: &[&str], pki: &Path, more: &[&str]) -> Output {
+pub(super) fn run_script(script: &str, first: &[&str], pki: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(project_root().join("envoy").join(script).join("render"));
     command.args(first).arg("server=192.0.2.7:6443").arg(format!("pki={}", pki.display())).args(more);
     command.output().unwrap()
@@ -39,7 +39,7 @@ fn plain(folder: &Path, pki: &Path) -> Output {
     run_script("plain", &["impersonate", folder.to_str().unwrap(), "name=kubernetes.example.org"], pki, &[])
 }
 
-fn printed(output: &Output) -> String {
+pub(super) fn printed(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout.clone()).unwrap()
 }
@@ -69,7 +69,7 @@ fn objects_for_istio_are_named_as_they_were_asked_for() {
                 assert_eq!(object["spec"]["url"], "oci://example.org/istio-ingress/prod:1");
             }
         }
-        assert!(objects.contains("gateway: prod-ingress/kubernetes"), "patches find the routes");
+        assert!(objects.contains("gateway: prod-ingress/kubernetes-example-org}"), "patches find the routes");
         assert!(objects.contains(r#""authorities": ["kubernetes.example.org"]"#));
     }
 }
@@ -114,7 +114,9 @@ fn what_is_missing_or_odd_is_refused_and_nothing_is_made() {
     {
         refused(odd, &istio("wasm", &pki, &[odd]), None);
     }
-    for name in ["", ".", "-", "A.b", ".a", "a_b", "a\nb", "ä.b"] {
+    let long = [format!("{}.b", "a".repeat(64)), format!("{}a", "a.".repeat(127))];
+    let names = ["", ".", "-", "A.b", ".a", "a_b", "a\nb", "ä.b", "a..b", "a.", "a-.b", "a.-b", "-a.b", "a.b-"];
+    for name in names.into_iter().chain(long.iter().map(String::as_str)) {
         refused(name, &run_script("istio", &["module", &format!("name={name}")], &pki, &[]), None);
     }
     let folder = run.join("gateway");
