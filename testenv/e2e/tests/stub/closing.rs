@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::{GatewayOptions, Manifest};
-use portcullis_harness::client::{H2Client, Outgoing, TlsTarget};
+use portcullis_harness::client::{H2Client, H2Stream, Outgoing, TlsTarget};
 use portcullis_harness::wait;
 use serde_json::json;
 
-use crate::watches::{tells, watch};
 use crate::world::{NAME, PODS, World};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -24,6 +23,24 @@ fn start(test: &str, gates: &str) -> (World, TlsTarget) {
     world.gateway.apply(&gated(&world, gates)).unwrap();
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     (world, target)
+}
+
+fn watch(client: &H2Client) -> H2Stream<'_> {
+    let stream = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    assert_eq!(stream.response.status, 200);
+    stream
+}
+
+/// Creates a pod over a connection of its own, and sees it in the watch.
+fn tells(target: &TlsTarget, stream: &mut H2Stream<'_>, name: &str) {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
+    let client = H2Client::connect(target).unwrap();
+    let created = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
+    assert_eq!(created.status, 201, "{}", created.text());
+    let mut told = String::new();
+    while !told.contains(name) {
+        told += &String::from_utf8(stream.next_chunk(SOON).unwrap().unwrap()).unwrap();
+    }
 }
 
 #[test]

@@ -50,6 +50,5 @@ mod swap;
 mod upgrades;
 mod versions;
 mod wasm;
-mod watches;
 mod world;
 mod zones;

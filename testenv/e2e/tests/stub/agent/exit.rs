@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use portcullis_harness::agent::is_alive;
-use portcullis_harness::client::{H2Client, TlsConnection};
+use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
 use portcullis_harness::process::Signal;
 use portcullis_harness::{deps, wait};
+use serde_json::json;
 
 use super::site::{Grounds, SOON, Site};
-use crate::watches::{tells, watch};
 use crate::world::{NAME, PODS};
 
 const UNREADY: u32 = 3;
@@ -16,10 +16,28 @@ const DRAIN: u32 = 9;
 const UPGRADE: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
 
+fn watch(client: &H2Client) -> H2Stream<'_> {
+    let stream = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    assert_eq!(stream.response.status, 200);
+    stream
+}
+
 fn get(connection: &mut TlsConnection) -> (u16, Option<String>) {
     connection.write(format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
     let answer = connection.read_response(false).unwrap();
     (answer.status, answer.header("connection"))
+}
+
+/// Creates a pod, and sees it in the watch.
+fn tells(target: &TlsTarget, stream: &mut H2Stream<'_>, name: &str) {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
+    let client = H2Client::connect(target).unwrap();
+    let created = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
+    assert_eq!(created.status, 201, "{}", created.text());
+    let mut told = String::new();
+    while !told.contains(name) {
+        told += &String::from_utf8(stream.next_chunk(SOON).unwrap().unwrap()).unwrap();
+    }
 }
 
 fn leaves_in_order(version: Option<String>) {
