@@ -13,8 +13,8 @@ use super::site::PATIENCE;
 use crate::world::{NAME, PODS, Pki, ROBOT};
 
 const SOON: Duration = Duration::from_secs(60);
-/// Beyond interval and timeout: Envoy's jitter, and what this machine may be late by.
-const SLACK: Duration = Duration::from_secs(2);
+/// So many failed checks in a row, and a server is out.
+const THRESHOLD: u64 = 1;
 const READ: [&str; 2] = [PODS, "/api/v1/nodes"];
 
 struct Field {
@@ -74,6 +74,12 @@ impl Field {
         (0..3).filter(|number| is_healthy(&self.servers[*number])).collect()
     }
 
+    /// How many checks of that pool have failed.
+    fn failed_checks(&self) -> u64 {
+        let pool = NAME.replace('.', "_");
+        self.gateway.envoy().admin().stat(&format!("cluster.e2e/-/{pool}/all_h2.health_check.failure")).unwrap()
+    }
+
     fn wait_healthy(&self, when: &str, expected: &[usize]) -> Duration {
         let started = Instant::now();
         let as_expected = || {
@@ -81,6 +87,25 @@ impl Field {
             if found == expected { Ok(()) } else { Err(format!("{found:?} and not {expected:?}")) }
         };
         wait::until_ok(&format!("healthy servers {when}"), SOON, as_expected).unwrap();
+        started.elapsed()
+    }
+
+    /// Waits until so many servers are out, the last of which is gone since so many checks had failed. It is out when as many
+    /// of its own have; those that are out already fail one in each interval at most.
+    fn wait_out(&self, gone: usize, before: u64, interval: Duration) -> Duration {
+        let (started, expected) = (Instant::now(), &[0, 1, 2][gone..]);
+        let is_out = || {
+            let failed = self.failed_checks() - before;
+            let found = self.healthy();
+            if found == expected {
+                return Ok(());
+            }
+            let of_others = (gone - 1) as f64 * (started.elapsed().as_secs_f64() / interval.as_secs_f64() + 1.0);
+            let own = failed.saturating_sub(of_others as u64);
+            assert!(own <= THRESHOLD, "{found:?} are healthy after {failed} failed checks, {own} of the last one");
+            Err(format!("{found:?} and not {expected:?}"))
+        };
+        wait::until_ok(&format!("healthy servers when {gone} are gone"), SOON, is_out).unwrap();
         started.elapsed()
     }
 }
@@ -111,7 +136,7 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64, seconds: u64) 
     let before = more(&load, (per_second * 2.0) as u64);
     assert_eq!(before.failed, 0, "{before}");
     for gone in 1..=2 {
-        one_more_is_gone(&field, how, gone, &load, Duration::from_secs(2 * seconds));
+        one_more_is_gone(&field, how, gone, &load, Duration::from_secs(seconds));
     }
     // What is under way may take until it is given up.
     for until_here in [load.stop().unwrap(), strangers.stop().unwrap()] {
@@ -122,13 +147,13 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64, seconds: u64) 
     all_are_back(&field, how, &crowd, per_second);
 }
 
-fn one_more_is_gone(field: &Field, how: Failure, gone: usize, load: &Steady, within: Duration) {
+fn one_more_is_gone(field: &Field, how: Failure, gone: usize, load: &Steady, interval: Duration) {
+    let before = field.failed_checks();
     field.servers[gone - 1].fail(how);
-    let took = field.wait_healthy("after one is gone", &[0, 1, 2][gone..]);
+    let took = field.wait_out(gone, before, interval);
     let during = more(load, 120);
     eprintln!("{how:?}, {gone} of 3 gone: out after {took:.1?}; {during}");
     assert_eq!(during.failed, 0, "{how:?}, {gone} of 3 gone: {during}");
-    assert!(took <= within + SLACK, "{how:?}, {gone} of 3 gone: {took:?}");
 }
 
 fn all_are_gone(field: &Field, how: Failure) {
