@@ -106,9 +106,8 @@ fn leave(version: Option<String>) -> Option<()> {
     let [draining, limit] = [UNREADY, UNREADY + DRAIN].map(|seconds| Duration::from_secs(seconds.into()));
     site.agent.process().signal(Signal::Term).unwrap();
     let unready = || (site.agent.status_of("/readyz").ok()? == 503).then_some(());
-    let unready = wait::until("the gateway is not ready", SOON, unready).and_then(|()| {
-        Ok((site.agent.status_of("/healthz")?, busy.get(PODS, &[])?.status, get(&mut kept)?))
-    });
+    let unready = wait::until("the gateway is not ready", SOON, unready)
+        .and_then(|()| Ok((site.agent.status_of("/healthz")?, busy.get(PODS, &[])?.status, get(&mut kept)?)));
     let unready = unless_late(asked, draining, unready)?;
     (asked.elapsed() < draining).then_some(())?;
     // The load balancer has not noticed yet: nobody is sent away.
