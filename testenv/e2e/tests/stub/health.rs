@@ -33,7 +33,7 @@ fn a_server_that_is_alive_and_not_ready_is_healthy_if_asked_whether_it_lives() {
     wait::until("the server is asked whether it is ready", SOON, asked).unwrap();
     assert_eq!(status(), 503, "not ready");
 
-    let check = json!({"healthCheck": {"path": "/livez", "interval": "1s", "timeout": "1s"}});
+    let check = json!({"healthCheck": {"path": "/livez", "interval": "1s"}});
     world.gateway.apply(&world.manifest().set("/spec/portcullis", check)).unwrap();
     wait::until("the server is healthy", SOON, || (status() == 200).then_some(())).unwrap();
     let checks = world.stub.records_for("/livez");
@@ -97,7 +97,7 @@ fn a_server_that_comes_back_gets_little_at_first() {
     let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
         .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
         .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca)
-        .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s", "timeout": "2s"}}));
+        .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s"}}));
     world.gateway.apply(&manifest).unwrap();
     let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
     let share_of = |requests: usize| {
