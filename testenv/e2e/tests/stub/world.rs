@@ -122,9 +122,13 @@ impl World {
 
 /// As [`World::reviews`], of any server.
 pub(crate) fn reviews(gateway: &Gateway, server: &StubServer, path: &str) -> usize {
-    let again = gateway.envoy().admin().stats(r"^cluster\..*\.upstream_rq_retry$").unwrap();
-    let again = again.iter().map(|(_, count)| count).sum::<u64>();
-    server.records_for(path).len() - usize::try_from(again).unwrap()
+    server.records_for(path).len() - repeated(gateway)
+}
+
+/// How often Envoy has put a question, or a request, once more.
+pub(crate) fn repeated(gateway: &Gateway) -> usize {
+    let repeated = gateway.envoy().admin().stats(r"^cluster\..*\.upstream_rq_retry$").unwrap();
+    usize::try_from(repeated.iter().map(|(_, count)| count).sum::<u64>()).unwrap()
 }
 
 /// Connects; Envoy's workers learn of a new chain one after the other, and for a moment after it was acknowledged some show
