@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,8 +17,14 @@ use crate::manifest::{Manifest, settings};
 /// How long a change may take to arrive.
 const ARRIVES: Duration = Duration::from_secs(20);
 
-/// How long it may take until all workers serve what is acknowledged.
-const SETTLES: Duration = Duration::from_secs(1);
+/// How long one handshake may take on the way to each worker.
+const HANDSHAKE: Duration = Duration::from_secs(2);
+
+/// So many handshakes are made before it is looked who took them.
+const AT_A_TIME: u32 = 4;
+
+/// So many handshakes, none of which a worker has counted, and the listener takes none.
+const UNCOUNTED: u32 = 12;
 
 /// How to run a gateway.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +61,7 @@ pub struct Gateway {
     manifests: PathBuf,
     address: SocketAddr,
     serving_ca: Ca,
+    workers: usize,
 }
 
 impl Gateway {
@@ -90,7 +98,8 @@ impl Gateway {
         // Lines of the access log, which Envoy else keeps for ten seconds.
         envoy_options.flags.extend(["--file-flush-interval-msec", "50"].map(str::to_owned));
         let envoy = Envoy::start(&dir, "envoy-0", &envoy_options)?;
-        Ok(Gateway { plane, envoy, manifests, address, serving_ca })
+        let workers = workers(&envoy)?;
+        Ok(Gateway { plane, envoy, manifests, address, serving_ca, workers })
     }
 
     /// A certificate for a host name, of the authority that clients of this gateway trust.
@@ -117,33 +126,50 @@ impl Gateway {
         write_private(&self.manifests.join(name), text.as_bytes())
     }
 
-    /// Writes a cluster's manifest and waits until Envoy has acknowledged a snapshot that differs from the one before.
+    /// Writes a cluster's manifest and waits until Envoy has acknowledged a snapshot that differs from the one before, and all
+    /// of its workers act by it.
     ///
     /// # Errors
     /// The step that failed, with the control plane's last log lines.
     pub fn apply(&self, manifest: &Manifest) -> Result<()> {
-        self.and_wait(|| self.write(manifest))?;
-        self.wait_for_every_worker(manifest);
-        Ok(())
+        self.and_wait(|| self.write(manifest))
     }
 
-    /// Envoy acknowledges a listener a moment before all of its workers take connections by it. Handshakes are spread over
-    /// the workers, so that many in a row have met each. A manifest that is to be met by no handshake costs the whole wait.
-    fn wait_for_every_worker(&self, manifest: &Manifest) {
-        if manifest.get("/spec/secureServing/certData").is_null() {
-            return;
-        }
-        let target = self.target(manifest.name()).timeout(SETTLES);
-        // With wasm each worker prepares a VM first.
-        let settles = if deps::runs_wasm() { SETTLES.saturating_mul(5) } else { SETTLES };
-        let started = std::time::Instant::now();
-        let mut in_a_row = 0;
-        while in_a_row < 12 && started.elapsed() < settles.saturating_mul(wait::patience()) {
-            in_a_row = if target.connect().is_ok() { in_a_row + 1 } else { 0 };
-        }
+    /// Waits until each worker acts by what Envoy has acknowledged.
+    ///
+    /// What Envoy acknowledges is in the queue of each worker by then, and a worker that has taken a second connection since
+    /// then has been through its queue. Which worker takes a connection is for the system to say, so there are as many of them
+    /// as that takes. How a handshake ends does not matter. Of a listener that takes none, but from proxies, nothing is known.
+    ///
+    /// # Errors
+    /// [`Error::Deadline`], or the step that failed.
+    pub fn wait_for_every_worker(&self) -> Result<()> {
+        let target = TlsTarget::new(self.address).timeout(HANDSHAKE);
+        let before = self.taken()?;
+        let mut tried = 0;
+        wait::until_ok("every worker has taken connections since", ARRIVES, || {
+            for _ in 0..AT_A_TIME {
+                // Failed or not, it was somebody's.
+                let _ = target.connect();
+            }
+            tried += AT_A_TIME;
+            let taken = self.taken().map_err(|error| error.to_string())?;
+            let before = |worker: &String| before.get(worker).copied().unwrap_or_default();
+            let new: Vec<u64> = taken.iter().map(|(worker, count)| count.saturating_sub(before(worker))).collect();
+            let all_twice = new.len() >= self.workers && new.iter().all(|count| *count >= 2);
+            let none_counts = tried >= UNCOUNTED && new.iter().all(|count| *count == 0);
+            if all_twice || none_counts { Ok(()) } else { Err(format!("{new:?} of {} workers", self.workers)) }
+        })
     }
 
-    /// Makes a change and waits until Envoy has acknowledged a snapshot that differs from the one before.
+    /// How many connections each worker has taken at the gateway's port.
+    fn taken(&self) -> Result<BTreeMap<String, u64>> {
+        let pattern = format!(r"^listener\..*_{}\.worker_[0-9]+\.downstream_cx_total$", self.address.port());
+        Ok(self.envoy.admin().stats(&pattern)?.into_iter().collect())
+    }
+
+    /// Makes a change and waits until Envoy has acknowledged a snapshot that differs from the one before, and all of its
+    /// workers act by it.
     ///
     /// # Errors
     /// The step that failed, with the control plane's last log lines.
@@ -162,7 +188,8 @@ impl Gateway {
                 Ok(warming) => Err(format!("{warming} warming")),
                 Err(error) => Err(error.to_string()),
             }
-        })
+        })?;
+        self.wait_for_every_worker()
     }
 
     /// Changes the `spec` of the gateway's settings and waits until Envoy has acknowledged the outcome.
@@ -242,6 +269,13 @@ impl Gateway {
     pub fn envoy(&self) -> &Envoy {
         &self.envoy
     }
+}
+
+fn workers(envoy: &Envoy) -> Result<usize> {
+    let info = envoy.admin().json("/server_info")?;
+    let told = info.pointer("/command_line_options/concurrency").and_then(Value::as_u64);
+    let lacks = || Error::Lacks { what: "/server_info".to_owned(), field: "concurrency".to_owned() };
+    told.and_then(|count| usize::try_from(count).ok()).ok_or_else(lacks)
 }
 
 fn snapshot_of(status: &serde_json::Value) -> String {

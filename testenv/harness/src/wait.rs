@@ -46,3 +46,18 @@ pub fn until_ok<T, E: std::fmt::Display>(
         std::thread::park_timeout(INTERVAL.min(deadline.saturating_sub(waited)));
     }
 }
+
+/// How often an experiment is begun anew.
+const ATTEMPTS: u32 = 8;
+
+/// Makes an experiment whose outcome says something only if its steps came in time, and again as long as they did not:
+/// `attempt` gives nothing then. So a claim about what happens within a time is put to a machine that stalls for seconds, too.
+///
+/// # Errors
+/// [`Error::Deadline`] naming `what`, if the machine was too slow each time.
+pub fn undisturbed<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> Result<T> {
+    let start = Instant::now();
+    let outcome = (0..ATTEMPTS).find_map(|_| attempt());
+    let detail = format!("\nthe machine was too slow {ATTEMPTS} times");
+    outcome.ok_or_else(|| Error::Deadline { what: what.to_owned(), waited: start.elapsed(), detail })
+}

@@ -79,6 +79,11 @@ impl StubServer {
         self.app.load.running()
     }
 
+    /// What [`StubServer::take_peak`] would say.
+    pub fn peak(&self) -> usize {
+        self.app.load.peak()
+    }
+
     /// The most requests that ran at a time since the start or the last call, reviews and health checks aside.
     pub fn take_peak(&self) -> usize {
         self.app.load.take_peak()

@@ -50,6 +50,10 @@ impl Load {
         self.running.load(Ordering::Acquire)
     }
 
+    pub(crate) fn peak(&self) -> usize {
+        self.peak.load(Ordering::Acquire)
+    }
+
     pub(crate) fn take_peak(&self) -> usize {
         self.peak.swap(self.running(), Ordering::AcqRel)
     }

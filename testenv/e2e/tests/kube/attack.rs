@@ -55,7 +55,7 @@ fn pipeline(target: &TlsTarget, path: &str, framing: &str, body: &str) -> String
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{namespace}",
         namespace.len()
     );
-    let mut connection = target.clone().timeout(Duration::from_secs(5)).connect().unwrap();
+    let mut connection = target.clone().timeout(Duration::from_secs(20)).connect().unwrap();
     connection.write(request.as_bytes()).unwrap();
     String::from_utf8_lossy(&connection.read_to_end().unwrap()).into_owned()
 }

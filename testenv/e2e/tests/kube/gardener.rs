@@ -1,6 +1,6 @@
 //! The objects of `envoy/gardener` in front of a real kube-apiserver, which says whom it takes a client for.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portcullis_e2e::{Ingress, ShootSetup};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
@@ -42,16 +42,20 @@ impl World {
         admin(&["apply", "-f", rights.to_str().unwrap()]);
         admin(&["create", "serviceaccount", "robot"]);
         let token = admin(&["create", "token", "robot"]).trim().to_owned();
-        let front_proxy = front_ca.issue(&CertSpec::client(FRONT, [""; 0]).valid_for(validity)).unwrap();
-        let setup = ShootSetup {
-            name: "one",
-            servers: kube.apiservers().iter().map(|server| server.address()).collect(),
-            cluster_ca: kube.server_ca(),
-            client_ca: kube.client_ca(),
-            front_proxy: &front_proxy,
+        let start = || {
+            let issued = Instant::now();
+            let front_proxy = front_ca.issue(&CertSpec::client(FRONT, [""; 0]).valid_for(validity)).unwrap();
+            let setup = ShootSetup {
+                name: "one",
+                servers: kube.apiservers().iter().map(|server| server.address()).collect(),
+                cluster_ca: kube.server_ca(),
+                client_ca: kube.client_ca(),
+                front_proxy: &front_proxy,
+            };
+            let ingress = Ingress::start(&run, &[setup], |options| replace(&mut options.bootstrap, "86400s", life));
+            Some(ingress.unwrap()).filter(|_| issued.elapsed() < validity / 3)
         };
-        let ingress =
-            Ingress::start(&run, &[setup], |options| replace(&mut options.bootstrap, "86400s", life)).unwrap();
+        let ingress = wait::undisturbed("the certificate is good for a while yet", start).unwrap();
         let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
         let alice = kube.client_ca().issue(&alice).unwrap();
         Some(World { ingress, kube, front_ca, alice, token, run })

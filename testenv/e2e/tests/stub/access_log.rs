@@ -102,8 +102,11 @@ fn the_modes_of_cluster_and_policy_decide_together() {
         let _ = target.raw_exchange(b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n");
         let told = || lines(&world).iter().filter(|line| line["reason"] == "malformed").count() > number;
         wait::until("the line after it", SOON, || told().then_some(())).unwrap();
-        let found = lines(&world).iter().any(|line| line["userAgent"] == format!("row-{number}"));
-        assert_eq!(found, is_logged, "{cluster:?} {policy:?}");
+        let found = || lines(&world).iter().any(|line| line["userAgent"] == format!("row-{number}"));
+        if is_logged {
+            wait::until(&format!("the line of {cluster:?} {policy:?}"), SOON, || found().then_some(())).unwrap();
+        }
+        assert_eq!(found(), is_logged, "{cluster:?} {policy:?}");
     }
 }
 
@@ -130,7 +133,9 @@ fn nothing_that_a_client_writes_breaks_a_line_or_forges_a_field() {
     assert!(last["requestId"].as_str().unwrap().len() < 70);
     let text = world.gateway.envoy().process().stdout();
     assert!(text.lines().all(|line| line.len() < 8_000), "lines are bounded");
-    let lines = lines(&world);
+    // Each worker writes its own.
+    let all = || Some(lines(&world)).filter(|lines| lines.len() >= agents.len() + 3);
+    let lines = wait::until("a line of each", SOON, all).unwrap();
     assert_eq!(lines.len(), agents.len() + 3, "{lines:#?}");
     for line in &lines {
         assert!(line.get("user").is_none_or(|user| user == "alice"), "{line}");

@@ -8,7 +8,7 @@ use portcullis_harness::deps;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, ROBOT, World};
+use crate::world::{NAME, PODS, ROBOT, World, repeated};
 
 /// A request that only somebody other than the client could send.
 const SMUGGLED: &str = "/api/v1/namespaces/kube-system/secrets";
@@ -89,6 +89,7 @@ fn large_answers_to_reviews_are_not_kept() {
         let answer = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": user});
         world.stub.clear_faults();
         world.stub.clear();
+        let repeated_before = repeated(&world.gateway);
         let action = Action::Respond { status: 201, headers: Vec::new(), body: answer.to_string() };
         world.stub.fault(Fault::new(reviews, action));
         for _ in 0..2 {
@@ -97,6 +98,8 @@ fn large_answers_to_reviews_are_not_kept() {
             );
             assert_eq!(target.raw_request(request.as_bytes()).unwrap().status, expected, "{kib} KiB");
         }
-        assert_eq!(world.stub.records_for(reviews).len(), asked, "{kib} KiB");
+        // A server that takes its time is asked again.
+        let again = repeated(&world.gateway) - repeated_before;
+        assert_eq!(world.stub.records_for(reviews).len(), asked + again, "{kib} KiB");
     }
 }

@@ -59,10 +59,12 @@ fn http2_connections_take_no_further_request_and_watches_go_on() {
     wait::until("the connection takes no more requests", SOON, refused).unwrap();
     let since = Instant::now();
     let mut pods = 0;
-    while since.elapsed() < DRAIN_TIME + Duration::from_secs(1) {
+    let last_word = || {
         pods += 1;
         tells(&target, &mut newer, &format!("pod-{pods}"));
-    }
+        (since.elapsed() > DRAIN_TIME + Duration::from_secs(1)).then_some(())
+    };
+    wait::until("the last word is said", SOON, last_word).unwrap();
     tells(&target, &mut newer, "last");
     let mut told = String::new();
     while !told.contains("last") {
@@ -119,10 +121,12 @@ fn http1_answers_say_that_they_are_the_last_and_streams_go_on() {
     let mut tunnel = ask(&format!("{EXEC}?command=x"), upgrade);
     assert_eq!(tunnel.read_response(false).unwrap().status, 101);
     let since = Instant::now();
-    while since.elapsed() < DRAIN_TIME + Duration::from_secs(1) {
+    let last_word = || {
         tunnel.write(b"ping").unwrap();
         assert_eq!(tunnel.read_exact(4).unwrap(), b"ping");
-    }
+        (since.elapsed() > DRAIN_TIME + Duration::from_secs(1)).then_some(())
+    };
+    wait::until("the last word is said", SOON, last_word).unwrap();
     let client = H2Client::connect(&target).unwrap();
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "late"}}).to_string();
     client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();

@@ -43,6 +43,7 @@ impl Two {
                 is_there(NAME) && is_there(OTHER) && status["nodes"][0]["inSync"] == true
             })
             .unwrap();
+        world.gateway.wait_for_every_worker().unwrap();
         Two { world, other }
     }
 

@@ -91,6 +91,7 @@ fn a_removed_cluster_is_served_no_more() {
     world.gateway.remove(NAME).unwrap();
     let refused = || get(&TlsTarget::new(world.gateway.address()).sni(NAME), "").filter(|(status, _)| *status == 503);
     wait::until("the name is unknown", SOON, refused).unwrap();
+    world.gateway.wait_for_every_worker().unwrap();
     world.stub.clear();
     for _ in 0..10 {
         assert_eq!(get(&TlsTarget::new(world.gateway.address()).sni(NAME), "").unwrap().0, 503);

@@ -2,7 +2,7 @@
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portcullis_e2e::{GatewayOptions, allow_all};
 use portcullis_harness::client::{Crowd, H2Client, TlsConnection, TlsTarget};
@@ -118,16 +118,25 @@ fn attend<'a>(end: End, target: &TlsTarget, client: &'a H2Client) -> Option<Gues
     }
 }
 
-/// Three times as many as may ask at once. Exactly as many as may get in; then all end.
+/// How long a client waits that gives up.
+const GIVES_UP: Duration = Duration::from_millis(2500);
+
 fn round(world: &World, end: End) {
+    wait::undisturbed("all ask before the first gives up", || attempt(world, end)).unwrap();
+}
+
+/// Three times as many as may ask at once. Exactly as many as may get in; then all end. Nothing if the first had given up
+/// before the last had asked.
+fn attempt(world: &World, end: End) -> Option<()> {
     let gives_up = matches!(end, End::HangUp | End::Reset);
-    let patience = if gives_up { Duration::from_millis(2500) } else { SOON };
+    let patience = if gives_up { GIVES_UP } else { SOON };
     let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(patience);
     let crowd = Crowd::new(2).unwrap();
     let clients: Vec<_> = (0..3 * MAX).map(|_| crowd.connect(&target).unwrap()).collect();
     hold(world);
     world.stub.take_peak();
-    let (ready, refused) = (Barrier::new(clients.len()), AtomicUsize::new(0));
+    let (ready, refused, began) = (Barrier::new(clients.len()), AtomicUsize::new(0), Instant::now());
+    let mut is_judged = true;
     let guests: Vec<Guest<'_>> = std::thread::scope(|scope| {
         let attending: Vec<_> = clients
             .iter()
@@ -141,8 +150,12 @@ fn round(world: &World, end: End) {
                 })
             })
             .collect();
-        let settled = || (refused.load(Ordering::Acquire) >= 2 * MAX).then_some(());
-        wait::until(&format!("{end:?}: the others are refused"), SOON, settled).unwrap();
+        let settled = || {
+            let is_over = gives_up && began.elapsed() >= GIVES_UP.saturating_mul(wait::patience());
+            let are_refused = !is_over && refused.load(Ordering::Acquire) >= 2 * MAX;
+            (are_refused || is_over).then_some(are_refused)
+        };
+        is_judged = wait::until(&format!("{end:?}: the others are refused"), SOON, settled).unwrap();
         // That no more than these run shows in the peak.
         let full = || (gives_up || world.stub.running() == MAX).then_some(());
         wait::until(&format!("{end:?}: all places are taken"), SOON, full).unwrap();
@@ -151,11 +164,12 @@ fn round(world: &World, end: End) {
         }
         attending.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
     });
-    assert_eq!(guests.len(), MAX, "{end:?}");
+    let came = guests.len();
     drop(guests);
     all_have_left(world, end);
-    assert_eq!(world.stub.take_peak(), MAX, "{end:?}");
+    let peak = world.stub.take_peak();
     world.stub.clear_faults();
+    is_judged.then(|| assert_eq!((came, peak), (MAX, MAX), "{end:?}"))
 }
 
 fn all_have_left(world: &World, end: End) {
@@ -188,10 +202,12 @@ fn under_a_storm_of_ends_the_limit_is_reached_and_never_passed() {
     let (passed, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for lane in 0..4 * MAX {
-            let (crowd, target, passed, refused) = (&crowd, &target, &passed, &refused);
+            let (world, crowd, target, passed, refused) = (&world, &crowd, &target, &passed, &refused);
             scope.spawn(move || {
                 let client = crowd.connect(target).unwrap();
-                for turn in 0..25 {
+                // On a machine that is busy elsewhere it may take more than a few turns until all places are taken.
+                let is_enough = |turn: usize| turn >= 25 && world.stub.peak() >= MAX;
+                for turn in (0..1_000).take_while(|turn| !is_enough(*turn)) {
                     let status = match (lane + turn) % 3 {
                         0 => client.request("POST", RESET, &[], b"{}").unwrap().status,
                         _ => client.get(PODS, &[]).unwrap().status,

@@ -80,6 +80,12 @@ fn heap(gateway: &Gateway) -> u64 {
     of("heap_size") - of("pageheap_unmapped") - of("pageheap_free")
 }
 
+/// Whether Envoy knows of its heap, but for a little. It looks four times a second, and can bound nothing in between.
+fn has_looked(gateway: &Gateway, limit: u64) -> bool {
+    let percent = gateway.envoy().admin().stat("overload.envoy.resource_monitors.fixed_heap.pressure").unwrap();
+    heap(gateway) <= limit * percent / 100 + 3 * MEBIBYTE
+}
+
 #[test]
 fn clients_that_do_not_read_are_cut_off_before_memory_is_used_up() {
     let limit = 96 * MEBIBYTE;
@@ -105,11 +111,11 @@ fn clients_that_do_not_read_are_cut_off_before_memory_is_used_up() {
         assert!(answer.status == 200 || is_short_of_memory(&answer), "{}", answer.text());
         refused += usize::from(answer.status != 200);
         most = most.max(heap(&world.gateway));
+        wait::until("Envoy has looked", SOON, || has_looked(&world.gateway, limit).then_some(())).unwrap();
     }
     let reset = resets();
     let (most_mebibytes, limit_mebibytes) = (most / MEBIBYTE, limit / MEBIBYTE);
     eprintln!("at most {most_mebibytes} of {limit_mebibytes} MiB, {reset} streams reset, {refused} requests refused");
-    // Envoy looks four times a second.
     assert!(reset > 0 && most < limit + limit / 10, "{most}");
     // Until Envoy has looked again, a request may still be refused.
     let served = || (regular.get(PODS, &[]).unwrap().status == 200).then_some(());

@@ -1,12 +1,11 @@
 //! Reviews when the upstream misbehaves, and for how long their answers are believed.
 
-use std::sync::Barrier;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_e2e::{GatewayOptions, Manifest};
-use portcullis_harness::client::{Response, TlsTarget};
+use portcullis_harness::client::{Response, TlsConnection, TlsTarget};
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault, StubServer, TokenEntry};
 use serde_json::json;
@@ -15,9 +14,8 @@ use crate::world::{NAME, PODS, ROBOT, World};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const SOON: Duration = Duration::from_secs(20);
-/// How long a review may take, and what a loaded machine may add.
+/// How long a review may take.
 const DEADLINE: Duration = Duration::from_secs(5);
-const SLACK: Duration = Duration::from_secs(3);
 
 fn get(target: &TlsTarget, token: &str) -> Response {
     let request =
@@ -40,35 +38,41 @@ fn lifetimes(world: &World, token: &str, rejected: &str) {
 
 #[test]
 fn two_hundred_requests_over_all_workers_share_one_review() {
+    wait::undisturbed("the review ends in time", one_flight).unwrap();
+}
+
+/// Nothing if the review took so long that it was given up.
+fn one_flight() -> Option<()> {
     let world = World::start("one-flight", &GatewayOptions::default());
     world.stub.fault(Fault::new(REVIEWS, Action::Hold));
     let target = world.gateway.target(NAME).timeout(SOON);
-    let ready = Barrier::new(201);
-    std::thread::scope(|scope| {
-        for _ in 0..200 {
-            scope.spawn(|| {
-                let mut connection = target.connect().unwrap();
-                let head = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nAuthorization: Bearer {ROBOT}\r\n\r\n");
-                ready.wait();
-                connection.write(head.as_bytes()).unwrap();
-                assert_eq!(connection.read_response(false).unwrap().status, 200);
-            });
-        }
-        ready.wait();
+    let connections: Vec<_> = (0..200).map(|_| target.connect().unwrap()).collect();
+    let started = Instant::now();
+    let statuses: Vec<u16> = std::thread::scope(|scope| {
+        let ask = |mut connection: TlsConnection| {
+            let head = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nAuthorization: Bearer {ROBOT}\r\n\r\n");
+            connection.write(head.as_bytes()).unwrap();
+            connection.read_response(false).unwrap().status
+        };
+        let asking: Vec<_> = connections.into_iter().map(|connection| scope.spawn(move || ask(connection))).collect();
         let all_wait = || {
             let active = world.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
             (active.iter().map(|(_, count)| *count).max() == Some(200)).then_some(())
         };
         wait::until("all requests wait", SOON, all_wait).unwrap();
-        let asked = world.stub.records_for(REVIEWS).len();
-        assert!((1..=2).contains(&asked), "once, and once more where it takes long: {asked}");
         world.stub.clear_faults();
+        asking.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    assert!(world.stub.records_for(REVIEWS).len() <= 2);
+    if started.elapsed() >= DEADLINE && statuses.contains(&503) {
+        return None;
+    }
+    assert_eq!(statuses, [200; 200]);
+    assert_eq!(world.reviews(REVIEWS), 1);
     assert_eq!(world.stub.records_for(PODS).len(), 200);
     let per_worker = world.gateway.envoy().admin().stats("^listener\\..*worker_.\\.downstream_cx_total$").unwrap();
     let busy = per_worker.iter().filter(|(name, count)| !name.contains("admin") && *count > 10).count();
     assert_eq!(busy, 2, "{per_worker:?}");
+    Some(())
 }
 
 #[test]
@@ -211,7 +215,7 @@ fn a_token_is_never_believed_past_its_own_expiry() {
     };
     wait::until("the token's end", SOON, refused).unwrap();
     assert!(now() >= expires, "believed until its end");
-    assert_eq!(world.stub.records_for(REVIEWS).len(), 2);
+    assert_eq!(world.reviews(REVIEWS), 2);
 }
 
 #[test]
@@ -222,15 +226,23 @@ fn answers_are_believed_for_as_long_as_configured_and_no_longer() {
     assert_eq!(get(&target, ROBOT).status, 200);
     let revoked = respond(201, review(&json!({"authenticated": false})));
     world.stub.fault(Fault::new(REVIEWS, revoked));
-    let started = Instant::now();
-    let status = |wanted: u16| (get(&target, ROBOT).status == wanted).then_some(());
-    wait::until("the revocation is seen", SOON, || status(401)).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(1) + SLACK, "{:?}", started.elapsed());
+    // What is remembered is told to nobody who asks after the end of its life, which began before the answer was here.
+    let changes = |remembered: u16, life: u64, wanted: u16| {
+        let known = Instant::now();
+        let status = || {
+            let sent = Instant::now();
+            let status = get(&target, ROBOT).status;
+            let is_remembered = status == remembered;
+            assert!(is_remembered || status == wanted, "{status}");
+            assert!(!is_remembered || sent <= known + Duration::from_secs(life), "{:?} after {known:?}", sent - known);
+            (!is_remembered).then_some(())
+        };
+        wait::until("it is asked about again", SOON, status).unwrap();
+    };
+    changes(200, 1, 401);
     world.stub.clear_faults();
-    let started = Instant::now();
-    wait::until("the token is asked about again", SOON, || status(200)).unwrap();
-    assert!(started.elapsed() < Duration::from_secs(2) + SLACK, "{:?}", started.elapsed());
-    assert_eq!(world.stub.records_for(REVIEWS).len(), 3, "once for each answer");
+    changes(401, 2, 200);
+    assert_eq!(world.reviews(REVIEWS), 3, "once for each answer");
 }
 
 #[test]
@@ -240,6 +252,6 @@ fn a_slow_review_ends_at_the_deadline_and_counts_for_nothing() {
     let started = Instant::now();
     let response = get(&world.gateway.target(NAME).timeout(SOON), ROBOT);
     assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("1")));
-    assert!(started.elapsed() >= DEADLINE && started.elapsed() < DEADLINE + SLACK, "{:?}", started.elapsed());
+    assert!(started.elapsed() >= DEADLINE, "{:?}", started.elapsed());
     assert!(world.stub.records_for(PODS).is_empty());
 }

@@ -14,6 +14,8 @@ use crate::world::{NAME, PODS, ROBOT, World};
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SOON: Duration = Duration::from_secs(20);
+/// How long a review may take.
+const DEADLINE: Duration = Duration::from_secs(5);
 /// Strangers' connections, and requests on each at a time.
 const CONNECTIONS: usize = 4;
 const AT_ONCE: usize = 60;
@@ -29,12 +31,17 @@ fn strangers(client: &H2Client, lane: usize, is_over: &AtomicBool) -> BTreeMap<u
             let header = format!("Bearer stranger-{lane}-{turn}-{number}");
             Outgoing::get(PODS, &[("authorization", &header)])
         };
-        for answer in client.burst((0..5 * AT_ONCE).map(stranger).collect(), AT_ONCE) {
+        let asked = Instant::now();
+        let answers = client.burst((0..5 * AT_ONCE).map(stranger).collect(), AT_ONCE);
+        let within = asked.elapsed();
+        for answer in answers {
             let answer = answer.unwrap();
             let retry_after = answer.header("retry-after");
             match answer.status {
                 401 => assert_eq!(retry_after, None),
                 429 => assert_eq!(retry_after.as_deref(), Some("1")),
+                // A review that took too long.
+                503 if within >= DEADLINE => assert_eq!(retry_after.as_deref(), Some("1")),
                 other => panic!("{other}: {}", answer.text()),
             }
             *statuses.entry(answer.status).or_default() += 1;
@@ -49,8 +56,12 @@ fn regular(client: &H2Client, headers: &[(&str, &str)], is_over: &AtomicBool, as
     while !is_over.load(Ordering::Acquire) {
         let started = Instant::now();
         let answer = client.get(PODS, headers).unwrap();
-        assert_eq!(answer.status, 200, "after {} good ones: {}", asked.load(Ordering::Acquire), answer.text());
         slowest = slowest.max(started.elapsed());
+        // His own review, too, may have taken too long.
+        if answer.status == 503 && !headers.is_empty() && started.elapsed() >= DEADLINE {
+            continue;
+        }
+        assert_eq!(answer.status, 200, "after {} good ones: {}", asked.load(Ordering::Acquire), answer.text());
         asked.fetch_add(1, Ordering::AcqRel);
     }
     slowest
@@ -91,15 +102,23 @@ fn storm(test: &str, length: Duration) {
         ];
         let under_way = || (world.stub.records_for(REVIEWS).len() > 200).then_some(());
         wait::until("the storm is there", SOON, under_way).unwrap();
-        let edited = Instant::now();
+        let (edited, asked_before) = (Instant::now(), reviews_of_strangers(&world));
         let no_configmaps = json!([{"rules": [{"verbs": ["*"], "apiGroups": [""], "resources": ["-configmaps"]}]}]);
         world.gateway.write(&manifest.clone().policies(no_configmaps)).unwrap();
         let watcher = bystanders.connect(&target.clone().identity(&world.pki.alice)).unwrap();
         let in_effect = || (watcher.get(CONFIGMAPS, &[]).unwrap().status == 403).then_some(());
         wait::until("the edit is in effect", SOON, in_effect).unwrap();
         let edit = edited.elapsed();
-        let long_enough = || (started.elapsed() >= length).then_some(());
-        wait::until("the end of the storm", length + SOON, long_enough).unwrap();
+        // The storm did not have to be over for it.
+        let goes_on = || (reviews_of_strangers(&world) > asked_before).then_some(());
+        wait::until("the storm goes on", SOON, goes_on).unwrap();
+        let long_enough = || {
+            let are_served = asked.iter().all(|asked| asked.load(Ordering::Acquire) > 20);
+            let is_reviewed_again = reviews_of_robot(&world) >= 2;
+            (started.elapsed() >= length && are_served && is_reviewed_again).then_some(())
+        };
+        let regular = wait::until("users next door are served, and reviewed again", length + SOON, long_enough);
+        assert!(regular.is_ok(), "{asked:?}, reviewed {} times", reviews_of_robot(&world));
         drop(over);
         let mut statuses: BTreeMap<u16, usize> = BTreeMap::new();
         for (status, count) in lanes.into_iter().flat_map(|lane| lane.join().unwrap()) {
@@ -116,10 +135,6 @@ fn storm(test: &str, length: Duration) {
     );
     assert!(statuses.contains_key(&401), "{statuses:?}");
     assert!(statuses.contains_key(&429), "the storm is more than the bound takes: {statuses:?}");
-    assert!(edit < Duration::from_secs(5), "{edit:?}");
-    let good = world.stub.records_for(REVIEWS).iter().filter(|record| is_of_robot(&record.body)).count();
-    assert!(good >= 2, "the good token was reviewed again in the storm");
-    assert!(asked.iter().all(|asked| asked.load(Ordering::Acquire) > 20), "{asked:?}");
     let users: BTreeSet<_> =
         world.client_records().into_iter().map(|record| record.effective.unwrap().username).collect();
     assert_eq!(users, BTreeSet::from(["alice".to_owned(), "robot".to_owned()]));
@@ -127,6 +142,14 @@ fn storm(test: &str, length: Duration) {
 
 fn is_of_robot(body: &[u8]) -> bool {
     String::from_utf8_lossy(body).contains(ROBOT)
+}
+
+fn reviews_of_robot(world: &World) -> usize {
+    world.stub.records_for(REVIEWS).iter().filter(|record| is_of_robot(&record.body)).count()
+}
+
+fn reviews_of_strangers(world: &World) -> usize {
+    world.stub.records_for(REVIEWS).iter().filter(|record| !is_of_robot(&record.body)).count()
 }
 
 #[test]

@@ -13,8 +13,6 @@ use crate::world::{NAME, PODS, ROBOT, World, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(3);
-/// What a loaded machine may add.
-const SLACK: Duration = Duration::from_secs(6);
 
 const WEBSOCKET: &str = "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
 const SPDY: &str = "SPDY/3.1";
@@ -40,13 +38,27 @@ fn session(
     );
     connection.write(request.as_bytes()).unwrap();
     assert_eq!(connection.read_response(false).unwrap().status, 101, "{agent}");
-    echoes(&mut connection);
     connection
 }
 
-fn echoes(session: &mut TlsConnection) {
-    session.write(b"ping").unwrap();
-    assert_eq!(session.read_exact(4).unwrap(), b"ping");
+fn is_alive(session: &mut TlsConnection) -> bool {
+    session.write(b"ping").is_ok() && session.read_exact(4).is_ok_and(|echo| echo == b"ping")
+}
+
+/// Nothing if it has ended and may have: so long after it began.
+fn lives(session: &mut TlsConnection, since: Instant, may_end: Duration) -> Option<()> {
+    let is_alive = is_alive(session);
+    assert!(is_alive || since.elapsed() >= may_end, "it has ended {:?} after it began", since.elapsed());
+    is_alive.then_some(())
+}
+
+/// It goes on until so long after that.
+fn goes_on(session: &mut TlsConnection, since: Instant, time: Duration) {
+    let lasted = || {
+        assert!(is_alive(session), "it has ended");
+        (since.elapsed() >= time).then_some(())
+    };
+    wait::until("the time is over", time + SOON, lasted).unwrap();
 }
 
 fn ended(count: u64) -> impl Fn(&Page) -> bool {
@@ -74,22 +86,27 @@ fn every_upgrade_ends_by_the_session_limit_and_a_watch_does_not() {
     let client = connect(&alice);
     let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
 
-    let since = Instant::now();
     let pod = format!("{PODS}/web");
+    let begin = |target: &TlsTarget, method: &str, path: &str, protocol: &str, agent: &str, credential: &str| {
+        let since = Instant::now();
+        let mut session = session(target, method, path, protocol, agent, credential);
+        // Nothing but its age ends it.
+        let _ = lives(&mut session, since, LIMIT);
+        (session, since)
+    };
     let sessions = [
-        session(&alice, "GET", &format!("{pod}/exec?command=x"), WEBSOCKET, "exec-ws", ""),
-        session(&alice, "POST", &format!("{pod}/attach"), SPDY, "attach-spdy", ""),
-        session(&robot, "GET", &format!("{pod}/portforward"), WEBSOCKET, "forward-ws", &bearer),
-        session(&robot, "POST", &format!("{pod}/exec?command=x"), SPDY, "exec-spdy", &bearer),
-        session(&alice, "GET", "/api/v1/namespaces/default/services/web/proxy/x", WEBSOCKET, "proxied", ""),
+        begin(&alice, "GET", &format!("{pod}/exec?command=x"), WEBSOCKET, "exec-ws", ""),
+        begin(&alice, "POST", &format!("{pod}/attach"), SPDY, "attach-spdy", ""),
+        begin(&robot, "GET", &format!("{pod}/portforward"), WEBSOCKET, "forward-ws", &bearer),
+        begin(&robot, "POST", &format!("{pod}/exec?command=x"), SPDY, "exec-spdy", &bearer),
+        begin(&alice, "GET", "/api/v1/namespaces/default/services/web/proxy/x", WEBSOCKET, "proxied", ""),
     ];
     let count = sessions.len() as u64;
-    for mut session in sessions {
-        // Busy or idle, they end alike; how a client sees it is for the transport to say.
+    for (mut session, since) in sessions {
+        // Busy or idle, they end alike; how a client sees it is for the transport to say, but it is no silence.
         let _ = session.write(b"more");
-        let _ = session.read_to_end();
-        let after = since.elapsed();
-        assert!(after >= LIMIT && after < LIMIT + SLACK, "{after:?}");
+        session.read_to_end().unwrap();
+        assert!(since.elapsed() >= LIMIT, "{:?}", since.elapsed());
     }
     tells(&mut watch, &client, "after-the-limit");
     let counted = || ended(count)(&Page::of(&world)).then_some(());
@@ -103,30 +120,32 @@ fn every_upgrade_ends_by_the_session_limit_and_a_watch_does_not() {
 
 #[test]
 fn an_edit_of_the_limit_acts_on_sessions_that_run() {
+    wait::undisturbed("edits come before sessions are too old", edited).unwrap();
+}
+
+fn edited() -> Option<()> {
+    let seconds = Duration::from_secs;
     let world = World::start("session-limit-edit", &GatewayOptions::default());
     limited(&world, &json!({}));
     let alice = world.gateway.target(NAME).identity(&world.pki.alice);
     let exec = format!("{PODS}/web/exec?command=x");
-    let open = |agent| session(&alice, "GET", &exec, WEBSOCKET, agent, "");
-    let mut old = open("old");
-    let begun = Instant::now();
+    let open = |agent| (Instant::now(), session(&alice, "GET", &exec, WEBSOCKET, agent, ""));
+    let (begun, mut old) = open("old");
     // Long enough for it to be too old for the limit that comes, and for the limit that went to end it.
     limited(&world, &json!({"sessionLimit": "4s"}));
     limited(&world, &json!({"sessionLimit": "1h"}));
-    while begun.elapsed() < Duration::from_secs(6) {
-        echoes(&mut old);
-    }
+    lives(&mut old, begun, seconds(4))?;
+    goes_on(&mut old, begun, seconds(6));
     let edited = Instant::now();
     limited(&world, &json!({"sessionLimit": "5s"}));
-    let mut new = open("new");
-    let _ = old.read_to_end();
-    assert!(edited.elapsed() < Duration::from_secs(5), "it was too old already: {:?}", edited.elapsed());
-    echoes(&mut new);
+    let (newer, mut new) = open("new");
+    old.read_to_end().unwrap();
+    // Had it been given the time from the edit on, it would have ended later than this.
+    (edited.elapsed() < seconds(5)).then_some(())?;
     limited(&world, &json!({}));
-    let since = Instant::now();
-    while since.elapsed() < Duration::from_secs(6) {
-        echoes(&mut new);
-    }
+    lives(&mut new, newer, seconds(5))?;
+    goes_on(&mut new, newer, seconds(7));
     let counted = || ended(1)(&Page::of(&world)).then_some(());
     wait::until("only one has ended", SOON, counted).unwrap();
+    Some(())
 }

@@ -137,7 +137,7 @@ fn vms_that_panic_under_load_mix_nobody_up_and_come_back() {
 fn whoever_waits_for_a_review_when_the_vm_panics_goes_nowhere() {
     let world = World::start("wasm-waits", &with(project_root().join("target/wasm/faulty.wasm")));
     let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
-    world.stub.fault(Fault::new(reviews, Action::Delay { millis: 1_000 }));
+    world.stub.fault(Fault::new(reviews, Action::Hold));
     // One connection is one worker.
     let client = connect(&world.gateway.target(NAME).timeout(Duration::from_secs(4)));
     let authorization = format!("Bearer {ROBOT}");
@@ -146,6 +146,7 @@ fn whoever_waits_for_a_review_when_the_vm_panics_goes_nowhere() {
         let asked = || (!world.stub.records_for(reviews).is_empty()).then_some(());
         wait::until("the review is under way", SOON, asked).unwrap();
         let _ = client.get(PODS, &[("x-fault-injection", "decide")]);
+        world.stub.clear_faults();
         waiting.join().unwrap()
     });
     assert!(waited.as_ref().map_or(0, |answer| answer.status) != 200, "{waited:?}");

@@ -106,12 +106,29 @@ impl World {
         asked.into_iter().map(|record| record.body).collect::<std::collections::BTreeSet<_>>().len()
     }
 
+    /// How many reviews the stub was asked for, without those that Envoy put once more because the stub was slow. Only for a
+    /// stub that answers, and whose records were not cleared.
+    pub(crate) fn reviews(&self, path: &str) -> usize {
+        reviews(&self.gateway, &self.stub, path)
+    }
+
     /// What clients sent: neither Envoy's health checks nor the gateway's own reviews.
     pub(crate) fn client_records(&self) -> Vec<Record> {
         let mut records = self.stub.records();
         records.retain(|record| record.path() != "/readyz" && !record.path().ends_with("reviews"));
         records
     }
+}
+
+/// As [`World::reviews`], of any server.
+pub(crate) fn reviews(gateway: &Gateway, server: &StubServer, path: &str) -> usize {
+    server.records_for(path).len() - repeated(gateway)
+}
+
+/// How often Envoy has put a question, or a request, once more.
+pub(crate) fn repeated(gateway: &Gateway) -> usize {
+    let repeated = gateway.envoy().admin().stats(r"^cluster\..*\.upstream_rq_retry$").unwrap();
+    usize::try_from(repeated.iter().map(|(_, count)| count).sum::<u64>()).unwrap()
 }
 
 /// Connects; Envoy's workers learn of a new chain one after the other, and for a moment after it was acknowledged some show

@@ -38,7 +38,7 @@ impl Zones {
                 "/spec/portcullis",
                 json!({
                     "servers": [zone(0, "a"), zone(1, "a"), zone(2, "b")],
-                    "healthCheck": {"interval": "1s", "timeout": "1s"},
+                    "healthCheck": {"interval": "1s"},
                 }),
             )
     }

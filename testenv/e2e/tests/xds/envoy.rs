@@ -1,6 +1,7 @@
 //! What an Envoy does with what it is told: it takes or refuses a response as a whole, and keeps what it had.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
@@ -10,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
-use crate::site::{Caller, Delta, SOON};
+use crate::site::{Caller, Delta, SOON, Site};
 
 /// What a refused piece holds.
 pub(crate) const BAD: &[u8] = b"!bad";
@@ -110,9 +111,18 @@ impl Envoy {
         }
     }
 
+    /// Takes responses until a condition holds of the server.
+    pub(crate) async fn until_told(&mut self, site: &Site, what: &str, holds: impl Fn(&Site) -> bool) {
+        let end = Instant::now() + SOON;
+        while !holds(site) {
+            assert!(Instant::now() < end, "{what}: {} pushes, {:#?}", self.pushes, site.registry);
+            let _ = tokio::time::timeout(Duration::from_millis(20), self.step()).await;
+        }
+    }
+
     /// Takes responses as long as some come within a moment.
     pub(crate) async fn settle(&mut self) {
-        while tokio::time::timeout(std::time::Duration::from_millis(300), self.step()).await.is_ok() {}
+        while tokio::time::timeout(Duration::from_millis(300), self.step()).await.is_ok() {}
     }
 
     async fn step(&mut self) {

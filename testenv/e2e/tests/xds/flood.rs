@@ -1,7 +1,7 @@
 //! Connections on which nobody says anything: whoever has a certificate is served all the same.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use portcullis_xds::Limits;
 use tokio::io::AsyncWriteExt;
@@ -9,8 +9,10 @@ use tokio::net::TcpStream;
 
 use crate::site::{Site, dial, snapshot};
 
-/// Within what a client gets its first resources.
-const SERVED: Duration = Duration::from_secs(2);
+/// A flood that never ends by itself: who is served is served beside it.
+fn patient() -> Limits {
+    Limits { handshake_time: Duration::from_secs(3600), ..Limits::default() }
+}
 
 /// Opens so many connections, and has each say `words`.
 async fn flood(site: &Site, count: u32, from: impl Fn(u32) -> IpAddr, words: &[u8]) -> Vec<TcpStream> {
@@ -43,12 +45,10 @@ async fn a_thousand_silent_connections_keep_nobody_out() {
         ("one-half", one, HALF),
         ("many-half", many, HALF),
     ] {
-        let site = Site::start(&format!("flood-{name}"), Limits::default(), snapshot(10, 100)).await;
+        let site = Site::start(&format!("flood-{name}"), patient(), snapshot(10, 100)).await;
         let kept = flood(&site, 1_000, from, words).await;
-        let start = Instant::now();
         let heard = site.caller(&site.identity("envoy-0")).delta().await.unwrap().introduce("envoy-0").await.unwrap();
         assert_eq!(heard.resources.len(), 10);
-        assert!(start.elapsed() < SERVED, "{name}: {:?}", start.elapsed());
         assert!(site.turned_away("handshakes") > 0, "{name}");
         drop(kept);
     }
@@ -57,7 +57,7 @@ async fn a_thousand_silent_connections_keep_nobody_out() {
 /// The flood goes on while clients come: a client of another address has a place of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_that_goes_on_keeps_nobody_out() {
-    let site = Site::start("flood-endless", Limits::default(), snapshot(10, 100)).await;
+    let site = Site::start("flood-endless", patient(), snapshot(10, 100)).await;
     let address = site.address;
     let attack = tokio::spawn(async move {
         let mut kept = std::collections::VecDeque::new();
@@ -72,11 +72,9 @@ async fn a_flood_that_goes_on_keeps_nobody_out() {
     });
     site.until("the flood is on", |site| site.turned_away("handshakes") > 500).await;
     for number in 0..10 {
-        let start = Instant::now();
         let name = format!("envoy-{number}");
         let heard = site.caller(&site.identity(&name)).delta().await.unwrap().introduce(&name).await.unwrap();
         assert_eq!(heard.resources.len(), 10);
-        assert!(start.elapsed() < SERVED, "{:?}", start.elapsed());
     }
     attack.abort();
 }

@@ -83,19 +83,16 @@ async fn found(protocol: &'static str, type_url: &'static str, names_it: bool, i
         let caller = site.caller(&site.identity("envoy-0"));
         let mut envoy = Envoy::connect(&caller, protocol, type_url, past, names_it).await;
         envoy.until(&what, |envoy| has_good_ones(envoy, &all)).await;
+        let are_told = |site: &Site| {
+            let nodes = site.registry.nodes();
+            let told = nodes.first().map(|node| node.refused.iter().filter_map(|one| one.owner.clone()).collect());
+            told == Some(bad.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        envoy.until_told(&site, &what, are_told).await;
         envoy.settle().await;
-        assert!(has_good_ones(&envoy, &all), "{what}");
+        assert!(has_good_ones(&envoy, &all) && are_told(&site), "{what}");
         let most = most(all.len(), bad.len());
         assert!(envoy.pushes <= most, "{what}: {} pushes, at most {most}", envoy.pushes);
-        site.until(&what, |site| {
-            let told = site
-                .registry
-                .nodes()
-                .first()
-                .map(|node| node.refused.iter().filter_map(|one| one.owner.clone()).collect());
-            told == Some(bad.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
-        })
-        .await;
         // Others change on, and what was refused is not sent again.
         let refusals = envoy.refusals;
         let mut edited = all.clone();

@@ -33,7 +33,7 @@ use tonic::{Status, Streaming};
 pub(crate) const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 pub(crate) const LDS: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
 pub(crate) const SDS: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
-pub(crate) const SOON: Duration = Duration::from_secs(10);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// Counts who was turned away, by word.
 #[derive(Default)]

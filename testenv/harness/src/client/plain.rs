@@ -5,9 +5,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::{Response, http1};
-use crate::{Error, Result};
+use crate::{Error, Result, wait};
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long connecting, each read and each write may take.
+fn timeout() -> Duration {
+    Duration::from_secs(10).saturating_mul(wait::patience())
+}
 
 /// GET.
 ///
@@ -37,9 +40,9 @@ pub fn request(
     body: &[u8],
 ) -> Result<Response> {
     let mut stream =
-        TcpStream::connect_timeout(&address, TIMEOUT).map_err(Error::connection("connecting to", address))?;
+        TcpStream::connect_timeout(&address, timeout()).map_err(Error::connection("connecting to", address))?;
     for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
-        set(&stream, Some(TIMEOUT)).map_err(Error::connection("setting a timeout for", address))?;
+        set(&stream, Some(timeout())).map_err(Error::connection("setting a timeout for", address))?;
     }
     let extra: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(
@@ -56,8 +59,9 @@ pub fn request(
 /// # Errors
 /// As [`get`]; [`Error::Http`] if there is no tunnel.
 pub fn tunnel(proxy: SocketAddr, connect: &[u8], bytes: &[u8]) -> Result<Response> {
-    let mut stream = TcpStream::connect_timeout(&proxy, TIMEOUT).map_err(Error::connection("connecting to", proxy))?;
-    stream.set_read_timeout(Some(TIMEOUT)).map_err(Error::connection("setting a timeout for", proxy))?;
+    let mut stream =
+        TcpStream::connect_timeout(&proxy, timeout()).map_err(Error::connection("connecting to", proxy))?;
+    stream.set_read_timeout(Some(timeout())).map_err(Error::connection("setting a timeout for", proxy))?;
     stream.write_all(connect).map_err(Error::connection("writing to", proxy))?;
     super::raw::tunnel_is_open(http1::read_response(&mut stream, true)?.status)?;
     stream.write_all(bytes).map_err(Error::connection("writing to", proxy))?;

@@ -38,15 +38,21 @@ fn one_replica_leads_and_hands_over_when_it_ends() {
     wait_current(&second);
     assert!(leads(&first) && !leads(&second));
     both_serve(&world, &first, &second);
+    let holder = |field: &str| {
+        let path = format!("jsonpath={{.spec.{field}}}");
+        world.admin(&["get", "lease", "portcullis", "-n", NAMESPACE, "-o", &path])
+    };
+    let had = holder("holderIdentity");
     first.process().signal(Signal::Term).unwrap();
-    // Much sooner than the Lease runs out.
-    wait_leads(&second, Duration::from_secs(9));
+    first.process().wait_exit(SOON).unwrap();
+    // Nobody has to wait until the Lease runs out.
+    assert_ne!(holder("holderIdentity"), had);
+    wait_leads(&second, SOON);
     first.restart().unwrap();
     wait_current(&first);
     assert!(leads(&second) && !leads(&first));
-    let holder =
-        world.admin(&["get", "lease", "portcullis", "-n", NAMESPACE, "-o", "jsonpath={.spec.leaseTransitions}"]);
-    assert!(holder.parse::<u32>().unwrap() >= 1, "{holder}");
+    let transitions = holder("leaseTransitions");
+    assert!(transitions.parse::<u32>().unwrap() >= 1, "{transitions}");
     // A leader that is frozen leads no more when it wakes up.
     second.process().signal(Signal::Stop).unwrap();
     wait_leads(&first, EXPIRY);

@@ -1,5 +1,8 @@
+use std::time::{Duration, Instant};
+
 use portcullis_e2e::allow_all;
 use portcullis_harness::rundir::RunDir;
+use portcullis_harness::wait;
 use serde_json::json;
 
 use super::pretender::Pretender;
@@ -35,6 +38,9 @@ fn an_object_tells_what_became_of_it_from_its_first_day_to_its_last() {
 
 fn invalid_and_mended(world: &World) {
     let before = condition(&stored(world, NAME), "Accepted");
+    // Times of conditions have seconds.
+    let since = Instant::now();
+    wait::until("a second goes by", SOON, || (since.elapsed() > Duration::from_secs(1)).then_some(())).unwrap();
     let broken = world.manifest(NAME).policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "none"}]));
     world.apply(&broken.to_text());
     let object = wait_condition(world, NAME, "Accepted", "False", "Invalid");

@@ -51,11 +51,16 @@ fn roll(test: &str, plan: &Plan) {
             restart(site, plan, &balancer, &followers);
         }
     }
-    let outcome = load.stop().unwrap();
+    let mut outcome = load.take();
+    let enough = || {
+        outcome = std::mem::take(&mut outcome).and(load.take());
+        (outcome.good() > 1_000).then_some(())
+    };
+    wait::until("so many are answered", SOON * 3, enough).unwrap();
+    let outcome = outcome.and(load.stop().unwrap());
     let ends = followers.ends().len();
     eprintln!("{outcome}; {} connections; {ends} watches ended", outcome.connections);
     assert_eq!(outcome.failed, 0, "{outcome}");
-    assert!(outcome.good() > 1_000, "{outcome}");
     // Each watch is on one gateway, so that each round ends each once, or twice if it came to the second in the meantime.
     assert!(ends <= 2 * plan.rounds * plan.watches as usize, "{ends}");
 }

@@ -1,7 +1,5 @@
 //! What streams: over HTTP/1.1 to the server, with the way that the credential has, and with nothing behind a refusal.
 
-use std::time::Duration;
-
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_harness::client::TlsTarget;
@@ -115,7 +113,7 @@ fn messages_with_two_readings_are_refused() {
     let side = &world.sides[0];
     let inner = "GET /api/v1/secrets HTTP/1.1\r\nHost: a\r\n\r\n";
     for (target, host) in names(&world) {
-        let target = target.identity(&side.alice).timeout(Duration::from_secs(3));
+        let target = target.identity(&side.alice);
         for framing in [
             format!("Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", inner.len()),
             format!("Content-Length: {}\r\nContent-Length: 0\r\n", inner.len()),
