@@ -10,7 +10,7 @@ const SHARED: &str = "shared.example.com";
 
 /// What the object's own status says.
 fn status(world: &World, name: &str) -> Value {
-    world.kubectl(&["get", "upstreamcluster", name]).json().unwrap()["status"].clone()
+    world.stored(name)["status"].clone()
 }
 
 fn wait_owns(world: &World, name: &str, names: &[&str]) {
@@ -35,7 +35,7 @@ fn a_name_stays_with_whom_it_was_given_over_restarts() {
     wait_owns(&world, "a-older.example.com", &["a-older.example.com"]);
     // Creation times have seconds.
     let made = |name: &str| {
-        let told = world.kubectl(&["get", "upstreamcluster", name]).json().unwrap();
+        let told = world.stored(name);
         told["metadata"]["creationTimestamp"].as_str().unwrap().to_owned()
     };
     wait::until("a second goes by", Duration::from_secs(10), || {

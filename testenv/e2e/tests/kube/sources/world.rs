@@ -105,6 +105,11 @@ impl World {
         self.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", text(&file)]).json().unwrap()
     }
 
+    /// An UpstreamCluster as the server has it.
+    pub(crate) fn stored(&self, name: &str) -> Value {
+        self.kube.get(&format!("/apis/proxy.kubegateway.io/v1alpha1/upstreamclusters/{name}")).unwrap()
+    }
+
     pub(crate) fn admin(&self, args: &[&str]) -> String {
         self.kubectl(args).run_ok().unwrap()
     }

@@ -6,7 +6,7 @@ use portcullis_harness::wait;
 use serde_json::json;
 
 use super::pretender::Pretender;
-use super::{condition, stored, wait_condition};
+use super::{condition, wait_condition};
 use crate::sources::{SOON, Side, World};
 
 const NAME: &str = "prod.example.com";
@@ -37,7 +37,7 @@ fn an_object_tells_what_became_of_it_from_its_first_day_to_its_last() {
 }
 
 fn invalid_and_mended(world: &World) {
-    let before = condition(&stored(world, NAME), "Accepted");
+    let before = condition(&world.stored(NAME), "Accepted");
     // Times of conditions have seconds.
     let since = Instant::now();
     wait::until("a second goes by", SOON, || (since.elapsed() > Duration::from_secs(1)).then_some(())).unwrap();
@@ -100,7 +100,7 @@ fn refused_and_unhealthy(world: &World, side: &Side) {
 
 /// Nothing of an object's first life is told in its second.
 fn deleted(world: &World) {
-    let before = condition(&stored(world, NAME), "Accepted");
+    let before = condition(&world.stored(NAME), "Accepted");
     world.admin(&["delete", "upstreamcluster", NAME]);
     let broken = world.manifest(NAME).policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "none"}]));
     world.apply(&broken.to_text());

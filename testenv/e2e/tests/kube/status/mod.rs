@@ -11,11 +11,6 @@ use serde_json::Value;
 
 use crate::sources::{SOON, World};
 
-/// The object as the server has it.
-fn stored(world: &World, name: &str) -> Value {
-    world.kubectl(&["get", "upstreamcluster", name]).json().unwrap()
-}
-
 /// A condition of an object.
 fn condition(object: &Value, kind: &str) -> Value {
     let listed = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
@@ -26,7 +21,7 @@ fn condition(object: &Value, kind: &str) -> Value {
 fn wait_condition(world: &World, name: &str, kind: &str, status: &str, reason: &str) -> Value {
     let what = format!("{name}: {kind} is {status}, {reason}");
     portcullis_harness::wait::until_ok(&what, SOON, || {
-        let object = stored(world, name);
+        let object = world.stored(name);
         let found = condition(&object, kind);
         let is_so = found["status"] == status && found["reason"] == reason;
         let is_newest = object["status"]["observedGeneration"] == object["metadata"]["generation"];

@@ -4,7 +4,7 @@ use portcullis_e2e::allow_all;
 use portcullis_harness::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
-use super::{condition, stored, wait_condition};
+use super::{condition, wait_condition};
 use crate::sources::{SOON, Side, World};
 
 const NAME: &str = "prod.example.com";
@@ -56,7 +56,7 @@ fn a_flapping_object_is_written_once_a_second_and_others_keep_their_fields() {
     let count = writes(&world).len();
     let quiet = Instant::now();
     while quiet.elapsed() < QUIET {
-        assert_eq!(stored(&world, NAME)["metadata"]["resourceVersion"], settled["metadata"]["resourceVersion"]);
+        assert_eq!(world.stored(NAME)["metadata"]["resourceVersion"], settled["metadata"]["resourceVersion"]);
     }
     assert_eq!(writes(&world).len(), count);
     strangers_keep_their_fields(&world);
@@ -98,7 +98,7 @@ fn strangers_keep_their_fields(world: &World) {
     let patch = ["patch", "uc", NAME, "--subresource=status", "--type=merge", "-p", &forged.to_string()];
     world.kubectl(&patch).run_ok().unwrap();
     portcullis_harness::wait::until("the forged hash is mended", SOON, || {
-        (stored(world, NAME)["status"]["contentHash"] != "forged").then_some(())
+        (world.stored(NAME)["status"]["contentHash"] != "forged").then_some(())
     })
     .unwrap();
 }
@@ -117,7 +117,7 @@ fn a_control_plane_that_restarts_moves_no_time() {
     side.plane.wait_status("it leads", SOON, leads).unwrap();
     let quiet = Instant::now();
     while quiet.elapsed() < QUIET {
-        assert_eq!(stored(&world, NAME)["status"]["conditions"], before["status"]["conditions"]);
+        assert_eq!(world.stored(NAME)["status"]["conditions"], before["status"]["conditions"]);
     }
     assert_eq!(writes(&world).len(), count);
     let status = side.plane.status().unwrap();
@@ -139,6 +139,6 @@ fn who_does_not_lead_writes_nothing(world: &World, before: &Value) {
     follower.wait_status("it follows, with the leader's times", SOON, follows).unwrap();
     let quiet = Instant::now();
     while quiet.elapsed() < QUIET {
-        assert_eq!(stored(world, NAME)["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+        assert_eq!(world.stored(NAME)["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
     }
 }

@@ -63,10 +63,7 @@ fn no_key_and_no_token_is_told_anywhere() {
         let output = command.output().unwrap();
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     };
-    let stored = |name: &str| {
-        let object = world.kubectl(&["get", "upstreamcluster", name]).json().unwrap();
-        object["status"].to_string()
-    };
+    let stored = |name: &str| world.stored(name)["status"].to_string();
     let outputs = [
         ("/", http("/")),
         ("/status", http("/status")),
