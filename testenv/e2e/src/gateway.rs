@@ -85,6 +85,8 @@ impl Gateway {
             ["--config", &config_dir].into_iter().chain(options.plane_flags.iter().map(String::as_str)).collect();
         let env: Vec<_> = options.plane_log.iter().map(|level| ("RUST_LOG", level.as_str())).collect();
         let plane = ControlPlane::start_in(&dir, &flags, &env)?;
+        // Else the settings' own snapshot would be taken for the outcome of the first change.
+        plane.wait_status("the settings are read", ARRIVES, |status| !snapshot_of(status).is_empty())?;
         let mut flags: Vec<&str> = options.bootstrap_flags.iter().map(String::as_str).collect();
         if options.wasm.is_some() || deps::runs_wasm() {
             flags.extend(["--filter", "wasm"]);
