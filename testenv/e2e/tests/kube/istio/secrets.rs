@@ -198,6 +198,7 @@ impl Neighbour<'_> {
             answer => Err(answer.text()),
         });
         assert_eq!(everything().status, 200, "what is there is not judged");
+        assert_eq!(change().status, 403, "and found by a change that changes nothing");
         admin(self.kube, &["-n", TENANT, "delete", "destinationrules,serviceentries,virtualservices", "evil"]);
         eventually("nobody", || match everything() {
             answer if answer.status == 404 => Ok(()),
