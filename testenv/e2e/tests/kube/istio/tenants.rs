@@ -44,20 +44,6 @@ spec:
     rewrite: {uri: /}
     headers: *anybody
     route: [{destination: {host: SERVICE, subset: upgrade, port: {number: 443}}}]
-  - match: [{uri: {prefix: /port/}}]
-    rewrite: {uri: /}
-    headers: *anybody
-    route: [{destination: {host: SERVICE, subset: h2, port: {number: 8443}}}]
----
-apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: port, namespace: tenant}
-spec:
-  hosts: [SERVICE]
-  location: MESH_EXTERNAL
-  resolution: STATIC
-  ports: [{number: 8443, name: https-more, protocol: HTTPS}]
-  endpoints: [{address: SERVER_ADDRESS, ports: {https-more: SERVER_PORT}}]
 ";
 
 /// A cluster as its neighbours know it.
@@ -87,9 +73,7 @@ impl Neighbour<'_> {
     /// Whoever has a host on the gateway's pods has no way to the servers as somebody whom he likes. `apply` applies objects.
     pub(super) fn nobody_else_routes_to_the_servers(&self, apply: impl Fn(&str, &str)) {
         let tenant = [("LABEL", self.label), ("GATEWAY", self.gateway)].into_iter();
-        let (address, port) = (self.server.address().ip().to_string(), self.server.address().port().to_string());
         let tenant = tenant.chain([("HOSTS", self.hosts), ("SERVICE", self.service)]);
-        let tenant = tenant.chain([("SERVER_ADDRESS", address.as_str()), ("SERVER_PORT", port.as_str())]);
         let tenant = tenant.fold(TENANT.to_owned(), |text, (from, to)| text.replace(from, to));
         apply("tenant-secret.json", &self.own_secret().to_string());
         apply("tenant.yaml", &tenant);
@@ -99,7 +83,7 @@ impl Neighbour<'_> {
             true => Ok(()),
             false => Err("no tenant yet".to_owned()),
         });
-        for subset in ["h2", "upgrade", "port"] {
+        for subset in ["h2", "upgrade"] {
             let answer = ask(&format!("/{subset}/api/v1/namespaces/kube-system/secrets"));
             assert_eq!(
                 (answer.status, answer.text().contains("SecretList")),
