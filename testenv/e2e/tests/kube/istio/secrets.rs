@@ -37,16 +37,27 @@ const TENANT: &str = "tenant";
 /// What the policy says.
 const REFUSED: &str = "this Secret is for objects of the namespace";
 
-/// An object that names a Secret: its API group, version and resource, where in it the name stands, and its spec.
+/// Those that the definitions have.
+const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha3"];
+/// What Istio takes for a name, or might.
+const FORMS: [&str; 5] = [
+    "kubernetes://NAME",
+    "kubernetes://istio-ingress/NAME",
+    "kubernetes-gateway://istio-ingress/NAME",
+    "sds://NAME",
+    "NAME-cacert",
+];
+
+/// An object that names a Secret: its API group, version and resource, and its spec.
+#[derive(Debug)]
 struct Naming {
     group: &'static str,
     version: &'static str,
     resource: &'static str,
-    place: &'static str,
     spec: Value,
 }
 
-fn destination_rules(secret: &str) -> Vec<(&'static str, Value)> {
+fn destination_rules(secret: &str) -> Vec<Value> {
     let tls = json!({"mode": "MUTUAL", "credentialName": secret, "insecureSkipVerify": true});
     let harmless = json!({"tls": {"mode": "SIMPLE"}});
     let ports = json!({"portLevelSettings": [
@@ -56,46 +67,32 @@ fn destination_rules(secret: &str) -> Vec<(&'static str, Value)> {
     ]});
     let selected = json!({"matchLabels": {"istio": "ingressgateway"}});
     let specs = [
-        ("all", json!({"trafficPolicy": {"tls": tls}})),
-        ("a port", json!({"trafficPolicy": ports})),
-        (
-            "a subset",
-            json!({"trafficPolicy": harmless, "subsets": [{"name": "a"}, {"name": "b", "trafficPolicy": {"tls": tls}}]}),
-        ),
-        (
-            "a subset's port",
-            json!({"subsets": [{"name": "a", "trafficPolicy": harmless}, {"name": "b", "trafficPolicy": ports}]}),
-        ),
-        ("some proxies", json!({"trafficPolicy": {"tls": tls}, "workloadSelector": selected})),
-        ("simple", json!({"trafficPolicy": {"tls": {"mode": "SIMPLE", "credentialName": secret}}})),
+        json!({"trafficPolicy": {"tls": tls}}),
+        json!({"trafficPolicy": ports}),
+        json!({"trafficPolicy": harmless, "subsets": [{"name": "a"}, {"name": "b", "trafficPolicy": {"tls": tls}}]}),
+        json!({"subsets": [{"name": "a", "trafficPolicy": harmless}, {"name": "b", "trafficPolicy": ports}]}),
+        json!({"trafficPolicy": {"tls": tls}, "workloadSelector": selected}),
+        json!({"trafficPolicy": {"tls": {"mode": "SIMPLE", "credentialName": secret}}}),
     ];
-    specs.map(|(place, spec)| (place, with(spec, "host", json!("evil.internal")))).into()
+    specs.map(|spec| with(spec, "host", json!("evil.internal"))).into()
 }
 
-fn gateways(secret: &str) -> Vec<(&'static str, Value)> {
+fn gateways(secret: &str) -> Vec<Value> {
     let server = |tls: Value| json!({"hosts": ["evil.example.com"], "port": {"number": 443, "name": "https-evil", "protocol": "HTTPS"}, "tls": tls});
     let plain = json!({"hosts": ["evil.example.com"], "port": {"number": 80, "name": "http-evil", "protocol": "HTTP"}});
     let servers = [
-        ("a server", json!([server(json!({"mode": "SIMPLE", "credentialName": secret}))])),
-        ("a second server", json!([plain, server(json!({"mode": "MUTUAL", "credentialName": secret}))])),
-        ("one of two names", json!([server(json!({"mode": "SIMPLE", "credentialNames": ["shop", secret]}))])),
-        (
-            "the client CA",
-            json!([server(json!({"mode": "MUTUAL", "credentialName": "shop", "caCertCredentialName": secret}))]),
-        ),
+        json!([server(json!({"mode": "SIMPLE", "credentialName": secret}))]),
+        json!([plain, server(json!({"mode": "MUTUAL", "credentialName": secret}))]),
+        json!([server(json!({"mode": "SIMPLE", "credentialNames": ["shop", secret]}))]),
+        json!([server(json!({"mode": "MUTUAL", "credentialName": "shop", "caCertCredentialName": secret}))]),
     ];
-    servers.map(|(place, servers)| (place, json!({"selector": {"istio": "ingressgateway"}, "servers": servers}))).into()
+    servers.map(|servers| json!({"selector": {"istio": "ingressgateway"}, "servers": servers})).into()
 }
 
-/// Every object that names a Secret of the gateway's pods.
-fn namings(secret: &str) -> Vec<Naming> {
-    let versions = ["v1", "v1beta1", "v1alpha3"];
-    let of = |resource: &'static str, specs: Vec<(&'static str, Value)>| {
-        let one = move |version| {
-            let specs = specs.clone().into_iter();
-            specs.map(move |(place, spec)| Naming { group: ISTIO, version, resource, place, spec })
-        };
-        versions.into_iter().flat_map(one)
+/// Every object that names a Secret of the gateway's pods, in a version of Istio's.
+fn namings(secret: &str, version: &'static str) -> Vec<Naming> {
+    let of = |resource: &'static str, specs: Vec<Value>| {
+        specs.into_iter().map(move |spec| Naming { group: ISTIO, version, resource, spec })
     };
     let istios = of("destinationrules", destination_rules(secret)).chain(of("gateways", gateways(secret)));
     let backend = json!({"service": {"name": "evil", "port": {"number": 443}}});
@@ -103,7 +100,6 @@ fn namings(secret: &str) -> Vec<Naming> {
         group: "networking.k8s.io",
         version: "v1",
         resource: "ingresses",
-        place: "tls",
         spec: json!({"defaultBackend": backend, "tls": [{"hosts": ["shop.example.com"]}, {"secretName": secret}]}),
     };
     // No other form is a name to kube-apiserver.
@@ -129,36 +125,38 @@ impl Neighbour<'_> {
     pub(super) fn nobody_else_names_the_secrets(&self, apply: impl Fn(&str, &str)) {
         let target = self.server.clone().identity(self.kube.admin());
         let client = H2Client::connect(&target).unwrap();
-        let create = |namespace: &str, naming: &Naming| try_out(&client, namespace, naming);
-        let one = |secret: &str| namings(secret).swap_remove(0);
-        eventually("the policy is in effect", || match create(TENANT, &one(self.secrets[0])) {
-            answer if answer.status == 403 => Ok(()),
-            answer => Err(answer.text()),
-        });
+        self.in_effect(&client);
         for secret in self.secrets {
-            for form in [
-                "NAME",
-                "kubernetes://NAME",
-                "kubernetes://istio-ingress/NAME",
-                "kubernetes-gateway://istio-ingress/NAME",
-                "sds://NAME",
-                "NAME-cacert",
-            ] {
-                for naming in namings(&form.replace("NAME", secret)) {
-                    let case = format!("{} of {} {}: {form}, {secret}", naming.place, naming.resource, naming.version);
-                    let refused = create(TENANT, &naming);
-                    assert!(refused.status == 403 && refused.text().contains(REFUSED), "{case}: {}", refused.text());
-                    assert_eq!(create(self.owner, &naming).status, 201, "{case}");
+            for naming in VERSIONS.iter().flat_map(|version| namings(secret, version)) {
+                self.refuses(&client, secret, &naming);
+                assert_eq!(try_out(&client, self.owner, &naming).status, 201, "{secret}: {naming:?}");
+            }
+            for form in FORMS {
+                for naming in namings(&form.replace("NAME", secret), "v1") {
+                    self.refuses(&client, secret, &naming);
                 }
             }
             for own in [format!("my-{secret}"), format!("my.{secret}"), format!("{secret}-2"), "shop".to_owned()] {
-                for naming in namings(&own) {
-                    let taken = create(TENANT, &naming);
-                    assert_eq!(taken.status, 201, "{} of {}, {own}: {}", naming.place, naming.resource, taken.text());
+                for naming in namings(&own, "v1") {
+                    let taken = try_out(&client, TENANT, &naming);
+                    assert_eq!(taken.status, 201, "{naming:?}: {}", taken.text());
                 }
             }
         }
         self.only_the_policy_forbids_it(&client, apply);
+    }
+
+    fn refuses(&self, client: &H2Client, secret: &str, naming: &Naming) {
+        let answer = try_out(client, TENANT, naming);
+        assert!(answer.status == 403 && answer.text().contains(REFUSED), "{secret}: {naming:?}: {}", answer.text());
+    }
+
+    fn in_effect(&self, client: &H2Client) {
+        let [.., front] = self.secrets else { panic!("no Secret") };
+        eventually("the policy is in effect", || match try_out(client, TENANT, &namings(front, "v1").swap_remove(0)) {
+            answer if answer.status == 403 => Ok(()),
+            answer => Err(answer.text()),
+        });
     }
 
     /// With what is refused the neighbour is anybody: without the policy, and by objects that are older than it.
@@ -167,7 +165,7 @@ impl Neighbour<'_> {
         let way = WAY.replace("IP", &address.ip().to_string()).replace("PORT", &address.port().to_string());
         apply("way.yaml", &way);
         let rule = |secret: &str| {
-            let spec = destination_rules(secret).swap_remove(0).1;
+            let spec = destination_rules(secret).swap_remove(0);
             json!({"apiVersion": "networking.istio.io/v1", "kind": "DestinationRule", "metadata": {"name": "evil", "namespace": TENANT}, "spec": spec})
         };
         apply("rule.json", &rule("shop").to_string());
@@ -193,10 +191,7 @@ impl Neighbour<'_> {
             answer => Err(answer.text()),
         });
         self.act("Deny");
-        eventually("the policy is in effect", || match try_out(client, TENANT, &namings(front).swap_remove(0)) {
-            answer if answer.status == 403 => Ok(()),
-            answer => Err(answer.text()),
-        });
+        self.in_effect(client);
         assert_eq!(everything().status, 200, "what is there is not judged");
         assert_eq!(change().status, 403, "and found by a change that changes nothing");
         admin(self.kube, &["-n", TENANT, "delete", "destinationrules,serviceentries,virtualservices", "evil"]);
