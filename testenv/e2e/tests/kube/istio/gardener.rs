@@ -87,7 +87,7 @@ impl Shoot {
 /// The objects as they stand in the files, with a namespace and a client CA of their own.
 fn objects(namespace: &str, client_ca: &str) -> String {
     let read = |file: &str| std::fs::read_to_string(project_root().join("envoy/gardener").join(file)).unwrap();
-    let files = ["clusters.yaml", "shoot.yaml", "termination.yaml", "apiserver-proxy.yaml"].map(read);
+    let files = ["secrets.yaml", "clusters.yaml", "shoot.yaml", "termination.yaml", "apiserver-proxy.yaml"].map(read);
     files.join("---\n").replace("shoot--dev--prod", namespace).replace(BUNDLE, &client_ca.replace('\n', r"\n"))
 }
 
@@ -213,16 +213,23 @@ fn istiod_makes_of_gardeners_objects_what_the_stand_in_makes_of_them() {
 
 /// Of the seed: somebody with a host of his own on the ingress gateway's pods.
 fn nobody_else_gets_to_the_servers(shoot: &Shoot) {
+    let server = TlsTarget::new(shoot.kube.apiservers()[0].address()).trust(shoot.kube.server_ca()).sni("localhost");
+    let secrets =
+        ["tls", "wildcard-tls", "istio-mtls"].map(|name| format!("{}-kube-apiserver-{name}", shoot.namespace));
     let neighbour = Neighbour {
         mesh: &shoot.mesh,
         address: shoot.mesh.target(HOST, &shoot.serving_ca).address(),
         label: "app: istio-ingressgateway",
         gateway: &format!("{}/kube-apiserver", shoot.namespace),
-        credential: &format!("{}-kube-apiserver-tls", shoot.namespace),
         hosts: "shop.example.com",
         service: &format!("kube-apiserver.{}.svc.cluster.local", shoot.namespace),
+        kube: &shoot.kube,
+        server,
+        owner: &shoot.namespace,
+        secrets: &secrets.each_ref().map(String::as_str),
+        policy: &format!("{}-kube-apiserver", shoot.namespace),
     };
-    neighbour.nobody_else_routes_to_the_servers(|file, objects| {
-        apply(&shoot.kube, &shoot.run.write(file, objects).unwrap()).unwrap();
-    });
+    let apply = |file: &str, objects: &str| apply(&shoot.kube, &shoot.run.write(file, objects).unwrap()).unwrap();
+    neighbour.nobody_else_routes_to_the_servers(apply);
+    neighbour.nobody_else_names_the_secrets(apply);
 }

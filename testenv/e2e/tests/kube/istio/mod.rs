@@ -4,6 +4,7 @@
 mod effect;
 mod gardener;
 mod phases;
+mod secrets;
 mod serving;
 mod tenants;
 mod users;

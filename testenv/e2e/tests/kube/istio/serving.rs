@@ -79,11 +79,17 @@ fn nobody_else_gets_to_the_servers(world: &World) {
         address: world.target().address(),
         label: "istio: ingressgateway",
         gateway: &format!("istio-ingress/{object}"),
-        credential: &format!("{object}-serving"),
         hosts: &format!("shop.example.com, {NAME}"),
         service: &format!("{object}.kube-apiserver.internal"),
+        kube: &world.kube,
+        server: world.direct(),
+        owner: "istio-ingress",
+        secrets: &[&format!("{object}-serving"), &format!("{object}-upstream")],
+        policy: &format!("{object}.istio-ingress"),
     };
-    neighbour.nobody_else_routes_to_the_servers(|file, objects| world.apply(file, objects));
+    let apply = |file: &str, objects: &str| world.apply(file, objects);
+    neighbour.nobody_else_routes_to_the_servers(apply);
+    neighbour.nobody_else_names_the_secrets(apply);
     assert!(routes() == before, "the cluster's own routes");
     let alice = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
     assert_eq!(alice.get(CONFIGMAPS, &[]).unwrap().status, 200);

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 
 use portcullis_e2e::Mesh;
 use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::kube::RealKube;
 
 use super::effect::{eventually, nothing_was_refused, serves};
 
 /// The host name of somebody else's.
-const HOST: &str = "shop.example.com";
+pub(super) const HOST: &str = "shop.example.com";
 
 /// A Gateway and routes in a namespace of somebody else's: for another host on the same pods and for the cluster's own, to the
 /// subset that shows the front-proxy certificate, as anybody. `exportTo: ["."]` of its DestinationRule is no hindrance to
@@ -24,7 +25,7 @@ metadata: {name: shop, namespace: tenant}
 spec:
   selector: {LABEL}
   servers:
-  - {hosts: [shop.example.com], port: {number: 443, name: https-shop, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: CREDENTIAL}}
+  - {hosts: [shop.example.com], port: {number: 443, name: https-shop, protocol: HTTPS}, tls: {mode: SIMPLE, credentialName: shop}}
 ---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -53,20 +54,28 @@ pub(super) struct Neighbour<'a> {
     /// By which the gateway's pods are found.
     pub(super) label: &'a str,
     pub(super) gateway: &'a str,
-    /// Of the Gateway.
-    pub(super) credential: &'a str,
     /// For which routes are added: the neighbour's, and what else the Gateway lets be taken.
     pub(super) hosts: &'a str,
     /// The host of the DestinationRule.
     pub(super) service: &'a str,
+    pub(super) kube: &'a RealKube,
+    /// A kube-apiserver, past the gateway.
+    pub(super) server: TlsTarget,
+    /// Whose objects may name the Secrets.
+    pub(super) owner: &'a str,
+    /// Of the gateway's pods; the last has the front-proxy certificate.
+    pub(super) secrets: &'a [&'a str],
+    /// That says who may name them.
+    pub(super) policy: &'a str,
 }
 
 impl Neighbour<'_> {
     /// Whoever has a host on the gateway's pods has no way to the servers as somebody whom he likes. `apply` applies objects.
     pub(super) fn nobody_else_routes_to_the_servers(&self, apply: impl Fn(&str, &str)) {
-        let tenant = [("LABEL", self.label), ("CREDENTIAL", self.credential), ("GATEWAY", self.gateway)].into_iter();
+        let tenant = [("LABEL", self.label), ("GATEWAY", self.gateway)].into_iter();
         let tenant = tenant.chain([("HOSTS", self.hosts), ("SERVICE", self.service)]);
         let tenant = tenant.fold(TENANT.to_owned(), |text, (from, to)| text.replace(from, to));
+        apply("tenant-secret.json", &self.own_secret().to_string());
         apply("tenant.yaml", &tenant);
         let target = TlsTarget::new(self.address).sni(HOST);
         let ask = |path: &str| H2Client::connect(&target).unwrap().get(path, &[]).unwrap();
