@@ -23,7 +23,7 @@ const HANDSHAKE: Duration = Duration::from_secs(2);
 /// So many handshakes are made before it is looked who took them.
 const AT_A_TIME: u32 = 4;
 
-/// So many handshakes, none of which a worker has counted, and the listener takes none.
+/// So many handshakes that were turned away at once, and that no worker has counted, and the listener takes none.
 const UNCOUNTED: u32 = 12;
 
 /// How to run a gateway.
@@ -141,32 +141,57 @@ impl Gateway {
     ///
     /// What Envoy acknowledges is in the queue of each worker by then, and a worker that has taken a second connection since
     /// then has been through its queue. Which worker takes a connection is for the system to say, so there are as many of them
-    /// as that takes. How a handshake ends does not matter. Of a listener that takes none, but from proxies, nothing is known.
+    /// as that takes. How a handshake ends does not matter. Of a listener that turns all away, for it does not trust this proxy,
+    /// nothing is known.
     ///
     /// # Errors
     /// [`Error::Deadline`], or the step that failed.
     pub fn wait_for_every_worker(&self) -> Result<()> {
-        let target = TlsTarget::new(self.address).timeout(HANDSHAKE);
+        let target = TlsTarget::new(self.address).timeout(HANDSHAKE).preamble(&self.preamble());
         let before = self.taken()?;
-        let mut tried = 0;
+        let mut turned_away = 0;
         wait::until_ok("every worker has taken connections since", ARRIVES, || {
             for _ in 0..AT_A_TIME {
-                // Failed or not, it was somebody's.
-                let _ = target.connect();
+                match target.connect() {
+                    Ok(_) => {}
+                    // A worker that is busy counts later.
+                    Err(error) if error.is_timeout() => turned_away = 0,
+                    Err(_) => turned_away += 1,
+                }
             }
-            tried += AT_A_TIME;
             let taken = self.taken().map_err(|error| error.to_string())?;
             let before = |worker: &String| before.get(worker).copied().unwrap_or_default();
             let new: Vec<u64> = taken.iter().map(|(worker, count)| count.saturating_sub(before(worker))).collect();
-            let all_twice = new.len() >= self.workers && new.iter().all(|count| *count >= 2);
-            let none_counts = tried >= UNCOUNTED && new.iter().all(|count| *count == 0);
-            if all_twice || none_counts { Ok(()) } else { Err(format!("{new:?} of {} workers", self.workers)) }
+            let all_twice = new.iter().all(|count| *count >= 2);
+            let none_counts = turned_away >= UNCOUNTED && new.iter().all(|count| *count == 0);
+            let is_done = new.len() >= self.workers && (all_twice || none_counts);
+            if is_done { Ok(()) } else { Err(format!("{new:?} of {} workers", self.workers)) }
         })
+    }
+
+    /// A field of the settings as they were written last; nothing if they have none.
+    fn setting(&self, pointer: &str) -> Value {
+        let text = std::fs::read_to_string(self.manifests.join("settings.yaml")).unwrap_or_default();
+        let settings: Value = serde_json::from_str(&text).unwrap_or_default();
+        settings.pointer(pointer).cloned().unwrap_or_default()
+    }
+
+    /// Whether all clients come through proxies.
+    fn is_for_proxies(&self) -> bool {
+        self.setting("/spec/listener/proxyProtocol").as_object().is_some_and(|door| !door.contains_key("port"))
+    }
+
+    /// What a proxy says first, if all clients come through proxies.
+    fn preamble(&self) -> Vec<u8> {
+        let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 40000 {}\r\n", self.address.port());
+        if self.is_for_proxies() { line.into_bytes() } else { Vec::new() }
     }
 
     /// How many connections each worker has taken at the gateway's port.
     fn taken(&self) -> Result<BTreeMap<String, u64>> {
-        let pattern = format!(r"^listener\..*_{}\.worker_[0-9]+\.downstream_cx_total$", self.address.port());
+        let suffix = if self.is_for_proxies() { "-proxied" } else { "" };
+        let instance = self.setting("/spec/instance").as_str().unwrap_or_default().replace('.', "_");
+        let pattern = format!(r"^listener\.{instance}{suffix}\.worker_[0-9]+\.downstream_cx_total$");
         Ok(self.envoy.admin().stats(&pattern)?.into_iter().collect())
     }
 

@@ -1,5 +1,6 @@
 //! One error type for the harness: each variant names the step that failed.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -103,6 +104,12 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A peer stayed silent beyond the client's timeout.
+    #[error("HTTP {step}: timeout")]
+    Timeout {
+        /// Which step.
+        step: &'static str,
+    },
     /// An answer was not the JSON that was expected.
     #[error("JSON of {what}: {source}")]
     Json {
@@ -122,6 +129,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether a client gave up a peer that stayed silent beyond the client's own timeout.
+    pub fn is_timeout(&self) -> bool {
+        let is_late = |source: &std::io::Error| matches!(source.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+        match self {
+            Self::Timeout { .. } => true,
+            Self::Connection { source, .. } => is_late(source),
+            _ => false,
+        }
+    }
+
     /// A file-system error at one step.
     pub(crate) fn file(step: &'static str, path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.as_ref().to_owned();

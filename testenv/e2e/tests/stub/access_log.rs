@@ -108,6 +108,12 @@ fn the_modes_of_cluster_and_policy_decide_together() {
         }
         assert_eq!(found(), is_logged, "{cluster:?} {policy:?}");
     }
+    // The last line after it may have come from another worker; by this time no line is missing.
+    let logged: Vec<Value> = lines(&world);
+    for (number, (cluster, policy, is_logged)) in table.into_iter().enumerate() {
+        let found = logged.iter().filter(|line| line["userAgent"] == format!("row-{number}")).count();
+        assert_eq!(found, usize::from(is_logged), "{cluster:?} {policy:?}");
+    }
 }
 
 #[test]

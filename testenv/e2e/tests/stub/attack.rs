@@ -1,6 +1,6 @@
 //! What a hostile client tries beyond single headers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::TlsTarget;
@@ -8,7 +8,7 @@ use portcullis_harness::deps;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, ROBOT, World, repeated};
+use crate::world::{NAME, PODS, ROBOT, World, assert_asked, given_up};
 
 /// A request that only somebody other than the client could send.
 const SMUGGLED: &str = "/api/v1/namespaces/kube-system/secrets";
@@ -89,7 +89,7 @@ fn large_answers_to_reviews_are_not_kept() {
         let answer = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": user});
         world.stub.clear_faults();
         world.stub.clear();
-        let repeated_before = repeated(&world.gateway);
+        let (since, given_up_before) = (Instant::now(), given_up(&world.gateway));
         let action = Action::Respond { status: 201, headers: Vec::new(), body: answer.to_string() };
         world.stub.fault(Fault::new(reviews, action));
         for _ in 0..2 {
@@ -99,7 +99,7 @@ fn large_answers_to_reviews_are_not_kept() {
             assert_eq!(target.raw_request(request.as_bytes()).unwrap().status, expected, "{kib} KiB");
         }
         // A server that takes its time is asked again.
-        let again = repeated(&world.gateway) - repeated_before;
-        assert_eq!(world.stub.records_for(reviews).len(), asked + again, "{kib} KiB");
+        let given_up = given_up(&world.gateway) - given_up_before;
+        assert_asked(world.stub.records_for(reviews).len(), asked, given_up, since);
     }
 }

@@ -38,7 +38,7 @@ fn a_token_is_reviewed_once_for_all_who_wait_and_then_remembered() {
         }
     });
     assert_eq!(get(&target, &bearer(ROBOT)).status, 200);
-    assert_eq!(world.reviews(REVIEWS), 1);
+    world.assert_reviews(REVIEWS, 1);
     let records = world.stub.records_for(PODS);
     assert_eq!(records.len(), 21);
     for record in records {
@@ -60,7 +60,7 @@ fn a_waiting_client_that_leaves_takes_no_answer_along() {
     wait::until("the review is under way", SOON, asked).unwrap();
     drop(leaver);
     assert_eq!(get(&target, &bearer(ROBOT)).status, 200);
-    assert_eq!(world.reviews(REVIEWS), 1);
+    world.assert_reviews(REVIEWS, 1);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_rejected_token_is_401_and_not_asked_about_again_at_once() {
         assert_eq!(response.json().unwrap()["message"], "Unauthorized");
         assert!(response.header("retry-after").is_none());
     }
-    assert_eq!(world.reviews(REVIEWS), 1);
+    world.assert_reviews(REVIEWS, 1);
     assert!(world.stub.records_for(PODS).is_empty());
     let alice = target.identity(&world.pki.alice);
     assert_eq!(get(&alice, &bearer("forged")).status, 200, "a certificate that is good is enough");

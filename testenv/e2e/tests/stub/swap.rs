@@ -81,6 +81,8 @@ fn while_waiting(world: &World, action: Action, meanwhile: impl FnOnce(&Waiting)
             scope.spawn(move || {
                 let response = line.ask(number % TOKENS);
                 waiting.answered.fetch_add(1, Ordering::AcqRel);
+                // Nobody is left to give up by himself.
+                assert!(!matches!(&response, Err(error) if error.is_timeout()), "{response:?}");
                 let answer = response.ok().map(|response| (response.status, response.header("retry-after")));
                 (answer, waiting.since.elapsed())
             })

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
@@ -50,8 +50,13 @@ impl Pki {
     }
 }
 
+/// How long a review waits for one server before Envoy puts the question once more.
+const TRY: Duration = Duration::from_millis(2400);
+
 /// A gateway with one cluster of one stub.
 pub(crate) struct World {
+    /// Before this nobody asked anything.
+    since: Instant,
     pub(crate) gateway: Gateway,
     pub(crate) stub: StubServer,
     pub(crate) pki: Pki,
@@ -90,7 +95,7 @@ impl World {
         let pki = Pki::new();
         let stub = stub(&pki);
         let gateway = Gateway::start(&run, options).unwrap();
-        World { gateway, stub, pki, run }
+        World { since: Instant::now(), gateway, stub, pki, run }
     }
 
     pub(crate) fn manifest(&self) -> Manifest {
@@ -106,10 +111,9 @@ impl World {
         asked.into_iter().map(|record| record.body).collect::<std::collections::BTreeSet<_>>().len()
     }
 
-    /// How many reviews the stub was asked for, without those that Envoy put once more because the stub was slow. Only for a
-    /// stub that answers, and whose records were not cleared.
-    pub(crate) fn reviews(&self, path: &str) -> usize {
-        reviews(&self.gateway, &self.stub, path)
+    /// Asserts that the stub was asked for so many reviews. Only for a stub whose records were not cleared.
+    pub(crate) fn assert_reviews(&self, path: &str, expected: usize) {
+        assert_reviews(&self.gateway, &self.stub, path, expected, self.since);
     }
 
     /// What clients sent: neither Envoy's health checks nor the gateway's own reviews.
@@ -120,15 +124,24 @@ impl World {
     }
 }
 
-/// As [`World::reviews`], of any server.
-pub(crate) fn reviews(gateway: &Gateway, server: &StubServer, path: &str) -> usize {
-    server.records_for(path).len() - repeated(gateway)
+/// As [`World::assert_reviews`], of any server, whom nobody asked anything before `since`.
+pub(crate) fn assert_reviews(gateway: &Gateway, server: &StubServer, path: &str, expected: usize, since: Instant) {
+    assert_asked(server.records_for(path).len(), expected, given_up(gateway), since);
 }
 
-/// How often Envoy has put a question, or a request, once more.
-pub(crate) fn repeated(gateway: &Gateway) -> usize {
-    let repeated = gateway.envoy().admin().stats(r"^cluster\..*\.upstream_rq_retry$").unwrap();
-    usize::try_from(repeated.iter().map(|(_, count)| count).sum::<u64>()).unwrap()
+/// Asserts that so many questions were put since then, and each at most once more: where Envoy gave up a server that was slow.
+pub(crate) fn assert_asked(asked: usize, expected: usize, given_up: usize, since: Instant) {
+    let within = since.elapsed();
+    let explained = if within < TRY { 0 } else { given_up.min(expected) };
+    let bound = expected + explained;
+    assert!((expected..=bound).contains(&asked), "{asked} for {expected}, {given_up} given up, within {within:?}");
+}
+
+/// How often a server was too slow for a review.
+pub(crate) fn given_up(gateway: &Gateway) -> usize {
+    let times = gateway.envoy().admin().stats(r"^cluster\..*\.upstream_rq_per_try_timeout$").unwrap();
+    assert!(!times.is_empty(), "Envoy counts it");
+    usize::try_from(times.iter().map(|(_, count)| count).sum::<u64>()).unwrap()
 }
 
 /// Connects; Envoy's workers learn of a new chain one after the other, and for a moment after it was acknowledged some show

@@ -1,6 +1,6 @@
 //! What a peer with a certificate may have, and no more.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use portcullis_xds::Limits;
@@ -88,7 +88,8 @@ async fn rapid_resets_end_the_connection() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_on_which_nobody_says_who_it_is_ends() {
-    let limits = Limits { idle: Duration::from_millis(200), ..Limits::default() };
+    let idle = Duration::from_millis(200);
+    let limits = Limits { idle, ..Limits::default() };
     let site = Site::start("bounds-idle", limits, snapshot(1, 1)).await;
     let caller = site.caller(&site.identity("shy"));
     // Without a word of HTTP/2.
@@ -100,13 +101,18 @@ async fn a_connection_on_which_nobody_says_who_it_is_ends() {
     let ended = tokio::time::timeout(SOON, stream.hears.message()).await.expect("it is ended");
     assert!(ended.is_err(), "{ended:?}");
     site.until("both are counted", |site| site.turned_away("idle") >= 2).await;
-    // Whoever has said so may be silent. On a busy machine he may come too late to say so.
+    // Whoever has said so may be silent. On a busy machine he may come too late to say so; each time that he is not let in is
+    // counted as that.
     let speaks = async || {
         loop {
-            let Ok(mut stream) = caller.delta().await else { continue };
-            if stream.introduce("shy").await.is_ok() {
+            let (before, since) = (site.turned_away("idle"), Instant::now());
+            if let Ok(mut stream) = caller.delta().await
+                && stream.introduce("shy").await.is_ok()
+            {
                 return stream;
             }
+            assert!(since.elapsed() >= idle, "turned away after {:?}", since.elapsed());
+            site.until("he came too late", |site| site.turned_away("idle") > before).await;
         }
     };
     let mut good = tokio::time::timeout(SOON, speaks()).await.expect("he is let in");

@@ -1,13 +1,13 @@
 //! Connections on which nobody says anything: whoever has a certificate is served all the same.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portcullis_xds::Limits;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::site::{Site, dial, snapshot};
+use crate::site::{SOON, Site, dial, snapshot};
 
 /// A flood that never ends by itself: who is served is served beside it.
 fn patient() -> Limits {
@@ -24,6 +24,13 @@ async fn flood(site: &Site, count: u32, from: impl Fn(u32) -> IpAddr, words: &[u
         open.push(stream);
     }
     open
+}
+
+/// How many resources a client with a certificate is told of first.
+async fn hears(site: &Site, name: &str) -> usize {
+    let caller = site.caller(&site.identity(name));
+    let heard = async { caller.delta().await.unwrap().introduce(name).await.unwrap() };
+    tokio::time::timeout(SOON, heard).await.expect("it is served").resources.len()
 }
 
 fn many(number: u32) -> IpAddr {
@@ -47,8 +54,7 @@ async fn a_thousand_silent_connections_keep_nobody_out() {
     ] {
         let site = Site::start(&format!("flood-{name}"), patient(), snapshot(10, 100)).await;
         let kept = flood(&site, 1_000, from, words).await;
-        let heard = site.caller(&site.identity("envoy-0")).delta().await.unwrap().introduce("envoy-0").await.unwrap();
-        assert_eq!(heard.resources.len(), 10);
+        assert_eq!(hears(&site, "envoy-0").await, 10, "{name}");
         assert!(site.turned_away("handshakes") > 0, "{name}");
         drop(kept);
     }
@@ -73,8 +79,24 @@ async fn a_flood_that_goes_on_keeps_nobody_out() {
     site.until("the flood is on", |site| site.turned_away("handshakes") > 500).await;
     for number in 0..10 {
         let name = format!("envoy-{number}");
-        let heard = site.caller(&site.identity(&name)).delta().await.unwrap().introduce(&name).await.unwrap();
-        assert_eq!(heard.resources.len(), 10);
+        assert_eq!(hears(&site, &name).await, 10);
     }
     attack.abort();
+}
+
+/// Nobody crowds them out: it is their time that is over, and no sooner than that.
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_connections_end_with_their_time() {
+    for (name, words) in [("time-silent", &b""[..]), ("time-half", HALF)] {
+        let limits = Limits { handshake_time: Duration::from_secs(1), ..Limits::default() };
+        let site = Site::start(name, limits, snapshot(1, 1)).await;
+        let since = Instant::now();
+        for mut stream in flood(&site, 3, one, words).await {
+            let mut rest = Vec::new();
+            let _ = tokio::time::timeout(SOON, stream.read_to_end(&mut rest)).await.expect("it is closed");
+        }
+        assert!(since.elapsed() >= Duration::from_secs(1), "{name}: {:?}", since.elapsed());
+        site.until("all are counted", |site| site.turned_away("handshake_time") == 3).await;
+        assert_eq!(site.turned_away("handshakes"), 0, "{name}");
+    }
 }

@@ -1,7 +1,7 @@
 //! HTTP/2 with free choice of headers, duplicates included. Asynchronous inside, blocking outside.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -52,7 +52,7 @@ impl H2Client {
         let target = target.clone().alpn(&["h2"]);
         let limit = target.timeout;
         let connecting = runtime.block_on(async { tokio::time::timeout(limit, open(&target)).await });
-        let (sender, driver) = connecting.map_err(|_| failed("connecting", "timeout"))??;
+        let (sender, driver) = connecting.map_err(|_| Error::Timeout { step: "connecting" })??;
         let authority = target.sni.clone().unwrap_or_else(|| target.address.to_string());
         Ok(Self { runtime, sender, driver, authority, timeout: limit })
     }
@@ -76,7 +76,7 @@ impl H2Client {
     /// is kept.
     ///
     /// # Errors
-    /// [`Error::Http`]: the request cannot be expressed, the stream was reset, or the time is over.
+    /// [`Error::Http`]: the request cannot be expressed, or the stream was reset. [`Error::Timeout`].
     pub fn request(&self, method: &str, path: &str, headers: &[(&str, &[u8])], body: &[u8]) -> Result<Response> {
         let mut stream = self.open(method, path, headers, body)?;
         let mut bytes = Vec::new();
@@ -115,7 +115,7 @@ impl H2Client {
             })
             .await
         });
-        let answer = answer.map_err(|_| failed("waiting for headers", "timeout"))?;
+        let answer = answer.map_err(|_| Error::Timeout { step: "waiting for headers" })?;
         let answer = answer.map_err(|error| failed("waiting for headers", &chain(&error)))?;
         let (parts, body) = answer.into_parts();
         let headers = parts.headers.iter().map(|(name, value)| (name.to_string(), value.as_bytes().to_owned()));
@@ -125,6 +125,11 @@ impl H2Client {
 
     /// Sends many requests, up to `at_once` at a time, and reads the whole answers; they come in the requests' order.
     pub fn burst(&self, requests: Vec<Outgoing>, at_once: usize) -> Vec<Result<Response>> {
+        self.timed_burst(requests, at_once).into_iter().map(|timed| timed.answer).collect()
+    }
+
+    /// As [`H2Client::burst`], and tells how long each answer took.
+    pub fn timed_burst(&self, requests: Vec<Outgoing>, at_once: usize) -> Vec<Timed> {
         let lanes = at_once.clamp(1, requests.len().max(1));
         let mut queues: Vec<Vec<(usize, Outgoing)>> = (0..lanes).map(|_| Vec::new()).collect();
         for (index, request) in requests.into_iter().enumerate() {
@@ -132,7 +137,7 @@ impl H2Client {
                 queue.push((index, request));
             }
         }
-        let mut answers: Vec<(usize, Result<Response>)> = self.runtime.block_on(async {
+        let mut answers: Vec<(usize, Timed)> = self.runtime.block_on(async {
             let mut tasks = tokio::task::JoinSet::new();
             for queue in queues {
                 let built = queue.into_iter().map(|(index, request)| {
@@ -179,11 +184,11 @@ impl H2Stream<'_> {
     /// The next piece of the body; `None` at its end.
     ///
     /// # Errors
-    /// [`Error::Http`]: the stream was reset, or nothing came in time.
+    /// [`Error::Http`]: the stream was reset. [`Error::Timeout`]: nothing came in time.
     pub fn next_chunk(&mut self, deadline: Duration) -> Result<Option<Vec<u8>>> {
         loop {
             let frame = self.client.runtime.block_on(async { tokio::time::timeout(deadline, self.body.frame()).await });
-            match frame.map_err(|_| failed("waiting for the body", "timeout"))? {
+            match frame.map_err(|_| Error::Timeout { step: "waiting for the body" })? {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(failed("reading the body", &chain(&error))),
                 Some(Ok(frame)) => match frame.into_data() {
@@ -194,6 +199,15 @@ impl H2Stream<'_> {
             }
         }
     }
+}
+
+/// An answer of a [`H2Client::timed_burst`].
+#[derive(Debug)]
+pub struct Timed {
+    /// The answer, or why there is none.
+    pub answer: Result<Response>,
+    /// Since its request was the next of its lane.
+    pub took: Duration,
 }
 
 /// One request of a [`H2Client::burst`].
@@ -220,20 +234,17 @@ impl Outgoing {
 type Built = (usize, Result<hyper::Request<Full<Bytes>>>);
 
 /// One request after the other, each within `limit`.
-async fn lane(
-    sender: SendRequest<Full<Bytes>>,
-    requests: Vec<Built>,
-    limit: Duration,
-) -> Vec<(usize, Result<Response>)> {
+async fn lane(sender: SendRequest<Full<Bytes>>, requests: Vec<Built>, limit: Duration) -> Vec<(usize, Timed)> {
     let mut answers = Vec::with_capacity(requests.len());
     for (index, request) in requests {
+        let asked = Instant::now();
         let answer = match request {
             Ok(request) => tokio::time::timeout(limit, exchange(sender.clone(), request))
                 .await
-                .unwrap_or_else(|_| Err(failed("waiting for an answer", "timeout"))),
+                .unwrap_or_else(|_| Err(Error::Timeout { step: "waiting for an answer" })),
             Err(error) => Err(error),
         };
-        answers.push((index, answer));
+        answers.push((index, Timed { answer, took: asked.elapsed() }));
     }
     answers
 }

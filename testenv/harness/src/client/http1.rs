@@ -96,7 +96,7 @@ fn read_line(stream: &mut impl Read) -> Result<String> {
 
 fn read_byte(stream: &mut impl Read) -> Result<u8> {
     let mut byte = [0_u8];
-    stream.read_exact(&mut byte).map_err(|error| bad("reading", &error.to_string()))?;
+    stream.read_exact(&mut byte).map_err(|error| silent_or_bad("reading", &error))?;
     let [byte] = byte;
     Ok(byte)
 }
@@ -104,7 +104,7 @@ fn read_byte(stream: &mut impl Read) -> Result<u8> {
 fn read_n(stream: &mut impl Read, length: usize) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     let read = stream.take(length as u64).read_to_end(&mut body);
-    let read = read.map_err(|error| bad("reading the body", &error.to_string()))?;
+    let read = read.map_err(|error| silent_or_bad("reading the body", &error))?;
     if read == length { Ok(body) } else { Err(bad("reading the body", &format!("{read} of {length} bytes"))) }
 }
 
@@ -114,7 +114,14 @@ pub(super) fn read_to_end(stream: &mut impl Read) -> Result<Vec<u8>> {
     match stream.read_to_end(&mut body) {
         Ok(_) => Ok(body),
         Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => Ok(body),
-        Err(error) => Err(bad("reading to the end", &error.to_string())),
+        Err(error) => Err(silent_or_bad("reading to the end", &error)),
+    }
+}
+
+fn silent_or_bad(step: &'static str, error: &std::io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Timeout { step },
+        _ => bad(step, &error.to_string()),
     }
 }
 

@@ -11,7 +11,7 @@ mod response;
 mod tls;
 
 pub use crowd::Crowd;
-pub use h2::{H2Client, H2Stream, Outgoing};
+pub use h2::{H2Client, H2Stream, Outgoing, Timed};
 pub use pressure::{End, Failure, Followers, Lane, Outcome, Protocol, Steady, Watches};
 pub use raw::TlsConnection;
 pub use response::Response;

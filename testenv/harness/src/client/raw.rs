@@ -55,7 +55,7 @@ impl TlsTarget {
     /// Connects, sends `bytes`, and reads all that comes until the server closes.
     ///
     /// # Errors
-    /// As [`TlsTarget::connect`]; [`Error::Http`] if the server stays silent beyond the timeout.
+    /// As [`TlsTarget::connect`]; [`Error::Timeout`] if the server stays silent beyond it.
     pub fn raw_exchange(&self, bytes: &[u8]) -> Result<Vec<u8>> {
         let mut connection = self.connect()?;
         connection.write(bytes)?;
@@ -119,7 +119,7 @@ impl TlsConnection {
     /// Reads until the server closes.
     ///
     /// # Errors
-    /// [`Error::Http`] if the server stays silent beyond the timeout.
+    /// [`Error::Timeout`] if the server stays silent beyond it.
     pub fn read_to_end(&mut self) -> Result<Vec<u8>> {
         http1::read_to_end(&mut self.stream)
     }

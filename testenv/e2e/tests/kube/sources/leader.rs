@@ -32,33 +32,55 @@ fn wait_current(plane: &ControlPlane) {
 #[test]
 fn one_replica_leads_and_hands_over_when_it_ends() {
     let Some(world) = World::start("leader") else { return };
-    let mut first = replica(&world, "first");
-    wait_leads(&first, SOON);
-    let second = replica(&world, "second");
-    wait_current(&second);
-    assert!(leads(&first) && !leads(&second));
-    both_serve(&world, &first, &second);
-    let holder = |field: &str| {
-        let path = format!("jsonpath={{.spec.{field}}}");
-        world.admin(&["get", "lease", "portcullis", "-n", NAMESPACE, "-o", &path])
-    };
-    let had = holder("holderIdentity");
-    first.process().signal(Signal::Term).unwrap();
-    first.process().wait_exit(SOON).unwrap();
-    // Nobody has to wait until the Lease runs out.
-    assert_ne!(holder("holderIdentity"), had);
-    wait_leads(&second, SOON);
-    first.restart().unwrap();
-    wait_current(&first);
-    assert!(leads(&second) && !leads(&first));
-    let transitions = holder("leaseTransitions");
+    let mut leader = replica(&world, "first");
+    wait_leads(&leader, SOON);
+    let mut other = replica(&world, "second");
+    wait_current(&other);
+    assert!(leads(&leader) && !leads(&other));
+    both_serve(&world, &leader, &other);
+    wait::undisturbed("nobody waits until the Lease runs out", || {
+        let is_at_once = hands_over(&world, &mut leader, &other);
+        std::mem::swap(&mut leader, &mut other);
+        is_at_once.then_some(())
+    })
+    .unwrap();
+    let transitions = lease(&world, "leaseTransitions");
     assert!(transitions.parse::<u32>().unwrap() >= 1, "{transitions}");
     // A leader that is frozen leads no more when it wakes up.
-    second.process().signal(Signal::Stop).unwrap();
-    wait_leads(&first, EXPIRY);
-    second.process().signal(Signal::Cont).unwrap();
-    wait::until("the frozen one knows", SOON, || (!leads(&second)).then_some(())).unwrap();
-    assert!(leads(&first));
+    leader.process().signal(Signal::Stop).unwrap();
+    wait_leads(&other, EXPIRY);
+    leader.process().signal(Signal::Cont).unwrap();
+    wait::until("the frozen one knows", SOON, || (!leads(&leader)).then_some(())).unwrap();
+    assert!(leads(&other));
+}
+
+/// Ends the leader and starts it again: whether the other one led before the Lease would have run out.
+fn hands_over(world: &World, leader: &mut ControlPlane, other: &ControlPlane) -> bool {
+    let [had, renewed, lasts] =
+        ["holderIdentity", "renewTime", "leaseDurationSeconds"].map(|field| lease(world, field));
+    leader.process().signal(Signal::Term).unwrap();
+    leader.process().wait_exit(SOON).unwrap();
+    assert_ne!(lease(world, "holderIdentity"), had);
+    wait_leads(other, SOON);
+    leader.restart().unwrap();
+    wait_current(leader);
+    assert!(leads(other) && !leads(leader));
+    let acquired = lease(world, "acquireTime");
+    let waited = (of_day(&acquired) - of_day(&renewed)).rem_euclid(86_400.0);
+    eprintln!("renewed at {renewed} for {lasts} s, acquired at {acquired}");
+    waited < lasts.parse().unwrap()
+}
+
+/// Seconds of the day of a time like `2024-02-29T23:59:59.000001Z`.
+fn of_day(time: &str) -> f64 {
+    let clock = time.trim_end_matches('Z').split('T').next_back().unwrap();
+    clock.split(':').fold(0.0, |so_far, part| 60.0 * so_far + part.parse::<f64>().unwrap())
+}
+
+/// A field of the Lease's `spec`.
+fn lease(world: &World, field: &str) -> String {
+    let path = format!("jsonpath={{.spec.{field}}}");
+    world.admin(&["get", "lease", "portcullis", "-n", NAMESPACE, "-o", &path])
 }
 
 /// Whoever leads: every replica serves the same.

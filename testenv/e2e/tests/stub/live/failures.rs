@@ -74,10 +74,10 @@ impl Field {
         (0..3).filter(|number| is_healthy(&self.servers[*number])).collect()
     }
 
-    /// How many checks of that pool have failed.
-    fn failed_checks(&self) -> u64 {
+    /// How many checks of that pool have been made (`attempt`), or have failed (`failure`).
+    fn checks(&self, which: &str) -> u64 {
         let pool = NAME.replace('.', "_");
-        self.gateway.envoy().admin().stat(&format!("cluster.e2e/-/{pool}/all_h2.health_check.failure")).unwrap()
+        self.gateway.envoy().admin().stat(&format!("cluster.e2e/-/{pool}/all_h2.health_check.{which}")).unwrap()
     }
 
     fn wait_healthy(&self, when: &str, expected: &[usize]) -> Duration {
@@ -90,17 +90,22 @@ impl Field {
         started.elapsed()
     }
 
-    /// Waits until so many servers are out, the last of which is gone since so many checks had failed. It is out when as many
-    /// of its own have; those that are out already fail one in each interval at most.
-    fn wait_out(&self, gone: usize, before: u64, interval: Duration) -> Duration {
-        let (started, expected) = (Instant::now(), &[0, 1, 2][gone..]);
+    /// Waits until so many servers are out, the last of which went after so many checks had failed at that time. It is out when
+    /// as many of its own have; those that are out already fail one in each interval at most.
+    /// That is so within the interval, a tenth of it and the timeout: by Envoy's clock, which its checks of all servers tell.
+    fn wait_out(&self, gone: usize, (before, started): (u64, Instant), check: Check) -> Duration {
+        let (interval, timeout) = (check.0 as f64, check.1 as f64);
+        let expected = &[0, 1, 2][gone..];
+        let made_before = self.checks("attempt");
+        let most = 3 * ((1.1 * interval + timeout) / interval + 1.0).ceil() as u64;
         let is_out = || {
-            let failed = self.failed_checks() - before;
+            let (failed, made) = (self.checks("failure") - before, self.checks("attempt") - made_before);
             let found = self.healthy();
             if found == expected {
                 return Ok(());
             }
-            let of_others = (gone - 1) as f64 * (started.elapsed().as_secs_f64() / interval.as_secs_f64() + 1.0);
+            assert!(made <= most, "{found:?} are healthy after {made} checks");
+            let of_others = (gone - 1) as f64 * (started.elapsed().as_secs_f64() / interval + 1.0);
             let own = failed.saturating_sub(of_others as u64);
             assert!(own <= THRESHOLD, "{found:?} are healthy after {failed} failed checks, {own} of the last one");
             Err(format!("{found:?} and not {expected:?}"))
@@ -127,7 +132,8 @@ pub(super) fn more(load: &Steady, answers: u64) -> Outcome {
 struct Check(u64, u64);
 
 /// One server after the other is gone; then all come back.
-fn one_after_the_other(test: &str, how: Failure, per_second: f64, Check(interval, timeout): Check) {
+fn one_after_the_other(test: &str, how: Failure, per_second: f64, check: Check) {
+    let Check(interval, timeout) = check;
     let portcullis = json!({
         "healthCheck": {"interval": format!("{interval}s"), "timeout": format!("{timeout}s")},
         // So short that tokens are reviewed again while servers are gone.
@@ -140,7 +146,7 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64, Check(interval
     let before = more(&load, (per_second * 2.0) as u64);
     assert_eq!(before.failed, 0, "{before}");
     for gone in 1..=2 {
-        one_more_is_gone(&field, how, gone, &load, Duration::from_secs(interval));
+        one_more_is_gone(&field, how, gone, &load, check);
     }
     // What is under way may take until it is given up.
     for until_here in [load.stop().unwrap(), strangers.stop().unwrap()] {
@@ -151,10 +157,11 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64, Check(interval
     all_are_back(&field, how, &crowd, per_second);
 }
 
-fn one_more_is_gone(field: &Field, how: Failure, gone: usize, load: &Steady, interval: Duration) {
-    let before = field.failed_checks();
+fn one_more_is_gone(field: &Field, how: Failure, gone: usize, load: &Steady, check: Check) {
+    let started = Instant::now();
+    let before = (field.checks("failure"), started);
     field.servers[gone - 1].fail(how);
-    let took = field.wait_out(gone, before, interval);
+    let took = field.wait_out(gone, before, check);
     let during = more(load, 120);
     eprintln!("{how:?}, {gone} of 3 gone: out after {took:.1?}; {during}");
     assert_eq!(during.failed, 0, "{how:?}, {gone} of 3 gone: {during}");

@@ -38,6 +38,10 @@ fn ten_thousand_upstream_503s_eject_nothing() {
     let ejections = site.gateway.envoy().admin().stats("outlier_detection.ejections_(enforced|active)").unwrap();
     assert!(ejections.iter().any(|(name, _)| name.contains("all_h2")), "{ejections:?}");
     assert!(ejections.iter().all(|(_, count)| *count == 0), "{ejections:?}");
+    // Nor was one taken out by its health check and eased in again.
+    let checks = site.gateway.envoy().admin().stats(r"health_check\.(failure|network_failure)$").unwrap();
+    assert!(checks.iter().any(|(name, _)| name.contains("all_h2")), "{checks:?}");
+    assert!(checks.iter().all(|(_, count)| *count == 0), "{checks:?}");
     let after = crowd.steady(&site.lanes(), &[PODS], 200.0).unwrap();
     // They may still be eased in, and one of them longer than the others.
     let are_equal = || {
