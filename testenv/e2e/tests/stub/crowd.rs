@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::{CertSpec, Identity};
-use portcullis_harness::client::{Crowd, H2Client, Outgoing, Response};
+use portcullis_harness::client::{Crowd, H2Client, Outgoing, Response, Timed};
 use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::TokenEntry;
 use serde_json::{Value, json};
@@ -61,11 +61,9 @@ fn by_token_h2(client: &H2Client, users: &[usize]) {
             ],
             body: REVIEW.as_bytes().to_vec(),
         };
-        let asked = Instant::now();
-        let answers = client.burst(waiting.iter().map(request).collect(), SHARING);
-        let within = asked.elapsed();
-        let told_again = |(user, answer): (usize, portcullis_harness::Result<Response>)| {
-            let Some(told) = told(&answer.unwrap(), within) else { return Some(user) };
+        let answers = client.timed_burst(waiting.iter().map(request).collect(), SHARING);
+        let told_again = |(user, timed): (usize, Timed)| {
+            let Some(told) = told(&timed.answer.unwrap(), timed.took) else { return Some(user) };
             is_own(&told, user);
             None
         };
