@@ -23,6 +23,9 @@ const HANDSHAKE: Duration = Duration::from_secs(2);
 /// So many handshakes are made before it is looked who took them.
 const AT_A_TIME: u32 = 4;
 
+/// So many connections each worker takes: a first one may come from before, a second one together with what is in the queue.
+const EACH: u64 = 4;
+
 /// So many handshakes that were turned away at once, and that no worker has counted, and the listener takes none.
 const UNCOUNTED: u32 = 12;
 
@@ -139,7 +142,7 @@ impl Gateway {
 
     /// Waits until each worker acts by what Envoy has acknowledged.
     ///
-    /// What Envoy acknowledges is in the queue of each worker by then, and a worker that has taken a second connection since
+    /// What Envoy acknowledges is in the queue of each worker by then, and a worker that has taken a few connections since
     /// then has been through its queue. Which worker takes a connection is for the system to say, so there are as many of them
     /// as that takes. How a handshake ends does not matter. Of a listener that turns all away, for it does not trust this proxy,
     /// nothing is known.
@@ -149,7 +152,7 @@ impl Gateway {
     pub fn wait_for_every_worker(&self) -> Result<()> {
         let target = TlsTarget::new(self.address).timeout(HANDSHAKE).preamble(&self.preamble());
         let before = self.taken()?;
-        let mut turned_away = 0;
+        let (mut tried, mut turned_away) = (0, 0);
         wait::until_ok("every worker has taken connections since", ARRIVES, || {
             for _ in 0..AT_A_TIME {
                 match target.connect() {
@@ -159,12 +162,13 @@ impl Gateway {
                     Err(_) => turned_away += 1,
                 }
             }
+            tried += AT_A_TIME;
             let taken = self.taken().map_err(|error| error.to_string())?;
             let before = |worker: &String| before.get(worker).copied().unwrap_or_default();
             let new: Vec<u64> = taken.iter().map(|(worker, count)| count.saturating_sub(before(worker))).collect();
-            let all_twice = new.iter().all(|count| *count >= 2);
+            let all_have = tried >= UNCOUNTED && new.iter().all(|count| *count >= EACH);
             let none_counts = turned_away >= UNCOUNTED && new.iter().all(|count| *count == 0);
-            let is_done = new.len() >= self.workers && (all_twice || none_counts);
+            let is_done = new.len() >= self.workers && (all_have || none_counts);
             if is_done { Ok(()) } else { Err(format!("{new:?} of {} workers", self.workers)) }
         })
     }
