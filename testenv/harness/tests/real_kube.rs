@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use portcullis_harness::certs::CertSpec;
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::deps;
-use portcullis_harness::kube::{Anonymous, KubeOptions, RealKube};
+use portcullis_harness::kube::{Anonymous, KubeOptions, Kubectl, RealKube};
 use portcullis_harness::rundir::RunDir;
 use serde_json::json;
 
@@ -65,6 +65,16 @@ fn kubectl_is_who_its_certificate_says() {
     let begin = Instant::now();
     drop(kube);
     eprintln!("whoami: stopped after {:?}", begin.elapsed());
+}
+
+#[test]
+fn kubectl_words_its_errors_as_the_released_one_does() {
+    let Some(binaries) = deps::kube_or_skip("kubectl's errors").unwrap() else { return };
+    let run = RunDir::new("kubectl-errors").unwrap();
+    let said =
+        Kubectl::new(&binaries.kubectl, &run.join("none"), run.path()).args(["get", "--nonsense"]).run().unwrap();
+    assert_eq!(said.stderr, "error: unknown flag: --nonsense\nSee 'kubectl get --help' for usage.\n");
+    assert_eq!(said.status.code(), Some(1));
 }
 
 #[test]
