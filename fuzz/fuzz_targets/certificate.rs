@@ -1,11 +1,12 @@
-//! Certificates: hostile bytes never verify, and what stands behind a good signature names nobody whom no header carries.
+//! Certificates: hostile bytes never verify and cost no more than there are of them, and what stands behind a good signature
+//! names nobody whom no header carries.
 #![no_main]
 
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use portcullis_core::identity::{UpstreamUser, UserInfo};
-use portcullis_core::x509::{ClientCa, ClientChain, encode_chain, verify};
+use portcullis_core::x509::{ClientCa, ClientChain, Cost, MAX_SIGNATURES, encode_chain, verify, verify_counted};
 use portcullis_fuzz::der::Authority;
 use portcullis_fuzz::{NOW, at};
 
@@ -24,12 +25,21 @@ static AUTHORITY: LazyLock<(Authority, ClientCa)> = LazyLock::new(|| {
 fn chain(data: &[u8]) -> (bool, Vec<Vec<u8>>) {
     let (authority, _) = &*AUTHORITY;
     let (kind, rest) = data.split_first().unwrap_or((&0, &[]));
-    match kind % 3 {
+    match kind % 4 {
         0 => (true, vec![authority.leaf(rest, &[])]),
         1 => {
             let at = rest.first().map_or(0, |at| usize::from(*at)).min(rest.len());
             let (subject, extensions) = rest.split_at(at);
             (true, vec![authority.leaf(subject.get(1..).unwrap_or_default(), extensions)])
+        }
+        2 => {
+            // As many look-alikes as there are extensions for, each below the CA or below its like.
+            let all = rest.split(|byte| *byte == 0xfe);
+            let like = |part: &[u8]| {
+                let (is_below_ca, extensions) = part.split_first().unwrap_or((&0, &[]));
+                authority.stranger(is_below_ca % 2 == 1, extensions)
+            };
+            (false, all.map(like).collect())
         }
         _ => {
             let all = rest.split(|byte| *byte == 0xfe).map(<[u8]>::to_vec).collect();
@@ -46,7 +56,11 @@ fuzz_target!(|data: &[u8]| {
     let Ok(chain) = ClientChain::decode(&encoded) else { return };
     assert_eq!(chain.leaf(), &*certificates[0]);
     assert_eq!(chain.intermediates().count(), certificates.len() - 1);
-    let Ok(verified) = verify(&chain, ca, at(NOW)) else { return };
+    let mut cost = Cost::default();
+    let verified = verify_counted(&chain, ca, at(NOW), &mut cost);
+    assert!(cost.steps <= encoded.len() as u64 + 640, "{cost:?} of {} bytes", encoded.len());
+    assert!(cost.signatures <= if signed { MAX_SIGNATURES } else { 1 }, "{cost:?}");
+    let Ok(verified) = verified else { return };
     assert!(signed, "nobody signed this");
     assert!(verified.window.contains(at(NOW)) && !verified.window.contains(at(NOW + 400_000_000)));
     let Some(user) = verified.user.map(UserInfo::into_authenticated) else { return };

@@ -34,12 +34,7 @@ pub struct Authority {
 impl Default for Authority {
     fn default() -> Self {
         let key = Ed25519KeyPair::from_seed_unchecked(&[1; 32]).unwrap();
-        let basic = sequence(&[
-            &element(6, &[0x55, 0x1d, 0x13]),
-            &element(1, &[0xff]),
-            &element(4, &sequence(&[&element(1, &[0xff])])),
-        ]);
-        let der = certificate(&key, &key, &name("ca"), &sequence(&[&basic]));
+        let der = certificate(&key, &key, &name("ca"), &name("ca"), &sequence(&[&basic_constraints()]));
         Authority { key, der }
     }
 }
@@ -53,7 +48,14 @@ impl Authority {
 
     /// A leaf with these attributes as the content of its subject, and these extensions as the content of their list.
     pub fn leaf(&self, subject: &[u8], extensions: &[u8]) -> Vec<u8> {
-        certificate(&self.key, &self.key, &element(0x30, subject), &element(0x30, extensions))
+        certificate(&self.key, &self.key, &name("ca"), &element(0x30, subject), &element(0x30, extensions))
+    }
+
+    /// A certificate that nobody trusted signed, with such extensions. Its issuer is named as this CA, or as its subject is.
+    pub fn stranger(&self, is_below_ca: bool, extensions: &[u8]) -> Vec<u8> {
+        let key = Ed25519KeyPair::from_seed_unchecked(&[2; 32]).unwrap();
+        let issuer = name(if is_below_ca { "ca" } else { "x" });
+        certificate(&key, &key, &issuer, &name("x"), &element(0x30, &[&basic_constraints(), extensions].concat()))
     }
 }
 
@@ -62,7 +64,22 @@ fn name(common_name: &str) -> Vec<u8> {
     sequence(&[&element(0x31, &attribute)])
 }
 
-fn certificate(key: &Ed25519KeyPair, issuer: &Ed25519KeyPair, subject: &[u8], extensions: &[u8]) -> Vec<u8> {
+/// Of a CA.
+fn basic_constraints() -> Vec<u8> {
+    sequence(&[
+        &element(6, &[0x55, 0x1d, 0x13]),
+        &element(1, &[0xff]),
+        &element(4, &sequence(&[&element(1, &[0xff])])),
+    ])
+}
+
+fn certificate(
+    key: &Ed25519KeyPair,
+    issuer_key: &Ed25519KeyPair,
+    issuer: &[u8],
+    subject: &[u8],
+    extensions: &[u8],
+) -> Vec<u8> {
     let spki = sequence(&[&algorithm(), &element(3, &[&[0], key.public_key().as_ref()].concat())]);
     let validity = sequence(&[&element(0x17, b"250101000000Z"), &element(0x17, b"390101000000Z")]);
     // An empty list of extensions may not stand there at all.
@@ -71,12 +88,12 @@ fn certificate(key: &Ed25519KeyPair, issuer: &Ed25519KeyPair, subject: &[u8], ex
         &element(0xa0, &element(2, &[2])),
         &element(2, &[1]),
         &algorithm(),
-        &name("ca"),
+        issuer,
         &validity,
         subject,
         &spki,
         &extensions,
     ]);
-    let signature = issuer.sign(&tbs);
+    let signature = issuer_key.sign(&tbs);
     sequence(&[&tbs, &algorithm(), &element(3, &[&[0], signature.as_ref()].concat())])
 }

@@ -46,7 +46,7 @@ const STRICTER: [(&str, &[&str]); 12] = [
             "bytes behind an extension",
         ],
     ),
-    ("size", &["7 intermediates", "8 intermediates", "300 organizations"]),
+    ("size", &["5 intermediates", "6 intermediates", "7 intermediates", "8 intermediates", "300 organizations"]),
     ("empty organization", &["organization empty"]),
     (
         "blanks and control characters",

@@ -9,6 +9,8 @@ use x509_parser::x509::X509Version;
 
 use super::CertificateError;
 use super::form::parse;
+use super::link::{IssuerNames, Link};
+use super::usage::is_for_clients;
 use super::window::Window;
 
 /// One certificate of a client CA bundle.
@@ -16,6 +18,10 @@ use super::window::Window;
 pub(super) struct Authority {
     pub(super) anchor: TrustAnchor<'static>,
     pub(super) window: Window,
+    /// The whole key, as certificates have it.
+    key: Vec<u8>,
+    subject: Vec<u8>,
+    key_id: Option<Vec<u8>>,
     /// Intermediates that may stand below it.
     max_intermediates: Option<u32>,
 }
@@ -26,14 +32,21 @@ impl Authority {
     pub(super) fn of(der: &[u8]) -> Result<Option<Self>, CertificateError> {
         let certificate = parse(der)?;
         let trusted = der.into();
-        let anchor = anchor_from_trusted_cert(&trusted).map_err(CertificateError::Unverified)?.to_owned();
+        let anchor = anchor_from_trusted_cert(&trusted).map_err(|_| CertificateError::Malformed)?.to_owned();
         let window = Window::of_certificate(&certificate);
         if !may_sign_clients(&certificate)? {
             return Ok(None);
         }
         let constraints = certificate.basic_constraints().map_err(|_| CertificateError::Malformed)?;
         let max_intermediates = constraints.and_then(|constraints| constraints.value.path_len_constraint);
-        Ok(Some(Authority { anchor, window, max_intermediates }))
+        let names = Link::of(&certificate)?.names();
+        let (key, subject, key_id) = (names.key.to_vec(), names.subject.to_vec(), names.key_id.map(<[u8]>::to_vec));
+        Ok(Some(Authority { anchor, window, key, subject, key_id, max_intermediates }))
+    }
+
+    /// How those name it whom it issued.
+    pub(super) fn names(&self) -> IssuerNames<'_> {
+        IssuerNames { subject: &self.subject, key_id: self.key_id.as_deref(), key: &self.key }
     }
 
     /// Whether a path of so many intermediates may end here.
@@ -57,8 +70,6 @@ fn may_sign_clients(certificate: &X509Certificate<'_>) -> Result<bool, Certifica
         Some(constraints) => constraints.value.ca,
         None => certificate.version() != X509Version::V3,
     };
-    let usages = certificate.extended_key_usage().map_err(malformed)?;
-    let is_for_clients = usages.is_none_or(|usages| usages.value.any || usages.value.client_auth);
     let read = [
         OID_X509_EXT_BASIC_CONSTRAINTS,
         OID_X509_EXT_EXTENDED_KEY_USAGE,
@@ -66,5 +77,5 @@ fn may_sign_clients(certificate: &X509Certificate<'_>) -> Result<bool, Certifica
         OID_X509_EXT_NAME_CONSTRAINTS,
     ];
     let is_read = certificate.extensions().iter().all(|extension| !extension.critical || read.contains(&extension.oid));
-    Ok(is_ca && is_for_clients && is_read && may_sign_certificates(certificate)?)
+    Ok(is_ca && is_for_clients(certificate)? && is_read && may_sign_certificates(certificate)?)
 }

@@ -18,7 +18,7 @@ const REFUSED_FOR: u64 = 10;
 pub type CertifiedUser = Option<Arc<UpstreamUser>>;
 
 /// Why a presented certificate authenticates nobody. The client's fault.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateRefused {
     /// It does not verify.
     #[error(transparent)]
@@ -78,7 +78,7 @@ impl CertificateCache {
             }
             Err(refused) => {
                 let until = now.as_secs().saturating_add(REFUSED_FOR);
-                self.refused.insert(*chain.digest(), (until, refused.clone()));
+                self.refused.insert(*chain.digest(), (until, refused));
                 Err(refused)
             }
         }

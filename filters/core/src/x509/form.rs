@@ -6,6 +6,8 @@ use x509_parser::oid_registry::*;
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 use super::CertificateError;
+use super::bounds::{has_bounded_lists, is_bounded};
+use super::cost::Cost;
 use super::text::text;
 
 /// Extensions whose content Go looks at; what stands in another does not matter to it.
@@ -25,6 +27,19 @@ const READ_BY_GO: [Oid<'static>; 13] = [
     OID_X509_EXT_SUBJECT_KEY_IDENTIFIER,
 ];
 
+/// Parses a certificate that anybody may have written: one of more parts than are ever looked at is not read at all.
+pub(super) fn parse_presented<'a>(
+    der: &'a [u8],
+    most: usize,
+    cost: &mut Cost,
+) -> Result<X509Certificate<'a>, CertificateError> {
+    if !is_bounded(der, most, cost) {
+        return Err(CertificateError::Oversized);
+    }
+    let certificate = parse(der)?;
+    if has_bounded_lists(&certificate) { Ok(certificate) } else { Err(CertificateError::Oversized) }
+}
+
 /// Parses a certificate, and refuses what Go's parser refuses and a library for paths does not look at: with
 /// kube-apiserver such a certificate ends the handshake, wherever in the chain it stands.
 pub(super) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, CertificateError> {
@@ -36,6 +51,12 @@ pub(super) fn parse(der: &[u8]) -> Result<X509Certificate<'_>, CertificateError>
     check_name(certificate.subject())?;
     check_name(certificate.issuer())?;
     Ok(certificate)
+}
+
+/// The content of the algorithm by which a certificate says that it is signed.
+pub(super) fn signature_algorithm(der: &[u8]) -> Option<&[u8]> {
+    let (_, certificate) = Any::from_der(der).ok()?;
+    elements(certificate.data).nth(1)?.map(|algorithm| algorithm.data)
 }
 
 /// An integer of DER that is not negative.
@@ -91,18 +112,22 @@ fn elements(mut rest: &[u8]) -> impl Iterator<Item = Option<Any<'_>>> {
 /// No extension twice, and none broken that Go reads.
 fn has_sound_extensions(certificate: &X509Certificate<'_>) -> bool {
     let extensions = certificate.extensions();
-    has_no_equal(extensions, |extension| &extension.oid)
+    has_no_equal(extensions.iter().map(|extension| extension.oid.as_bytes()))
         && extensions.iter().all(|extension| match extension.parsed_extension() {
             ParsedExtension::ParseError { .. } => !READ_BY_GO.contains(&extension.oid),
             ParsedExtension::KeyUsage(_) => is_bit_string(extension.value),
-            ParsedExtension::CertificatePolicies(policies) => has_no_equal(policies, |policy| &policy.policy_id),
+            ParsedExtension::CertificatePolicies(policies) => {
+                has_no_equal(policies.iter().map(|policy| policy.policy_id.as_bytes()))
+            }
             ParsedExtension::SubjectAlternativeName(names) => names.general_names.iter().all(is_sound_name),
             _ => true,
         })
 }
 
-fn has_no_equal<T, K: PartialEq>(list: &[T], key: impl Fn(&T) -> &K) -> bool {
-    list.iter().enumerate().all(|(index, item)| list.iter().take(index).all(|earlier| key(earlier) != key(item)))
+fn has_no_equal<'a>(identifiers: impl Iterator<Item = &'a [u8]>) -> bool {
+    let mut sorted: Vec<&[u8]> = identifiers.collect();
+    sorted.sort_unstable();
+    sorted.array_windows().all(|[a, b]| a != b)
 }
 
 /// A BIT STRING whose unused bits there are, and are zero.

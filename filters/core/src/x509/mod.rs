@@ -3,10 +3,14 @@
 //! expiry and a change of CA act at once on open connections. Differences fail closed (docs/compatibility.md).
 
 mod authority;
+mod bounds;
 mod cache;
 mod chain;
+mod cost;
 mod form;
 mod forwarded;
+mod link;
+mod path;
 mod presented;
 mod subject;
 mod text;
@@ -16,7 +20,9 @@ mod window;
 
 pub use cache::{CertificateCache, CertificateRefused, CertifiedUser};
 pub use chain::{ChainError, ClientChain, MAX_BYTES, MAX_CERTIFICATES, encode as encode_chain};
+pub use cost::Cost;
 pub use forwarded::{ForwardedError, chain_from_header};
+pub use path::{MAX_INTERMEDIATES, MAX_SIGNATURES};
 pub use presented::{hex_digest, is_presented};
 pub use trust::{ClientCa, ClientCaError};
 pub use window::Window;
@@ -25,21 +31,68 @@ use rustls_pki_types::UnixTime;
 
 use crate::identity::UserInfo;
 
-/// Why a presented certificate does not authenticate. The client's fault; trying again does not help.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a presented certificate does not authenticate. The client's fault; trying again does not help. Small, because it is
+/// kept for everybody who comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// No path to the client CA, expired, wrong usage or a bad signature.
+    /// Nothing trusted stands above it, or not for this.
     #[error("the certificate does not verify: {0}")]
-    Unverified(webpki::Error),
+    Unverified(#[from] PathError),
     /// The CA is not valid at this time.
     #[error("the CA of the certificate is not valid now")]
     OutsideValidity,
     /// A certificate of the path does not parse.
     #[error("a certificate does not parse")]
     Malformed,
+    /// A certificate has more extensions, usages, policies or parts than are looked at.
+    #[error("a certificate has more parts than are looked at")]
+    Oversized,
     /// The subject has an attribute that is no text, or a UID that is empty or not unique.
     #[error("the certificate's subject is not acceptable")]
     Subject,
+}
+
+/// Why no path of certificates leads from the client's to a CA of the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// Nobody who is trusted is named as an issuer.
+    #[error("no trusted issuer")]
+    Issuer,
+    /// The issuer that is named did not sign it.
+    #[error("a signature is not good")]
+    Signature,
+    /// A certificate has expired.
+    #[error("expired")]
+    Expired,
+    /// A certificate is not valid yet.
+    #[error("not valid yet")]
+    NotYetValid,
+    /// It is not for clients, or its issuer not for issuing.
+    #[error("not made for this use")]
+    Usage,
+    /// An issuer does not allow its names, or so long a path.
+    #[error("not allowed by its issuer")]
+    Constraint,
+    /// The library for paths says something else.
+    #[error("not acceptable")]
+    Other,
+}
+
+impl From<webpki::Error> for PathError {
+    fn from(error: webpki::Error) -> Self {
+        use webpki::Error;
+        match error {
+            Error::UnknownIssuer => PathError::Issuer,
+            Error::InvalidSignatureForPublicKey | Error::MaximumSignatureChecksExceeded => PathError::Signature,
+            Error::CertExpired { .. } => PathError::Expired,
+            Error::CertNotValidYet { .. } => PathError::NotYetValid,
+            Error::RequiredEkuNotFoundContext(_) | Error::CaUsedAsEndEntity | Error::EndEntityUsedAsCa => {
+                PathError::Usage
+            }
+            Error::NameConstraintViolation | Error::PathLenConstraintViolated => PathError::Constraint,
+            _ => PathError::Other,
+        }
+    }
 }
 
 /// A user that a certificate names, and for how long it may be believed.
@@ -56,7 +109,20 @@ pub struct VerifiedUser {
 /// # Errors
 /// [`CertificateError`], the client's fault.
 pub fn verify(chain: &ClientChain<'_>, ca: &ClientCa, now: UnixTime) -> Result<VerifiedUser, CertificateError> {
-    let window = ca.verify(chain, now)?;
+    verify_counted(chain, ca, now, &mut Cost::default())
+}
+
+/// The same, and adds up what it cost.
+///
+/// # Errors
+/// [`CertificateError`], the client's fault.
+pub fn verify_counted(
+    chain: &ClientChain<'_>,
+    ca: &ClientCa,
+    now: UnixTime,
+    cost: &mut Cost,
+) -> Result<VerifiedUser, CertificateError> {
+    let window = ca.verify(chain, now, cost)?;
     let user = subject::user_of(chain.leaf())?;
     Ok(VerifiedUser { user, window })
 }

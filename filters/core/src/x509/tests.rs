@@ -1,5 +1,6 @@
 use rcgen::{CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, KeyPair, date_time_ymd};
 
+mod hostile;
 mod issuers;
 
 use super::*;

@@ -2,18 +2,22 @@ use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, Error, VerifiedPath};
+use x509_parser::certificate::X509Certificate;
 
 use super::authority::{Authority, may_sign_certificates};
-use super::form::parse;
+use super::bounds::{MAX_ISSUER_ELEMENTS, MAX_LEAF_ELEMENTS};
+use super::cost::Cost;
+use super::form::{parse, parse_presented};
+use super::link::{IssuerNames, Link, may_issue};
+use super::path::find;
 use super::usage::ForClients;
 use super::window::Window;
-use super::{CertificateError, ClientChain};
+use super::{CertificateError, ClientChain, PathError};
 
 /// The CAs that sign client certificates of a cluster.
 #[derive(Debug)]
 pub struct ClientCa {
     authorities: Vec<Authority>,
-    anchors: Vec<TrustAnchor<'static>>,
     digest: [u8; SHA256_OUTPUT_LEN],
 }
 
@@ -51,8 +55,7 @@ impl ClientCa {
         }
         let mut sum = [0; SHA256_OUTPUT_LEN];
         sum.copy_from_slice(digest(&SHA256, &all).as_ref());
-        let anchors = authorities.iter().map(|authority| authority.anchor.clone()).collect();
-        Ok(ClientCa { authorities, anchors, digest: sum })
+        Ok(ClientCa { authorities, digest: sum })
     }
 
     /// SHA-256 over the bundle's certificates.
@@ -60,20 +63,53 @@ impl ClientCa {
         &self.digest
     }
 
-    /// Finds a path from the leaf to one of the CAs, for client authentication. What Go asks of issuers beyond the
-    /// library is asked of every candidate path.
-    pub(super) fn verify(&self, chain: &ClientChain<'_>, now: UnixTime) -> Result<Window, CertificateError> {
-        let leaf = CertificateDer::from(chain.leaf());
-        let intermediates: Vec<CertificateDer<'_>> = chain.intermediates().map(CertificateDer::from).collect();
-        for certificate in std::iter::once(&leaf).chain(&intermediates) {
-            parse(certificate)?;
-        }
-        let end_entity = EndEntityCert::try_from(&leaf).map_err(CertificateError::Unverified)?;
+    /// Finds a path from the leaf to one of the CAs, for client authentication. The library for paths is given one path only,
+    /// and only when its signatures are known to be good: it checks them once more, and everything else. What Go asks of
+    /// issuers beyond the library is asked of that path.
+    pub(super) fn verify(
+        &self,
+        chain: &ClientChain<'_>,
+        now: UnixTime,
+        cost: &mut Cost,
+    ) -> Result<Window, CertificateError> {
+        let leaf = parse_presented(chain.leaf(), MAX_LEAF_ELEMENTS, cost)?;
+        let issuers: Vec<X509Certificate<'_>> = chain
+            .intermediates()
+            .map(|der| parse_presented(der, MAX_ISSUER_ELEMENTS, cost))
+            .collect::<Result<_, _>>()?;
+        let issuers = issuers.iter().filter(|issuer| may_issue(issuer, now));
+        let links: Vec<Link<'_>> =
+            std::iter::once(&leaf).chain(issuers.clone()).map(Link::of).collect::<Result<_, _>>()?;
+        let roots: Vec<IssuerNames<'_>> = self.authorities.iter().map(Authority::names).collect();
+        let path = find(&links, &roots, cost)?;
+
+        let same = roots.get(path.root);
+        let anchors: Vec<TrustAnchor<'_>> = self
+            .authorities
+            .iter()
+            .filter(|authority| same.is_some_and(|same| authority.names().is_same_issuer(same)))
+            .map(|authority| authority.anchor.clone())
+            .collect();
+        let ders: Vec<CertificateDer<'_>> =
+            std::iter::once(&leaf).chain(issuers).map(|certificate| certificate.as_raw().into()).collect();
+        let intermediates: Vec<CertificateDer<'_>> =
+            path.intermediates.iter().filter_map(|at| ders.get(*at)).cloned().collect();
+        self.verify_path(&chain.leaf().into(), &intermediates, &anchors, now)
+    }
+
+    fn verify_path(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        anchors: &[TrustAnchor<'_>],
+        now: UnixTime,
+    ) -> Result<Window, CertificateError> {
+        let end_entity = EndEntityCert::try_from(leaf).map_err(PathError::from)?;
         let path = end_entity
             .verify_for_usage(
                 ALL_VERIFICATION_ALGS,
-                &self.anchors,
-                &intermediates,
+                anchors,
+                intermediates,
                 now,
                 ForClients,
                 None,
@@ -81,7 +117,7 @@ impl ClientCa {
             )
             .map_err(unverified)?;
         let window = self.window_of(&path, now).map_err(unverified)?;
-        let window = window.and(Window::of(chain.leaf())?);
+        let window = window.and(Window::of(leaf)?);
         if window.contains(now) { Ok(window) } else { Err(CertificateError::OutsideValidity) }
     }
 
@@ -114,5 +150,9 @@ impl ClientCa {
 const OUTSIDE_VALIDITY: Error = Error::InvalidCertValidity;
 
 fn unverified(error: Error) -> CertificateError {
-    if error == OUTSIDE_VALIDITY { CertificateError::OutsideValidity } else { CertificateError::Unverified(error) }
+    if error == OUTSIDE_VALIDITY {
+        CertificateError::OutsideValidity
+    } else {
+        CertificateError::Unverified(error.into())
+    }
 }

@@ -1,4 +1,7 @@
 use webpki::{Error, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, KeyUsage, RequiredEkuNotFoundContext};
+use x509_parser::certificate::X509Certificate;
+
+use super::CertificateError;
 
 const CLIENT_AUTH: KeyPurposeId<'static> = KeyPurposeId::new(&[0x2b, 6, 1, 5, 5, 7, 3, 2]);
 const ANY: KeyPurposeId<'static> = KeyPurposeId::new(&[0x55, 0x1d, 0x25, 0]);
@@ -9,16 +12,25 @@ pub(super) struct ForClients;
 
 impl ExtendedKeyUsageValidator for ForClients {
     fn validate(&self, usages: KeyPurposeIdIter<'_, '_>) -> Result<(), Error> {
-        let (mut present, mut is_for_clients) = (Vec::new(), false);
+        let mut is_any = true;
         for usage in usages {
             let usage = usage?;
-            is_for_clients |= usage == CLIENT_AUTH || usage == ANY;
-            present.push(usage.to_decoded_oid());
+            if usage == CLIENT_AUTH || usage == ANY {
+                return Ok(());
+            }
+            is_any = false;
         }
-        if present.is_empty() || is_for_clients {
-            return Ok(());
+        let (required, present) = (KeyUsage::client_auth(), Vec::new());
+        if is_any {
+            Ok(())
+        } else {
+            Err(Error::RequiredEkuNotFoundContext(RequiredEkuNotFoundContext { required, present }))
         }
-        let required = KeyUsage::client_auth();
-        Err(Error::RequiredEkuNotFoundContext(RequiredEkuNotFoundContext { required, present }))
     }
+}
+
+/// The same of a certificate that is parsed already.
+pub(super) fn is_for_clients(certificate: &X509Certificate<'_>) -> Result<bool, CertificateError> {
+    let usages = certificate.extended_key_usage().map_err(|_| CertificateError::Malformed)?;
+    Ok(usages.is_none_or(|usages| usages.value.any || usages.value.client_auth))
 }

@@ -123,3 +123,103 @@ fn any_usage_is_any() {
     assert!(with(vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::Any]));
     assert!(!with(vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::CodeSigning]));
 }
+
+fn chain_of(leaf: &[u8], issuers: &[&testing::Ca]) -> Vec<Vec<u8>> {
+    std::iter::once(leaf.to_vec()).chain(issuers.iter().map(|issuer| issuer.der().to_vec())).collect()
+}
+
+fn is_trusted(chain: &[Vec<u8>], trust: &ClientCa) -> bool {
+    check(&chain.iter().map(|der| &**der).collect::<Vec<_>>(), trust, now()).is_ok()
+}
+
+#[test]
+fn a_path_has_at_most_four_intermediates() {
+    let mut issuers = vec![root(|_| {})];
+    for number in 0..5 {
+        let next = intermediate(&format!("middle {number}"), issuers.last().unwrap());
+        issuers.push(next);
+    }
+    let trust = trust(&issuers[0]);
+    for (depth, is_short) in [(0, true), (1, true), (4, true), (5, false)] {
+        let leaf = issue(testing::alice(), &issuers[depth]);
+        let above: Vec<&testing::Ca> = issuers[1..=depth].iter().collect();
+        assert_eq!(is_trusted(&chain_of(&leaf, &above), &trust), is_short, "{depth}");
+        let reversed: Vec<&testing::Ca> = above.into_iter().rev().collect();
+        assert_eq!(is_trusted(&chain_of(&leaf, &reversed), &trust), is_short, "{depth}, in another order");
+    }
+}
+
+/// RFC 4210, 4.4: the old key signs the new one under the same name.
+#[test]
+fn a_new_key_of_a_ca_is_trusted_through_the_old_one() {
+    let old = root(|_| {});
+    let with_key_ids = |params: &mut CertificateParams| params.use_authority_key_identifier_extension = true;
+    for change in [|_: &mut CertificateParams| {}, with_key_ids] {
+        let mut params = testing::ca_params("root");
+        change(&mut params);
+        let new = CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &old).unwrap();
+        let mut params = testing::alice();
+        change(&mut params);
+        let leaf = issue(params, &new);
+        assert!(is_trusted(&chain_of(&leaf, &[&new]), &trust(&old)));
+        assert!(is_trusted(&chain_of(&leaf, &[&new, &old]), &trust(&old)));
+        assert!(!is_trusted(&chain_of(&leaf, &[]), &trust(&old)));
+    }
+}
+
+#[test]
+fn a_cross_signed_issuer_is_trusted_by_either_root() {
+    let (ours, theirs) = (root(|_| {}), ca("other root"));
+    let (key, params) = (KeyPair::generate().unwrap(), || testing::ca_params("middle"));
+    let pem = key.serialize_pem();
+    let by = |root| CertifiedIssuer::signed_by(params(), KeyPair::from_pem(&pem).unwrap(), root).unwrap();
+    let (by_ours, by_theirs) = (by(&ours), by(&theirs));
+    let leaf = issue(testing::alice(), &by_ours);
+    for issuers in [[&by_ours, &by_theirs], [&by_theirs, &by_ours]] {
+        let chain = chain_of(&leaf, &issuers);
+        assert!(is_trusted(&chain, &trust(&ours)));
+        assert!(is_trusted(&chain, &trust(&theirs)));
+        assert!(!is_trusted(&chain, &trust(&ca("third root"))));
+    }
+}
+
+#[test]
+fn an_expired_issuer_hides_no_valid_one_of_its_key() {
+    let plain = root(|_| {});
+    let pem = KeyPair::generate().unwrap().serialize_pem();
+    let until = |year| {
+        let mut params = testing::ca_params("middle");
+        params.not_after = date_time_ymd(year, 1, 1);
+        CertifiedIssuer::signed_by(params, KeyPair::from_pem(&pem).unwrap(), &plain).unwrap()
+    };
+    let (expired, valid) = (until(2029), until(2035));
+    let leaf = issue(testing::alice(), &valid);
+    assert!(is_trusted(&chain_of(&leaf, &[&expired, &valid]), &trust(&plain)));
+    assert!(!is_trusted(&chain_of(&leaf, &[&expired]), &trust(&plain)));
+}
+
+#[test]
+fn two_roots_of_one_name_are_both_asked() {
+    let (first, second) = (root(|_| {}), root(|_| {}));
+    let both = ClientCa::from_pem(&format!("{}{}", first.pem(), second.pem())).unwrap();
+    for issuer in [&first, &second] {
+        assert!(is_trusted(&[issue(testing::alice(), issuer)], &both));
+    }
+    assert!(!is_trusted(&[issue(testing::alice(), &root(|_| {}))], &both));
+}
+
+#[test]
+fn an_issuer_with_another_key_identifier_is_none() {
+    let (params, key) = (testing::ca_params("root"), KeyPair::generate().unwrap());
+    let own = params.key_identifier(&key);
+    let plain = CertifiedIssuer::self_signed(params, key).unwrap();
+    let issuer_key = |id: &[u8]| {
+        let content = [&[0x30, 22, 0x80, 20][..], id].concat();
+        let mut params = testing::alice();
+        params.custom_extensions = vec![CustomExtension::from_oid_content(&[2, 5, 29, 35], content)];
+        is_trusted(&[issue(params, &plain)], &trust(&plain))
+    };
+    assert_eq!(own.len(), 20);
+    assert!(issuer_key(&own));
+    assert!(!issuer_key(&[7; 20]));
+}
