@@ -10,6 +10,7 @@
 //!
 //! No I/O, no clock, no randomness.
 
+mod account;
 mod check;
 mod claims;
 mod code;
@@ -25,6 +26,7 @@ mod shape;
 pub mod status;
 mod types;
 
+pub use account::token_account;
 pub use check::{
     AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates,
     HealthCheck, Host, KeyPair, Limits, LogMode, PeerName, Policy, ProtectedIdentities, ProxyProtocol, RequestHeaders,

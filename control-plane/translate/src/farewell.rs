@@ -17,7 +17,7 @@ pub fn farewell(document: &Value, settings: &Settings, filter: Filter) -> Option
     let raw = parse_cluster(document).ok()?;
     // As written, because whatever is wrong with it by now does not matter.
     let cluster: Cluster = cluster_as_written(&raw)?;
-    let names = ResourceNames::new(&settings.instance, &cluster.name);
+    let names = ResourceNames::of(&cluster, settings);
     let mut config = cluster_config(&cluster, &names, settings);
     if let Some(Servers { names, .. }) = &mut config.servers {
         names.clear();

@@ -1,7 +1,9 @@
 use std::fmt::Write;
 
-use portcullis_api::{Cluster, PeerName, Trust};
+use portcullis_api::Cluster;
 use ring::digest::{Context, SHA256};
+
+use crate::generation::Generation;
 
 /// The SHA-256 of a list, in hexadecimal. Every part is preceded by its length, so that no two lists run together.
 pub(crate) fn sha256_hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
@@ -22,21 +24,12 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Who a cluster is, for caches of credentials: they start empty when the object is recreated, or when what stands
-/// behind it or signs for its users changes. Disabling a server changes nothing.
-pub(crate) fn identity(cluster: &Cluster, instance: &str) -> String {
-    let made = cluster.uid.as_deref().or(cluster.creation_timestamp.as_deref()).unwrap_or_default();
+/// Who a cluster is, for caches of credentials: they start empty with each generation of the object, and when its servers or
+/// the CA that signs for its users change. Disabling a server changes nothing.
+pub(crate) fn identity(cluster: &Cluster, instance: &str, generation: &Generation) -> String {
     let servers: Vec<String> = cluster.servers.iter().map(|server| server.endpoint.to_string()).collect();
-    let peer = match &cluster.peer_name {
-        PeerName::Dns(name) => format!("dns {name}"),
-        PeerName::Ip(ip) => format!("ip {ip}"),
-    };
-    let trust = match &cluster.trust {
-        Trust::Bundle(pem) => pem.as_slice(),
-        Trust::Insecure => b"insecure",
-    };
     let client_ca = cluster.client_ca.as_ref().map_or(&b""[..], |pem| pem.as_slice());
     let joined = servers.join(",");
-    let hash = sha256_hex([made.as_bytes(), joined.as_bytes(), peer.as_bytes(), trust, client_ca]);
+    let hash = sha256_hex([generation.whole().as_bytes(), joined.as_bytes(), client_ca]);
     format!("{instance}/-/{}/{hash}", cluster.name)
 }

@@ -8,6 +8,7 @@ mod cluster;
 mod diagnosis;
 mod farewell;
 mod flavour;
+mod generation;
 mod group;
 mod identity;
 mod listener;
@@ -127,7 +128,7 @@ fn overruled(cluster: &Cluster, settings: &Settings) -> Option<Problem> {
 /// Everything of one cluster but its filter chain, which the listener collects.
 fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Result<Chain, Inexpressible> {
     let settings = input.settings;
-    let names = ResourceNames::new(&settings.instance, &cluster.name);
+    let names = ResourceNames::of(cluster, settings);
     let config = input.flavour.cluster_config(policy::cluster_config(cluster, &names, settings))?;
     let groups = group::groups(cluster);
     let first = resources.len();

@@ -1,16 +1,36 @@
-use portcullis_filter_config::Pool;
+use portcullis_api::{Cluster, Settings};
+use portcullis_filter_config::{GENERATION_MARK, Pool};
+
+use crate::generation::Generation;
 
 /// The names of one cluster's resources: `<instance>/<namespace or ->/<name>/<part>`. They are an API: dashboards,
 /// log queries and patches refer to them.
+///
+/// Pools, endpoints and what is shown to servers have `@<generation>` behind it, which names for statistics have not.
 #[derive(Clone, Debug)]
 pub struct ResourceNames {
     prefix: String,
+    /// `None` where no server is reached under these names.
+    generation: Option<Generation>,
 }
 
 impl ResourceNames {
     /// Names of the cluster-scoped object `name`.
     pub fn new(instance: &str, name: &str) -> Self {
-        Self { prefix: format!("{instance}/-/{name}") }
+        Self { prefix: format!("{instance}/-/{name}"), generation: None }
+    }
+
+    /// Names of an object under these settings.
+    pub(crate) fn of(cluster: &Cluster, settings: &Settings) -> Self {
+        let generation = Some(Generation::of(cluster, settings));
+        Self { generation, ..Self::new(&settings.instance, &cluster.name) }
+    }
+
+    fn marked(&self, name: String) -> String {
+        match &self.generation {
+            Some(generation) => format!("{name}{GENERATION_MARK}{}", generation.short()),
+            None => name,
+        }
     }
 
     /// Names of what belongs to the gateway itself.
@@ -34,14 +54,29 @@ impl ResourceNames {
         format!("{}/{part}", self.prefix)
     }
 
+    /// The name of a secret that is shown to servers, or that they are verified by.
+    pub(crate) fn upstream(&self, part: &str) -> String {
+        self.marked(self.part(part))
+    }
+
+    /// A group's name in the filter's configuration, with which its destinations begin.
+    pub(crate) fn word(&self, group: &str) -> String {
+        self.marked(group.to_owned())
+    }
+
     /// The name of a group's endpoints.
     pub fn group(&self, group: &str) -> String {
-        self.part(group)
+        self.marked(self.part(group))
     }
 
     /// The name of a pool's cluster.
     pub fn pool(&self, group: &str, pool: Pool) -> String {
-        self.part(&format!("{group}.{}", pool.as_str()))
+        self.marked(self.part(&format!("{group}.{}", pool.as_str())))
+    }
+
+    /// The name of a pool's cluster in statistics, the same for all generations.
+    pub(crate) fn pool_stat(&self, group: &str, pool: Pool) -> String {
+        stat_name(&self.part(&format!("{group}.{}", pool.as_str())))
     }
 }
 

@@ -5,6 +5,7 @@ use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes,
 use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
 use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews, UpstreamIdentity};
 
+use crate::generation::Generation;
 use crate::group::{ALL, group_name};
 use crate::identity::identity;
 use crate::names::ResourceNames;
@@ -21,7 +22,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
     ClusterConfig {
         version: CONFIG_VERSION,
         name: names.chain().to_owned(),
-        identity: identity(cluster, &settings.instance),
+        identity: identity(cluster, &settings.instance, &Generation::of(cluster, settings)),
         authorities,
         client_ca: cluster.client_ca.as_ref().map(text),
         deny_all_requests: cluster.gates.deny_all_requests,
@@ -44,7 +45,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
             .policies
             .iter()
             .map(|policy| config::Policy {
-                group: group_name(policy),
+                group: names.word(&group_name(policy)),
                 flow_control_schema: policy.schema.clone(),
                 log: is_logged(policy.log_mode),
                 rules: policy.rules.iter().map(rule).collect(),

@@ -19,11 +19,11 @@ pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, filter: Filter, res
         resources.push(secret(names.part(parts::SERVING), certificate(pair)));
     }
     if let Some(pair) = &cluster.certificate {
-        resources.push(secret(names.part(parts::CLIENT), certificate(pair)));
+        resources.push(secret(names.upstream(parts::CLIENT), certificate(pair)));
     }
     if let Some(token) = &cluster.token {
         let generic = GenericSecret { secret: Some(inline_bytes(token.expose())), ..Default::default() };
-        resources.push(secret(names.part(parts::TOKEN), secret::Type::GenericSecret(generic)));
+        resources.push(secret(names.upstream(parts::TOKEN), secret::Type::GenericSecret(generic)));
     }
     if cluster.client_verification == ClientVerification::Handshake {
         let client_ca = cluster.client_ca.as_ref().map(text);
@@ -40,7 +40,7 @@ pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, filter: Filter, res
     if let Trust::Bundle(pem) = &cluster.trust {
         let context =
             CertificateValidationContext { trusted_ca: Some(inline_bytes(pem.as_slice())), ..Default::default() };
-        resources.push(secret(names.part(parts::UPSTREAM_CA), secret::Type::ValidationContext(context)));
+        resources.push(secret(names.upstream(parts::UPSTREAM_CA), secret::Type::ValidationContext(context)));
     }
 }
 

@@ -5,6 +5,9 @@
 //! [`Registry`] of them. A [`HealthRegistry`] holds what Envoys report about their endpoints.
 
 mod delta;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod dialogue;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod exercise;

@@ -168,9 +168,15 @@ impl Snapshot {
         self.retired.iter().filter(move |_| is_told)
     }
 
-    /// Whether some node may be told of a cluster of that name.
+    /// Whether some node may be told of a cluster of that name, or of one whose name has `@` and more behind it: nodes tell of
+    /// clusters as their statistics do, whose names are without.
     pub(crate) fn has_cluster(&self, name: &str) -> bool {
-        self.get(CLUSTERS, name).is_some() || self.views.values().any(|view| view.has_cluster(name))
+        let has = |one: &Arc<OneType>| {
+            let marked = format!("{name}@");
+            let next = one.resources.range(marked.clone()..).next();
+            one.resources.contains_key(name) || next.is_some_and(|(other, _)| other.starts_with(&marked))
+        };
+        self.types.get(CLUSTERS).is_some_and(has) || self.views.values().any(|view| view.has_cluster(name))
     }
 
     /// Everything: type URL, name and resource.

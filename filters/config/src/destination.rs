@@ -79,6 +79,16 @@ impl RequestClass {
     }
 }
 
+/// Between the name of something that leads to servers (a group, a pool, a secret) and the generation of the object that it
+/// belongs to. An object's generation is another one whenever it is decided or believed by something else, so that a decision
+/// of one generation finds nothing of another.
+pub const GENERATION_MARK: char = '@';
+
+/// A name without its generation, as people, logs and statistics know it.
+pub fn without_generation(name: &str) -> &str {
+    name.split_once(GENERATION_MARK).map_or(name, |(name, _)| name)
+}
+
 /// The value of the [`crate::names::DESTINATION`] filter state, one entry of the virtual host's matcher tree.
 pub fn destination(group: &str, pool: Pool, class: RequestClass) -> String {
     format!("{group}.{}.{}", pool.as_str(), class.as_str())

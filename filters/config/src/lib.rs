@@ -23,7 +23,7 @@ pub use cluster::{
     ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, ProtectedIdentities, RequestHeaders, Reviews, Rule,
     Servers, ServiceAccount, ShownRequest, UpstreamIdentity,
 };
-pub use destination::{Pool, RequestClass, destination, destinations};
+pub use destination::{GENERATION_MARK, Pool, RequestClass, destination, destinations, without_generation};
 pub use dispatch::Dispatch;
 pub use filter::{FilterConfig, PeerSource};
 pub use validator::ValidatorConfig;

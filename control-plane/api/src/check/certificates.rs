@@ -6,7 +6,9 @@ use base64::engine::general_purpose::STANDARD;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use x509_parser::oid_registry::{OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION};
+use x509_parser::oid_registry::{
+    OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION, OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER,
+};
 
 use crate::{PublicBytes, SecretBytes};
 
@@ -24,6 +26,9 @@ pub struct KeyPair {
     pub key: SecretBytes,
     /// How long the leaf is valid, from its first second to its last.
     pub validity: Duration,
+    /// The leaf's subject, its issuer, and the identifier of the issuer's key, in DER. A renewed certificate of the same
+    /// subject from the same issuer has the same, whatever its key.
+    pub holder: Vec<u8>,
 }
 
 /// Why certificates or keys cannot be used. No variant holds a value.
@@ -65,7 +70,7 @@ pub(super) fn read_pair(cert: &PublicBytes, key: &SecretBytes) -> Result<KeyPair
     }
     let pair = CertifiedKey::new(chain.clone(), Arc::clone(&signer));
     pair.keys_match().map_err(|_| CertificateError::Mismatch)?;
-    Ok(KeyPair { validity: validity(leaf)?, chain: encode(&chain), key: key.clone() })
+    Ok(KeyPair { validity: validity(leaf)?, holder: holder(leaf)?, chain: encode(&chain), key: key.clone() })
 }
 
 /// The certificates of a PEM text, in DER; none if it does not parse, which the check tells.
@@ -97,6 +102,14 @@ fn validity(leaf: &CertificateDer<'_>) -> Result<Duration, CertificateError> {
     let (_, parsed) = x509_parser::parse_x509_certificate(leaf).map_err(|_| CertificateError::X509)?;
     let (first, last) = (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
     Ok(Duration::from_secs(u64::try_from(last.saturating_sub(first)).unwrap_or(0)))
+}
+
+fn holder(leaf: &CertificateDer<'_>) -> Result<Vec<u8>, CertificateError> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(leaf).map_err(|_| CertificateError::X509)?;
+    let identifier =
+        parsed.extensions().iter().find(|extension| extension.oid == OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER);
+    let identifier = identifier.map_or(&[][..], |extension| extension.value);
+    Ok([parsed.subject().as_raw(), parsed.issuer().as_raw(), identifier].concat())
 }
 
 /// Envoy takes RSA and ECDSA certificates, not Ed25519.

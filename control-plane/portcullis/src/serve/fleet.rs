@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use portcullis_api::status::{Gateway, Health, Standing};
-use portcullis_filter_config::Pool;
+use portcullis_filter_config::{Pool, without_generation};
 use portcullis_translate::type_urls;
 use portcullis_xds::{Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as Stands};
 
@@ -63,9 +63,10 @@ impl<'a> Fleet<'a> {
     fn health(&self, snapshot: &Snapshot, owner: &str) -> Option<&BTreeMap<String, Health>> {
         let pool = format!("/all.{}", Pool::Http2.as_str());
         let clusters = type_urls::cluster();
-        let is_wanted = |(url, name): &(&str, &str)| *url == clusters && name.ends_with(&pool);
+        // Gateways tell what their statistics say, whose names are the same for all generations of an object.
+        let is_wanted = |(url, name): &(&str, &str)| *url == clusters && without_generation(name).ends_with(&pool);
         let (_, name) = snapshot.owned_by(owner).find(is_wanted)?;
-        self.reports.get(name)
+        self.reports.get(without_generation(name))
     }
 }
 

@@ -3,25 +3,29 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
+use portcullis_filter_config::without_generation;
 use portcullis_translate::{Resource, type_urls};
 
 /// Longer than a request may wait for reviews and repeat itself before it chooses a server.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// Server groups that no policy of an object names any more. Requests that came before that change may still be on their way
-/// to them, for instance because they wait for a review: for a while Envoy keeps the groups.
+/// What of one object is kept at most, the latest: an object that is edited over and over gets no more.
+const MOST: usize = 256;
+
+/// Pools that no policy of an object leads to any more, or that belong to an earlier generation of it. Requests that came
+/// before that change may still be on their way to them, for instance because they wait for a review: for a while Envoy keeps
+/// the pools, with their own endpoints and their own secrets.
 #[derive(Debug, Default)]
 pub(super) struct Lingering {
-    under: Option<Settings>,
-    /// Clusters and endpoints of the last translation, by type and name.
-    before: Groups,
+    /// Under whose names everything stands.
+    instance: String,
+    /// What reaches servers, of the last translation, by type and name.
+    before: Resources,
     kept: BTreeMap<Key, Kept>,
-    /// What each object's clusters may refer to.
-    secrets: BTreeMap<String, BTreeSet<String>>,
 }
 
 type Key = (String, String);
-type Groups = BTreeMap<Key, Arc<Resource>>;
+type Resources = BTreeMap<Key, Arc<Resource>>;
 
 #[derive(Debug)]
 struct Kept {
@@ -32,38 +36,51 @@ struct Kept {
 impl Lingering {
     /// Compares a translation with the one before; what of it is kept for now.
     ///
-    /// Nothing is kept of an object that is gone or lost a secret, because a resource may refer only to what is there.
+    /// Nothing is kept of an object that is served no longer.
     pub(super) fn follow(
         &mut self,
         translated: &[Arc<Resource>],
         settings: &Settings,
         now: Instant,
     ) -> Vec<Arc<Resource>> {
-        let groups = groups(translated);
-        let secrets = secrets(translated);
-        let before = std::mem::replace(&mut self.before, groups);
-        if self.under.as_ref() != Some(settings) {
-            // They would be clusters of other names and limits.
-            self.under = Some(settings.clone());
+        let before = std::mem::replace(&mut self.before, reaching_servers(translated));
+        if self.instance != settings.instance {
+            // They would be of another gateway.
+            self.instance.clone_from(&settings.instance);
             self.kept.clear();
-            self.secrets = secrets;
             return Vec::new();
         }
         let until = now + PERIOD;
         let left = before.into_iter().map(|(key, resource)| (key, Kept { resource, until }));
         self.kept.extend(left.filter(|(key, _)| !self.before.contains_key(key)));
-        let had = std::mem::replace(&mut self.secrets, secrets);
-        let lost = |owner: &String| match (had.get(owner), self.secrets.get(owner)) {
-            (Some(had), Some(has)) => !had.is_subset(has),
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
         let served: BTreeSet<_> = self.before.values().filter_map(|resource| resource.owner.as_ref()).collect();
         self.kept.retain(|key, kept| {
-            let stays = kept.resource.owner.as_ref().is_some_and(|owner| served.contains(owner) && !lost(owner));
+            let stays = kept.resource.owner.as_ref().is_some_and(|owner| served.contains(owner));
             stays && kept.until > now && !self.before.contains_key(key)
         });
+        self.bound();
         self.kept.values().map(|kept| Arc::clone(&kept.resource)).collect()
+    }
+
+    /// Lets go of what an object has too much of, the oldest first; all that was left at one time goes together, so that
+    /// nothing refers to what is gone.
+    fn bound(&mut self) {
+        let mut times: BTreeMap<&Option<String>, BTreeMap<Instant, usize>> = BTreeMap::new();
+        for kept in self.kept.values() {
+            *times.entry(&kept.resource.owner).or_default().entry(kept.until).or_default() += 1;
+        }
+        let mut oldest: BTreeMap<Option<String>, Instant> = BTreeMap::new();
+        for (owner, times) in times {
+            let mut sum = 0;
+            for (until, count) in times.into_iter().rev() {
+                sum += count;
+                if sum > MOST {
+                    oldest.insert(owner.clone(), until);
+                    break;
+                }
+            }
+        }
+        self.kept.retain(|_, kept| oldest.get(&kept.resource.owner).is_none_or(|oldest| kept.until > *oldest));
     }
 
     /// When something is kept no longer.
@@ -72,20 +89,17 @@ impl Lingering {
     }
 }
 
-fn groups(translated: &[Arc<Resource>]) -> Groups {
-    let types = [type_urls::cluster(), type_urls::assignment()];
-    let groups = translated.iter().filter(|resource| types.contains(&resource.type_url));
-    groups.map(|resource| ((resource.type_url.clone(), resource.name.clone()), Arc::clone(resource))).collect()
-}
-
-fn secrets(translated: &[Arc<Resource>]) -> BTreeMap<String, BTreeSet<String>> {
-    let mut secrets: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for resource in translated.iter().filter(|resource| resource.type_url == type_urls::secret()) {
-        if let Some(owner) = &resource.owner {
-            secrets.entry(owner.clone()).or_default().insert(resource.name.clone());
-        }
-    }
-    secrets
+/// Pools, endpoints, and the secrets of pools.
+fn reaching_servers(translated: &[Arc<Resource>]) -> Resources {
+    let (clusters, endpoints, secrets) = (type_urls::cluster(), type_urls::assignment(), type_urls::secret());
+    let is_wanted = |resource: &&Arc<Resource>| {
+        let is_of_pools = || without_generation(&resource.name) != resource.name;
+        resource.type_url == clusters
+            || resource.type_url == endpoints
+            || (resource.type_url == secrets && is_of_pools())
+    };
+    let all = translated.iter().filter(is_wanted);
+    all.map(|resource| ((resource.type_url.clone(), resource.name.clone()), Arc::clone(resource))).collect()
 }
 
 #[cfg(test)]
@@ -139,17 +153,43 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_of_an_object_that_is_gone_or_without_its_secrets_or_under_other_settings() {
-        let now = Instant::now();
-        let before = ["a/all", "a/one", "!a/ca", "b/all"];
-        for after in [&["b/all"][..], &["a/all", "b/all"]] {
-            let mut lingering = Lingering::default();
-            kept(&mut lingering, &before, now);
-            assert_eq!(kept(&mut lingering, after, now), [""; 0], "{after:?}");
+    fn a_generation_that_is_left_keeps_its_own_secrets() {
+        let (mut lingering, now) = (Lingering::default(), Instant::now());
+        let settings = Settings::default();
+        let first = ["a/all@1", "!a/client@1", "!a/serving"];
+        let second = ["a/all@2", "!a/client@2", "!a/serving"];
+        lingering.follow(&all(&first), &settings, now);
+        assert_eq!(kept(&mut lingering, &first, now), [""; 0]);
+        assert_eq!(kept(&mut lingering, &second, now), ["a/all@1", "a/client@1"]);
+        assert_eq!(kept(&mut lingering, &first, now), ["a/all@2", "a/client@2"], "it is back");
+        assert_eq!(kept(&mut lingering, &first, now + PERIOD), [""; 0]);
+    }
+
+    #[test]
+    fn an_object_edited_over_and_over_keeps_the_latest_only() {
+        let (mut lingering, start) = (Lingering::default(), Instant::now());
+        let mut last = Vec::new();
+        for number in 0..u32::try_from(3 * MOST).unwrap() {
+            let (pool, secret) = (format!("a/all@{number}"), format!("!a/client@{number}"));
+            let now = start + Duration::from_millis(number.into());
+            last = kept(&mut lingering, &[pool.as_str(), secret.as_str(), "b/all@0"], now);
+            assert!(last.len() <= MOST, "{}", last.len());
         }
+        assert!(last.len() > MOST / 2 && last.contains(&format!("a/client@{}", 3 * MOST - 2)));
+        let pools = last.iter().filter(|name| name.contains("all")).count();
+        assert_eq!(2 * pools, last.len(), "each pool has its secret");
+    }
+
+    #[test]
+    fn nothing_stays_of_an_object_that_is_gone_or_of_another_instance() {
+        let now = Instant::now();
+        let before = ["a/all", "a/one", "!a/ca@1", "b/all"];
+        let mut lingering = Lingering::default();
+        kept(&mut lingering, &before, now);
+        assert_eq!(kept(&mut lingering, &["b/all"], now), [""; 0]);
         let mut lingering = Lingering::default();
         kept(&mut lingering, &before, now);
         let settings = Settings { instance: "other".to_owned(), ..Settings::default() };
-        assert!(lingering.follow(&all(&["a/all", "!a/ca"]), &settings, now).is_empty());
+        assert!(lingering.follow(&all(&["a/all", "!a/ca@1"]), &settings, now).is_empty());
     }
 }

@@ -4,6 +4,8 @@ mod departed;
 mod flavours;
 mod fleet;
 mod follow;
+#[cfg(test)]
+mod generations;
 mod guard;
 mod http;
 mod lingering;

@@ -17,7 +17,7 @@ use portcullis_api::{Cluster, Host, Settings};
 use portcullis_filter_config::Pool;
 
 use crate::group::Group;
-use crate::names::{ResourceNames, stat_name};
+use crate::names::ResourceNames;
 use crate::policy::upstream_identity;
 use crate::proto::{ads, seconds, uint};
 use crate::resource::Resource;
@@ -66,7 +66,7 @@ fn pool_cluster(
 ) -> EnvoyCluster {
     let name = names.pool(&group.name, pool);
     EnvoyCluster {
-        alt_stat_name: stat_name(&name),
+        alt_stat_name: names.pool_stat(&group.name, pool),
         name,
         connect_timeout: Some(seconds(CONNECT_TIMEOUT)),
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),

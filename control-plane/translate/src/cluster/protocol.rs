@@ -93,7 +93,7 @@ fn http2(check: &HealthCheck) -> Http2ProtocolOptions {
 /// A request for which there is no token fails: sent without one it would be anonymous, or worse, carry the client's.
 fn token_filters(names: &ResourceNames) -> Vec<HttpFilter> {
     let generic = Generic {
-        credential: Some(sds(names.part(parts::TOKEN))),
+        credential: Some(sds(names.upstream(parts::TOKEN))),
         header_value_prefix: "Bearer ".to_owned(),
         ..Default::default()
     };

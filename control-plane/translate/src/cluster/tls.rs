@@ -21,7 +21,7 @@ pub(super) fn transport_socket(cluster: &Cluster, pool: Pool, names: &ResourceNa
     let credentialed = matches!(pool, Pool::Http2 | Pool::Upgrade);
     let alpn = if matches!(pool, Pool::Http2 | Pool::PassThrough) { "h2" } else { "http/1.1" };
     let certificates = match cluster.certificate {
-        Some(_) if credentialed => vec![sds(names.part(parts::CLIENT))],
+        Some(_) if credentialed => vec![sds(names.upstream(parts::CLIENT))],
         _ => Vec::new(),
     };
     let context = UpstreamTlsContext {
@@ -62,7 +62,7 @@ fn validation(cluster: &Cluster, names: &ResourceNames) -> ValidationContextType
     };
     ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
         default_validation_context: Some(context),
-        validation_context_sds_secret_config: Some(sds(names.part(parts::UPSTREAM_CA))),
+        validation_context_sds_secret_config: Some(sds(names.upstream(parts::UPSTREAM_CA))),
         ..Default::default()
     })
 }

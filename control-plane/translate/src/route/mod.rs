@@ -40,7 +40,7 @@ pub(crate) fn routes(
     let mut entries = BTreeMap::new();
     let pools = Pool::of(&config.upstream_identity);
     for group in groups {
-        for (key, pool, class) in destinations(&group.name, pools) {
+        for (key, pool, class) in destinations(&names.word(&group.name), pools) {
             let target = names.pool(&group.name, pool);
             let route = destination::route(&key, target, pool, class, &common);
             entries.insert(key, on_match(route));

@@ -1,6 +1,7 @@
 mod diagnoses;
 mod fixture;
 mod flat;
+mod generation;
 mod golden;
 mod goldens;
 mod hostile;

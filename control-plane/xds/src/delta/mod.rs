@@ -93,8 +93,30 @@ impl DeltaStream {
             let removals = if self.knows_referrers() { referrers.and(clusters) } else { Wait::Everybody };
             return Gates { updates: Wait::Nobody, removals };
         }
+        if !self.knows_clusters(kind) {
+            return Gates { updates: Wait::Everybody, removals: Wait::Everybody };
+        }
         let referred = busy(Kind::is_referred_to, Subscription::updating);
-        Gates { updates: referred.clone(), removals: referred }
+        let updates = if kind == Kind::Routes { referred.clone().and(self.kept()) } else { referred.clone() };
+        Gates { updates, removals: referred }
+    }
+
+    /// Whose routes stay as the node has them: it refuses what newer ones lead to, and they would lead nowhere.
+    fn kept(&self) -> Wait {
+        let of = |wanted: fn(Kind) -> bool| self.subscriptions.iter().filter(move |((kind, _), _)| wanted(*kind));
+        let has_routes = |owner: &&str| {
+            of(|kind| kind == Kind::Routes).any(|((_, url), routes)| routes.has_of(&self.snapshot, url, owner))
+        };
+        let lacking = of(Kind::is_referred_to).flat_map(|((_, url), one)| one.lacking(&self.snapshot, url));
+        lacking.filter(has_routes).map(|owner| Wait::for_owner(Some(owner))).fold(Wait::Nobody, Wait::and)
+    }
+
+    /// Whether the node can take what refers to clusters. One that comes back while it warms clusters does not ask for them,
+    /// nor say which it has, until they are warm; what it has of a referring type may lead to nothing but the ones before.
+    fn knows_clusters(&self, kind: Kind) -> bool {
+        let of = |wanted: Kind| self.subscriptions.iter().filter(move |((other, _), _)| *other == wanted);
+        let is_asked = of(Kind::Cluster).any(|(_, subscription)| subscription.is_open());
+        is_asked || !of(kind).any(|(_, subscription)| subscription.is_resumed())
     }
 
     /// After a reconnect the types come one by one. Before routes and listeners are asked for, nobody can tell what they

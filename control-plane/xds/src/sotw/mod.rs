@@ -73,8 +73,26 @@ impl SotwStream {
             let referrers = busy(|kind| !kind.is_referred_to(), State::out_of_sync);
             return (Wait::Nobody, if self.knows_referrers() { referrers } else { Wait::Everybody });
         }
+        if !self.knows_clusters(kind) {
+            return (Wait::Everybody, Wait::Everybody);
+        }
         let referred = busy(Kind::is_referred_to, State::updating);
-        (referred.clone(), referred)
+        let updates = if kind == Kind::Routes { referred.clone().and(self.kept()) } else { referred.clone() };
+        (updates, referred)
+    }
+
+    /// As in the incremental variant: whose routes stay as the node has them, because newer ones would lead nowhere.
+    fn kept(&self) -> Wait {
+        let of = |wanted: fn(Kind) -> bool| self.states.iter().filter(move |((kind, _), _)| wanted(*kind));
+        let has_routes = |owner: &&str| of(|kind| kind == Kind::Routes).any(|(_, routes)| routes.has_of(owner));
+        let lacking = of(Kind::is_referred_to).flat_map(|(_, one)| one.lacking());
+        lacking.filter(has_routes).map(|owner| Wait::for_owner(Some(owner))).fold(Wait::Nobody, Wait::and)
+    }
+
+    /// As in the incremental variant: a node that comes back while it warms clusters does not ask for them until then.
+    fn knows_clusters(&self, kind: Kind) -> bool {
+        let of = |wanted: Kind| self.states.iter().filter(move |((other, _), _)| *other == wanted);
+        of(Kind::Cluster).next().is_some() || !of(kind).any(|(_, state)| state.is_resumed())
     }
 
     /// As in the incremental variant: before routes and listeners are asked for, nobody can tell what they refer to.

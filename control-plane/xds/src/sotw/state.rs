@@ -35,6 +35,8 @@ pub(super) struct State {
     names: BTreeSet<String>,
     /// The version that the other side says it has, until it is looked at.
     resume: Option<String>,
+    /// Whether the other side had something of this type before this stream.
+    resumed: bool,
     /// The nonce of the last response.
     nonce: String,
     in_flight: Option<InFlight>,
@@ -57,6 +59,7 @@ impl State {
         if is_first {
             self.wildcard = request.resource_names.is_empty() && kind.allows_wildcard();
             self.owes_answer = request.version_info.is_empty() && kind.allows_wildcard();
+            self.resumed = !request.version_info.is_empty();
             // Of other types it may have dropped what it asks for again, and still tell the version.
             self.resume = Some(request.version_info).filter(|version| !version.is_empty() && kind.allows_wildcard());
         } else if request.response_nonce != self.nonce {
@@ -202,6 +205,11 @@ impl State {
         &self.nonce
     }
 
+    /// Whether the other side had something of this type before this stream.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.resumed
+    }
+
     /// Whether the other side has nothing of this type.
     pub(super) fn knows_nothing(&self) -> bool {
         self.quarantine.is_known() && self.quarantine.last().pieces.is_empty()
@@ -242,6 +250,17 @@ impl State {
                 name,
             }
         })
+    }
+
+    /// Owners of what is refused and of which the other side has no other version.
+    pub(super) fn lacking(&self) -> impl Iterator<Item = &str> {
+        let lacking = self.quarantine.refused().filter(|(key, _)| self.quarantine.accepted(key).is_none());
+        lacking.filter_map(|(key, _)| self.quarantine.owner(key))
+    }
+
+    /// Whether the other side has something of an owner.
+    pub(super) fn has_of(&self, owner: &str) -> bool {
+        self.quarantine.last().pieces.values().any(|piece| piece.owner() == Some(owner))
     }
 
     /// Where the other side stands with a piece.

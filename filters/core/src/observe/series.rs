@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use portcullis_filter_config as config;
+use portcullis_filter_config::without_generation;
 
 use super::catalog::{CACHED, Metric, REVIEWS, SLOTS};
 use super::resource::Resources;
@@ -62,7 +63,7 @@ impl Series {
         let words = policies.iter().zip(0_usize..).map(|(policy, number)| Policy {
             number: number.to_string().into(),
             schema: policy.flow_control_schema.as_deref().unwrap_or("-").into(),
-            group: policy.group.as_str().into(),
+            group: without_generation(&policy.group).into(),
             is_logged: policy.log,
         });
         let shows_users = config.request_info.as_ref().is_some_and(|shown| shown.user);

@@ -74,6 +74,8 @@ pub(super) struct Subscription {
     due: BTreeSet<String>,
     /// Whether this type was asked for before on this stream.
     opened: bool,
+    /// Whether the other side had something of this type before this stream.
+    resumed: bool,
     /// A first answer is owed, even if it is empty: the other side waits for it.
     owes_answer: bool,
     status: TypeStatus,
@@ -107,6 +109,7 @@ impl Subscription {
         }
         // After a reconnect: what it has need not be sent again.
         if first {
+            self.resumed = !request.initial_resource_versions.is_empty();
             self.due.extend(request.initial_resource_versions.keys().cloned());
             self.known.extend(request.initial_resource_versions);
             for name in std::mem::take(&mut self.touched_early) {
@@ -362,6 +365,11 @@ impl Subscription {
     /// Whether this type was asked for.
     pub(super) fn is_open(&self) -> bool {
         self.opened
+    }
+
+    /// Whether the other side had something of this type before this stream.
+    pub(super) fn is_resumed(&self) -> bool {
+        self.resumed
     }
 
     /// Whether the other side has nothing of this type.

@@ -1,6 +1,6 @@
 //! How far a type is.
 
-use super::{Refusal, Subscription};
+use super::{Refusal, Subscription, UNSURE};
 use crate::wait::Wait;
 use crate::{Refused, Resource, Snapshot, Standing};
 
@@ -77,6 +77,22 @@ impl Subscription {
         });
         let parts = self.composed.refused();
         whole.chain(parts.map(move |(name, owner, refusal)| told(name, owner, &refusal.version, &refusal.message)))
+    }
+
+    /// Owners of what is refused and of which the other side has no other version.
+    pub(in crate::delta) fn lacking<'a>(
+        &'a self,
+        snapshot: &'a Snapshot,
+        type_url: &'a str,
+    ) -> impl Iterator<Item = &'a str> {
+        let has_none = |name: &String| self.known.get(name).is_none_or(|known| known == UNSURE);
+        let refused = self.refused.iter().filter(|(name, refusal)| refusal.is_of(snapshot, type_url, name));
+        refused.filter(move |(name, _)| has_none(name)).filter_map(|(name, _)| snapshot.get(type_url, name)?.owner())
+    }
+
+    /// Whether the other side has something of an owner.
+    pub(in crate::delta) fn has_of(&self, snapshot: &Snapshot, type_url: &str, owner: &str) -> bool {
+        self.known.keys().any(|name| self.owner(snapshot, type_url, name) == Some(owner))
     }
 
     /// Where the other side stands with what belongs to an owner: a resource, or a part of it.

@@ -117,6 +117,45 @@ fn additions_go_before_what_refers_to_them_and_removals_after() {
 }
 
 #[test]
+fn routes_stay_while_what_newer_ones_lead_to_is_refused() {
+    let served = |pool: &str| {
+        let one = |url: &str, name: &str, body: &str| {
+            (url.to_owned(), name.to_owned(), Resource::new(body.as_bytes().to_vec()).owned_by("o"))
+        };
+        Arc::new(Snapshot::new([one(CDS, pool, "1"), one(LDS, "l", "1"), one(RDS, "r", pool)]))
+    };
+    let mut stream = opened(served("a@1"), &[(CDS, &[]), (LDS, &[]), (RDS, &["r"])]);
+    let bad = stream.on_snapshot(served("a@2"));
+    assert_eq!(show(&bad), ["CDS: +a@2"]);
+    assert_eq!(show(&stream.on_request(nack(&bad[0]))), [""; 0], "the old routes lead to the old pool, which stays");
+    assert!(!stream.is_in_sync());
+    let good = stream.on_snapshot(served("a@3"));
+    assert_eq!(settle(&mut stream, good), ["CDS: +a@3", "RDS: +r", "CDS: -a@1"]);
+    assert!(stream.is_in_sync());
+    // Of an object that is new, nothing would stay: its listener waits for routes.
+    let mut new = DeltaStream::new(served("a@2"));
+    let bad = new.on_request(ask(CDS, &[]));
+    new.on_request(nack(&bad[0]));
+    let said = new.on_request(ask(LDS, &[]));
+    settle(&mut new, said);
+    assert_eq!(show(&new.on_request(ask(RDS, &["r"]))), ["RDS: +r"]);
+}
+
+#[test]
+fn routes_wait_for_a_client_that_still_warms_its_clusters() {
+    let now = snapshot(&[(CDS, "b", "1"), (LDS, "l", "1"), (RDS, "r", "b")]);
+    let mut stream = DeltaStream::new(now.clone());
+    let has = |url: &str, name: &str, version: &str| DeltaDiscoveryRequest {
+        initial_resource_versions: [(name.to_owned(), version.to_owned())].into(),
+        ..ask(url, if url == RDS { &["r"] } else { &[] })
+    };
+    let version = |url, name| now.get(url, name).unwrap().version().to_owned();
+    assert_eq!(show(&stream.on_request(has(LDS, "l", &version(LDS, "l")))), [""; 0]);
+    assert_eq!(show(&stream.on_request(has(RDS, "r", "old"))), [""; 0], "nobody knows whether its clusters are warm");
+    assert_eq!(show(&stream.on_request(has(CDS, "b", &version(CDS, "b")))), ["RDS: +r"]);
+}
+
+#[test]
 fn a_changed_cluster_takes_its_endpoints_along() {
     let mut stream = opened(snapshot(&[(CDS, "a", "1"), (EDS, "a", "1")]), &[(CDS, &[]), (EDS, &["a"]), (LDS, &[])]);
     let responses = stream.on_snapshot(snapshot(&[(CDS, "a", "2"), (EDS, "a", "1")]));

@@ -62,7 +62,8 @@ impl Field {
     fn healthy(&self) -> Vec<usize> {
         let page = self.gateway.envoy().admin().json("/clusters?format=json").unwrap();
         let clusters = page["cluster_statuses"].as_array().unwrap();
-        let pool = clusters.iter().find(|cluster| cluster["name"] == format!("e2e/-/{NAME}/all.h2"));
+        let name = |cluster: &Value| cluster["name"].as_str().unwrap_or_default().to_owned();
+        let pool = clusters.iter().find(|one| name(one).starts_with(&format!("e2e/-/{NAME}/all.h2@")));
         let hosts = pool.and_then(|pool| pool["host_statuses"].as_array()).cloned().unwrap_or_default();
         let is_healthy = |server: &Server| {
             let of = |host: &&Value| host["address"]["socket_address"]["port_value"] == server.address.port();

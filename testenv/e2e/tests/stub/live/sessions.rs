@@ -2,11 +2,9 @@ use portcullis_harness::client::{TlsConnection, TlsTarget};
 
 use crate::world::NAME;
 
-const EXEC: &str = "/api/v1/namespaces/default/pods/web/exec?command=sh";
-const UPLOAD: &str = "/api/v1/namespaces/default/services/web/proxy/upload";
-
 /// Upgraded connections and requests whose body is still coming: what an `exec` and a `cp` are.
 pub(super) struct Sessions {
+    namespace: String,
     tunnels: Vec<TlsConnection>,
     uploads: Vec<TlsConnection>,
     turns: usize,
@@ -15,9 +13,14 @@ pub(super) struct Sessions {
 impl Sessions {
     /// So many of each, as the user of the target's certificate or with a token; every other tunnel is SPDY.
     pub(super) fn open(target: &TlsTarget, token: &str, count: usize) -> Self {
-        let credential = |number: usize| match number % 2 {
-            0 => String::new(),
-            _ => format!("Authorization: Bearer {token}\r\n"),
+        Self::open_in("default", target, Some(token), count)
+    }
+
+    /// As [`Sessions::open`], in a namespace; without a token all are the certificate's user.
+    pub(super) fn open_in(namespace: &str, target: &TlsTarget, token: Option<&str>, count: usize) -> Self {
+        let credential = |number: usize| match token {
+            Some(token) if number % 2 == 1 => format!("Authorization: Bearer {token}\r\n"),
+            _ => String::new(),
         };
         let connect = |head: String| {
             let mut connection = target.connect().unwrap();
@@ -27,7 +30,7 @@ impl Sessions {
         let tunnel = |number: usize| {
             let (method, protocol) = if number % 4 < 2 { ("GET", "websocket") } else { ("POST", "SPDY/3.1") };
             let mut connection = connect(format!(
-                "{method} {EXEC} HTTP/1.1\r\nHost: {NAME}\r\n{}Connection: Upgrade\r\nUpgrade: {protocol}\r\n\
+                "{method} /api/v1/namespaces/{namespace}/pods/web/exec?command=sh HTTP/1.1\r\nHost: {NAME}\r\n{}Connection: Upgrade\r\nUpgrade: {protocol}\r\n\
                  Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
                 credential(number)
             ));
@@ -36,11 +39,17 @@ impl Sessions {
         };
         let upload = |number: usize| {
             connect(format!(
-                "PUT {UPLOAD}/{number} HTTP/1.1\r\nHost: {NAME}\r\n{}Transfer-Encoding: chunked\r\n\r\n",
+                "PUT {}/{number} HTTP/1.1\r\nHost: {NAME}\r\n{}Transfer-Encoding: chunked\r\n\r\n",
+                upload_path(namespace),
                 credential(number)
             ))
         };
-        Sessions { tunnels: (0..count).map(tunnel).collect(), uploads: (0..count).map(upload).collect(), turns: 0 }
+        Sessions {
+            namespace: namespace.to_owned(),
+            tunnels: (0..count).map(tunnel).collect(),
+            uploads: (0..count).map(upload).collect(),
+            turns: 0,
+        }
     }
 
     /// A word there and back on each tunnel, and a piece more of each upload.
@@ -69,10 +78,14 @@ impl Sessions {
             assert_eq!(answer.status, 200, "{}", answer.text());
             let text = answer.text();
             let (told, received) = text.split_once('\n').unwrap();
-            assert!(told.starts_with(&format!("proxied PUT {UPLOAD}")), "{told}");
+            assert!(told.starts_with(&format!("proxied PUT {}", upload_path(&self.namespace))), "{told}");
             assert_eq!(received, sent);
         }
     }
+}
+
+fn upload_path(namespace: &str) -> String {
+    format!("/api/v1/namespaces/{namespace}/services/web/proxy/upload")
 }
 
 fn word(turn: usize) -> String {

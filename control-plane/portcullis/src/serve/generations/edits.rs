@@ -1,0 +1,226 @@
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use portcullis_sources::{Input, ObjectSet, read_inputs};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// The object that is edited.
+pub(super) const NAME: &str = "a.test";
+
+/// Keys, each made once.
+pub(super) struct Pki {
+    /// By account, then by renewal.
+    accounts: [[(String, String); 2]; 2],
+    authorities: [String; 2],
+}
+
+impl Pki {
+    pub(super) fn new() -> Self {
+        let made = |name: &str| {
+            let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+            let mut params = rcgen::CertificateParams::new(vec![NAME.to_owned()]).unwrap();
+            params.distinguished_name.push(rcgen::DnType::CommonName, name);
+            (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+        };
+        Self {
+            accounts: ["gateway", "front-proxy"].map(|name| [made(name), made(name)]),
+            authorities: [made("one"), made("other")].map(|(certificate, _)| certificate),
+        }
+    }
+}
+
+/// What is edited.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Edit {
+    /// Facts: what is in a generation.
+    Mode,
+    Account,
+    Token,
+    Trust,
+    PeerName,
+    HeaderNames,
+    AskingUser,
+    Recreate,
+    /// What changes under open connections.
+    Renew,
+    Servers,
+    Subset,
+    Limits,
+    /// A wrong edit, or the end of it.
+    Wrong,
+    /// The object goes, or comes back.
+    Remove,
+}
+
+const EDITS: [Edit; 14] = [
+    Edit::Mode,
+    Edit::Account,
+    Edit::Token,
+    Edit::Trust,
+    Edit::PeerName,
+    Edit::HeaderNames,
+    Edit::AskingUser,
+    Edit::Recreate,
+    Edit::Renew,
+    Edit::Servers,
+    Edit::Subset,
+    Edit::Limits,
+    Edit::Wrong,
+    Edit::Remove,
+];
+
+impl Arbitrary for Edit {
+    type Parameters = ();
+    type Strategy = BoxedStrategy<Self>;
+
+    fn arbitrary_with((): ()) -> Self::Strategy {
+        proptest::sample::select(&EDITS[..]).boxed()
+    }
+}
+
+/// What the object says in a version of it that can be accepted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    by_headers: bool,
+    account: usize,
+    token: usize,
+    trust: usize,
+    peer_name: bool,
+    asking_user: bool,
+    uid: usize,
+    renewal: usize,
+    servers: bool,
+    subset: bool,
+}
+
+/// The object as it is written, and the settings.
+#[derive(Debug, Default)]
+pub(super) struct Object {
+    said: Said,
+    /// What was accepted last and is served.
+    served: Option<Said>,
+    other_headers: bool,
+    other_limits: bool,
+    is_wrong: bool,
+    is_gone: bool,
+}
+
+impl Object {
+    pub(super) fn edit(&mut self, edit: Edit) {
+        let said = &mut self.said;
+        match edit {
+            Edit::Mode => said.by_headers ^= true,
+            Edit::Account => said.account ^= 1,
+            Edit::Token => said.token = (said.token + 1) % 4,
+            Edit::Trust => said.trust = (said.trust + 1) % 3,
+            Edit::PeerName => said.peer_name ^= true,
+            Edit::AskingUser => said.asking_user ^= true,
+            Edit::Recreate => said.uid += 1,
+            Edit::Renew => said.renewal ^= 1,
+            Edit::Servers => said.servers ^= true,
+            Edit::Subset => said.subset ^= true,
+            Edit::HeaderNames => self.other_headers ^= true,
+            Edit::Limits => self.other_limits ^= true,
+            Edit::Wrong => self.is_wrong ^= true,
+            Edit::Remove => self.is_gone ^= true,
+        }
+    }
+
+    /// Whether the newest version of it was accepted: else the one before stays.
+    pub(super) fn is_accepted(&mut self, is_accepted: bool) {
+        if self.is_gone {
+            self.served = None;
+        } else if is_accepted {
+            self.served = Some(self.said);
+        }
+    }
+
+    /// Nobody knows what was accepted before.
+    pub(super) fn is_forgotten(&mut self) {
+        self.served = None;
+    }
+
+    /// Whether some version of it is served.
+    pub(super) fn is_served(&self) -> bool {
+        self.served.is_some()
+    }
+
+    /// What of what is served is in a generation.
+    pub(super) fn facts(&self) -> String {
+        let Some(said) = self.served else { return "gone".to_owned() };
+        let Said { by_headers, account, token, trust, peer_name, asking_user, uid, .. } = said;
+        // A token that is renewed is of the same account.
+        let token = if by_headers { 0 } else { token.min(2) };
+        let by_headers = by_headers.then_some((self.other_headers, asking_user));
+        format!("{by_headers:?} account {account} token {token} trust {trust} name {peer_name} uid {uid}")
+    }
+
+    pub(super) fn set(&self, pki: &Pki) -> ObjectSet {
+        let mut documents = vec![self.settings()];
+        documents.extend((!self.is_gone).then(|| self.cluster(pki)));
+        let text: Vec<_> = documents.iter().map(Value::to_string).collect();
+        read_inputs(&[Input::Text { name: "f.yaml".to_owned(), bytes: text.join("\n---\n").into() }]).unwrap()
+    }
+
+    fn settings(&self) -> Value {
+        let headers = if self.other_headers { json!({"user": "X-Other-User"}) } else { json!({}) };
+        let limits = if self.other_limits { json!({"maxRequests": 5}) } else { json!({}) };
+        json!({
+            "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "a"},
+            "spec": {"requestHeaders": headers, "limits": limits},
+        })
+    }
+
+    fn cluster(&self, pki: &Pki) -> Value {
+        let said = &self.said;
+        let (certificate, key) = &pki.accounts[said.account][said.renewal];
+        let serving = &pki.accounts[0][0];
+        let encoded = |text: &str| STANDARD.encode(text);
+        let mut client = json!({
+            "certData": encoded(certificate), "keyData": encoded(key),
+            "serverName": if said.peer_name { "kubernetes" } else { "apiserver" },
+        });
+        match said.trust {
+            2 => client["insecure"] = json!(true),
+            trust => client["caData"] = json!(encoded(&pki.authorities[trust])),
+        }
+        if !said.by_headers && said.token > 0 {
+            client["bearerToken"] = json!(encoded(&token(said.token)));
+        }
+        let servers = if said.servers { &["https://10.0.0.1", "https://10.0.0.2"][..] } else { &["https://10.0.0.1"] };
+        let mut identity = json!({"upstreamIdentity": if said.by_headers { "RequestHeader" } else { "Impersonate" }});
+        if said.by_headers && said.asking_user {
+            identity["requestHeader"] = json!({"user": "system:other"});
+        }
+        let all = json!({"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]});
+        let mut policies = vec![all.clone()];
+        if said.subset {
+            let mut one = all;
+            one["upsteamSubset"] = json!(["https://10.0.0.1"]);
+            policies.insert(0, one);
+        }
+        json!({
+            "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster",
+            "metadata": {"name": NAME, "uid": format!("uid-{}", said.uid)},
+            "spec": {
+                "servers": servers.iter().map(|server| json!({"endpoint": server})).collect::<Vec<_>>(),
+                "clientConfig": client,
+                "secureServing": {"certData": encoded(&serving.0), "keyData": encoded(&serving.1)},
+                "portcullis": identity,
+                "dispatchPolicies": if self.is_wrong { json!([{"rules": 1}]) } else { json!(policies) },
+            },
+        })
+    }
+}
+
+/// An opaque token, and a JSON Web Token with its renewal.
+fn token(number: usize) -> String {
+    let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    match number {
+        1 => "an-opaque-token".to_owned(),
+        number => {
+            let claims = format!(r#"{{"iss":"https://a","sub":"gateway","exp":{number}}}"#);
+            format!("{}.{}.c2ln", part(r#"{"alg":"RS256"}"#), part(&claims))
+        }
+    }
+}

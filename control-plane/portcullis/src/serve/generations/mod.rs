@@ -1,0 +1,240 @@
+//! A property of all that is between an edit and Envoy: whatever is edited, and in whatever order Envoy takes what it is
+//! told, a decision of one generation of an object reaches no pool, secret or endpoint of another.
+//!
+//! The model of objects, the translation and the protocol are the real ones, Envoy is a model.
+
+mod edits;
+mod envoy;
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portcullis_translate::type_urls;
+use portcullis_xds::{Resource, Snapshot};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+
+use self::edits::{Edit, Object, Pki};
+use self::envoy::{Applied, Envoy, Step};
+use super::model::Model;
+
+/// What the filter decides by and the servers believe by, told by what was edited and not by what came out.
+type Facts = String;
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Event {
+    Edit(Edit),
+    Envoy(Step),
+    /// Envoy does so many things in the usual order.
+    Run(u8),
+    /// Time goes by, so that what lingers may go.
+    Wait(u8),
+    /// The control plane starts anew, without anything that it knew.
+    Restart,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => any::<Edit>().prop_map(Event::Edit),
+        24 => any::<Step>().prop_map(Event::Envoy),
+        8 => (0..32_u8).prop_map(Event::Run),
+        1 => (0..40_u8).prop_map(Event::Wait),
+        1 => Just(Event::Restart),
+    ]
+}
+
+/// How names are told to Envoy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    AsTheyAre,
+    /// All generations have one name, as if there were none.
+    WithoutGenerations,
+}
+
+struct World {
+    pki: Pki,
+    object: Object,
+    model: Model,
+    envoy: Envoy,
+    names: Names,
+    now: Instant,
+    /// Of which facts everything is that was ever served.
+    made_of: BTreeMap<Applied, Facts>,
+    /// How many destinations led somewhere.
+    reached: usize,
+}
+
+impl World {
+    fn new(names: Names) -> Self {
+        let mut world = Self {
+            pki: Pki::new(),
+            object: Object::default(),
+            model: Model::default(),
+            envoy: Envoy::new(Arc::new(Snapshot::default())),
+            names,
+            now: Instant::now(),
+            made_of: BTreeMap::new(),
+            reached: 0,
+        };
+        world.publish();
+        world
+    }
+
+    fn take(&mut self, event: &Event) {
+        match event {
+            Event::Edit(edit) => {
+                self.object.edit(*edit);
+                self.publish();
+            }
+            Event::Envoy(step) => self.envoy.take(*step),
+            Event::Run(count) => (0..*count).for_each(|_| self.envoy.go_on_once()),
+            Event::Wait(seconds) => {
+                self.now += Duration::from_secs((*seconds).into());
+                self.publish();
+            }
+            Event::Restart => {
+                self.model = Model::default();
+                self.object.is_forgotten();
+                let snapshot = self.snapshot();
+                self.envoy.reconnect(snapshot);
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let snapshot = self.snapshot();
+        self.envoy.on_snapshot(snapshot);
+    }
+
+    fn snapshot(&mut self) -> Arc<Snapshot> {
+        let set = self.object.set(&self.pki);
+        let update = self.model.update(&set, &BTreeSet::new(), self.now).unwrap();
+        self.object.is_accepted(update.diagnoses.iter().any(|one| one.name == edits::NAME && one.accepted));
+        let facts = self.object.facts();
+        let told: Vec<_> = update
+            .snapshot
+            .resources()
+            .map(|(url, name, resource)| (url.to_owned(), self.told(name.as_bytes()), self.renamed(resource)))
+            .map(|(url, name, resource)| (url, String::from_utf8(name).unwrap(), resource))
+            .collect();
+        for (url, name, resource) in &told {
+            let made = Applied { url: url.clone(), name: name.clone(), body: resource.body().to_vec() };
+            self.made_of.entry(made).or_insert_with(|| facts.clone());
+        }
+        Arc::new(Snapshot::new(told))
+    }
+
+    /// A resource with the names that Envoy is told.
+    fn renamed(&self, resource: &Resource) -> Resource {
+        if self.names == Names::AsTheyAre {
+            return resource.clone();
+        }
+        let mut renamed = Resource::new(self.told(resource.body()));
+        if let Some((url, name)) = resource.companion() {
+            renamed = renamed.with_companion(url, String::from_utf8(self.told(name.as_bytes())).unwrap());
+        }
+        resource.owner().map_or(renamed.clone(), |owner| renamed.owned_by(owner))
+    }
+
+    /// Of the same length, so that encodings stay whole.
+    fn told(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut told = bytes.to_vec();
+        if self.names == Names::AsTheyAre {
+            return told;
+        }
+        let starts: Vec<_> = (0..bytes.len().saturating_sub(12)).filter(|at| bytes[*at] == b'@').collect();
+        for at in starts {
+            if bytes[at + 1..at + 13].iter().all(u8::is_ascii_hexdigit) {
+                told[at + 1..at + 13].fill(b'0');
+            }
+        }
+        told
+    }
+
+    /// Follows each destination of each route configuration that Envoy ever had: a request may wait for long between its
+    /// decision and its way.
+    fn look(&mut self) -> Result<(), String> {
+        let of = |one: &Applied| self.made_of.get(one).cloned();
+        let mut reached = 0;
+        for decided in self.envoy.decisions() {
+            let Some(facts) = of(&decided.routes) else { return Err("routes that nobody served".to_owned()) };
+            for (destination, target) in &decided.destinations {
+                for used in self.envoy.way(target) {
+                    reached += 1;
+                    let found = of(&used).ok_or_else(|| format!("{} that nobody served", used.name))?;
+                    if found != facts {
+                        return Err(format!("{destination} of {facts} reaches {} of {found}", used.name));
+                    }
+                }
+            }
+        }
+        self.reached += reached;
+        Ok(())
+    }
+}
+
+fn run(names: Names, events: &[Event]) -> Result<World, String> {
+    let mut world = World::new(names);
+    for event in events {
+        world.take(event);
+        world.look()?;
+    }
+    Ok(world)
+}
+
+fn cases() -> ProptestConfig {
+    ProptestConfig { cases: 64, max_shrink_iters: 400, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(cases())]
+    #[test]
+    fn generations_never_meet(events in proptest::collection::vec(event(), 1..120)) {
+        run(Names::AsTheyAre, &events).map(drop).map_err(TestCaseError::fail)?;
+    }
+
+    /// In the end Envoy has what is served, and requests find their way.
+    #[test]
+    fn generations_end_with_the_newest(events in proptest::collection::vec(event(), 1..80)) {
+        let mut world = run(Names::AsTheyAre, &events).map_err(TestCaseError::fail)?;
+        world.envoy.settle();
+        world.look().map_err(TestCaseError::fail)?;
+        if world.object.is_served() {
+            let current = world.envoy.current().ok_or_else(|| TestCaseError::fail("no routes"))?;
+            prop_assert_eq!(world.made_of.get(&current.routes), Some(&world.object.facts()));
+            for target in current.destinations.values() {
+                prop_assert!(!world.envoy.way(target).is_empty(), "{} leads nowhere", target);
+            }
+            prop_assert!(world.envoy.has_only_what_is_served(&type_urls::cluster()));
+        }
+    }
+}
+
+/// Without generations in names the same property fails: it can.
+#[test]
+fn generations_without_names_meet() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let strategy = proptest::collection::vec(event(), 60..120);
+    let meets = (0..200).any(|_| {
+        let events = strategy.new_tree(&mut runner).unwrap().current();
+        run(Names::WithoutGenerations, &events).is_err()
+    });
+    assert!(meets);
+}
+
+/// The property looks at something.
+#[test]
+fn generations_are_looked_at_on_their_way() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let strategy = proptest::collection::vec(event(), 80..120);
+    let runs = (0..10).map(|_| run(Names::AsTheyAre, &strategy.new_tree(&mut runner).unwrap().current()).unwrap());
+    let (mut reached, mut facts) = (0, BTreeSet::new());
+    for world in runs {
+        reached += world.reached;
+        facts.extend(world.made_of.into_values());
+    }
+    assert!(reached > 10_000 && facts.len() > 15, "{reached} ways, {} generations", facts.len());
+}

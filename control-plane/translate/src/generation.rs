@@ -1,0 +1,71 @@
+use portcullis_api::{self as api, Cluster, PeerName, Settings, Trust, token_account};
+use ring::digest::{SHA256, digest};
+
+use crate::identity::sha256_hex;
+use crate::policy::{reserved_headers, upstream_identity};
+
+/// Digits of a generation in names.
+const DIGITS: usize = 12;
+
+/// A hash of everything that the filter decides by and the servers believe by. Two editions of an object that differ in it
+/// share no pool, no endpoints and no credential: their names differ.
+///
+/// It covers the object's UID, how users are told (the mode, all header names, reserved ones included, and as whom the
+/// gateway itself asks), who the gateway is by its certificate or token, and by which CA and name servers are trusted. What
+/// is not covered may change under open connections: a renewed key, the clients' CA, servers, policies, limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Generation(String);
+
+impl Generation {
+    /// That of an object under these settings.
+    pub(crate) fn of(cluster: &Cluster, settings: &Settings) -> Self {
+        let made = cluster.uid.as_deref().or(cluster.creation_timestamp.as_deref()).unwrap_or_default();
+        let told = told(cluster, settings);
+        let certificate = cluster.certificate.as_ref().map(|pair| pair.holder.as_slice());
+        let token = cluster.token.as_ref().map(|token| account(token.expose()));
+        let peer = match &cluster.peer_name {
+            PeerName::Dns(name) => format!("dns {name}"),
+            PeerName::Ip(ip) => format!("ip {ip}"),
+        };
+        let trust = match &cluster.trust {
+            Trust::Bundle(pem) => pem.as_slice(),
+            Trust::Insecure => b"insecure",
+        };
+        let parts: [&[u8]; 6] = [
+            made.as_bytes(),
+            told.as_bytes(),
+            certificate.unwrap_or_default(),
+            token.as_deref().unwrap_or_default(),
+            peer.as_bytes(),
+            trust,
+        ];
+        Self(sha256_hex(parts))
+    }
+
+    /// All digits, for what is longer than a name may be.
+    pub(crate) fn whole(&self) -> &str {
+        &self.0
+    }
+
+    /// As it stands in names.
+    pub(crate) fn short(&self) -> &str {
+        self.0.get(..DIGITS).unwrap_or(&self.0)
+    }
+}
+
+/// How users and the gateway itself are told to the servers, in the words of the filter's configuration.
+fn told(cluster: &Cluster, settings: &Settings) -> String {
+    // Its types are plain, so that it always serialises.
+    let identity = serde_json::to_string(&upstream_identity(cluster, settings)).unwrap_or_default();
+    match &cluster.upstream_identity {
+        api::UpstreamIdentity::Impersonate => identity,
+        api::UpstreamIdentity::RequestHeader { user, .. } => {
+            format!("{identity} {user:?} {:?}", reserved_headers(settings))
+        }
+    }
+}
+
+/// Whose a token is. One that does not say stands for itself.
+fn account(token: &[u8]) -> Vec<u8> {
+    token_account(token).unwrap_or_else(|| digest(&SHA256, token).as_ref().to_vec())
+}

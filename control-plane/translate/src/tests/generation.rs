@@ -1,0 +1,92 @@
+use std::collections::BTreeSet;
+
+use envoy_types::pb::envoy::config::cluster::v3::Cluster;
+use prost::Message;
+use serde_json::{Value, json};
+
+use super::fixture::{Pki, base64, set, translated};
+use crate::{choose_settings, type_urls};
+
+/// Names of what reaches servers, and names for statistics.
+fn names(cluster: &Value, request_headers: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
+    let document = json!({
+        "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "lab"},
+        "spec": {"instance": "lab", "requestHeaders": request_headers},
+    });
+    let settings = choose_settings(&[document]).settings.unwrap();
+    let translation = translated(&settings, std::slice::from_ref(cluster));
+    assert!(translation.diagnoses[0].accepted, "{:?}", translation.diagnoses);
+    let marked = translation.resources.iter().filter(|one| one.name.contains('@'));
+    let pools = translation.resources.iter().filter(|one| one.type_url == type_urls::cluster());
+    let stat = |value: &[u8]| Cluster::decode(value).unwrap().alt_stat_name;
+    (marked.map(|one| one.name.clone()).collect(), pools.map(|one| stat(&one.value)).collect())
+}
+
+/// The base with one change; `front-proxy` tells users by headers.
+fn edited(pki: &Pki, edit: &str) -> (Value, Value) {
+    let (mut cluster, mut headers) = (pki.cluster("prod.example.com"), json!({}));
+    let client = "/spec/clientConfig";
+    let renewed = pki.renewed_client();
+    let mut change = |pointer: &str, value: Value| set(&mut cluster, pointer, value);
+    match edit {
+        "uid" => change("/metadata/uid", json!("2222")),
+        "mode" => change("/spec/portcullis", json!({"upstreamIdentity": "RequestHeader"})),
+        "asking user" => change(
+            "/spec/portcullis",
+            json!({"upstreamIdentity": "RequestHeader", "requestHeader": {"user": "system:other"}}),
+        ),
+        "header names" => {
+            change("/spec/portcullis", json!({"upstreamIdentity": "RequestHeader"}));
+            headers = json!({"user": "X-Other-User"});
+        }
+        "token" => change(&format!("{client}/bearerToken"), json!(base64("a-token"))),
+        "other token" => change(&format!("{client}/bearerToken"), json!(base64("other-token"))),
+        "subject" => {
+            change(&format!("{client}/certData"), json!(base64(&pki.gateway.cert)));
+            change(&format!("{client}/keyData"), json!(base64(&pki.gateway.key)));
+        }
+        "upstream CA" => change(&format!("{client}/caData"), json!(base64(&pki.serving.cert))),
+        "server name" => change(&format!("{client}/serverName"), json!("apiserver")),
+        "key" => {
+            change(&format!("{client}/certData"), json!(base64(&renewed.cert)));
+            change(&format!("{client}/keyData"), json!(base64(&renewed.key)));
+        }
+        "client CA" => change("/spec/secureServing/clientCAData", json!(base64(&pki.serving.cert))),
+        "serving" => {
+            change("/spec/secureServing/certData", json!(base64(&pki.gateway.cert)));
+            change("/spec/secureServing/keyData", json!(base64(&pki.gateway.key)));
+        }
+        "server disabled" => change("/spec/servers/1/disabled", json!(true)),
+        "server" => change("/spec/servers/0/endpoint", json!("https://10.0.0.9:6443")),
+        "timeout" => change("/spec/portcullis", json!({"requestTimeout": "9s"})),
+        "header names of the other mode" => headers = json!({"user": "X-Other-User"}),
+        "nothing" => {}
+        _ => panic!("{edit}"),
+    }
+    (cluster, headers)
+}
+
+#[test]
+fn generation_changes_with_what_identity_depends_on() {
+    let pki = Pki::new();
+    let of = |edit: &str| {
+        let (cluster, headers) = edited(&pki, edit);
+        names(&cluster, &headers)
+    };
+    let (base, stats) = of("nothing");
+    assert!(base.len() > 8 && base.iter().any(|name| name.starts_with("lab/-/prod.example.com/all.h2@")), "{base:?}");
+    let mut seen = BTreeSet::from([base.clone()]);
+    for edit in
+        ["uid", "mode", "asking user", "header names", "token", "other token", "subject", "upstream CA", "server name"]
+    {
+        let (names, edited_stats) = of(edit);
+        assert!(names.is_disjoint(&base), "{edit}: {:?}", names.intersection(&base));
+        assert!(seen.insert(names), "{edit}: a generation of its own");
+        assert!(edited_stats.is_superset(&stats), "{edit}: statistics keep their names");
+    }
+    for edit in
+        ["key", "client CA", "serving", "server disabled", "server", "timeout", "header names of the other mode"]
+    {
+        assert_eq!(of(edit), (base.clone(), stats.clone()), "{edit}");
+    }
+}
