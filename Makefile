@@ -8,6 +8,8 @@ SHELL := bash
 KUBE ?= stub
 IDENTITY ?= Impersonate
 FILTER ?= module
+LAB ?= .lab
+BUILT ?= target/debug
 SCRIPTS := testenv/scripts
 
 help: ## What there is to call
@@ -17,13 +19,7 @@ up: ## Start the lab until Ctrl-C; KUBE=real puts real kube-apiservers behind it
 	@case "$(KUBE)" in stub|real) ;; *) echo "KUBE is stub or real, not $(KUBE)" >&2; exit 2 ;; esac
 	case "$(IDENTITY)" in Impersonate|RequestHeader) ;; *) echo "IDENTITY is Impersonate or RequestHeader, not $(IDENTITY)" >&2; exit 2 ;; esac
 	case "$(FILTER)" in module|wasm) ;; *) echo "FILTER is module or wasm, not $(FILTER)" >&2; exit 2 ;; esac
-	$(SCRIPTS)/require
-	$(SCRIPTS)/install-envoy
-	[ "$(KUBE)" = stub ] || $(SCRIPTS)/build-kube
-	$(MAKE) --no-print-directory "$(FILTER)"
-	echo "building the control plane and the lab" >&2
-	cargo build --workspace
-	exec target/debug/portcullis-lab --kube "$(KUBE)" --identity "$(IDENTITY)" --filter "$(FILTER)"
+	SCRIPTS="$(SCRIPTS)" exec testenv/scripts/up "$(KUBE)" "$(IDENTITY)" "$(FILTER)" "$(LAB)" "$(BUILT)"
 
 test: ## Everything that must pass: format, lints, unit, integration and end-to-end tests
 	@$(SCRIPTS)/test
@@ -82,14 +78,14 @@ module: ## Build libportcullis.so as Envoy is to load it
 	cargo build --profile module -p portcullis-dynamic-module
 
 faulty: ## Build the module that panics on demand, for tests
-	@cargo build -p portcullis-dynamic-module --features fault-injection --target-dir target/fault
+	@$(SCRIPTS)/build-variant fault --features fault-injection
 
 manifests: ## Write the generated parts of deploy/kubernetes anew
 	@$(MAKE) --no-print-directory build
 	target/debug/portcullis crd > deploy/kubernetes/base/crd.yaml
 
 previous: ## Build the module that reads the previous version of the configuration only, for tests
-	@cargo build -p portcullis-dynamic-module --features previous-version --target-dir target/previous
+	@$(SCRIPTS)/build-variant previous --features previous-version
 
 wasm: ## Build portcullis.wasm, which Envoys run that load no dynamic modules; needs a clang for wasm32, or Debian's is unpacked into .deps
 	@$(SCRIPTS)/build-wasm

@@ -41,6 +41,7 @@ pub use offline::{Offline, lost_names, offline, offline_gateway};
 pub use resource::{Part, Resource, type_urls};
 pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};
+pub use status_body::UNKNOWN_NAME;
 pub use translator::{ClientCaCheck, Translator};
 
 use crate::listener::Chain;

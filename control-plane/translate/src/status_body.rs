@@ -1,5 +1,9 @@
 use serde_json::json;
 
+/// Message of the answer to a client that asks for a name without a cluster.
+pub const UNKNOWN_NAME: &str =
+    "no cluster is served under this name; the name of the TLS handshake (SNI) decides, not the Host header";
+
 /// A Kubernetes `Status` of a failure. `code` may be an access-log command (`%RESPONSE_CODE%`), which a format
 /// substitutes; hence text and not a `Value`.
 fn status(message: &str, reason: &str, details: &str, code: &str) -> String {

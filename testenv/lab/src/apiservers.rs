@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
-use portcullis_e2e::Gateway;
 use portcullis_harness::certs::{Ca, CertSpec};
+use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::kube::{KubeOptions, RealKube, RequestHeader};
 use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::{SharedStore, StubOptions, StubServer, TokenEntry};
@@ -77,10 +77,10 @@ impl Apiservers {
     }
 
     /// What an operator grants once: the gateway's own rights, alice's, and a service account. Gives the account's token.
-    pub(crate) fn grant(&self, run: &RunDir, gateway: &Gateway, told: Told) -> Result<String, LabError> {
+    pub(crate) fn grant(&self, run: &RunDir, plane: &ControlPlane, told: Told) -> Result<String, LabError> {
         let Apiservers::Real(kube) = self else { return Ok(ROBOT_TOKEN.to_owned()) };
         step("granting the gateway what `portcullis rbac` prints");
-        let rbac = run.write("rbac.yaml", gateway.rbac(told.reviewer())?)?;
+        let rbac = run.write("rbac.yaml", plane.rbac(told.reviewer())?)?;
         let admin = |args: &[&str]| kube.admin_kubectl()?.args(args).run_ok();
         kube.admin_kubectl()?.args(["apply", "-f"]).args([&rbac]).run_ok()?;
         // view and edit themselves are put together by a controller, which does not run here.

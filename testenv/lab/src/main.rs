@@ -4,6 +4,9 @@
 
 mod apiservers;
 mod error;
+mod gateway;
+mod keys;
+mod manifests;
 mod report;
 mod users;
 
@@ -11,19 +14,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
 use portcullis_harness::certs::Ca;
-use portcullis_harness::deps;
 use portcullis_harness::rundir::RunDir;
-use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use apiservers::{Apiservers, SERVER_NAME};
+use apiservers::Apiservers;
 use error::LabError;
+use gateway::Gateway;
 use users::Users;
 
 /// The host name of the lab's cluster.
 const CLUSTER: &str = "prod.lab";
+
+/// Its other name, which every machine resolves to itself.
+const LOCALHOST: &str = "localhost";
 
 /// Starts a lab and runs until Ctrl-C: apiservers, the control plane, and Envoy with the filter in front of them.
 #[derive(Debug, Parser)]
@@ -128,20 +132,11 @@ fn start(kube: Kube, told: Told, filter: Filter, dir: &Path) -> Result<Lab, LabE
     let front_proxies = Ca::new("lab front proxies")?;
     let apiservers = Apiservers::start(kube, &front_proxies, &run)?;
     let users = Users::new(apiservers.client_ca(), &front_proxies, told)?;
-    step("starting the control plane and Envoy");
-    let wasm = match filter {
-        Filter::Module => None,
-        Filter::Wasm => Some(deps::wasm().map_err(portcullis_harness::Error::from)?),
-    };
-    let options = GatewayOptions { instance: Some("lab".to_owned()), wasm, ..GatewayOptions::default() };
-    let gateway = Gateway::start(&run, &options)?;
-    let token = apiservers.grant(&run, &gateway, told)?;
-    step("applying the cluster's manifest");
-    let manifest = Manifest::new(CLUSTER, apiservers.addresses())
-        .upstream(&users.gateway, apiservers.server_ca(), SERVER_NAME)
-        .serving(&gateway.serving_identity(CLUSTER)?, apiservers.client_ca())
-        .set("/spec/portcullis", json!({"upstreamIdentity": told.as_str()}));
-    gateway.apply(&manifest)?;
+    step("starting the control plane");
+    let mut gateway = Gateway::prepare(&run, &apiservers, &users, told, filter)?;
+    let token = apiservers.grant(&run, gateway.plane(), told)?;
+    step("starting Envoy and waiting until the cluster is Ready");
+    gateway.serve(&run)?;
     let lab = Lab { gateway, apiservers, users, token };
     report::write(&lab, &run)?;
     Ok(lab)

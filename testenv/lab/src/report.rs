@@ -1,6 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use portcullis_harness::agent::Agent;
 use portcullis_harness::certs::Identity;
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::rundir::RunDir;
@@ -8,17 +9,17 @@ use portcullis_harness::{Result, deps};
 use serde_json::{Value, json};
 
 use crate::apiservers::{Apiservers, POD};
-use crate::{CLUSTER, Lab};
+use crate::{CLUSTER, LOCALHOST, Lab};
 
 /// Writes `lab.json` and everything that it points to: kubeconfigs through the gateway and straight to an apiserver, and
 /// the same people's certificates for clients that read no kubeconfig.
 pub(crate) fn write(lab: &Lab, run: &RunDir) -> Result<PathBuf> {
     let ca = run.join("gateway-ca.crt");
-    lab.gateway.serving_ca().write_pem(&ca)?;
+    lab.gateway.write_ca(&ca)?;
     for (name, user) in people(lab) {
         user.write_pem(&run.join(&format!("users/{name}.crt")), &run.join(&format!("users/{name}.key")))?;
     }
-    let through = lab.gateway.kubeconfig(CLUSTER);
+    let through = lab.gateway.kubeconfig();
     let first = lab.apiservers.addresses().first().map(|address| format!("https://{address}")).unwrap_or_default();
     let direct = Kubeconfig::new(first).ca(lab.apiservers.server_ca());
     let apiservers: Vec<Value> = lab
@@ -27,8 +28,9 @@ pub(crate) fn write(lab: &Lab, run: &RunDir) -> Result<PathBuf> {
         .iter()
         .map(|address| json!({"address": address.to_string(), "kind": lab.apiservers.kind()}))
         .collect();
+    let agent = lab.gateway.agent();
     let report = json!({
-        "gateway": {"address": lab.gateway.address().to_string(), "hostNames": [CLUSTER], "caFile": ca},
+        "gateway": {"address": lab.gateway.address().to_string(), "hostNames": [CLUSTER, LOCALHOST], "caFile": ca},
         "kubeconfigs": {
             "gateway": kubeconfigs(lab, run, "gateway", &through)?,
             "direct": kubeconfigs(lab, run, "direct", &direct)?,
@@ -38,11 +40,13 @@ pub(crate) fn write(lab: &Lab, run: &RunDir) -> Result<PathBuf> {
             "xds": lab.gateway.plane().xds_socket(),
             "http": lab.gateway.plane().http_address().to_string(),
         },
+        "gatewayPages": agent.map(|agent| agent.http_address().to_string()),
         "envoy": {
-            "admin": lab.gateway.envoy().admin().address().to_string(),
-            "pid": lab.gateway.envoy().process().pid(),
+            "admin": agent.map(|agent| agent.admin().address().to_string()),
+            "pid": agent.and_then(Agent::envoy_pid),
         },
         "manifests": lab.gateway.manifests(),
+        "keys": lab.gateway.keys(),
     });
     run.write("lab.json", format!("{report:#}\n"))
 }
@@ -61,7 +65,7 @@ fn kubeconfigs(lab: &Lab, run: &RunDir, way: &str, server: &Kubeconfig) -> Resul
     Ok(Value::Object(paths))
 }
 
-/// Says what stands and what to try.
+/// Says what runs and what to try.
 pub(crate) fn print(lab: &Lab, dir: &Path) {
     let count = lab.apiservers.addresses().len();
     let alice = dir.join("kubeconfigs/gateway-alice.kubeconfig");
@@ -78,8 +82,27 @@ pub(crate) fn print(lab: &Lab, dir: &Path) {
         }
         None => print_curl_lines(lab, dir),
     }
-    println!("Edit the manifests in {} and watch them take effect.", lab.gateway.manifests().display());
+    print_portcullis_lines(lab, dir);
+    println!("Status of everything: http://{}/", lab.gateway.plane().http_address());
+    println!("Edit the manifests in {} and watch them take effect.", dir.join("manifests").display());
     println!("What runs where: {}. Ctrl-C stops everything.", dir.join("lab.json").display());
+}
+
+/// The product's own commands, on this lab.
+fn print_portcullis_lines(lab: &Lab, dir: &Path) {
+    // Whoever built the lab built it, too; without it nothing would run.
+    let Ok(portcullis) = deps::portcullis().map(|path| shorten(&path)) else { return };
+    let manifests = dir.join("manifests").display().to_string();
+    println!("  {portcullis} status --address {}", lab.gateway.plane().http_address());
+    println!("  {portcullis} explain -f {manifests} GET /api/v1/namespaces/default/pods --user alice --group dev");
+    println!("  {portcullis} check -f {manifests} --references-root {}", dir.join("keys").display());
+}
+
+/// A path as it is written from the working directory.
+fn shorten(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let below = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
+    below.as_deref().unwrap_or(path).display().to_string()
 }
 
 fn print_kubectl_lines(kubectl: &str, dir: &Path, alice: &Path) {
@@ -98,7 +121,7 @@ fn print_curl_lines(lab: &Lab, dir: &Path) {
     };
     println!("  {curl} {} https://{CLUSTER}:{port}/api/v1/namespaces", user("alice"));
     println!("  {curl} {} https://{CLUSTER}:{port}/api/v1/namespaces    # bob may not", user("bob"));
-    println!("  {curl} https://{CLUSTER}:{port}/version    # nobody may");
+    println!("  {curl} https://{CLUSTER}:{port}/api/v1/namespaces    # without a certificate: anonymous may not");
 }
 
 /// A kubectl that knows `auth whoami` (1.28): the one on the machine, else the one that the tests built.

@@ -13,6 +13,8 @@ pub(crate) struct Attributes<'a> {
     pub(crate) verb: &'a str,
     /// A non-resource path that anonymous users may read.
     pub(crate) public: bool,
+    /// What the API offers, which every authenticated user may read (the cluster role `system:discovery`).
+    pub(crate) discovery: bool,
 }
 
 pub(crate) fn may_impersonate(options: &StubOptions, user: &User) -> bool {
@@ -27,7 +29,7 @@ pub(crate) fn allowed(options: &StubOptions, user: &User, attributes: Attributes
     if attributes.verb.starts_with("impersonate") {
         return may_impersonate(options, user);
     }
-    !user.is_anonymous() && !options.forbidden_users.contains(&user.username)
+    !user.is_anonymous() && (attributes.discovery || !options.forbidden_users.contains(&user.username))
 }
 
 /// The 403 that a request meets, if it does.
@@ -40,7 +42,9 @@ pub(crate) fn check(
 ) -> Result<(), Box<Answer>> {
     let verb = verb(method);
     let public = matches!(route, Route::Health | Route::Version);
-    if allowed(options, user, Attributes { verb, public }) {
+    let discovery =
+        verb == "get" && matches!(route, Route::CoreVersions | Route::Groups | Route::Group(_) | Route::Resources(..));
+    if allowed(options, user, Attributes { verb, public, discovery }) {
         return Ok(());
     }
     let name = &user.username;

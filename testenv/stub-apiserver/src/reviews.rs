@@ -70,7 +70,7 @@ fn access_review(app: &App, user: &User, spec: &Value) -> Value {
     let field =
         |name: &str| attributes.and_then(|attributes| attributes.get(name)).and_then(Value::as_str).unwrap_or_default();
     let public = matches!(field("path"), "/healthz" | "/livez" | "/readyz" | "/version");
-    let allowed = allowed(&app.options, user, Attributes { verb: field("verb"), public });
+    let allowed = allowed(&app.options, user, Attributes { verb: field("verb"), public, discovery: false });
     json!({"allowed": allowed, "reason": if allowed { "the stub allows it" } else { "" }})
 }
 

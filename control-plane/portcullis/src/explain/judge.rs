@@ -226,7 +226,7 @@ fn unknown_name() -> Refusal {
     Refusal {
         code: 503,
         reason: "ServiceUnavailable",
-        message: "no cluster is served under this name".into(),
+        message: portcullis_translate::UNKNOWN_NAME.into(),
         ..Refusal::not_configured()
     }
 }

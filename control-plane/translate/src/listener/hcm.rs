@@ -57,7 +57,7 @@ pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, 
 
 /// The manager for names that nobody serves. It knows no cluster and loads no module.
 pub(super) fn refusing(settings: &Settings) -> Manager {
-    let body = status_body::fixed("no cluster is served under this name", "ServiceUnavailable", 503);
+    let body = status_body::fixed(status_body::UNKNOWN_NAME, "ServiceUnavailable", 503);
     let names = ResourceNames::gateway(&settings.instance);
     let routes = RouteConfiguration {
         name: names.part("default"),

@@ -63,6 +63,7 @@ fn an_unknown_name_meets_a_503() {
         let (status, body) = get(&target, "").unwrap();
         assert_eq!(status, 503, "{body}");
         assert!(body.contains("\"kind\":\"Status\""), "{body}");
+        assert!(body.contains("the name of the TLS handshake (SNI) decides"), "{body}");
     }
     assert!(world.client_records().is_empty());
 }

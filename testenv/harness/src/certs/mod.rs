@@ -24,7 +24,7 @@ pub struct Ca {
 }
 
 impl Ca {
-    /// A self-signed authority, valid for a day.
+    /// A self-signed authority, valid for 90 days.
     ///
     /// # Errors
     /// [`crate::Error::Certificate`].

@@ -45,7 +45,7 @@ pub struct CertSpec {
 }
 
 impl CertSpec {
-    /// A certificate for a common name, valid from an hour ago for a day, for no particular usage.
+    /// A certificate for a common name, valid from an hour ago for 90 days, for no particular usage.
     pub fn new(cn: impl AsRef<[u8]>) -> Self {
         Self {
             common_names: vec![cn.as_ref().to_owned()],
@@ -56,7 +56,7 @@ impl CertSpec {
             ips: Vec::new(),
             usages: Vec::new(),
             not_before: -3600,
-            not_after: 86_400,
+            not_after: 90 * 86_400,
             serial: None,
             is_ca: false,
         }
