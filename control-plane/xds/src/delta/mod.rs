@@ -93,7 +93,7 @@ impl DeltaStream {
             let removals = if self.knows_referrers() { referrers.and(clusters) } else { Wait::Everybody };
             return Gates { updates: Wait::Nobody, removals };
         }
-        if !self.knows_clusters(kind) {
+        if kind == Kind::Routes && !self.knows_clusters() {
             return Gates { updates: Wait::Everybody, removals: Wait::Everybody };
         }
         let referred = busy(Kind::is_referred_to, Subscription::updating);
@@ -111,12 +111,12 @@ impl DeltaStream {
         lacking.filter(has_routes).map(|owner| Wait::for_owner(Some(owner))).fold(Wait::Nobody, Wait::and)
     }
 
-    /// Whether the node can take what refers to clusters. One that comes back while it warms clusters does not ask for them,
-    /// nor say which it has, until they are warm; what it has of a referring type may lead to nothing but the ones before.
-    fn knows_clusters(&self, kind: Kind) -> bool {
+    /// Whether the node can take routes. One that comes back while it warms clusters does not ask for them, nor say which it
+    /// has, until they are warm; the routes that it has lead to the ones before.
+    fn knows_clusters(&self) -> bool {
         let of = |wanted: Kind| self.subscriptions.iter().filter(move |((other, _), _)| *other == wanted);
         let is_asked = of(Kind::Cluster).any(|(_, subscription)| subscription.is_open());
-        is_asked || !of(kind).any(|(_, subscription)| subscription.is_resumed())
+        is_asked || !of(Kind::Routes).any(|(_, subscription)| subscription.is_resumed())
     }
 
     /// After a reconnect the types come one by one. Before routes and listeners are asked for, nobody can tell what they

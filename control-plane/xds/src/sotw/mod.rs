@@ -73,7 +73,7 @@ impl SotwStream {
             let referrers = busy(|kind| !kind.is_referred_to(), State::out_of_sync);
             return (Wait::Nobody, if self.knows_referrers() { referrers } else { Wait::Everybody });
         }
-        if !self.knows_clusters(kind) {
+        if kind == Kind::Routes && !self.knows_clusters() {
             return (Wait::Everybody, Wait::Everybody);
         }
         let referred = busy(Kind::is_referred_to, State::updating);
@@ -90,9 +90,9 @@ impl SotwStream {
     }
 
     /// As in the incremental variant: a node that comes back while it warms clusters does not ask for them until then.
-    fn knows_clusters(&self, kind: Kind) -> bool {
+    fn knows_clusters(&self) -> bool {
         let of = |wanted: Kind| self.states.iter().filter(move |((other, _), _)| *other == wanted);
-        of(Kind::Cluster).next().is_some() || !of(kind).any(|(_, state)| state.is_resumed())
+        of(Kind::Cluster).next().is_some() || !of(Kind::Routes).any(|(_, state)| state.is_resumed())
     }
 
     /// As in the incremental variant: before routes and listeners are asked for, nobody can tell what they refer to.
