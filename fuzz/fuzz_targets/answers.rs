@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use portcullis_core::Decision;
 use portcullis_core::review::{Review, ReviewResult, Settled};
-use portcullis_fuzz::{NOW, at, cluster, gateway, judge};
+use portcullis_fuzz::{NOW, age, cluster, gateway, judge};
 use serde_json::Value;
 
 static REVIEWS: LazyLock<[Vec<Review>; 2]> = LazyLock::new(|| [reviews(false), reviews(true)]);
@@ -24,8 +24,8 @@ fn reviews(token: bool) -> Vec<Review> {
 fuzz_target!(|data: &[u8]| {
     for token in [true, false] {
         for review in &REVIEWS[usize::from(token)] {
-            assert_eq!(review.settle(200, data, at(NOW)), ReviewResult::Failed, "only 201 is an answer");
-            let result = review.settle(201, data, at(NOW));
+            assert_eq!(review.settle(200, data, age(NOW)), ReviewResult::Failed, "only 201 is an answer");
+            let result = review.settle(201, data, age(NOW));
             let said: Option<Value> = match serde_json::from_slice(data) {
                 // Go reads over numbers of any size where nobody wants them, and so do we, but not this witness.
                 Err(error) if error.to_string().contains("number out of range") => return,

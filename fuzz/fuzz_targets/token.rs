@@ -6,7 +6,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use libfuzzer_sys::fuzz_target;
 use portcullis_core::Decision;
 use portcullis_core::review::Settled;
-use portcullis_fuzz::{NOW, at, cluster, gateway, judge};
+use portcullis_fuzz::{NOW, age, cluster, gateway, judge};
 use serde_json::Value;
 
 /// Read apart from the code under test; only for claims that are written in the plain way.
@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
     assert!(!asked.is_empty());
     assert!(header.windows(asked.len()).any(|window| window == asked.as_bytes()), "another token than was presented");
 
-    review.settle(201, br#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"u"}}}"#, at(NOW));
+    review.settle(201, br#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"u"}}}"#, age(NOW));
     let is_known = |now: u64| {
         judge(&gateway, &cluster, &headers, &Settled::default(), now, |decision| {
             matches!(decision, Decision::Forward(_))

@@ -11,6 +11,11 @@ use rustls_pki_types::UnixTime;
 /// 2030-01-01.
 pub const NOW: u64 = 1_893_456_000;
 
+/// How long after [`NOW`] it is, by the clock that nobody sets.
+pub fn age(now: u64) -> std::time::Duration {
+    std::time::Duration::from_secs(now.saturating_sub(NOW))
+}
+
 pub fn at(seconds: u64) -> UnixTime {
     UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds))
 }
@@ -51,6 +56,6 @@ pub fn judge<T>(
     all.extend_from_slice(headers);
     let scan = gateway.scan(all.iter().copied());
     let request =
-        RequestFacts { scan: &scan, peer: Peer::None, settled, now: at(now), uptime: std::time::Duration::ZERO };
+        RequestFacts { scan: &scan, peer: Peer::None, settled, now: at(now), uptime: age(now) };
     read(gateway.decide(cluster, &request))
 }

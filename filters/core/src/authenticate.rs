@@ -94,7 +94,7 @@ fn certificate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Said, Re
     };
     // A certificate that nobody asked for is none, as in a kube-apiserver without --client-ca-file.
     let Some(ca) = &cluster.client_ca else { return Ok(Said::Nothing) };
-    Ok(match cluster.caches.certificates.user(&chain, ca, &cluster.identity.names, request.now) {
+    Ok(match cluster.caches.certificates.user(&chain, ca, &cluster.identity.names, request.moment()) {
         Ok(Some(user)) => Said::Client(Client::Certified(user)),
         Ok(None) => Said::Nothing,
         Err(_) => Said::Failed,
@@ -124,7 +124,7 @@ fn token(
             Err(Refusal::token_not_reviewed().into())
         };
     };
-    let (key, known) = Review::known_token(&token, &cluster.caches, request.settled, request.now);
+    let (key, known) = Review::known_token(&token, &cluster.caches, request.settled, request.moment());
     match known {
         Some(ReviewResult::User(user)) => Ok(Said::Client(Client::Bearer(user, key))),
         Some(ReviewResult::Rejected) => Ok(Said::Failed),
@@ -180,7 +180,7 @@ pub(crate) fn effective_user(
     let mut unknown = Vec::new();
     for part in &asked.parts {
         let review = Review::of_access(original, part, reviewer, &cluster.caches);
-        match review.known(request.settled, request.now) {
+        match review.known(request.settled, request.moment()) {
             Some(ReviewResult::Allowed) => {}
             Some(ReviewResult::Denied) => return Err(Refusal::may_not_impersonate(&original.name, part).into()),
             Some(_) => return Err(Refusal::review_failed().into()),

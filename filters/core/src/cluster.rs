@@ -16,6 +16,7 @@ use crate::observe::Series;
 use crate::policy::Policies;
 use crate::protected::Protected;
 use crate::review::{CredentialCaches, Lifetimes};
+use crate::store::Store;
 use crate::x509::{ClientCa, ClientCaError};
 
 /// Why a configuration is refused. The control plane's fault; Envoy keeps the configuration that it has.
@@ -141,7 +142,7 @@ pub struct Forgetful(pub [u8; 32]);
 
 impl Memory for Forgetful {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
-        Arc::new(CredentialCaches::new(&self.0, owner.lifetimes))
+        Arc::new(CredentialCaches::new(&self.0, owner.lifetimes, &Store::default()))
     }
 
     fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {

@@ -14,6 +14,7 @@ use rustls_pki_types::UnixTime;
 use way::Way;
 pub(crate) use way::class_of;
 
+use crate::Moment;
 use crate::attribution;
 use crate::authenticate::{Actor, Client, authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, Full};
@@ -55,10 +56,17 @@ pub struct RequestFacts<'a> {
     pub peer: Peer<'a>,
     /// Answers to reviews that this request has waited for.
     pub settled: &'a Settled,
-    /// The time of the request: what certificates and answers are valid by.
+    /// The time of the request: what certificates and tokens are valid by.
     pub now: UnixTime,
-    /// The time since any fixed point, by a clock that nobody sets: what rates are measured by.
+    /// The time since any fixed point, by a clock that nobody sets: what rates and the age of answers are measured by.
     pub uptime: Duration,
+}
+
+impl RequestFacts<'_> {
+    /// The time of the request by both clocks.
+    pub fn moment(&self) -> Moment {
+        Moment { now: self.now, uptime: self.uptime }
+    }
 }
 
 /// What becomes of a request.

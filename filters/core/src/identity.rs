@@ -89,8 +89,10 @@ const MAX_LINES: usize = 256;
 /// The most bytes of a user's lines. kube-apiserver takes more, but whoever owns an upstream tells users as it likes, and what
 /// is told is kept.
 const MAX_BYTES: usize = 64 * 1024;
-/// A user of the usual size, in bytes.
-const USUAL_BYTES: usize = 1024;
+/// Bytes that a user takes beside its texts: itself, and each line with two texts, the text that it is made of, and their
+/// allocations.
+const PER_USER: usize = 320;
+const PER_LINE: usize = 144;
 
 /// A user whom HTTP cannot carry unchanged. Told differently it would be somebody else, so it is refused, never repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -168,7 +170,7 @@ pub struct UpstreamUser {
     user: UserInfo,
     lines: Vec<(String, String)>,
     memo: UserMemo,
-    weight: u64,
+    bytes: u64,
 }
 
 impl UpstreamUser {
@@ -216,13 +218,16 @@ impl UpstreamUser {
                 lines.push((name.clone(), carried("extra value", value)?));
             }
         }
-        let weight = u64::try_from(size / USUAL_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-        Ok(UpstreamUser { user, lines, memo: UserMemo::default(), weight })
+        // The texts twice, names of headers, and what each text and list takes beside its letters.
+        let texts = lines.iter().map(|(name, _)| name.len().saturating_add(PER_LINE));
+        let bytes = texts.fold(size.saturating_mul(2).saturating_add(PER_USER), usize::saturating_add);
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        Ok(UpstreamUser { user, lines, memo: UserMemo::default(), bytes })
     }
 
-    /// What the user takes in a cache, in users of the usual size.
-    pub(crate) const fn weight(&self) -> u64 {
-        self.weight
+    /// What the user takes of memory, in bytes.
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The user.

@@ -12,6 +12,7 @@
 //! - [`tunnel`]: what an upgrade's client may say before the upstream has agreed.
 //! - [`policy`]: which dispatch policy a request matches.
 //! - [`limit`]: how many requests run at a time; [`bucket`]: how many come per second.
+//! - [`store`]: what is remembered of credentials, in how much room, and until when.
 //! - [`alive`]: what outlives the configuration that made it.
 //! - [`identity`]: the user as header lines for the upstream.
 //! - [`observe`]: what an operator sees of a request: labels of closed sets, the access log's line.
@@ -36,12 +37,14 @@ pub mod hygiene;
 pub mod identity;
 mod impersonation;
 pub mod limit;
+mod moment;
 pub mod observe;
 pub mod policy;
 mod protected;
 pub mod refusal;
 pub mod request_info;
 pub mod review;
+pub mod store;
 pub mod tunnel;
 pub mod x509;
 
@@ -50,4 +53,5 @@ mod testing;
 
 pub use cluster::{Cluster, CompileError, Memory};
 pub use gateway::{Decision, Forward, Gateway, Peer, RequestFacts};
+pub use moment::Moment;
 pub use refusal::Refusal;

@@ -59,6 +59,11 @@ pub(crate) fn issue(params: CertificateParams, issuer: &Ca) -> Vec<u8> {
     params.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap().der().to_vec()
 }
 
+/// Whoever answers reviews.
+pub(crate) fn reviewer() -> crate::cluster::Reviewer {
+    crate::cluster::Reviewer { cluster: "c".into(), user: None }
+}
+
 /// The bytes that the validator keeps for such a chain.
 pub(crate) fn encode(certificates: &[&[u8]]) -> Vec<u8> {
     crate::x509::encode_chain(certificates.iter().copied())

@@ -150,7 +150,7 @@ impl FilterConfig for Filter {
         if let Some(token) = kept.token.take()
             && stream.header(HeaderMap::Response, b":status") == Some(b"401")
         {
-            token.is_rejected(UnixTime::now());
+            token.is_rejected(uptime(Instant::now()));
         }
         if !std::mem::replace(&mut kept.is_met, true) {
             // Envoy answers what it does not let through to any filter.

@@ -7,8 +7,10 @@ use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::cluster::CacheOwner;
 use portcullis_core::limit::InFlight;
 use portcullis_core::review::CredentialCaches;
+use portcullis_core::store::Store;
 use ring::rand::{SecureRandom, SystemRandom};
 
+static STORE: LazyLock<Store> = LazyLock::new(Store::default);
 static CACHES: LazyLock<Alive<CacheOwner, CredentialCaches>> = LazyLock::new(Alive::default);
 static RUNNING: LazyLock<Alive<(String, String), InFlight>> = LazyLock::new(Alive::default);
 static BUCKETS: LazyLock<Alive<(String, String, Rate), TokenBucket>> = LazyLock::new(Alive::default);
@@ -17,6 +19,11 @@ static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// The time since this process first asked, which only goes forward; the same for all buckets and workers.
 pub(crate) fn uptime(now: Instant) -> Duration {
     now.saturating_duration_since(*START)
+}
+
+/// Forgets what is too old. Whether anything is remembered.
+pub(crate) fn forget_old() -> bool {
+    STORE.forget_old(uptime(Instant::now()))
 }
 
 /// The process's memory, with a secret for caches that are yet to be made.
@@ -36,7 +43,7 @@ impl ProcessMemory {
 impl Memory for ProcessMemory {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
         let lifetimes = owner.lifetimes;
-        CACHES.find_or_make(owner, || CredentialCaches::new(&self.secret, lifetimes))
+        CACHES.find_or_make(owner, || CredentialCaches::new(&self.secret, lifetimes, &STORE))
     }
 
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {

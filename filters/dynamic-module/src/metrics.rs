@@ -7,6 +7,7 @@ use envoy_abi::http::{ConfigHandle, Counter, FilterHandle, Gauge, Histogram, Mai
 use portcullis_core::observe::catalog::{CACHED, JUDGING, Metric, REQUESTS, REVIEW_WAIT, REVIEWS, SLOTS};
 use portcullis_core::observe::{Outcome, Seen, Series};
 
+use crate::memory;
 use crate::ticker::Ticket;
 
 /// Counts that a configuration could not carry to Envoy itself, because it is gone or no request comes to it any more: the next
@@ -77,11 +78,17 @@ impl Metrics {
     /// Carries everything to Envoy, if it is time. An Envoy that takes metrics only from a stream gets them from the next.
     pub(crate) fn on_main_thread(&self, main: &mut MainThread) {
         if self.ticket.is_due() {
+            // First, so that gauges tell what is left.
+            let remembers = memory::forget_old();
             if main.takes_metrics() {
                 self.show(main);
             } else {
                 self.leave();
                 self.ticket.pass_on();
+            }
+            // Woken again while there is something to forget, also when no request comes any more.
+            if remembers {
+                self.changed();
             }
         }
     }

@@ -11,7 +11,6 @@ use std::time::Instant;
 use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread, StreamScheduler};
 use portcullis_core::Refusal;
 use portcullis_core::review::{MAX_ANSWER, Patience, Review, ReviewKey, ReviewPermit, ReviewResult, Settled, WAITERS};
-use rustls_pki_types::UnixTime;
 
 use crate::memory::uptime;
 
@@ -173,7 +172,7 @@ impl Reviews {
 
     fn finish(&self, key: &ReviewKey, status: u16, body: &[u8]) {
         let Some(flight) = self.lock().flights.remove(key) else { return };
-        let result = flight.review.settle(status, body, UnixTime::now());
+        let result = flight.review.settle(status, body, uptime(Instant::now()));
         for waiter in flight.waiters {
             waiter.settle(*key, result.clone());
         }

@@ -8,7 +8,6 @@ use portcullis_core::Refusal;
 use portcullis_core::farewell::{Arrival, End};
 use portcullis_core::observe::{Entry, Outcome, Seen};
 use portcullis_filter_config::names;
-use rustls_pki_types::UnixTime;
 
 use crate::apply::refuse;
 use crate::clusters::Clusters;
@@ -117,8 +116,8 @@ impl<H: Host> Bundle<H> {
             refuse(&refusal, &self.host);
             return Next::Wait;
         }
-        if let (Some(token), Some(b"401"), Some(now)) = (token, status.as_deref(), self.host.now()) {
-            token.is_rejected(UnixTime::since_unix_epoch(now));
+        if let (Some(token), Some(b"401"), Some(now)) = (token, status.as_deref(), self.host.uptime()) {
+            token.is_rejected(now);
             shelf::doubt(&self.host, &token.key(), now.as_secs());
         }
         let is_session = is_closed && status.as_deref() == Some(b"101");
@@ -160,6 +159,9 @@ impl<H: Host> Bundle<H> {
         }
         let is_held = self.memory.as_ref().is_some_and(VmMemory::renew);
         compiled.holds_places.set(is_held);
+        if let (Some(memory), Some(uptime)) = (&self.memory, self.host.uptime()) {
+            compiled.remembers.set(memory.store.forget_old(uptime));
+        }
         // Metrics and the next call are the root context's.
         if self.host.act_for(root) {
             compiled.metrics.show(&self.host);
@@ -205,8 +207,8 @@ impl<H: Host> Bundle<H> {
     pub fn delete(&mut self, context: u32) {
         self.streams.remove(&context);
         self.roots.remove(&context);
-        if let (Some(mut reviews), Some(now)) = (self.reviews.remove(&context), self.host.now()) {
-            self.tell(reviews.give_up(UnixTime::since_unix_epoch(now)));
+        if let (Some(mut reviews), Some(now)) = (self.reviews.remove(&context), self.host.uptime()) {
+            self.tell(reviews.give_up(now));
         }
     }
 
@@ -226,8 +228,7 @@ impl<H: Host> Bundle<H> {
     /// Something about reviews of a root context, with what that needs to know.
     fn ask<R>(&mut self, root: u32, work: impl FnOnce(&mut Reviews, &Asking<'_, H>) -> R) -> Option<R> {
         let compiled = self.roots.get(&root)?;
-        let now = UnixTime::since_unix_epoch(self.host.now()?);
-        let asking = Asking { host: &self.host, root, via: compiled.gateway.via(), uptime: self.host.uptime()?, now };
+        let asking = Asking { host: &self.host, root, via: compiled.gateway.via(), uptime: self.host.uptime()? };
         Some(work(self.reviews.entry(root).or_default(), &asking))
     }
 

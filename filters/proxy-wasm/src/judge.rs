@@ -8,7 +8,7 @@ use portcullis_core::hygiene::{PassedOn, Scan};
 use portcullis_core::observe::{Entry, Outcome, Seen};
 use portcullis_core::review::Review;
 use portcullis_core::tunnel::Tunnel;
-use portcullis_core::{Decision, Gateway, Refusal, RequestFacts};
+use portcullis_core::{Decision, Gateway, Moment, Refusal, RequestFacts};
 use rustls_pki_types::UnixTime;
 
 use crate::apply::{apply, refuse, show};
@@ -34,13 +34,6 @@ enum Judged {
     Ends(Refusal),
 }
 
-/// By which clocks a request is judged.
-#[derive(Clone, Copy)]
-struct Times {
-    now: UnixTime,
-    uptime: Duration,
-}
-
 impl<H: Host> Bundle<H> {
     /// Judges a request, the first time or with answers that it waited for.
     pub(crate) fn judge(&mut self, id: u32, stream: &mut Stream) -> Next {
@@ -52,7 +45,7 @@ impl<H: Host> Bundle<H> {
             stream.cluster = self.clusters.current(&self.host, memory, &mut self.farewell, uptime);
         }
         let known = stream.cluster.clone();
-        let times = Times { now: UnixTime::since_unix_epoch(now), uptime };
+        let times = Moment { now: UnixTime::since_unix_epoch(now), uptime };
         let raw = self.host.headers(Map::Request);
         let (mut seen, judged) = match raw.as_deref().and_then(pairs::read) {
             Some(lines) => loop {
@@ -93,7 +86,7 @@ impl<H: Host> Bundle<H> {
         root: &Rc<Root>,
         known: Option<&Known>,
         lines: &Pairs<'_>,
-        times: Times,
+        times: Moment,
     ) -> (Seen, Judged) {
         let scan = root.gateway.scan(lines.iter().copied());
         let mut seen = Seen::default();
@@ -166,7 +159,7 @@ impl<H: Host> Bundle<H> {
         id: u32,
         stream: &mut Stream,
         root: &Root,
-        Times { now, uptime }: Times,
+        Moment { uptime, .. }: Moment,
     ) -> Result<Judged, Refusal> {
         stream.rounds = stream.rounds.saturating_add(1);
         if stream.rounds > ROUNDS {
@@ -176,7 +169,7 @@ impl<H: Host> Bundle<H> {
             return Ok(Judged::Again);
         }
         stream.missing = reviews.len();
-        let asking = Asking { host: &self.host, root: stream.root_id, via: root.gateway.via(), uptime, now };
+        let asking = Asking { host: &self.host, root: stream.root_id, via: root.gateway.via(), uptime };
         let at_once = self.reviews.entry(stream.root_id).or_default().ask(reviews, id, &asking)?;
         // Nobody else waits for a question that was new.
         if at_once.is_empty() { Ok(Judged::Waits) } else { Err(Refusal::review_failed()) }
@@ -193,7 +186,7 @@ impl<H: Host> Bundle<H> {
             }
             stream.looked_for.push(key);
             if let Some((answer, at)) = shelf::find(&self.host, &key) {
-                review.settle(201, &answer, UnixTime::since_unix_epoch(Duration::from_secs(at)));
+                review.settle(201, &answer, Duration::from_secs(at));
                 has_found = true;
             }
         }

@@ -8,6 +8,7 @@ use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::cluster::CacheOwner;
 use portcullis_core::limit::{InFlight, SharedCount};
 use portcullis_core::review::CredentialCaches;
+use portcullis_core::store::Store;
 use ring::hmac;
 
 use crate::host::Host;
@@ -25,6 +26,7 @@ pub(crate) struct VmMemory<H> {
     /// The same for all VMs, so that they find each other's answers. Whoever knows it can tell which token an answer is
     /// about.
     secret: hmac::Key,
+    pub(crate) store: Store,
     caches: Alive<CacheOwner, CredentialCaches>,
     running: Alive<(String, String), InFlight>,
     buckets: Alive<(String, String, Rate), TokenBucket>,
@@ -51,6 +53,7 @@ impl<H: Host> VmMemory<H> {
             host: host.clone(),
             vm: random.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))?,
             secret,
+            store: Store::default(),
             caches: Alive::default(),
             running: Alive::default(),
             buckets: Alive::default(),
@@ -93,7 +96,7 @@ impl<H: Host> Memory for VmMemory<H> {
         let derived = hmac::sign(&self.secret, format!("{owner:?}").as_bytes());
         let mut secret = [0; 32];
         secret.copy_from_slice(derived.as_ref());
-        self.caches.find_or_make(owner, || CredentialCaches::new(&secret, lifetimes))
+        self.caches.find_or_make(owner, || CredentialCaches::new(&secret, lifetimes, &self.store))
     }
 
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use portcullis_core::Refusal;
 use portcullis_core::review::{MAX_ANSWER, Patience, Review, ReviewKey, ReviewPermit, ReviewResult, WAITERS};
-use rustls_pki_types::UnixTime;
 
 use crate::host::{Host, Map};
 use crate::shelf;
@@ -44,7 +43,6 @@ pub(crate) struct Asking<'a, H> {
     pub(crate) root: u32,
     pub(crate) via: &'a str,
     pub(crate) uptime: Duration,
-    pub(crate) now: UnixTime,
 }
 
 impl Reviews {
@@ -100,7 +98,7 @@ impl Reviews {
                 self.callouts.insert(token, *key);
                 None
             }
-            None => self.finish(key, 0, &[], asking.now),
+            None => self.finish(key, 0, &[], asking.uptime),
         }
     }
 
@@ -116,21 +114,21 @@ impl Reviews {
         let status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok()).unwrap_or(0);
         // One that is too long is cut, and does not parse.
         let body = asking.host.callout_body(MAX_ANSWER).unwrap_or_default();
-        let answer = self.finish(&key, status, &body, asking.now)?;
-        shelf::put(asking.host, &key, &answer.result, &body, asking.now.as_secs());
+        let answer = self.finish(&key, status, &body, asking.uptime)?;
+        shelf::put(asking.host, &key, &answer.result, &body, asking.uptime.as_secs());
         Some(answer)
     }
 
-    fn finish(&mut self, key: &ReviewKey, status: u16, body: &[u8], now: UnixTime) -> Option<Answer> {
+    fn finish(&mut self, key: &ReviewKey, status: u16, body: &[u8], uptime: Duration) -> Option<Answer> {
         let flight = self.flights.remove(key)?;
-        let result = flight.review.settle(status, body, now);
+        let result = flight.review.settle(status, body, uptime);
         Some(Answer { key: *key, result, waiters: flight.waiters })
     }
 
     /// Ends everything without an answer.
-    pub(crate) fn give_up(&mut self, now: UnixTime) -> Vec<Answer> {
+    pub(crate) fn give_up(&mut self, uptime: Duration) -> Vec<Answer> {
         let keys: Vec<_> = self.flights.keys().copied().collect();
-        keys.iter().filter_map(|key| self.finish(key, 0, &[], now)).collect()
+        keys.iter().filter_map(|key| self.finish(key, 0, &[], uptime)).collect()
     }
 }
 

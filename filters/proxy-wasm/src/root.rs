@@ -10,6 +10,9 @@ use crate::metrics::{self, Metrics};
 use crate::places::RENEWED;
 use crate::reviews::AGAIN;
 
+/// How often it is looked for what got too old.
+const FORGETS: Duration = Duration::from_secs(10);
+
 /// One configuration of the filter: what a root context is to Envoy.
 pub(crate) struct Root {
     pub(crate) gateway: Gateway,
@@ -18,6 +21,8 @@ pub(crate) struct Root {
     pub(crate) due: Cell<Option<Duration>>,
     /// Whether this VM has to say again and again that it holds places.
     pub(crate) holds_places: Cell<bool>,
+    /// Whether this VM has to forget again and again what gets too old.
+    pub(crate) remembers: Cell<bool>,
 }
 
 impl Root {
@@ -36,18 +41,24 @@ impl Root {
             metrics: Metrics::new(host),
             due: Cell::new(None),
             holds_places: Cell::new(false),
+            remembers: Cell::new(false),
         }))
     }
 
     /// Has it called when something is due: a question, the end of streams at `ends`, metrics, or a word about places.
     pub(crate) fn arm(&self, asks_again: bool, ends: Option<Duration>, host: &impl Host) {
-        let is_idle = !asks_again && ends.is_none() && !self.metrics.has_news() && !self.holds_places.get();
+        let is_idle = !asks_again
+            && ends.is_none()
+            && !self.metrics.has_news()
+            && !self.holds_places.get()
+            && !self.remembers.get();
         let Some(now) = (if is_idle { None } else { host.uptime() }) else { return };
         let soonest = [
             asks_again.then_some(AGAIN),
             ends.map(|end| end.saturating_sub(now)),
             self.metrics.has_news().then_some(metrics::PERIOD),
             self.holds_places.get().then_some(RENEWED),
+            self.remembers.get().then_some(FORGETS),
         ];
         let Some(after) = soonest.into_iter().flatten().min() else { return };
         // Envoy's timers know whole milliseconds, and none is none at all.

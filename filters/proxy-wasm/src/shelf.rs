@@ -12,18 +12,20 @@ use crate::host::Host;
 /// Answers that are kept.
 const GOOD: u32 = 4_096;
 const BAD: u32 = 1_024;
-/// Larger ones are not.
-const MAX_ANSWER: usize = 8 * 1024;
+/// Larger ones are not: what is kept is not given back.
+const MAX_GOOD: usize = 8 * 1024;
+const MAX_BAD: usize = 1024;
 const KEY: usize = size_of::<ReviewKey>();
 
-/// Puts an answer there that came at a time, seconds since 1970.
+/// Puts an answer there that came at an uptime, in seconds, which all workers read from one clock.
 pub(crate) fn put(host: &impl Host, key: &ReviewKey, result: &ReviewResult, body: &[u8], at: u64) {
     let is_good = match result {
         ReviewResult::User(_) | ReviewResult::Allowed => true,
         ReviewResult::Rejected | ReviewResult::Denied => false,
         ReviewResult::Failed => return,
     };
-    let Some(answer) = without_question(body).filter(|answer| answer.len() <= MAX_ANSWER) else { return };
+    let most = if is_good { MAX_GOOD } else { MAX_BAD };
+    let Some(answer) = without_question(body).filter(|answer| answer.len() <= most) else { return };
     let value = [&key[..], &at.to_le_bytes(), answer.as_bytes()].concat();
     if !is_good {
         forget(host, key, |_| true);

@@ -70,7 +70,7 @@ impl Lab {
                         let question: Value = serde_json::from_str(review.body()).unwrap_or_default();
                         asked.extend(question.pointer("/spec/resourceAttributes").cloned());
                         let yes = br#"{"kind":"SubjectAccessReview","status":{"allowed":true}}"#;
-                        settled.push(review.key(), review.settle(201, yes, now));
+                        settled.push(review.key(), review.settle(201, yes, Duration::ZERO));
                     }
                     continue;
                 }

@@ -10,6 +10,7 @@ use portcullis_core::cluster::CacheOwner;
 use portcullis_core::limit::InFlight;
 use portcullis_core::policy::Walk;
 use portcullis_core::review::{CredentialCaches, Lifetimes};
+use portcullis_core::store::Store;
 use portcullis_core::{Cluster, CompileError, Gateway, Memory};
 use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
@@ -154,7 +155,7 @@ impl Memory for Nothing {
     /// Keeps no answer, so that each request is reviewed as its own line says.
     fn caches(&self, _owner: CacheOwner) -> Arc<CredentialCaches> {
         let never = Lifetimes { token: 0, rejected_token: 0, allowed: 0, denied: 0 };
-        Arc::new(CredentialCaches::new(&[0; 32], never))
+        Arc::new(CredentialCaches::new(&[0; 32], never, &Store::default()))
     }
 
     fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {

@@ -86,7 +86,7 @@ impl World {
             let answer = r#"{"kind":"TokenReview","status":{"authenticated":true,
                 "user":{"username":"robot","groups":["developers","system:authenticated"]}}}"#;
             for review in reviews {
-                review.settle(201, answer.as_bytes(), UnixTime::since_unix_epoch(Duration::from_secs(NOW)));
+                review.settle(201, answer.as_bytes(), Duration::ZERO);
             }
         }
     }

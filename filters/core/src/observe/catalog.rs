@@ -108,7 +108,7 @@ pub const REVIEWS: Metric = Metric {
 pub const CACHED: Metric = Metric {
     name: "cached_credentials",
     kind: Kind::Gauge,
-    help: "Answers about credentials that are remembered, expired ones included until they are displaced.",
+    help: "Answers about credentials that are remembered, expired ones included until they are forgotten.",
     labels: &["cluster", "kind"],
 };
 

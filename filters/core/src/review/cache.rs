@@ -1,19 +1,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use portcullis_filter_config::Reviews;
-use quick_cache::Weighter;
-use quick_cache::sync::Cache;
 use ring::hmac;
 
 use super::{ReviewKey, ReviewResult};
+use crate::Moment;
 use crate::observe::catalog::CACHES;
+use crate::store::{Aging, Remembered, Store};
 use crate::x509::CertificateCache;
 
-/// Answers that are remembered per cluster: good and bad ones apart, so that a flood of bad ones displaces no good one. So
-/// many good ones, if their users are of the usual size ([`UpstreamUser::weight`]).
-const GOOD: usize = 65_536;
-const BAD: usize = 16_384;
+/// So long a good answer is kept beyond the time for which it is believed, so that whoever was let in is reviewed where strangers
+/// wait.
+const RENEWABLE: Duration = Duration::from_secs(600);
 
 /// Reviews of one cluster that may be under way at a time, about whomever.
 const REVIEWS: usize = 64;
@@ -67,45 +67,51 @@ pub struct CredentialCaches {
     under_way: Arc<AtomicUsize>,
 }
 
-/// Answers to one kind of question.
+/// Answers to one kind of question: good and bad ones apart, so that a flood of bad ones displaces no good one.
 #[derive(Debug)]
 struct Answers {
-    good: Cache<ReviewKey, Answer, UserWeight>,
-    bad: Cache<ReviewKey, Answer, UserWeight>,
+    good: Remembered<Answer>,
+    bad: Remembered<Answer>,
 }
 
-/// From when until when it is believed, in seconds.
+/// An answer, and for how long it is believed.
 #[derive(Clone, Debug)]
-struct Answer {
-    since: u64,
-    until: u64,
+pub(crate) struct Answer {
+    /// The uptime at which it came.
+    since: Duration,
+    /// The uptime from which on it is believed no more.
+    until: Duration,
+    /// The time of day from which on it is not, in seconds since 1970: a token's own expiry.
+    expires: Option<u64>,
     result: ReviewResult,
 }
 
-impl Answers {
-    fn new() -> Self {
-        Answers {
-            good: Cache::with_weighter(GOOD, GOOD as u64, UserWeight),
-            bad: Cache::with_weighter(BAD, BAD as u64, UserWeight),
-        }
-    }
-
-    fn get(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
-        let valid = |known: Option<Answer>| known.filter(|answer| now < answer.until).map(|answer| answer.result);
-        valid(self.good.get(key)).or_else(|| valid(self.bad.get(key)))
+impl Answer {
+    fn is_believed(&self, at: Moment) -> bool {
+        at.uptime < self.until && self.expires.is_none_or(|expires| at.now.as_secs() < expires)
     }
 }
 
-/// A large user takes the room of several.
-#[derive(Clone, Debug)]
-struct UserWeight;
-
-impl Weighter<ReviewKey, Answer> for UserWeight {
-    fn weight(&self, _key: &ReviewKey, answer: &Answer) -> u64 {
-        match &answer.result {
-            ReviewResult::User(user) => user.weight(),
-            _ => 1,
+impl Aging for Answer {
+    fn bytes(&self) -> u64 {
+        match &self.result {
+            ReviewResult::User(user) => user.bytes(),
+            _ => 0,
         }
+    }
+
+    fn kept_until(&self) -> Duration {
+        match &self.result {
+            ReviewResult::User(_) | ReviewResult::Allowed => self.until.saturating_add(RENEWABLE),
+            _ => self.until,
+        }
+    }
+}
+
+impl Answers {
+    fn get(&self, key: &ReviewKey, at: Moment) -> Option<ReviewResult> {
+        let believed = |answer: &Answer| answer.is_believed(at).then(|| answer.result.clone());
+        self.good.get(key, believed).or_else(|| self.bad.get(key, believed))
     }
 }
 
@@ -120,12 +126,15 @@ impl Drop for ReviewPermit {
 }
 
 impl CredentialCaches {
-    /// Empty caches. `secret` is random: without it nobody can tell which token a key belongs to.
-    pub fn new(secret: &[u8; 32], lifetimes: Lifetimes) -> Self {
+    /// Nothing yet, of an owner of the process's memory. `secret` is random: without it nobody can tell which token a key belongs
+    /// to.
+    pub fn new(secret: &[u8; 32], lifetimes: Lifetimes, store: &Store) -> Self {
+        let owner = store.owner();
+        let answers = |good, bad| Answers { good: Remembered::new(good, owner), bad: Remembered::new(bad, owner) };
         CredentialCaches {
-            certificates: CertificateCache::default(),
-            tokens: Answers::new(),
-            access: Answers::new(),
+            certificates: CertificateCache::new(store, owner),
+            tokens: answers(&store.tokens, &store.rejected),
+            access: answers(&store.allowed, &store.denied),
             secret: hmac::Key::new(hmac::HMAC_SHA256, secret),
             lifetimes,
             under_way: Arc::default(),
@@ -150,23 +159,23 @@ impl CredentialCaches {
         key
     }
 
-    pub(super) fn token(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
-        self.tokens.get(key, now)
+    pub(super) fn token(&self, key: &ReviewKey, at: Moment) -> Option<ReviewResult> {
+        self.tokens.get(key, at)
     }
 
-    pub(super) fn access(&self, key: &ReviewKey, now: u64) -> Option<ReviewResult> {
-        self.access.get(key, now)
+    pub(super) fn access(&self, key: &ReviewKey, at: Moment) -> Option<ReviewResult> {
+        self.access.get(key, at)
     }
 
-    /// How many answers are remembered, by kind; expired ones count until they are displaced.
+    /// How many answers are remembered, by kind; expired ones count until they are forgotten.
     pub fn entries(&self) -> [(&'static str, u64); CACHES.len()] {
         let (verified, refused) = self.certificates.entries();
         let [tokens, rejected, allowed, denied] =
-            [&self.tokens.good, &self.tokens.bad, &self.access.good, &self.access.bad].map(Cache::len);
+            [&self.tokens.good, &self.tokens.bad, &self.access.good, &self.access.bad].map(Remembered::entries);
         let counts = [tokens, rejected, allowed, denied, verified, refused];
         let mut kinds = CACHES.map(|kind| (kind, 0));
         for ((_, entries), count) in kinds.iter_mut().zip(counts) {
-            *entries = count as u64;
+            *entries = count;
         }
         kinds
     }
@@ -176,20 +185,20 @@ impl CredentialCaches {
         self.under_way.load(Ordering::Acquire) as u64
     }
 
-    pub(super) fn insert(&self, key: ReviewKey, result: &ReviewResult, expires: Option<u64>, now: u64) {
-        let (cache, lifetime) = match result {
+    pub(super) fn insert(&self, key: ReviewKey, result: &ReviewResult, expires: Option<u64>, came: Duration) {
+        let (answers, lifetime) = match result {
             ReviewResult::User(_) => (&self.tokens.good, self.lifetimes.token),
             ReviewResult::Allowed => (&self.access.good, self.lifetimes.allowed),
             ReviewResult::Rejected => (&self.tokens.bad, self.lifetimes.rejected_token),
             ReviewResult::Denied => (&self.access.bad, self.lifetimes.denied),
             ReviewResult::Failed => return,
         };
-        let until = now.saturating_add(lifetime);
-        let until = expires.filter(|_| matches!(result, ReviewResult::User(_))).map_or(until, |exp| until.min(exp));
-        cache.insert(key, Answer { since: now, until, result: result.clone() });
+        let until = came.saturating_add(Duration::from_secs(lifetime));
+        let expires = expires.filter(|_| matches!(result, ReviewResult::User(_)));
+        answers.insert(&key, Answer { since: came, until, expires, result: result.clone() });
         match result {
-            ReviewResult::Rejected => _ = self.tokens.good.remove(&key),
-            ReviewResult::Denied => _ = self.access.good.remove(&key),
+            ReviewResult::Rejected => self.tokens.good.remove(&key),
+            ReviewResult::Denied => self.access.good.remove(&key),
             _ => {}
         }
     }
@@ -197,16 +206,20 @@ impl CredentialCaches {
     /// Believes no longer that a token is somebody's, if that was not said just now: whoever makes an upstream answer 401 to
     /// good tokens causes one review of each in that time, and no more. It keeps its place, so that it is renewed where others
     /// are reviewed.
-    pub(super) fn doubt(&self, key: &ReviewKey, now: u64) {
-        let old = |answer: &Answer| now < answer.until && now.saturating_sub(answer.since) >= BELIEVED;
-        if let Some(answer) = self.tokens.good.get(key).filter(old) {
-            self.tokens.good.insert(*key, Answer { until: now, ..answer });
+    pub(super) fn doubt(&self, key: &ReviewKey, uptime: Duration) {
+        let believed = Duration::from_secs(BELIEVED);
+        let old = |answer: &Answer| {
+            let is_old = uptime < answer.until && uptime.saturating_sub(answer.since) >= believed;
+            is_old.then(|| Answer { until: uptime, ..answer.clone() })
+        };
+        if let Some(doubted) = self.tokens.good.get(key, old) {
+            self.tokens.good.insert(key, doubted);
         }
     }
 
     pub(super) fn permit(&self, key: &ReviewKey) -> Option<ReviewPermit> {
-        // An answer that got too old stays until it is displaced or replaced.
-        let is_renewal = self.tokens.good.contains_key(key) || self.access.good.contains_key(key);
+        // An answer that got too old stays for a while.
+        let is_renewal = self.tokens.good.contains(key) || self.access.good.contains(key);
         let most = if is_renewal { REVIEWS.saturating_add(RENEWALS) } else { REVIEWS };
         let taken = self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
             (count < most).then_some(count.saturating_add(1))

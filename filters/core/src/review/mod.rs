@@ -7,14 +7,15 @@ mod carry;
 mod token;
 
 use std::sync::Arc;
-
-use rustls_pki_types::UnixTime;
+use std::time::Duration;
 
 pub use access::ResourceAttributes;
+pub(crate) use cache::Answer;
 pub use cache::{BELIEVED, CredentialCaches, Lifetimes, ReviewPermit};
 pub use carry::{Patience, WAITERS};
 pub(crate) use token::BASE64URL;
 
+use crate::Moment;
 use crate::cluster::Reviewer;
 use crate::identity::{UpstreamUser, UserInfo};
 
@@ -103,8 +104,8 @@ impl PassedToken {
     }
 
     /// The upstream has answered 401: the token is reviewed again when it is presented next, unless it was just now.
-    pub fn is_rejected(&self, now: UnixTime) {
-        self.caches.doubt(&self.key, now.as_secs());
+    pub fn is_rejected(&self, uptime: Duration) {
+        self.caches.doubt(&self.key, uptime);
     }
 }
 
@@ -126,10 +127,10 @@ impl Review {
         token: &[u8],
         caches: &CredentialCaches,
         settled: &Settled,
-        now: UnixTime,
+        at: Moment,
     ) -> (ReviewKey, Option<ReviewResult>) {
         let key = caches.token_key(token);
-        (key, settled.get(&key).or_else(|| caches.token(&key, now.as_secs())))
+        (key, settled.get(&key).or_else(|| caches.token(&key, at)))
     }
 
     pub(crate) fn of_access(
@@ -151,10 +152,10 @@ impl Review {
     }
 
     /// What is already known: from answers that this request has waited for, else from the caches.
-    pub(crate) fn known(&self, settled: &Settled, now: UnixTime) -> Option<ReviewResult> {
+    pub(crate) fn known(&self, settled: &Settled, at: Moment) -> Option<ReviewResult> {
         let cached = || match self.kind {
-            Kind::Token { .. } => self.caches.token(&self.key, now.as_secs()),
-            Kind::Access => self.caches.access(&self.key, now.as_secs()),
+            Kind::Token { .. } => self.caches.token(&self.key, at),
+            Kind::Access => self.caches.access(&self.key, at),
         };
         settled.get(&self.key).or_else(cached)
     }
@@ -195,14 +196,14 @@ impl Review {
         self.caches.permit(&self.key)
     }
 
-    /// Reads the upstream's answer and keeps it, if it is one ([`Review::read`]).
-    pub fn settle(&self, status: u16, body: &[u8], now: UnixTime) -> ReviewResult {
+    /// Reads the upstream's answer and keeps it, if it is one ([`Review::read`]), from the uptime on at which it came.
+    pub fn settle(&self, status: u16, body: &[u8], came: Duration) -> ReviewResult {
         let result = self.read(status, body);
         let expires = match self.kind {
             Kind::Token { expires } => expires,
             Kind::Access => None,
         };
-        self.caches.insert(self.key, &result, expires, now.as_secs());
+        self.caches.insert(self.key, &result, expires, came);
         result
     }
 

@@ -1,18 +1,17 @@
 use std::sync::Arc;
-
-use quick_cache::sync::Cache;
-use ring::digest::SHA256_OUTPUT_LEN;
-use rustls_pki_types::UnixTime;
+use std::time::Duration;
 
 use super::window::Window;
 use super::{CertificateError, ClientCa, ClientChain, verify};
+use crate::Moment;
 use crate::identity::{HeaderNames, IdentityError, UpstreamUser, UserInfo};
+use crate::store::{Aging, Remembered, Store};
 
-/// Chains that are remembered per cluster, each kind apart, so that a flood of bad ones displaces no good one.
-const CAPACITY: usize = 16_384;
+/// For how long a refused chain is not looked at again.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
 
-/// For how long a refused chain is not looked at again, in seconds.
-const REFUSED_FOR: u64 = 10;
+/// For how long the signatures of a chain are not checked again. Its validity is compared with the time of each request.
+const VERIFIED_FOR: Duration = Duration::from_secs(600);
 
 /// A user that a certificate names, ready to be told to the upstream. `None` if it names nobody.
 pub type CertifiedUser = Option<Arc<UpstreamUser>>;
@@ -28,29 +27,65 @@ pub enum CertificateRefused {
     Identity(#[from] IdentityError),
 }
 
-type Digest = [u8; SHA256_OUTPUT_LEN];
-
-/// What is known of the certificates of one cluster, shared by all workers. Checking a signature costs a hundred times
-/// what the rest of a request does.
+/// A chain that verified.
 #[derive(Debug)]
-pub struct CertificateCache {
-    verified: Cache<Digest, (Window, CertifiedUser)>,
-    refused: Cache<Digest, (u64, CertificateRefused)>,
+pub(crate) struct VerifiedChain {
+    window: Window,
+    user: CertifiedUser,
+    until: Duration,
 }
 
-impl Default for CertificateCache {
-    fn default() -> Self {
-        CertificateCache { verified: Cache::new(CAPACITY), refused: Cache::new(CAPACITY) }
+impl Aging for VerifiedChain {
+    fn bytes(&self) -> u64 {
+        self.user.as_ref().map_or(0, |user| user.bytes())
     }
+
+    fn kept_until(&self) -> Duration {
+        self.until
+    }
+}
+
+/// A chain that did not.
+#[derive(Debug)]
+pub(crate) struct RefusedChain {
+    why: CertificateRefused,
+    until: Duration,
+}
+
+impl Aging for RefusedChain {
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn kept_until(&self) -> Duration {
+        self.until
+    }
+}
+
+/// What is known of the certificates of one cluster, shared by all workers. Checking a signature costs a hundred times
+/// what the rest of a request does. Verified chains and refused ones are apart, so that a flood of bad ones displaces no good
+/// one.
+#[derive(Debug)]
+pub struct CertificateCache {
+    verified: Remembered<VerifiedChain>,
+    refused: Remembered<RefusedChain>,
 }
 
 impl CertificateCache {
-    /// How many chains are remembered: verified ones and refused ones.
-    pub fn entries(&self) -> (usize, usize) {
-        (self.verified.len(), self.refused.len())
+    pub(crate) fn new(store: &Store, owner: u64) -> Self {
+        CertificateCache {
+            verified: Remembered::new(&store.verified, owner),
+            refused: Remembered::new(&store.refused, owner),
+        }
     }
 
-    /// Who presents the chain, now, to be told by these names: always the same ones for one cache. The validity of the whole path is compared at every call.
+    /// How many chains are remembered: verified ones and refused ones.
+    pub fn entries(&self) -> (u64, u64) {
+        (self.verified.entries(), self.refused.entries())
+    }
+
+    /// Who presents the chain, at a moment, to be told by these names: always the same ones for one cache. The validity of the
+    /// whole path is compared at every call.
     ///
     /// # Errors
     /// [`CertificateRefused`], the client's fault.
@@ -59,27 +94,26 @@ impl CertificateCache {
         chain: &ClientChain<'_>,
         ca: &ClientCa,
         names: &HeaderNames,
-        now: UnixTime,
+        at: Moment,
     ) -> Result<CertifiedUser, CertificateRefused> {
-        if let Some((window, user)) = self.verified.get(chain.digest())
-            && window.contains(now)
-        {
+        let valid = |known: &VerifiedChain| {
+            (at.uptime < known.until && known.window.contains(at.now)).then(|| known.user.clone())
+        };
+        if let Some(user) = self.verified.get(chain.digest(), valid) {
             return Ok(user);
         }
-        if let Some((until, refused)) = self.refused.get(chain.digest())
-            && (until.saturating_sub(REFUSED_FOR)..until).contains(&now.as_secs())
-        {
-            return Err(refused);
+        if let Some(why) = self.refused.get(chain.digest(), |known| (at.uptime < known.until).then_some(known.why)) {
+            return Err(why);
         }
-        match look(chain, ca, names, now) {
+        match look(chain, ca, names, at) {
             Ok((window, user)) => {
-                self.verified.insert(*chain.digest(), (window, user.clone()));
+                let until = at.uptime.saturating_add(VERIFIED_FOR);
+                self.verified.insert(chain.digest(), VerifiedChain { window, user: user.clone(), until });
                 Ok(user)
             }
-            Err(refused) => {
-                let until = now.as_secs().saturating_add(REFUSED_FOR);
-                self.refused.insert(*chain.digest(), (until, refused));
-                Err(refused)
+            Err(why) => {
+                self.refused.insert(chain.digest(), RefusedChain { why, until: at.uptime.saturating_add(REFUSED_FOR) });
+                Err(why)
             }
         }
     }
@@ -89,9 +123,9 @@ fn look(
     chain: &ClientChain<'_>,
     ca: &ClientCa,
     names: &HeaderNames,
-    now: UnixTime,
+    at: Moment,
 ) -> Result<(Window, CertifiedUser), CertificateRefused> {
-    let verified = verify(chain, ca, now)?;
+    let verified = verify(chain, ca, at.now)?;
     let told = |user: UserInfo| UpstreamUser::told_by(names, user.into_authenticated());
     let user = verified.user.map(told).transpose()?.map(Arc::new);
     Ok((verified.window, user))

@@ -3,8 +3,12 @@ use rcgen::{CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose,
 mod hostile;
 mod issuers;
 
+use std::time::Duration;
+
 use super::*;
+use crate::Moment;
 use crate::identity::HeaderNames;
+use crate::store::Store;
 use crate::testing::{self, at, ca, client_params, intermediate, issue, now};
 
 fn trust(ca: &testing::Ca) -> ClientCa {
@@ -175,14 +179,41 @@ fn the_cache_compares_validity_at_every_call() {
     params.not_after = date_time_ymd(2030, 1, 2);
     let encoded = testing::encode(&[&issue(params, &authority)]);
     let chain = ClientChain::decode(&encoded).unwrap();
-    let (cache, ca) = (CertificateCache::default(), trust(&authority));
-    let user = |now| cache.user(&chain, &ca, &HeaderNames::impersonate(), now);
+    let store = Store::default();
+    let (cache, ca) = (CertificateCache::new(&store, store.owner()), trust(&authority));
+    let uptime = Duration::ZERO;
+    let user = |now| cache.user(&chain, &ca, &HeaderNames::impersonate(), Moment { now, uptime });
     let day = 86_400;
     assert!(user(now()).is_ok());
     assert!(user(now()).is_ok());
     assert!(user(at(now().as_secs() + 2 * day)).is_err());
     assert!(user(at(now().as_secs() - 1500 * day)).is_err(), "a clock set back refuses too");
     assert!(user(now()).is_ok(), "a refusal is of its time");
+}
+
+/// A chain that is not valid yet is looked at again ten seconds later, whatever the clock has been set to meanwhile.
+#[test]
+fn refused_chains_age_by_the_clock_that_nobody_sets() {
+    let authority = ca("ca");
+    let encoded = testing::encode(&[&issue(testing::alice(), &authority)]);
+    let chain = ClientChain::decode(&encoded).unwrap();
+    let early = now().as_secs() - 5 * 365 * 86_400;
+    for (set_to, age, is_believed) in [
+        (early, 9, false),
+        (early, 10, false),
+        (now().as_secs(), 9, false),
+        (now().as_secs(), 10, true),
+        (now().as_secs(), 11, true),
+    ] {
+        let store = Store::default();
+        let (cache, ca) = (CertificateCache::new(&store, store.owner()), trust(&authority));
+        let user = |seconds, age| {
+            let at = Moment { now: at(seconds), uptime: Duration::from_secs(age) };
+            cache.user(&chain, &ca, &HeaderNames::impersonate(), at)
+        };
+        assert!(user(early, 0).is_err(), "not valid yet");
+        assert_eq!(user(set_to, age).is_ok(), is_believed, "set to {set_to}, {age} s later");
+    }
 }
 
 proptest::proptest! {

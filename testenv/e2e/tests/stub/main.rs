@@ -46,6 +46,7 @@ mod sessions;
 mod sotw;
 mod source_faults;
 mod spoofing;
+mod stuffing;
 mod swap;
 mod upgrades;
 mod versions;

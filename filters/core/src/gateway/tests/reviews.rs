@@ -37,13 +37,25 @@ pub(super) fn reviewed(
     now: UnixTime,
     answer: impl Fn(&str) -> (u16, String),
 ) -> (Vec<String>, String) {
+    let uptime = Duration::from_secs(now.as_secs().saturating_sub(testing::now().as_secs()));
+    reviewed_at(fixture, peer, headers, Moment { now, uptime }, answer)
+}
+
+/// The same, by two clocks.
+fn reviewed_at(
+    fixture: &Fixture,
+    peer: Peer<'_>,
+    headers: Headers<'_>,
+    Moment { now, uptime }: Moment,
+    answer: impl Fn(&str) -> (u16, String),
+) -> (Vec<String>, String) {
     let mut all = vec![(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
     all.extend_from_slice(headers);
     let mut settled = Settled::default();
     let mut asked = Vec::new();
     loop {
         let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime: UPTIME };
+        let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
         match fixture.gateway.decide(&fixture.cluster, &request) {
             Decision::Forward(forward) => {
                 let lines = forward.user.iter().flat_map(|user| user.lines()).chain(&forward.attribution);
@@ -57,7 +69,7 @@ pub(super) fn reviewed(
                     assert_eq!(review.cluster(), "apiserver");
                     let (status, body) = answer(review.body());
                     asked.push(review.body().to_owned());
-                    settled.push(review.key(), review.settle(status, body.as_bytes(), now));
+                    settled.push(review.key(), review.settle(status, body.as_bytes(), uptime));
                 }
             }
         }
@@ -142,6 +154,33 @@ fn failures_are_not_remembered_and_rejections_are_for_a_while() {
     assert_eq!(ask(10, (503, "")), (1, "503 unchecked".to_owned()));
 }
 
+/// Moments after a good or a bad answer came, by the clock that somebody may set and by the other; whether it is asked again.
+#[test]
+fn answers_age_by_the_clock_that_nobody_sets() {
+    const DAY: i64 = 86_400;
+    let set = |shift: i64| testing::at(now().as_secs().checked_add_signed(shift).unwrap());
+    let rejection = || (201, r#"{"kind":"TokenReview","status":{"authenticated":false}}"#.to_owned());
+    let impersonating: Headers<'static> = &[("impersonate-user", "bob")];
+    let access = |allowed: bool| (201, format!(r#"{{"kind":"SubjectAccessReview","status":{{"allowed":{allowed}}}}}"#));
+    for (kind, headers, answer, lifetime) in [
+        ("token", TOKEN, token_of("robot"), 120),
+        ("rejected token", TOKEN, rejection(), 10),
+        ("allowed", impersonating, access(true), 300),
+        ("denied", impersonating, access(false), 30),
+    ] {
+        for shift in [-10 * DAY, -1, 0, 1, 10 * DAY] {
+            let fixture = reviewing();
+            let asked = |shift: i64, age: u64| {
+                let at = Moment { now: set(shift), uptime: UPTIME + Duration::from_secs(age) };
+                reviewed_at(&fixture, Peer::None, headers, at, |_| answer.clone()).0.len()
+            };
+            assert_eq!(asked(0, 0), 1, "{kind}");
+            assert_eq!(asked(shift, lifetime - 1), 0, "{kind}: the clock was set by {shift}, it is believed");
+            assert_eq!(asked(shift, lifetime), 1, "{kind}: the clock was set by {shift}, it is too old");
+        }
+    }
+}
+
 #[test]
 fn a_token_is_never_believed_past_its_own_expiry() {
     use base64::Engine;
@@ -155,6 +194,9 @@ fn a_token_is_never_believed_past_its_own_expiry() {
         reviewed(&fixture, Peer::None, &headers, now, |_| token_of("robot")).0.len()
     };
     assert_eq!([asked(0), asked(4), asked(5)], [1, 0, 1]);
+    let set_forward = Moment { now: testing::at(now().as_secs() + 5), uptime: UPTIME };
+    let (asked, _) = reviewed_at(&fixture, Peer::None, &headers, set_forward, |_| token_of("robot"));
+    assert_eq!(asked.len(), 1, "its expiry is a time of day");
 }
 
 #[test]

@@ -1,0 +1,13 @@
+use std::time::Duration;
+
+use rustls_pki_types::UnixTime;
+
+/// A moment by the two clocks of a host. Ages are measured by the one that nobody sets, so that no change of the other
+/// prolongs what is believed; what a credential says of its own validity is compared with the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// The time of day: what certificates and tokens are valid by.
+    pub now: UnixTime,
+    /// The time since any fixed point, which only goes forward.
+    pub uptime: Duration,
+}

@@ -1,0 +1,116 @@
+//! What strangers make Envoy remember takes little room, and is forgotten.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use portcullis_e2e::GatewayOptions;
+use portcullis_harness::certs::{self, CertSpec, Identity, Usage};
+use portcullis_harness::client::{H2Client, Outgoing, TlsTarget};
+use portcullis_harness::wait;
+
+use crate::observe::{Page, with_another_request};
+use crate::world::{NAME, PODS, ROBOT, World};
+
+/// Clients at a time.
+const CLIENTS: usize = 4;
+/// Refused credentials are remembered for ten seconds, and looked through every ten.
+const FORGOTTEN: Duration = Duration::from_secs(60);
+const MOST_MIB: u64 = 32;
+
+/// A certificate that cost nothing, of 30 KiB of usages: none is for clients.
+fn stranger() -> Identity {
+    certs::self_signed(&CertSpec::new("stranger").usages([Usage::CodeSigning; 3_000])).unwrap()
+}
+
+fn presents_chains(target: &TlsTarget, count: usize) -> BTreeMap<u16, usize> {
+    let mut statuses = BTreeMap::new();
+    for _ in 0..count {
+        let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
+        let answer = target.clone().identity(&stranger()).raw_request(request.as_bytes()).unwrap();
+        *statuses.entry(answer.status).or_default() += 1;
+    }
+    statuses
+}
+
+fn presents_tokens(target: &TlsTarget, lane: &str, count: usize) -> BTreeMap<u16, usize> {
+    let client = H2Client::connect(target).unwrap();
+    let tokens = (0..count).map(|number| format!("Bearer stranger-{lane}-{number}"));
+    let requests = tokens.map(|token| Outgoing::get(PODS, &[("authorization", &token)])).collect();
+    let mut statuses = BTreeMap::new();
+    for timed in client.timed_burst(requests, 8) {
+        *statuses.entry(timed.answer.unwrap().status).or_default() += 1;
+    }
+    statuses
+}
+
+/// Strangers present so many chains and so many tokens; none of them gets in.
+fn flood(world: &World, round: &str, count: usize) {
+    let (target, each) = (world.gateway.target(NAME).timeout(FORGOTTEN), count / CLIENTS);
+    std::thread::scope(|scope| {
+        let chains: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| presents_chains(&target, each))).collect();
+        let tokens: Vec<_> = (0..CLIENTS)
+            .map(|lane| {
+                scope.spawn({
+                    let (target, lane) = (&target, format!("{round}-{lane}"));
+                    move || presents_tokens(target, &lane, each)
+                })
+            })
+            .collect();
+        for client in chains {
+            assert_eq!(client.join().unwrap(), BTreeMap::from([(401, each)]), "nobody signed it");
+        }
+        for client in tokens {
+            let statuses = client.join().unwrap();
+            // Some may find no room for their review.
+            assert!(statuses.keys().all(|status| matches!(status, 401 | 429)), "{statuses:?}");
+            assert!(statuses[&401] >= each / 2, "{statuses:?}");
+        }
+    });
+}
+
+/// Envoy's resident memory, in KiB.
+fn resident(world: &World) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", world.gateway.envoy().process().pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+fn remembered(world: &World) -> u64 {
+    with_another_request(&world.gateway.target(NAME));
+    let page = Page::of(world);
+    ["rejected_tokens", "refused_certificates"]
+        .map(|kind| page.sum("cached_credentials", &[("kind", kind)]))
+        .iter()
+        .sum()
+}
+
+fn strangers_fill_no_memory(test: &str, count: usize) {
+    let world = World::start(test, &GatewayOptions::default());
+    flood(&world, "first", 200);
+    let before = resident(&world);
+    flood(&world, "many", count);
+    let after = resident(&world);
+    let kept = remembered(&world);
+    println!(
+        "{count} chains and {count} tokens: {before} KiB before, {after} KiB after, {kept} refusals are remembered"
+    );
+    assert!(after.saturating_sub(before) < MOST_MIB << 10, "{before} KiB before, {after} KiB after");
+    let is_forgotten = || (remembered(&world) == 0).then_some(());
+    wait::until("refusals are forgotten", FORGOTTEN, is_forgotten).unwrap();
+    println!("{} KiB when all is forgotten", resident(&world));
+    assert!(kept > 0, "some were remembered");
+    let robot = format!("Bearer {ROBOT}");
+    let client = H2Client::connect(&world.gateway.target(NAME)).unwrap();
+    assert_eq!(client.get(PODS, &[("authorization", &robot)]).unwrap().status, 200);
+}
+
+#[test]
+fn refused_credentials_take_little_memory_and_are_forgotten() {
+    strangers_fill_no_memory("stuffing", 1_000);
+}
+
+#[test]
+#[ignore = "four minutes on two busy cores"]
+fn ten_thousand_refused_credentials_take_little_memory() {
+    strangers_fill_no_memory("stuffing-long", 10_000);
+}
