@@ -83,7 +83,7 @@ pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> Upstr
     match cluster.upstream_identity {
         api::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,
         api::UpstreamIdentity::RequestHeader { .. } => {
-            let api::RequestHeaders { user, group, uid, extra_prefix } = settings.request_headers.clone();
+            let api::RequestHeaders { user, group, uid, extra_prefix, reserved: _ } = settings.request_headers.clone();
             UpstreamIdentity::RequestHeader(config::RequestHeaders { user, group, uid, extra_prefix })
         }
     }
@@ -121,11 +121,13 @@ fn reviews(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Opt
     })
 }
 
-/// The header names of an authenticating proxy that no filter knows by itself.
+/// The header names of an authenticating proxy that no filter knows by itself: the names that the gateway writes, and those
+/// that the servers may believe beside them.
 pub(crate) fn reserved_headers(settings: &Settings) -> Vec<String> {
-    let api::RequestHeaders { user, group, uid, extra_prefix } = &settings.request_headers;
+    let api::RequestHeaders { user, group, uid, extra_prefix, reserved } = &settings.request_headers;
     let is_known = |name: &str| EARLY_REMOVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    let named = [user, group, uid, extra_prefix].into_iter().filter(|name| !name.is_empty() && !is_known(name));
+    let named =
+        [user, group, uid, extra_prefix].into_iter().chain(reserved).filter(|name| !name.is_empty() && !is_known(name));
     named.cloned().collect()
 }
 

@@ -30,6 +30,6 @@ pub(crate) fn lines(names: &HeaderNames, scan: &Scan<'_>, original: Option<&User
 }
 
 /// Whether a key belongs to the gateway. Keys arrive in lower case, whatever they were.
-pub(crate) fn is_reserved(key: &str) -> bool {
-    key.get(..RESERVED.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED))
+pub(crate) fn is_reserved(key: &[u8]) -> bool {
+    key.get(..RESERVED.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED.as_bytes()))
 }

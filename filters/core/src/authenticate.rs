@@ -10,7 +10,7 @@ use crate::gateway::{Peer, RequestFacts, Stop};
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::impersonation;
 use crate::refusal::Refusal;
-use crate::review::{Review, ReviewKey, ReviewResult};
+use crate::review::{Requester, Review, ReviewKey, ReviewResult};
 use crate::x509::{ChainError, ClientChain};
 
 /// What a kind of credential says.
@@ -162,6 +162,9 @@ pub(crate) fn effective_user(
         return Ok(Actor { client, original: None });
     }
     if cluster.identity.passes() {
+        if !cluster.identity.is_unchanged() {
+            impersonation::check_passed_on(&request.scan.impersonation)?;
+        }
         if let Some(protected) = &cluster.protected {
             protected.admit_lines(&request.scan.impersonation)?;
         }
@@ -178,15 +181,17 @@ pub(crate) fn effective_user(
     }
     let original = client.user().map_or(anonymous, |user| user.user());
     let mut unknown = Vec::new();
-    for part in &asked.parts {
-        let review = Review::of_access(original, part, reviewer, &cluster.caches);
+    let requester = if client.user().is_some() { Requester::User } else { Requester::Unauthenticated };
+    for (index, part) in asked.parts.iter().enumerate() {
+        let review = Review::of_access((original, requester), part, reviewer, &cluster.caches);
         match review.known(request.settled, request.moment()) {
             Some(ReviewResult::Allowed) => {}
             Some(ReviewResult::Denied) => return Err(Refusal::may_not_impersonate(&original.name, part).into()),
             Some(_) => return Err(Refusal::review_failed().into()),
             None => unknown.push(review),
         }
-        if unknown.len() == AT_A_TIME {
+        // The user first and alone: a client that may not act as the user causes one review, however many parts it lists.
+        if index == 0 && !unknown.is_empty() || unknown.len() == AT_A_TIME {
             break;
         }
     }

@@ -210,7 +210,7 @@ impl UpstreamUser {
             if extra.key.is_empty() {
                 return Err(IdentityError::Empty("extra key"));
             }
-            if is_reserved(&extra.key) {
+            if is_reserved(extra.key.as_bytes()) {
                 return Err(IdentityError::Reserved);
             }
             let name = names.extra(&extra.key);

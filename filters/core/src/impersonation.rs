@@ -1,6 +1,7 @@
 //! The client's own impersonation (`kubectl --as`): read as kube-apiserver reads it (apiserver,
 //! `pkg/endpoints/filters/impersonation.go`), each part authorised by a review about the client.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use crate::attribution::is_reserved;
@@ -12,6 +13,8 @@ use crate::review::ResourceAttributes;
 /// The most parts, each a review of its own, that one request may ask for.
 const MAX_PARTS: usize = 64;
 const AUTHENTICATION: &str = "authentication.k8s.io";
+/// The start of the names of extras, in lower case as Envoy hands them out.
+const EXTRA: &[u8] = b"impersonate-extra-";
 
 /// Whom a client asks to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,16 +117,29 @@ impl<'a> Requested<'a> {
     }
 }
 
-/// The key behind `impersonate-extra-`: percent-decoded, a malformed one as it is. Any other name is unknown, and what it
-/// asks for cannot be judged.
+/// Refuses the gateway's own extras among `Impersonate-*` lines that go upstream as they are: there they would read as if the
+/// gateway had written them.
+pub(crate) fn check_passed_on(lines: &[(&[u8], &[u8])]) -> Result<(), Refusal> {
+    let mut keys = lines.iter().filter_map(|(name, _)| name.strip_prefix(EXTRA)).map(decoded);
+    if keys.any(|key| is_reserved(&key)) { Err(Refusal::reserved_extra()) } else { Ok(()) }
+}
+
+/// The key behind `impersonate-extra-`. Any other name is unknown, and what it asks for cannot be judged.
 fn extra_key(name: &[u8]) -> Result<String, Refusal> {
-    let Some(key) = name.strip_prefix(b"impersonate-extra-").filter(|key| !key.is_empty()) else {
+    let Some(key) = name.strip_prefix(EXTRA).filter(|key| !key.is_empty()) else {
         return Err(Refusal::unknown_impersonation());
     };
-    let key = unescape_path(key).map_or_else(|_| key.to_vec(), std::borrow::Cow::into_owned);
-    let key =
-        String::from_utf8(key).map_err(|_| Refusal::bad_request("the key of an impersonated extra is not UTF-8"))?;
-    if is_reserved(&key) { Err(Refusal::reserved_extra()) } else { Ok(key) }
+    let key = decoded(key);
+    if is_reserved(&key) {
+        return Err(Refusal::reserved_extra());
+    }
+    String::from_utf8(key.into_owned())
+        .map_err(|_| Refusal::bad_request("the key of an impersonated extra is not UTF-8"))
+}
+
+/// An extra's key as kube-apiserver reads it: percent-decoded once, a malformed one as it is.
+fn decoded(key: &[u8]) -> Cow<'_, [u8]> {
+    unescape_path(key).unwrap_or(Cow::Borrowed(key))
 }
 
 #[cfg(test)]

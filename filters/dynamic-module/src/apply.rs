@@ -12,10 +12,10 @@ pub(crate) fn apply(forward: &Forward<'_>, has_connection: bool, stream: &mut Fi
     if forward.is_upgrade {
         is_written &= stream.set_header(b"connection", b"Upgrade");
     } else if has_connection {
-        stream.remove_header(HeaderMap::Request, b"connection");
+        is_written &= stream.remove_header(HeaderMap::Request, b"connection");
     }
     match forward.subprotocols.as_deref() {
-        Some(b"") => stream.remove_header(HeaderMap::Request, b"sec-websocket-protocol"),
+        Some(b"") => is_written &= stream.remove_header(HeaderMap::Request, b"sec-websocket-protocol"),
         Some(kept) => is_written &= stream.set_header(b"sec-websocket-protocol", kept),
         None => {}
     }

@@ -27,7 +27,7 @@ use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
 use crate::reviews::{Pending, Reviews};
 
-/// How often a request may wait for reviews: twice for its tokens, eight times for its impersonation, and some more for what
+/// How often a request may wait for reviews: twice for its tokens, nine times for its impersonation, and some more for what
 /// was forgotten because the configuration changed meanwhile.
 const ROUNDS: u8 = 14;
 
@@ -169,13 +169,12 @@ impl FilterConfig for Filter {
         if kept.tunnel.holds() { BodyStatus::Hold } else { BodyStatus::Continue }
     }
 
-    fn request_trailers(&self, stream: &mut FilterHandle) {
-        let headers = stream.headers(HeaderMap::RequestTrailers);
-        let lifted: Vec<Box<[u8]>> =
-            headers.iter().map(|(name, _)| name).filter(|name| self.gateway.reserves(name)).map(Into::into).collect();
-        for name in &lifted {
-            stream.remove_header(HeaderMap::RequestTrailers, name);
+    fn request_trailers(&self, stream: &mut FilterHandle) -> bool {
+        let is_clean = self.removes_reserved_trailers(stream);
+        if !is_clean {
+            stream.reset(format!("{}{}", names::REPLY_DETAILS_PREFIX, Refusal::internal().cause.as_str()));
         }
+        is_clean
     }
 
     fn stream_complete(&self, kept: &mut Kept, stream: &mut FilterHandle) {
@@ -200,6 +199,17 @@ impl FilterConfig for Filter {
 }
 
 impl Filter {
+    /// Removes the trailers that no client may send on. False if one of them may still be there.
+    fn removes_reserved_trailers(&self, stream: &mut FilterHandle) -> bool {
+        let Some(trailers) = stream.headers(HeaderMap::RequestTrailers) else { return false };
+        let refuses = fault::is_asked_for("remove", &trailers);
+        let reserved: Vec<Box<[u8]>> =
+            trailers.iter().map(|(name, _)| name).filter(|name| self.gateway.reserves(name)).map(Into::into).collect();
+        // All of them, also behind one that Envoy refuses.
+        let is_removed = |name: &Box<[u8]>| stream.remove_header(HeaderMap::RequestTrailers, name) && !refuses;
+        reserved.iter().map(is_removed).fold(true, |all, one| all && one)
+    }
+
     /// Counts what became of a request that was forwarded, and puts it into its line.
     fn tell(&self, outcome: Outcome, kept: &mut Kept) {
         if let Some((series, seen)) = &kept.counted {
@@ -260,9 +270,12 @@ impl Filter {
         kept: &mut Kept,
         stream: &mut FilterHandle,
     ) -> (Seen, Judged) {
-        let headers = stream.headers(HeaderMap::Request);
-        let scan = self.gateway.scan(headers.iter());
         let mut seen = Seen::default();
+        let Some(headers) = stream.headers(HeaderMap::Request) else {
+            return (seen, Judged::Ends(Refusal::internal()));
+        };
+        let refuses = fault::is_asked_for("remove", &headers);
+        let scan = self.gateway.scan(headers.iter());
         let decision = match route {
             Some(cluster) => {
                 fault::maybe("decide", || stream.headers(HeaderMap::Request));
@@ -301,11 +314,11 @@ impl Filter {
             },
             decided => decided,
         };
-        for name in taken_out.names() {
-            stream.remove_header(HeaderMap::Request, name);
-        }
+        let is_removed = |name| stream.remove_header(HeaderMap::Request, name) && !refuses;
+        let is_clean = taken_out.names().map(is_removed).fold(true, |all, one| all && one);
         let is_shown = seen.shown.take().is_none_or(|shown| show(&shown, stream));
-        let decision = if is_shown { decision } else { Decision::Refuse(Refusal::internal()) };
+        // A header that is still there could tell another identity than the one decided.
+        let decision = if is_clean && is_shown { decision } else { Decision::Refuse(Refusal::internal()) };
         (seen, carry_out(decision, has_connection, kept, stream))
     }
 

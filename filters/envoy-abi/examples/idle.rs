@@ -30,7 +30,9 @@ impl FilterConfig for Idle {
 
     fn callout_done(&self, _id: CalloutId, _response: &CalloutResponse<'_>) {}
 
-    fn request_trailers(&self, _stream: &mut FilterHandle) {}
+    fn request_trailers(&self, _stream: &mut FilterHandle) -> bool {
+        true
+    }
 
     fn response_headers(&self, _kept: &mut (), _stream: &mut FilterHandle) -> HeadersStatus {
         HeadersStatus::Continue

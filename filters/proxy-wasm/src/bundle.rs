@@ -87,11 +87,13 @@ impl<H: Host> Bundle<H> {
     /// Takes out of the trailers what no client may send on.
     pub fn request_trailers(&mut self, id: u32) {
         let Some(root) = self.streams.get(&id).and_then(|stream| stream.root.clone()) else { return };
-        let raw = self.host.headers(Map::RequestTrailers).unwrap_or_default();
-        for (name, _) in pairs::read(&raw).unwrap_or_default() {
-            if root.gateway.reserves(name) && !self.host.remove_header(Map::RequestTrailers, name) {
-                self.host.close_request();
-            }
+        let raw = self.host.headers(Map::RequestTrailers);
+        let is_clean = raw.as_deref().and_then(pairs::read).is_some_and(|trailers| {
+            let reserved = trailers.iter().filter(|(name, _)| root.gateway.reserves(name));
+            reserved.fold(true, |all, (name, _)| self.host.remove_header(Map::RequestTrailers, name) && all)
+        });
+        if !is_clean {
+            self.host.close_request();
         }
     }
 

@@ -22,7 +22,7 @@ use crate::root::Root;
 use crate::shelf;
 use crate::stream::{Stream, Visit};
 
-/// How often a request may wait for reviews: twice for its tokens, eight times for its impersonation, and some more for what
+/// How often a request may wait for reviews: twice for its tokens, nine times for its impersonation, and some more for what
 /// was forgotten because the configuration changed meanwhile, or was found with another worker.
 const ROUNDS: u8 = 24;
 

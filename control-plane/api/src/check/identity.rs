@@ -27,12 +27,20 @@ pub struct RequestHeaders {
     pub uid: String,
     /// What the names of extra attributes start with.
     pub extra_prefix: String,
+    /// Further prefixes of names that the servers may believe, and that no client may send.
+    pub reserved: Vec<String>,
 }
 
 impl Default for RequestHeaders {
     fn default() -> Self {
         let name = |rest: &str| format!("x-remote-{rest}");
-        Self { user: name("user"), group: name("group"), uid: name("uid"), extra_prefix: name("extra-") }
+        Self {
+            user: name("user"),
+            group: name("group"),
+            uid: name("uid"),
+            extra_prefix: name("extra-"),
+            reserved: Vec::new(),
+        }
     }
 }
 
@@ -96,14 +104,66 @@ fn check_user(ours: &PortcullisSpec, findings: &mut Findings) -> String {
 const TAKEN: [&str; 6] =
     ["x-envoy-", "x-forwarded-", "x-portcullis-", "x-request-id", "x-stream-protocol-version", "x-kubernetes-"];
 
+/// Starts of names that a client needs, or that Envoy or the filter judge a request by: removing them would break requests.
+const NEEDED: [&str; 23] = [
+    "accept",
+    "access-control-",
+    "authorization",
+    "cache-control",
+    "connection",
+    "content-",
+    "cookie",
+    "expect",
+    "forwarded",
+    "if-",
+    "impersonate-",
+    "keep-alive",
+    "last-event-id",
+    "origin",
+    "pragma",
+    "range",
+    "sec-websocket-",
+    "traceparent",
+    "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+];
+/// Maximum number of reserved names: each is compared with each header of each request.
+const MAX_RESERVED: usize = 16;
+
+fn is_header_name(name: &str) -> bool {
+    let is_word = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_taken = TAKEN.iter().any(|taken| taken.starts_with(name) || name.starts_with(taken));
+    name.len() >= 5 && is_word && !is_taken
+}
+
+fn check_reserved(raw: &[String], findings: &mut Findings) -> Vec<String> {
+    if raw.len() > MAX_RESERVED {
+        findings.problem("spec.requestHeaders.reserved", format!("must be at most {MAX_RESERVED} names"));
+    }
+    let mut reserved: Vec<String> = Vec::new();
+    for (index, name) in raw.iter().enumerate() {
+        let name = name.to_ascii_lowercase();
+        let is_needed = NEEDED.iter().any(|needed| needed.starts_with(&name) || name.starts_with(needed));
+        if !is_header_name(&name) || is_needed {
+            let message = "must be a header name, or the start of one, of at least 5 characters that nothing else uses";
+            findings.problem(format!("spec.requestHeaders.reserved[{index}]"), message);
+        }
+        reserved.push(name);
+    }
+    reserved.sort();
+    reserved.dedup();
+    reserved
+}
+
 pub(super) fn check_header_names(raw: &RequestHeaderNames, findings: &mut Findings) -> RequestHeaders {
     let default = RequestHeaders::default();
     let mut name = |field: &str, raw: &Option<String>, default: String| {
         let Some(raw) = raw else { return default };
         let name = raw.to_ascii_lowercase();
-        let is_word = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        let is_taken = TAKEN.iter().any(|taken| taken.starts_with(&name) || name.starts_with(taken));
-        if name.len() < 5 || !name.starts_with("x-") || !is_word || is_taken {
+        if !name.starts_with("x-") || !is_header_name(&name) {
             let message = "must be a header name that starts with X- and that nothing else uses";
             findings.problem(format!("spec.requestHeaders.{field}"), message);
         }
@@ -117,6 +177,7 @@ pub(super) fn check_header_names(raw: &RequestHeaderNames, findings: &mut Findin
             _ => name("uid", &raw.uid, default.uid),
         },
         extra_prefix: name("extraPrefix", &raw.extra_prefix, default.extra_prefix),
+        reserved: check_reserved(&raw.reserved, findings),
     };
     let all = [&headers.user, &headers.group, &headers.uid];
     let is_told_twice =
@@ -126,4 +187,49 @@ pub(super) fn check_header_names(raw: &RequestHeaderNames, findings: &mut Findin
         findings.problem("spec.requestHeaders", "must be four different names, none of which starts with extraPrefix");
     }
     headers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(names: &[&str]) -> (Vec<String>, usize) {
+        let mut findings = Findings::default();
+        let raw = RequestHeaderNames {
+            reserved: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..RequestHeaderNames::default()
+        };
+        (check_header_names(&raw, &mut findings).reserved, findings.problems.len())
+    }
+
+    #[test]
+    fn reserved_header_names_are_lower_case_and_needed_by_no_client() {
+        assert_eq!(
+            check(&["X-Auth-User", "Remote-Group", "remote-group"]),
+            (vec!["remote-group".to_owned(), "x-auth-user".to_owned()], 0)
+        );
+        for wrong in [
+            "",
+            "x-",
+            "x-a",
+            "x-request-id",
+            "x-forwarded-for",
+            "x-for",
+            "x-envoy-",
+            "accept",
+            "Accept-Encoding",
+            "content-",
+            "Authorization",
+            "impersonate-user",
+            "user-agent",
+            "sec-websocket-protocol",
+            "x auth",
+            "x-auth\r\n",
+            "X_Auth",
+        ] {
+            assert_eq!(check(&[wrong]).1, 1, "{wrong:?}");
+        }
+        let many: Vec<String> = (0..17).map(|number| format!("x-auth-{number}")).collect();
+        assert_eq!(check(&many.iter().map(String::as_str).collect::<Vec<_>>()).1, 1);
+    }
 }

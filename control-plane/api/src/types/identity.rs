@@ -28,4 +28,7 @@ pub struct RequestHeaderNames {
     /// The start of the names of the user's extra attributes (`--requestheader-extra-headers-prefix`); `X-Remote-Extra-` if
     /// unset.
     pub extra_prefix: Option<String>,
+    /// Further names, or starts of names, that the servers' `--requestheader-*` flags list beside the four above. The gateway
+    /// never writes them, and no client's header that starts with one of them reaches a server.
+    pub reserved: Vec<String>,
 }

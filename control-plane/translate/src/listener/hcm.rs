@@ -160,8 +160,13 @@ fn http_filter(name: &str, config: Any) -> HttpFilter {
     }
 }
 
+/// Headers by which a client, or a proxy that nobody trusts, says where a request comes from. kube-apiserver's audit log lists
+/// them before the connection's address (apimachinery, `net.SourceIPs`). Envoy then writes `x-forwarded-for` itself, with the
+/// address of the connection, or of its PROXY header.
+const FORWARDED: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
+
 /// A second line behind the filter's own hygiene: names that only the gateway writes are gone before the first route
-/// match.
+/// match, and before Envoy writes its own.
 fn early_mutation(settings: &Settings) -> TypedExtensionConfig {
     let configured = reserved_headers(settings);
     let prefixes = agreed::EARLY_REMOVED_PREFIXES.into_iter().chain(configured.iter().map(String::as_str));
@@ -170,7 +175,8 @@ fn early_mutation(settings: &Settings) -> TypedExtensionConfig {
             StringMatcher { match_pattern: Some(MatchPattern::Prefix(prefix.to_owned())), ..Default::default() };
         Mutation { action: Some(Action::RemoveOnMatch(RemoveOnMatch { key_matcher: Some(matcher) })) }
     };
-    let config = HeaderMutation { mutations: prefixes.map(remove).collect() };
+    let forwarded = FORWARDED.into_iter().map(|name| Mutation { action: Some(Action::Remove(name.to_owned())) });
+    let config = HeaderMutation { mutations: prefixes.map(remove).chain(forwarded).collect() };
     extension("envoy.http.early_header_mutation.header_mutation", config)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_filter_config::Reviews;
 use ring::hmac;
 
-use super::{ReviewKey, ReviewResult};
+use super::{Requester, ReviewKey, ReviewResult};
 use crate::Moment;
 use crate::observe::catalog::CACHES;
 use crate::store::{Aging, Remembered, Store};
@@ -15,8 +15,12 @@ use crate::x509::CertificateCache;
 /// wait.
 const RENEWABLE: Duration = Duration::from_secs(600);
 
-/// Reviews of one cluster that may be under way at a time, about whomever.
+/// Maximum number of reviews of one cluster under way at a time: about tokens, and as many for authenticated users who
+/// impersonate.
 const REVIEWS: usize = 64;
+/// Maximum number of reviews of one cluster under way at a time for clients that present no credential and impersonate: an
+/// anonymous user who may do so is rare, and anybody can ask.
+const UNAUTHENTICATED_REVIEWS: usize = 16;
 /// Further reviews that only renew a good answer that got too old. Strangers cannot cause them, so however many of them come,
 /// whoever was let in before is reviewed again.
 const RENEWALS: usize = 64;
@@ -64,7 +68,25 @@ pub struct CredentialCaches {
     access: Answers,
     secret: hmac::Key,
     lifetimes: Lifetimes,
-    under_way: Arc<AtomicUsize>,
+    under_way: Arc<UnderWay>,
+}
+
+/// Reviews that wait for their answer, by the client that causes them.
+#[derive(Debug, Default)]
+struct UnderWay {
+    unauthenticated: AtomicUsize,
+    token: AtomicUsize,
+    user: AtomicUsize,
+}
+
+impl UnderWay {
+    fn of(&self, requester: Requester) -> &AtomicUsize {
+        match requester {
+            Requester::Unauthenticated => &self.unauthenticated,
+            Requester::Token => &self.token,
+            Requester::User => &self.user,
+        }
+    }
 }
 
 /// Answers to one kind of question: good and bad ones apart, so that a flood of bad ones displaces no good one.
@@ -115,13 +137,16 @@ impl Answers {
     }
 }
 
-/// Leave to ask; given back when it is dropped.
+/// A slot for one review; given back when it is dropped.
 #[derive(Debug)]
-pub struct ReviewPermit(Arc<AtomicUsize>);
+pub struct ReviewPermit {
+    under_way: Arc<UnderWay>,
+    requester: Requester,
+}
 
 impl Drop for ReviewPermit {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.under_way.of(self.requester).fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -182,7 +207,10 @@ impl CredentialCaches {
 
     /// Reviews that wait for their answer.
     pub fn under_way(&self) -> u64 {
-        self.under_way.load(Ordering::Acquire) as u64
+        [Requester::Unauthenticated, Requester::Token, Requester::User]
+            .map(|requester| self.under_way.of(requester).load(Ordering::Acquire) as u64)
+            .into_iter()
+            .fold(0, u64::saturating_add)
     }
 
     pub(super) fn insert(&self, key: ReviewKey, result: &ReviewResult, expires: Option<u64>, came: Duration) {
@@ -217,13 +245,18 @@ impl CredentialCaches {
         }
     }
 
-    pub(super) fn permit(&self, key: &ReviewKey) -> Option<ReviewPermit> {
+    pub(super) fn permit(&self, key: &ReviewKey, requester: Requester) -> Option<ReviewPermit> {
         // An answer that got too old stays for a while.
         let is_renewal = self.tokens.good.contains(key) || self.access.good.contains(key);
-        let most = if is_renewal { REVIEWS.saturating_add(RENEWALS) } else { REVIEWS };
-        let taken = self.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
+        let most = match requester {
+            Requester::Unauthenticated => UNAUTHENTICATED_REVIEWS,
+            Requester::Token | Requester::User if is_renewal => REVIEWS.saturating_add(RENEWALS),
+            Requester::Token | Requester::User => REVIEWS,
+        };
+        let slots = self.under_way.of(requester);
+        let taken = slots.fetch_update(Ordering::AcqRel, Ordering::Acquire, |count| {
             (count < most).then_some(count.saturating_add(1))
         });
-        taken.ok().map(|_| ReviewPermit(Arc::clone(&self.under_way)))
+        taken.ok().map(|_| ReviewPermit { under_way: Arc::clone(&self.under_way), requester })
     }
 }

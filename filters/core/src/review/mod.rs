@@ -37,6 +37,18 @@ pub struct Review {
     cluster: Arc<str>,
     user: Option<Arc<(String, String)>>,
     caches: Arc<CredentialCaches>,
+    requester: Requester,
+}
+
+/// The client that causes a review. Each kind has review slots of its own, so that none keeps another out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requester {
+    /// Nothing was presented.
+    Unauthenticated,
+    /// A token that the review is about.
+    Token,
+    /// An authenticated user.
+    User,
 }
 
 impl std::fmt::Debug for Review {
@@ -119,6 +131,7 @@ impl Review {
             cluster: Arc::clone(&reviewer.cluster),
             user: reviewer.user.clone(),
             caches: Arc::clone(caches),
+            requester: Requester::Token,
         }
     }
 
@@ -134,7 +147,7 @@ impl Review {
     }
 
     pub(crate) fn of_access(
-        user: &UserInfo,
+        (user, requester): (&UserInfo, Requester),
         attributes: &ResourceAttributes,
         reviewer: &Reviewer,
         caches: &Arc<CredentialCaches>,
@@ -148,6 +161,7 @@ impl Review {
             cluster: Arc::clone(&reviewer.cluster),
             user: reviewer.user.clone(),
             caches: Arc::clone(caches),
+            requester,
         }
     }
 
@@ -190,10 +204,10 @@ impl Review {
         &self.body
     }
 
-    /// Leave to ask, or `None` where too many questions of this cluster are under way. Whoever had a good answer before finds
-    /// more room than a stranger.
+    /// A slot for the review, or `None` where too many reviews of this cluster are under way for clients of this kind. A review
+    /// that renews a good answer finds more room.
     pub fn permit(&self) -> Option<ReviewPermit> {
-        self.caches.permit(&self.key)
+        self.caches.permit(&self.key, self.requester)
     }
 
     /// Reads the upstream's answer and keeps it, if it is one ([`Review::read`]), from the uptime on at which it came.

@@ -19,10 +19,10 @@ fn at(seconds: u64) -> Moment {
 #[test]
 fn no_more_reviews_are_under_way_than_the_bound() {
     let caches = caches();
-    let permits: Vec<_> = std::iter::from_fn(|| caches.permit(&[1; 32])).take(100).collect();
+    let permits: Vec<_> = std::iter::from_fn(|| caches.permit(&[1; 32], Requester::Token)).take(100).collect();
     assert_eq!(permits.len(), 64);
     drop(permits);
-    assert!(caches.permit(&[1; 32]).is_some());
+    assert!(caches.permit(&[1; 32], Requester::Token).is_some());
 }
 
 #[test]
@@ -35,11 +35,22 @@ fn strangers_leave_room_to_renew_what_was_good() {
     caches.insert(revoked, &good, None, secs(1_000));
     caches.insert(revoked, &ReviewResult::Rejected, None, secs(2_000));
     assert_eq!(caches.token(&known, at(2_000)), None, "too old");
-    let strangers: Vec<_> = std::iter::from_fn(|| caches.permit(&[1; 32])).take(100).collect();
-    let renewals: Vec<_> = std::iter::from_fn(|| caches.permit(&known)).take(100).collect();
+    let strangers: Vec<_> = std::iter::from_fn(|| caches.permit(&[1; 32], Requester::Token)).take(100).collect();
+    let renewals: Vec<_> = std::iter::from_fn(|| caches.permit(&known, Requester::Token)).take(100).collect();
     assert_eq!((strangers.len(), renewals.len()), (64, 64));
     drop(renewals);
-    assert!(caches.permit(&revoked).is_none(), "what was rejected since is a stranger's");
+    assert!(caches.permit(&revoked, Requester::Token).is_none(), "what was rejected since is a stranger's");
+}
+
+#[test]
+fn review_slots_of_one_requester_keep_no_other_out() {
+    let caches = caches();
+    let take = |requester| -> Vec<_> { std::iter::from_fn(|| caches.permit(&[1; 32], requester)).take(200).collect() };
+    let taken = [Requester::Unauthenticated, Requester::Token, Requester::User].map(take);
+    assert_eq!(taken.each_ref().map(Vec::len), [16, 64, 64]);
+    assert_eq!(caches.under_way(), 144);
+    drop(taken);
+    assert_eq!(caches.under_way(), 0);
 }
 
 #[test]
@@ -133,8 +144,8 @@ fn a_token_that_the_upstream_rejects_is_doubted_but_not_at_once() {
     caches.insert(key, &good, None, secs(2_000));
     caches.doubt(&key, secs(2_050));
     assert_eq!(caches.token(&key, at(2_050)), None);
-    let strangers: Vec<_> = std::iter::from_fn(|| caches.permit(&[3; 32])).take(100).collect();
-    assert!(caches.permit(&key).is_some(), "it is renewed where {} strangers wait", strangers.len());
+    let strangers: Vec<_> = std::iter::from_fn(|| caches.permit(&[3; 32], Requester::Token)).take(100).collect();
+    assert!(caches.permit(&key, Requester::Token).is_some(), "it is renewed where {} strangers wait", strangers.len());
     caches.doubt(&[9; 32], secs(2_050));
     assert_eq!(caches.token(&[9; 32], at(2_050)), None, "nothing is remembered of a stranger");
 }

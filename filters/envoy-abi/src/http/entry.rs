@@ -219,8 +219,7 @@ unsafe fn callout_response<'a>(
 /// As [`run`].
 pub unsafe fn request_trailers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
     let hook = |config: &C, _: &mut C::Stream, handle: &mut FilterHandle| {
-        config.request_trailers(handle);
-        HeadersStatus::Continue
+        if config.request_trailers(handle) { HeadersStatus::Continue } else { HeadersStatus::StopIteration }
     };
     // SAFETY: as the caller says.
     unsafe { run("http_filter_request_trailers", (filter, stream), HeadersStatus::StopIteration, hook) }.code()

@@ -75,8 +75,10 @@ impl FilterHandle {
         }
     }
 
-    /// Takes out every header of the name.
-    pub fn remove_header(&mut self, map: HeaderMap, name: &[u8]) {
+    /// Removes every header of the name. True if none is left, also where there was none; false if Envoy refuses, and the
+    /// message must not go on.
+    #[must_use]
+    pub fn remove_header(&mut self, map: HeaderMap, name: &[u8]) -> bool {
         // SAFETY: buffers are lent for the call; a null value means removal.
         unsafe {
             raw::envoy_dynamic_module_callback_http_set_header(
@@ -84,7 +86,7 @@ impl FilterHandle {
                 map.code(),
                 Buffer::lend(name),
                 Buffer::EMPTY,
-            );
+            )
         }
     }
 

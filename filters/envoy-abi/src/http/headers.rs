@@ -8,8 +8,8 @@ use crate::raw::{self, HeaderPair};
 const INLINE_HEADERS: usize = 48;
 
 impl FilterHandle {
-    /// All headers of a map, in order.
-    pub fn headers(&self, map: HeaderMap) -> Headers<'_> {
+    /// All headers of a map, in order. `None` if Envoy does not give them: a message that cannot be read must not go on.
+    pub fn headers(&self, map: HeaderMap) -> Option<Headers<'_>> {
         let mut headers =
             Headers { inline: [MaybeUninit::uninit(); INLINE_HEADERS], spill: Vec::new(), len: 0, borrow: PhantomData };
         // SAFETY: the filter is alive for the hook (see `new`).
@@ -21,14 +21,15 @@ impl FilterHandle {
             headers.spill.as_mut_ptr()
         };
         // SAFETY: `target` has room for `size` pairs, which is what Envoy writes: nothing changed the map in between.
-        if unsafe { raw::envoy_dynamic_module_callback_http_get_headers(self.filter, map.code(), target) } {
-            headers.len = size;
-            if size > INLINE_HEADERS {
-                // SAFETY: Envoy has just written that many.
-                unsafe { headers.spill.set_len(size) };
-            }
+        if !unsafe { raw::envoy_dynamic_module_callback_http_get_headers(self.filter, map.code(), target) } {
+            return None;
         }
-        headers
+        headers.len = size;
+        if size > INLINE_HEADERS {
+            // SAFETY: Envoy has just written that many.
+            unsafe { headers.spill.set_len(size) };
+        }
+        Some(headers)
     }
 }
 

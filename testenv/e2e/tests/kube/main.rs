@@ -3,6 +3,7 @@
 
 mod anonymous;
 mod attack;
+mod client_address;
 mod compose;
 mod container;
 mod crd;

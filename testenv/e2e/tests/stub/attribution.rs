@@ -14,13 +14,20 @@ fn the_upstream_is_told_address_and_request_by_the_gateway_alone() {
     world.gateway.apply(&world.manifest().set("/spec/portcullis", json!({"auditAttribution": true}))).unwrap();
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     let ask = |headers: &[(&str, &str)]| H2Client::connect(&target).unwrap().get(PODS, headers).unwrap();
-    let forged = [("x-forwarded-for", "6.6.6.6"), ("x-request-id", "forged")];
+    let forged = [
+        ("x-forwarded-for", "6.6.6.6"),
+        ("x-real-ip", "6.6.6.6"),
+        ("forwarded", "for=6.6.6.6"),
+        ("x-request-id", "forged"),
+    ];
     assert_eq!(ask(&forged).status, 200);
     let record = world.client_records().pop().unwrap();
     let told = |key: &str| record.header(&format!("impersonate-extra-portcullis.dev%2f{key}"));
     // Of a client on loopback Envoy tells its own host's address.
     let address = told("client-address").unwrap();
     assert!(address.parse::<IpAddr>().is_ok() && address != "6.6.6.6", "{address}");
+    assert_eq!(record.header_all("x-forwarded-for"), [address], "the client's own entries are replaced");
+    assert!(record.header("x-real-ip").is_none() && record.header("forwarded").is_none());
     assert_eq!(told("request-id"), record.header("x-request-id"));
     assert_eq!(told("original-user"), None, "nobody acts as somebody else");
     world.stub.clear();

@@ -69,7 +69,10 @@ impl Two {
 }
 
 fn get(target: &TlsTarget, host: &str) -> Result<Response> {
-    target.raw_request(format!("GET {PODS} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").as_bytes())
+    // Forged: the address is the connection's, or its PROXY header's.
+    let forged = "X-Forwarded-For: 192.0.2.66\r\nX-Real-Ip: 192.0.2.66\r\nForwarded: for=192.0.2.66\r\n";
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {host}\r\n{forged}Connection: close\r\n\r\n");
+    target.raw_request(request.as_bytes())
 }
 
 fn status(target: &TlsTarget, host: &str) -> u16 {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portcullis_e2e::GatewayOptions;
-use portcullis_harness::client::TlsTarget;
+use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::{project_root, wait};
 
 use crate::observe::{Page, with_another_request};
@@ -52,6 +52,28 @@ fn a_panic_answers_that_request_and_no_other() {
         (Page::of(&world).sum("requests_total", &refused) == 2).then_some(())
     };
     wait::until("panics are counted", SOON, counted).unwrap();
+}
+
+#[test]
+fn header_that_envoy_keeps_ends_the_request() {
+    let options =
+        GatewayOptions { module_dir: Some(project_root().join("target/fault/debug")), ..GatewayOptions::default() };
+    let world = World::start("kept-header", &options);
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let (status, body) = get(&target, "X-Fault-Injection: remove\r\nImpersonate_User: eve\r\n").unwrap();
+    assert_eq!(status, 500, "{body}");
+    assert!(world.client_records().is_empty());
+
+    let client = H2Client::connect(&target).unwrap();
+    let post = |name: &str, fault: Option<(&str, &[u8])>| {
+        let body = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#);
+        let reserved: (&str, &[u8]) = ("impersonate-user", b"eve");
+        let trailers: Vec<_> = fault.into_iter().chain([reserved]).collect();
+        let path = "/api/v1/namespaces/default/configmaps";
+        client.open_with_trailers("POST", path, body.as_bytes(), &trailers).map(|stream| stream.response.status).ok()
+    };
+    assert_eq!(post("clean", None), Some(201), "trailers without the fault are cleaned");
+    assert_ne!(post("kept", Some(("x-fault-injection", b"remove"))), Some(201));
 }
 
 #[test]

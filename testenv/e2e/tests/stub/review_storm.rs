@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::{Crowd, H2Client, Outgoing};
 use portcullis_harness::wait;
+use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
 use crate::world::{NAME, PODS, ROBOT, World};
@@ -152,6 +153,37 @@ fn reviews_of_robot(world: &World) -> usize {
 
 fn reviews_of_strangers(world: &World) -> usize {
     world.stub.records_for(REVIEWS).iter().filter(|record| !is_of_robot(&record.body)).count()
+}
+
+#[test]
+fn anonymous_impersonation_leaves_review_slots_to_users() {
+    const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let world = World::start("anonymous-impersonation", &GatewayOptions::default());
+    let target = world.gateway.target(NAME).timeout(SOON);
+    let alice = H2Client::connect(&target.clone().identity(&world.pki.alice)).unwrap();
+    let anonymous = H2Client::connect(&target).unwrap();
+    let reviews = || world.stub.records_for(ACCESS).len();
+    // Every review waits, so that whoever got a slot keeps it.
+    world.stub.fault(Fault::new(ACCESS, Action::Hold));
+    let asks = |number: usize| {
+        let user = format!("u{number}");
+        let groups: Vec<String> = (0..63).map(|group| format!("g{number}-{group}")).collect();
+        let groups = groups.iter().map(|group| ("impersonate-group", group.as_str()));
+        Outgoing::get(PODS, &groups.chain([("impersonate-user", user.as_str())]).collect::<Vec<_>>())
+    };
+    std::thread::scope(|scope| {
+        let anonymous = scope.spawn(|| anonymous.burst((0..70).map(asks).collect(), 70));
+        wait::until("anonymous clients hold slots", SOON, || (reviews() >= 16).then_some(())).unwrap();
+        let held = reviews();
+        let answer = scope.spawn(|| alice.get(PODS, &[("impersonate-user", "bob")]).unwrap());
+        let is_asked =
+            wait::until("alice's right is reviewed", SOON, || (answer.is_finished() || reviews() > held).then_some(()));
+        world.stub.clear_faults();
+        is_asked.unwrap();
+        assert_ne!(answer.join().unwrap().status, 429);
+        let statuses: Vec<u16> = anonymous.join().unwrap().into_iter().map(|answer| answer.unwrap().status).collect();
+        assert!(statuses.contains(&429), "more than the bound asked: {statuses:?}");
+    });
 }
 
 #[test]

@@ -1,13 +1,15 @@
 //! HTTP/2 with free choice of headers, duplicates included. Asynchronous inside, blocking outside.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{SendRequest, handshake};
-use hyper::header::{HeaderName, HeaderValue};
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -20,11 +22,14 @@ use super::raw::tunnel_is_open;
 use super::{Response, TlsTarget};
 use crate::{Error, Result};
 
+/// A request's body, with trailers if it has any.
+type Payload = BoxBody<Bytes, Infallible>;
+
 /// One HTTP/2 connection over TLS.
 #[derive(Debug)]
 pub struct H2Client {
     runtime: Arc<Runtime>,
-    sender: SendRequest<Full<Bytes>>,
+    sender: SendRequest<Payload>,
     driver: JoinHandle<()>,
     authority: String,
     timeout: Duration,
@@ -86,6 +91,22 @@ impl H2Client {
         Ok(Response { body: bytes, ..stream.response })
     }
 
+    /// Sends one request with trailers behind its body and reads the headers of the answer.
+    ///
+    /// # Errors
+    /// As [`H2Client::request`].
+    pub fn open_with_trailers(
+        &self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+        trailers: &[(&str, &[u8])],
+    ) -> Result<H2Stream<'_>> {
+        let trailers = header_map(trailers)?;
+        let request = self.build(method, path, &[], body)?;
+        self.send(request.map(|body| body.with_trailers(std::future::ready(Some(Ok(trailers)))).boxed()))
+    }
+
     /// Sends one request and reads the headers of the answer only.
     ///
     /// # Errors
@@ -104,7 +125,7 @@ impl H2Client {
         self.send(request)
     }
 
-    fn send(&self, request: hyper::Request<Full<Bytes>>) -> Result<H2Stream<'_>> {
+    fn send(&self, request: hyper::Request<Payload>) -> Result<H2Stream<'_>> {
         // Each clone is a stream of the same connection.
         let mut sender = self.sender.clone();
         let limit = self.timeout;
@@ -164,20 +185,26 @@ impl H2Client {
         path: &str,
         headers: &[(&str, &[u8])],
         body: &[u8],
-    ) -> Result<hyper::Request<Full<Bytes>>> {
+    ) -> Result<hyper::Request<Payload>> {
         let bad = |reason: String| failed("building a request", &reason);
         let mut request = hyper::Request::builder()
             .method(method)
             .uri(format!("https://{}{path}", self.authority))
-            .body(Full::new(Bytes::copy_from_slice(body)))
+            .body(Full::new(Bytes::copy_from_slice(body)).boxed())
             .map_err(|error| bad(error.to_string()))?;
-        for (name, value) in headers {
-            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| bad(format!("{name}: {error}")))?;
-            let value = HeaderValue::from_bytes(value).map_err(|error| bad(format!("{name}: {error}")))?;
-            request.headers_mut().append(name, value);
-        }
+        *request.headers_mut() = header_map(headers)?;
         Ok(request)
     }
+}
+
+fn header_map(lines: &[(&str, &[u8])]) -> Result<HeaderMap> {
+    let mut map = HeaderMap::new();
+    for (name, value) in lines {
+        let bad = |reason: String| failed("building a request", &format!("{name}: {reason}"));
+        let value = HeaderValue::from_bytes(value).map_err(|error| bad(error.to_string()))?;
+        map.append(HeaderName::from_bytes(name.as_bytes()).map_err(|error| bad(error.to_string()))?, value);
+    }
+    Ok(map)
 }
 
 impl H2Stream<'_> {
@@ -231,10 +258,10 @@ impl Outgoing {
     }
 }
 
-type Built = (usize, Result<hyper::Request<Full<Bytes>>>);
+type Built = (usize, Result<hyper::Request<Payload>>);
 
 /// One request after the other, each within `limit`.
-async fn lane(sender: SendRequest<Full<Bytes>>, requests: Vec<Built>, limit: Duration) -> Vec<(usize, Timed)> {
+async fn lane(sender: SendRequest<Payload>, requests: Vec<Built>, limit: Duration) -> Vec<(usize, Timed)> {
     let mut answers = Vec::with_capacity(requests.len());
     for (index, request) in requests {
         let asked = Instant::now();
@@ -249,7 +276,7 @@ async fn lane(sender: SendRequest<Full<Bytes>>, requests: Vec<Built>, limit: Dur
     answers
 }
 
-async fn exchange(mut sender: SendRequest<Full<Bytes>>, request: hyper::Request<Full<Bytes>>) -> Result<Response> {
+async fn exchange(mut sender: SendRequest<Payload>, request: hyper::Request<Payload>) -> Result<Response> {
     let told = |error: hyper::Error| failed("waiting for an answer", &chain(&error));
     sender.ready().await.map_err(told)?;
     let (parts, body) = sender.send_request(request).await.map_err(told)?.into_parts();
@@ -258,7 +285,7 @@ async fn exchange(mut sender: SendRequest<Full<Bytes>>, request: hyper::Request<
     Ok(Response { status: parts.status.as_u16(), headers, body })
 }
 
-type Opened = (SendRequest<Full<Bytes>>, JoinHandle<()>);
+type Opened = (SendRequest<Payload>, JoinHandle<()>);
 
 async fn open(target: &TlsTarget) -> Result<Opened> {
     let peer = target.address;

@@ -64,6 +64,29 @@ fn a_certificate_is_told_and_impersonation_is_the_upstreams_matter() {
 }
 
 #[test]
+fn attribution_extra_of_a_client_is_refused() {
+    let chain_of = |fixture: &Fixture| testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+    for fixture in [proxy_with(|_| {}), proxy_with(|config| config.audit_attribution = true)] {
+        let chain = chain_of(&fixture);
+        for name in [
+            "impersonate-extra-portcullis.dev%2foriginal-user",
+            "impersonate-extra-portcullis.dev/original-user",
+            "impersonate-extra-%70ortcullis.dev%2Fx",
+            "impersonate-extra-%50ORTCULLIS.dev%2fx",
+            "impersonate-extra-portcullis.dev%2f%ff",
+            "impersonate-extra-portcullis.dev/%zz",
+        ] {
+            for headers in [vec![AS_BOB, (name, "root")], vec![(name, "root")], vec![TOKEN, AS_BOB, (name, "root")]] {
+                assert_eq!(sent(&fixture, Peer::Chain(&chain), &headers), Err(403), "{name}");
+                assert_eq!(sent(&fixture, Peer::None, &headers), Err(403), "{name}");
+            }
+        }
+        let scopes = [AS_BOB, ("impersonate-extra-scopes", "a"), ("impersonate-extra-%2570ortcullis.dev%2fx", "a")];
+        assert!(sent(&fixture, Peer::Chain(&chain), &scopes).is_ok(), "decoded once, as kube-apiserver does");
+    }
+}
+
+#[test]
 fn a_token_that_nobody_reviewed_goes_by_a_connection_that_it_may_spoil() {
     let fixture = proxy_with(|_| {});
     let (destination, lines) = sent(&fixture, Peer::None, &[TOKEN, AS_BOB]).unwrap();

@@ -254,6 +254,25 @@ fn the_client_may_act_as_whom_it_may_impersonate() {
 }
 
 #[test]
+fn impersonation_review_ends_at_the_first_denial() {
+    let groups: Vec<String> = (0..63).map(|number| format!("g{number}")).collect();
+    let headers: Vec<_> =
+        groups.iter().map(|group| ("impersonate-group", group.as_str())).chain([("impersonate-user", "bob")]).collect();
+    let reviews_until_denied = |denied: &str| {
+        let fixture = reviewing();
+        let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
+        [Peer::None, Peer::Chain(&chain)].map(|peer| {
+            let (asked, outcome) =
+                reviewed(&fixture, peer, &headers, now(), |question| access(!question.contains(denied)));
+            assert_eq!(outcome, "403 impersonation");
+            asked.len()
+        })
+    };
+    assert_eq!(reviews_until_denied(r#""resource":"users""#), [1, 1], "the user is reviewed first and alone");
+    assert_eq!(reviews_until_denied(r#""name":"g3""#), [9, 9], "then eight parts at a time");
+}
+
+#[test]
 fn the_rights_of_one_user_are_not_those_of_another() {
     let fixture = reviewing();
     let bob = testing::client_params(&[(DnType::CommonName, "bob")]);

@@ -14,21 +14,26 @@ use crate::world::{Identities, World};
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// kube-apiserver wants the usual name of a UID among its own.
+/// kube-apiserver wants the usual name of a UID among its own. Behind the names that the gateway writes are others, which
+/// kube-apiserver believes as well: of groups and extras it takes all names together.
 const FLAGS: [&str; 4] = [
-    "--requestheader-username-headers=X-Auth-User",
-    "--requestheader-group-headers=X-Auth-Group",
-    "--requestheader-uid-headers=X-Auth-Uid,X-Remote-Uid",
-    "--requestheader-extra-headers-prefix=X-Auth-Extra-",
+    "--requestheader-username-headers=X-Auth-User,Legacy-User",
+    "--requestheader-group-headers=X-Auth-Group,Legacy-Group",
+    "--requestheader-uid-headers=X-Auth-Uid,X-Remote-Uid,Legacy-Uid",
+    "--requestheader-extra-headers-prefix=X-Auth-Extra-,Legacy-Extra-",
 ];
 
-const OTHERS: [Case; 6] = [
+const OTHERS: [Case; 10] = [
     &[("X-Auth-User", "admin")],
     &[("X-Auth-Group", "system:masters")],
     &[("X-Auth-Uid", "0")],
     &[("X-Auth-Extra-Scopes", "all")],
     &[("X-Auth-User", "admin"), ("X-Auth-Group", "system:masters")],
     &[("X-Auth-Extra-Authentication.kubernetes.io%2fCredential-Id", "forged"), ("X-Auth-Uid", "0")],
+    &[("Legacy-Group", "system:masters")],
+    &[("Legacy-User", "admin"), ("Legacy-Group", "system:masters")],
+    &[("legacy-uid", "0")],
+    &[("Legacy-Extra-Scopes", "all")],
 ];
 
 #[test]
@@ -42,6 +47,7 @@ fn identity_headers_of_other_names_tell_users_and_mean_nothing_from_a_client() {
     assert_eq!(first(&senders[0]).0, 503, "nobody is told by the usual names");
     let headers = json!({
         "user": "X-Auth-User", "group": "X-Auth-Group", "uid": "X-Auth-Uid", "extraPrefix": "X-Auth-Extra-",
+        "reserved": ["Legacy-User", "Legacy-Group", "Legacy-Uid", "Legacy-Extra-"],
     });
     world.gateway.change_settings(|spec| spec["requestHeaders"] = headers).unwrap();
     wait::until("users are told", SOON, || (first(&senders[0]).0 == 201).then_some(())).unwrap();
