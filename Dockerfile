@@ -1,5 +1,6 @@
 # The images of Portcullis: `docker build --target control-plane .` and `--target gateway`; `kubernetes` and `tools` are for
-# docker-compose.yml. All of one Debian, so that the module finds in Envoy's process the C library that it was built with.
+# docker-compose.yml. They are published nowhere, and manifests call them portcullis.invalid/TARGET. All of one Debian, so that
+# the module finds in Envoy's process the C library that it was built with.
 
 FROM rust:1.95-slim-trixie AS build
 WORKDIR /src

@@ -116,7 +116,8 @@ fn what_runs_is_in_its_image() {
     for (name, service) in &project.services {
         let target = service.target();
         let image = service.fields["image"].as_str().unwrap();
-        assert!(image.starts_with(&format!("portcullis/{target}:")), "{name}: {image}");
+        assert!(image.starts_with(&format!("portcullis.invalid/{target}:")), "{name}: {image}");
+        assert_eq!(service.fields["pull_policy"], "build", "{name}: no registry is asked for what is built here");
         let files = dockerfile.files(target);
         let program = service.command(&dockerfile).remove(0);
         let checks = service.health_check().map(|mut words| words.remove(0));

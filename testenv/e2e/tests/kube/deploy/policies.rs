@@ -1,5 +1,7 @@
 //! Who may talk to whom.
 
+use portcullis_harness::project_root;
+use portcullis_harness::rundir::RunDir;
 use serde_json::{Value, json};
 
 use super::rendered::{CONTROL_PLANE, GATEWAY, Rendered};
@@ -87,4 +89,35 @@ fn covers(range: &str, address: &str) -> bool {
     let bits: u32 = bits.parse().unwrap();
     let differing = number(network) ^ number(address);
     differing.leading_zeros() >= bits
+}
+
+/// The overlay that docs/operations.md shows, made as it is printed there.
+#[test]
+fn narrowed_egress_of_the_docs_is_the_gateways() {
+    let docs = std::fs::read_to_string(project_root().join("docs/operations.md")).unwrap();
+    let blocks = docs.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let overlay: Vec<&str> = blocks.filter(|block| block.contains("kind: Kustomization")).collect();
+    assert_eq!(overlay.len(), 1);
+    let run = RunDir::new("narrowed").unwrap();
+    // kustomize takes no absolute path.
+    let up = "../".repeat(run.path().components().count() - 1);
+    let base = format!("{up}{}", project_root().join("deploy/kubernetes/base").strip_prefix("/").unwrap().display());
+    run.write("kustomization.yaml", overlay[0].replace("../../base", &base)).unwrap();
+    let Some(rendered) = Rendered::at(run.path()) else { return };
+    let policy = rendered.get("NetworkPolicy", GATEWAY);
+    let labels = &rendered.get("Deployment", GATEWAY)["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(&policy["spec"]["podSelector"]["matchLabels"], labels);
+    // Policies are a union: no other one of a gateway's may let it go further.
+    let of_gateways = rendered.all("NetworkPolicy").filter(|one| {
+        let wanted = one["spec"]["podSelector"]["matchLabels"].as_object().cloned().unwrap_or_default();
+        wanted.iter().all(|(key, value)| labels[key] == *value)
+    });
+    let mut ranges = Vec::new();
+    for rule in of_gateways.flat_map(|one| one["spec"]["egress"].as_array().into_iter().flatten()) {
+        let to = rule["to"].as_array().unwrap_or_else(|| panic!("anywhere: {rule}"));
+        ranges.extend(to.iter().filter_map(|one| one["ipBlock"]["cidr"].as_str()));
+    }
+    assert_eq!(ranges, ["10.0.0.0/8"]);
+    let to_plane = &rules(policy, "egress")[0];
+    assert_eq!(ports(to_plane), vec![&json!("xds")]);
 }

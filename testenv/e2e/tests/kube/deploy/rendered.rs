@@ -1,3 +1,4 @@
+use std::path::Path;
 use std::process::Command;
 
 use portcullis_harness::{deps, project_root};
@@ -17,11 +18,15 @@ pub(super) struct Rendered {
 impl Rendered {
     /// `None`, said loudly, where kubectl is not built.
     pub(super) fn of(directory: &str) -> Option<Self> {
-        let kubectl = deps::kube_or_skip(directory).unwrap()?.kubectl;
-        let path = project_root().join("deploy/kubernetes").join(directory);
-        let output = Command::new(kubectl).arg("kustomize").arg(path).output().unwrap();
+        Self::at(&project_root().join("deploy/kubernetes").join(directory))
+    }
+
+    /// What it makes of a directory.
+    pub(super) fn at(directory: &Path) -> Option<Self> {
+        let kubectl = deps::kube_or_skip("kustomize").unwrap()?.kubectl;
+        let output = Command::new(kubectl).arg("kustomize").arg(directory).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && stderr.is_empty(), "{directory}: {stderr}");
+        assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", directory.display());
         let text = String::from_utf8(output.stdout).unwrap();
         Some(Rendered { objects: documents(&text), text })
     }

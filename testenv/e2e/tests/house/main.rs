@@ -1,5 +1,8 @@
 //! Rules of the house that no other tool checks.
 
+mod images;
+mod texts;
+
 use std::fs;
 
 use portcullis_harness::project_root;
