@@ -1,25 +1,44 @@
 mod network;
 mod overload;
+mod secrets;
 mod wasm;
 
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) use network::Network;
 use portcullis_filter_config::NODE_METADATA;
+pub(crate) use secrets::Paths;
 use serde_json::{Value, json};
 
 use crate::cli::{Bootstrap, FilterBuild, XdsProtocol};
 
+/// Why no bootstrap can be made. The operator has to act.
+#[derive(Debug, thiserror::Error)]
+enum BootstrapError {
+    #[error("cannot write into {0}")]
+    Write(PathBuf, #[source] io::Error),
+}
+
 pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
-    let mut text = format!("{:#}", bootstrap(arguments, arguments.max_heap()));
+    let directory = arguments.network.xds_sds_dir.as_deref();
+    let secrets = match directory.zip(arguments.network.resources()) {
+        Some((directory, resources)) => match resources.write(directory) {
+            Ok(paths) => Some(paths),
+            Err(error) => return crate::fail(&BootstrapError::Write(directory.to_owned(), error)),
+        },
+        None => None,
+    };
+    let mut text = format!("{:#}", bootstrap(arguments, arguments.max_heap(), secrets.as_ref()));
     text.push('\n');
     crate::print(&text)
 }
 
-/// Envoy's part that cannot come over xDS, for a heap of at most so many bytes.
-pub(crate) fn bootstrap(arguments: &Bootstrap, max_heap: Option<u64>) -> Value {
-    let mut bootstrap = common(arguments, max_heap);
+/// Envoy's part that cannot come over xDS, for a heap of at most so many bytes. Without `secrets` the certificate for xDS is
+/// read at Envoy's start alone.
+pub(crate) fn bootstrap(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>) -> Value {
+    let mut bootstrap = common(arguments, max_heap, secrets);
     if arguments.filter == FilterBuild::Wasm {
         wasm::add(&mut bootstrap);
     }
@@ -30,7 +49,7 @@ pub(crate) fn bootstrap(arguments: &Bootstrap, max_heap: Option<u64>) -> Value {
 }
 
 /// Who Envoy is, where xDS is, and bounds of the whole process.
-fn common(arguments: &Bootstrap, max_heap: Option<u64>) -> Value {
+fn common(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>) -> Value {
     json!({
         "node": {
             "id": arguments.node_id,
@@ -57,7 +76,7 @@ fn common(arguments: &Bootstrap, max_heap: Option<u64>) -> Value {
             "cds_config": {"ads": {}, "resource_api_version": "V3"},
             "lds_config": {"ads": {}, "resource_api_version": "V3"},
         },
-        "static_resources": {"clusters": [xds_cluster(arguments)]},
+        "static_resources": {"clusters": [xds_cluster(arguments, secrets)]},
         "layered_runtime": {"layers": [{"name": "portcullis", "static_layer": {
             // Answers to reviews are small; whoever owns an upstream could send up to 32 MiB each.
             "http.async_response_buffer_limit": MAX_CALLOUT_ANSWER,
@@ -75,7 +94,7 @@ const MAX_CALLOUT_ANSWER: u32 = 512 * 1024;
 /// closed (CVE-2023-44487). Envoy's own defaults.
 const PREMATURE_RESETS: (u32, u32) = (500, 1);
 
-fn xds_cluster(arguments: &Bootstrap) -> Value {
+fn xds_cluster(arguments: &Bootstrap, secrets: Option<&Paths>) -> Value {
     let pipe = |path: &PathBuf| json!({"endpoint": {"address": {"pipe": {"path": path.to_string_lossy()}}}});
     let replicas: Vec<Value> = arguments.xds_socket.iter().map(pipe).chain(arguments.network.endpoints()).collect();
     let mut cluster = json!({
@@ -95,7 +114,7 @@ fn xds_cluster(arguments: &Bootstrap) -> Value {
             "endpoints": [{"lb_endpoints": replicas}],
         },
     });
-    if let (Some(socket), Some(fields)) = (arguments.network.transport_socket(), cluster.as_object_mut()) {
+    if let (Some(socket), Some(fields)) = (arguments.network.transport_socket(secrets), cluster.as_object_mut()) {
         fields.insert("transport_socket".to_owned(), socket);
     }
     cluster

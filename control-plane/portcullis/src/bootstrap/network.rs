@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::secrets::{Paths, Resources};
+
 /// How Envoy finds a control plane on another machine.
 #[derive(Debug, Args)]
 pub(crate) struct Network {
@@ -28,6 +30,11 @@ pub(crate) struct Network {
     /// The name in the control plane's certificate; the host of the first address if left out.
     #[arg(long, value_name = "NAME", requires = "xds_address")]
     xds_server_name: Option<String>,
+    /// Directory into which two files are written that lead Envoy to its certificate and to the CAs, as Envoy finds it. Envoy
+    /// then reads these anew when they are replaced; without it `portcullis bootstrap` has them read at Envoy's start alone.
+    /// `portcullis gateway` needs none.
+    #[arg(long, value_name = "DIR", requires = "xds_address")]
+    pub(crate) xds_sds_dir: Option<PathBuf>,
 }
 
 /// A host and a port.
@@ -74,29 +81,44 @@ impl Network {
         if self.xds_address.iter().any(is_name) { "STRICT_DNS" } else { "STATIC" }
     }
 
+    /// What leads Envoy to its certificate, if there is an address.
+    pub(crate) fn resources(&self) -> Option<Resources> {
+        let [certificate, key, ca] = self.files()?;
+        Some(Resources::new(certificate, key, ca))
+    }
+
     /// TLS with this Envoy's certificate; the control plane must be who it is meant to be.
-    pub(super) fn transport_socket(&self) -> Option<Value> {
-        let first = self.xds_address.first()?;
-        let name = self.xds_server_name.as_deref().unwrap_or(&first.host);
+    pub(super) fn transport_socket(&self, secrets: Option<&Paths>) -> Option<Value> {
+        let (name, [certificate, key, ca]) = (self.server_name()?, self.files()?);
         let is_ip = name.parse::<IpAddr>().is_ok();
-        let file = |path: &Option<PathBuf>| json!({"filename": path.as_deref().map(|path| path.to_string_lossy())});
+        let file = |path: &PathBuf| json!({"filename": path.to_string_lossy()});
+        let mut validation = json!({"match_typed_subject_alt_names": [
+            {"san_type": if is_ip { "IP_ADDRESS" } else { "DNS" }, "matcher": {"exact": name}},
+        ]});
+        let mut common = match secrets {
+            Some(paths) => paths.context(validation),
+            None => {
+                set(&mut validation, "trusted_ca", file(ca));
+                let pair = json!({"certificate_chain": file(certificate), "private_key": file(key)});
+                json!({"tls_certificates": [pair], "validation_context": validation})
+            }
+        };
+        let versions = json!({"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3"});
+        set(&mut common, "tls_params", versions);
+        set(&mut common, "alpn_protocols", json!(["h2"]));
         let mut context = json!({
             "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
-            "common_tls_context": {
-                "tls_params": {"tls_minimum_protocol_version": "TLSv1_2", "tls_maximum_protocol_version": "TLSv1_3"},
-                "alpn_protocols": ["h2"],
-                "tls_certificates": [{"certificate_chain": file(&self.xds_cert), "private_key": file(&self.xds_key)}],
-                "validation_context": {
-                    "trusted_ca": file(&self.xds_server_ca),
-                    "match_typed_subject_alt_names": [
-                        {"san_type": if is_ip { "IP_ADDRESS" } else { "DNS" }, "matcher": {"exact": name}},
-                    ],
-                },
-            },
+            "common_tls_context": common,
         });
-        if let Some(fields) = context.as_object_mut().filter(|_| !is_ip) {
-            fields.insert("sni".to_owned(), json!(name));
+        if !is_ip {
+            set(&mut context, "sni", json!(name));
         }
         Some(json!({"name": "envoy.transport_sockets.tls", "typed_config": context}))
+    }
+}
+
+fn set(object: &mut Value, field: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(field.to_owned(), value);
     }
 }

@@ -1,5 +1,6 @@
 //! Envoy as a child process.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
@@ -28,6 +29,14 @@ impl Envoy {
     pub(super) fn start(arguments: &Gateway) -> io::Result<Self> {
         let max_heap = arguments.bootstrap.max_heap().or_else(memory::heap_limit);
         tracing::info!(max_heap, "starting Envoy");
+        let network = &arguments.bootstrap.network;
+        for file in network.files().into_iter().flatten() {
+            // Envoy would start all the same, and follow nobody.
+            File::open(file).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
+        }
+        // To be kept until Envoy has inherited it.
+        let secrets = network.resources().map(|resources| resources.in_memory()).transpose()?;
+        let secrets = secrets.as_ref().map(|secrets| &secrets.paths);
         let mut command = Command::new(std::env::current_exe()?);
         command
             .arg("become-envoy")
@@ -36,7 +45,7 @@ impl Envoy {
             .arg(&arguments.envoy)
             // On the command line and not in a file: it holds no secret, and needs no directory that can be written.
             .arg("--config-yaml")
-            .arg(crate::bootstrap::bootstrap(&arguments.bootstrap, max_heap).to_string())
+            .arg(crate::bootstrap::bootstrap(&arguments.bootstrap, max_heap, secrets).to_string())
             // Two Envoys of one machine would else meet in one shared memory.
             .arg("--disable-hot-restart")
             .args(&arguments.envoy_flags)

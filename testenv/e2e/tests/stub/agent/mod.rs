@@ -3,6 +3,7 @@
 mod conditions;
 mod exit;
 mod metrics;
+mod renewal;
 mod replicas;
 mod reports;
 mod rolling;
