@@ -3,7 +3,9 @@
 
 mod effect;
 mod gardener;
+mod keep;
 mod phases;
+mod pods;
 mod secrets;
 mod serving;
 mod tenants;
