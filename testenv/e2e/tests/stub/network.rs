@@ -46,6 +46,11 @@ impl World {
 
     /// An Envoy that calls itself `node` and comes with `identity`, trusting `server_ca`.
     fn envoy(&self, name: &str, node: &str, identity: &Identity, server_ca: &Ca) -> Envoy {
+        self.envoy_with(name, node, identity, server_ca, &[])
+    }
+
+    /// The same, with more flags of its bootstrap.
+    fn envoy_with(&self, name: &str, node: &str, identity: &Identity, server_ca: &Ca, more: &[&str]) -> Envoy {
         let file = |suffix: &str| self.dir.join(format!("{name}.{suffix}"));
         identity.write_pem(&file("pem"), &file("key")).unwrap();
         server_ca.write_pem(&file("ca")).unwrap();
@@ -64,7 +69,7 @@ impl World {
             "--xds-server-name",
             "xds.internal",
         ];
-        let bootstrap = self.plane.bootstrap_at(node, &flags).unwrap();
+        let bootstrap = self.plane.bootstrap_at(node, &[&flags[..], more].concat()).unwrap();
         Envoy::start(&self.dir, name, &EnvoyOptions::new(bootstrap)).unwrap()
     }
 
@@ -85,6 +90,27 @@ fn an_envoy_with_a_certificate_of_its_name_is_served() {
     assert_eq!(status["nodes"][0]["id"], "envoy-0");
     envoy.wait_ready(SOON).unwrap();
     assert!(envoy.admin().config_dump().unwrap().to_string().contains(SECRET));
+}
+
+/// An Envoy that is not started by `portcullis gateway`.
+#[test]
+fn xds_certificates_are_found_by_files_of_the_bootstrap() {
+    let world = World::start("sds-dir");
+    let directory = world.dir.join("sds");
+    let more = ["--xds-sds-dir", directory.to_str().unwrap()];
+    let foreign = Ca::new("somebody else").unwrap().issue(&CertSpec::client("envoy-0", [""; 0])).unwrap();
+    let envoy = world.envoy_with("envoy-0", "envoy-0", &foreign, &world.server_ca, &more);
+    wait::until("it tried twice", SOON, || (attempts(&envoy) >= 2).then_some(())).unwrap();
+    // Certificate and key one after the other, as a script would move them.
+    world.client("envoy-0").write_pem(&world.dir.join("new.pem"), &world.dir.join("new.key")).unwrap();
+    for (new, old) in [("new.key", "envoy-0.key"), ("new.pem", "envoy-0.pem")] {
+        std::fs::rename(world.dir.join(new), world.dir.join(old)).unwrap();
+    }
+    world.plane.wait_in_sync(1, SOON).unwrap();
+    for file in std::fs::read_dir(&directory).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        assert!(!text.contains("PRIVATE KEY"), "{text}");
+    }
 }
 
 #[test]
