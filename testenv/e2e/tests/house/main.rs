@@ -2,6 +2,7 @@
 
 mod images;
 mod texts;
+mod threats;
 
 use std::fs;
 
