@@ -44,7 +44,7 @@ pub struct Flavour {
 impl Default for Flavour {
     /// That of a current Envoy with a current filter.
     fn default() -> Self {
-        Self { filter: Filter::Module, peer_source: PeerSource::default(), config_version: CONFIG_VERSION }
+        Self { filter: Filter::Module, peer_source: PeerSource::Connection, config_version: CONFIG_VERSION }
     }
 }
 
@@ -69,32 +69,25 @@ pub enum FlavourError {
 }
 
 impl Flavour {
-    /// The flavour of an Envoy of this version; of one that does not tell its version the safest.
+    /// The flavour of an Envoy whose filter is that build and reads configurations of that version.
     ///
     /// Envoy before 1.39 keeps the connection that a validator judges in a place that all workers share, so that of two
-    /// handshakes at the same time one could be given the other's certificate (envoyproxy/envoy#45597).
-    pub fn of_envoy(version: Option<(u32, u32)>) -> Self {
-        let has_own_place = version.is_some_and(|version| version >= (1, 39));
-        let peer_source = if has_own_place { PeerSource::Validator } else { PeerSource::ForwardedClientCert };
-        Self { peer_source, ..Self::default() }
-    }
-
-    /// The flavour of an Envoy of this version whose filter is that build and reads configurations of that version.
+    /// handshakes at the same time one could be given the other's certificate (envoyproxy/envoy#45597). The previous filter
+    /// knows no other way.
     ///
     /// # Errors
     /// [`FlavourError`]: nothing can be told to it. The operator has to act.
     pub fn of_node(envoy: Option<(u32, u32)>, filter: Filter, config_version: u32) -> Result<Self, FlavourError> {
-        let flavour = match filter {
-            Filter::Module => Self { config_version, ..Self::of_envoy(envoy) },
-            // A VM is no certificate validator.
-            Filter::Wasm => Self { filter, config_version, peer_source: PeerSource::ForwardedClientCert },
+        let has_own_place = envoy.is_some_and(|version| version >= (1, 39));
+        let peer_source = match (filter, config_version) {
+            (Filter::Module, CONFIG_VERSION) => PeerSource::Connection,
+            (Filter::Module, PREVIOUS_VERSION) if has_own_place => PeerSource::Validator,
+            // A VM reads what every listener can be made to write.
+            (Filter::Wasm, CONFIG_VERSION) => PeerSource::ForwardedClientCert,
+            (_, PREVIOUS_VERSION) => return Err(FlavourError::Certificates),
+            (_, other) => return Err(FlavourError::Version(other)),
         };
-        match config_version {
-            CONFIG_VERSION => Ok(flavour),
-            PREVIOUS_VERSION if flavour.peer_source == PeerSource::Validator => Ok(flavour),
-            PREVIOUS_VERSION => Err(FlavourError::Certificates),
-            other => Err(FlavourError::Version(other)),
-        }
+        Ok(Self { filter, peer_source, config_version })
     }
 
     /// Whether the filter reads the newest configuration.
@@ -127,6 +120,7 @@ impl std::fmt::Display for Flavour {
         let peer = match self.peer_source {
             PeerSource::Validator => "validator",
             PeerSource::ForwardedClientCert => "forwarded-client-cert",
+            PeerSource::Connection => "connection",
         };
         let filter = match self.filter {
             Filter::Module => "",
@@ -143,11 +137,11 @@ mod tests {
     #[test]
     fn an_envoy_gets_what_it_and_its_filter_understand() {
         for (envoy, version, expected) in [
-            (Some((1, 40)), 2, Ok("config-2/validator")),
-            (Some((1, 39)), 2, Ok("config-2/validator")),
-            (Some((1, 38)), 2, Ok("config-2/forwarded-client-cert")),
-            (None, 2, Ok("config-2/forwarded-client-cert")),
+            (Some((1, 40)), 2, Ok("config-2/connection")),
+            (Some((1, 38)), 2, Ok("config-2/connection")),
+            (None, 2, Ok("config-2/connection")),
             (Some((1, 40)), 1, Ok("config-1/validator")),
+            (Some((1, 39)), 1, Ok("config-1/validator")),
             (Some((1, 38)), 1, Err(FlavourError::Certificates)),
             (Some((1, 40)), 3, Err(FlavourError::Version(3))),
             (Some((1, 40)), 0, Err(FlavourError::Version(0))),
@@ -158,6 +152,6 @@ mod tests {
         let wasm = |version| Flavour::of_node(Some((1, 40)), Filter::Wasm, version).map(|flavour| flavour.to_string());
         assert_eq!(wasm(CONFIG_VERSION).unwrap(), format!("config-{CONFIG_VERSION}/forwarded-client-cert/wasm"));
         assert_eq!(wasm(PREVIOUS_VERSION), Err(FlavourError::Certificates));
-        assert_eq!(Flavour::default().to_string(), "config-2/validator");
+        assert_eq!(Flavour::default().to_string(), "config-2/connection");
     }
 }

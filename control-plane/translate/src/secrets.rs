@@ -1,20 +1,17 @@
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, GenericSecret, Secret, TlsCertificate, secret,
 };
-use portcullis_api::{ClientVerification, Cluster, KeyPair, Settings, Trust};
-use portcullis_filter_config::ValidatorConfig;
+use portcullis_api::{Cluster, KeyPair, Settings, Trust};
 use prost::Message;
 
-use crate::flavour::Filter;
-use crate::listener::client_validation;
-
+use crate::flavour::Flavour;
+use crate::listener;
 use crate::names::{ResourceNames, parts};
-use crate::policy::text;
 use crate::proto::inline_bytes;
 use crate::resource::{Resource, type_urls};
 
 /// The secrets of a cluster. All keys and tokens travel so; CAs do too, so that their rotation changes no cluster.
-pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, filter: Filter, resources: &mut Vec<Resource>) {
+pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, flavour: Flavour, resources: &mut Vec<Resource>) {
     if let Some(pair) = &cluster.serving {
         resources.push(secret(names.part(parts::SERVING), certificate(pair)));
     }
@@ -25,16 +22,7 @@ pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, filter: Filter, res
         let generic = GenericSecret { secret: Some(inline_bytes(token.expose())), ..Default::default() };
         resources.push(secret(names.upstream(parts::TOKEN), secret::Type::GenericSecret(generic)));
     }
-    if cluster.client_verification == ClientVerification::Handshake {
-        let client_ca = cluster.client_ca.as_ref().map(text);
-        let context = match filter {
-            Filter::Module => client_validation(&ValidatorConfig { client_ca }),
-            // Envoy's own verification; a CA that is missing lets nobody in.
-            Filter::Wasm => CertificateValidationContext {
-                trusted_ca: cluster.client_ca.as_ref().map(|pem| inline_bytes(pem.as_slice())),
-                ..Default::default()
-            },
-        };
+    if let Some(context) = listener::client_validation(cluster, flavour.peer_source) {
         resources.push(secret(names.part(parts::CLIENT_VALIDATION), secret::Type::ValidationContext(context)));
     }
     if let Trust::Bundle(pem) = &cluster.trust {

@@ -40,6 +40,11 @@ pub enum PeerSource {
     /// In `x-forwarded-client-cert`, which Envoy itself must write and no client may (`SANITIZE_SET`, `chain: true`): where
     /// the listener is not ours, and on Envoy 1.38, whose validators mix up connections that shake hands at the same time.
     ForwardedClientCert,
+    /// In the connection's filter state ([`crate::names::CLIENT_CERTIFICATE`]), where Envoy itself puts it after the handshake
+    /// (`envoy.filters.network.set_filter_state`); a chain of more than one certificate in `x-forwarded-client-cert`, which
+    /// Envoy writes for such connections alone (`HttpConnectionManager.forward_client_cert_matcher`). Envoy's own validator
+    /// then names the client CAs in the handshake, which it does for no other validator.
+    Connection,
 }
 
 impl PeerSource {

@@ -16,6 +16,14 @@ pub const DESTINATION: &str = "portcullis.destination";
 /// Connection filter state, written by the certificate validator alone: the client's certificate chain.
 pub const CLIENT_CHAIN: &str = "portcullis.client_chain";
 
+/// Connection filter state, written by Envoy alone after the handshake: the client's certificate as PEM in percent-encoding
+/// (`%DOWNSTREAM_PEER_CERT%`). Absent without a certificate.
+pub const CLIENT_CERTIFICATE: &str = "portcullis.client_certificate";
+
+/// Connection filter state, written by Envoy alone after the handshake: SHA-256 digests of all certificates that the client
+/// presented, separated by commas (`%DOWNSTREAM_PEER_CHAIN_FINGERPRINTS_256%`).
+pub const CLIENT_DIGESTS: &str = "portcullis.client_digests";
+
 /// Dynamic metadata, written by the filter alone at the end of a request that the access log tells: under the key
 /// [`LOG_MEMBERS`], members of a JSON object.
 pub const LOG: &str = "portcullis.log";

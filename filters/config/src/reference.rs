@@ -154,7 +154,9 @@ fn below_item(schema: &Value, path: &str, page: &mut String) {
 }
 
 fn default_of(field: &Value) -> String {
-    if field["enum"] == json!(["Validator", "ForwardedClientCert"]) || field["oneOf"][0]["const"] == "Validator" {
+    if field["enum"] == json!(["Validator", "ForwardedClientCert", "Connection"])
+        || field["oneOf"][0]["const"] == "Validator"
+    {
         return "`Validator`".to_owned();
     }
     match field.get("default") {

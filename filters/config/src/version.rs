@@ -55,6 +55,7 @@ impl FilterConfig {
         match peer_source {
             PeerSource::Validator => Ok(Self { version: PREVIOUS_VERSION, instance, peer_source, reserved_headers }),
             PeerSource::ForwardedClientCert => Err(Inexpressible("certificates by x-forwarded-client-cert")),
+            PeerSource::Connection => Err(Inexpressible("certificates by the connection's filter state")),
         }
     }
 

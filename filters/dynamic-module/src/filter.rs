@@ -7,15 +7,14 @@ use envoy_abi::http::{
 };
 use envoy_abi::log;
 use portcullis_core::farewell::End;
-use portcullis_core::hygiene::{PassedOn, Scan};
+use portcullis_core::hygiene::PassedOn;
 use portcullis_core::limit::Place;
 use portcullis_core::observe::{Entry, Outcome, Seen, Series};
 use portcullis_core::review::{PassedToken, Review, Settled};
 use portcullis_core::tunnel::Tunnel;
-use portcullis_core::x509::{ForwardedError, chain_from_header, is_presented};
-use portcullis_core::{Cluster, Decision, Gateway, Peer, Refusal, RequestFacts};
+use portcullis_core::{Cluster, Decision, Gateway, Refusal, RequestFacts};
 use portcullis_filter_config as config;
-use portcullis_filter_config::{PeerSource, names};
+use portcullis_filter_config::names;
 use rustls_pki_types::UnixTime;
 use serde::de::DeserializeOwned;
 
@@ -25,6 +24,7 @@ use crate::fault;
 use crate::leave;
 use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
+use crate::peer::Presented;
 use crate::reviews::{Pending, Reviews};
 
 /// How often a request may wait for reviews: twice for its tokens, nine times for its impersonation, and some more for what
@@ -279,12 +279,8 @@ impl Filter {
         let decision = match route {
             Some(cluster) => {
                 fault::maybe("decide", || stream.headers(HeaderMap::Request));
-                let forwarded = self.forwarded_chain(&scan);
-                let peer = match &forwarded {
-                    Some(Ok(chain)) if is_presented(chain, stream.certificate_digest()) => Peer::Chain(chain),
-                    Some(_) => Peer::Unreadable,
-                    None => peer_of(stream),
-                };
+                let presented = Presented::find(self.gateway.peer_source(), &scan, stream);
+                let peer = presented.peer();
                 let now = UnixTime::now();
                 let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
                 self.gateway.decide_seen(cluster, &request, &mut seen)
@@ -320,14 +316,6 @@ impl Filter {
         // A header that is still there could tell another identity than the one decided.
         let decision = if is_clean && is_shown { decision } else { Decision::Refuse(Refusal::internal()) };
         (seen, carry_out(decision, has_connection, kept, stream))
-    }
-
-    /// The chain that Envoy wrote into the request, if that is how it reaches the filter.
-    fn forwarded_chain(&self, scan: &Scan<'_>) -> Option<Result<Vec<u8>, ForwardedError>> {
-        match self.gateway.peer_source() {
-            PeerSource::Validator => None,
-            PeerSource::ForwardedClientCert => chain_from_header(scan.forwarded_cert, scan.forwarded_cert_lines),
-        }
     }
 
     fn wait(
@@ -368,15 +356,6 @@ fn carry_out(decision: Decision<'_>, has_connection: bool, kept: &mut Kept, stre
 fn tell_client(entry: &mut Entry, headers: &Headers<'_>) {
     let header = |wanted: &[u8]| headers.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value);
     entry.client(header(b"user-agent"), header(b"x-request-id"));
-}
-
-/// A certificate without its chain is an error, never nobody.
-fn peer_of(stream: &FilterHandle) -> Peer<'_> {
-    match stream.filter_state(names::CLIENT_CHAIN) {
-        Some(chain) => Peer::Chain(chain),
-        None if stream.presented_certificate() => Peer::Unreadable,
-        None => Peer::None,
-    }
 }
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Option<T> {

@@ -10,6 +10,7 @@ mod filter;
 mod leave;
 mod memory;
 mod metrics;
+mod peer;
 mod reviews;
 mod ticker;
 mod validator;

@@ -83,18 +83,27 @@ fn downstream(object: &mut Map<String, Value>, case: Case, routes: &Value, secre
     if object.remove("tls_certificate_sds_secret_configs").is_some() {
         object.insert("tls_certificates".to_owned(), json!([certificate(secrets.serving)]));
     }
-    // Envoy's own verification in the place of the module's: once for a connection.
-    if object.remove("custom_validator_config").is_some() {
-        let trust = json!({"inline_string": secrets.client_ca.pem()});
-        object.insert("trusted_ca".to_owned(), trust);
+    // Envoy's own verification: once for a connection.
+    if object.remove("validation_context_sds_secret_config").is_some() {
+        let trust = json!({"trusted_ca": {"inline_string": secrets.client_ca.pem()}});
+        object.insert("validation_context".to_owned(), trust);
+    }
+    if object.contains_key("filter_chain_match")
+        && let Some(filters) = object.get_mut("filters").and_then(Value::as_array_mut)
+    {
+        filters.retain(|filter| filter.get("name").and_then(Value::as_str) != Some(RECORDER));
     }
 }
+
+/// The network filter that keeps the client's certificate for the filter.
+const RECORDER: &str = "envoy.filters.network.set_filter_state";
 
 /// Takes the filter and what belongs to it out of a connection manager; a case may put something in its place.
 fn without_filter(manager: &mut Map<String, Value>, case: Case) {
     if case != Case::Early {
         manager.remove("early_header_mutation_extensions");
     }
+    manager.remove("forward_client_cert_matcher");
     if case == Case::Header {
         filtered::certificate_by_header(manager);
     }

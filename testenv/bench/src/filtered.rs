@@ -52,6 +52,7 @@ pub(crate) fn by_request_info(route: &Value, host: &str) -> Value {
 
 /// Has a connection manager write the client's certificate into `x-forwarded-client-cert`.
 pub(crate) fn certificate_by_header(manager: &mut Map<String, Value>) {
+    manager.remove("forward_client_cert_matcher");
     manager.insert("forward_client_cert_details".to_owned(), json!("SANITIZE_SET"));
     manager.insert("set_current_client_cert_details".to_owned(), json!({"chain": true}));
 }

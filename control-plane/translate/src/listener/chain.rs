@@ -3,10 +3,10 @@ use std::net::IpAddr;
 use envoy_types::pb::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, filter};
 use envoy_types::pb::envoy::extensions::filters::network::direct_response::v3::Config as CloseConfig;
 use envoy_types::util::pack_any;
-use portcullis_api::{Cidr, ClientVerification, Cluster, Settings};
+use portcullis_api::{Cidr, Cluster, Settings};
 
 use super::door::range;
-use super::{hcm, tls};
+use super::{hcm, peer, tls};
 use crate::flavour::Flavour;
 use crate::names::{ResourceNames, parts, stat_name};
 use crate::proto::seconds;
@@ -20,18 +20,14 @@ pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Setti
         Some(_) => names.part(parts::SERVING),
         None => ResourceNames::gateway(&settings.instance).part(parts::DEFAULT_CERTIFICATE),
     };
-    let socket = match cluster.client_verification {
-        ClientVerification::Request => tls::with_client_certificate(certificate, flavour.peer_source),
-        ClientVerification::Handshake => {
-            tls::with_verified_certificate(certificate, names.part(parts::CLIENT_VALIDATION))
-        }
-    };
+    let validation = names.part(parts::CLIENT_VALIDATION);
+    let socket = tls::with_client_certificate(certificate, validation, cluster, flavour.peer_source);
     let server_names = host_names(cluster);
     let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings, flavour);
     FilterChain {
         name: names.chain().to_owned(),
         filter_chain_match: Some(FilterChainMatch { server_names, ..Default::default() }),
-        filters: vec![http_connection_manager(manager)],
+        filters: peer::recorder(flavour.peer_source).into_iter().chain([http_connection_manager(manager)]).collect(),
         transport_socket: Some(socket),
         transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
         ..Default::default()

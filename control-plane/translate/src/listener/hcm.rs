@@ -9,7 +9,7 @@ use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::Dyna
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
     CodecType, ForwardClientCertDetails, PathWithEscapedSlashesAction, RouteSpecifier, ServerHeaderTransformation,
-    SetCurrentClientCertDetails, UpgradeConfig,
+    UpgradeConfig,
 };
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, HttpFilter, Rds, http_filter,
@@ -19,9 +19,9 @@ use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher:
 use envoy_types::pb::google::protobuf::Any;
 use envoy_types::util::pack_any;
 use portcullis_api::Settings;
-use portcullis_filter_config::{PeerSource, names as agreed};
+use portcullis_filter_config::names as agreed;
 
-use super::{access_log, local_reply, wasm};
+use super::{access_log, local_reply, peer, wasm};
 use crate::flavour::{Filter, Flavour};
 use crate::names::{ResourceNames, stat_name};
 use crate::policy::reserved_headers;
@@ -43,10 +43,11 @@ const CONNECTION_WINDOW: (u32, u32) = (1024 * 1024, 256 * 1024 * 1024);
 /// The manager of a cluster that is served.
 pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, flavour: Flavour) -> Manager {
     let rds = Rds { config_source: Some(ads()), route_config_name: routes };
-    let (forward_client_cert_details, set_current_client_cert_details) = client_certificate(flavour.peer_source);
+    let certificate = peer::forwarded(flavour.peer_source);
     HttpConnectionManager {
-        forward_client_cert_details,
-        set_current_client_cert_details,
+        forward_client_cert_details: certificate.forward_client_cert_details,
+        set_current_client_cert_details: certificate.set_current_client_cert_details,
+        forward_client_cert_matcher: peer::matcher(flavour.peer_source),
         route_specifier: Some(RouteSpecifier::Rds(rds)),
         http_filters: vec![portcullis_filter(settings, flavour), router()],
         early_header_mutation_extensions: vec![early_mutation(settings)],
@@ -121,17 +122,6 @@ fn http2(streams: u32) -> Http2ProtocolOptions {
             ..Default::default()
         }),
         ..Default::default()
-    }
-}
-
-/// What becomes of `x-forwarded-client-cert`: a client's own is dropped in either case.
-fn client_certificate(source: PeerSource) -> (i32, Option<SetCurrentClientCertDetails>) {
-    match source {
-        PeerSource::Validator => (ForwardClientCertDetails::Sanitize.into(), None),
-        PeerSource::ForwardedClientCert => {
-            let details = SetCurrentClientCertDetails { chain: true, ..Default::default() };
-            (ForwardClientCertDetails::SanitizeSet.into(), Some(details))
-        }
     }
 }
 

@@ -9,6 +9,7 @@ mod chain;
 mod door;
 mod hcm;
 mod local_reply;
+mod peer;
 mod tls;
 mod wasm;
 

@@ -8,30 +8,53 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, CommonTlsContext, DownstreamTlsContext, TlsParameters,
 };
 use envoy_types::util::pack_any;
+use portcullis_api::{ClientVerification, Cluster};
 use portcullis_filter_config::{PeerSource, ValidatorConfig, names};
 
-use crate::proto::{boolean, extension, json_any, module, sds};
+use crate::policy::text;
+use crate::proto::{boolean, extension, inline_bytes, json_any, module, sds};
 
-/// TLS that asks for a client certificate and takes any: the filter verifies it, request by request.
-pub(super) fn with_client_certificate(certificate: String, source: PeerSource) -> TransportSocket {
-    let context = match source {
-        PeerSource::Validator => client_validation(&ValidatorConfig::default()),
-        PeerSource::ForwardedClientCert => CertificateValidationContext {
-            trust_chain_verification: TrustChainVerification::AcceptUntrusted.into(),
-            ..Default::default()
-        },
+/// TLS that asks for a client certificate and judges it by the secret `validation`, or as [`PeerSource::Validator`] does. The
+/// filter verifies it again, request by request.
+pub(super) fn with_client_certificate(
+    certificate: String,
+    validation: String,
+    cluster: &Cluster,
+    source: PeerSource,
+) -> TransportSocket {
+    let context = match client_validation(cluster, source) {
+        Some(_) => ValidationContextType::ValidationContextSdsSecretConfig(sds(validation)),
+        None => ValidationContextType::ValidationContext(module_validation(&ValidatorConfig::default())),
     };
-    socket(certificate, Some(ValidationContextType::ValidationContext(context)))
+    socket(certificate, Some(context))
 }
 
-/// TLS that asks for a client certificate and takes only what the secret `validation` verifies. The filter verifies it
-/// again, request by request.
-pub(super) fn with_verified_certificate(certificate: String, validation: String) -> TransportSocket {
-    socket(certificate, Some(ValidationContextType::ValidationContextSdsSecretConfig(sds(validation))))
+/// What the handshake makes of client certificates, as a secret, so that a change of the client CA ends no connection.
+/// `None` where it does not depend on the cluster.
+///
+/// `trusted_ca` gives the names of acceptable authorities in the handshake (RFC 8446 4.2.4): Envoy takes them from there for
+/// its own validator only. `ACCEPT_UNTRUSTED` then lets certificates of others in, and leaves them to the filter, as
+/// kube-apiserver's handshake does.
+pub(crate) fn client_validation(cluster: &Cluster, source: PeerSource) -> Option<CertificateValidationContext> {
+    let own = |trust_chain_verification: TrustChainVerification| CertificateValidationContext {
+        trusted_ca: cluster.client_ca.as_ref().map(|pem| inline_bytes(pem.as_slice())),
+        trust_chain_verification: trust_chain_verification.into(),
+        ..Default::default()
+    };
+    match (source, cluster.client_verification) {
+        (PeerSource::Validator, ClientVerification::Request) => None,
+        (PeerSource::Validator, ClientVerification::Handshake) => {
+            let client_ca = cluster.client_ca.as_ref().map(text);
+            Some(module_validation(&ValidatorConfig { client_ca }))
+        }
+        (_, ClientVerification::Request) => Some(own(TrustChainVerification::AcceptUntrusted)),
+        // A CA that is missing lets nobody in.
+        (_, ClientVerification::Handshake) => Some(own(TrustChainVerification::VerifyTrustChain)),
+    }
 }
 
-/// How our validator judges client certificates.
-pub(crate) fn client_validation(config: &ValidatorConfig) -> CertificateValidationContext {
+/// The module's own validator, the only way of modules of the previous version.
+fn module_validation(config: &ValidatorConfig) -> CertificateValidationContext {
     let validator = DynamicModuleCertValidatorConfig {
         dynamic_module_config: Some(module()),
         validator_name: names::CERT_VALIDATOR.to_owned(),
@@ -51,7 +74,7 @@ pub(super) fn plain(certificate: String) -> TransportSocket {
 fn socket(certificate: String, validation: Option<ValidationContextType>) -> TransportSocket {
     let context = DownstreamTlsContext {
         require_client_certificate: Some(boolean(false)),
-        // A resumed session would skip the validator, and the filter would not learn the certificate.
+        // A resumed session would skip the validator, and a ticket could be taken to another cluster.
         disable_stateful_session_resumption: true,
         session_ticket_keys_type: Some(SessionTicketKeysType::DisableStatelessSessionResumption(true)),
         common_tls_context: Some(CommonTlsContext {

@@ -1,10 +1,11 @@
 use std::sync::Arc;
 
+use portcullis_filter_config::{CONFIG_VERSION, PREVIOUS_VERSION};
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, set, translated};
 use super::render::render;
-use crate::{Flavour, Input, Translation, translate, type_urls};
+use crate::{Filter, Flavour, Input, Translation, translate, type_urls};
 
 /// Everything but secrets, whose content is no matter of a golden.
 fn shown(pki: &Pki, translation: &Translation, wanted: impl Fn(&str) -> bool) -> String {
@@ -33,23 +34,26 @@ fn hide_identity(text: &str) -> String {
     out + rest
 }
 
-/// What an Envoy is told whose validators mix up connections.
+/// Only a module of the release before gets a validator of its own.
 #[test]
-fn a_client_certificate_by_header() {
+fn the_flavour_decides_how_certificates_reach_the_filter() {
     let pki = Pki::new();
     let (settings, clusters) = (pki.settings(), [Arc::new(pki.cluster("prod.example.com"))]);
-    let told = |version| {
-        let input = Input { settings: &settings, clusters: &clusters, flavour: Flavour::of_envoy(version) };
+    let told = |envoy, version| {
+        let flavour = Flavour::of_node(envoy, Filter::Module, version).unwrap();
+        let input = Input { settings: &settings, clusters: &clusters, flavour };
         shown(&pki, &translate(&input), |name| name.contains("/listener"))
     };
-    let (header, validator) = (told(Some((1, 38))), told(Some((1, 39))));
-    assert_eq!(told(None), header, "an unknown version gets what is safe everywhere");
-    let only = |text: &str, other: &str| -> String {
-        text.lines().filter(|line| !other.contains(line)).map(|line| format!("{line}\n")).collect()
-    };
-    insta::assert_snapshot!("by_header", only(&header, &validator));
-    assert!(!header.contains("custom_validator_config"));
-    assert!(validator.contains("custom_validator_config"));
+    let (current, previous) = (told(Some((1, 40)), CONFIG_VERSION), told(Some((1, 40)), PREVIOUS_VERSION));
+    assert_eq!((told(Some((1, 38)), CONFIG_VERSION), told(None, CONFIG_VERSION)), (current.clone(), current.clone()));
+    for (mark, is_current) in [
+        ("custom_validator_config", false),
+        ("envoy.filters.network.set_filter_state", true),
+        ("forward_client_cert_matcher", true),
+        ("/client-validation", true),
+    ] {
+        assert_eq!((current.contains(mark), previous.contains(mark)), (is_current, !is_current), "{mark}");
+    }
 }
 
 #[test]

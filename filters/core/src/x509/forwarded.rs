@@ -42,8 +42,15 @@ fn read(header: &[u8]) -> Result<Vec<u8>, ForwardedError> {
         }
         rest = tail;
     }
-    let pem = unescape(chain.ok_or(ForwardedError::NoChain)?).ok_or(ForwardedError::Chain)?;
-    certificates(&pem)
+    chain_from_text(chain.ok_or(ForwardedError::NoChain)?)
+}
+
+/// Reads certificates in percent-encoded PEM, leaf first, as Envoy writes them (`%DOWNSTREAM_PEER_CERT%`).
+///
+/// # Errors
+/// [`ForwardedError::Chain`].
+pub fn chain_from_text(text: &[u8]) -> Result<Vec<u8>, ForwardedError> {
+    certificates(&unescape(text).ok_or(ForwardedError::Chain)?)
 }
 
 /// A key, its value and what follows behind a semicolon.

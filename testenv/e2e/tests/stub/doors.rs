@@ -139,6 +139,28 @@ fn a_trusted_proxy_says_who_the_client_is_and_where_it_wanted_to_go() {
     assert_eq!(status(&direct, NAME), 200);
 }
 
+/// The first header is the proxy's. What follows it is the client's, and no TLS handshake.
+#[test]
+fn a_second_proxy_header_ends_the_connection() {
+    let port = ports::free_address().unwrap().port();
+    let proxies = json!({"port": port, "trustedProxies": ["127.0.0.1"]});
+    let two = Two::start("doors-doubled", json!({"proxyProtocol": proxies}));
+    let door = two.target("127.0.0.1", port).sni(NAME).timeout(Duration::from_secs(3));
+    let elsewhere = "198.51.100.1";
+    let opened = || get(&door.clone().preamble(&proxied(CLIENT, elsewhere)), NAME).ok();
+    assert_eq!(wait::until("the door opens", SOON, opened).unwrap().status, 200);
+    let came = two.came();
+    let firsts = [proxied(CLIENT, elsewhere), proxied_2([203, 0, 113, 7], [198, 51, 100, 1])];
+    let seconds = [proxied("192.0.2.66", VIRTUAL), proxied_2([192, 0, 2, 66], [127, 1, 2, 3])];
+    for first in &firsts {
+        for second in &seconds {
+            let doubled = [first.as_slice(), second].concat();
+            assert!(get(&door.clone().preamble(&doubled), NAME).is_err(), "{doubled:02x?}");
+        }
+    }
+    assert_eq!(two.came(), came);
+}
+
 #[test]
 fn whoever_is_not_trusted_cannot_say_to_be_somebody_else() {
     let proxies = json!({"trustedProxies": ["192.0.2.0/24"]});

@@ -1,8 +1,11 @@
 //! `clientCertificateVerification: Handshake`: who presents a certificate that does not verify gets no connection.
 
+use std::time::Duration;
+
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::H2Client;
+use portcullis_harness::wait;
 use serde_json::json;
 
 use crate::world::{NAME, PODS, ROBOT, World};
@@ -44,6 +47,24 @@ fn a_certificate_that_does_not_verify_ends_the_handshake() {
 
     world.gateway.apply(&world.manifest()).unwrap();
     assert_eq!(status(&world, Some(&strangers[0]), ROBOT), Some(200), "by default a good token is enough");
+}
+
+/// The connection and what runs on it go on; the certificate is believed no more.
+#[test]
+fn a_certificate_that_expires_names_nobody_on_open_connections() {
+    let world = World::start("expires", &GatewayOptions::default());
+    let short = CertSpec::client("alice", ["dev"]).valid_for(Duration::from_secs(20));
+    let short = world.pki.client_ca.issue(&short).unwrap();
+    let open = H2Client::connect(&world.gateway.target(NAME).identity(&short)).unwrap();
+    assert_eq!(open.get(PODS, &[]).unwrap().status, 200);
+    let refused = || (open.get(PODS, &[]).unwrap().status == 401).then_some(());
+    wait::until("the certificate expires", Duration::from_secs(40), refused).unwrap();
+    assert!(!open.is_closed());
+    let bearer = format!("Bearer {ROBOT}");
+    assert_eq!(open.get(PODS, &[("authorization", &bearer)]).unwrap().status, 200, "a token beside it");
+    world.stub.clear();
+    assert_eq!(open.get(PODS, &[]).unwrap().status, 401);
+    assert!(world.client_records().is_empty());
 }
 
 /// A resumed session would skip the validator.

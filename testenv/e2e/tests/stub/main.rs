@@ -1,6 +1,7 @@
 //! The gateway in front of stub apiservers, which witness exactly what reaches them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod acceptable;
 mod access_log;
 mod agent;
 mod attack;

@@ -4,6 +4,7 @@ mod always;
 mod crowd;
 mod h2;
 mod http1;
+mod keystore;
 pub mod plain;
 mod pressure;
 mod raw;
@@ -12,6 +13,7 @@ mod tls;
 
 pub use crowd::Crowd;
 pub use h2::{H2Client, H2Stream, Outgoing, Timed};
+pub use keystore::KeyStore;
 pub use pressure::{End, Failure, Followers, Lane, Outcome, Protocol, Steady, Watches};
 pub use raw::TlsConnection;
 pub use response::Response;

@@ -9,6 +9,7 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
+use super::KeyStore;
 use crate::certs::{Ca, Identity};
 use crate::{Error, Result, wait};
 
@@ -28,6 +29,7 @@ pub struct TlsTarget {
     pub(super) sni: Option<String>,
     pub(super) trust: Trust,
     pub(super) identity: Option<Identity>,
+    pub(super) keystore: Option<KeyStore>,
     pub(super) alpn: Vec<Vec<u8>>,
     pub(super) timeout: Duration,
     pub(super) preamble: Vec<u8>,
@@ -48,6 +50,7 @@ impl TlsTarget {
             sni: None,
             trust: Trust::Anybody,
             identity: None,
+            keystore: None,
             alpn: Vec::new(),
             timeout: patient(Duration::from_secs(10)),
             preamble: Vec::new(),
@@ -72,6 +75,12 @@ impl TlsTarget {
     #[must_use]
     pub fn identity(self, identity: &Identity) -> Self {
         Self { identity: Some(identity.clone()), ..self }
+    }
+
+    /// Shows one of these client certificates, as the server asks for.
+    #[must_use]
+    pub fn keystore(self, keystore: &KeyStore) -> Self {
+        Self { keystore: Some(keystore.clone()), ..self }
     }
 
     /// Offers these protocols, like `http/1.1`.
@@ -139,9 +148,10 @@ impl TlsTarget {
             }
             Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyServer { provider })),
         };
-        let mut config = match &self.identity {
-            None => builder.with_no_client_auth(),
-            Some(identity) => {
+        let mut config = match (&self.keystore, &self.identity) {
+            (Some(keystore), _) => builder.with_client_cert_resolver(Arc::new(keystore.clone())),
+            (None, None) => builder.with_no_client_auth(),
+            (None, Some(identity)) => {
                 builder.with_client_cert_resolver(Arc::new(super::always::Always::new(identity).map_err(tls)?))
             }
         };

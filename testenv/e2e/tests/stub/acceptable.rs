@@ -1,0 +1,108 @@
+//! The client CAs that the handshake names (RFC 8446, 4.2.4), as kube-apiserver names those of `--client-ca-file`: a client
+//! with several certificates chooses by them.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::client::{H2Client, KeyStore, TlsTarget};
+use portcullis_harness::deps;
+use serde_json::json;
+
+use crate::world::{NAME, PODS, ROBOT, World};
+
+fn status(target: &TlsTarget, token: Option<&str>) -> Option<u16> {
+    let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n{token}\r\n");
+    target.raw_request(request.as_bytes()).ok().map(|response| response.status)
+}
+
+/// How many authorities the handshake names, and which of these are among them.
+fn named<const N: usize>(keystore: &KeyStore, authorities: [&Ca; N]) -> (usize, [bool; N]) {
+    let named = keystore.named().unwrap();
+    let is_named = |ca: &Ca| {
+        let der = ca.certificate_der();
+        named.iter().any(|name| der.windows(name.len()).any(|window| window == name.as_slice()))
+    };
+    (named.len(), authorities.map(is_named))
+}
+
+fn trusting(manifest: Manifest, authorities: &[&Ca]) -> Manifest {
+    let bundle: String = authorities.iter().map(|ca| ca.pem()).collect();
+    manifest.set("/spec/secureServing/clientCAData", json!(STANDARD.encode(bundle)))
+}
+
+#[test]
+fn client_cas_are_named_in_both_verification_modes() {
+    for version in deps::envoy_versions() {
+        let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
+        let world = World::without_cluster("acceptable", &options);
+        let (clients, more, others) = (&world.pki.client_ca, Ca::new("more").unwrap(), Ca::new("others").unwrap());
+        let stranger = others.issue(&CertSpec::client("alice", ["dev"])).unwrap();
+        for mode in ["Request", "Handshake"] {
+            let manifest = trusting(world.manifest(), &[clients, &more])
+                .set("/spec/portcullis", json!({"clientCertificateVerification": mode}));
+            world.gateway.apply(&manifest).unwrap();
+
+            let keystore = KeyStore::new([&stranger, &world.pki.alice]).unwrap();
+            let target = world.gateway.target(NAME).keystore(&keystore);
+            assert_eq!(status(&target, None), Some(200), "Envoy {version}, {mode}: the fitting one of two is chosen");
+            assert_eq!(
+                named(&keystore, [clients, &more, &others]),
+                (2, [true, true, false]),
+                "Envoy {version}, {mode}"
+            );
+
+            let unknown = world.gateway.target(NAME).identity(&stranger);
+            let expected = (mode == "Request").then_some(200);
+            assert_eq!(status(&unknown, Some(ROBOT)), expected, "Envoy {version}, {mode}: a token beside a stranger's");
+        }
+    }
+}
+
+#[test]
+fn client_ca_edits_are_named_and_end_no_connection() {
+    let world = World::start("acceptable-edit", &GatewayOptions::default());
+    let (old, new) = (&world.pki.client_ca, Ca::new("new").unwrap());
+    let open = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    assert_eq!(open.get(PODS, &[]).unwrap().status, 200);
+
+    world.gateway.apply(&trusting(world.manifest(), &[old, &new])).unwrap();
+    let keystore = KeyStore::new([&world.pki.alice]).unwrap();
+    assert_eq!(status(&world.gateway.target(NAME).keystore(&keystore), None), Some(200));
+    assert_eq!(named(&keystore, [old, &new]), (2, [true, true]));
+    assert_eq!(open.get(PODS, &[]).unwrap().status, 200);
+
+    world.gateway.apply(&trusting(world.manifest(), &[&new])).unwrap();
+    status(&world.gateway.target(NAME).keystore(&keystore), None);
+    assert_eq!(named(&keystore, [old, &new]), (1, [false, true]));
+    assert_eq!(
+        open.get(PODS, &[]).unwrap().status,
+        401,
+        "the connection lives, and its certificate is believed no more"
+    );
+}
+
+#[test]
+fn certificates_behind_an_intermediate_are_believed() {
+    for version in deps::envoy_versions() {
+        let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
+        let world = World::start("acceptable-chain", &options);
+        let intermediate = world.pki.client_ca.intermediate(&CertSpec::new("intermediate")).unwrap();
+        let bob = intermediate.issue(&CertSpec::client("bob", ["dev"])).unwrap();
+        let forged = Ca::new("clients").unwrap().issue(&CertSpec::client("bob", ["system:masters"])).unwrap();
+        let users: [(&str, Identity, u16); 4] = [
+            ("a chain of two", bob.clone(), 200),
+            ("without its intermediate", bob.leaf_only(), 401),
+            ("another one's certificate behind it", forged.followed_by(&world.pki.admin), 401),
+            ("a good one, and a stranger's behind it", world.pki.alice.followed_by(&forged), 200),
+        ];
+        for (case, identity, expected) in &users {
+            let target = world.gateway.target(NAME).identity(identity);
+            assert_eq!(status(&target, None), Some(*expected), "Envoy {version}: {case}");
+        }
+        let told: Vec<_> =
+            world.client_records().iter().map(|one| one.effective.as_ref().unwrap().username.clone()).collect();
+        assert_eq!(told, ["bob", "alice"], "Envoy {version}");
+    }
+}
