@@ -34,7 +34,7 @@ mod view;
 mod wait;
 
 pub use delta::TypeStatus;
-pub use health::{Endpoints, HealthRegistry};
+pub use health::{Answer, Answers, Endpoints, HealthRegistry, repeated};
 pub use observer::Observer;
 pub use registry::{NodeStatus, Registry};
 pub use resource::{Part, Resource};

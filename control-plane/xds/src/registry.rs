@@ -102,6 +102,23 @@ impl Registry {
         standings
     }
 
+    /// Where one connected node stands with every owner's resources. Empty if it is not connected.
+    pub(crate) fn standings_of(&self, snapshot: &Snapshot, node: &str) -> BTreeMap<String, Standing> {
+        let mut standings = BTreeMap::new();
+        let open = self.open_streams(&lock(&self.streams));
+        for Open { stream, view } in open.into_iter().filter(|one| lock(&one.stream).node() == node) {
+            let Some(snapshot) = snapshot.view(&view) else { continue };
+            for owner in snapshot.owners() {
+                // Locked for each, so that the conversation goes on in between.
+                let Some(standing) = lock(&stream).standing(snapshot, owner) else { continue };
+                let known: Option<Standing> = standings.remove(owner);
+                let standing = known.map_or(standing.clone(), |known| known.and(standing));
+                standings.insert(owner.to_owned(), standing);
+            }
+        }
+        standings
+    }
+
     fn open_streams(&self, streams: &Streams) -> Vec<Open> {
         streams.open.values().cloned().collect()
     }

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::hash::Hash;
@@ -200,6 +200,16 @@ impl Snapshot {
     pub(crate) fn composed<'a>(&'a self, type_url: &'a str) -> impl Iterator<Item = (&'a str, &'a Resource)> {
         let names = self.types.get(type_url).into_iter().flat_map(|one| &one.composed);
         names.filter_map(move |name| Some((name.as_str(), self.get(type_url, name)?)))
+    }
+
+    /// Every owner of something.
+    pub(crate) fn owners(&self) -> BTreeSet<&str> {
+        self.types.values().flat_map(|one| one.owned.keys()).map(String::as_str).collect()
+    }
+
+    /// Whether something belongs to an owner.
+    pub(crate) fn has_owner(&self, owner: &str) -> bool {
+        self.types.values().any(|one| one.owned.contains_key(owner))
     }
 
     /// Type and name of every resource that belongs to an owner, as a whole or a part of it.

@@ -1,11 +1,11 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use portcullis_api::status::{Gateway, Health, Standing};
 use portcullis_filter_config::{Pool, without_generation};
 use portcullis_translate::type_urls;
-use portcullis_xds::{Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as Stands};
+use portcullis_xds::{Answer, Answers, Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as Stands};
 
 /// Endpoints by Envoy cluster, then by node.
 pub(super) type Reports = BTreeMap<String, BTreeMap<String, Health>>;
@@ -25,11 +25,18 @@ pub(super) struct Fleet<'a> {
     nodes: Vec<NodeStatus>,
     snapshot: Option<Arc<Snapshot>>,
     reports: &'a Reports,
+    /// What those that follow other replicas answered there.
+    answers: BTreeMap<String, Arc<Answers>>,
 }
 
 impl<'a> Fleet<'a> {
-    pub(super) fn new(registry: &'a Registry, snapshot: Option<Arc<Snapshot>>, reports: &'a Reports) -> Self {
-        Self { registry, nodes: registry.nodes(), snapshot, reports }
+    pub(super) fn new(
+        registry: &'a Registry,
+        health: &HealthRegistry,
+        snapshot: Option<Arc<Snapshot>>,
+        reports: &'a Reports,
+    ) -> Self {
+        Self { registry, nodes: registry.nodes(), snapshot, reports, answers: health.answers(Instant::now()) }
     }
 
     /// Every node that was seen.
@@ -37,8 +44,9 @@ impl<'a> Fleet<'a> {
         &self.nodes
     }
 
-    /// Every gateway that is connected or reports, and what it makes of an `UpstreamCluster`.
-    pub(super) fn gateways(&self, owner: &str) -> Vec<Gateway<'_>> {
+    /// Every gateway that is connected or reports, and what it makes of an `UpstreamCluster`. `content_hash` is that of
+    /// what is served of it.
+    pub(super) fn gateways(&self, owner: &str, content_hash: &str) -> Vec<Gateway<'_>> {
         let Some(snapshot) = &self.snapshot else { return Vec::new() };
         let mut standings = self.registry.standing(snapshot, owner);
         let health = self.health(snapshot, owner);
@@ -50,13 +58,27 @@ impl<'a> Fleet<'a> {
             gateways.push(Gateway { name: &node.id, standing: told(standing, node), health: health_of(&node.id) });
         }
         let is_here = |name: &str| self.nodes.iter().any(|node| node.connected && node.id == name);
-        let elsewhere = health.into_iter().flatten().filter(|(name, _)| !is_here(name));
-        gateways.extend(elsewhere.map(|(name, health)| Gateway {
+        let reporting = health.into_iter().flat_map(BTreeMap::keys).chain(self.answers.keys());
+        let elsewhere: BTreeSet<&String> = reporting.filter(|name| !is_here(name)).collect();
+        let key = (owner.to_owned(), content_hash.to_owned());
+        gateways.extend(elsewhere.into_iter().map(|name| Gateway {
             name,
-            standing: Standing::Elsewhere,
-            health: Some(*health),
+            standing: self.elsewhere(name, &key),
+            health: health_of(name),
         }));
         gateways
+    }
+
+    /// Where a gateway stands that follows another replica, as its agent says.
+    fn elsewhere(&self, node: &str, version: &(String, String)) -> Standing {
+        let Some(answers) = self.answers.get(node) else { return Standing::Elsewhere };
+        match answers.get(version) {
+            Some(Answer::Acknowledged) => Standing::Acknowledged,
+            Some(Answer::Refused) => {
+                Standing::Refused { message: "the replica that it follows shows why at /status".to_owned() }
+            }
+            None => Standing::Pending,
+        }
     }
 
     /// The endpoints that every request may go to, by node.

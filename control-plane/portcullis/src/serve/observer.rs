@@ -107,7 +107,7 @@ impl Observer {
         let snapshot = self.observed.snapshots.borrow().clone();
         let version = snapshot.as_ref().map(|one| one.version().to_owned()).unwrap_or_default();
         let endpoints = reports(&self.observed.health);
-        let fleet = Fleet::new(&self.observed.registry, snapshot.clone(), &endpoints);
+        let fleet = Fleet::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
         let mut known = BTreeMap::new();
         let objects = diagnoses.iter().map(|diagnosis| {
             let key = key(diagnosis, &known);
@@ -152,7 +152,7 @@ fn judge(
         let conditions = vec![accepted(&verdict, generation, before, now)];
         return ClusterStatus { observed_generation: generation, conditions, ..ClusterStatus::default() };
     }
-    let gateways = fleet.gateways(&diagnosis.name);
+    let gateways = fleet.gateways(&diagnosis.name, content_hash);
     let served = diagnosis.version.served;
     let seen = Observation { verdict, generation, served, content_hash, gateways };
     ClusterStatus::of(&seen, before, now)

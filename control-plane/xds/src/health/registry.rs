@@ -1,8 +1,10 @@
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+
+use super::Answers;
 
 /// Endpoints of one cluster as one node sees them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +26,7 @@ pub struct HealthRegistry {
 struct Report {
     at: Instant,
     clusters: BTreeMap<String, Endpoints>,
+    answers: Arc<Answers>,
 }
 
 /// Most nodes that are remembered.
@@ -70,6 +73,7 @@ impl HealthRegistry {
     }
 
     /// Takes a node's report in the place of its last one. Of more than a thousand nodes those that report are kept.
+    /// What it answered at other replicas stays until [`HealthRegistry::answered`].
     pub fn record(&self, node: &str, clusters: BTreeMap<String, Endpoints>, at: Instant) {
         let mut reports = self.lock();
         if !reports.contains_key(node) && reports.len() >= MAX_NODES {
@@ -78,13 +82,32 @@ impl HealthRegistry {
                 return;
             }
         }
-        let before = reports.insert(node.to_owned(), Report { at, clusters });
+        let answers = reports.get(node).filter(|before| before.is_fresh(at)).map(|before| Arc::clone(&before.answers));
+        let report = Report { at, clusters, answers: answers.unwrap_or_default() };
+        let before = reports.insert(node.to_owned(), report);
         let is_same = |before: &Report| {
             before.is_fresh(at) && reports.get(node).is_some_and(|now| now.clusters == before.clusters)
         };
         if !before.as_ref().is_some_and(is_same) {
             self.changes.send_modify(|changes| *changes += 1);
         }
+    }
+
+    /// Takes what a node answered at the replica that it follows, in the place of what was known of that. A node without
+    /// a report is not remembered.
+    pub fn answered(&self, node: &str, answers: Answers) {
+        let mut reports = self.lock();
+        let Some(report) = reports.get_mut(node).filter(|report| *report.answers != answers) else { return };
+        report.answers = Arc::new(answers);
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// What nodes answered at replicas that they follow, by node id, as their agents say. A node that follows none, or
+    /// whose agent does not say, is left out.
+    pub fn answers(&self, now: Instant) -> BTreeMap<String, Arc<Answers>> {
+        let reports = self.lock();
+        let known = reports.iter().filter(|(_, report)| report.is_fresh(now) && !report.answers.is_empty());
+        known.map(|(node, report)| (node.clone(), Arc::clone(&report.answers))).collect()
     }
 
     /// A panic elsewhere leaves the map whole: each change is one insertion or removal.

@@ -17,30 +17,34 @@ use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::{Endpoints, HealthRegistry};
-use crate::{Admission, Excess, Outgoing, Parcel, Snapshot, admission};
+use super::mouth::Mouth;
+use super::relay::{self, MAX_ENTRIES};
+use super::{Answers, Endpoints, HealthRegistry};
+use crate::{Admission, Excess, Outgoing, Parcel, Registry, Snapshot, admission};
 
 /// Most clusters of one report; more are not read.
 const MAX_CLUSTERS: usize = 20_000;
 /// Longest name of a node or a cluster.
 const MAX_NAME: usize = 1_024;
 /// How often reports are wished.
-const INTERVAL: Duration = Duration { seconds: 5, nanos: 0 };
+pub(super) const INTERVAL: Duration = Duration { seconds: 5, nanos: 0 };
 
 /// What is served: reports about other clusters are not kept.
-type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
+pub(super) type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
 
 /// The health discovery service, that keeps what it is told in `registry`. Its streams end when the sender of `snapshots`
 /// is gone.
 pub(crate) fn service(
     registry: Arc<HealthRegistry>,
+    nodes: Arc<Registry>,
     snapshots: Snapshots,
 ) -> HealthDiscoveryServiceServer<impl HealthDiscoveryService> {
-    HealthDiscoveryServiceServer::new(Service { registry, snapshots })
+    HealthDiscoveryServiceServer::new(Service { registry, nodes, snapshots })
 }
 
 struct Service {
     registry: Arc<HealthRegistry>,
+    nodes: Arc<Registry>,
     snapshots: Snapshots,
 }
 
@@ -60,11 +64,14 @@ impl HealthDiscoveryService for Service {
         let _ = sender.try_send(Parcel { content: Ok(wish), room: None });
         let (registry, mut life) = (Arc::clone(&self.registry), self.snapshots.clone());
         let answers = Outgoing::new(receiver, Arc::clone(&admission));
-        let ear = Ear { registry, snapshots: self.snapshots.clone(), admission };
+        let (named, name) = watch::channel(String::new());
+        let ear = Ear { registry, snapshots: self.snapshots.clone(), admission, named };
+        let mut mouth = Mouth::new(Arc::clone(&self.nodes), self.snapshots.clone());
         tokio::spawn(async move {
             let ended = tokio::select! {
                 ended = ear.listen(request.into_inner()) => ended,
                 () = sender.closed() => return,
+                () = mouth.say(name, &sender) => return,
                 () = async { while life.changed().await.is_ok() {} } => Ok(()),
             };
             if let Err(status) = ended {
@@ -88,6 +95,8 @@ pub(super) struct Ear {
     pub(super) registry: Arc<HealthRegistry>,
     pub(super) snapshots: Snapshots,
     pub(super) admission: Arc<Admission>,
+    /// Where the node's id is told, once it is known.
+    pub(super) named: watch::Sender<String>,
 }
 
 impl Ear {
@@ -107,12 +116,14 @@ impl Ear {
         };
         let node = self.node(first)?;
         self.admission.admit();
+        self.named.send_replace(node.clone());
         while let Some(Ok(message)) = messages.next().await {
             match message.request_type {
                 Some(RequestType::HealthCheckRequest(again)) => self.is_still(&node, again)?,
                 Some(RequestType::EndpointHealthResponse(report)) => {
                     let counts = self.read(&report);
                     self.registry.record(&node, counts, Instant::now());
+                    self.registry.answered(&node, self.answers(&report));
                     tokio::time::sleep(limits.report_pause).await;
                 }
                 _ => {}
@@ -136,10 +147,15 @@ impl Ear {
         Ok(id)
     }
 
+    fn answers(&self, report: &EndpointHealthResponse) -> Answers {
+        let served = self.snapshots.borrow().clone();
+        served.map(|served| relay::read(report, &served)).unwrap_or_default()
+    }
+
     /// Counts the endpoints of each cluster that is served.
     pub(super) fn read(&self, report: &EndpointHealthResponse) -> BTreeMap<String, Endpoints> {
         let Some(served) = self.snapshots.borrow().clone() else { return BTreeMap::new() };
-        let clusters = report.cluster_endpoints_health.iter().take(MAX_CLUSTERS);
+        let clusters = report.cluster_endpoints_health.iter().take(MAX_CLUSTERS + MAX_ENTRIES);
         let known = clusters.filter(|cluster| served.has_cluster(&cluster.cluster_name));
         known.map(|cluster| (cluster.cluster_name.clone(), count(cluster))).collect()
     }

@@ -25,7 +25,7 @@ fn ear(clusters: &[&str]) -> Ear {
     let one = |name: &&str| (url.to_owned(), (*name).to_owned(), Resource::new(Vec::new()));
     let (_, snapshots) = watch::channel(Some(Arc::new(Snapshot::new(clusters.iter().map(one)))));
     let limits = Limits { report_pause: Duration::ZERO, idle: Duration::from_millis(20), ..Limits::default() };
-    Ear { registry: Arc::default(), snapshots, admission: Admission::local(limits) }
+    Ear { registry: Arc::default(), snapshots, admission: Admission::local(limits), named: watch::Sender::default() }
 }
 
 fn told(healthy: u32, total: u32) -> BTreeMap<String, Endpoints> {

@@ -98,7 +98,8 @@ pub async fn serve(doors: Doors, served: Served, shutdown: impl Future<Output = 
         doormen.spawn(accept::tls(listener, credentials, Arc::clone(&peers), links.clone()));
     }
     drop(links);
-    let health = crate::health::service(Arc::clone(&served.health), served.snapshots.clone());
+    let health =
+        crate::health::service(Arc::clone(&served.health), Arc::clone(&served.registry), served.snapshots.clone());
     let service = AggregatedDiscoveryServiceServer::new(Service { served })
         .max_decoding_message_size(limits.message)
         .max_encoding_message_size(usize::MAX);

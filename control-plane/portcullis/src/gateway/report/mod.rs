@@ -1,6 +1,7 @@
 //! Telling the control planes how the endpoints are, as Envoy sees them.
 
 mod count;
+mod heard;
 mod network;
 mod replicas;
 mod send;
@@ -13,6 +14,7 @@ use envoy_types::pb::envoy::service::health::v3::EndpointHealthResponse;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
+use self::heard::Heard;
 use self::network::Network;
 use self::send::Peer;
 use super::admin::Admin;
@@ -23,10 +25,24 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 type Report = Option<Arc<EndpointHealthResponse>>;
 
+/// What there is to tell a control plane.
+#[derive(Clone)]
+struct Reports {
+    /// The newest report about Envoy.
+    found: watch::Receiver<Report>,
+    /// What control planes say of Envoy's acknowledgements.
+    heard: heard::Channel,
+    /// When that changes.
+    news: watch::Receiver<heard::ByPeer>,
+}
+
 /// Asks and tells until the runtime ends. Every control plane is told, because each of them may be the one that writes
 /// conditions.
 pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
-    let (sender, reports) = watch::channel(None);
+    let (sender, found) = watch::channel(None);
+    let heard = heard::Channel::default();
+    let news = heard.subscribe();
+    let reports = Reports { found, heard, news };
     tokio::spawn(ask(admin, sender));
     let node = Node { id: arguments.node_id.clone(), ..Node::default() };
     for socket in &arguments.xds_socket {

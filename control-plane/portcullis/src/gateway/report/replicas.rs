@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use tokio::net::lookup_host;
-use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-use super::Report;
+use super::Reports;
 use super::network::Network;
 use super::send::{Peer, tell};
 
@@ -22,7 +21,7 @@ pub(super) async fn follow(
     (host, port): (String, u16),
     reach: impl Fn(SocketAddr) -> Network,
     node: Node,
-    reports: watch::Receiver<Report>,
+    reports: Reports,
 ) {
     let mut tasks = JoinSet::new();
     let mut told: BTreeMap<SocketAddr, AbortHandle> = BTreeMap::new();

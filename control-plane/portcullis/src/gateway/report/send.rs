@@ -7,14 +7,15 @@ use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::health::v3::health_check_request_or_endpoint_health_response::RequestType;
 use envoy_types::pb::envoy::service::health::v3::health_discovery_service_client::HealthDiscoveryServiceClient;
 use envoy_types::pb::envoy::service::health::v3::{HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse};
-use tokio::sync::{mpsc, watch};
+use portcullis_xds::repeated;
+use tokio::sync::mpsc;
 use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
-use super::Report;
 use super::network::Network;
+use super::{Heard, Report, Reports};
 
 /// How long to wait before a control plane that is gone is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -69,7 +70,7 @@ enum TellError {
 }
 
 /// Tells every new report, as long as there are some.
-pub(super) async fn tell(peer: Peer, node: Node, mut reports: watch::Receiver<Report>) {
+pub(super) async fn tell(peer: Peer, node: Node, mut reports: Reports) {
     let mut last = String::new();
     loop {
         let Err(error) = converse(&peer, &node, &mut reports).await else { return };
@@ -88,25 +89,29 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Ends without an error when there will be no more reports.
-async fn converse(peer: &Peer, node: &Node, reports: &mut watch::Receiver<Report>) -> Result<(), TellError> {
+async fn converse(peer: &Peer, node: &Node, reports: &mut Reports) -> Result<(), TellError> {
     let mut client = HealthDiscoveryServiceClient::new(peer.connect().await?);
     let (sender, receiver) = mpsc::channel(1);
     // The first message is there before the stream: a server may wait for it before it answers.
     let introduction = HealthCheckRequest { node: Some(node.clone()), ..Default::default() };
     say(&sender, RequestType::HealthCheckRequest(introduction)).await?;
     let mut answers = client.stream_health_check(ReceiverStream::new(receiver)).await?.into_inner();
-    reports.mark_changed();
+    reports.found.mark_changed();
+    let heard = Heard::from(peer.told(), &reports.heard);
     loop {
         tokio::select! {
             // What should be checked, Envoy knows already.
-            answer = answers.message() => if answer?.is_none() { return Err(TellError::Ended) },
-            changed = reports.changed() => {
+            answer = answers.message() => heard.replace(repeated(answer?.ok_or(TellError::Ended)?)),
+            Ok(()) = reports.news.changed() => reports.found.mark_changed(),
+            changed = reports.found.changed() => {
                 if changed.is_err() {
                     return Ok(());
                 }
-                let newest = reports.borrow_and_update().clone();
+                let newest: Report = reports.found.borrow_and_update().clone();
                 if let Some(report) = newest {
-                    say(&sender, RequestType::EndpointHealthResponse(report.as_ref().clone())).await?;
+                    let mut report = report.as_ref().clone();
+                    report.cluster_endpoints_health.extend(heard.of_others());
+                    say(&sender, RequestType::EndpointHealthResponse(report)).await?;
                 }
             }
         }

@@ -9,7 +9,7 @@ use portcullis_harness::process::Signal;
 use portcullis_harness::{ports, wait};
 
 use super::site::{Grounds, SOON};
-use crate::world::PODS;
+use crate::world::{NAME, PODS};
 
 /// What Envoy took from control planes, by its own counters: what is sent again without need would show.
 fn taken(agent: &Agent) -> Vec<(String, u64)> {
@@ -99,4 +99,46 @@ fn a_control_plane_that_hangs_is_left() {
     wait::until("Envoy follows the other", SOON * 3, || follows(other).then_some(())).unwrap();
     eprintln!("left a control plane that hangs after {:?}", stopped.elapsed());
     assert_eq!(H2Client::connect(&grounds.target(address)).unwrap().get(PODS, &[]).unwrap().status, 200);
+}
+
+/// The content hash of the cluster, if every gateway has acknowledged it as far as this replica knows.
+fn programmed(plane: &ControlPlane) -> Option<String> {
+    let status = plane.status().ok()?;
+    let object = status["objects"].as_array()?.iter().find(|one| one["name"] == NAME)?;
+    let condition = object["conditions"].as_array()?.iter().find(|one| one["type"] == "Programmed")?;
+    let is_so = condition["status"] == "True" && object["gateways"][0]["state"] == "Acknowledged";
+    is_so.then(|| object["contentHash"].as_str().map(str::to_owned))?
+}
+
+#[test]
+fn a_replica_that_envoy_does_not_follow_says_programmed() {
+    let grounds = Grounds::new("agent-programmed");
+    let manifests = grounds.manifests("manifests", ports::free_address().unwrap());
+    let mut planes = ["plane-0", "plane-1"].map(|name| grounds.plane(name, &manifests));
+    let options = AgentOptions::new(planes.iter().map(ControlPlane::xds_socket));
+    let agent = Agent::start(grounds.run.path(), "envoy-0", &options).unwrap();
+    agent.wait_ready(SOON).unwrap();
+    let both = |planes: &[ControlPlane]| {
+        let hashes: Vec<_> = planes.iter().map(programmed).collect::<Option<_>>()?;
+        hashes.iter().all(|hash| *hash == hashes[0]).then(|| hashes[0].clone())
+    };
+    let started = Instant::now();
+    let first = wait::until("both replicas say Programmed", SOON * 2, || both(&planes)).unwrap();
+    eprintln!("both said Programmed after {:?}", started.elapsed());
+
+    let edited = grounds.manifest().set("/spec/portcullis", serde_json::json!({"requestTimeout": "31s"}));
+    portcullis_harness::write_private(&manifests.join("cluster.yaml"), edited.to_text().as_bytes()).unwrap();
+    let edit = Instant::now();
+    let news = || both(&planes).filter(|hash| *hash != first);
+    let second = wait::until("both say so of the edit", SOON * 2, news).unwrap();
+    eprintln!("both said Programmed of an edit after {:?}", edit.elapsed());
+
+    let followed = wait::until("Envoy follows one of them", SOON, || planes.iter().position(follows)).unwrap();
+    planes[followed].process().signal(Signal::Kill).unwrap();
+    let other = &planes[1 - followed];
+    wait::until("Envoy follows the other", SOON, || follows(other).then_some(())).unwrap();
+    let again = || programmed(other).filter(|hash| *hash == second);
+    wait::until("the other says so by itself", SOON, again).unwrap();
+    planes[followed].restart().unwrap();
+    wait::until("the one that came back says so, too", SOON * 2, || both(&planes)).unwrap();
 }
