@@ -15,6 +15,7 @@ mod check;
 mod claims;
 mod code;
 mod duration;
+mod kind;
 mod lint;
 mod materials;
 mod parse;
@@ -35,12 +36,10 @@ pub use check::{
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use code::Code;
 pub use duration::{DurationError, parse_duration};
+pub use kind::{CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of};
 pub use lint::{lint_cluster, lint_settings};
 pub use materials::{Materials, SECRET_LABEL, SHARED_ANNOTATION, SecretMaterial};
-pub use parse::{
-    CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, cluster_mistakes, kind_of,
-    parse_cluster, parse_settings, settings_mistakes,
-};
+pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes};
 pub use problem::Problem;
 pub use references::{Resolution, blamed_reference, referenced_files, resolve, resolve_settings, without_reference};
 pub use schema::cluster_definition;

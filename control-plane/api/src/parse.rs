@@ -1,20 +1,13 @@
+use std::fmt::Display;
 use std::sync::LazyLock;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::kind::{cluster_misnamed, settings_misnamed};
 use crate::schema::{cluster_shape, settings_shape};
 use crate::shape::{has_list_for_object, mistakes};
 use crate::{GatewaySettings, Problem, UpstreamCluster};
-
-/// `apiVersion` of an `UpstreamCluster`.
-pub const CLUSTER_API_VERSION: &str = "proxy.kubegateway.io/v1alpha1";
-/// `kind` of an `UpstreamCluster`.
-pub const CLUSTER_KIND: &str = "UpstreamCluster";
-/// `apiVersion` of `GatewaySettings`.
-pub const SETTINGS_API_VERSION: &str = "portcullis.dev/v1alpha1";
-/// `kind` of `GatewaySettings`.
-pub const SETTINGS_KIND: &str = "GatewaySettings";
 
 /// A kind that can be read.
 trait Kind: DeserializeOwned {
@@ -36,76 +29,44 @@ impl Kind for GatewaySettings {
     }
 }
 
-/// What a document is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ObjectKind {
-    /// An `UpstreamCluster` of a version that is known.
-    UpstreamCluster,
-    /// `GatewaySettings` of a version that is known.
-    GatewaySettings,
-    /// One of our kinds in a version that is not known: refused, because nobody meant it to be ignored.
-    UnknownVersion {
-        /// What stands there.
-        api_version: String,
-        /// What stands there.
-        kind: String,
-    },
-    /// Somebody else's.
-    Foreign {
-        /// What stands there.
-        api_version: String,
-        /// What stands there.
-        kind: String,
-    },
-}
-
-/// Tells what a document is, by its `apiVersion` and `kind`.
-pub fn kind_of(document: &Value) -> ObjectKind {
-    let text = |field| document.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    let group = |known: &str| known.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
-    match (api_version.as_str(), kind.as_str()) {
-        (CLUSTER_API_VERSION, CLUSTER_KIND) => ObjectKind::UpstreamCluster,
-        (SETTINGS_API_VERSION, SETTINGS_KIND) => ObjectKind::GatewaySettings,
-        (version, CLUSTER_KIND) if version.starts_with(&group(CLUSTER_API_VERSION)) => {
-            ObjectKind::UnknownVersion { api_version, kind }
-        }
-        (version, SETTINGS_KIND) if version.starts_with(&group(SETTINGS_API_VERSION)) => {
-            ObjectKind::UnknownVersion { api_version, kind }
-        }
-        _ => ObjectKind::Foreign { api_version, kind },
-    }
-}
-
 /// Reads the raw form of an `UpstreamCluster`. An unknown field is an error, so that a typo is told. The error is the
 /// first that is found; [`cluster_mistakes`] finds all.
 pub fn parse_cluster(document: &Value) -> Result<UpstreamCluster, Problem> {
-    parse(document).map_err(|message| Problem::new("", message))
+    match cluster_misnamed(document) {
+        Some(problem) => Err(problem),
+        None => parse(document).map_err(|message| Problem::new("", message)),
+    }
 }
 
 /// Reads the raw form of `GatewaySettings`. An unknown field is an error, so that a typo is told. The error is the first
 /// that is found; [`settings_mistakes`] finds all.
 pub fn parse_settings(document: &Value) -> Result<GatewaySettings, Problem> {
-    parse(document).map_err(|message| Problem::new("", message))
+    match settings_misnamed(document) {
+        Some(problem) => Err(problem),
+        None => parse(document).map_err(|message| Problem::new("", message)),
+    }
 }
 
 /// Every mistake because of which [`parse_cluster`] refuses a document, with its path.
 pub fn cluster_mistakes(document: &Value) -> Vec<Problem> {
-    mistakes_of::<UpstreamCluster>(document)
+    mistakes_of::<UpstreamCluster>(document, cluster_misnamed(document))
 }
 
 /// Every mistake because of which [`parse_settings`] refuses a document, with its path.
 pub fn settings_mistakes(document: &Value) -> Vec<Problem> {
-    mistakes_of::<GatewaySettings>(document)
+    mistakes_of::<GatewaySettings>(document, settings_misnamed(document))
 }
 
-fn mistakes_of<T: Kind>(document: &Value) -> Vec<Problem> {
-    let Err(first) = parse::<T>(document) else { return Vec::new() };
+/// `misnamed` is what is wrong with `apiVersion` and `kind`.
+fn mistakes_of<T: Kind>(document: &Value, misnamed: Option<Problem>) -> Vec<Problem> {
+    let mut all: Vec<Problem> = misnamed.into_iter().collect();
+    let Err(first) = parse::<T>(document) else { return all };
     let mut found = mistakes(document, &|document| parse::<T>(document).map(|_| ()));
     if found.is_empty() {
         found.push(Problem::new("", first));
     }
-    found
+    all.append(&mut found);
+    all
 }
 
 fn parse<T: Kind>(document: &Value) -> Result<T, String> {
@@ -150,14 +111,33 @@ fn without_nulls(value: &Value) -> Value {
 fn without_values(message: &str) -> String {
     let quotes_value = message.starts_with("invalid type") || message.starts_with("invalid value");
     match message.rsplit_once(", expected ") {
-        Some((_, expected)) if quotes_value => format!("a field has the wrong type: expected {expected}"),
+        Some((_, expected)) if quotes_value => match range_of(expected) {
+            Some(range) => format!("must be {range}"),
+            None => format!("a field has the wrong type: expected {expected}"),
+        },
         _ => message.to_owned(),
+    }
+}
+
+/// The values of a number's type, which serde names as Rust does.
+fn range_of(expected: &str) -> Option<String> {
+    let whole = |least: &dyn Display, most: &dyn Display| Some(format!("a whole number from {least} to {most}"));
+    match expected {
+        "u8" => whole(&u8::MIN, &u8::MAX),
+        "u16" => whole(&u16::MIN, &u16::MAX),
+        "u32" => whole(&u32::MIN, &u32::MAX),
+        "u64" => whole(&u64::MIN, &u64::MAX),
+        "i32" => whole(&i32::MIN, &i32::MAX),
+        "i64" => whole(&i64::MIN, &i64::MAX),
+        "f32" | "f64" => Some("a number".to_owned()),
+        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{CLUSTER_API_VERSION, CLUSTER_KIND, SETTINGS_API_VERSION, SETTINGS_KIND};
     use serde_json::json;
 
     fn with_spec(spec: Value) -> Value {
@@ -210,7 +190,8 @@ mod tests {
         }
         let twice = json!({"dispatchPolicies": [{"upstreamSubset": [], "upsteamSubset": []}]});
         assert_eq!(cluster_mistakes(&with_spec(twice))[0].path, "spec.dispatchPolicies[0]");
-        assert_eq!(cluster_mistakes(&json!({"kind": "x"})).len(), 1);
+        let nothing: Vec<_> = cluster_mistakes(&json!({"kind": "x"})).into_iter().map(|one| one.path).collect();
+        assert_eq!(nothing, ["kind", ""]);
         assert_eq!(cluster_mistakes(&with_spec(json!({}))), []);
     }
 
@@ -268,12 +249,22 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_apart() {
-        let kind = |api_version: &str, kind: &str| kind_of(&json!({"apiVersion": api_version, "kind": kind}));
-        assert_eq!(kind(CLUSTER_API_VERSION, CLUSTER_KIND), ObjectKind::UpstreamCluster);
-        assert_eq!(kind(SETTINGS_API_VERSION, SETTINGS_KIND), ObjectKind::GatewaySettings);
-        assert!(matches!(kind("proxy.kubegateway.io/v2", CLUSTER_KIND), ObjectKind::UnknownVersion { .. }));
-        assert!(matches!(kind("v1", "Secret"), ObjectKind::Foreign { .. }));
-        assert!(matches!(kind_of(&json!([])), ObjectKind::Foreign { .. }));
+    fn a_number_out_of_range_is_answered_with_the_range() {
+        let settings = |port: Value| {
+            let spec = json!({"listener": {"port": port}, "limits": {"maxConnections": -1}});
+            let kind = (SETTINGS_API_VERSION, SETTINGS_KIND);
+            settings_mistakes(&json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {}, "spec": spec}))
+        };
+        for port in [json!(70_000), json!(-1), json!("443"), json!(1.5)] {
+            let mut told: Vec<_> = settings(port).iter().map(ToString::to_string).collect();
+            told.sort();
+            let wanted = [
+                "spec.limits.maxConnections: must be a whole number from 0 to 4294967295",
+                "spec.listener.port: must be a whole number from 0 to 65535",
+            ];
+            assert_eq!(told, wanted);
+        }
+        let told = cluster_mistakes(&with_spec(json!({"clientConfig": {"qps": 3_000_000_000_u64}})));
+        assert!(told[0].message.starts_with("must be a whole number from -"), "{}", told[0]);
     }
 }

@@ -118,7 +118,7 @@ fn meant(path: &[Step], message: &str) -> Option<String> {
 }
 
 /// How many letters have to be added, removed or replaced; upper and lower case count as the same.
-fn distance(from: &str, to: &str) -> usize {
+pub(crate) fn distance(from: &str, to: &str) -> usize {
     let (from, to) = (from.to_ascii_lowercase(), to.to_ascii_lowercase());
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (line, a) in from.bytes().enumerate() {

@@ -17,7 +17,7 @@ use crate::status::Status;
 ///   portcullis gateway --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
 ///   portcullis status                                     # what became of them?
 #[derive(Debug, Parser)]
-#[command(name = "portcullis", version, verbatim_doc_comment)]
+#[command(name = "portcullis", version, long_version = crate::version::long(), verbatim_doc_comment)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -45,7 +45,7 @@ pub(crate) enum Command {
 ///   portcullis explain GET '/api/v1/pods?watch=1'                  # without -f: request info and credential only
 ///   portcullis explain -f manifests/ --batch < requests.jsonl
 ///
-/// The answer is JSON; a part that does not apply is null. With --batch each line of standard input is a request:
+/// A part of the answer that does not apply is null. With --batch each line of standard input is a request:
 ///
 ///   {"id","method","target","host","headers":[[name,value]],"user":{"name","uid","groups":[],"extra":{key:[]}},
 ///    "reviews":{"token":{TokenReview status},"impersonation":"allow|deny|error"},"expect":{}}
@@ -60,8 +60,11 @@ pub(crate) struct Explain {
     #[command(subcommand)]
     pub(crate) command: Option<ExplainCommand>,
     /// Manifest, or directory of *.yaml, *.yml and *.json files; may be repeated.
-    #[arg(short = 'f', long = "file", value_name = "FILE_OR_DIR")]
+    #[arg(short = 'f', long = "filename", alias = "file", value_name = "FILE_OR_DIR")]
     pub(crate) files: Vec<PathBuf>,
+    /// How the answer is printed; with --batch each is a line of JSON.
+    #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml, conflicts_with = "batch")]
+    pub(crate) output: ManifestOutput,
     /// Read requests from standard input, one JSON object a line, and answer each by a line.
     #[arg(long, conflicts_with_all = ["method", "target", "user", "header", "host"])]
     pub(crate) batch: bool,
@@ -121,6 +124,9 @@ pub(crate) struct ExplainCertificate {
     /// The time of the request; now if left out.
     #[arg(long, value_name = "RFC3339")]
     pub(crate) at: Option<String>,
+    /// How the answer is printed.
+    #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml)]
+    pub(crate) output: ManifestOutput,
 }
 
 /// Serve Envoy over xDS, and follow every change of the objects.
@@ -240,10 +246,12 @@ pub(crate) enum XdsProtocol {
 ///
 ///   portcullis check -f cluster.yaml                      # one file; without GatewaySettings their defaults hold
 ///   portcullis check -f settings.yaml -f clusters/        # several, as the gateway would see them together
+///   portcullis check --strict -R -f deploy/               # the directories below, too; warnings count
 ///   kubectl get upstreamclusters -o yaml | portcullis check -f -
 ///   portcullis check -f DIR --output json | jq '.[] | select(.severity == "error")'
 ///
-/// Exit: 0 if nothing is refused (warnings do not count), 1 if something is or cannot be read, 2 for a wrong command line.
+/// Exit: 0 if nothing is refused (warnings count with --strict only), 1 if something is, cannot be read, or if there is no
+/// object to check, 2 for a wrong command line.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Check {
@@ -253,6 +261,12 @@ pub(crate) struct Check {
     /// The same as -f DIR.
     #[arg(value_name = "DIR", required_unless_present = "files")]
     pub(crate) directory: Option<PathBuf>,
+    /// Read the directories below those that are given, too; not those whose names begin with a dot, nor behind links.
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+    /// Fail if there is a warning, too.
+    #[arg(long)]
+    pub(crate) strict: bool,
     /// How findings are printed: json is an array of {file, line, column, severity, kind, name, code, path, message,
     /// hint}.
     #[arg(short = 'o', long, value_enum, default_value_t = CheckOutput::Text)]
@@ -284,8 +298,11 @@ pub(crate) enum CheckOutput {
 #[command(verbatim_doc_comment)]
 pub(crate) struct Rbac {
     /// Manifest, or directory of *.yaml, *.yml and *.json files; may be repeated.
-    #[arg(short = 'f', long = "file", value_name = "FILE_OR_DIR")]
+    #[arg(short = 'f', long = "filename", alias = "file", value_name = "FILE_OR_DIR")]
     pub(crate) files: Vec<PathBuf>,
+    /// How they are printed.
+    #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml)]
+    pub(crate) output: ManifestOutput,
     /// The UpstreamCluster that it is for; all of the files' if left out.
     #[arg(long, value_name = "NAME", requires = "files")]
     pub(crate) cluster: Option<String>,
@@ -314,13 +331,13 @@ pub(crate) struct Rbac {
 #[command(verbatim_doc_comment)]
 pub(crate) struct Crd {
     /// How it is printed.
-    #[arg(short = 'o', long, value_enum, default_value_t = CrdOutput::Yaml)]
-    pub(crate) output: CrdOutput,
+    #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml)]
+    pub(crate) output: ManifestOutput,
 }
 
-/// How a definition is printed.
+/// How objects and answers are printed.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum CrdOutput {
+pub(crate) enum ManifestOutput {
     /// For people and repositories.
     Yaml,
     /// For programs.

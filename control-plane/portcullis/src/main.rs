@@ -9,13 +9,16 @@ mod gateway;
 mod leader;
 mod listen;
 mod objects;
+mod output;
 mod plain;
 mod rbac;
 mod serve;
 mod status;
+mod version;
 mod zone;
 
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
@@ -26,15 +29,24 @@ use cli::{Cli, Command, LogFormat};
 /// source, and by the election of a leader.
 const SILENCED: [&str; 3] = ["kube_client::client=off", "kube_client::client::tls=warn", "kube_runtime=off"];
 
+/// How this process writes its log.
+static LOG_FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let asked = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let silenced = SILENCED.iter().filter_map(|directive| directive.parse().ok());
     let filter = silenced.fold(asked, EnvFilter::add_directive);
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
-    match &cli.command {
-        Command::Serve(serve) if serve.log_format == LogFormat::Json => log.json().flatten_event(true).init(),
-        _ => log.init(),
+    let format = match &cli.command {
+        Command::Serve(serve) => serve.log_format,
+        Command::Gateway(gateway) => gateway.log_format,
+        _ => LogFormat::Text,
+    };
+    let _ = LOG_FORMAT.set(format);
+    match format {
+        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => log.init(),
     }
     match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
@@ -67,6 +79,19 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
         text.push_str(&error.to_string());
         cause = error.source();
     }
-    tracing::error!("{text}");
+    complain("error", &text);
     ExitCode::FAILURE
+}
+
+/// Tells an error or a warning of a command on standard error, whatever of the log is wished.
+fn complain(severity: &str, text: &str) {
+    use std::io::Write;
+    let json = LOG_FORMAT.get() == Some(&LogFormat::Json);
+    let line = if json {
+        serde_json::json!({"level": severity.to_ascii_uppercase(), "message": text}).to_string()
+    } else {
+        format!("{severity}: {text}")
+    };
+    // Without a standard error there is nobody to tell it.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -26,13 +26,18 @@ enum RbacError {
 pub(crate) fn run(arguments: &Rbac) -> ExitCode {
     if arguments.control_plane {
         let user = arguments.user.as_deref();
-        let manifests = control_plane::manifests(&arguments.namespace, &arguments.lease_name, user);
-        return crate::print(&manifests.iter().map(|one| format!("{one:#}\n")).collect::<Vec<_>>().join("---\n"));
+        return print(arguments, &control_plane::manifests(&arguments.namespace, &arguments.lease_name, user));
     }
     let user = arguments.user.as_deref().unwrap_or("system:portcullis");
     match clusters(&arguments.files, arguments.cluster.as_deref()) {
-        // JSON is YAML, and needs no quoting of ours.
-        Ok(clusters) => crate::print(&format!("{:#}\n---\n{:#}\n", role(&clusters), binding(user))),
+        Ok(clusters) => print(arguments, &[role(&clusters), binding(user)]),
+        Err(error) => crate::fail(&error),
+    }
+}
+
+fn print(arguments: &Rbac, manifests: &[Value]) -> ExitCode {
+    match arguments.output.list(manifests) {
+        Ok(text) => crate::print(&text),
         Err(error) => crate::fail(&error),
     }
 }

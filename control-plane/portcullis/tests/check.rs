@@ -63,14 +63,17 @@ struct Checked {
     /// With the directory's name taken out.
     lines: Vec<String>,
     output: String,
+    /// What stands on standard error.
+    error: String,
 }
 
 impl Checked {
     fn new(output: Output, dir: &Path) -> Self {
         let code = output.status.code();
+        let error = String::from_utf8(output.stderr).unwrap();
         let output = String::from_utf8(output.stdout).unwrap();
         let lines = output.replace(&format!("{}/", dir.display()), "").lines().map(str::to_owned).collect();
-        Self { code, lines, output }
+        Self { code, lines, output, error }
     }
 
     fn has(&self, start: &str) -> bool {
@@ -103,7 +106,8 @@ fn only_errors_fail() {
     let broken = dir.check(&["-f", "@broken.yaml"], "");
     assert_eq!(broken.code, Some(1));
     assert!(
-        broken.has("broken.yaml:1:") && broken.lines[1].contains(": error: is not well-formed"),
+        broken.has("broken.yaml:1:")
+            && broken.lines[1].contains(": error: is not well-formed YAML or JSON: unclosed bracket"),
         "{}",
         broken.output
     );
@@ -143,9 +147,88 @@ fn standard_input_and_several_documents_keep_their_lines() {
     let wanted = format!("<stdin>:{lines}:5: error: spec.serverz: unknown field `serverz`");
     assert!(checked.has(&wanted), "{wanted}: {}", checked.output);
     assert!(checked.output.contains("(hint: servers is meant?)"));
-    let foreign = Dir::new(&[]).check(&["-f", "-"], "\nkind: Pod\napiVersion: v1\n");
+    let pod = format!("{GOOD}---\n\nkind: Pod\napiVersion: v1\n");
+    let foreign = Dir::new(&[]).check(&["-f", "-"], &pod);
     assert_eq!(foreign.code, Some(0));
-    assert!(foreign.has("<stdin>:2:7: warning: ignored"), "{}", foreign.output);
+    let line = GOOD.lines().count() + 3;
+    assert!(foreign.has(&format!("<stdin>:{line}:7: warning: ignored")), "{}", foreign.output);
+}
+
+#[test]
+fn misspelt_kinds_and_groups_are_refused_with_a_hint() {
+    let protects = "spec: {protectedIdentities: {groups: [system:masters]}}\n";
+    for (from, to, told) in [
+        (
+            "kind: GatewaySettings",
+            "kind: GatewaySetting",
+            "error: kind: there is no kind \"GatewaySetting\" (hint: GatewaySettings is meant?)",
+        ),
+        (
+            "portcullis.dev/v1alpha1",
+            "portcullis.dev/v1",
+            "error: apiVersion: GatewaySettings has no apiVersion \"portcullis.dev/v1\"",
+        ),
+        ("portcullis.dev/", "portculis.dev/", "(hint: portcullis.dev/v1alpha1 is meant?)"),
+        ("kind: GatewaySettings", "kind: Gateway", "error: kind: portcullis.dev has no kind Gateway (hint:"),
+        ("kind: GatewaySettings\n", "", "error: kind: is required"),
+    ] {
+        let settings = format!("{SETTINGS}{protects}").replace(from, to);
+        let checked = Dir::new(&[("good.yaml", GOOD), ("settings.yaml", &settings)]).check(&["@"], "");
+        assert_eq!(checked.code, Some(1), "{to}: {}", checked.output);
+        assert!(checked.output.contains(told), "{told}: {}", checked.output);
+    }
+    let misspelt = GOOD.replace("UpstreamCluster", "UpstreamClusters");
+    let checked = Dir::new(&[]).check(&["-f", "-"], &misspelt);
+    assert_eq!(checked.code, Some(1));
+    assert!(checked.has("<stdin>:2:7: error: kind: "), "{}", checked.output);
+}
+
+#[test]
+fn nothing_to_check_is_an_error() {
+    let dir = Dir::new(&[("pod.yaml", "apiVersion: v1\nkind: Pod\n")]);
+    std::fs::create_dir(dir.path("below")).unwrap();
+    for arguments in [&["@"][..], &["@", "-o", "json"], &["@below"], &["-f", "-"]] {
+        let checked = dir.check(arguments, "# nothing\n");
+        assert_eq!(checked.code, Some(1), "{arguments:?}: {}", checked.output);
+        assert!(checked.error.starts_with("error: there is no UpstreamCluster and no GatewaySettings to check"));
+    }
+}
+
+#[test]
+fn directories_below_are_read_when_asked_for() {
+    let dir = Dir::new(&[]);
+    for (path, text) in
+        [("one/two/good.yaml", GOOD), (".git/bad.yaml", "a: ["), ("one/bad.yaml", &GOOD.replace("https:", "http:"))]
+    {
+        std::fs::create_dir_all(dir.path(path).parent().unwrap()).unwrap();
+        std::fs::write(dir.path(path), text.replace("a.test", &format!("{}.test", path.len()))).unwrap();
+    }
+    std::os::unix::fs::symlink("..", dir.path("one/loop")).unwrap();
+    assert!(dir.check(&["@"], "").error.contains("(hint: -R reads directories below, too)"));
+    let all = dir.check(&["@", "-R"], "");
+    assert_eq!(all.code, Some(1));
+    assert!(all.has("one/bad.yaml:5:24: error:") && all.has("UpstreamCluster 17.test: Accepted"), "{}", all.output);
+    assert_eq!(all.lines.last().unwrap(), "checked: 2 objects, 1 error, 3 warnings", "{}", all.output);
+}
+
+#[test]
+fn warnings_fail_when_they_count() {
+    let clean = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: gateway}\n";
+    let dir = Dir::new(&[("good.yaml", GOOD), ("clean.yaml", clean)]);
+    for (file, loose, strict) in [("@good.yaml", 0, 1), ("@clean.yaml", 0, 0)] {
+        assert_eq!(dir.check(&["-f", file], "").code, Some(loose), "{file}");
+        assert_eq!(dir.check(&["-f", file, "--strict"], "").code, Some(strict), "{file}");
+    }
+}
+
+#[test]
+fn booleans_of_kubectl_are_told() {
+    let told = "<stdin>:10:19: warning: spec.logging.mode: is a boolean to kubectl and others that read YAML 1.1 \
+                (hint: write it in quotes)";
+    for (mode, is_told) in [("on", true), ("\"on\"", false), ("'off'", false)] {
+        let checked = Dir::new(&[]).check(&["-f", "-"], &format!("{GOOD}  logging: {{mode: {mode}}}\n"));
+        assert_eq!((checked.code, checked.has(told)), (Some(0), is_told), "{mode}: {}", checked.output);
+    }
 }
 
 #[test]

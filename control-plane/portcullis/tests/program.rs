@@ -121,6 +121,27 @@ fn serve_tells_where_it_stands_follows_changes_and_ends_cleanly() {
 }
 
 #[test]
+fn misspelt_settings_are_never_replaced_by_defaults() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config");
+    std::fs::create_dir(&config).unwrap();
+    write(&config, "settings.yaml", &SETTINGS.replace("GatewaySettings", "GatewaySetting"));
+    let served = Served::start(&config, &dir.path().join("xds.sock"));
+    let refused = |status: &Value| status["objects"][0]["reason"] == "Invalid";
+    let told = served.status_when(refused);
+    assert!(told["objects"][0]["message"].as_str().unwrap().contains("GatewaySettings is meant?"), "{told}");
+    assert_eq!(served.get("/readyz").0, "503");
+    let status = output(&["status", "--address", &served.address]);
+    let table = String::from_utf8(status.stdout).unwrap();
+    assert!(status.status.code() == Some(1) && table.contains("GatewaySettings is meant?"), "{table}");
+    write(&config, "settings.yaml", SETTINGS);
+    let good = served.status_when(|status| status["snapshot"] != "");
+    write(&config, "settings.yaml", &SETTINGS.replace("GatewaySettings", "GatewaySetting"));
+    let kept = served.status_when(refused);
+    assert_eq!(kept["snapshot"], good["snapshot"], "what was accepted last stays in use");
+}
+
+#[test]
 fn the_status_can_only_be_read_and_only_under_names_of_ours() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config");
@@ -244,7 +265,7 @@ fn bootstrap_and_rbac_print_what_they_are_asked_for() {
     assert_eq!(bootstrap["admin"]["address"]["socket_address"]["port_value"], 1);
     assert!(bootstrap.to_string().contains(r#"{"pipe":{"path":"/run/x.sock"}}"#));
     let printed = output(&["rbac", "--user", "gate: 'x'\n"]);
-    let rbac = documents(&String::from_utf8(printed.stdout).unwrap());
+    let rbac: Vec<Value> = serde_saphyr::from_multiple(&String::from_utf8(printed.stdout).unwrap()).unwrap();
     assert_eq!(rbac[0]["kind"], "ClusterRole");
     assert_eq!(rbac[1]["subjects"][0]["name"], "gate: 'x'\n", "whatever the name is, it stays one value");
     let directory = tempfile::tempdir().unwrap();

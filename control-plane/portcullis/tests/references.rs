@@ -124,6 +124,8 @@ fn a_flag_of_the_other_source_is_refused() {
     for (arguments, told) in [
         (vec![], "the Directory source needs --config"),
         (vec!["--config", ".", "--namespace", "x"], "--namespace is not for the Directory source"),
+        (vec!["--config", ".", "--context", "x"], "--context is not for the Directory source"),
+        (vec!["--source", "kubernetes", "--context", "x"], "a context needs a kubeconfig"),
         (vec!["--source", "kubernetes", "--config", "."], "--config is not for the Kubernetes source"),
         (vec!["--source", "kubernetes", "--references-root", "."], "--references-root is not for"),
         (vec!["--source", "kubernetes", "--settings", ".", "--references-root", "."], "no service account of a pod"),
@@ -142,9 +144,7 @@ fn the_control_planes_own_rights_are_few() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = ["rbac", "--control-plane", "--namespace", "n", "--lease-name", "l"];
     let text = String::from_utf8(portcullis(&arguments, dir.path()).stdout).unwrap();
-    let read: Result<Vec<serde_json::Value>, _> =
-        serde_json::Deserializer::from_str(&text.replace("\n---\n", "\n")).into_iter().collect();
-    let manifests = read.unwrap();
+    let manifests: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
     let kinds: Vec<_> = manifests.iter().map(|one| one["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]);
     assert_eq!(manifests[3]["metadata"]["namespace"], "n");

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers are test code too")]
 
-use portcullis_api::{Code, DispatchPolicy, Rule, ServiceAccount, lint_cluster, parse_cluster};
+use portcullis_api::{
+    CLUSTER_API_VERSION, CLUSTER_KIND, Code, DispatchPolicy, Rule, ServiceAccount, lint_cluster, parse_cluster,
+};
 use portcullis_core::identity::UserInfo;
 use portcullis_core::policy::Policies;
 use portcullis_core::request_info::RequestInfo;
@@ -141,7 +143,7 @@ fn filter_rule(raw: &Rule) -> config::Rule {
 
 /// The policies without what is told to be unreachable, and how many things were told.
 fn without_unreachable(policies: &[Vec<Rule>]) -> (Rules, usize) {
-    let document = json!({"apiVersion": "", "kind": "", "metadata": {"name": "a"}});
+    let document = json!({"apiVersion": CLUSTER_API_VERSION, "kind": CLUSTER_KIND, "metadata": {"name": "a"}});
     let mut raw = parse_cluster(&document).unwrap();
     let policy = |rules: &Vec<Rule>| DispatchPolicy { rules: rules.clone(), ..DispatchPolicy::default() };
     raw.spec.dispatch_policies = policies.iter().map(policy).collect();

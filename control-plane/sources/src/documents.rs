@@ -1,5 +1,6 @@
 use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND};
 use serde_json::Value;
+use serde_saphyr::{Error, ExternalMessageSource};
 
 use crate::spans::{Located, Position};
 
@@ -8,8 +9,8 @@ use crate::spans::{Located, Position};
 pub(crate) enum DocumentError {
     #[error("is not UTF-8")]
     Encoding,
-    #[error("is not well-formed YAML or JSON")]
-    Syntax(Option<Position>),
+    #[error("is not well-formed YAML or JSON: {1}")]
+    Syntax(Option<Position>, String),
     #[error("holds a document that is no mapping")]
     NotAMapping(Position),
 }
@@ -18,7 +19,7 @@ impl DocumentError {
     pub(crate) fn at(&self) -> Option<Position> {
         match self {
             Self::Encoding => None,
-            Self::Syntax(at) => *at,
+            Self::Syntax(at, _) => *at,
             Self::NotAMapping(at) => Some(*at),
         }
     }
@@ -30,9 +31,11 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Located>, DocumentError> {
     // As YAML 1.2 has it: `mode: on` is a text.
     let options = serde_saphyr::options! { strict_booleans: true };
     let values: Vec<Located> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| DocumentError::Syntax(error.location().map(Position::of)))?;
+        .map_err(|error| DocumentError::Syntax(error.location().map(Position::of), reason(&error)))?;
     let mut documents = Vec::new();
-    for located in values {
+    let lines: Vec<&str> = text.lines().collect();
+    for mut located in values {
+        located.spans.mark_booleans(&located.value, &lines);
         match located.value {
             Value::Null => {}
             Value::Object(_) => unfold(located, &mut documents)?,
@@ -40,6 +43,29 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Located>, DocumentError> {
         }
     }
     Ok(documents)
+}
+
+/// The parser's reason, as far as it quotes nothing of the text: that may hold keys.
+fn reason(error: &Error) -> String {
+    let known = match error {
+        Error::WithSnippet { error, .. } | Error::AliasError { error, .. } => return reason(error),
+        Error::ExternalMessage { source, msg, .. } if matches!(**source, ExternalMessageSource::Parser(_)) => {
+            return msg.clone();
+        }
+        Error::Eof { .. } => "it ends too early",
+        Error::DuplicateMappingKey { .. } => "a mapping has the same key twice",
+        Error::UnknownAnchor { .. } => "an alias names an anchor that is not there",
+        Error::NonFiniteFloat { .. } => "a number is not finite",
+        Error::MergeValueNotMapOrSeqOfMaps { .. } => "what << merges is no mapping",
+        Error::ContainerEndMismatch { .. } => "a list or mapping is not closed",
+        Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. }
+        | Error::Budget { .. } => "it is too large or too deep once its aliases are written out",
+        _ => "a value is of no kind that JSON has",
+    };
+    known.to_owned()
 }
 
 /// `kubectl get -o yaml` writes a `List`, and the API itself an `UpstreamClusterList`.
@@ -168,6 +194,28 @@ spec:
         let plain: Vec<Value> = serde_saphyr::from_multiple_with_options(&text, options).unwrap();
         assert_eq!(parse(text.as_bytes()).unwrap()[0].value, plain[0]);
         assert!(parse(b"a: .nan").is_err(), "as everywhere in JSON");
+    }
+
+    #[test]
+    fn a_syntax_error_has_the_parsers_reason() {
+        for (text, reason) in [
+            ("a: 1\na: 2\n", "a mapping has the same key twice"),
+            ("a: *x\n", "an alias names an anchor that is not there"),
+            ("a: [1, 2\n", "unclosed bracket '['"),
+            ("a: b: c\n", "mapping values are not allowed in this context"),
+            ("a: .nan\n", "a number is not finite"),
+        ] {
+            let told = parse(text.as_bytes()).unwrap_err().to_string();
+            assert_eq!(told, format!("is not well-formed YAML or JSON: {reason}"), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn booleans_of_yaml_1_1_are_marked() {
+        let text = "a: on\nb: 'on'\nc: [No, \"no\", y, nope]\nd: {e: OFF, f: true}\ng: |\n  on\n";
+        let documents = parse(text.as_bytes()).unwrap();
+        assert_eq!(documents[0].spans.booleans(), ["a", "c[0]", "c[2]", "d.e"]);
+        assert_eq!(parse(br#"{"a": "on"}"#).unwrap()[0].spans.booleans(), Vec::<String>::new());
     }
 
     #[test]

@@ -228,14 +228,15 @@ mod tests {
         fs::write(dir.path().join("b.json"), r#"{"apiVersion":"v1","kind":"Secret"}"#).unwrap();
         fs::write(dir.path().join("a.yml"), A).unwrap();
         fs::write(dir.path().join("c.yaml"), A.replace("v1alpha1", "v9")).unwrap();
+        fs::write(dir.path().join("d.yaml"), A.replace("UpstreamCluster", "Cluster")).unwrap();
         for ignored in ["README.md", ".hidden.yaml", "a.yaml~"] {
             fs::write(dir.path().join(ignored), "[").unwrap();
         }
         fs::create_dir(dir.path().join("dir.yaml")).unwrap();
         let set = Files::default().reread(dir.path()).objects();
-        assert_eq!(names(&set), ["a.test"]);
         let told: Vec<_> = set.diagnoses.iter().map(|told| (told.file.as_str(), told.refused)).collect();
-        assert_eq!(told, [("b.json", false), ("c.yaml", true)]);
+        assert_eq!(told, [("b.json", false), ("d.yaml", true)]);
+        assert_eq!(names(&set), ["a.test", "a.test"], "another version of a kind of ours is refused by its check");
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl ObjectSet {
 
     fn add(&mut self, file: &str, document: &Document) {
         let place = Place { file: file.to_owned(), spans: Arc::clone(&document.spans) };
-        let told = |field, message, refused| {
+        let told = |field: &str, message, refused| {
             let at = Some(document.spans.find(field));
             FileDiagnosis { file: file.to_owned(), at, message, refused }
         };
@@ -116,9 +116,8 @@ impl ObjectSet {
                 self.settings.push(document.value.as_ref().clone());
                 self.settings_places.push(place);
             }
-            ObjectKind::UnknownVersion { api_version, kind } => {
-                let message = format!("{kind} has the unknown apiVersion {api_version}");
-                self.diagnoses.push(told("apiVersion", message, true));
+            ObjectKind::Unknown(problem) => {
+                self.diagnoses.push(told(&problem.path, problem.to_string(), true));
             }
             ObjectKind::Foreign { api_version, kind } => {
                 let message = format!("ignored: apiVersion {api_version:?}, kind {kind:?} is no object of Portcullis");

@@ -14,6 +14,8 @@ pub const MAX_FILE: u64 = 16 * 1024 * 1024;
 pub enum Input {
     /// A file, whatever its name, or a directory of *.yaml, *.yml and *.json files.
     Path(PathBuf),
+    /// The same, and the directories below; those whose names begin with a dot are left out, links are not followed.
+    Tree(PathBuf),
     /// A text that was read already, under the name by which it is told.
     Text {
         /// The name.
@@ -44,8 +46,8 @@ pub fn read_inputs(inputs: &[Input]) -> Result<ObjectSet, InputError> {
     for input in inputs {
         match input {
             Input::Text { name, bytes } => add(&mut set, name, bytes),
-            Input::Path(path) => {
-                for file in files(path)? {
+            Input::Path(path) | Input::Tree(path) => {
+                for file in files(path, matches!(input, Input::Tree(_)))? {
                     if seen.insert(std::fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
                         let bytes = read(&file).map_err(|source| InputError::Read { path: file.clone(), source })?;
                         add(&mut set, &file.display().to_string(), &bytes);
@@ -57,12 +59,30 @@ pub fn read_inputs(inputs: &[Input]) -> Result<ObjectSet, InputError> {
     Ok(set)
 }
 
-fn files(path: &Path) -> Result<Vec<PathBuf>, InputError> {
+fn files(path: &Path, recursive: bool) -> Result<Vec<PathBuf>, InputError> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let names = list(path).map_err(|source| InputError::Read { path: path.to_owned(), source })?;
-    Ok(names.into_iter().map(|name| path.join(name)).collect())
+    let refuse = |source| InputError::Read { path: path.to_owned(), source };
+    let mut files: Vec<PathBuf> = list(path).map_err(refuse)?.into_iter().map(|name| path.join(name)).collect();
+    if recursive {
+        for directory in directories(path).map_err(refuse)? {
+            files.extend(self::files(&directory, recursive)?);
+        }
+    }
+    Ok(files)
+}
+
+/// The directories in one, sorted. A link could lead anywhere, and back here.
+fn directories(path: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && !entry.file_name().as_encoded_bytes().starts_with(b".") {
+            found.insert(entry.path());
+        }
+    }
+    Ok(found)
 }
 
 fn add(set: &mut ObjectSet, file: &str, bytes: &[u8]) {

@@ -17,7 +17,18 @@ impl Position {
     pub(crate) fn of(location: Location) -> Self {
         Self { line: location.line(), column: location.column() }
     }
+
+    /// The rest of the line from here on.
+    fn text<'l>(self, lines: &[&'l str]) -> Option<&'l str> {
+        let line = lines.get(usize::try_from(self.line.checked_sub(1)?).ok()?)?;
+        let (start, _) = line.char_indices().nth(usize::try_from(self.column.checked_sub(1)?).ok()?)?;
+        line.get(start..)
+    }
 }
+
+/// Texts that YAML 1.1 reads as booleans and YAML 1.2 does not.
+const BOOLEANS: [&str; 16] =
+    ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF"];
 
 /// Where the values of a document stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +40,8 @@ pub struct Spans {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Inner {
     Scalar,
+    /// A text without quotes that YAML 1.1, and with it kubectl, reads as a boolean.
+    Boolean,
     /// Each with the place of its key.
     Fields(Vec<(String, Position, Spans)>),
     Items(Vec<Spans>),
@@ -57,14 +70,68 @@ impl Spans {
 
     fn step(&self, step: &str) -> Option<(Position, &Spans)> {
         match &self.inner {
-            Inner::Scalar => None,
+            Inner::Scalar | Inner::Boolean => None,
             Inner::Items(items) => items.get(step.parse::<usize>().ok()?).map(|item| (item.at, item)),
             Inner::Fields(fields) => {
                 let other = ALIASES.iter().find(|(name, _)| *name == step).map(|(_, other)| *other);
                 let is_it = |name: &String| name == step || other == Some(name);
                 let (_, key, value) = fields.iter().find(|(name, ..)| is_it(name))?;
-                let at = if value.inner == Inner::Scalar && value.at > *key { value.at } else { *key };
+                let at = if value.is_scalar() && value.at > *key { value.at } else { *key };
                 Some((at, value))
+            }
+        }
+    }
+
+    fn is_scalar(&self) -> bool {
+        matches!(self.inner, Inner::Scalar | Inner::Boolean)
+    }
+
+    /// Marks the texts of a document that stand without quotes in these lines and are booleans to YAML 1.1.
+    pub(crate) fn mark_booleans(&mut self, value: &Value, lines: &[&str]) {
+        match (&mut self.inner, value) {
+            (Inner::Fields(fields), Value::Object(values)) => {
+                for (name, _, spans) in fields {
+                    values.get(name).into_iter().for_each(|value| spans.mark_booleans(value, lines));
+                }
+            }
+            (Inner::Items(items), Value::Array(values)) => {
+                items.iter_mut().zip(values).for_each(|(spans, value)| spans.mark_booleans(value, lines));
+            }
+            (Inner::Scalar, Value::String(text)) if BOOLEANS.contains(&text.as_str()) => {
+                let here = self.at.text(lines).unwrap_or_default();
+                if here.starts_with(text.as_str()) {
+                    self.inner = Inner::Boolean;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The paths of the texts that are booleans to YAML 1.1, and so to kubectl.
+    pub fn booleans(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        self.find_booleans("", &mut found);
+        found
+    }
+
+    fn find_booleans(&self, path: &str, found: &mut Vec<String>) {
+        match &self.inner {
+            Inner::Scalar => {}
+            Inner::Boolean => found.push(path.to_owned()),
+            Inner::Fields(fields) => {
+                for (name, _, spans) in fields {
+                    let step = match name {
+                        name if name.contains(['.', '/', '[']) => format!("{path}[{name}]"),
+                        name if path.is_empty() => name.clone(),
+                        name => format!("{path}.{name}"),
+                    };
+                    spans.find_booleans(&step, found);
+                }
+            }
+            Inner::Items(items) => {
+                for (index, spans) in items.iter().enumerate() {
+                    spans.find_booleans(&format!("{path}[{index}]"), found);
+                }
             }
         }
     }

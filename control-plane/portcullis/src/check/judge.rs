@@ -143,10 +143,17 @@ fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>) -> Object {
             problem,
         }
     };
+    let lints = lints.into_iter().chain(place.spans.booleans().into_iter().map(boolean));
     let mut findings: Vec<Finding> = diagnosis.problems.into_iter().map(finding(true)).collect();
     findings.extend(diagnosis.cautions.into_iter().chain(lints).map(finding(false)));
     findings.sort_by_key(|finding| finding.at);
     Object { kind: diagnosis.kind, name: diagnosis.name, reason: diagnosis.reason, findings }
+}
+
+/// A text that other readers of the same file take for something else.
+fn boolean(path: String) -> Problem {
+    let message = "is a boolean to kubectl and others that read YAML 1.1";
+    Problem::coded(Code::Yaml11Boolean, path, message).hint("write it in quotes")
 }
 
 fn file(told: &FileDiagnosis) -> Object {

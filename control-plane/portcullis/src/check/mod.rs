@@ -5,7 +5,7 @@ mod judge;
 mod text;
 
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -13,21 +13,34 @@ use portcullis_sources::{Input, InputError, MAX_FILE, ObjectSet, Root, read_inpu
 
 use crate::cli::{Check, CheckOutput};
 
+/// Whoever asks for a check relies on something being checked.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no UpstreamCluster and no GatewaySettings to check{}", if *deeper { "" } else { " (hint: -R reads directories below, too)" })]
+struct NothingToCheck {
+    deeper: bool,
+}
+
 pub(crate) fn run(arguments: &Check) -> ExitCode {
     let objects = match read(arguments) {
         Ok(objects) => objects,
         Err(error) => return crate::fail(&error),
     };
+    let nothing = objects.clusters.is_empty() && objects.settings.is_empty();
     let report = judge::judge(&objects, now());
     let printed = crate::print(&match arguments.output {
         CheckOutput::Text => text::render(&report),
         CheckOutput::Json => json::render(&report),
     });
-    if report.errors() == 0 { printed } else { ExitCode::FAILURE }
+    if nothing && report.errors() == 0 {
+        return crate::fail(&NothingToCheck { deeper: arguments.recursive });
+    }
+    let is_good = report.errors() == 0 && !(arguments.strict && report.warnings() > 0);
+    if is_good { printed } else { ExitCode::FAILURE }
 }
 
 fn read(arguments: &Check) -> Result<ObjectSet, InputError> {
-    let inputs: Result<Vec<Input>, _> = arguments.files.iter().chain(&arguments.directory).map(input).collect();
+    let all = arguments.files.iter().chain(&arguments.directory);
+    let inputs: Result<Vec<Input>, _> = all.map(|path| input(path, arguments.recursive)).collect();
     let mut objects = read_inputs(&inputs?)?;
     if let Some(root) = &arguments.references_root {
         read_references(&mut objects, &Root::new(root));
@@ -35,9 +48,10 @@ fn read(arguments: &Check) -> Result<ObjectSet, InputError> {
     Ok(objects)
 }
 
-fn input(path: &PathBuf) -> Result<Input, InputError> {
+fn input(path: &Path, recursive: bool) -> Result<Input, InputError> {
     if path != Path::new("-") {
-        return Ok(Input::Path(path.clone()));
+        let path = path.to_owned();
+        return Ok(if recursive { Input::Tree(path) } else { Input::Path(path) });
     }
     let mut bytes = Vec::new();
     let read = io::stdin().take(MAX_FILE + 1).read_to_end(&mut bytes);

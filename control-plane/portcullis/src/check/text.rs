@@ -12,9 +12,7 @@ pub(super) fn render(report: &Report) -> String {
             let _ = writeln!(text, "{}", line(finding));
         }
     }
-    if report.objects.is_empty() {
-        text.push_str("note: there is no object to check\n");
-    } else if report.without_settings {
+    if report.without_settings && !report.objects.is_empty() {
         text.push_str("note: there is no GatewaySettings among the objects; its defaults are assumed\n");
     }
     let (objects, errors, warnings) = (report.objects.len(), report.errors(), report.warnings());

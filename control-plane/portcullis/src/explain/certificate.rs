@@ -35,9 +35,12 @@ struct Answer {
 }
 
 pub(super) fn run(arguments: &ExplainCertificate) -> ExitCode {
-    match explain(arguments) {
-        // An answer is text and lists, which serialise.
-        Ok(answer) => crate::print(&format!("{}\n", serde_json::to_string(&answer).unwrap_or_default())),
+    let answer = match explain(arguments) {
+        Ok(answer) => answer,
+        Err(error) => return crate::fail(&error),
+    };
+    match arguments.output.text(&answer) {
+        Ok(text) => crate::print(&text),
         Err(error) => crate::fail(&error),
     }
 }

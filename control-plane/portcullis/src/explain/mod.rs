@@ -26,7 +26,7 @@ pub(crate) fn run(arguments: &Explain) -> ExitCode {
         Err(error) => return crate::fail(&error),
     };
     for problem in world.problems() {
-        tracing::warn!("{problem}");
+        crate::complain("warning", problem);
     }
     if arguments.batch {
         return batch(&world).unwrap_or_else(|error| crate::fail(&error));
@@ -34,15 +34,16 @@ pub(crate) fn run(arguments: &Explain) -> ExitCode {
     let request = match Request::from_arguments(arguments) {
         Ok(request) => request,
         Err(message) => {
-            tracing::error!("{message}");
+            crate::complain("error", &message);
             return ExitCode::FAILURE;
         }
     };
     let answer = world.explain(&request);
     let failed = answer.error.is_some();
-    // An answer is text, numbers and lists, which serialise.
-    let text = serde_json::to_string_pretty(&answer).unwrap_or_default();
-    let printed = crate::print(&format!("{text}\n"));
+    let printed = match arguments.output.text(&answer) {
+        Ok(text) => crate::print(&text),
+        Err(error) => crate::fail(&error),
+    };
     if failed { ExitCode::FAILURE } else { printed }
 }
 
@@ -74,19 +75,19 @@ fn answer_line(world: &World, line: &[u8], number: usize) -> Answer {
     let request: Request = match serde_json::from_slice(line) {
         Ok(request) => request,
         Err(error) => {
-            tracing::error!("line {number}: is not a request: {error}");
+            crate::complain("error", &format!("line {number}: is not a request: {error}"));
             let id = serde_json::from_slice(line).map(|named: Named| named.id).unwrap_or_default();
             return Answer { id, ..Answer::failed(format!("line {number} is not a request: {error}")) };
         }
     };
     for name in request.unknown.keys() {
-        tracing::warn!("line {number}: {name} is not known and ignored");
+        crate::complain("warning", &format!("line {number}: {name} is not known and ignored"));
     }
     let mut answer = world.explain(&request);
     if let Some(expected) = &request.expect {
         let found = expect::differences(expected, &answer);
         for difference in &found {
-            tracing::error!("line {number}, id {}: {difference}", answer.id);
+            crate::complain("error", &format!("line {number}, id {}: {difference}", answer.id));
         }
         answer.differences = Some(found);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::Bootstrap;
+use crate::cli::{Bootstrap, LogFormat};
 
 /// Run one Envoy as a gateway: start it, tell whether it is ready, and let it go without hurting a request.
 ///
@@ -50,6 +50,9 @@ pub(crate) struct Gateway {
     /// How long clients get to leave, and watches to go on, before what is left is cut.
     #[arg(long, env = "PORTCULLIS_DRAIN_SECONDS", value_name = "N", default_value_t = 20)]
     pub(crate) drain_seconds: u32,
+    /// How this program's log is written, on standard error; RUST_LOG says how much of it. Envoy's own log goes its own way.
+    #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
     /// More arguments of Envoy.
     #[arg(last = true, value_name = "ENVOY_FLAG")]
     pub(crate) envoy_flags: Vec<String>,

@@ -40,9 +40,13 @@ pub(crate) struct SourceArguments {
     /// they may not.
     #[arg(long, env = "PORTCULLIS_REFERENCES_ROOT", value_name = "DIR")]
     pub(crate) references_root: Option<PathBuf>,
-    /// Kubernetes source: how the API is reached; the pod's service account if left out.
+    /// Kubernetes source: how the API is reached; what KUBECONFIG names if left out, and without that the pod's service
+    /// account.
     #[arg(long, env = "PORTCULLIS_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
+    /// Kubernetes source: the context of the kubeconfig; its current one if left out.
+    #[arg(long, env = "PORTCULLIS_CONTEXT", value_name = "NAME")]
+    pub(crate) context: Option<String>,
     /// Kubernetes source: the control plane's own namespace, where its Lease stands and the Secrets to which
     /// UpstreamClusters refer; the pod's if left out.
     #[arg(long, env = "PORTCULLIS_NAMESPACE", value_name = "NAMESPACE")]
@@ -115,7 +119,8 @@ impl Source {
     }
 
     async fn kubernetes(arguments: &SourceArguments) -> Result<Self, SourceError> {
-        let access = connect(arguments.kubeconfig.as_deref(), arguments.namespace.as_deref()).await?;
+        let (kubeconfig, context) = (arguments.kubeconfig.as_deref(), arguments.context.as_deref());
+        let access = connect(kubeconfig, context, arguments.namespace.as_deref()).await?;
         let files = match &arguments.settings {
             Some(path) => {
                 let root = arguments.references_root.clone().map(Root::new);
@@ -149,6 +154,7 @@ impl SourceArguments {
             // Settings come from files, and may refer to others, with either source.
             (SourceKind::Directory, "--references-root", self.references_root.is_some() && self.settings.is_none()),
             (SourceKind::Kubernetes, "--kubeconfig", self.kubeconfig.is_some()),
+            (SourceKind::Kubernetes, "--context", self.context.is_some()),
             (SourceKind::Kubernetes, "--namespace", self.namespace.is_some()),
             (SourceKind::Kubernetes, "--settings", self.settings.is_some()),
         ];

@@ -1,5 +1,3 @@
-use std::net::SocketAddr;
-
 use clap::{Args, ValueEnum};
 
 /// Tell what became of the objects: a table of all UpstreamClusters, or everything about one.
@@ -21,12 +19,23 @@ pub(crate) struct Status {
     /// The UpstreamCluster to tell about; all if left out.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Where the control plane serves its status (--http-address of `portcullis serve`).
-    #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
-    pub(crate) address: SocketAddr,
+    /// Where the control plane serves its status (--http-address of `portcullis serve`): an IP address or host name, and the
+    /// port.
+    #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "HOST:PORT", default_value = "127.0.0.1:9080",
+        value_parser = address)]
+    pub(crate) address: String,
     /// How it is printed.
     #[arg(short = 'o', long, value_enum, default_value_t = StatusOutput::Text)]
     pub(crate) output: StatusOutput,
+}
+
+/// A host and a port; the host is looked up when it is asked.
+fn address(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+    match port {
+        Some(Ok(_)) => Ok(text.to_owned()),
+        _ => Err("must be HOST:PORT".to_owned()),
+    }
 }
 
 /// How a status is printed.

@@ -1,5 +1,4 @@
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,17 +33,19 @@ pub(super) enum AskError {
 }
 
 /// The body that a control plane answers for a path.
-pub(super) fn get(address: SocketAddr, path: &str) -> Result<Bytes, AskError> {
+pub(super) fn get(address: &str, path: &str) -> Result<Bytes, AskError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(AskError::Runtime)?;
     let asked = async { tokio::time::timeout(DEADLINE, ask(address, path)).await };
     runtime.block_on(asked).map_err(|_| AskError::Deadline)?
 }
 
-async fn ask(address: SocketAddr, path: &str) -> Result<Bytes, AskError> {
+async fn ask(address: &str, path: &str) -> Result<Bytes, AskError> {
     let stream = TcpStream::connect(address).await.map_err(AskError::Connect)?;
+    // A control plane answers to addresses, and to other names only if it was told them.
+    let peer = stream.peer_addr().map_err(AskError::Connect)?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
-    let request = Request::get(path).header(header::HOST, address.to_string()).body(Empty::<Bytes>::new())?;
+    let request = Request::get(path).header(header::HOST, peer.to_string()).body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await?;
     if response.status() != StatusCode::OK {
         return Err(AskError::Refused(response.status()));

@@ -18,7 +18,7 @@ use report::Report;
 #[derive(Debug, thiserror::Error)]
 enum StatusError {
     #[error("cannot ask the control plane at {address}")]
-    Ask { address: std::net::SocketAddr, source: AskError },
+    Ask { address: String, source: AskError },
     #[error("the control plane's answer is no status")]
     Read(#[source] serde_json::Error),
     #[error("the control plane knows no UpstreamCluster {0}")]
@@ -37,8 +37,8 @@ pub(crate) fn run(arguments: &Status) -> ExitCode {
 
 /// What is to be printed, and whether everything in it is accepted and programmed.
 fn tell(arguments: &Status) -> Result<(String, bool), StatusError> {
-    let address = arguments.address;
-    let body = ask::get(address, "/status").map_err(|source| StatusError::Ask { address, source })?;
+    let address = &arguments.address;
+    let body = ask::get(address, "/status").map_err(|source| StatusError::Ask { address: address.clone(), source })?;
     let mut answer: Value = serde_json::from_slice(&body).map_err(StatusError::Read)?;
     if let Some(name) = &arguments.name {
         keep(&mut answer, name).ok_or_else(|| StatusError::Unknown(name.clone()))?;

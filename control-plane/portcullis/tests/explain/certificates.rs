@@ -31,7 +31,8 @@ fn a_certificate_is_told_by_its_user() {
     let (ca, other) = (write("ca", &ca.pem()), write("other", &other.pem()));
     let explain = |certificate: &Path, ca: &Path, at: &str| -> Value {
         let paths = [certificate.to_str().unwrap(), ca.to_str().unwrap()];
-        let arguments = ["explain", "certificate", "--certificate", paths[0], "--ca", paths[1], "--at", at];
+        let arguments =
+            ["explain", "certificate", "--certificate", paths[0], "--ca", paths[1], "--at", at, "-o", "json"];
         serde_json::from_slice(&portcullis(&arguments, "").stdout).unwrap()
     };
     let now = "2030-01-01T00:00:00Z";

@@ -350,7 +350,9 @@ fn one_request_can_be_asked_by_flags_and_a_wrong_call_is_told() {
     let world = World::new(CLUSTER);
     let directory = world.dir.path().to_str().unwrap();
     let flags = ["explain", "-f", directory, "GET", "/api/v1/pods", "--user", "alice", "--group", "dev"];
-    let output = portcullis(&flags, "");
+    let yaml = String::from_utf8(portcullis(&flags, "").stdout).unwrap();
+    assert!(yaml.starts_with("id:") && yaml.contains("\n  policy: 1\n"), "{yaml}");
+    let output = portcullis(&[&flags[..], &["-o", "json"]].concat(), "");
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(output.status.success());
     assert_eq!(answer["dispatch"]["policy"], 1);

@@ -16,7 +16,8 @@ fn yaml(text: &str) -> Value {
 }
 
 fn cluster(spec: Value) -> UpstreamCluster {
-    let kind = json!({"apiVersion": "", "kind": "", "metadata": {"name": "a.test"}});
+    let kind =
+        json!({"apiVersion": crate::CLUSTER_API_VERSION, "kind": crate::CLUSTER_KIND, "metadata": {"name": "a.test"}});
     let mut document = kind;
     document["spec"] = spec;
     parse_cluster(&document).unwrap()

@@ -89,6 +89,6 @@ fn every_word_is_one() {
     for (field, words) in WORDS {
         words.iter().for_each(|word| drop(checked(&json!({field: word}))));
     }
-    let other = json!({"apiVersion": "", "kind": "", "metadata": {"name": "x"}, "spec": {"namesBelowWildcards": "x"}});
+    let other = json!({"apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"}, "spec": {"namesBelowWildcards": "x"}});
     assert!(parse_settings(&other).is_err());
 }

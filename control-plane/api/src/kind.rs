@@ -1,0 +1,154 @@
+use serde_json::Value;
+
+use crate::Problem;
+use crate::shape::distance;
+
+/// `apiVersion` of an `UpstreamCluster`.
+pub const CLUSTER_API_VERSION: &str = "proxy.kubegateway.io/v1alpha1";
+/// `kind` of an `UpstreamCluster`.
+pub const CLUSTER_KIND: &str = "UpstreamCluster";
+/// `apiVersion` of `GatewaySettings`.
+pub const SETTINGS_API_VERSION: &str = "portcullis.dev/v1alpha1";
+/// `kind` of `GatewaySettings`.
+pub const SETTINGS_KIND: &str = "GatewaySettings";
+
+/// Kinds of KubeGateway's own program. It writes them itself, so that whoever exports its objects has them.
+const KUBEGATEWAY_KINDS: [&str; 3] = ["RateLimitCondition", "RateLimitAcquire", "RateLimitServerInfo"];
+
+/// Kind of a document, by its `apiVersion` and `kind`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ObjectKind {
+    /// An `UpstreamCluster`, or a misspelt one, which [`crate::parse_cluster`] refuses.
+    UpstreamCluster,
+    /// `GatewaySettings`, or misspelt ones, which [`crate::parse_settings`] refuses: a gateway must not go on with the
+    /// defaults in the place of settings that protect something.
+    GatewaySettings,
+    /// An object that is refused: its API group is ours and its kind is not, or it has no kind.
+    Unknown(Problem),
+    /// An object of somebody else's API group.
+    Foreign {
+        /// Its `apiVersion`.
+        api_version: String,
+        /// Its `kind`.
+        kind: String,
+    },
+}
+
+/// Tells what a document is, by its `apiVersion` and `kind`.
+pub fn kind_of(document: &Value) -> ObjectKind {
+    let (api_version, kind) = names_of(document);
+    let group = group_of(api_version);
+    let is_ours = [CLUSTER_API_VERSION, SETTINGS_API_VERSION].iter().any(|known| group_of(known) == group);
+    let is_like = |known: &str| (is_ours || group.is_empty()) && is_close(kind, known);
+    if kind == SETTINGS_KIND || is_like(SETTINGS_KIND) {
+        return ObjectKind::GatewaySettings;
+    }
+    if is_like(CLUSTER_KIND) {
+        return ObjectKind::UpstreamCluster;
+    }
+    if kind.is_empty() || api_version.is_empty() {
+        let field = if kind.is_empty() { "kind" } else { "apiVersion" };
+        let hint = format!("{CLUSTER_KIND} is of {CLUSTER_API_VERSION}, {SETTINGS_KIND} of {SETTINGS_API_VERSION}");
+        return ObjectKind::Unknown(Problem::new(field, "is required").hint(hint));
+    }
+    if kind == CLUSTER_KIND {
+        let problem = misnamed(document, CLUSTER_API_VERSION, CLUSTER_KIND);
+        return problem.map_or(ObjectKind::UpstreamCluster, ObjectKind::Unknown);
+    }
+    if is_ours && !KUBEGATEWAY_KINDS.contains(&kind) {
+        let problem = Problem::new("kind", format!("{group} has no kind {kind}"));
+        return ObjectKind::Unknown(problem.hint(format!("{CLUSTER_KIND} or {SETTINGS_KIND} is meant?")));
+    }
+    ObjectKind::Foreign { api_version: api_version.to_owned(), kind: kind.to_owned() }
+}
+
+/// Why a document is no `UpstreamCluster`, by its `apiVersion` and `kind`.
+pub(crate) fn cluster_misnamed(document: &Value) -> Option<Problem> {
+    misnamed(document, CLUSTER_API_VERSION, CLUSTER_KIND)
+}
+
+/// Why a document is no `GatewaySettings`, by its `apiVersion` and `kind`.
+pub(crate) fn settings_misnamed(document: &Value) -> Option<Problem> {
+    misnamed(document, SETTINGS_API_VERSION, SETTINGS_KIND)
+}
+
+fn misnamed(document: &Value, known_version: &str, known_kind: &str) -> Option<Problem> {
+    let (api_version, kind) = names_of(document);
+    if kind != known_kind {
+        let problem = Problem::new("kind", format!("there is no kind {kind:?}"));
+        return Some(problem.hint(format!("{known_kind} is meant?")));
+    }
+    if api_version != known_version {
+        let problem = Problem::new("apiVersion", format!("{kind} has no apiVersion {api_version:?}"));
+        return Some(problem.hint(format!("{known_version} is meant?")));
+    }
+    None
+}
+
+fn names_of(document: &Value) -> (&str, &str) {
+    let text = |field| document.get(field).and_then(Value::as_str).unwrap_or_default();
+    (text("apiVersion"), text("kind"))
+}
+
+/// The API group; empty for the core group and where there is no `apiVersion`.
+fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map(|(group, _)| group).unwrap_or_default()
+}
+
+/// Whether a kind is a known one with a typo in it.
+fn is_close(kind: &str, known: &str) -> bool {
+    !kind.is_empty() && kind.len() <= 2 * known.len() && distance(kind, known) <= 1 + known.len() / 4
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn kind(api_version: &str, kind: &str) -> ObjectKind {
+        kind_of(&json!({"apiVersion": api_version, "kind": kind}))
+    }
+
+    #[test]
+    fn kinds_are_told_apart() {
+        assert_eq!(kind(CLUSTER_API_VERSION, CLUSTER_KIND), ObjectKind::UpstreamCluster);
+        assert_eq!(kind(SETTINGS_API_VERSION, SETTINGS_KIND), ObjectKind::GatewaySettings);
+        for foreign in [("v1", "Secret"), ("portcullis.dev.example.com/v1", "Gate"), ("apps/v1", "Deployment")] {
+            assert!(matches!(kind(foreign.0, foreign.1), ObjectKind::Foreign { .. }), "{foreign:?}");
+        }
+        for theirs in KUBEGATEWAY_KINDS {
+            assert!(matches!(kind(CLUSTER_API_VERSION, theirs), ObjectKind::Foreign { .. }), "{theirs}");
+        }
+    }
+
+    #[test]
+    fn misspelt_objects_are_refused_and_never_ignored() {
+        for (api_version, written) in [
+            (SETTINGS_API_VERSION, "GatewaySetting"),
+            (SETTINGS_API_VERSION, "gatewaysettings"),
+            ("portcullis.dev/v1", SETTINGS_KIND),
+            ("portculis.dev/v1alpha1", SETTINGS_KIND),
+            (CLUSTER_API_VERSION, SETTINGS_KIND),
+            ("", SETTINGS_KIND),
+        ] {
+            assert_eq!(kind(api_version, written), ObjectKind::GatewaySettings, "{api_version} {written}");
+            let document = json!({"apiVersion": api_version, "kind": written, "metadata": {"name": "a"}});
+            let problem = crate::parse_settings(&document).unwrap_err();
+            assert!(problem.hint.unwrap().ends_with(" is meant?"), "{api_version} {written}");
+        }
+        for (api_version, written) in
+            [(CLUSTER_API_VERSION, "UpstreamClusters"), ("proxy.kubegateway.io/v2", CLUSTER_KIND)]
+        {
+            assert_eq!(kind(api_version, written), ObjectKind::UpstreamCluster, "{api_version} {written}");
+            let document = json!({"apiVersion": api_version, "kind": written, "metadata": {"name": "a"}});
+            assert!(crate::parse_cluster(&document).is_err(), "{api_version} {written}");
+        }
+        for (api_version, written) in
+            [("portcullis.dev/v1alpha1", "Gate"), ("example.com/v1", CLUSTER_KIND), ("", "Pod"), ("v1", ""), ("", "")]
+        {
+            assert!(matches!(kind(api_version, written), ObjectKind::Unknown(_)), "{api_version} {written}");
+        }
+        assert!(matches!(kind_of(&json!([])), ObjectKind::Unknown(_)));
+    }
+}
