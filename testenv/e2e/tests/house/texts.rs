@@ -13,10 +13,10 @@ pub(crate) fn files(path: &str, endings: &[&str]) -> Vec<PathBuf> {
 
 fn collect(path: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
     if path.is_dir() {
-        for entry in fs::read_dir(path).unwrap() {
-            collect(&entry.unwrap().path(), endings, found);
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            collect(&entry.path(), endings, found);
         }
-    } else if endings.iter().any(|ending| path.to_str().unwrap().ends_with(ending)) {
+    } else if endings.iter().any(|ending| path.to_string_lossy().ends_with(ending)) {
         found.push(path.to_owned());
     }
 }
