@@ -126,7 +126,7 @@ fn problems_are_told_with_their_field() {
         health("timeout", json!("5"), "healthCheck.timeout: not a duration"),
         health("healthyThreshold", json!(0), "healthCheck.healthyThreshold: must be from 1 to 10"),
         health("unhealthyThreshold", json!(11), "healthCheck.unhealthyThreshold: must be from 1 to 10"),
-        health("unhealthyThreshold", json!(-1), "healthCheck.unhealthyThreshold: a field has the wrong type"),
+        health("unhealthyThreshold", json!(-1), "healthCheck.unhealthyThreshold: must be a whole number"),
     ];
     for row in &rows {
         let diagnosis = diagnosed(&pki, row);
