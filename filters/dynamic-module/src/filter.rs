@@ -205,9 +205,11 @@ impl Filter {
         let refuses = fault::is_asked_for("remove", &trailers);
         let reserved: Vec<Box<[u8]>> =
             trailers.iter().map(|(name, _)| name).filter(|name| self.gateway.reserves(name)).map(Into::into).collect();
-        // All of them, also behind one that Envoy refuses.
-        let is_removed = |name: &Box<[u8]>| stream.remove_header(HeaderMap::RequestTrailers, name) && !refuses;
-        reserved.iter().map(is_removed).fold(true, |all, one| all && one)
+        let mut is_clean = !refuses || reserved.is_empty();
+        for name in &reserved {
+            is_clean &= stream.remove_header(HeaderMap::RequestTrailers, name);
+        }
+        is_clean
     }
 
     /// Counts what became of a request that was forwarded, and puts it into its line.
@@ -310,8 +312,10 @@ impl Filter {
             },
             decided => decided,
         };
-        let is_removed = |name| stream.remove_header(HeaderMap::Request, name) && !refuses;
-        let is_clean = taken_out.names().map(is_removed).fold(true, |all, one| all && one);
+        let mut is_clean = !refuses;
+        for name in taken_out.names() {
+            is_clean &= stream.remove_header(HeaderMap::Request, name);
+        }
         let is_shown = seen.shown.take().is_none_or(|shown| show(&shown, stream));
         // A header that is still there could tell another identity than the one decided.
         let decision = if is_clean && is_shown { decision } else { Decision::Refuse(Refusal::internal()) };
