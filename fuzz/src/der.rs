@@ -66,11 +66,7 @@ fn name(common_name: &str) -> Vec<u8> {
 
 /// Of a CA.
 fn basic_constraints() -> Vec<u8> {
-    sequence(&[
-        &element(6, &[0x55, 0x1d, 0x13]),
-        &element(1, &[0xff]),
-        &element(4, &sequence(&[&element(1, &[0xff])])),
-    ])
+    sequence(&[&element(6, &[0x55, 0x1d, 0x13]), &element(1, &[0xff]), &element(4, &sequence(&[&element(1, &[0xff])]))])
 }
 
 fn certificate(
