@@ -39,6 +39,10 @@ fn edited(pki: &Pki, edit: &str) -> (Value, Value) {
             change("/spec/portcullis", json!({"upstreamIdentity": "RequestHeader"}));
             headers = json!({"user": "X-Other-User"});
         }
+        "reserved names" => {
+            change("/spec/portcullis", json!({"upstreamIdentity": "RequestHeader"}));
+            headers = json!({"reserved": ["X-Legacy-Group"]});
+        }
         "token" => change(&format!("{client}/bearerToken"), json!(base64("a-token"))),
         "other token" => change(&format!("{client}/bearerToken"), json!(base64("other-token"))),
         "subject" => {
@@ -76,9 +80,18 @@ fn generation_changes_with_what_identity_depends_on() {
     let (base, stats) = of("nothing");
     assert!(base.len() > 8 && base.iter().any(|name| name.starts_with("lab/-/prod.example.com/all.h2@")), "{base:?}");
     let mut seen = BTreeSet::from([base.clone()]);
-    for edit in
-        ["uid", "mode", "asking user", "header names", "token", "other token", "subject", "upstream CA", "server name"]
-    {
+    for edit in [
+        "uid",
+        "mode",
+        "asking user",
+        "header names",
+        "reserved names",
+        "token",
+        "other token",
+        "subject",
+        "upstream CA",
+        "server name",
+    ] {
         let (names, edited_stats) = of(edit);
         assert!(names.is_disjoint(&base), "{edit}: {:?}", names.intersection(&base));
         assert!(seen.insert(names), "{edit}: a generation of its own");
