@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use portcullis_api::{Cluster, UpstreamIdentity, cluster_as_written, parse_cluster};
 use portcullis_core::attribution;
+use portcullis_core::request_info::unescape_path;
 use portcullis_filter_config::DEFAULT_EXTRAS;
 use serde_json::{Value, json};
 
@@ -21,6 +22,10 @@ enum RbacError {
     Cluster(String, portcullis_api::Problem),
     #[error("no UpstreamCluster {0} is among the files")]
     NoCluster(String),
+    #[error(
+        "UpstreamCluster {0}: spec.portcullis.healthCheck.path ends with *, and as a rule of RBAC it would allow every path that begins so"
+    )]
+    Pattern(String),
 }
 
 pub(crate) fn run(arguments: &Rbac) -> ExitCode {
@@ -30,9 +35,30 @@ pub(crate) fn run(arguments: &Rbac) -> ExitCode {
     }
     let user = arguments.user.as_deref().unwrap_or("system:portcullis");
     match clusters(&arguments.files, arguments.cluster.as_deref()) {
-        Ok(clusters) => print(arguments, &[role(&clusters), binding(user)]),
+        Ok(clusters) => match health_paths(&clusters) {
+            Ok(paths) => print(arguments, &[role(&clusters, &paths), binding(user)]),
+            Err(error) => crate::fail(&error),
+        },
         Err(error) => crate::fail(&error),
     }
+}
+
+/// The paths of health checks as kube-apiserver authorises them: decoded, and without the query.
+fn health_paths(clusters: &[Cluster]) -> Result<BTreeSet<String>, RbacError> {
+    let mut paths = BTreeSet::new();
+    for cluster in clusters {
+        let (path, _) = cluster.health_check.path.split_once('?').unwrap_or((&cluster.health_check.path, ""));
+        let decoded = unescape_path(path.as_bytes()).ok().and_then(|path| String::from_utf8(path.into_owned()).ok());
+        let path = decoded.unwrap_or_else(|| path.to_owned());
+        if path.ends_with('*') {
+            return Err(RbacError::Pattern(cluster.name.clone()));
+        }
+        paths.insert(path);
+    }
+    if paths.is_empty() {
+        paths.insert("/readyz".to_owned());
+    }
+    Ok(paths)
 }
 
 fn print(arguments: &Rbac, manifests: &[Value]) -> ExitCode {
@@ -61,7 +87,7 @@ fn clusters(files: &[PathBuf], wanted: Option<&str>) -> Result<Vec<Cluster>, Rba
 
 /// What telling the user to the upstream and reviewing credentials need, and nothing else: an authenticating proxy needs no
 /// right to impersonate.
-fn role(clusters: &[Cluster]) -> Value {
+fn role(clusters: &[Cluster], health_paths: &BTreeSet<String>) -> Value {
     let mut extras: BTreeSet<&str> = DEFAULT_EXTRAS.into_iter().collect();
     for cluster in clusters {
         extras.extend(cluster.forwarded_extras.iter().map(String::as_str));
@@ -78,7 +104,7 @@ fn role(clusters: &[Cluster]) -> Value {
     ];
     let always = [
         json!({"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}),
-        json!({"nonResourceURLs": ["/readyz"], "verbs": ["get"]}),
+        json!({"nonResourceURLs": health_paths, "verbs": ["get"]}),
     ];
     let rules: Vec<Value> = impersonation.into_iter().filter(|_| impersonates).chain(always).collect();
     json!({

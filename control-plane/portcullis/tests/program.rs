@@ -9,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -253,6 +253,27 @@ fn a_kept_configuration_that_is_not_whole_or_not_private_is_told_and_not_used() 
 
 fn documents(text: &str) -> Vec<Value> {
     serde_json::Deserializer::from_str(&text.replace("\n---\n", "\n")).into_iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn rbac_follows_the_paths_of_health_checks() {
+    let directory = tempfile::tempdir().unwrap();
+    let object = |name: &str, path: &str| {
+        format!("{}spec: {{portcullis: {{healthCheck: {{path: {path:?}}}}}}}\n", BAD.replace("a.test", name))
+    };
+    let paths = |arguments: &[&str]| {
+        let printed = output(&[&["rbac"], arguments].concat());
+        let manifests: Vec<Value> = serde_saphyr::from_multiple(&String::from_utf8(printed.stdout).unwrap()).unwrap();
+        let rules = manifests.into_iter().find_map(|one| one["rules"].as_array().cloned()).unwrap_or_default();
+        rules.into_iter().find_map(|rule| rule.get("nonResourceURLs").cloned())
+    };
+    assert_eq!(paths(&[]), Some(json!(["/readyz"])));
+    write(directory.path(), "a.yaml", &object("a.test", "/livez?exclude=etcd"));
+    write(directory.path(), "b.yaml", &object("b.test", "/health%2dz"));
+    let files = ["-f", directory.path().to_str().unwrap()];
+    assert_eq!(paths(&files), Some(json!(["/health-z", "/livez"])));
+    write(directory.path(), "c.yaml", &object("c.test", "/%2a"));
+    assert_eq!(paths(&files), None, "a rule of RBAC would be wider than the path");
 }
 
 #[test]

@@ -131,6 +131,15 @@ impl ControlPlane {
         self.print("portcullis-rbac", &["rbac", "--user", user])
     }
 
+    /// The gateway's rights as `portcullis rbac` prints them for the manifests of a file or directory.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::rbac`].
+    pub fn rbac_of(&self, user: &str, manifests: &Path) -> Result<String> {
+        let manifests = manifests.to_string_lossy();
+        self.print("portcullis-rbac", &["rbac", "--user", user, "-f", &manifests])
+    }
+
     /// What another command of the same executable prints.
     fn print(&self, name: &str, args: &[&str]) -> Result<String> {
         let spec = Spec::new(name, &self.binary, &self.dir).args(args).stdout_to(self.dir.join(format!("{name}.out")));

@@ -1,9 +1,11 @@
 //! The staged reopening of docs/freeze-and-thaw, with kubectl and a real kube-apiserver.
 
+use std::time::Duration;
+
 use portcullis_harness::certs::CertSpec;
 use portcullis_harness::client::H2Client;
 use portcullis_harness::kube::KubeOptions;
-use portcullis_harness::project_root;
+use portcullis_harness::{project_root, wait};
 use serde_json::json;
 
 use crate::world::{NAME, World};
@@ -11,6 +13,7 @@ use crate::world::{NAME, World};
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1";
 const NODE: &str = "/api/v1/nodes/node-1";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+const SOON: Duration = Duration::from_secs(20);
 
 /// As an operator with a directory of manifests does it.
 fn step(world: &World, file: &str) {
@@ -73,4 +76,28 @@ fn heartbeats_pass_while_a_list_waits_and_later_all_pass() {
 
     world.gateway.apply(&world.manifest()).unwrap();
     assert_eq!((heartbeats(&node), list().status), ([200; 3], 200));
+}
+
+#[test]
+fn operators_pass_a_freeze_with_protected_identities() {
+    let Some(world) = World::start("freeze-protected", &KubeOptions::default()) else { return };
+    let admin = "--clusterrole=cluster-admin";
+    world.admin(&["create", "clusterrolebinding", "operators", admin, "--group=kubeadm:cluster-admins"]);
+    let client = |name: &str, group: &str| {
+        let identity = world.kube.client_ca().issue(&CertSpec::client(name, [group])).unwrap();
+        H2Client::connect(&world.target().identity(&identity)).unwrap()
+    };
+    let alice = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    let protected = json!({"groups": ["system:masters"]});
+    world.gateway.change_settings(|spec| spec["protectedIdentities"] = protected).unwrap();
+    let status = |client: &H2Client| client.get("/api/v1/nodes", &[]).unwrap().status;
+    // Settings are the listener's matter: connections from before drain.
+    let is_protected = || (status(&client("root", "system:masters")) == 403).then_some(());
+    wait::until("system:masters is refused", SOON, is_protected).unwrap();
+    for (file, of_others) in [("2-heartbeats.yaml", 429), ("3-trickle.yaml", 200)] {
+        step(&world, file);
+        assert_eq!(status(&client("operator", "kubeadm:cluster-admins")), 200, "{file}");
+        assert_eq!(status(&client("root", "system:masters")), 403, "{file}");
+        assert_eq!(alice.get(PODS, &[]).unwrap().status, of_others, "{file}");
+    }
 }

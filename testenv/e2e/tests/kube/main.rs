@@ -11,6 +11,7 @@ mod declared;
 mod deploy;
 mod freeze;
 mod gardener;
+mod health_rights;
 mod istio;
 mod kubectl;
 mod matrix;

@@ -23,6 +23,8 @@ for directory in bin lib lib32 lib64; do
     [ ! -d "/usr/$directory" ] || bind_read_only "/usr/$directory" "$root/usr/$directory"
 done
 for device in null zero random urandom; do bind "/dev/$device" "$root/dev/$device"; done
+# OCI runtime specification, "Default Devices" and "Dev symbolic links": every runtime makes this one.
+ln -s /proc/self/fd "$root/dev/fd"
 mount --rbind /proc "$root/proc"
 bind_read_only "$(command -v setpriv)" "$root/.run/setpriv"
 # What the image holds, and volumes: SOURCE:TARGET, and TARGET of those that begin empty.
