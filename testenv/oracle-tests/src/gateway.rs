@@ -53,15 +53,15 @@ impl Default for Lab {
 impl Lab {
     /// Judges a GET of one pod. Questions are answered with yes, and every one is asked again: times move on by a day.
     pub fn judge(&self, headers: &[(Vec<u8>, Vec<u8>)], day: u64) -> Judged {
-        let now = UnixTime::since_unix_epoch(Duration::from_secs(1_893_456_000 + 86_400 * day));
+        let uptime = Duration::from_secs(86_400 * day);
+        let now = UnixTime::since_unix_epoch(Duration::from_secs(1_893_456_000) + uptime);
         let mut all: Vec<(&[u8], &[u8])> =
             vec![(b":method", b"GET"), (b":path", b"/api/v1/namespaces/n/pods/a"), (b":authority", b"prod")];
         all.extend(headers.iter().map(|(name, value)| (&**name, &**value)));
         let (mut settled, mut asked) = (Settled::default(), Vec::new());
         loop {
             let scan = self.0.scan(all.iter().copied());
-            let request =
-                RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now, uptime: Duration::ZERO };
+            let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now, uptime };
             let outcome = match self.0.decide(&self.1, &request) {
                 Decision::Forward(forward) => Outcome::Forward(forward.user.map(|user| user.user().clone())),
                 Decision::Refuse(refusal) => Outcome::Refuse(refusal.code),

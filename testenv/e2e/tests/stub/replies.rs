@@ -39,7 +39,7 @@ fn check(what: &str, response: &Response, (code, reason, has_retry_after): Expec
     let details = if has_retry_after { json!({"retryAfterSeconds": 1}) } else { Value::Null };
     assert_eq!(status["details"], details, "{what}: {text}");
     let ports = [world.gateway.address().port(), world.stub.address().port()].map(|port| port.to_string());
-    for secret in ["127.0.0.1", "envoy", "TLS", "SSL", "delayed", "http1.", "reset"]
+    for secret in ["127.0.0.1", "envoy", "TLS_error", "SSL", "delayed", "http1.", "reset"]
         .into_iter()
         .chain(ports.iter().map(String::as_str))
     {

@@ -30,7 +30,7 @@ type Edit = (&'static str, Ends, fn(&mut Site));
 const OF_A_CLUSTER: &[Edit] = &[
     ("serverNames", Ends::Own, |site| site.change("/spec/secureServing/serverNames", json!(["more.example.com"]))),
     ("virtualIPs", Ends::None, |site| site.change("/spec/portcullis/virtualIPs", json!(["127.1.0.1"]))),
-    ("clientCertificateVerification", Ends::Own, |site| {
+    ("clientCertificateVerification", Ends::None, |site| {
         site.change("/spec/portcullis/clientCertificateVerification", json!("Handshake"));
     }),
     ("the default certificate in place of its own", Ends::Own, |site| {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_e2e::GatewayOptions;
+use portcullis_filter_config::{GENERATION_MARK, without_generation};
 use portcullis_harness::envoy::Envoy;
 use serde_json::{Value, json};
 
@@ -32,7 +33,8 @@ fn chain(envoy: &Envoy) -> Value {
 fn cluster(envoy: &Envoy, pool: &str) -> Value {
     let dump = envoy.admin().json("/config_dump?resource=dynamic_active_clusters").unwrap();
     let clusters = dump["configs"].as_array().unwrap().iter().map(|config| &config["cluster"]);
-    let mut own = clusters.filter(|cluster| cluster["name"].as_str().is_some_and(|name| name.ends_with(pool)));
+    let mut own = clusters
+        .filter(|cluster| cluster["name"].as_str().is_some_and(|name| without_generation(name).ends_with(pool)));
     own.next().unwrap().clone()
 }
 
@@ -74,6 +76,12 @@ fn health_check(cluster: &Value) -> Value {
     check
 }
 
+/// The generation of an object stands in a destination between the group and the pool. Files have none.
+fn plain_destination(destination: &str) -> String {
+    let Some((group, rest)) = destination.split_once(GENERATION_MARK) else { return destination.to_owned() };
+    format!("{group}{}", rest.get(rest.find('.').unwrap()..).unwrap())
+}
+
 /// Destinations with what their routes allow.
 fn routes(envoy: &Envoy) -> BTreeMap<String, [Value; 4]> {
     let dump = envoy.admin().json("/config_dump?resource=dynamic_route_configs").unwrap();
@@ -84,7 +92,7 @@ fn routes(envoy: &Envoy) -> BTreeMap<String, [Value; 4]> {
         let (retries, number) = (&route["retry_policy"]["retry_on"], &route["retry_policy"]["num_retries"]);
         [&route["timeout"], &route["idle_timeout"], retries, number].map(Value::clone)
     };
-    map.as_object().unwrap().iter().map(|(destination, entry)| (destination.clone(), of(entry))).collect()
+    map.as_object().unwrap().iter().map(|(destination, entry)| (plain_destination(destination), of(entry))).collect()
 }
 
 /// So that whoever changes one of them looks at the other.
