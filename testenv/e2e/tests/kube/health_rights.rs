@@ -18,8 +18,8 @@ fn health_check_of_another_path_works_with_the_printed_rights() {
     let alice = world.target().identity(&world.alice);
     let status = || H2Client::connect(&alice).ok()?.get(PODS, &[]).ok().map(|answer| answer.status);
     assert_eq!(status(), Some(200));
-    // kube-apiserver lets everybody read /livez and /readyz by this binding.
-    world.admin(&["delete", "clusterrolebinding", "system:public-info-viewer"]);
+    // By these kube-apiserver lets everybody, and every authenticated user, read /livez and /readyz.
+    world.admin(&["delete", "clusterrolebinding", "system:public-info-viewer", "system:discovery"]);
     let health = json!({"healthCheck": {"path": "/livez?exclude=etcd", "interval": "1s"}});
     let manifest = world.manifest().set("/spec/portcullis", world.portcullis(health));
     world.gateway.write(&manifest).unwrap();
