@@ -35,6 +35,10 @@ impl<'a> Presented<'a> {
         };
         if let Some(header) = header {
             let lines = scan.forwarded_cert_lines;
+            // Before the memory of known chains is asked: of several lines only the last is at hand.
+            if lines != 1 {
+                return Self::Unreadable;
+            }
             return Self::read(stream, header, |header| chain_from_header(Some(header), lines)?.ok());
         }
         let kept = match source {

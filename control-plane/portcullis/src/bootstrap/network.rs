@@ -81,7 +81,7 @@ impl Network {
         if self.xds_address.iter().any(is_name) { "STRICT_DNS" } else { "STATIC" }
     }
 
-    /// What leads Envoy to its certificate, if there is an address.
+    /// References to the xDS certificate; `None` without an address.
     pub(crate) fn resources(&self) -> Option<Resources> {
         let [certificate, key, ca] = self.files()?;
         Some(Resources::new(certificate, key, ca))

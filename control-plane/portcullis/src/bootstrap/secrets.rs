@@ -20,7 +20,7 @@ pub(crate) struct Resources {
     ca: Value,
 }
 
-/// Where Envoy reads the resources.
+/// Paths of the SDS resources that Envoy reads.
 #[derive(Debug)]
 pub(crate) struct Paths {
     certificate: String,

@@ -13,7 +13,7 @@ use portcullis_sources::{Input, InputError, MAX_FILE, ObjectSet, Root, read_inpu
 
 use crate::cli::{Check, CheckOutput};
 
-/// Whoever asks for a check relies on something being checked.
+/// A check of nothing is an error: its caller relies on something being checked.
 #[derive(Debug, thiserror::Error)]
 #[error("there is no UpstreamCluster and no GatewaySettings to check{}", if *deeper { "" } else { " (hint: -R reads directories below, too)" })]
 struct NothingToCheck {

@@ -1,4 +1,4 @@
-//! What control planes say of Envoy's acknowledgements, which each says to the others through this agent.
+//! Acknowledgements that each control plane reports of an Envoy, which the agent repeats to the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
