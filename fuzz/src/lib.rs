@@ -54,7 +54,7 @@ pub fn judge<T>(
     let mut all: Vec<(&[u8], &[u8])> =
         vec![(b":method", b"GET"), (b":path", b"/api/v1/namespaces/n/pods/a"), (b":authority", b"prod")];
     all.extend_from_slice(headers);
-    let scan = gateway.scan(all.iter().copied());
+    let scan = gateway.scan(Some(cluster), all.iter().copied());
     let request = RequestFacts { scan: &scan, peer: Peer::None, settled, now: at(now), uptime: age(now) };
     read(gateway.decide(cluster, &request))
 }

@@ -1,18 +1,19 @@
 use portcullis_api::{self as api, Cluster, PeerName, Settings, Trust, token_account};
 use ring::digest::{SHA256, digest};
 
-use crate::identity::sha256_hex;
-use crate::policy::{reserved_headers, upstream_identity};
+use crate::identity::{endpoints, sha256_hex};
+use crate::policy::upstream_identity;
 
 /// Digits of a generation in names.
-const DIGITS: usize = 12;
+pub(crate) const DIGITS: usize = 16;
 
 /// A hash of everything that the filter decides by and the servers believe by. Two editions of an object that differ in it
 /// share no pool, no endpoints and no credential: their names differ.
 ///
 /// It covers the object's UID, how users are told (the mode, all header names, reserved ones included, and as whom the
-/// gateway itself asks), who the gateway is by its certificate or token, and by which CA and name servers are trusted. What
-/// is not covered may change under open connections: a renewed key, the clients' CA, servers, policies, limits.
+/// gateway itself asks), who the gateway is by its certificate or token, and by which CA and name servers are trusted: where
+/// they are not verified, by their addresses. What is not covered may change under open connections: a renewed key, the
+/// clients' CA, servers that are verified, policies, limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(String);
 
@@ -28,8 +29,8 @@ impl Generation {
             PeerName::Ip(ip) => format!("ip {ip}"),
         };
         let trust = match &cluster.trust {
-            Trust::Bundle(pem) => pem.as_slice(),
-            Trust::Insecure => b"insecure",
+            Trust::Bundle(pem) => pem.as_slice().to_vec(),
+            Trust::Insecure => format!("insecure {}", endpoints(cluster)).into_bytes(),
         };
         let parts: [&[u8]; 6] = [
             made.as_bytes(),
@@ -37,7 +38,7 @@ impl Generation {
             certificate.unwrap_or_default(),
             token.as_deref().unwrap_or_default(),
             peer.as_bytes(),
-            trust,
+            &trust,
         ];
         Self(sha256_hex(parts))
     }
@@ -59,9 +60,7 @@ fn told(cluster: &Cluster, settings: &Settings) -> String {
     let identity = serde_json::to_string(&upstream_identity(cluster, settings)).unwrap_or_default();
     match &cluster.upstream_identity {
         api::UpstreamIdentity::Impersonate => identity,
-        api::UpstreamIdentity::RequestHeader { user, .. } => {
-            format!("{identity} {user:?} {:?}", reserved_headers(settings))
-        }
+        api::UpstreamIdentity::RequestHeader { user, .. } => format!("{identity} {user:?}"),
     }
 }
 

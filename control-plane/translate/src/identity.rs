@@ -27,9 +27,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 /// Who a cluster is, for caches of credentials: they start empty with each generation of the object, and when its servers or
 /// the CA that signs for its users change. Disabling a server changes nothing.
 pub(crate) fn identity(cluster: &Cluster, instance: &str, generation: &Generation) -> String {
-    let servers: Vec<String> = cluster.servers.iter().map(|server| server.endpoint.to_string()).collect();
     let client_ca = cluster.client_ca.as_ref().map_or(&b""[..], |pem| pem.as_slice());
-    let joined = servers.join(",");
-    let hash = sha256_hex([generation.whole().as_bytes(), joined.as_bytes(), client_ca]);
+    let hash = sha256_hex([generation.whole().as_bytes(), endpoints(cluster).as_bytes(), client_ca]);
     format!("{instance}/-/{}/{hash}", cluster.name)
+}
+
+/// The addresses of all servers, disabled ones included.
+pub(crate) fn endpoints(cluster: &Cluster) -> String {
+    let servers: Vec<String> = cluster.servers.iter().map(|server| server.endpoint.to_string()).collect();
+    servers.join(",")
 }

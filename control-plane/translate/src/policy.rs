@@ -84,7 +84,8 @@ pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> Upstr
         api::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,
         api::UpstreamIdentity::RequestHeader { .. } => {
             let api::RequestHeaders { user, group, uid, extra_prefix, reserved: _ } = settings.request_headers.clone();
-            UpstreamIdentity::RequestHeader(config::RequestHeaders { user, group, uid, extra_prefix })
+            let reserved = reserved_headers(settings);
+            UpstreamIdentity::RequestHeader(config::RequestHeaders { user, group, uid, extra_prefix, reserved })
         }
     }
 }

@@ -17,6 +17,7 @@ struct Content {
     companion: Option<(String, String)>,
     owner: Option<String>,
     is_held: bool,
+    lingers: bool,
     /// What stands before the parts, and the parts with their owners. Empty if it is in one piece.
     pieces: Vec<(Option<String>, Piece)>,
 }
@@ -44,7 +45,9 @@ impl Resource {
     pub fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let version = hash_of(&body);
-        Self(Arc::new(Content { version, body, companion: None, owner: None, is_held: false, pieces: Vec::new() }))
+        let content =
+            Content { version, body, companion: None, owner: None, is_held: false, lingers: false, pieces: Vec::new() };
+        Self(Arc::new(content))
     }
 
     /// A resource of which nothing is known but its version, because others hold it: it is never sent and never taken
@@ -84,6 +87,18 @@ impl Resource {
     /// Whose resource it is; `None` if nobody's in particular.
     pub fn owner(&self) -> Option<&str> {
         self.0.owner.as_deref()
+    }
+
+    /// The same resource as one that nothing new leads to: it stays for a while for requests that are on their way to it, and
+    /// is no part of what its owner asks for ([`crate::Snapshot::version_of`]).
+    #[must_use]
+    pub fn lingering(self) -> Self {
+        self.with(|content| content.lingers = true)
+    }
+
+    /// Whether it is there only for requests that are on their way to it.
+    pub(crate) fn lingers(&self) -> bool {
+        self.0.lingers
     }
 
     /// Says which bytes belong to whom. A node that refuses the whole is offered it without some of the parts, until the
@@ -150,8 +165,8 @@ impl Resource {
     pub(crate) fn is(&self, other: &Self) -> bool {
         let (one, other) = (&self.0, &other.0);
         Arc::ptr_eq(one, other)
-            || (&one.version, &one.companion, &one.owner, one.is_held)
-                == (&other.version, &other.companion, &other.owner, other.is_held)
+            || (&one.version, &one.companion, &one.owner, one.is_held, one.lingers)
+                == (&other.version, &other.companion, &other.owner, other.is_held, other.lingers)
                 && one.pieces == other.pieces
     }
 

@@ -40,6 +40,9 @@ impl OneType {
         for (name, resource) in &resources {
             hash.add(name);
             hash.add(resource.version());
+            if resource.lingers() {
+                hash.add("lingers");
+            }
             for owner in resource.owner().into_iter().chain(resource.part_owners()) {
                 owned.entry(owner.to_owned()).or_default().push(name.clone());
             }
@@ -222,12 +225,12 @@ impl Snapshot {
     }
 
     /// A hash of an owner's resources and of its parts of others, equal wherever they are equal; `None` if the snapshot
-    /// holds none of them.
+    /// holds none of them. Those that linger do not count: they depend on what the object was before, and when.
     pub fn version_of(&self, owner: &str) -> Option<String> {
         let mut hash = Hash::default();
         let mut is_there = false;
         for (type_url, name) in self.owned_by(owner) {
-            let Some(resource) = self.get(type_url, name) else { continue };
+            let Some(resource) = self.get(type_url, name).filter(|resource| !resource.lingers()) else { continue };
             let version = match resource.owner() {
                 Some(one) if one == owner => Some(resource.version()),
                 _ => resource.part_version(owner),
@@ -321,6 +324,15 @@ mod tests {
         renamed[1] = one("u", "c", 2, "A");
         assert_ne!(version(&renamed, "A"), before);
         assert_eq!(version(&base, "C"), None);
+        let mut left = base.clone();
+        left.push(("t".to_owned(), "left".to_owned(), Resource::new(vec![6]).owned_by("A").lingering()));
+        assert_eq!(version(&left, "A"), before, "what lingers is what the object was, not what it is");
+        let all = |resources: &[(String, String, Resource)]| Snapshot::new(resources.to_vec()).version().to_owned();
+        let mut wanted = base.clone();
+        wanted.push(("t".to_owned(), "left".to_owned(), Resource::new(vec![6]).owned_by("A")));
+        assert_ne!(all(&left), all(&wanted));
+        assert!(!Snapshot::new(left).succeeded_by(wanted.clone()).get("t", "left").unwrap().lingers());
+        assert_ne!(version(&wanted, "A"), before);
         let with_chains = |chains: &[u8; 3]| {
             let parts = [("A", 1..2), ("B", 2..3)].map(|(owner, range)| crate::Part {
                 owner: owner.to_owned(),

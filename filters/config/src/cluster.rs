@@ -167,8 +167,8 @@ pub struct ProtectedIdentities {
     pub drop_groups: bool,
 }
 
-/// The names of an authenticating proxy's headers, as the upstream's `--requestheader-*-headers` have them; lower-case. Each
-/// must start with one of [`crate::FilterConfig::reserved_headers`] or with `x-remote-`.
+/// The names of an authenticating proxy's headers, as the upstream's `--requestheader-*-headers` have them; lower-case. No
+/// client may send on any of them, whatever [`crate::FilterConfig::reserved_headers`] holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
@@ -181,13 +181,23 @@ pub struct RequestHeaders {
     pub uid: String,
     /// What the names of extra attributes start with.
     pub extra_prefix: String,
+    /// Further prefixes of names that the upstream believes: the [`crate::FilterConfig::reserved_headers`] that belong to this
+    /// edition of the cluster. A connection may still have the listener of another edition.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reserved: Vec<String>,
 }
 
 impl Default for RequestHeaders {
     /// The names that Kubernetes' documents use.
     fn default() -> Self {
         let name = |rest: &str| format!("x-remote-{rest}");
-        Self { user: name("user"), group: name("group"), uid: name("uid"), extra_prefix: name("extra-") }
+        Self {
+            user: name("user"),
+            group: name("group"),
+            uid: name("uid"),
+            extra_prefix: name("extra-"),
+            reserved: Vec::new(),
+        }
     }
 }
 

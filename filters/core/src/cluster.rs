@@ -10,6 +10,7 @@ use portcullis_filter_config::{
 
 use crate::authority::Authorities;
 use crate::bucket::{Rate, TokenBucket};
+use crate::hygiene::Reserved;
 use crate::identity::HeaderNames;
 use crate::limit::{InFlight, Place};
 use crate::observe::Series;
@@ -69,6 +70,8 @@ pub(crate) struct Identity {
     pub(crate) names: HeaderNames,
     /// Set where tokens and impersonation go on, for the upstream to judge.
     pub(crate) passing: Option<Passing>,
+    /// Prefixes of header names that the upstream believes and no client may send on, but for those that hold everywhere.
+    pub(crate) reserved: Box<[Box<[u8]>]>,
 }
 
 /// [`UpstreamIdentity::RequestHeader`] and [`UpstreamIdentity::Unchanged`], compiled.
@@ -82,11 +85,14 @@ pub(crate) struct Passing {
 
 impl Identity {
     fn compile(config: &config::ClusterConfig, policies: &[config::Policy]) -> Result<Self, CompileError> {
-        let (names, tells_certificates) = match &config.upstream_identity {
-            UpstreamIdentity::Impersonate => return Ok(Identity { names: HeaderNames::impersonate(), passing: None }),
-            UpstreamIdentity::RequestHeader(names) => (HeaderNames::of(names), true),
-            UpstreamIdentity::Unchanged => (HeaderNames::of(&RequestHeaders::default()), false),
+        let (raw, tells_certificates) = match &config.upstream_identity {
+            UpstreamIdentity::Impersonate => {
+                return Ok(Identity { names: HeaderNames::impersonate(), passing: None, reserved: Box::default() });
+            }
+            UpstreamIdentity::RequestHeader(names) => (names, true),
+            UpstreamIdentity::Unchanged => (&RequestHeaders::default(), false),
         };
+        let names = HeaderNames::of(raw);
         for (is_set, field) in
             [(config.client_ca.is_some(), "clientCa"), (config.audit_attribution, "auditAttribution")]
         {
@@ -98,11 +104,12 @@ impl Identity {
             name.len() > 1
                 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
         };
-        if let Some(bad) = names.all().find(|name| !is_word(name)) {
+        if let Some(bad) = names.all().chain(raw.reserved.iter().map(String::as_str)).find(|name| !is_word(name)) {
             return Err(CompileError::HeaderName(bad.to_owned()));
         }
         let unknown = Policies::for_unknown(policies);
-        Ok(Identity { names, passing: Some(Passing { unknown, tells_certificates }) })
+        let reserved = reserved(raw, &names);
+        Ok(Identity { names, passing: Some(Passing { unknown, tells_certificates }), reserved })
     }
 
     /// Whether tokens and impersonation go on, for the upstream to judge.
@@ -114,6 +121,17 @@ impl Identity {
     pub(crate) fn is_unchanged(&self) -> bool {
         self.passing.as_ref().is_some_and(|passing| !passing.tells_certificates)
     }
+}
+
+/// As they are written, so that they equal the listener's, and what the configuration forgot.
+fn reserved(raw: &RequestHeaders, names: &HeaderNames) -> Box<[Box<[u8]>]> {
+    let mut reserved: Vec<Box<[u8]>> = raw.reserved.iter().map(|prefix| prefix.as_bytes().into()).collect();
+    for name in names.all().map(str::as_bytes) {
+        if !Reserved::of(&reserved, &[]).names(name) {
+            reserved.push(name.into());
+        }
+    }
+    reserved.into()
 }
 
 /// The limit of a flow control schema.

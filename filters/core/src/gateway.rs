@@ -18,7 +18,7 @@ use crate::Moment;
 use crate::attribution;
 use crate::authenticate::{Actor, Client, authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, Full};
-use crate::hygiene::{PassedOn, Scan, is_like, is_reserved};
+use crate::hygiene::{PassedOn, Reserved, Scan};
 use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
 use crate::observe::Seen;
@@ -50,7 +50,7 @@ pub enum Peer<'a> {
 /// A request, as the host shows it.
 #[derive(Debug)]
 pub struct RequestFacts<'a> {
-    /// The headers, scanned.
+    /// The headers, scanned for the cluster that is asked.
     pub scan: &'a Scan<'a>,
     /// The client's certificate.
     pub peer: Peer<'a>,
@@ -157,14 +157,19 @@ impl Gateway {
         &self.via
     }
 
-    /// Reads a request's headers ([`Scan::of`]) for this gateway.
-    pub fn scan<'a>(&self, headers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Scan<'a> {
-        Scan::of(headers, &self.instance, &self.reserved)
+    /// Reads the headers ([`Scan::of`]) of a request for this cluster.
+    pub fn scan<'a>(&self, cluster: Option<&Cluster>, headers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> Scan<'a> {
+        Scan::of(headers, &self.instance, self.reserved(cluster))
     }
 
-    /// Whether no client may send on a header or trailer of this name, or one that looks like it.
-    pub fn reserves(&self, name: &[u8]) -> bool {
-        is_reserved(name) || self.reserved.iter().any(|prefix| is_like(name, prefix))
+    /// Whether no client of this cluster may send on a header or trailer of this name, or one that looks like it.
+    pub fn reserves(&self, cluster: Option<&Cluster>, name: &[u8]) -> bool {
+        self.reserved(cluster).names(name)
+    }
+
+    /// The cluster's names are its own edition's, while the listener may be of the one before or after.
+    fn reserved<'a>(&'a self, cluster: Option<&'a Cluster>) -> Reserved<'a> {
+        Reserved::of(&self.reserved, cluster.map_or(&[], |cluster| &cluster.identity.reserved))
     }
 
     /// What meets a request for which the host has no cluster's configuration.
@@ -231,11 +236,6 @@ impl Gateway {
     ) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
         check_message(scan, cluster)?;
-        // A header that clients may send would be believed.
-        let tells_by_proxy = cluster.identity.passing.as_ref().is_some_and(|passing| passing.tells_certificates);
-        if tells_by_proxy && !cluster.identity.names.all().all(|name| self.reserves(name.as_bytes())) {
-            return Err(Refusal::not_configured().into());
-        }
         let (raw_path, query) = split_target(scan.path);
         let path = unescape_path(raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
         let info =

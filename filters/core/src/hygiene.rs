@@ -128,8 +128,8 @@ impl std::fmt::Debug for Scan<'_> {
 impl<'a> Scan<'a> {
     /// Reads a request's headers; names are lower-case, as Envoy hands them out.
     ///
-    /// `reserved` are prefixes of further names that no client may send on.
-    pub fn of(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>, instance: &[u8], reserved: &[Box<[u8]>]) -> Self {
+    /// `reserved` are the names that no client may send on.
+    pub fn of(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>, instance: &[u8], reserved: Reserved<'_>) -> Self {
         let mut scan = Scan::default();
         let mut connections: Vec<&'a [u8]> = Vec::new();
         let (mut has_upgrade, mut to_websocket) = (false, None);
@@ -161,7 +161,7 @@ impl<'a> Scan<'a> {
                 FROM_OUTSIDE => scan.from_outside = true,
                 FROM_INSIDE => scan.from_inside = true,
                 _ if name.starts_with(IMPERSONATE) => scan.impersonation.push((name, value)),
-                _ if is_reserved(name) || reserved.iter().any(|prefix| is_like(name, prefix)) => {
+                _ if reserved.names(name) => {
                     if name == FORWARDED_CLIENT_CERT {
                         scan.forwarded_cert = Some(value);
                         scan.forwarded_cert_lines = scan.forwarded_cert_lines.saturating_add(1);
@@ -211,6 +211,26 @@ impl<'a> Scan<'a> {
                 return;
             }
         }
+    }
+}
+
+/// Names of headers that no client may send on: those that hold everywhere, and prefixes of others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reserved<'a> {
+    of_listener: &'a [Box<[u8]>],
+    /// Empty where the listener has the same.
+    of_cluster: &'a [Box<[u8]>],
+}
+
+impl<'a> Reserved<'a> {
+    /// Those of a listener and those of a cluster. Each list may be of an edition that the other has not reached yet.
+    pub fn of(of_listener: &'a [Box<[u8]>], of_cluster: &'a [Box<[u8]>]) -> Self {
+        Reserved { of_listener, of_cluster: if of_cluster == of_listener { &[] } else { of_cluster } }
+    }
+
+    /// Whether it is one of them, or looks like one.
+    pub fn names(self, name: &[u8]) -> bool {
+        is_reserved(name) || self.of_listener.iter().chain(self.of_cluster).any(|prefix| is_like(name, prefix))
     }
 }
 
@@ -268,7 +288,7 @@ mod tests {
         Scan::of(
             headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
             b"lab",
-            &["x-auth-".as_bytes().into()],
+            Reserved::of(&["x-auth-".as_bytes().into()], &[]),
         )
     }
 

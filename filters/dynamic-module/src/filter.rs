@@ -169,8 +169,8 @@ impl FilterConfig for Filter {
         if kept.tunnel.holds() { BodyStatus::Hold } else { BodyStatus::Continue }
     }
 
-    fn request_trailers(&self, stream: &mut FilterHandle) -> bool {
-        let is_clean = self.removes_reserved_trailers(stream);
+    fn request_trailers(&self, route: Option<&Route>, stream: &mut FilterHandle) -> bool {
+        let is_clean = self.removes_reserved_trailers(route, stream);
         if !is_clean {
             stream.reset(format!("{}{}", names::REPLY_DETAILS_PREFIX, Refusal::internal().cause.as_str()));
         }
@@ -200,11 +200,13 @@ impl FilterConfig for Filter {
 
 impl Filter {
     /// Removes the trailers that no client may send on. False if one of them may still be there.
-    fn removes_reserved_trailers(&self, stream: &mut FilterHandle) -> bool {
+    fn removes_reserved_trailers(&self, route: Option<&Route>, stream: &mut FilterHandle) -> bool {
         let Some(trailers) = stream.headers(HeaderMap::RequestTrailers) else { return false };
         let refuses = fault::is_asked_for("remove", &trailers);
+        let cluster = route.map(|route| &**route);
+        let names = trailers.iter().map(|(name, _)| name);
         let reserved: Vec<Box<[u8]>> =
-            trailers.iter().map(|(name, _)| name).filter(|name| self.gateway.reserves(name)).map(Into::into).collect();
+            names.filter(|name| self.gateway.reserves(cluster, name)).map(Into::into).collect();
         let mut is_clean = !refuses || reserved.is_empty();
         for name in &reserved {
             is_clean &= stream.remove_header(HeaderMap::RequestTrailers, name);
@@ -277,7 +279,7 @@ impl Filter {
             return (seen, Judged::Ends(Refusal::internal()));
         };
         let refuses = fault::is_asked_for("remove", &headers);
-        let scan = self.gateway.scan(headers.iter());
+        let scan = self.gateway.scan(route.map(|route| &**route), headers.iter());
         let decision = match route {
             Some(cluster) => {
                 fault::maybe("decide", || stream.headers(HeaderMap::Request));

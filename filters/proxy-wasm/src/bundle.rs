@@ -86,10 +86,12 @@ impl<H: Host> Bundle<H> {
 
     /// Takes out of the trailers what no client may send on.
     pub fn request_trailers(&mut self, id: u32) {
-        let Some(root) = self.streams.get(&id).and_then(|stream| stream.root.clone()) else { return };
+        let Some(stream) = self.streams.get(&id) else { return };
+        let Some(root) = &stream.root else { return };
+        let cluster = stream.cluster.as_ref().map(|known| &known.cluster);
         let raw = self.host.headers(Map::RequestTrailers);
         let is_clean = raw.as_deref().and_then(pairs::read).is_some_and(|trailers| {
-            let reserved = trailers.iter().filter(|(name, _)| root.gateway.reserves(name));
+            let reserved = trailers.iter().filter(|(name, _)| root.gateway.reserves(cluster, name));
             reserved.fold(true, |all, (name, _)| self.host.remove_header(Map::RequestTrailers, name) && all)
         });
         if !is_clean {

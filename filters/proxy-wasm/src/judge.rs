@@ -88,7 +88,7 @@ impl<H: Host> Bundle<H> {
         lines: &Pairs<'_>,
         times: Moment,
     ) -> (Seen, Judged) {
-        let scan = root.gateway.scan(lines.iter().copied());
+        let scan = root.gateway.scan(known.map(|known| &known.cluster), lines.iter().copied());
         let mut seen = Seen::default();
         let decision = match known {
             Some(known) => {

@@ -60,7 +60,7 @@ impl Lab {
         all.extend(headers.iter().map(|(name, value)| (&**name, &**value)));
         let (mut settled, mut asked) = (Settled::default(), Vec::new());
         loop {
-            let scan = self.0.scan(all.iter().copied());
+            let scan = self.0.scan(Some(&self.1), all.iter().copied());
             let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now, uptime };
             let outcome = match self.0.decide(&self.1, &request) {
                 Decision::Forward(forward) => Outcome::Forward(forward.user.map(|user| user.user().clone())),

@@ -33,7 +33,7 @@ impl World {
             headers
         };
         let plain = scan_of(&headers, host.as_deref().unwrap_or_default());
-        let scan = self.gateway.scan(pairs(&plain));
+        let scan = self.gateway.scan(None, pairs(&plain));
         answer.credential = Some(credential::read(&scan));
         let refusal = read_target(request, &mut answer);
         if !self.has_files {
@@ -72,7 +72,7 @@ impl World {
 
     fn judge(&self, served: &Served, request: &Request, headers: &Headers, answer: &mut Answer) {
         let as_user = self.with_user(request, headers);
-        let scan = self.gateway.scan(pairs(&as_user));
+        let scan = self.gateway.scan(Some(&served.cluster), pairs(&as_user));
         let (mut settled, uptime) = (Settled::default(), self.later());
         for _ in 0..ROUNDS {
             let facts = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: UnixTime::now(), uptime };
@@ -106,7 +106,7 @@ impl World {
     /// whoever it is.
     fn with_user(&self, request: &Request, headers: &Headers) -> Headers {
         let mut as_user = headers.clone();
-        if request.user.is_some() && self.gateway.scan(pairs(headers)).authorization_lines <= 1 {
+        if request.user.is_some() && self.gateway.scan(None, pairs(headers)).authorization_lines <= 1 {
             as_user.retain(|(name, _)| name != b"authorization");
             as_user.push((b"authorization".to_vec(), STAND_IN.to_vec()));
         }

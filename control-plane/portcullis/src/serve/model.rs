@@ -113,7 +113,7 @@ impl Model {
         let mut judge = |name: &str| self.withdrawn.judge(name, &objects.materials, now);
         let (mut translation, before, effective) =
             keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted, &mut judge);
-        let lingering: Vec<_> = self.lingering.follow(&translation.resources, settings, now).into_iter().collect();
+        let lingering = self.lingering.follow(&translation.resources, settings, now);
         self.departed.follow(before, &self.accepted);
         let views: Vec<_> = flavours
             .iter()
@@ -128,7 +128,6 @@ impl Model {
                 Some((name, snapshot))
             })
             .collect();
-        translation.resources.extend(lingering);
         translation.resources.extend(self.departed.resources(settings, Filter::Module));
         let newest = objects.clusters.iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
         let newest = newest.map(|(document, diagnosis)| (diagnosis.name.clone(), Arc::clone(document)));
@@ -137,7 +136,7 @@ impl Model {
         resolved.explain(objects, &mut translation.diagnoses);
         place(&mut translation.diagnoses, &objects.cluster_places);
         diagnoses.extend(translation.diagnoses);
-        self.snapshot = self.snapshot.succeeded_by(self.entries.of(&translation.resources));
+        self.snapshot = self.snapshot.succeeded_by(self.entries.of(&translation.resources, &lingering));
         let snapshot = self.snapshot.clone().with_views(views);
         Ok(Update { snapshot, diagnoses, withdrawn: self.withdrawn.count() })
     }
@@ -152,10 +151,9 @@ impl FlavourView {
         }
         self.refused = refused;
         let mut resources = translation.resources;
-        resources.extend(lingering.iter().cloned());
         // Farewells are told in the newest words only: an older filter ends no streams.
         resources.extend(departed.iter().filter(|_| input.flavour.is_newest_version()).cloned());
-        self.snapshot = self.snapshot.succeeded_by(self.entries.of(&resources));
+        self.snapshot = self.snapshot.succeeded_by(self.entries.of(&resources, lingering));
         self.snapshot.clone()
     }
 }
@@ -224,16 +222,22 @@ struct Entries {
 }
 
 impl Entries {
-    fn of<'t>(&mut self, translated: &'t [Arc<Translated>]) -> Vec<(&'t str, &'t str, Resource)> {
+    fn of<'t>(
+        &mut self,
+        translated: &'t [Arc<Translated>],
+        lingering: &'t [Arc<Translated>],
+    ) -> Vec<(&'t str, &'t str, Resource)> {
         let mut known = std::mem::take(&mut self.known);
         self.known.reserve(translated.len());
-        let mut all = Vec::with_capacity(translated.len());
+        let mut all = Vec::with_capacity(translated.len() + lingering.len());
         for one in translated {
             let known = known.remove(&Arc::as_ptr(one).addr());
             let (kept, resource) = known.unwrap_or_else(|| (Arc::clone(one), entry(one)));
             all.push((one.type_url.as_str(), one.name.as_str(), resource.clone()));
             self.known.insert(Arc::as_ptr(one).addr(), (kept, resource));
         }
+        let left = |one: &'t Arc<Translated>| (one.type_url.as_str(), one.name.as_str(), entry(one).lingering());
+        all.extend(lingering.iter().map(left));
         all
     }
 }

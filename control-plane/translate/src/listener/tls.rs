@@ -48,7 +48,7 @@ pub(crate) fn client_validation(cluster: &Cluster, source: PeerSource) -> Option
             Some(module_validation(&ValidatorConfig { client_ca }))
         }
         (_, ClientVerification::Request) => Some(own(TrustChainVerification::AcceptUntrusted)),
-        // A CA that is missing lets nobody in.
+        // Without a CA Envoy's own validator verifies nothing; the filter then believes no certificate.
         (_, ClientVerification::Handshake) => Some(own(TrustChainVerification::VerifyTrustChain)),
     }
 }

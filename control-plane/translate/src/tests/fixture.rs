@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use portcullis_api::Settings;
 use serde_json::{Value, json};
 
+use crate::generation::DIGITS;
 use crate::{Flavour, Input, Translation, choose_settings, translate};
 
 /// A certificate and its key.
@@ -109,7 +110,7 @@ fn hide_generations(text: &str) -> String {
     for part in parts {
         let digits = part.bytes().take_while(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')).count();
         let (generation, rest) = part.split_at(digits);
-        let shown = if digits == 12 { "<generation>" } else { generation };
+        let shown = if digits == DIGITS { "<generation>" } else { generation };
         out += &format!("@{shown}{rest}");
     }
     out

@@ -51,6 +51,15 @@ fn edited(pki: &Pki, edit: &str) -> (Value, Value) {
         }
         "upstream CA" => change(&format!("{client}/caData"), json!(base64(&pki.serving.cert))),
         "server name" => change(&format!("{client}/serverName"), json!("apiserver")),
+        "insecure" | "insecure, server" | "insecure, server disabled" => {
+            change(&format!("{client}/caData"), Value::Null);
+            change(&format!("{client}/insecure"), json!(true));
+            match edit {
+                "insecure, server" => change("/spec/servers/0/endpoint", json!("https://10.0.0.9:6443")),
+                "insecure, server disabled" => change("/spec/servers/1/disabled", json!(true)),
+                _ => {}
+            }
+        }
         "key" => {
             change(&format!("{client}/certData"), json!(base64(&renewed.cert)));
             change(&format!("{client}/keyData"), json!(base64(&renewed.key)));
@@ -91,6 +100,8 @@ fn generation_changes_with_what_identity_depends_on() {
         "subject",
         "upstream CA",
         "server name",
+        "insecure",
+        "insecure, server",
     ] {
         let (names, edited_stats) = of(edit);
         assert!(names.is_disjoint(&base), "{edit}: {:?}", names.intersection(&base));
@@ -102,4 +113,5 @@ fn generation_changes_with_what_identity_depends_on() {
     {
         assert_eq!(of(edit), (base.clone(), stats.clone()), "{edit}");
     }
+    assert_eq!(of("insecure, server disabled"), of("insecure"));
 }

@@ -69,7 +69,7 @@ impl World {
     }
 
     pub(crate) fn scan<'a>(&self, headers: &'a Headers) -> Scan<'a> {
-        self.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
+        self.gateway.scan(Some(&self.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
     }
 
     pub(crate) fn decide(&self, scan: &Scan<'_>, peer: Peer<'_>) -> Decision<'_> {

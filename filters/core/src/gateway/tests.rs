@@ -88,7 +88,9 @@ fn outcome(fixture: &Fixture, peer: Peer<'_>, method: &str, path: &str, headers:
         all.push((":authority", "prod.example.com:6443"));
     }
     all.extend_from_slice(headers);
-    let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+    let scan = fixture
+        .gateway
+        .scan(Some(&fixture.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     match fixture.gateway.decide(
         &fixture.cluster,
         &RequestFacts { scan: &scan, peer, settled: &Settled::default(), now: now(), uptime: UPTIME },
@@ -218,7 +220,9 @@ fn a_token_subprotocol_is_stripped_when_another_credential_wins() {
         ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.eA, v5.channel.k8s.io"),
         ("sec-websocket-protocol", "v4.channel.k8s.io"),
     ];
-    let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+    let scan = fixture
+        .gateway
+        .scan(Some(&fixture.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     let request = RequestFacts {
         scan: &scan,
         peer: Peer::Chain(&chain),
@@ -236,7 +240,9 @@ fn a_token_subprotocol_is_stripped_when_another_credential_wins() {
 fn who_is_nobody_tells_the_way() {
     let fixture = fixture();
     let headers = [(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
-    let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+    let scan = fixture
+        .gateway
+        .scan(Some(&fixture.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     let settled = Settled::default();
     let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
     let Decision::Forward(forward) = fixture.gateway.decide(&fixture.cluster, &request) else { panic!() };
@@ -256,7 +262,9 @@ fn a_401_is_the_gateways_own_fault_where_only_kube_apiserver_can_give_it() {
     ];
     for (peer, path, expected) in table {
         let headers = [(":method", "GET"), (":path", path), (":authority", "prod.example.com")];
-        let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let scan = fixture
+            .gateway
+            .scan(Some(&fixture.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let decision = fixture.gateway.decide(
             &fixture.cluster,
             &RequestFacts { scan: &scan, peer, settled: &Settled::default(), now: now(), uptime: UPTIME },
@@ -283,7 +291,7 @@ fn without_a_configuration_a_request_is_refused_and_told_whose_fault_it_is() {
         [("GET", POD, 503), ("CONNECT", "", 400), ("CONNECT", "/", 400), ("OPTIONS", "*", 400), ("GET", "", 400)]
     {
         let headers = [(":method", method), (":path", path), (":authority", "prod.example.com")];
-        let scan = gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let scan = gateway.scan(None, headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         assert_eq!(Gateway::unrouted(&scan).code, code, "{method} {path}");
     }
 }
@@ -304,7 +312,9 @@ fn a_limit_counts_requests_until_they_end() {
     });
     let headers = [(":method", "GET"), (":path", "/api/v1/secrets"), (":authority", "prod.example.com")];
     let decide = || {
-        let scan = fixture.gateway.scan(headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let scan = fixture
+            .gateway
+            .scan(Some(&fixture.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let settled = Settled::default();
         let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
         fixture.gateway.decide(&fixture.cluster, &request)

@@ -5,13 +5,23 @@ use std::rc::Rc;
 
 use super::is_presented;
 
-/// Bytes that are kept. Anybody can present new certificates, large ones, too, that nobody signed.
-const MOST: usize = 2 << 20;
+/// Bytes of each of the two tables. Anybody can present new certificates that nobody signed.
+const MOST: usize = 1 << 20;
 
-/// Chains that were read, by the digest of the certificate: those of one worker.
+/// Bytes of a chain that is kept. A larger one is read for each request, at the cost of the client that presents it.
+const LARGEST: usize = 32 << 10;
+
+/// Chains that were read, by the digest of the certificate: those of one worker. New ones come into the first table. When
+/// that is full it becomes the second one, whose chains come back when they are asked for and are forgotten otherwise.
 #[derive(Debug, Default)]
 pub struct KnownChains {
-    known: HashMap<Vec<u8>, Known>,
+    young: Table,
+    old: Table,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    chains: HashMap<Vec<u8>, Known>,
     bytes: usize,
 }
 
@@ -38,34 +48,48 @@ impl KnownChains {
         text: &[u8],
         read: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
     ) -> Option<Rc<[u8]>> {
-        if let Some(known) = self.known.get(presented)
+        if let Some(known) = self.young.chains.get(presented)
             && known.text == text
         {
             return Some(Rc::clone(&known.chain));
         }
-        let chain = read(text).filter(|chain| is_presented(chain, Some(presented)))?;
-        let chain: Rc<[u8]> = chain.into();
-        self.keep(presented.to_vec(), Known { text: text.to_vec(), chain: Rc::clone(&chain) });
+        let chain = match self.old.take(presented).filter(|known| known.text == text) {
+            Some(known) => known.chain,
+            None => read(text).filter(|chain| is_presented(chain, Some(presented)))?.into(),
+        };
+        self.keep(presented, Known { text: text.to_vec(), chain: Rc::clone(&chain) });
         Some(chain)
     }
 
-    fn keep(&mut self, presented: Vec<u8>, known: Known) {
-        let size = known.size();
-        if size > MOST {
+    fn keep(&mut self, presented: &[u8], known: Known) {
+        if known.size() > LARGEST {
             return;
         }
-        if self.bytes.saturating_add(size) > MOST {
-            self.known.clear();
-            self.bytes = 0;
+        if self.young.bytes.saturating_add(known.size()) > MOST {
+            self.old = std::mem::take(&mut self.young);
         }
-        let before = self.known.insert(presented, known).map_or(0, |before| before.size());
-        self.bytes = self.bytes.saturating_add(size).saturating_sub(before);
+        self.young.put(presented.to_vec(), known);
+    }
+}
+
+impl Table {
+    fn put(&mut self, presented: Vec<u8>, known: Known) {
+        self.bytes = self.bytes.saturating_add(known.size());
+        if let Some(before) = self.chains.insert(presented, known) {
+            self.bytes = self.bytes.saturating_sub(before.size());
+        }
+    }
+
+    fn take(&mut self, presented: &[u8]) -> Option<Known> {
+        let known = self.chains.remove(presented)?;
+        self.bytes = self.bytes.saturating_sub(known.size());
+        Some(known)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Known, KnownChains, MOST};
+    use super::{KnownChains, LARGEST, MOST, Table};
     use crate::x509::{encode_chain, hex_digest};
 
     fn read(text: &[u8]) -> Option<Vec<u8>> {
@@ -88,21 +112,53 @@ mod tests {
         assert_eq!(known.chain(&hex_digest(b"abc"), b"abd", read), None);
         assert_eq!(known.chain(b"", b"abc", read), None);
         assert_eq!(known.chain(&hex_digest(b"abc"), b"abc", |_| None), None);
-        assert!(known.known.is_empty());
+        assert!(known.young.chains.is_empty() && known.old.chains.is_empty());
+    }
+
+    /// A text of so many bytes that is a certificate of its own.
+    fn text(number: usize, bytes: usize) -> Vec<u8> {
+        let mut text = number.to_le_bytes().to_vec();
+        text.resize(bytes, b'x');
+        text
     }
 
     #[test]
     fn certificates_that_anybody_can_make_take_bounded_memory() {
-        let mut chains = KnownChains::default();
-        for number in 0..2_000_u32 {
-            let known = || Known { text: vec![b'x'; 100_000], chain: vec![0; 30_000].into() };
-            chains.keep(number.to_le_bytes().to_vec(), known());
-            chains.keep(number.to_le_bytes().to_vec(), known());
-            let kept: usize = chains.known.values().map(Known::size).sum();
-            assert!(kept == chains.bytes && kept <= MOST, "{kept}, counted {}", chains.bytes);
+        let mut known = KnownChains::default();
+        for number in 0..2_000 {
+            let text = text(number / 2, if number % 5 == 0 { 10 } else { 15_000 });
+            known.chain(&hex_digest(&text), &text, read).unwrap();
+            for Table { chains, bytes } in [&known.young, &known.old] {
+                let kept: usize = chains.values().map(super::Known::size).sum();
+                assert!(kept == *bytes && kept <= MOST, "{kept}, counted {bytes}");
+            }
         }
-        let before = chains.bytes;
-        chains.keep(b"huge".to_vec(), Known { text: vec![0; MOST], chain: vec![0; 1].into() });
-        assert_eq!(chains.bytes, before);
+    }
+
+    #[test]
+    fn a_chain_in_use_outlives_the_certificates_of_others() {
+        let mut known = KnownChains::default();
+        let honest = text(0, 2_000);
+        let digest = hex_digest(&honest);
+        known.chain(&digest, &honest, read).unwrap();
+        for number in 1..1_000 {
+            let text = text(number, 15_000);
+            known.chain(&hex_digest(&text), &text, read).unwrap();
+            assert!(known.chain(&digest, &honest, |_| None).is_some(), "read again after {number} others");
+        }
+    }
+
+    #[test]
+    fn a_chain_that_is_too_large_is_read_each_time_and_displaces_none() {
+        let mut known = KnownChains::default();
+        let honest = text(0, 2_000);
+        known.chain(&hex_digest(&honest), &honest, read).unwrap();
+        let before = known.young.bytes;
+        for number in 1..200 {
+            let huge = text(number, LARGEST);
+            assert!(known.chain(&hex_digest(&huge), &huge, read).is_some());
+            assert_eq!(known.chain(&hex_digest(&huge), &huge, |_| None), None);
+        }
+        assert_eq!((known.young.bytes, known.old.chains.len()), (before, 0));
     }
 }

@@ -219,7 +219,9 @@ unsafe fn callout_response<'a>(
 /// As [`run`].
 pub unsafe fn request_trailers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
     let hook = |config: &C, _: &mut C::Stream, handle: &mut FilterHandle| {
-        if config.request_trailers(handle) { HeadersStatus::Continue } else { HeadersStatus::StopIteration }
+        // SAFETY: as the caller says; the route cache stays as it is.
+        let route = unsafe { route_of::<C>(filter) };
+        if config.request_trailers(route, handle) { HeadersStatus::Continue } else { HeadersStatus::StopIteration }
     };
     // SAFETY: as the caller says.
     unsafe { run("http_filter_request_trailers", (filter, stream), HeadersStatus::StopIteration, hook) }.code()

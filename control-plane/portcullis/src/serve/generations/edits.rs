@@ -152,7 +152,11 @@ impl Object {
         // A token that is renewed is of the same account.
         let token = if by_headers { 0 } else { token.min(2) };
         let by_headers = by_headers.then_some((self.other_headers, asking_user));
-        format!("{by_headers:?} account {account} token {token} trust {trust} name {peer_name} uid {uid}")
+        // Servers that nobody verifies are known by their addresses only.
+        let unverified = (trust == 2).then_some(said.servers);
+        format!(
+            "{by_headers:?} account {account} token {token} trust {trust} {unverified:?} name {peer_name} uid {uid}"
+        )
     }
 
     pub(super) fn set(&self, pki: &Pki) -> ObjectSet {

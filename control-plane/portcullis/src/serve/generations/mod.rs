@@ -20,6 +20,9 @@ use self::edits::{Edit, Object, Pki};
 use self::envoy::{Applied, Envoy, Step};
 use super::model::Model;
 
+/// Digits of a generation.
+const DIGITS: usize = 16;
+
 /// What the filter decides by and the servers believe by, told by what was edited and not by what came out.
 type Facts = String;
 
@@ -112,7 +115,14 @@ impl World {
     fn snapshot(&mut self) -> Arc<Snapshot> {
         let set = self.object.set(&self.pki);
         let update = self.model.update(&set, &BTreeSet::new(), self.now).unwrap();
-        self.object.is_accepted(update.diagnoses.iter().any(|one| one.name == edits::NAME && one.accepted));
+        let is_accepted = update.diagnoses.iter().any(|one| one.name == edits::NAME && one.accepted);
+        self.object.is_accepted(is_accepted);
+        if is_accepted {
+            // Another control plane over the same objects, one that saw no edit.
+            let other = Model::default().update(&set, &BTreeSet::new(), self.now).unwrap();
+            let version = |snapshot: &Snapshot| snapshot.version_of(edits::NAME);
+            assert_eq!(version(&update.snapshot), version(&other.snapshot), "replicas agree on what is served");
+        }
         let facts = self.object.facts();
         let told: Vec<_> = update
             .snapshot
@@ -145,10 +155,10 @@ impl World {
         if self.names == Names::AsTheyAre {
             return told;
         }
-        let starts: Vec<_> = (0..bytes.len().saturating_sub(12)).filter(|at| bytes[*at] == b'@').collect();
+        let starts: Vec<_> = (0..bytes.len().saturating_sub(DIGITS)).filter(|at| bytes[*at] == b'@').collect();
         for at in starts {
-            if bytes[at + 1..at + 13].iter().all(u8::is_ascii_hexdigit) {
-                told[at + 1..at + 13].fill(b'0');
+            if bytes[at + 1..=at + DIGITS].iter().all(u8::is_ascii_hexdigit) {
+                told[at + 1..=at + DIGITS].fill(b'0');
             }
         }
         told

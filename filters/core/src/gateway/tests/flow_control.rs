@@ -78,7 +78,8 @@ impl World {
         let path = format!("/api/v1/namespaces/n/{resource}");
         let mut all = vec![(":method", "GET"), (":path", path.as_str()), (":authority", "prod.example.com")];
         all.extend_from_slice(headers);
-        let scan = self.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let scan =
+            self.gateway.scan(Some(&self.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let (settled, uptime) = (Settled::default(), Duration::from_millis(millis));
         let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime };
         self.gateway.decide(&self.cluster, &request)

@@ -135,7 +135,8 @@ fn policies_do_not_see_a_group_that_is_dropped() {
         assert!(outcome.starts_with("rest.h2.read"), "{outcome}");
         // The access log, and whoever explains, see the same.
         let chain = chain(&fixture, "alice", &["system:masters"]);
-        let scan = fixture.gateway.scan([(&b":authority"[..], &b"prod.example.com"[..])].into_iter());
+        let scan =
+            fixture.gateway.scan(Some(&fixture.cluster), [(&b":authority"[..], &b"prod.example.com"[..])].into_iter());
         let facts = RequestFacts {
             scan: &scan,
             peer: Peer::Chain(&chain),

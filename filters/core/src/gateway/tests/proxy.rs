@@ -28,7 +28,7 @@ pub(super) fn sent(fixture: &Fixture, peer: Peer<'_>, headers: Headers<'_>) -> R
     let mut all = vec![(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
     all.extend_from_slice(headers);
     let bytes = || all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    let scan = fixture.gateway.scan(bytes());
+    let scan = fixture.gateway.scan(Some(&fixture.cluster), bytes());
     let settled = Settled::default();
     let request = RequestFacts { scan: &scan, peer, settled: &settled, now: now(), uptime: UPTIME };
     match fixture.gateway.decide(&fixture.cluster, &request) {
@@ -129,23 +129,46 @@ fn a_request_whose_identity_would_get_lost_on_the_way_is_refused() {
 
 #[test]
 fn headers_that_a_client_could_send_are_never_believed() {
-    let names = RequestHeaders { user: "x-auth-user".into(), ..RequestHeaders::default() };
-    let fixture = proxy_with(|config| config.upstream_identity = UpstreamIdentity::RequestHeader(names.clone()));
-    assert_eq!(sent(&fixture, Peer::None, &[]), Err(503), "nothing lifts them");
-    let config = FilterConfig { reserved_headers: vec!["x-auth-user".into()], ..FilterConfig::new("lab") };
-    let fixture = Fixture { gateway: Gateway::compile(&config).unwrap(), ..fixture };
-    let (_, lines) = sent(&fixture, Peer::None, &[("x-auth-user", "admin"), ("x-auth_user", "admin")]).unwrap();
-    assert_eq!(lines, [""; 0]);
-    // Trailers are asked about one by one.
-    for (name, reserved) in [("x-auth-user", true), ("x_auth-user", true), ("x-remote-user", true), ("x-auth", false)] {
-        assert_eq!(fixture.gateway.reserves(name.as_bytes()), reserved, "{name}");
+    let forged = [("x-auth-user", "admin"), ("x-auth_user", "admin"), ("legacy-group", "system:masters")];
+    let names = |reserved: &[&str]| RequestHeaders {
+        user: "x-auth-user".into(),
+        reserved: reserved.iter().map(|name| (*name).to_owned()).collect(),
+        ..RequestHeaders::default()
+    };
+    // The lists of the listener and of the cluster, which may be of two editions, and what of `forged` stays.
+    for (listener, cluster, stays) in [
+        (&[][..], &[][..], &["legacy-group: system:masters"][..]),
+        (&["x-auth-user"], &[], &["legacy-group: system:masters"]),
+        (&["x-auth-user"], &["x-auth-user", "legacy-"], &[]),
+        (&["x-auth-user", "legacy-"], &["x-auth-user"], &[]),
+        (&["x-auth-user", "legacy-"], &["x-auth-user", "legacy-"], &[]),
+        (&["x-other-user"], &["legacy-"], &[]),
+    ] {
+        let fixture = proxy_with(|config| config.upstream_identity = UpstreamIdentity::RequestHeader(names(cluster)));
+        let reserved_headers = listener.iter().map(|name| (*name).to_owned()).collect();
+        let config = FilterConfig { reserved_headers, ..FilterConfig::new("lab") };
+        let fixture = Fixture { gateway: Gateway::compile(&config).unwrap(), ..fixture };
+        let (_, lines) = sent(&fixture, Peer::None, &forged).unwrap();
+        assert_eq!(lines, stays, "{listener:?} {cluster:?}");
+        // Trailers are asked about one by one.
+        for (name, reserved) in [
+            ("x-auth-user", true),
+            ("x_auth-user", true),
+            ("x-remote-user", true),
+            ("x-auth", false),
+            ("legacy-group", stays.is_empty()),
+        ] {
+            let is_reserved = fixture.gateway.reserves(Some(&fixture.cluster), name.as_bytes());
+            assert_eq!(is_reserved, reserved, "{listener:?} {cluster:?} {name}");
+        }
     }
     for bad in ["", "X-User", "x user", "x-user:", "x"] {
-        let names = RequestHeaders { user: bad.into(), ..RequestHeaders::default() };
-        let mut config = plain_config(None);
-        config.upstream_identity = UpstreamIdentity::RequestHeader(names);
-        let compiled = Cluster::compile(&config, &Forgetful([7; 32]));
-        assert_eq!(compiled.err(), Some(CompileError::HeaderName(bad.into())), "{bad:?}");
+        for names in [RequestHeaders { user: bad.into(), ..RequestHeaders::default() }, names(&[bad])] {
+            let mut config = plain_config(None);
+            config.upstream_identity = UpstreamIdentity::RequestHeader(names);
+            let compiled = Cluster::compile(&config, &Forgetful([7; 32]));
+            assert_eq!(compiled.err(), Some(CompileError::HeaderName(bad.into())), "{bad:?}");
+        }
     }
 }
 
@@ -191,7 +214,9 @@ fn a_401_is_about_the_token_only_where_the_upstream_judges_it_itself() {
     let is_about_token = |path: &str, headers: Headers<'_>| {
         let mut all = vec![(":method", "GET"), (":path", path), (":authority", "prod.example.com")];
         all.extend_from_slice(headers);
-        let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let scan = fixture
+            .gateway
+            .scan(Some(&fixture.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let settled = Settled::default();
         let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
         match fixture.gateway.decide(&fixture.cluster, &request) {

@@ -54,7 +54,9 @@ fn reviewed_at(
     let mut settled = Settled::default();
     let mut asked = Vec::new();
     loop {
-        let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let scan = fixture
+            .gateway
+            .scan(Some(&fixture.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
         match fixture.gateway.decide(&fixture.cluster, &request) {
             Decision::Forward(forward) => {

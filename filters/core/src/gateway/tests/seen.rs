@@ -21,7 +21,9 @@ fn seen(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (S
     let mut all = vec![(":method", method), (":path", path), (":authority", "prod.example.com")];
     all.extend_from_slice(headers);
     let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
-    let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+    let scan = fixture
+        .gateway
+        .scan(Some(&fixture.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     let settled = Settled::default();
     let request =
         RequestFacts { scan: &scan, peer: Peer::Chain(&chain), settled: &settled, now: now(), uptime: UPTIME };

@@ -16,7 +16,9 @@ fn shown(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (
     all.extend_from_slice(headers);
     let mut settled = Settled::default();
     loop {
-        let scan = fixture.gateway.scan(all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let scan = fixture
+            .gateway
+            .scan(Some(&fixture.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
         let mut seen = Seen::default();
         let decision = fixture.gateway.decide_seen(&fixture.cluster, &request, &mut seen);

@@ -1,129 +1,21 @@
 //! Edits of what a server believes about the gateway, while clients ask to be somebody else: two generations never meet.
 
-use std::net::{SocketAddr, TcpListener};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
-use portcullis_harness::certs::{Ca, CertSpec, Identity};
-use portcullis_harness::client::{Crowd, H2Client, Lane, Protocol, TlsTarget};
-use portcullis_harness::rundir::RunDir;
+use portcullis_harness::client::{Crowd, H2Client, TlsTarget};
 use portcullis_harness::wait;
-use portcullis_stub_apiserver::{Action, Fault, SharedStore, StubServer};
+use portcullis_stub_apiserver::{Action, Fault, StubServer};
 use serde_json::json;
 
+use super::motion::{Edit, Motion};
 use super::sessions::Sessions;
-use super::site::{PATIENCE, servers};
-use crate::world::{NAME, Pki, ROBOT};
+use crate::world::{NAME, ROBOT};
 
 const SOON: Duration = Duration::from_secs(60);
 /// As whom clients ask to act, who may not.
 const WANTED: [(&str, &str); 2] = [("impersonate-user", "root"), ("impersonate-group", "system:masters")];
-/// How the gateway is known to the servers as somebody who may impersonate, and as a front proxy.
-const IMPERSONATOR: &str = "portcullis";
-const FRONT_PROXY: &str = "front-proxy";
-
-/// A gateway in front of two servers that know it in both modes, by a certificate for each.
-struct Motion {
-    gateway: Gateway,
-    stubs: Vec<StubServer>,
-    front_proxy: Identity,
-    manifest: Manifest,
-    pki: Pki,
-    /// A server that takes connections and says nothing.
-    mute: TcpListener,
-    _run: RunDir,
-}
-
-impl Motion {
-    fn start(test: &str, bootstrap_flags: &[&str]) -> Self {
-        let run = RunDir::new(test).unwrap();
-        let pki = Pki::new();
-        let proxies = Ca::new("front proxies").unwrap();
-        let store = SharedStore::default();
-        let stubs = (0..2).map(|number| stub(&pki, &proxies, &store, number)).collect::<Vec<_>>();
-        let bootstrap_flags = bootstrap_flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let gateway = Gateway::start(&run, &GatewayOptions { bootstrap_flags, ..GatewayOptions::default() }).unwrap();
-        let manifest = Manifest::new(NAME, stubs.iter().map(StubServer::address))
-            .serving(&gateway.serving_identity(NAME).unwrap(), &pki.client_ca);
-        let mut motion = Motion {
-            gateway,
-            stubs,
-            front_proxy: proxies.issue(&CertSpec::client(FRONT_PROXY, [""; 0])).unwrap(),
-            manifest,
-            pki,
-            mute: TcpListener::bind("127.0.0.1:0").unwrap(),
-            _run: run,
-        };
-        motion.edit(Edit { by_headers: true, has_mute: false });
-        motion.gateway.apply(&motion.manifest).unwrap();
-        motion
-    }
-
-    /// Changes the manifest without applying it.
-    fn edit(&mut self, edit: Edit) {
-        let (mode, identity) = match edit.by_headers {
-            true => ("RequestHeader", &self.front_proxy),
-            false => ("Impersonate", &self.pki.gateway),
-        };
-        let mut addresses: Vec<SocketAddr> = self.stubs.iter().map(StubServer::address).collect();
-        addresses.extend(edit.has_mute.then(|| self.mute.local_addr().unwrap()));
-        self.manifest = self
-            .manifest
-            .clone()
-            .upstream(identity, &self.pki.server_ca, "kubernetes")
-            .set("/spec/servers", servers(&addresses, &[]))
-            .set("/spec/portcullis", json!({"upstreamIdentity": mode}));
-    }
-
-    fn target(&self) -> TlsTarget {
-        self.gateway.target(NAME).timeout(PATIENCE)
-    }
-
-    fn lanes(&self) -> Vec<Lane> {
-        let alice = self.target().identity(&self.pki.alice);
-        let of = |protocol| {
-            [
-                Lane::new(format!("certificate, {protocol:?}"), &alice, protocol),
-                Lane::new(format!("token, {protocol:?}"), &self.target(), protocol).token(ROBOT),
-            ]
-        };
-        [Protocol::Http2, Protocol::Http1].into_iter().flat_map(of).collect()
-    }
-
-    /// Requests that were handled as somebody who did not send them, and how many were handled.
-    fn believed(&self) -> (Vec<String>, usize) {
-        let records: Vec<_> = self.stubs.iter().flat_map(StubServer::records).collect();
-        let of_clients = records.iter().filter(|record| record.path().contains("/namespaces/"));
-        let handled: Vec<_> = of_clients.filter_map(|record| Some((record, record.effective.as_ref()?))).collect();
-        let owner = |path: &str| if path.contains("/alice") { "alice" } else { "robot" };
-        let of_others = handled.iter().filter(|(record, user)| user.username != owner(record.path()));
-        let told = |(record, user): &(&_, &portcullis_stub_apiserver::User)| {
-            let record: &portcullis_stub_apiserver::Record = record;
-            let by = record.peer_common_name.as_deref().unwrap_or("-");
-            format!("{} {} as {} {:?} by {by}", record.method, record.target, user.username, record.status)
-        };
-        (of_others.map(told).collect(), handled.len())
-    }
-}
-
-/// What is edited.
-#[derive(Clone, Copy, Debug)]
-struct Edit {
-    /// `RequestHeader`, or `Impersonate`.
-    by_headers: bool,
-    /// Whether the server that says nothing is among the servers.
-    has_mute: bool,
-}
-
-fn stub(pki: &Pki, proxies: &Ca, store: &SharedStore, number: usize) -> StubServer {
-    let mut options = pki.stub_options(&format!("stub-{number}"));
-    options.store = store.clone();
-    options.impersonators = vec![IMPERSONATOR.to_owned()];
-    options.requestheader_ca = Some(proxies.pem());
-    options.requestheader_names = vec![FRONT_PROXY.to_owned()];
-    StubServer::start(options).unwrap()
-}
 
 /// Somebody whom the servers know, by certificate or token.
 #[derive(Clone, Copy)]
@@ -337,4 +229,48 @@ fn waiting_request_outlives_a_mode_edit_as_its_own_sender() {
     for by_headers in [false, true] {
         wait::undisturbed("the change came before the review's end", || ask_over_the_change(by_headers)).unwrap();
     }
+}
+
+/// A header that the servers come to believe, as far as the gateway's settings tell.
+const LEGACY: (&str, &str) = ("legacy-group", "system:masters");
+
+/// Asks on a connection; over which of the servers' connections the request came, and whether [`LEGACY`] was with it.
+fn way(motion: &Motion, client: &H2Client, number: usize) -> Option<((usize, u64), bool)> {
+    let target = format!("/api/v1/namespaces/alice/pods?number={number}");
+    client.get(&target, &[LEGACY]).ok()?;
+    motion.stubs.iter().enumerate().find_map(|(server, stub)| {
+        let record = stub.records().into_iter().find(|record| record.target == target)?;
+        Some(((server, record.connection), record.header(LEGACY.0).is_some()))
+    })
+}
+
+/// The routes lead a connection that was there before to the pools of the new names, where its listener lets them pass.
+#[test]
+fn name_reserved_by_an_edit_stays_out_of_open_connections() {
+    let motion = Motion::start("generations-reserved", &[]);
+    let alice = motion.target().identity(&motion.pki.alice);
+    let clients: Vec<_> = (0..8).map(|_| H2Client::connect(&alice).unwrap()).collect();
+    let mut number = 0;
+    let mut ways = || {
+        let ask = |client: &H2Client| {
+            number += 1;
+            way(&motion, client, number)
+        };
+        clients.iter().map(ask).collect::<Vec<_>>()
+    };
+    let mut before = BTreeSet::new();
+    for _ in 0..10 {
+        before.extend(ways().into_iter().map(|way| way.unwrap()));
+    }
+    assert!(before.iter().all(|(_, has_legacy)| *has_legacy), "nothing reserves it yet: {before:?}");
+    motion.gateway.change_settings(|spec| spec["requestHeaders"] = json!({"reserved": [LEGACY.0]})).unwrap();
+    let is_old = |way: &((usize, u64), bool)| before.iter().any(|(connection, _)| *connection == way.0);
+    let moved = wait::until("open connections lead to the new pools", SOON, || {
+        let ways: Vec<_> = ways().into_iter().flatten().collect();
+        let moved: Vec<_> = ways.iter().filter(|way| !is_old(way)).copied().collect();
+        (moved.len() == ways.len()).then_some(moved)
+    })
+    .unwrap();
+    assert!(!moved.is_empty(), "no connection outlived the edit");
+    assert!(moved.iter().all(|(_, has_legacy)| !has_legacy), "{moved:?}");
 }

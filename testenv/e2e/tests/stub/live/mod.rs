@@ -7,6 +7,7 @@ mod failures;
 mod freeze;
 mod generations;
 mod kubectl;
+mod motion;
 mod questions;
 mod recovery;
 mod references;
