@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::plain;
 use crate::envoy::Admin;
 use crate::process::{Process, Spec};
-use crate::{Error, Result, deps, ports};
+use crate::{Error, Result, deps, inotify, ports};
 
 /// How to start an Envoy by `portcullis gateway`.
 #[derive(Debug, Clone)]
@@ -73,6 +73,7 @@ impl Agent {
             spec = spec.arg("--xds-socket").arg(socket);
         }
         spec = spec.args(&options.flags).arg("--").arg("--reject-unknown-dynamic-fields").args(&options.envoy_flags);
+        inotify::wait_for_room();
         let process = Process::start(spec.clone())?;
         let agent = Self { process, spec, admin: Admin::new(admin), http };
         agent.wait_answering()?;

@@ -12,6 +12,7 @@ pub mod control_plane;
 pub mod deps;
 pub mod envoy;
 mod error;
+mod inotify;
 pub mod istiod;
 pub mod kube;
 pub mod kubeconfig;

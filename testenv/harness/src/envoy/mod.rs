@@ -13,7 +13,7 @@ pub use admin::Admin;
 
 use crate::process::{Process, Spec};
 use crate::rundir::write_private;
-use crate::{Error, Result, deps};
+use crate::{Error, Result, deps, inotify};
 
 /// How to start an Envoy.
 #[derive(Debug, Clone)]
@@ -98,6 +98,7 @@ impl Envoy {
         if let Some(modules) = options.module_dir.clone().or_else(|| deps::module_dir().ok()) {
             spec = spec.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", modules);
         }
+        inotify::wait_for_room();
         let envoy = Self { process: Process::start(spec)?, admin };
         envoy.process.wait_ready("Envoy's admin page", options.patience, || envoy.admin.get("/server_info"))?;
         Ok(envoy)

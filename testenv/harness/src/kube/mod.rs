@@ -39,6 +39,16 @@ pub struct RealKube {
     admin: Identity,
 }
 
+impl Drop for RealKube {
+    /// Nobody looks at how it ends, and in order kube-apiserver takes a second for it.
+    fn drop(&mut self) {
+        for server in &self.apiservers {
+            server.process().kill();
+        }
+        self.etcd.kill();
+    }
+}
+
 impl RealKube {
     /// Starts everything below `<run>/<name>` and waits until every kube-apiserver is ready.
     ///
