@@ -37,6 +37,8 @@ pub enum Code {
     Expiry,
     /// Neither the object nor the settings have a serving certificate.
     NoServingCertificate,
+    /// Neither the object nor the settings have a client CA.
+    NoClientCa,
     /// A text without quotes that YAML 1.1 reads as a boolean.
     Yaml11Boolean,
     /// The settings do not allow this virtual IP.
@@ -64,6 +66,7 @@ impl Code {
             Code::RefusesEverything => "refuses-everything",
             Code::Expiry => "expiry",
             Code::NoServingCertificate => "no-serving-certificate",
+            Code::NoClientCa => "no-client-ca",
             Code::Yaml11Boolean => "yaml11-boolean",
             Code::VirtualIpNotAllowed => "virtual-ip-not-allowed",
         }

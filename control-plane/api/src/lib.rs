@@ -41,14 +41,14 @@ pub use lint::{lint_cluster, lint_settings};
 pub use materials::{Materials, SECRET_LABEL, SHARED_ANNOTATION, SecretMaterial};
 pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes};
 pub use problem::Problem;
-pub use references::{Resolution, blamed_reference, referenced_files, resolve, resolve_settings, without_reference};
+pub use references::{Resolution, blamed_reference, referenced_files, resolve, resolve_settings, without_references};
 pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
-    AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientConfig, CredentialCacheSpec,
-    DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings, GatewaySettingsSpec, HealthCheckSpec,
-    LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, NamesBelowWildcards, ObjectMeta, PairInFiles,
-    PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings, References,
-    RequestHeaderNames, RequestHeaderSpec, Rule, SecureServing, ServerDetails, ServerSpec, ServiceAccount, TokenBucket,
-    TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec,
+    AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientConfig,
+    CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings, GatewaySettingsSpec,
+    HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, NamesBelowWildcards, ObjectMeta,
+    PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings,
+    References, RequestHeaderNames, RequestHeaderSpec, Rule, SecureServing, ServerDetails, ServerSpec, ServiceAccount,
+    TokenBucket, TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec,
 };

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 const SETTINGS: &str = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: gateway}\n";
 
-/// Accepted without a word, but for the certificate that it does not have and the servers that it does not verify.
+/// Accepted without a word, but for the certificate and the client CA that it does not have and the servers that it does not
+/// verify.
 const GOOD: &str = "\
 apiVersion: proxy.kubegateway.io/v1alpha1
 kind: UpstreamCluster
@@ -91,7 +92,7 @@ fn only_errors_fail() {
     assert_eq!(good.code, Some(0), "{}", good.output);
     assert_eq!(good.lines[0], "UpstreamCluster a.test: Accepted");
     assert!(good.has("note: there is no GatewaySettings"));
-    assert_eq!(good.lines.last().unwrap(), "checked: 1 object, 0 errors, 2 warnings");
+    assert_eq!(good.lines.last().unwrap(), "checked: 1 object, 0 errors, 3 warnings");
     let warned = dir.check(&["-f", "@warned.yaml"], "");
     assert_eq!(warned.code, Some(0));
     assert!(
@@ -208,7 +209,7 @@ fn directories_below_are_read_when_asked_for() {
     let all = dir.check(&["@", "-R"], "");
     assert_eq!(all.code, Some(1));
     assert!(all.has("one/bad.yaml:5:24: error:") && all.has("UpstreamCluster 17.test: Accepted"), "{}", all.output);
-    assert_eq!(all.lines.last().unwrap(), "checked: 2 objects, 1 error, 3 warnings", "{}", all.output);
+    assert_eq!(all.lines.last().unwrap(), "checked: 2 objects, 1 error, 4 warnings", "{}", all.output);
 }
 
 #[test]
@@ -272,6 +273,51 @@ fn client_authorities_are_judged_as_the_filter_judges_them() {
         assert_eq!(checked.code, Some(code), "{}", checked.output);
         let told = "error: spec.secureServing.clientCAData: certificate 1 of the client CA bundle is not acceptable";
         assert_eq!(checked.output.contains(told), code == 1, "{}", checked.output);
+    }
+}
+
+/// KubeGateway falls back to its own CA; here that is a field of the settings.
+#[test]
+fn missing_client_ca_is_told_unless_the_settings_have_one() {
+    let cases = [
+        ("", "unless the GatewaySettings, which are not among the objects, have a defaultClientCA", ""),
+        ("{}", "and the GatewaySettings have no defaultClientCA: clients with a certificate", ""),
+        ("{defaultClientCA: {file: ca.crt}}", "", ""),
+        ("{}", "", "  portcullis: {anonymous: false}\n"),
+        ("", "needs a defaultClientCA", "  portcullis: {clientCertificateVerification: Handshake}\n"),
+        ("{defaultClientCA: {file: ca.crt}}", "", "  portcullis: {clientCertificateVerification: Handshake}\n"),
+    ];
+    for (settings, told, more) in cases {
+        let mut files = vec![("good.yaml", format!("{GOOD}{more}"))];
+        if !settings.is_empty() {
+            files.push(("settings.yaml", format!("{SETTINGS}spec: {settings}\n")));
+        }
+        let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let checked = Dir::new(&files).check(&["@"], "");
+        let is_told = checked.output.contains("defaultClientCA");
+        assert_eq!(is_told, !told.is_empty(), "{settings} {more}: {}", checked.output);
+        assert!(checked.output.contains(told), "{settings} {more}: {}", checked.output);
+    }
+}
+
+#[test]
+fn client_ca_names_longer_than_a_handshake_message_are_refused() {
+    let authority = |number: usize| {
+        let mut params = rcgen::CertificateParams::default();
+        let name = format!("{number:03}{}", "x".repeat(500));
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+    };
+    for (count, code) in [(50, 0), (70, 1)] {
+        let bundle = STANDARD.encode((0..count).map(authority).collect::<String>());
+        let serving = format!("  secureServing: {{clientCAData: {bundle}}}\n");
+        let settings = format!("{SETTINGS}spec: {{defaultClientCA: {{data: {bundle}}}}}\n");
+        for text in [GOOD.to_owned() + &serving, settings] {
+            let checked = Dir::new(&[]).check(&["-f", "-"], &text);
+            assert_eq!(checked.code, Some(code), "{}", checked.output);
+            assert_eq!(checked.output.contains("bytes in a TLS handshake"), code == 1, "{}", checked.output);
+        }
     }
 }
 

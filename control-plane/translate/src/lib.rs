@@ -29,7 +29,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use portcullis_api::{CLUSTER_KIND, Cluster, Code, Problem, Settings, check_cluster, cluster_mistakes, parse_cluster};
+use portcullis_api::{
+    CLUSTER_KIND, ClientVerification, Cluster, Code, Problem, Settings, check_cluster, cluster_mistakes, parse_cluster,
+};
 use portcullis_filter_config::Inexpressible;
 use serde_json::Value;
 
@@ -84,14 +86,18 @@ fn check(
     let checked = check_cluster(&raw, settings.allow_loopback_upstreams);
     match checked.outcome {
         Err(problems) => (None, Diagnosis::invalid(name, problems, checked.warnings)),
-        Ok(cluster) => match forbidden(&cluster, settings, client_ca) {
-            problems if problems.is_empty() => {
-                let mut warnings = checked.warnings;
-                warnings.extend(overruled(&cluster, settings));
+        Ok(cluster) => {
+            let problems = forbidden(&cluster, settings, client_ca);
+            let cluster = with_default_client_ca(cluster, settings);
+            let mut warnings = checked.warnings;
+            warnings.extend(overruled(&cluster, settings));
+            warnings.extend(unverified(&cluster));
+            if problems.is_empty() {
                 (Some(cluster), Diagnosis::accepted(CLUSTER_KIND, name, warnings))
+            } else {
+                (None, Diagnosis::invalid(name, problems, warnings))
             }
-            problems => (None, Diagnosis::invalid(name, problems, checked.warnings)),
-        },
+        }
     }
 }
 
@@ -107,6 +113,13 @@ fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaC
     {
         problems.push(Problem::new("spec.secureServing.clientCAData", message));
     }
+    let has_client_ca = cluster.client_ca.is_some() || settings.default_client_ca.is_some();
+    if cluster.client_verification == ClientVerification::Handshake && !has_client_ca {
+        let message = "needs spec.secureServing.clientCAData, or defaultClientCA in the GatewaySettings: without them no \
+                       certificate verifies";
+        let path = "spec.portcullis.clientCertificateVerification";
+        problems.push(Problem::coded(Code::NoClientCa, path, message));
+    }
     for ip in &cluster.virtual_ips {
         if !settings.virtual_ips.iter().any(|range| range.contains(*ip)) {
             let message = format!("{ip} is not in listener.virtualIPs of the GatewaySettings");
@@ -114,6 +127,27 @@ fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaC
         }
     }
     problems
+}
+
+/// The cluster with the gateway's client CA if it has none of its own. The filter's configuration, the handshake and the keys
+/// of caches are all made of what this returns.
+pub(crate) fn with_default_client_ca(mut cluster: Cluster, settings: &Settings) -> Cluster {
+    if cluster.client_ca.is_none() {
+        cluster.client_ca.clone_from(&settings.default_client_ca);
+    }
+    cluster
+}
+
+/// A warning about a cluster that looks at no client certificate: users who have nothing else are anonymous. Where anonymous
+/// requests are refused they get 401, and in the handshake nothing without a CA is accepted at all.
+fn unverified(cluster: &Cluster) -> Option<Problem> {
+    let hides_it = cluster.anonymous && cluster.client_verification == ClientVerification::Request;
+    (cluster.client_ca.is_none() && hides_it).then(|| {
+        let message = "is not set, and the GatewaySettings have no defaultClientCA: clients with a certificate and no token \
+                       are anonymous; KubeGateway verifies them by its --client-ca-file";
+        let problem = Problem::coded(Code::DiffersFromKubegateway, "spec.secureServing.clientCAData", message);
+        problem.hint("set one of the two; or portcullis.anonymous: false, if clients have tokens only")
+    })
 }
 
 /// What an object wishes and the settings do not grant, though it is served.

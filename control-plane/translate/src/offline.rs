@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::names::ResourceNames;
 use crate::ownership;
 use crate::policy::{cluster_config, reserved_headers};
+use crate::with_default_client_ca;
 
 /// An `UpstreamCluster` as the filter would judge by it, for tools that answer without a gateway.
 #[derive(Clone, Debug)]
@@ -53,6 +54,7 @@ pub fn offline(document: &Value, settings: &Settings) -> Result<Offline, Problem
             None => return Err(Problem::new("", "cannot be read")),
         },
     };
+    let cluster = with_default_client_ca(cluster, settings);
     let names = ResourceNames::new(&settings.instance, &cluster.name);
     let config = cluster_config(&cluster, &names, settings);
     let subsets = raw.spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();

@@ -2,6 +2,8 @@ use portcullis_api::{Code, Problem, SETTINGS_KIND, Settings, check_settings, par
 use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
+use crate::policy::text;
+use crate::translator::ClientCaCheck;
 
 /// What the `GatewaySettings` documents say.
 #[derive(Clone, Debug, Default)]
@@ -14,8 +16,8 @@ pub struct SettingsChoice {
 }
 
 /// Chooses the settings: exactly one document is expected. With several, none is used, because nobody can tell which was
-/// meant.
-pub fn choose_settings(documents: &[Value]) -> SettingsChoice {
+/// meant. With `client_ca` the default client CA is judged as the filter judges it.
+pub fn choose_settings(documents: &[Value], client_ca: Option<ClientCaCheck>) -> SettingsChoice {
     if documents.is_empty() {
         return SettingsChoice { settings: Some(Settings::default()), diagnoses: Vec::new() };
     }
@@ -26,7 +28,7 @@ pub fn choose_settings(documents: &[Value]) -> SettingsChoice {
             Err(_) => (Err(settings_mistakes(document)), Vec::new()),
             Ok(raw) => {
                 let checked = check_settings(&raw);
-                (checked.outcome, checked.warnings)
+                (checked.outcome.and_then(|settings| usable(settings, client_ca)), checked.warnings)
             }
         };
         let mut diagnosis = Diagnosis::accepted(SETTINGS_KIND, name, warnings);
@@ -41,4 +43,13 @@ pub fn choose_settings(documents: &[Value]) -> SettingsChoice {
         choice.diagnoses.push(diagnosis);
     }
     choice
+}
+
+/// Refuses settings whose default client CA no filter takes: it would refuse every cluster without one of its own.
+fn usable(settings: Settings, client_ca: Option<ClientCaCheck>) -> Result<Settings, Vec<Problem>> {
+    let (Some(check), Some(pem)) = (client_ca, &settings.default_client_ca) else { return Ok(settings) };
+    match check(&text(pem)) {
+        Ok(()) => Ok(settings),
+        Err(message) => Err(vec![Problem::new("spec.defaultClientCA.data", message)]),
+    }
 }

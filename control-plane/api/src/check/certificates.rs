@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,10 @@ use crate::{PublicBytes, SecretBytes};
 const MAX_CERTIFICATES: usize = 256;
 /// Most bytes of a PEM text.
 const MAX_PEM: usize = 512 * 1024;
+/// Most bytes that the names of one cluster's client CAs may take in a handshake, which lists each name once and two bytes
+/// before it (RFC 8446, 4.2.4). Java refuses handshake messages of more than 32 KiB (`jdk.tls.maxHandshakeMessageSize`); above
+/// 64 KiB the list cannot be written, and no handshake succeeds. 2 KiB are for the rest of the message.
+const MAX_NAMES: usize = 30 * 1024;
 
 /// A certificate chain and its key; they belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +43,10 @@ pub(super) enum CertificateError {
     Empty,
     #[error("is too large: at most 512 KiB and 256 certificates")]
     TooLarge,
+    #[error(
+        "has subjects that take {0} bytes in a TLS handshake, which names each of these CAs to clients: at most {MAX_NAMES}"
+    )]
+    Names(usize),
     #[error("is not well-formed PEM")]
     Pem,
     #[error("holds a certificate that is not well-formed X.509")]
@@ -54,6 +63,25 @@ pub(super) enum CertificateError {
 /// comment) goes no further.
 pub(super) fn read_bundle(pem: &PublicBytes) -> Result<PublicBytes, CertificateError> {
     read_chain(pem).map(|chain| encode(&chain))
+}
+
+/// As [`read_bundle`], of client CAs, whose names the handshake lists.
+pub(super) fn read_client_bundle(pem: &PublicBytes) -> Result<PublicBytes, CertificateError> {
+    let chain = read_chain(pem)?;
+    match bytes_of_names(&chain)? {
+        bytes if bytes > MAX_NAMES => Err(CertificateError::Names(bytes)),
+        _ => Ok(encode(&chain)),
+    }
+}
+
+/// How much the subjects of these certificates take in a handshake. Envoy lists equal ones once.
+fn bytes_of_names(chain: &[CertificateDer<'_>]) -> Result<usize, CertificateError> {
+    let mut subjects = BTreeSet::new();
+    for certificate in chain {
+        let (_, parsed) = x509_parser::parse_x509_certificate(certificate).map_err(|_| CertificateError::X509)?;
+        subjects.insert(parsed.subject().as_raw().to_vec());
+    }
+    Ok(subjects.iter().map(|subject| subject.len().saturating_add(2)).sum())
 }
 
 /// Reads a certificate chain and its key.
@@ -164,6 +192,27 @@ mod tests {
             pair("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", &key),
             Err(CertificateError::X509)
         );
+    }
+
+    /// A CA whose subject takes at least so many bytes.
+    fn authority(bytes: usize, number: usize) -> String {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, format!("{number:05}{}", "x".repeat(bytes)));
+        params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+    }
+
+    #[test]
+    fn client_ca_names_are_bounded_by_what_a_handshake_holds() {
+        let read = |pem: String| read_client_bundle(&PublicBytes::new(pem.into_bytes()));
+        let many = |count: usize| (0..count).map(|number| authority(470, number)).collect::<String>();
+        assert!(read(many(60)).is_ok());
+        let Err(CertificateError::Names(bytes)) = read(many(64)) else { panic!("64 names of 480 bytes") };
+        assert!((MAX_NAMES..64 * 520).contains(&bytes), "{bytes}");
+        let told = CertificateError::Names(bytes).to_string();
+        assert!(told.contains(&format!("take {bytes} bytes")) && told.contains("at most 30720"), "{told}");
+        let same: String = (0..100).map(|_| authority(470, 1)).collect();
+        assert!(read(same).is_ok(), "equal names stand there once");
+        assert!(read_bundle(&PublicBytes::new(many(64).into_bytes())).is_ok(), "no handshake names servers' CAs");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::amounts::check_amounts;
 use super::authority::{is_dns_name, is_served_name};
-use super::certificates::{KeyPair, read_bundle, read_pair};
+use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::endpoint::parse_endpoint;
@@ -62,7 +62,7 @@ pub struct Cluster {
     pub token: Option<SecretBytes>,
     /// The serving certificate; `None` is the gateway's default.
     pub serving: Option<KeyPair>,
-    /// The CAs of client certificates, PEM.
+    /// The CAs of client certificates, PEM. `None` is the gateway's default, if it has one.
     pub client_ca: Option<PublicBytes>,
     /// Which requests the access log tells, as far as their policy leaves it open.
     pub log_mode: LogMode,
@@ -201,12 +201,7 @@ fn check_verification(raw: &UpstreamCluster, findings: &mut Findings) -> ClientV
     let path = "spec.portcullis.clientCertificateVerification";
     match raw.spec.portcullis.client_certificate_verification.as_str() {
         "" | "Request" => ClientVerification::Request,
-        "Handshake" => {
-            if raw.spec.secure_serving.client_ca_data.is_empty() {
-                findings.problem(path, "needs spec.secureServing.clientCAData: without it no certificate verifies");
-            }
-            ClientVerification::Handshake
-        }
+        "Handshake" => ClientVerification::Handshake,
         _ => {
             findings.problem(path, "must be Request or Handshake");
             ClientVerification::Request
@@ -253,7 +248,7 @@ fn check_client_ca(raw: &SecureServing, findings: &mut Findings) -> Option<Publi
     if raw.client_ca_data.is_empty() {
         return None;
     }
-    read_bundle(&raw.client_ca_data)
+    read_client_bundle(&raw.client_ca_data)
         .map_err(|error| findings.problem("spec.secureServing.clientCAData", error.to_string()))
         .ok()
 }

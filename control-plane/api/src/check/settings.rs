@@ -1,13 +1,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::authority::is_dns_label;
-use super::certificates::{KeyPair, read_pair};
+use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::cidr::{Cidr, check_ranges};
 use super::identity::{RequestHeaders, check_header_names};
 use super::protected::{ProtectedIdentities, check_protected};
 use super::{Checked, Findings};
-use crate::references::unresolved;
-use crate::{GatewaySettings, LimitSettings, NamesBelowWildcards};
+use crate::references::{unresolved_authority, unresolved_certificate};
+use crate::{GatewaySettings, LimitSettings, NamesBelowWildcards, PublicBytes};
 
 /// The checked form of `GatewaySettings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Settings {
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Served where a cluster has no certificate of its own.
     pub default_certificate: Option<KeyPair>,
+    /// The CAs of client certificates for clusters that have none of their own, PEM.
+    pub default_client_ca: Option<PublicBytes>,
     /// Lets servers stand at loopback addresses.
     pub allow_loopback_upstreams: bool,
     /// Whether an object may take a name out of another one's wildcard.
@@ -96,6 +98,7 @@ impl Default for Settings {
             virtual_ips: Vec::new(),
             proxy_protocol: None,
             default_certificate: None,
+            default_client_ca: None,
             allow_loopback_upstreams: false,
             names_below_wildcards: NamesBelowWildcards::default(),
             access_log: AccessLog::Stdout,
@@ -118,6 +121,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         virtual_ips: check_ranges(&raw.spec.listener.virtual_ips, "spec.listener.virtualIPs", &mut findings),
         proxy_protocol: check_proxy_protocol(raw, &mut findings),
         default_certificate: check_default_certificate(raw, &mut findings),
+        default_client_ca: check_default_client_ca(raw, &mut findings),
         allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
         names_below_wildcards: raw.spec.names_below_wildcards,
         access_log: check_access_log(raw, &mut findings),
@@ -170,12 +174,23 @@ fn check_proxy_protocol(raw: &GatewaySettings, findings: &mut Findings) -> Optio
 
 fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> Option<KeyPair> {
     let certificate = raw.spec.default_certificate.as_ref()?;
-    if let Some(problem) = unresolved(certificate) {
+    if let Some(problem) = unresolved_certificate(certificate) {
         findings.problems.push(problem);
         return None;
     }
     read_pair(&certificate.cert_data, &certificate.key_data)
         .map_err(|error| findings.problem("spec.defaultCertificate", error.to_string()))
+        .ok()
+}
+
+fn check_default_client_ca(raw: &GatewaySettings, findings: &mut Findings) -> Option<PublicBytes> {
+    let authority = raw.spec.default_client_ca.as_ref()?;
+    if let Some(problem) = unresolved_authority(authority) {
+        findings.problems.push(problem);
+        return None;
+    }
+    read_client_bundle(&authority.data)
+        .map_err(|error| findings.problem("spec.defaultClientCA.data", error.to_string()))
         .ok()
 }
 

@@ -56,6 +56,9 @@ pub fn lint_settings(raw: &GatewaySettings, now: i64) -> Vec<Problem> {
     if let Some(certificate) = &raw.spec.default_certificate {
         expiry::lint(&certificate.cert_data, "spec.defaultCertificate.certData", true, now, &mut told);
     }
+    if let Some(authority) = &raw.spec.default_client_ca {
+        expiry::lint(&authority.data, "spec.defaultClientCA.data", false, now, &mut told);
+    }
     told.0
 }
 

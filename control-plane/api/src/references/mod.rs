@@ -2,7 +2,7 @@
 //!
 //! - [`slot`]: the five references, and the fields in whose place each stands.
 //! - [`shape`]: what is wrong with a reference whatever it refers to.
-//! - [`settings`]: the one reference of `GatewaySettings`.
+//! - [`settings`]: the references of `GatewaySettings`.
 //! - [`resolve`]: from a document and [`crate::Materials`] to a document without references.
 
 mod resolve;
@@ -14,8 +14,8 @@ mod slot;
 mod tests;
 
 pub use resolve::{Resolution, referenced_files, resolve};
-pub(crate) use settings::unresolved;
-pub use settings::{resolve_settings, without_reference};
+pub use settings::{resolve_settings, without_references};
+pub(crate) use settings::{unresolved_authority, unresolved_certificate};
 pub(crate) use shape::check_references;
 pub(crate) use slot::UNKNOWN_TOKEN;
 pub use slot::blamed_reference;

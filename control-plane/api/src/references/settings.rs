@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,80 +6,119 @@ use serde_json::Value;
 
 use super::resolve::{NO_FILE, filled};
 use super::shape::mistake;
-use super::slot::Reference;
+use super::slot::{Reference, UNKNOWN_AUTHORITY};
 use crate::types::PairInFiles;
-use crate::{Certificate, Code, Materials, Problem};
+use crate::{Certificate, ClientAuthority, Code, Materials, Problem, SecretBytes};
 
-/// Where the reference stands in `GatewaySettings`, and what it replaces.
-const PATH: &str = "spec.defaultCertificate.file";
-const POINTER: &str = "/spec/defaultCertificate";
+/// A field of `GatewaySettings` that may refer to files in place of its content.
+struct Place {
+    pointer: &'static str,
+    /// The content's fields, in the order of the files.
+    fields: &'static [&'static str],
+    /// The files that `file` names; none if it has another form.
+    files: fn(&Value) -> Option<Vec<String>>,
+}
 
-/// Replaces the reference of a `GatewaySettings` document by what it refers to. One that cannot be resolved stays, and
-/// [`crate::check_settings`] refuses it.
-pub fn resolve_settings(document: &mut Value, materials: &Materials) {
-    let (Some(pair), Materials::Files(files)) = (file_of(document), materials) else { return };
-    if mistake(&reference(&pair)).is_some() {
-        return;
+const CERTIFICATE: Place = Place {
+    pointer: "/spec/defaultCertificate",
+    fields: &["certData", "keyData"],
+    files: |file| crate::parse::parse_part(file).map(|pair: PairInFiles| vec![pair.certificate, pair.key]),
+};
+
+const CLIENT_CA: Place =
+    Place { pointer: "/spec/defaultClientCA", fields: &["data"], files: |file| Some(vec![file.as_str()?.to_owned()]) };
+
+impl Place {
+    /// The paths of the files; none if there is no reference or a wrong one.
+    fn referred(&self, document: &Value) -> Option<Vec<String>> {
+        let file = document.pointer(self.pointer)?.get("file").filter(|file| !file.is_null())?;
+        (self.files)(file).filter(|paths| mistake(&reference(paths)).is_none())
     }
-    let content =
-        |path: &str| filled(files.get(path).and_then(Option::as_ref)).map(|bytes| STANDARD.encode(bytes.expose()));
-    let (Some(certificate), Some(key)) = (content(&pair.certificate), content(&pair.key)) else { return };
-    let Some(fields) = document.pointer_mut(POINTER).and_then(Value::as_object_mut) else { return };
-    // What stands beside it is a mistake, which the check tells.
-    if fields.len() == 1 {
-        fields.remove("file");
-        fields.extend([("certData".to_owned(), certificate.into()), ("keyData".to_owned(), key.into())]);
+
+    /// Replaces the reference by the files' contents. A reference that is wrong or cannot be resolved stays.
+    fn resolve(&self, document: &mut Value, files: &BTreeMap<String, Option<SecretBytes>>) {
+        let Some(paths) = self.referred(document) else { return };
+        let content = |path: &String| {
+            filled(files.get(path).and_then(Option::as_ref)).map(|bytes| STANDARD.encode(bytes.expose()))
+        };
+        let Some(contents) = paths.iter().map(content).collect::<Option<Vec<_>>>() else { return };
+        self.put(document, contents);
+    }
+
+    fn put(&self, document: &mut Value, contents: Vec<String>) {
+        let Some(object) = document.pointer_mut(self.pointer).and_then(Value::as_object_mut) else { return };
+        // Content beside a reference is a mistake that the check reports.
+        if object.len() == 1 {
+            object.remove("file");
+            let contents = contents.into_iter().map(Value::String);
+            object.extend(self.fields.iter().map(|field| (*field).to_owned()).zip(contents));
+        }
     }
 }
 
-/// The same document with nothing in the reference's place, where nobody can tell what it refers to; `None` if it has no
-/// reference, or a wrong one.
-pub fn without_reference(document: &Value) -> Option<Value> {
-    if files(document).is_empty() {
-        return None;
+/// Replaces the references of a `GatewaySettings` document by what they refer to. One that cannot be resolved stays, and
+/// [`crate::check_settings`] refuses it.
+pub fn resolve_settings(document: &mut Value, materials: &Materials) {
+    let Materials::Files(files) = materials else { return };
+    for place in [&CERTIFICATE, &CLIENT_CA] {
+        place.resolve(document, files);
     }
-    let mut document = document.clone();
-    document.pointer_mut("/spec")?.as_object_mut()?.remove("defaultCertificate");
-    Some(document)
+}
+
+/// The same document where the files are not known: without its default certificate, and with a certificate whose key nobody
+/// has as its default client CA, wherever one of them is a reference. The second part says whether a default certificate was
+/// left out.
+pub fn without_references(document: &Value) -> (Value, bool) {
+    let mut other = document.clone();
+    let has_certificate = CERTIFICATE.referred(document).is_some();
+    if has_certificate && let Some(spec) = other.pointer_mut("/spec").and_then(Value::as_object_mut) {
+        spec.remove("defaultCertificate");
+    }
+    if CLIENT_CA.referred(document).is_some() {
+        CLIENT_CA.put(&mut other, vec![STANDARD.encode(UNKNOWN_AUTHORITY)]);
+    }
+    (other, has_certificate)
 }
 
 /// The paths of the files that `GatewaySettings` refer to, as far as they are well-formed.
 pub(super) fn files(document: &Value) -> BTreeSet<String> {
-    let sound = file_of(document).filter(|pair| mistake(&reference(pair)).is_none());
-    sound.map(|pair| [pair.certificate, pair.key].into()).unwrap_or_default()
+    [&CERTIFICATE, &CLIENT_CA].into_iter().filter_map(|place| place.referred(document)).flatten().collect()
 }
 
-/// What is wrong with a certificate that is still referred to when the settings are checked.
-pub(crate) fn unresolved(certificate: &Certificate) -> Option<Problem> {
+/// The problem of a certificate that is still a reference when the settings are checked.
+pub(crate) fn unresolved_certificate(certificate: &Certificate) -> Option<Problem> {
     let pair = certificate.file.as_ref()?;
-    Some(if !certificate.cert_data.is_empty() || !certificate.key_data.is_empty() {
-        let path = "spec.defaultCertificate";
-        Problem::new(PATH, format!("excludes {path}.certData and {path}.keyData: remove one of the two"))
-    } else {
-        match mistake(&reference(pair)) {
-            Some(mistake) => Problem::new(PATH, mistake),
-            None => Problem::coded(Code::Unresolved, PATH, NO_FILE).hint("serve with --references-root DIR"),
-        }
-    })
+    let is_inline = !certificate.cert_data.is_empty() || !certificate.key_data.is_empty();
+    let inline = "spec.defaultCertificate.certData and spec.defaultCertificate.keyData";
+    let paths = [pair.certificate.clone(), pair.key.clone()];
+    Some(unresolved("spec.defaultCertificate.file", &paths, is_inline.then_some(inline)))
 }
 
-fn file_of(document: &Value) -> Option<PairInFiles> {
-    let written = document.pointer(POINTER)?.get("file").filter(|written| !written.is_null())?;
-    crate::parse::parse_part(written)
+/// The problem of a client CA that is still a reference when the settings are checked.
+pub(crate) fn unresolved_authority(authority: &ClientAuthority) -> Option<Problem> {
+    let paths = [authority.file.clone()?];
+    let inline = (!authority.data.is_empty()).then_some("spec.defaultClientCA.data");
+    Some(unresolved("spec.defaultClientCA.file", &paths, inline))
 }
 
-fn reference(pair: &PairInFiles) -> Reference<'_> {
-    Reference { secret: None, files: Some(vec![&pair.certificate, &pair.key]) }
+fn unresolved(path: &str, files: &[String], inline: Option<&str>) -> Problem {
+    match (inline, mistake(&reference(files))) {
+        (Some(inline), _) => Problem::new(path, format!("excludes {inline}: remove one of the two")),
+        (None, Some(mistake)) => Problem::new(path, mistake),
+        (None, None) => Problem::coded(Code::Unresolved, path, NO_FILE).hint("serve with --references-root DIR"),
+    }
+}
+
+fn reference(files: &[String]) -> Reference<'_> {
+    Reference { secret: None, files: Some(files.iter().map(String::as_str).collect()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use serde_json::json;
 
     use super::*;
-    use crate::{SecretBytes, check_settings, parse_settings};
+    use crate::{check_settings, parse_settings};
 
     fn settings(certificate: Value) -> Value {
         json!({
@@ -124,7 +163,44 @@ mod tests {
         resolve_settings(&mut document, &Materials::Secrets(BTreeMap::new()));
         assert!(told(&document).contains("--references-root"));
         assert_eq!(crate::referenced_files(&document), ["tls.crt", "tls.key"].map(str::to_owned).into());
-        assert_eq!(without_reference(&document).map(|document| told(&document)), Some(String::new()));
-        assert_eq!(without_reference(&settings(json!({"certData": "eA=="}))), None);
+        let (other, had_certificate) = without_references(&document);
+        assert_eq!((told(&other), had_certificate), (String::new(), true));
+        let inline = settings(json!({"certData": "eA=="}));
+        assert_eq!(without_references(&inline), (inline, false));
+    }
+
+    #[test]
+    fn default_client_ca_is_read_from_data_or_a_file() {
+        let bytes = |text: &str| Some(SecretBytes::new(text.as_bytes().to_vec()));
+        let files = [("ca.crt", bytes(UNKNOWN_AUTHORITY)), ("empty", bytes(" ")), ("none", None)];
+        let materials = Materials::Files(files.map(|(path, bytes)| (path.to_owned(), bytes)).into_iter().collect());
+        let with = |authority: &Value| {
+            let mut document = settings(Value::Null);
+            document["spec"] = json!({"defaultClientCA": authority});
+            document
+        };
+        for (authority, wanted) in [
+            (json!({"file": "ca.crt"}), ""),
+            (json!({"data": STANDARD.encode(UNKNOWN_AUTHORITY)}), ""),
+            (json!({"file": "none"}), "spec.defaultClientCA.file: there is no file at this path"),
+            (json!({"file": "empty"}), "spec.defaultClientCA.file: there is no file at this path"),
+            (json!({"file": "../ca.crt"}), "spec.defaultClientCA.file: a file's path must not hold .."),
+            (
+                json!({"file": "ca.crt", "data": "eA=="}),
+                "spec.defaultClientCA.file: excludes spec.defaultClientCA.data",
+            ),
+            (json!({"data": "eA=="}), "spec.defaultClientCA.data: holds no PEM certificate"),
+            (json!({}), "spec.defaultClientCA.data: holds no PEM certificate"),
+        ] {
+            let mut document = with(&authority);
+            resolve_settings(&mut document, &materials);
+            let told = told(&document);
+            assert!(told.starts_with(wanted) && told.is_empty() == wanted.is_empty(), "{authority}: {told}");
+        }
+        let document = with(&json!({"file": "ca.crt"}));
+        assert_eq!(crate::referenced_files(&document), ["ca.crt"].map(str::to_owned).into());
+        assert!(told(&document).contains("--references-root"));
+        let (other, had_certificate) = without_references(&document);
+        assert_eq!((told(&other), had_certificate), (String::new(), false));
     }
 }

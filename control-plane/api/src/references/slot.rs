@@ -21,7 +21,7 @@ pub(super) struct Slot {
 }
 
 /// A certificate whose key nobody has: stands for authorities that are not known.
-const UNKNOWN_AUTHORITY: &str = include_str!("unknown-authority.pem");
+pub(super) const UNKNOWN_AUTHORITY: &str = include_str!("unknown-authority.pem");
 
 fn unknown_authority() -> PublicBytes {
     PublicBytes::new(UNKNOWN_AUTHORITY.as_bytes().to_vec())

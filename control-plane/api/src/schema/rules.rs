@@ -19,16 +19,7 @@ pub(super) fn rules() -> Vec<(&'static str, Value)> {
 }
 
 fn whole() -> Vec<(&'static str, Value)> {
-    let handshake = format!(
-        "!has(self.portcullis) || !has(self.portcullis.clientCertificateVerification) \
-         || self.portcullis.clientCertificateVerification != 'Handshake' \
-         || (has(self.secureServing) && {}) || {}",
-        set("self.secureServing.clientCAData"),
-        refers("clientCA"),
-    );
-    let message = "needs spec.secureServing.clientCAData: without it no certificate verifies";
-    let mut rules = vec![cel(&handshake, message, ".portcullis.clientCertificateVerification")];
-    rules.extend(credentials());
+    let rules = credentials();
     vec![
         ("", json!({"required": ["servers", "dispatchPolicies"], "x-kubernetes-validations": rules})),
         ("servers", json!({"minItems": 1, "maxItems": MAX_SERVERS})),

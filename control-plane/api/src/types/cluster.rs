@@ -85,7 +85,8 @@ pub struct SecureServing {
     pub key_data: SecretBytes,
     /// The serving certificate, PEM.
     pub cert_data: PublicBytes,
-    /// The CAs that sign client certificates, PEM. Without it no client certificate is accepted.
+    /// The CAs that sign client certificates, PEM. Without it the `defaultClientCA` of the `GatewaySettings` is used; without
+    /// either no client certificate is looked at.
     #[serde(rename = "clientCAData")]
     pub client_ca_data: PublicBytes,
     /// More host names, also as `*.example.com`.

@@ -34,6 +34,10 @@ pub struct GatewaySettingsSpec {
     /// Served to names that have no certificate of their own, and to names that nobody serves (503). Without it the
     /// handshake with an unknown name fails.
     pub default_certificate: Option<Certificate>,
+    /// The CAs of client certificates for clusters that have none of their own (`spec.secureServing.clientCAData`), as
+    /// KubeGateway's `--client-ca-file`. A cluster with neither looks at no client certificate.
+    #[serde(rename = "defaultClientCA")]
+    pub default_client_ca: Option<ClientAuthority>,
     /// Lets servers stand at loopback addresses: for labs and tests.
     pub allow_loopback_upstreams: bool,
     /// Whether an `UpstreamCluster` may take a name out of another one's wildcard.
@@ -123,6 +127,17 @@ pub struct Certificate {
     /// In place of both: files below the root of references (`serve --references-root`). What changes in them acts as an edit
     /// does.
     pub file: Option<PairInFiles>,
+}
+
+/// The CAs of client certificates, in one of two places.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ClientAuthority {
+    /// The certificates, PEM.
+    pub data: PublicBytes,
+    /// In place of `data`: the path of a PEM file below the root of references (`serve --references-root`). A change of the
+    /// file acts as an edit does.
+    pub file: Option<String>,
 }
 
 /// Bounds; each must be at least 1.

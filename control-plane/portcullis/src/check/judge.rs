@@ -1,12 +1,12 @@
 use portcullis_api::{
-    Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_settings, without_reference,
+    Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_settings, without_references,
 };
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
 use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings};
 
 use serde_json::Value;
 
-use crate::serve::{Judge, Resolved};
+use crate::serve::{Judge, Resolved, check_client_ca};
 
 /// What became of everything that was read.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Report {
 pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
     let without_settings = objects.settings.is_empty();
     let (documents, believes_certificate) = believed(objects);
-    let choice = choose_settings(&documents);
+    let choice = choose_settings(&documents, Some(check_client_ca));
     // Settings that cannot be used are told; the clusters are checked all the same.
     let settings = choice.settings.unwrap_or_default();
     let mut report = Report { objects: objects.diagnoses.iter().map(file).collect(), without_settings };
@@ -82,15 +82,14 @@ fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings) -> Ve
     diagnoses
 }
 
-/// The settings without a default certificate that stands in files which are not here, and whether there is one.
+/// The settings without what they refer to where the files are not here, and whether a default certificate is among that.
 fn believed(objects: &ObjectSet) -> (Vec<Value>, bool) {
     let mut documents = objects.settings.clone();
     let mut is_one = false;
     for document in documents.iter_mut().filter(|_| objects.materials == Materials::None) {
-        if let Some(other) = without_reference(document) {
-            *document = other;
-            is_one = true;
-        }
+        let (other, had_certificate) = without_references(document);
+        *document = other;
+        is_one |= had_certificate;
     }
     (documents, is_one)
 }
@@ -113,16 +112,24 @@ fn unknown(mut diagnosis: Diagnosis) -> Diagnosis {
     diagnosis
 }
 
-/// Settings that are not here may have the default certificate, and allow virtual IPs.
+/// Settings that are not here may have the default certificate and client CA, and allow virtual IPs.
 fn forgive(mut diagnosis: Diagnosis) -> Diagnosis {
     let of_settings = |problem: &Problem| match problem.code {
         Code::NoServingCertificate => Some("a defaultCertificate"),
+        Code::NoClientCa => Some("a defaultClientCA"),
         Code::VirtualIpNotAllowed => Some("listener.virtualIPs that allow it"),
         _ => None,
     };
     let (missing, problems): (Vec<_>, Vec<_>) =
         diagnosis.problems.into_iter().partition(|problem| of_settings(problem).is_some());
     diagnosis.problems = problems;
+    for caution in &mut diagnosis.cautions {
+        if caution.code == Code::DiffersFromKubegateway && caution.path == "spec.secureServing.clientCAData" {
+            caution.message = "is not set: unless the GatewaySettings, which are not among the objects, have a \
+                               defaultClientCA, clients with a certificate and no token are anonymous"
+                .to_owned();
+        }
+    }
     diagnosis.cautions.extend(missing.into_iter().map(|mut problem| {
         let field = of_settings(&problem).unwrap_or_default();
         problem.message = format!("needs {field} in the GatewaySettings, which are not among the objects");

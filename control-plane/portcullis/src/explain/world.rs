@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use portcullis_api::{Settings, without_reference};
+use portcullis_api::{Settings, without_references};
 use portcullis_core::authority::Authorities;
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::cluster::CacheOwner;
@@ -18,6 +18,7 @@ use portcullis_translate::{choose_settings, lost_names, offline, offline_gateway
 use serde_json::Value;
 
 use crate::objects::{ObjectsError, read_objects};
+use crate::serve::check_client_ca;
 
 /// Why the clusters cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -139,8 +140,8 @@ fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, WorldError> {
 /// What the files say of the whole gateway. Wrong ones are no reason to guess: they may protect identities.
 fn settings(objects: &ObjectSet) -> Result<Settings, WorldError> {
     // What stands in files is not here, and no request depends on it.
-    let believed = |document: &Value| without_reference(document).unwrap_or_else(|| document.clone());
-    let choice = choose_settings(&objects.settings.iter().map(believed).collect::<Vec<_>>());
+    let known: Vec<Value> = objects.settings.iter().map(|document| without_references(document).0).collect();
+    let choice = choose_settings(&known, Some(check_client_ca));
     let problems = || {
         let problems = choice.diagnoses.iter().flat_map(|diagnosis| &diagnosis.problems);
         problems.map(ToString::to_string).collect::<Vec<_>>().join("; ")

@@ -27,7 +27,7 @@ mod withdrawn;
 mod writer;
 mod xds;
 
-pub(crate) use model::{Judge, Model, ModelError};
+pub(crate) use model::{Judge, Model, ModelError, check_client_ca};
 pub(crate) use references::Resolved;
 pub(crate) use run::run;
 pub(crate) use source::{LEASE_NAME, SourceArguments};

@@ -54,9 +54,13 @@ pub(crate) struct Judge(pub(crate) Translator);
 
 impl Default for Judge {
     fn default() -> Self {
-        let check = |pem: &str| ClientCa::from_pem(pem).map(drop).map_err(|error| error.to_string());
-        Self(Translator::default().check_client_cas(check))
+        Self(Translator::default().check_client_cas(check_client_ca))
     }
+}
+
+/// Why the filter would refuse a client CA bundle (PEM).
+pub(crate) fn check_client_ca(pem: &str) -> Result<(), String> {
+    ClientCa::from_pem(pem).map(drop).map_err(|error| error.to_string())
 }
 
 /// Documents by the name of their object.
@@ -100,7 +104,7 @@ impl Model {
         flavours: &BTreeSet<Flavour>,
         now: Instant,
     ) -> Result<Update, ModelError> {
-        let mut choice = choose_settings(&objects.settings);
+        let mut choice = choose_settings(&objects.settings, Some(check_client_ca));
         version::stamp(&mut choice.diagnoses, &objects.settings);
         place(&mut choice.diagnoses, &objects.settings_places);
         if let Some(settings) = choice.settings {

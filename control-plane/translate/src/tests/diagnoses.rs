@@ -207,10 +207,11 @@ fn an_object_is_served_without_the_names_that_another_one_owns() {
     let mut third = pki.cluster("d.test");
     set(&mut third, "/spec/portcullis", json!({"virtualIPs": ["10.9.8.7"]}));
     set(&mut third, "/metadata/creationTimestamp", json!("2001-01-01T00:00:00Z"));
-    let range = choose_settings(&[json!({
+    let document = json!({
         "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "lab"},
         "spec": {"listener": {"virtualIPs": ["10.9.8.0/24"]}},
-    })]);
+    });
+    let range = choose_settings(&[document], None);
     let settings = portcullis_api::Settings { virtual_ips: range.settings.unwrap().virtual_ips, ..pki.settings() };
     let translation = translated(&settings, &[other, owner, third]);
     let [in_part, accepted, older] = &translation.diagnoses[..] else { panic!("three objects") };
@@ -264,7 +265,7 @@ fn without_any_certificate_nothing_can_be_served() {
 #[test]
 fn settings_that_cannot_be_used_are_told_and_not_guessed() {
     let with = |spec: Value| json!({"apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "g"}, "spec": spec});
-    assert_eq!(choose_settings(&[]).settings, Some(portcullis_api::Settings::default()));
+    assert_eq!(choose_settings(&[], None).settings, Some(portcullis_api::Settings::default()));
     for (spec, message) in [
         (json!({"instance": "A.b"}), "spec.instance: must be a DNS label"),
         (json!({"listener": {"address": "localhost"}}), "spec.listener.address: must be an IP address"),
@@ -273,10 +274,10 @@ fn settings_that_cannot_be_used_are_told_and_not_guessed() {
         (json!({"defaultCertificate": {"certData": "", "keyData": ""}}), "spec.defaultCertificate: holds no PEM"),
         (json!({"port": 1}), "unknown field `port`"),
     ] {
-        let choice = choose_settings(&[with(spec)]);
+        let choice = choose_settings(&[with(spec)], None);
         assert_eq!(choice.settings, None, "{message}");
         assert!(choice.diagnoses[0].message.contains(message), "{:?}", choice.diagnoses);
     }
-    let twice = choose_settings(&[with(json!({})), with(json!({}))]);
+    let twice = choose_settings(&[with(json!({})), with(json!({}))], None);
     assert_eq!((twice.settings, twice.diagnoses[0].reason), (None, Reason::Conflicted));
 }

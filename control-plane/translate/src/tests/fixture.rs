@@ -67,7 +67,7 @@ impl Pki {
             "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "lab"},
             "spec": {"instance": "lab", "defaultCertificate": pair(&self.gateway)},
         });
-        choose_settings(&[document]).settings.unwrap()
+        choose_settings(&[document], None).settings.unwrap()
     }
 
     /// A cluster as a user of KubeGateway writes it.

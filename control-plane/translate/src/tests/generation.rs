@@ -13,7 +13,7 @@ fn names(cluster: &Value, request_headers: &Value) -> (BTreeSet<String>, BTreeSe
         "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "lab"},
         "spec": {"instance": "lab", "requestHeaders": request_headers},
     });
-    let settings = choose_settings(&[document]).settings.unwrap();
+    let settings = choose_settings(&[document], None).settings.unwrap();
     let translation = translated(&settings, std::slice::from_ref(cluster));
     assert!(translation.diagnoses[0].accepted, "{:?}", translation.diagnoses);
     let marked = translation.resources.iter().filter(|one| one.name.contains('@'));

@@ -51,13 +51,14 @@ fn settings(case: &str, pki: &Pki) -> Settings {
     let pair = json!({"certData": base64(&pki.gateway.cert), "keyData": base64(&pki.gateway.key)});
     let mut spec = json!({"instance": "lab", "defaultCertificate": pair});
     if let Ok(text) = fs::read_to_string(folder().join(case).join("settings.json")) {
+        let text = text.replace("${client-ca.cert}", &base64(&pki.client_ca.cert));
         let more: Value = serde_json::from_str(&text).unwrap();
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     }
     let document = json!({
         "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "lab"}, "spec": spec,
     });
-    let choice = choose_settings(&[document]);
+    let choice = choose_settings(&[document], None);
     choice.settings.unwrap_or_else(|| panic!("{case}: {:?}", choice.diagnoses))
 }
 

@@ -1,3 +1,4 @@
+mod client_ca;
 mod diagnoses;
 mod fixture;
 mod flat;

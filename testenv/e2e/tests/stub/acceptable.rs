@@ -1,13 +1,15 @@
 //! The client CAs that the handshake names (RFC 8446, 4.2.4), as kube-apiserver names those of `--client-ca-file`: a client
 //! with several certificates chooses by them.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, KeyStore, TlsTarget};
 use portcullis_harness::deps;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{NAME, PODS, ROBOT, World};
 
@@ -81,6 +83,26 @@ fn client_ca_edits_are_named_and_end_no_connection() {
         401,
         "the connection lives, and its certificate is believed no more"
     );
+}
+
+/// More names than 64 KiB cannot be written, and then no handshake succeeds; `portcullis check` stops at 30 KiB.
+#[test]
+fn client_ca_names_that_no_handshake_holds_are_refused() {
+    let world = World::start("acceptable-many", &GatewayOptions::default());
+    let many: Vec<_> = (0..140).map(|number| Ca::new(&format!("{number:03}{}", "x".repeat(497))).unwrap()).collect();
+    let bundle = |count: usize| many.iter().take(count).chain([&world.pki.client_ca]).collect::<Vec<_>>();
+    world.gateway.apply(&trusting(world.manifest(), &bundle(56))).unwrap();
+    let keystore = KeyStore::new([&world.pki.alice]).unwrap();
+    let target = world.gateway.target(NAME).keystore(&keystore);
+    assert_eq!(status(&target, None), Some(200));
+    let bytes: usize = keystore.named().unwrap().iter().map(|name| name.len() + 2).sum();
+    assert!((28 * 1024..=30 * 1024).contains(&bytes), "{bytes}");
+
+    world.gateway.write(&trusting(world.manifest(), &bundle(140))).unwrap();
+    let is_judged = |status: &Value| status["objects"].to_string().contains("bytes in a TLS handshake");
+    let told = world.gateway.plane().wait_status("the names are counted", Duration::from_secs(20), is_judged);
+    assert_eq!(status(&target, None), Some(200), "what was accepted last is served: {told:?}");
+    told.unwrap();
 }
 
 #[test]

@@ -44,8 +44,9 @@ fn manifest(case: &Path, world: &World) -> String {
 }
 
 /// What the case adds to the settings, but for the listener's own place.
-fn settings(case: &Path, spec: &mut Value) {
+fn settings(case: &Path, world: &World, spec: &mut Value) {
     let Ok(text) = fs::read_to_string(case.join("settings.json")) else { return };
+    let text = text.replace("${client-ca.cert}", &STANDARD.encode(world.pki.client_ca.pem()));
     let more: Value = serde_json::from_str(&text).unwrap();
     for (name, value) in more.as_object().unwrap() {
         match value.as_object().filter(|_| name == "listener") {
@@ -84,7 +85,7 @@ fn a_real_envoy_takes_every_case() {
     for case in cases {
         let name = case.file_name().unwrap().to_string_lossy().into_owned();
         let mut document: Value = serde_json::from_str(&plain).unwrap();
-        settings(&case, &mut document["spec"]);
+        settings(&case, &world, &mut document["spec"]);
         let before = world.gateway.plane().status().unwrap()["snapshot"].clone();
         world.gateway.write_file("settings.yaml", &document.to_string()).unwrap();
         world.gateway.write_file("case.yaml", &manifest(&case, &world)).unwrap();

@@ -11,6 +11,7 @@ mod buckets;
 mod changes;
 mod closing;
 mod crowd;
+mod default_client_ca;
 mod doors;
 mod drain;
 mod fail_closed;

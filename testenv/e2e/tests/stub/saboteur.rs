@@ -72,7 +72,7 @@ impl Saboteur {
     pub(crate) fn publish(&self, manifests: &[Manifest], bad: &[&str]) -> Arc<Snapshot> {
         let read = |one: &Manifest| Arc::new(serde_json::from_str(&one.to_text()).unwrap());
         let documents: Vec<Arc<Value>> = manifests.iter().map(read).collect();
-        let settings = choose_settings(std::slice::from_ref(&self.settings)).settings.unwrap();
+        let settings = choose_settings(std::slice::from_ref(&self.settings), None).settings.unwrap();
         let translation = translate(&Input { settings: &settings, clusters: &documents, flavour: flavour() });
         assert!(translation.diagnoses.iter().all(|one| one.accepted), "{:?}", translation.diagnoses);
         let snapshot =
