@@ -7,6 +7,9 @@ use portcullis_filter_config::{Pool, without_generation};
 use portcullis_translate::type_urls;
 use portcullis_xds::{Answer, Answers, Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as Stands};
 
+#[cfg(test)]
+mod tests;
+
 /// Endpoints by Envoy cluster, then by node.
 pub(super) type Reports = BTreeMap<String, BTreeMap<String, Health>>;
 

@@ -4,6 +4,7 @@ mod conditions;
 mod outage;
 mod pace;
 mod pretender;
+mod replicas;
 mod secrets;
 mod table;
 
