@@ -1,19 +1,32 @@
-//! Names the commit for `portcullis --version`: that of PORTCULLIS_COMMIT, else the one that git tells, else none.
+//! Names the commit for `portcullis --version`: that of PORTCULLIS_COMMIT, else the one that git tells of this source tree, else
+//! `unknown`.
 
+use std::path::Path;
 use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-env-changed=PORTCULLIS_COMMIT");
-    // A source tree without git is built, too.
-    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"])
-        && std::path::Path::new(&log).exists()
+    let is_repository = is_repository();
+    if is_repository
+        && let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"])
+        && Path::new(&log).exists()
     {
         println!("cargo:rerun-if-changed={log}");
     }
-    let told = std::env::var("PORTCULLIS_COMMIT").ok();
-    if let Some(commit) = told.filter(|commit| is_word(commit)).or_else(|| git(&["rev-parse", "--short=12", "HEAD"])) {
-        println!("cargo:rustc-env=PORTCULLIS_COMMIT={commit}");
-    }
+    let told = std::env::var("PORTCULLIS_COMMIT").ok().filter(|commit| is_word(commit));
+    let of_git = || git(&["rev-parse", "--short=12", "HEAD"]).filter(|_| is_repository);
+    // Always set: without it the compiler would read the variable of its own environment, whatever stands there.
+    let commit = told.or_else(of_git).unwrap_or_else(|| "unknown".to_owned());
+    println!("cargo:rustc-env=PORTCULLIS_COMMIT={commit}");
+}
+
+/// Whether the workspace is the root of a repository. An unpacked archive may lie inside another project's repository, whose
+/// commit says nothing about it.
+fn is_repository() -> bool {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let root = Path::new(&package).join("../..").canonicalize().ok();
+    let of_git = git(&["rev-parse", "--show-toplevel"]).and_then(|path| Path::new(&path).canonicalize().ok());
+    root.is_some() && root == of_git
 }
 
 /// What git answers; none without git, and outside of a repository.
