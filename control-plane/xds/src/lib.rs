@@ -34,7 +34,9 @@ mod view;
 mod wait;
 
 pub use delta::TypeStatus;
-pub use health::{Answer, Answers, Endpoints, HealthRegistry, repeated};
+pub use health::{
+    Answer, Answers, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer, repeated,
+};
 pub use observer::Observer;
 pub use registry::{NodeStatus, Registry};
 pub use resource::{Part, Resource};

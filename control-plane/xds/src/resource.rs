@@ -97,7 +97,7 @@ impl Resource {
     }
 
     /// Whether it is there only for requests that are on their way to it.
-    pub(crate) fn lingers(&self) -> bool {
+    pub fn lingers(&self) -> bool {
         self.0.lingers
     }
 

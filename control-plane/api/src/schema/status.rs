@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use crate::check::{MAX_NAMES, MAX_VIRTUAL_IPS};
-use crate::status::{MAX_GATEWAYS, MAX_MESSAGE};
+use crate::status::{MAX_GATEWAYS, MAX_MESSAGE, MAX_UNHEALTHY};
 
 /// The schema of `status`; descriptions are Markdown. Unknown fields stay, so that an older definition does not cut what
 /// a newer control plane tells.
@@ -26,7 +26,7 @@ pub(super) fn status() -> Value {
             "conditions": {
                 "type": "array",
                 "description": "`Accepted`: the object is valid and owns its names. `Programmed`: every gateway that is \
-                    connected has acknowledged what it says. `Ready`: every gateway that reports has a healthy endpoint.",
+                    connected has acknowledged what it says. `Ready`: every gateway that reports has a healthy endpoint, for each policy.",
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["type"],
                 "items": condition(),
@@ -81,6 +81,32 @@ fn gateway() -> Value {
             "message": text("Why it refuses, in Envoy's words."),
             "healthyEndpoints": count("How many endpoints it finds healthy; unset if it does not report."),
             "endpoints": count("How many endpoints it has; unset if it does not report."),
+            "unhealthy": {
+                "type": "array",
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["server"],
+                "maxItems": MAX_UNHEALTHY,
+                "description": format!("The servers that it sends nothing to, at most {MAX_UNHEALTHY} of them."),
+                "items": unhealthy(),
+            },
+        },
+    })
+}
+
+fn unhealthy() -> Value {
+    json!({
+        "type": "object",
+        "description": "A server that gets no requests from the gateway.",
+        "required": ["server"],
+        "properties": {
+            "server": text("Address or DNS name, and port."),
+            "reason": text(
+                "`HealthCheckFailed`; `HealthCheckTimedOut`; `Ejected`, after requests to it failed one after the other; \
+                `NotChecked`, before its first health check has ended.",
+            ),
+            "since": {
+                "type": "string", "format": "date-time", "description": "When the gateway saw it first, as far as its agent remembers.",
+            },
         },
     })
 }

@@ -144,10 +144,22 @@ fn every_field_reads_what_its_type_says() {
 /// Kubernetes would keep a field that the definition does not know, and `kubectl explain` would not tell it.
 #[test]
 fn the_definition_knows_every_field_of_a_status() {
-    use crate::status::{ClusterStatus, Gateway, Health, Observation, Served, Standing, Timestamp, Verdict};
-    let health = Some(Health { healthy: 1, total: 2 });
+    use crate::status::{
+        ClusterStatus, Gateway, Health, Observation, Served, Standing, Timestamp, UnhealthyServer, Verdict,
+    };
+    let unhealthy = vec![UnhealthyServer {
+        server: "10.0.0.1:6443".to_owned(),
+        reason: "Ejected".to_owned(),
+        since: Timestamp::from_seconds(0),
+    }];
+    let health = Some(Health { healthy: 1, total: 2, unhealthy });
     let names: Vec<String> = (0..40).map(|n| format!("g{n}")).collect();
-    let gateway = |name| Gateway { name, standing: Standing::Refused { message: "no".to_owned() }, health };
+    let gateway = |name| Gateway {
+        name,
+        standing: Standing::Refused { message: "no".to_owned() },
+        health: health.clone(),
+        lost_subsets: Vec::new(),
+    };
     let gateways = names.iter().map(|name| gateway(name)).collect();
     let verdict = Verdict { accepted: true, reason: "Accepted", names: &names, ..Verdict::default() };
     let seen = Observation { verdict, generation: Some(1), served: Served::Newest, content_hash: "a", gateways };

@@ -1,12 +1,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Condition, ConditionType, Gateway, Observation, Served, Standing, State, Timestamp, accepted, programmed, ready,
-    told,
+    Condition, ConditionType, Gateway, Observation, Served, Standing, State, Timestamp, UnhealthyServer, accepted,
+    programmed, ready, told,
 };
 
 /// Most gateways that a status lists one by one.
 pub const MAX_GATEWAYS: usize = 16;
+/// Most servers that a gateway's entry names.
+pub const MAX_UNHEALTHY: usize = 8;
 /// Most characters of a gateway's id.
 const MAX_NAME: usize = 128;
 
@@ -50,6 +52,9 @@ pub struct GatewayEntry {
     /// How many endpoints it has; unset if it does not report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub endpoints: Option<u32>,
+    /// The servers that it sends nothing to, and why, at most [`MAX_UNHEALTHY`] of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unhealthy: Vec<UnhealthyServer>,
 }
 
 impl ClusterStatus {
@@ -113,9 +118,19 @@ fn entry(gateway: &Gateway<'_>) -> GatewayEntry {
         name: told(gateway.name).chars().take(MAX_NAME).collect(),
         state: state.to_owned(),
         message,
-        healthy_endpoints: gateway.health.map(|health| health.healthy),
-        endpoints: gateway.health.map(|health| health.total),
+        healthy_endpoints: gateway.health.as_ref().map(|health| health.healthy),
+        endpoints: gateway.health.as_ref().map(|health| health.total),
+        unhealthy: unhealthy(gateway),
     }
+}
+
+/// Those that are not healthy in any pool, each once, since when it was first so.
+fn unhealthy(gateway: &Gateway<'_>) -> Vec<UnhealthyServer> {
+    let mut all: Vec<&UnhealthyServer> =
+        gateway.health.iter().chain(&gateway.lost_subsets).flat_map(|health| &health.unhealthy).collect();
+    all.sort_by_key(|one| (&one.server, &one.since));
+    all.dedup_by_key(|one| &one.server);
+    all.into_iter().take(MAX_UNHEALTHY).cloned().collect()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

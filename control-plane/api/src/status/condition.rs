@@ -34,7 +34,7 @@ pub enum ConditionType {
     Accepted,
     /// Every gateway that is connected has acknowledged what the object says.
     Programmed,
-    /// Every gateway that reports has a healthy endpoint.
+    /// Every gateway that reports has a healthy endpoint, for each policy.
     Ready,
 }
 

@@ -17,9 +17,9 @@ mod told;
 #[cfg(test)]
 mod tests;
 
-pub use cluster::{ClusterStatus, GatewayEntry, MAX_GATEWAYS};
+pub use cluster::{ClusterStatus, GatewayEntry, MAX_GATEWAYS, MAX_UNHEALTHY};
 pub use condition::{Condition, ConditionType, State};
-pub use observation::{Gateway, Health, Observation, Served, Standing, Verdict};
+pub use observation::{Gateway, Health, Observation, Served, Standing, UnhealthyServer, Verdict};
 pub use timestamp::Timestamp;
 pub use told::{MAX_MESSAGE, told};
 

@@ -1,4 +1,6 @@
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+
+use super::Timestamp;
 
 /// What is known of an `UpstreamCluster` at one time.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +53,8 @@ pub struct Gateway<'a> {
     pub standing: Standing,
     /// Which endpoints it finds healthy; `None` if it does not report, or not of late.
     pub health: Option<Health>,
+    /// The same of each subset of the servers that policies name, as far as no server of it is healthy.
+    pub lost_subsets: Vec<Health>,
 }
 
 /// What a gateway made of the version of an object that is served.
@@ -70,10 +74,25 @@ pub enum Standing {
 }
 
 /// The endpoints of an object, as a gateway finds them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Health {
     /// How many take requests.
     pub healthy: u32,
     /// How many there are.
     pub total: u32,
+    /// Those that take none, as far as the gateway names them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unhealthy: Vec<UnhealthyServer>,
+}
+
+/// A server that gets no requests, as a gateway finds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnhealthyServer {
+    /// Address or DNS name, and port, as the object has it.
+    pub server: String,
+    /// `HealthCheckFailed`, `HealthCheckTimedOut`, `Ejected` or `NotChecked`.
+    pub reason: String,
+    /// When the gateway saw it first.
+    pub since: Timestamp,
 }

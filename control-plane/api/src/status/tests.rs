@@ -21,7 +21,8 @@ fn refused() -> Standing {
 }
 
 fn gateway(name: &str, standing: Standing, health: Option<(u32, u32)>) -> Gateway<'_> {
-    Gateway { name, standing, health: health.map(|(healthy, total)| Health { healthy, total }) }
+    let health = health.map(|(healthy, total)| Health { healthy, total, unhealthy: Vec::new() });
+    Gateway { name, standing, health, lost_subsets: Vec::new() }
 }
 
 fn seen<'a>(served: Served, gateways: Vec<Gateway<'a>>) -> Observation<'a> {
@@ -159,6 +160,43 @@ fn ready_is_what_the_gateways_find_healthy() {
     for (seen, expected) in table {
         assert_eq!(told_of(&seen, ConditionType::Ready), expected);
     }
+}
+
+#[test]
+fn unhealthy_servers_are_named_and_a_lost_subset_is_not_ready() {
+    let server = |server: &str, reason: &str, since| UnhealthyServer {
+        server: server.to_owned(),
+        reason: reason.to_owned(),
+        since: Timestamp::from_seconds(since),
+    };
+    let (slow, gone) = (server("10.0.0.1:1", "HealthCheckTimedOut", 60), server("10.0.0.2:1", "Ejected", 120));
+    let health = |healthy, total, unhealthy: &[&UnhealthyServer]| Health {
+        healthy,
+        total,
+        unhealthy: unhealthy.iter().map(|one| (*one).clone()).collect(),
+    };
+    let of = |all: Health, lost: &[Health]| {
+        let healthy = gateway("a", Standing::Acknowledged, Some((3, 3)));
+        let lame =
+            Gateway { health: Some(all), lost_subsets: lost.to_vec(), ..gateway("b", Standing::Acknowledged, None) };
+        seen(Served::Newest, vec![healthy, lame])
+    };
+    let timed_out = "10.0.0.1:1 (HealthCheckTimedOut since 1970-01-01T00:01:00Z)";
+    let ejected = "10.0.0.2:1 (Ejected since 1970-01-01T00:02:00Z)";
+    let some = of(health(1, 3, &[&slow, &gone]), &[]);
+    let message = format!("some endpoints are not healthy at 1 of 2 gateways; b has 1 of 3: {timed_out}, {ejected}");
+    assert_eq!(told_of(&some, ConditionType::Ready), row(State::True, "SomeUnhealthy", &message));
+    let none = of(health(0, 1, &[&slow]), &[health(0, 1, &[&slow])]);
+    let message = format!("no endpoint is healthy at 1 of 2 gateways (b): {timed_out}");
+    assert_eq!(told_of(&none, ConditionType::Ready), row(State::False, "NoHealthyEndpoints", &message));
+    // The pool of the subset makes checks of its own, so that it may find out before the others.
+    let later = UnhealthyServer { since: Timestamp::from_seconds(70), ..slow.clone() };
+    let subset = of(health(2, 3, &[&later]), &[health(0, 1, &[&slow])]);
+    let message = format!("no server of a policy's upstreamSubset is healthy at 1 of 2 gateways (b): {timed_out}");
+    assert_eq!(told_of(&subset, ConditionType::Ready), row(State::False, "SubsetUnhealthy", &message));
+    let status = ClusterStatus::of(&subset, &[], &now());
+    let listed: Vec<_> = status.gateways.iter().map(|one| one.unhealthy.clone()).collect();
+    assert_eq!(listed, [vec![], vec![slow]], "each server once, since it was first unhealthy");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::cli::{Bootstrap, LogFormat};
 /// If Envoy ends by itself, this program ends with the same exit status (128 + N for signal N) and does not start it again:
 /// that is the platform's part. If this program is killed, Envoy ends as well, without draining.
 ///
-/// Every 5 seconds the health of the clusters' endpoints is told to each control plane, for the condition Ready.
+/// Every 2 seconds, or more seldom if Envoy is busy, each control plane is told which servers are healthy, for the condition Ready.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Gateway {

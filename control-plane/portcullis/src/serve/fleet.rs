@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use portcullis_api::status::{Gateway, Health, Standing};
+use portcullis_api::status::{Gateway, Health, Standing, Timestamp, UnhealthyServer};
 use portcullis_filter_config::{Pool, without_generation};
 use portcullis_translate::type_urls;
 use portcullis_xds::{Answer, Answers, Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as Stands};
@@ -15,7 +15,16 @@ pub(super) type Reports = BTreeMap<String, BTreeMap<String, Health>>;
 
 /// What the gateways report now.
 pub(super) fn reports(health: &HealthRegistry) -> Reports {
-    let health_of = |seen: Endpoints| Health { healthy: seen.healthy, total: seen.total };
+    let server = |one: portcullis_xds::UnhealthyServer| UnhealthyServer {
+        server: one.server,
+        reason: one.reason.as_str().to_owned(),
+        since: Timestamp::from_seconds(one.since),
+    };
+    let health_of = |seen: Endpoints| Health {
+        healthy: seen.healthy,
+        total: seen.total,
+        unhealthy: seen.unhealthy.into_iter().map(server).collect(),
+    };
     let of_cluster = |(cluster, nodes): (String, BTreeMap<String, Endpoints>)| {
         (cluster, nodes.into_iter().map(|(node, seen)| (node, health_of(seen))).collect())
     };
@@ -53,22 +62,17 @@ impl<'a> Fleet<'a> {
         let Some(snapshot) = &self.snapshot else { return Vec::new() };
         let mut standings = self.registry.standing(snapshot, owner);
         let health = self.health(snapshot, owner);
-        let health_of = |node: &str| health.and_then(|health| health.get(node)).copied();
         let mut gateways: Vec<Gateway<'_>> = Vec::new();
         for node in self.nodes.iter().filter(|node| node.connected) {
             // A node with two streams occurs twice, and its standing is that of both.
             let Some(standing) = standings.remove(&node.id) else { continue };
-            gateways.push(Gateway { name: &node.id, standing: told(standing, node), health: health_of(&node.id) });
+            gateways.push(health.gateway(&node.id, told(standing, node)));
         }
         let is_here = |name: &str| self.nodes.iter().any(|node| node.connected && node.id == name);
-        let reporting = health.into_iter().flat_map(BTreeMap::keys).chain(self.answers.keys());
+        let reporting = health.all.into_iter().flat_map(BTreeMap::keys).chain(self.answers.keys());
         let elsewhere: BTreeSet<&String> = reporting.filter(|name| !is_here(name)).collect();
         let key = (owner.to_owned(), content_hash.to_owned());
-        gateways.extend(elsewhere.into_iter().map(|name| Gateway {
-            name,
-            standing: self.elsewhere(name, &key),
-            health: health_of(name),
-        }));
+        gateways.extend(elsewhere.into_iter().map(|name| health.gateway(name, self.elsewhere(name, &key))));
         gateways
     }
 
@@ -84,14 +88,44 @@ impl<'a> Fleet<'a> {
         }
     }
 
-    /// The endpoints that every request may go to, by node.
-    fn health(&self, snapshot: &Snapshot, owner: &str) -> Option<&BTreeMap<String, Health>> {
-        let pool = format!("/all.{}", Pool::Http2.as_str());
+    /// How gateways find an object's groups of servers. They tell what their statistics say, whose names are the same for all
+    /// generations of an object.
+    fn health(&self, snapshot: &Snapshot, owner: &str) -> GroupHealth<'_> {
         let clusters = type_urls::cluster();
-        // Gateways tell what their statistics say, whose names are the same for all generations of an object.
-        let is_wanted = |(url, name): &(&str, &str)| *url == clusters && without_generation(name).ends_with(&pool);
-        let (_, name) = snapshot.owned_by(owner).find(is_wanted)?;
-        self.reports.get(without_generation(name))
+        let is_wanted = |(url, name): &(&str, &str)| {
+            *url == clusters && snapshot.get(url, name).is_some_and(|resource| !resource.lingers())
+        };
+        let pools: BTreeSet<&str> =
+            snapshot.owned_by(owner).filter(is_wanted).map(|(_, name)| without_generation(name)).collect();
+        let mut health = GroupHealth::default();
+        for pool in pools {
+            let Some(group) = pool.strip_suffix(Pool::Http2.as_str()) else { continue };
+            let Some(reports) = self.reports.get(pool) else { continue };
+            if group.ends_with("/all.") {
+                health.all = Some(reports);
+            } else {
+                health.others.push(reports);
+            }
+        }
+        health
+    }
+}
+
+/// How gateways find the groups of servers of one object, by node.
+#[derive(Debug, Default)]
+struct GroupHealth<'a> {
+    /// The endpoints that every request may go to.
+    all: Option<&'a BTreeMap<String, Health>>,
+    /// Those of policies with a subset or a strategy of their own.
+    others: Vec<&'a BTreeMap<String, Health>>,
+}
+
+impl GroupHealth<'_> {
+    fn gateway<'n>(&self, name: &'n str, standing: Standing) -> Gateway<'n> {
+        let is_lost = |health: &&Health| health.healthy == 0 && health.total > 0;
+        let lost = self.others.iter().filter_map(|reports| reports.get(name)).filter(is_lost);
+        let health = self.all.and_then(|reports| reports.get(name)).cloned();
+        Gateway { name, standing, health, lost_subsets: lost.cloned().collect() }
     }
 }
 

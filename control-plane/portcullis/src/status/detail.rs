@@ -57,6 +57,10 @@ fn gateways(text: &mut String, object: &Object) {
         let message = gateway.message.as_deref().map(|message| format!(": {}", line(message))).unwrap_or_default();
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {}: {}{health}{message}", line(&gateway.name), line(&gateway.state));
+        for one in &gateway.unhealthy {
+            let (server, reason, since) = (line(&one.server), line(&one.reason), one.since.to_string());
+            let _ = writeln!(text, "    {server}: {reason} since {}", line(&since));
+        }
     }
     if object.status.more_gateways > 0 {
         let _ = writeln!(text, "  and {} more", object.status.more_gateways);

@@ -25,7 +25,8 @@ fn answer() -> Value {
                 condition("Programmed", "True", "Programmed", "acknowledged"),
                 condition("Ready", "Unknown", "NoReport", "nobody reports"),
              ],
-             "gateways": [{"name": "envoy-0", "state": "Acknowledged", "healthyEndpoints": 1, "endpoints": 3}],
+             "gateways": [{"name": "envoy-0", "state": "Acknowledged", "healthyEndpoints": 1, "endpoints": 3,
+                 "unhealthy": [{"server": "10.0.0.9:6443", "reason": "HealthCheckTimedOut", "since": "2026-01-02T03:04:05Z"}]}],
              "moreGateways": 2},
             {"kind": "UpstreamCluster", "name": "bad.test", "accepted": false, "reason": "Conflicted",
              "message": "the name a\u{1b}[2J belongs to b", "warnings": [], "newer": {"field": 1},
@@ -82,6 +83,7 @@ Conditions:
     nobody reports
 Gateways:
   envoy-0: Acknowledged, 1 of 3 endpoints healthy
+    10.0.0.9:6443: HealthCheckTimedOut since 2026-01-02T03:04:05Z
   and 2 more
 Warnings:
   hardly meant

@@ -4,6 +4,7 @@ mod mouth;
 mod registry;
 mod relay;
 mod service;
+mod unhealthy;
 
 #[cfg(test)]
 mod tests;
@@ -11,3 +12,4 @@ mod tests;
 pub use registry::{Endpoints, HealthRegistry};
 pub use relay::{Answer, Answers, repeated};
 pub(crate) use service::service;
+pub use unhealthy::{MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};

@@ -4,15 +4,17 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::Answers;
+use super::{Answers, UnhealthyServer};
 
 /// Endpoints of one cluster as one node sees them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Endpoints {
     /// How many get requests.
     pub healthy: u32,
     /// How many there are.
     pub total: u32,
+    /// Those that are not healthy, as far as they are named.
+    pub unhealthy: Vec<UnhealthyServer>,
 }
 
 /// The newest report of every node, up to a bound. Reports that are older than [`HealthRegistry::MAX_AGE`] do not count.
@@ -47,7 +49,7 @@ impl HealthRegistry {
     pub fn endpoints(&self, cluster: &str, now: Instant) -> BTreeMap<String, Endpoints> {
         let reports = self.lock();
         let fresh = reports.iter().filter(|(_, report)| report.is_fresh(now));
-        fresh.filter_map(|(node, report)| Some((node.clone(), *report.clusters.get(cluster)?))).collect()
+        fresh.filter_map(|(node, report)| Some((node.clone(), report.clusters.get(cluster)?.clone()))).collect()
     }
 
     /// Everything that was reported lately, by cluster and node id.
@@ -55,7 +57,7 @@ impl HealthRegistry {
         let mut all: BTreeMap<String, BTreeMap<String, Endpoints>> = BTreeMap::new();
         for (node, report) in self.lock().iter().filter(|(_, report)| report.is_fresh(now)) {
             for (cluster, endpoints) in &report.clusters {
-                all.entry(cluster.clone()).or_default().insert(node.clone(), *endpoints);
+                all.entry(cluster.clone()).or_default().insert(node.clone(), endpoints.clone());
             }
         }
         all

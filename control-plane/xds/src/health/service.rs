@@ -19,11 +19,13 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::mouth::Mouth;
 use super::relay::{self, MAX_ENTRIES};
-use super::{Answers, Endpoints, HealthRegistry};
+use super::{Answers, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
 use crate::{Admission, Excess, Outgoing, Parcel, Registry, Snapshot, admission};
 
 /// Most clusters of one report; more are not read.
 const MAX_CLUSTERS: usize = 20_000;
+/// Most servers that one report names; the others are only counted.
+const MAX_NAMED: usize = 2_000;
 /// Longest name of a node or a cluster.
 const MAX_NAME: usize = 1_024;
 /// How often reports are wished.
@@ -157,16 +159,22 @@ impl Ear {
         let Some(served) = self.snapshots.borrow().clone() else { return BTreeMap::new() };
         let clusters = report.cluster_endpoints_health.iter().take(MAX_CLUSTERS + MAX_ENTRIES);
         let known = clusters.filter(|cluster| served.has_cluster(&cluster.cluster_name));
-        known.map(|cluster| (cluster.cluster_name.clone(), count(cluster))).collect()
+        let mut room = MAX_NAMED;
+        known.map(|cluster| (cluster.cluster_name.clone(), count(cluster, &mut room))).collect()
     }
 }
 
-fn count(cluster: &ClusterEndpointsHealth) -> Endpoints {
-    let endpoints = cluster.locality_endpoints_health.iter().flat_map(|locality| &locality.endpoints_health);
-    endpoints.fold(Endpoints::default(), |count, endpoint| Endpoints {
+/// Counts a cluster's endpoints and takes the names of those that are not healthy, as long as there is room for names.
+fn count(cluster: &ClusterEndpointsHealth, room: &mut usize) -> Endpoints {
+    let endpoints = || cluster.locality_endpoints_health.iter().flat_map(|locality| &locality.endpoints_health);
+    let named = endpoints().filter_map(UnhealthyServer::of).take(MAX_UNHEALTHY_SERVERS.min(*room));
+    let unhealthy: Vec<_> = named.collect();
+    *room = room.saturating_sub(unhealthy.len());
+    endpoints().fold(Endpoints { unhealthy, ..Endpoints::default() }, |count, endpoint| Endpoints {
         // Envoy sends requests to degraded ones, if there are no better.
         healthy: count.healthy
             + u32::from(matches!(endpoint.health_status(), HealthStatus::Healthy | HealthStatus::Degraded)),
         total: count.total + 1,
+        ..count
     })
 }

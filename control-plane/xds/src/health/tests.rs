@@ -16,7 +16,7 @@ use futures_util::stream;
 use tokio::sync::watch;
 
 use super::service::Ear;
-use super::{Endpoints, HealthRegistry};
+use super::{Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
 use crate::{Admission, Limits, Resource, Snapshot};
 
 /// Where clusters of these names are served.
@@ -29,7 +29,7 @@ fn ear(clusters: &[&str]) -> Ear {
 }
 
 fn told(healthy: u32, total: u32) -> BTreeMap<String, Endpoints> {
-    BTreeMap::from([("a".to_owned(), Endpoints { healthy, total })])
+    BTreeMap::from([("a".to_owned(), Endpoints { healthy, total, unhealthy: Vec::new() })])
 }
 
 #[test]
@@ -103,7 +103,32 @@ fn endpoints_that_may_get_requests_are_healthy() {
     let report =
         EndpointHealthResponse { cluster_endpoints_health: vec![cluster("a"), cluster("b")], ..Default::default() };
     let counted = ear(&["a", "c"]).read(&report);
-    assert_eq!(counted, BTreeMap::from([("a".to_owned(), Endpoints { healthy: 2, total: 6 })]));
+    assert_eq!(counted, BTreeMap::from([("a".to_owned(), Endpoints { healthy: 2, total: 6, unhealthy: Vec::new() })]));
+}
+
+#[test]
+fn unhealthy_servers_are_named_and_counted() {
+    let one = |server: &str| UnhealthyServer {
+        server: server.to_owned(),
+        reason: UnhealthyReason::HealthCheckTimedOut,
+        since: 1_700_000_000,
+    };
+    let healthy = EndpointHealth { health_status: HealthStatus::Healthy.into(), ..Default::default() };
+    let read = |named: &[UnhealthyServer]| {
+        let endpoints_health = named.iter().map(UnhealthyServer::endpoint).chain([healthy.clone()]).collect();
+        let locality_endpoints_health = vec![LocalityEndpointsHealth { locality: None, endpoints_health }];
+        let cluster = ClusterEndpointsHealth { cluster_name: "a".to_owned(), locality_endpoints_health };
+        let report = EndpointHealthResponse { cluster_endpoints_health: vec![cluster], ..Default::default() };
+        ear(&["a"]).read(&report).remove("a").unwrap()
+    };
+    let named = [one("10.0.0.1:6443"), one("[fd00::1]:6443"), one("api.example.com:443")];
+    assert_eq!(read(&named), Endpoints { healthy: 1, total: 4, unhealthy: named.to_vec() });
+    for bad in ["", "<script>", "a b", &"x".repeat(300)] {
+        assert_eq!(read(&[one(bad)]), Endpoints { healthy: 1, total: 2, unhealthy: Vec::new() }, "{bad}");
+    }
+    let many: Vec<_> = (0..100).map(|number| one(&format!("10.0.0.{number}:1"))).collect();
+    assert_eq!(read(&many).unhealthy, many[..MAX_UNHEALTHY_SERVERS]);
+    assert_eq!(read(&many).total, 101);
 }
 
 fn introduction(id: &str) -> RequestType {

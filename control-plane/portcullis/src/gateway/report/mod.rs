@@ -1,27 +1,33 @@
-//! Telling the control planes how the endpoints are, as Envoy sees them.
+//! Telling the control planes how the endpoints are, as Envoy sees them: how many are healthy, and which are not.
 
 mod count;
 mod heard;
+mod message;
 mod network;
 mod replicas;
 mod send;
+mod servers;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::health::v3::EndpointHealthResponse;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
 use self::heard::Heard;
 use self::network::Network;
 use self::send::Peer;
-use super::admin::Admin;
+use self::servers::Servers;
+use super::admin::{Admin, AdminError};
 use crate::cli::Bootstrap;
 
-/// How often Envoy is asked and the control planes are told. They forget a report after 30 seconds.
-const INTERVAL: Duration = Duration::from_secs(5);
+/// The time between two reports, at least and at most. Control planes forget a report after 30 seconds.
+const INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
+
+/// Envoy answers from its main thread, of which reports take at most a fiftieth.
+const SHARE: u32 = 50;
 
 type Report = Option<Arc<EndpointHealthResponse>>;
 
@@ -66,17 +72,32 @@ pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
 }
 
 async fn ask(admin: Admin, reports: watch::Sender<Report>) {
-    let mut ticks = interval(INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut servers = Servers::default();
     loop {
-        ticks.tick().await;
-        match admin.get(count::PAGE).await {
-            Ok(page) => {
-                let report = count::report(&String::from_utf8_lossy(&page));
-                reports.send_replace(Some(Arc::new(report)));
-            }
+        let begin = Instant::now();
+        match look(admin, &mut servers).await {
+            Ok(report) => drop(reports.send_replace(Some(Arc::new(report)))),
             // The last report grows old, which is what it is.
             Err(error) => tracing::debug!(%error, "Envoy does not tell the endpoints' health"),
         }
+        let (least, most) = INTERVAL;
+        sleep(begin.elapsed().saturating_mul(SHARE).clamp(least, most)).await;
     }
+}
+
+/// Asks for counts, and for names where the counts say that something is wrong. Without names the counts are told.
+async fn look(admin: Admin, servers: &mut Servers) -> Result<EndpointHealthResponse, AdminError> {
+    let counts = count::counts(&String::from_utf8_lossy(&admin.get(count::PAGE).await?));
+    if let Some((pools, page)) = servers.ask(&counts) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        match admin.get(&page).await {
+            Ok(page) => {
+                if let Err(error) = servers.take(pools, &page, now) {
+                    tracing::debug!(%error, "Envoy's page of clusters cannot be read");
+                }
+            }
+            Err(error) => tracing::debug!(%error, "Envoy does not tell which servers are not healthy"),
+        }
+    }
+    Ok(message::report(&counts, servers))
 }

@@ -87,11 +87,17 @@ pub(super) const WITHDRAWN: Metric = metric(
     &[],
     "Objects that are served with keys whose Secret or file is withdrawn",
 );
+pub(super) const UNHEALTHY: Metric = metric(
+    "portcullis_unhealthy_servers",
+    "gauge",
+    &[],
+    "Servers that a gateway finds unhealthy, of all clusters: of each cluster as many as the gateway that finds most",
+);
 pub(super) const BUILD: Metric =
     metric("portcullis_build_info", "gauge", &["version"], "Always 1; the control plane's version");
 
 #[cfg(test)]
-pub(super) const METRICS: [&Metric; 15] = [
+pub(super) const METRICS: [&Metric; 16] = [
     &OBJECTS,
     &REFUSED_EDITS,
     &TRANSLATION,
@@ -106,6 +112,7 @@ pub(super) const METRICS: [&Metric; 15] = [
     &STATE_WRITES,
     &TURNED_AWAY,
     &WITHDRAWN,
+    &UNHEALTHY,
     &BUILD,
 ];
 

@@ -4,14 +4,14 @@ mod catalog;
 #[cfg(test)]
 mod page;
 
-use std::collections::BTreeSet;
 use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use portcullis_sources::SourceHealth;
 use portcullis_translate::{Diagnosis, Reason};
-use portcullis_xds::{Excess, HealthRegistry, Observer, Registry, Snapshot};
+use portcullis_xds::{Endpoints, Excess, HealthRegistry, Observer, Registry, Snapshot};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -68,6 +68,7 @@ pub(crate) struct Metrics {
     state_writes: Family<One, Counter>,
     turned_away: Family<One, Counter>,
     withdrawn: Gauge,
+    unhealthy: Gauge,
     memory: Mutex<Memory>,
 }
 
@@ -99,6 +100,7 @@ impl Default for Metrics {
             state_writes: Family::default(),
             turned_away: Family::default(),
             withdrawn: Gauge::default(),
+            unhealthy: Gauge::default(),
             memory: Mutex::default(),
         };
         metrics.register();
@@ -124,6 +126,7 @@ impl Metrics {
         add(page, &catalog::STATE_WRITES, self.state_writes.clone());
         add(page, &catalog::TURNED_AWAY, self.turned_away.clone());
         add(page, &catalog::WITHDRAWN, self.withdrawn.clone());
+        add(page, &catalog::UNHEALTHY, self.unhealthy.clone());
         let build: Family<One, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         add(page, &catalog::BUILD, build);
@@ -155,6 +158,7 @@ impl Metrics {
         count("connected", &|node| node.connected);
         count("in_sync", &|node| node.connected && node.in_sync);
         count("refusing", &|node| node.connected && !node.refused.is_empty());
+        self.unhealthy.set(unhealthy(health));
         let reporting = number(health.reporting(Instant::now()).len());
         self.nodes.get_or_create(&[("state", "reporting")]).set(reporting);
         let stale = self.lock().stale_since.map(|since| since.elapsed());
@@ -276,6 +280,16 @@ fn state_label(reason: Reason) -> &'static str {
 
 fn number(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// The groups of all servers count, once for each cluster.
+fn unhealthy(health: &HealthRegistry) -> i64 {
+    let all = health.all(Instant::now());
+    let pools = all.iter().filter(|(pool, _)| pool.ends_with("/all.h2"));
+    let most = |nodes: &BTreeMap<String, Endpoints>| {
+        nodes.values().map(|seen| i64::from(seen.total.saturating_sub(seen.healthy))).max().unwrap_or_default()
+    };
+    pools.map(|(_, nodes)| most(nodes)).sum()
 }
 
 #[cfg(test)]

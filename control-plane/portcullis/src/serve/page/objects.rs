@@ -80,6 +80,11 @@ fn gateways(html: &mut Html, object: &Object) {
         if let (Some(healthy), Some(total)) = (gateway.healthy_endpoints, gateway.endpoints) {
             html.text(&format!(", {healthy} of {total} endpoints healthy"));
         }
+        for one in &gateway.unhealthy {
+            html.raw("<br><small>")
+                .text(&format!("{}: {} since {}", one.server, one.reason, one.since))
+                .raw("</small>");
+        }
         html.raw("</li>");
     }
     if object.status.more_gateways > 0 {

@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
-use portcullis_api::status::{ClusterStatus, Gateway, Health, Observation, Served, Standing, Timestamp, Verdict};
+use portcullis_api::status::{
+    ClusterStatus, Gateway, Health, Observation, Served, Standing, Timestamp, UnhealthyServer, Verdict,
+};
 use portcullis_translate::{Diagnosis, Reason, Version};
 
 use std::collections::BTreeMap;
@@ -27,9 +29,14 @@ fn object(kind: &str, name: &str, served: Served, message: &str) -> Object {
         version: Version { served, ..Version::default() },
     };
     let verdict = Verdict { accepted, reason: reason_word(reason), message, warnings: &[], names: &[] };
-    let health = Some(Health { healthy: 1, total: 3 });
+    let unhealthy = UnhealthyServer {
+        server: "10.0.0.9:6443".to_owned(),
+        reason: "Ejected".to_owned(),
+        since: Timestamp::from_seconds(1_700_000_000),
+    };
+    let health = Some(Health { healthy: 1, total: 3, unhealthy: vec![unhealthy] });
     let standing = Standing::Refused { message: HOSTILE.to_owned() };
-    let gateways = vec![Gateway { name: HOSTILE, standing, health }];
+    let gateways = vec![Gateway { name: HOSTILE, standing, health, lost_subsets: Vec::new() }];
     let seen = Observation { verdict, generation: Some(7), served, content_hash: "c0ffee", gateways };
     let status = ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0));
     Object::new(diagnosis, status)
@@ -73,6 +80,7 @@ fn it_tells_where_everything_stands() {
         "generation 7",
         "since 1970-01-01T00:00:00Z",
         "1 of 3 endpoints healthy",
+        "10.0.0.9:6443: Ejected since 2023-11-14T22:13:20Z",
         "spec.servers: is empty",
         "Refused",
         "SomeUnhealthy",

@@ -88,6 +88,10 @@ fn refused_and_unhealthy(world: &World, side: &Side) {
     pretender.report(&format!("e2e/-/{NAME}/all.h2"), 0, 2);
     let object = wait_condition(world, NAME, "Ready", "False", "NoHealthyEndpoints");
     assert_eq!(object["status"]["gateways"][0]["endpoints"], 2);
+    let named = json!({"server": "10.0.0.0:6443", "reason": "Ejected", "since": "2023-11-14T22:13:20Z"});
+    assert_eq!(object["status"]["gateways"][0]["unhealthy"][0], named);
+    let described = world.admin(&["describe", "upstreamcluster", NAME]);
+    assert!(described.contains("10.0.0.0:6443 (Ejected since 2023-11-14T22:13:20Z)"), "{described}");
     assert_eq!(condition(&object, "Programmed")["lastTransitionTime"], transition);
     drop(pretender);
     wait_condition(world, NAME, "Programmed", "True", "Programmed");

@@ -13,6 +13,7 @@ use envoy_types::pb::envoy::service::health::v3::{
     HealthCheckRequestOrEndpointHealthResponse, LocalityEndpointsHealth,
 };
 use envoy_types::pb::google::rpc::Status;
+use portcullis_xds::{UnhealthyReason, UnhealthyServer};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -84,9 +85,14 @@ fn said(what: RequestType) -> HealthCheckRequestOrEndpointHealthResponse {
 }
 
 fn report(cluster: &str, healthy: usize, total: usize) -> EndpointHealthResponse {
-    let endpoint = |index: usize| {
-        let status = if index < healthy { HealthStatus::Healthy } else { HealthStatus::Unhealthy };
-        EndpointHealth { health_status: status.into(), ..Default::default() }
+    let endpoint = |index: usize| match index < healthy {
+        true => EndpointHealth { health_status: HealthStatus::Healthy.into(), ..Default::default() },
+        false => UnhealthyServer {
+            server: format!("10.0.0.{index}:6443"),
+            reason: UnhealthyReason::Ejected,
+            since: 1_700_000_000,
+        }
+        .endpoint(),
     };
     EndpointHealthResponse {
         cluster_endpoints_health: vec![ClusterEndpointsHealth {

@@ -10,3 +10,4 @@ mod rolling;
 mod site;
 mod strangers;
 mod supervision;
+mod unhealthy;
