@@ -6,6 +6,7 @@ mod attack;
 mod client_address;
 mod compose;
 mod container;
+mod credentials;
 mod crd;
 mod declared;
 mod deploy;

@@ -6,6 +6,7 @@ mod cases;
 mod client;
 mod crowd;
 mod names;
+mod two_gateways;
 
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::{CertSpec, Identity};
