@@ -1,6 +1,6 @@
 //! `clientCertificateVerification: Handshake`: who presents a certificate that does not verify gets no connection.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
@@ -8,6 +8,7 @@ use portcullis_harness::client::H2Client;
 use portcullis_harness::wait;
 use serde_json::json;
 
+use crate::sessions::{WEBSOCKET, is_alive, session, tells};
 use crate::world::{NAME, PODS, ROBOT, World};
 
 /// The status of a request with a good token, or nothing where there is no connection for it.
@@ -53,13 +54,26 @@ fn a_certificate_that_does_not_verify_ends_the_handshake() {
 #[test]
 fn a_certificate_that_expires_names_nobody_on_open_connections() {
     let world = World::start("expires", &GatewayOptions::default());
+    let limited = world.manifest().set("/spec/portcullis", json!({"sessionLimit": "24s"}));
+    world.gateway.apply(&limited).unwrap();
     let short = CertSpec::client("alice", ["dev"]).valid_for(Duration::from_secs(20));
     let short = world.pki.client_ca.issue(&short).unwrap();
-    let open = H2Client::connect(&world.gateway.target(NAME).identity(&short)).unwrap();
+    let target = world.gateway.target(NAME).identity(&short);
+    let open = H2Client::connect(&target).unwrap();
     assert_eq!(open.get(PODS, &[]).unwrap().status, 200);
+    let mut watch = open.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
+    let since = Instant::now();
+    let mut exec = session(&target, "GET", &format!("{PODS}/web/exec?command=x"), WEBSOCKET, "exec", "");
     let refused = || (open.get(PODS, &[]).unwrap().status == 401).then_some(());
     wait::until("the certificate expires", Duration::from_secs(40), refused).unwrap();
     assert!(!open.is_closed());
+    // As at kube-apiserver itself, what was let in goes on; of sessions the gateway sets an end.
+    let other = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    tells(&mut watch, &other, "after-the-end");
+    if is_alive(&mut exec) {
+        exec.read_to_end().unwrap();
+    }
+    assert!(since.elapsed() >= Duration::from_secs(24), "{:?}", since.elapsed());
     let bearer = format!("Bearer {ROBOT}");
     assert_eq!(open.get(PODS, &[("authorization", &bearer)]).unwrap().status, 200, "a token beside it");
     world.stub.clear();

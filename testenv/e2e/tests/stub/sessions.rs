@@ -14,7 +14,7 @@ use crate::world::{NAME, PODS, ROBOT, World, connect};
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(3);
 
-const WEBSOCKET: &str = "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+pub(crate) const WEBSOCKET: &str = "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
 const SPDY: &str = "SPDY/3.1";
 
 fn limited(world: &World, limit: &Value) {
@@ -23,7 +23,7 @@ fn limited(world: &World, limit: &Value) {
 }
 
 /// An upgrade that has become a session, as the request of this user agent.
-fn session(
+pub(crate) fn session(
     target: &TlsTarget,
     method: &str,
     path: &str,
@@ -41,7 +41,7 @@ fn session(
     connection
 }
 
-fn is_alive(session: &mut TlsConnection) -> bool {
+pub(crate) fn is_alive(session: &mut TlsConnection) -> bool {
     session.write(b"ping").is_ok() && session.read_exact(4).is_ok_and(|echo| echo == b"ping")
 }
 
@@ -66,7 +66,7 @@ fn ended(count: u64) -> impl Fn(&Page) -> bool {
 }
 
 /// Reads until the pod is told that is created now.
-fn tells(stream: &mut H2Stream<'_>, client: &H2Client, name: &str) {
+pub(crate) fn tells(stream: &mut H2Stream<'_>, client: &H2Client, name: &str) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
     let made = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();
     assert_eq!(made.status, 201, "{}", made.text());
