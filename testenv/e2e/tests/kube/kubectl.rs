@@ -28,7 +28,7 @@ pub(crate) fn everything_works(world: &World) {
     the_audit_log_names_gateway_and_user(world);
 }
 
-fn whoami(kubectl: portcullis_harness::kube::Kubectl) -> Value {
+pub(crate) fn whoami(kubectl: portcullis_harness::kube::Kubectl) -> Value {
     let mut review = kubectl.args(["auth", "whoami"]).json().unwrap();
     review["status"]["userInfo"].take()
 }

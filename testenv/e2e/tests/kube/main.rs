@@ -9,6 +9,7 @@ mod container;
 mod credentials;
 mod crd;
 mod declared;
+mod default_client_ca;
 mod deploy;
 mod freeze;
 mod gardener;
