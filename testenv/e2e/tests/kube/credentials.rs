@@ -57,7 +57,8 @@ fn cases(world: &World) -> Vec<Case> {
         use base64::Engine;
         base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token)
     };
-    let socket = |token: &str| ("Sec-WebSocket-Protocol", format!("{SUBPROTOCOL}{}, v4.channel.k8s.io", encoded(token)));
+    let socket =
+        |token: &str| ("Sec-WebSocket-Protocol", format!("{SUBPROTOCOL}{}, v4.channel.k8s.io", encoded(token)));
     let case = |name, identity, lines: Vec<(&'static str, String)>| Case { name, identity, lines };
     vec![
         case("nothing", None, vec![]),

@@ -14,7 +14,8 @@ use crate::world::{NAME, PODS, ROBOT, World, connect};
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(3);
 
-pub(crate) const WEBSOCKET: &str = "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
+pub(crate) const WEBSOCKET: &str =
+    "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
 const SPDY: &str = "SPDY/3.1";
 
 fn limited(world: &World, limit: &Value) {
