@@ -9,6 +9,11 @@ const RESERVED_PREFIXES: [&[u8]; 4] = [IMPERSONATE, b"x-remote-", b"x-envoy-", b
 const IMPERSONATE: &[u8] = b"impersonate-";
 const FORWARDED_CLIENT_CERT: &[u8] = b"x-forwarded-client-cert";
 
+/// Headers by which a client says where it is, and which Envoy neither reads nor writes. kube-apiserver's audit log would list
+/// their addresses before the connection's (apimachinery, `net.SourceIPs`).
+const FORWARDED: &[u8] = b"forwarded";
+const REAL_IP: &[u8] = b"x-real-ip";
+
 /// Names that describe the message or the hop itself; a `Connection` that lists them does not make them disappear.
 const NOT_NOMINATED: [&[u8]; 8] =
     [b"", b"close", b"connection", b"content-length", b"host", b"keep-alive", b"transfer-encoding", b"upgrade"];
@@ -238,10 +243,11 @@ impl<'a> Reserved<'a> {
 pub fn is_reserved(name: &[u8]) -> bool {
     // Most names of an honest request are settled by their first byte.
     match name.first() {
+        Some(b'f') => name == FORWARDED,
         Some(b'i') => is_like(name, IMPERSONATE),
         Some(b'x') => {
-            RESERVED_PREFIXES.iter().any(|prefix| is_like(name, prefix))
-                || (name.len() == FORWARDED_CLIENT_CERT.len() && is_like(name, FORWARDED_CLIENT_CERT))
+            let is = |whole: &[u8]| name.len() == whole.len() && is_like(name, whole);
+            RESERVED_PREFIXES.iter().any(|prefix| is_like(name, prefix)) || is(FORWARDED_CLIENT_CERT) || is(REAL_IP)
         }
         _ => false,
     }
@@ -307,6 +313,9 @@ mod tests {
             "x-portcullis-destination",
             "x-auth-user",
             "x_auth-user",
+            "forwarded",
+            "x-real-ip",
+            "x_real-ip",
         ] {
             let headers = [(name, "v")];
             let found = scan(&headers);
@@ -314,7 +323,7 @@ mod tests {
             assert_eq!(taken_out.names().collect::<Vec<_>>(), [name.as_bytes()], "{name}");
         }
         for name in
-            ["accept", "x-request-id", "x-forwarded-for", "x-stream-protocol-version", "if-match", "impersonate"]
+            ["accept", "x-request-id", "x-forwarded-for", "x-stream-protocol-version", "if-match", "impersonate", "x-real-ip-2"]
         {
             assert!(scan(&[(name, "v")]).lifted.is_empty(), "{name}");
         }
