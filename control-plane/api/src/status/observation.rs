@@ -53,7 +53,7 @@ pub struct Gateway<'a> {
     pub standing: Standing,
     /// Which endpoints it finds healthy; `None` if it does not report, or not of late.
     pub health: Option<Health>,
-    /// The same of each subset of the servers that policies name, as far as no server of it is healthy.
+    /// The same of each subset of the servers that policies name, as far as no server of it is healthy, or enabled.
     pub lost_subsets: Vec<Health>,
 }
 

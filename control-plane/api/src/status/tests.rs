@@ -181,10 +181,11 @@ fn unhealthy_servers_are_named_and_a_lost_subset_is_not_ready() {
             Gateway { health: Some(all), lost_subsets: lost.to_vec(), ..gateway("b", Standing::Acknowledged, None) };
         seen(Served::Newest, vec![healthy, lame])
     };
-    let timed_out = "10.0.0.1:1 (HealthCheckTimedOut since 1970-01-01T00:01:00Z)";
-    let ejected = "10.0.0.2:1 (Ejected since 1970-01-01T00:02:00Z)";
+    let timed_out = "10.0.0.1:1 (HealthCheckTimedOut since 1970-01-01T00:01:00Z, at 1 of 2 gateways)";
+    let ejected = "10.0.0.2:1 (Ejected since 1970-01-01T00:02:00Z, at 1 of 2 gateways)";
     let some = of(health(1, 3, &[&slow, &gone]), &[]);
-    let message = format!("some endpoints are not healthy at 1 of 2 gateways; b has 1 of 3: {timed_out}, {ejected}");
+    let message =
+        format!("some endpoints are not healthy at 1 of 2 gateways; b has 1 of 3; unhealthy: {timed_out}, {ejected}");
     assert_eq!(told_of(&some, ConditionType::Ready), row(State::True, "SomeUnhealthy", &message));
     let none = of(health(0, 1, &[&slow]), &[health(0, 1, &[&slow])]);
     let message = format!("no endpoint is healthy at 1 of 2 gateways (b): {timed_out}");
@@ -197,6 +198,37 @@ fn unhealthy_servers_are_named_and_a_lost_subset_is_not_ready() {
     let status = ClusterStatus::of(&subset, &[], &now());
     let listed: Vec<_> = status.gateways.iter().map(|one| one.unhealthy.clone()).collect();
     assert_eq!(listed, [vec![], vec![slow]], "each server once, since it was first unhealthy");
+}
+
+#[test]
+fn unhealthy_servers_of_all_gateways_are_merged_by_name() {
+    let server = |server: &str, reason: &str, since| UnhealthyServer {
+        server: server.to_owned(),
+        reason: reason.to_owned(),
+        since: Timestamp::from_seconds(since),
+    };
+    let finds = |name, healthy, unhealthy| Gateway {
+        health: Some(Health { healthy, total: 3, unhealthy }),
+        ..gateway(name, Standing::Acknowledged, None)
+    };
+    let (early, late) = (server("10.0.0.1:1", "Ejected", 60), server("10.0.0.1:1", "HealthCheckFailed", 90));
+    let other = server("10.0.0.2:1", "NotChecked", 70);
+    let seen = seen(
+        Served::Newest,
+        vec![finds("a", 2, vec![late]), finds("b", 1, vec![early, other]), finds("c", 3, Vec::new())],
+    );
+    let message = "some endpoints are not healthy at 2 of 3 gateways; b has 1 of 3; unhealthy: \
+                   10.0.0.1:1 (Ejected since 1970-01-01T00:01:00Z, at 2 of 3 gateways), \
+                   10.0.0.2:1 (NotChecked since 1970-01-01T00:01:10Z, at 1 of 3 gateways)";
+    assert_eq!(told_of(&seen, ConditionType::Ready), row(State::True, "SomeUnhealthy", message));
+}
+
+#[test]
+fn a_subset_without_an_enabled_server_is_not_ready() {
+    let all = gateway("a", Standing::Acknowledged, Some((3, 3)));
+    let seen = seen(Served::Newest, vec![Gateway { lost_subsets: vec![Health::default()], ..all }]);
+    let message = "no server of a policy's upstreamSubset is enabled";
+    assert_eq!(told_of(&seen, ConditionType::Ready), row(State::False, "SubsetUnhealthy", message));
 }
 
 #[test]

@@ -122,7 +122,7 @@ struct GroupHealth<'a> {
 
 impl GroupHealth<'_> {
     fn gateway<'n>(&self, name: &'n str, standing: Standing) -> Gateway<'n> {
-        let is_lost = |health: &&Health| health.healthy == 0 && health.total > 0;
+        let is_lost = |health: &&Health| health.healthy == 0;
         let lost = self.others.iter().filter_map(|reports| reports.get(name)).filter(is_lost);
         let health = self.all.and_then(|reports| reports.get(name)).cloned();
         Gateway { name, standing, health, lost_subsets: lost.cloned().collect() }

@@ -7,6 +7,7 @@ mod pretender;
 mod replicas;
 mod secrets;
 mod table;
+mod unhealthy;
 
 use serde_json::Value;
 

@@ -98,10 +98,39 @@ fn unhealthy_server_of_a_subset_is_named_on_every_surface() {
     // Without a policy that wants that server alone, the object is ready.
     let all = manifest.policies(json!([{"rules": [allow_all()]}]));
     portcullis_harness::write_private(&path, all.to_text().as_bytes()).unwrap();
-    let named = format!("envoy-0 has 1 of 2: {bad} (HealthCheckFailed since {first})");
+    let named = format!("envoy-0 has 1 of 2; unhealthy: {bad} (HealthCheckFailed since {first})");
     site.plane.wait_status("one of two is healthy", SOON, is("True", "SomeUnhealthy", [&named])).unwrap();
 
     other.clear_faults();
     let told = site.plane.wait_status("it has recovered", SOON, is("True", "EndpointsHealthy", [])).unwrap();
     assert_eq!(object(&told).unwrap()["gateways"][0].get("unhealthy"), None);
+}
+
+#[test]
+fn unhealthy_subsets_follow_names_and_disabled_servers() {
+    let grounds = Grounds::new("agent-unhealthy-names");
+    let good = format!("https://{}", grounds.stub.address());
+    // Nobody listens there.
+    let gone = format!("localhost:{}", portcullis_harness::ports::free_address().unwrap().port());
+    let site = Site::start(&grounds, "envoy-0", |_| ());
+    let path = grounds.run.join("envoy-0-manifests").join("cluster.yaml");
+    let write = |server: Value| {
+        let subset = json!({"rules": [allow_all()], "upstreamSubset": [server["endpoint"]]});
+        let manifest = grounds
+            .manifest()
+            .set("/spec/servers", json!([{"endpoint": good}, server]))
+            .set("/spec/portcullis", json!({"healthCheck": {"interval": "1s"}}))
+            .policies(json!([subset]));
+        portcullis_harness::write_private(&path, manifest.to_text().as_bytes()).unwrap();
+    };
+    write(json!({"endpoint": format!("https://{gone}")}));
+    let named = is("False", "SubsetUnhealthy", [&gone, "HealthCheckFailed since 20"]);
+    site.plane.wait_status("the server is named as it is written", SOON * 2, named).unwrap();
+    let stub = grounds.pki.stub("stub-1");
+    let other = format!("https://{}", stub.address());
+    write(json!({"endpoint": other}));
+    site.plane.wait_status("both are healthy", SOON * 2, is("True", "EndpointsHealthy", [])).unwrap();
+    write(json!({"endpoint": other, "disabled": true}));
+    let disabled = is("False", "SubsetUnhealthy", ["no server of a policy's upstreamSubset is enabled"]);
+    site.plane.wait_status("the only server of the subset is disabled", SOON * 2, disabled).unwrap();
 }
