@@ -322,9 +322,15 @@ mod tests {
             let taken_out = found.taken_out(PassedOn::default());
             assert_eq!(taken_out.names().collect::<Vec<_>>(), [name.as_bytes()], "{name}");
         }
-        for name in
-            ["accept", "x-request-id", "x-forwarded-for", "x-stream-protocol-version", "if-match", "impersonate", "x-real-ip-2"]
-        {
+        for name in [
+            "accept",
+            "x-request-id",
+            "x-forwarded-for",
+            "x-stream-protocol-version",
+            "if-match",
+            "impersonate",
+            "x-real-ip-2",
+        ] {
             assert!(scan(&[(name, "v")]).lifted.is_empty(), "{name}");
         }
     }
