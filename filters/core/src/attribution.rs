@@ -18,7 +18,7 @@ const REQUEST_ID: &str = "portcullis.dev/request-id";
 /// lines are for people to read and give nobody a right.
 pub(crate) fn lines(names: &HeaderNames, scan: &Scan<'_>, original: Option<&UserInfo>) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap_or_default().to_owned();
-    // Envoy appends the address of the connection's peer to what the client wrote.
+    // Envoy writes it: the address of the connection's peer, or the one that trusted proxies name.
     let address = scan.forwarded_for.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
     let told = [
         (CLIENT_ADDRESS, text(address)),

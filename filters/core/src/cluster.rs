@@ -173,7 +173,7 @@ impl Memory for Forgetful {
 }
 
 /// Who answers reviews.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reviewer {
     /// The Envoy cluster to ask.
     pub(crate) cluster: Arc<str>,
@@ -181,13 +181,15 @@ pub(crate) struct Reviewer {
     pub(crate) user: Option<Arc<(String, String)>>,
 }
 
-/// What caches of credentials belong to: another cluster, another client CA or other lifetimes start with empty ones, an
-/// edit of policies keeps what is known.
+/// What caches of credentials belong to: another cluster, another client CA, another reviewer or other lifetimes start with
+/// empty ones, an edit of policies keeps what is known.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CacheOwner {
     identity: String,
     client_ca: Vec<u8>,
     names: HeaderNames,
+    /// Another upstream, or another user who asks it, may answer otherwise.
+    reviewer: Option<Reviewer>,
     /// For how long answers are believed.
     pub lifetimes: Lifetimes,
 }
@@ -214,13 +216,14 @@ impl Cluster {
         let written = config.policies.policies();
         let identity = Identity::compile(config, &written)?;
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
+        let reviewer = config.reviews.as_ref().map(|reviews| Reviewer::of(reviews, &identity.names));
         let caches = memory.caches(CacheOwner {
             identity: who(config).to_owned(),
             names: identity.names.clone(),
+            reviewer: reviewer.clone(),
             client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
             lifetimes: config.reviews.as_ref().map_or_else(Lifetimes::default, Lifetimes::of),
         });
-        let reviewer = config.reviews.as_ref().map(|reviews| Reviewer::of(reviews, &identity.names));
         let policies = Policies::new(&written);
         let pools = Pool::of(&config.upstream_identity);
         let destinations = policies.groups().map(|group| Destinations::of(group, pools)).collect();
@@ -351,6 +354,29 @@ mod tests {
         assert_ne!(owners[0], owners[1]);
         assert_ne!(owners[0], owners[2]);
         assert_eq!(owners[2], owners[3], "an identity is what whoever writes the configuration says it is");
+        assert_eq!(owners[0], owners[4]);
+    }
+
+    /// What one upstream answers to one requester says nothing about another's answers.
+    #[test]
+    fn caches_of_other_reviewers_are_told_apart() {
+        let asked = Asked::default();
+        let reviews = [
+            serde_json::json!({"cluster": "one"}),
+            serde_json::json!({"cluster": "two"}),
+            serde_json::json!({"cluster": "one", "user": "system:portcullis"}),
+            serde_json::json!({"cluster": "one", "user": "system:other"}),
+            serde_json::json!({"cluster": "one"}),
+        ];
+        for reviews in &reviews {
+            let config = serde_json::json!({"version": 2, "name": "a", "authorities": ["a"],
+                "upstreamIdentity": {"RequestHeader": {}}, "reviews": reviews, "policies": []});
+            Cluster::compile(&serde_json::from_value(config).unwrap(), &asked).unwrap();
+        }
+        let owners = asked.0.into_inner();
+        for (index, owner) in owners.iter().enumerate().take(4) {
+            assert!(owners.iter().take(index).all(|other| other != owner), "{:?}", reviews[index]);
+        }
         assert_eq!(owners[0], owners[4]);
     }
 }

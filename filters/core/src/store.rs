@@ -17,6 +17,9 @@ const CERTIFICATES: u64 = 32 << 20;
 const ALLOWED: u64 = 8 << 20;
 const BAD: u64 = 4 << 20;
 
+/// Workers whose memories together are as large as a process's.
+const WORKERS: u64 = 8;
+
 /// Parts of each cache that are locked apart. The largest user takes less than the share of one.
 const SHARDS: usize = 32;
 
@@ -54,20 +57,30 @@ pub struct Store {
 
 impl Default for Store {
     fn default() -> Self {
-        Store {
-            tokens: Room::new(TOKENS),
-            rejected: Room::new(BAD),
-            allowed: Room::new(ALLOWED),
-            denied: Room::new(BAD),
-            verified: Room::new(CERTIFICATES),
-            refused: Room::new(BAD),
-            owners: AtomicU64::new(0),
-            next_sweep: AtomicU64::new(0),
-        }
+        Store::in_parts(1)
     }
 }
 
 impl Store {
+    /// The memory of a wasm VM, an eighth of what a process has: each of Envoy's workers has a VM, and no VM sees how many others
+    /// there are.
+    pub fn of_a_worker() -> Self {
+        Store::in_parts(WORKERS)
+    }
+
+    fn in_parts(parts: u64) -> Self {
+        Store {
+            tokens: Room::new(TOKENS / parts),
+            rejected: Room::new(BAD / parts),
+            allowed: Room::new(ALLOWED / parts),
+            denied: Room::new(BAD / parts),
+            verified: Room::new(CERTIFICATES / parts),
+            refused: Room::new(BAD / parts),
+            owners: AtomicU64::new(0),
+            next_sweep: AtomicU64::new(0),
+        }
+    }
+
     /// A number for somebody who shares the memory, and nothing of what is in it.
     pub(crate) fn owner(&self) -> u64 {
         self.owners.fetch_add(1, Ordering::Relaxed)
@@ -254,6 +267,28 @@ mod tests {
         assert_eq!(quiet.entries(), 100);
         assert!(loud.tally.bytes.load(Ordering::Relaxed) <= 1 << 19);
         assert!(loud.entries() > 1_500, "{}", loud.entries());
+    }
+
+    #[test]
+    fn stores_of_eight_workers_hold_as_much_as_a_process() {
+        let rooms = |store: &Store| {
+            let answers = [&store.tokens, &store.rejected, &store.allowed, &store.denied].map(|room| room.most);
+            answers.iter().sum::<u64>() + store.verified.most + store.refused.most
+        };
+        assert_eq!(rooms(&Store::of_a_worker()) * 8, rooms(&Store::default()));
+        assert_eq!(rooms(&Store::default()), 100 << 20);
+    }
+
+    /// The largest user takes 64 KiB.
+    #[test]
+    fn largest_user_is_remembered_by_a_worker() {
+        let store = Store::of_a_worker();
+        for most in [store.tokens.most, store.verified.most] {
+            let room: Arc<Room<Thing>> = Room::new(most);
+            let owner = Remembered::new(&room, 0);
+            owner.insert(&key(1), Thing(64 << 10, NOTHING));
+            assert!(owner.contains(&key(1)), "{most}");
+        }
     }
 
     #[test]

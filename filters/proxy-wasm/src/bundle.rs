@@ -21,7 +21,7 @@ use crate::root::Root;
 use crate::shelf;
 use crate::stream::{Stream, Visit};
 
-/// What becomes of a request or an answer after its headers.
+/// What becomes of a request or an answer after its headers, and of a request's trailers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// It goes on.
@@ -84,19 +84,22 @@ impl<H: Host> Bundle<H> {
         self.streams.get_mut(&id).is_some_and(|stream| stream.tunnel.holds())
     }
 
-    /// Takes out of the trailers what no client may send on.
-    pub fn request_trailers(&mut self, id: u32) {
-        let Some(stream) = self.streams.get(&id) else { return };
-        let Some(root) = &stream.root else { return };
+    /// Takes out of the trailers what no client may send on. [`Next::Wait`] keeps them: the request has been closed because some
+    /// of that may still be there, or it was never judged.
+    pub fn request_trailers(&mut self, id: u32) -> Next {
+        let Some(stream) = self.streams.get(&id) else { return Next::Wait };
+        let Some(root) = &stream.root else { return Next::Wait };
         let cluster = stream.cluster.as_ref().map(|known| &known.cluster);
         let raw = self.host.headers(Map::RequestTrailers);
         let is_clean = raw.as_deref().and_then(pairs::read).is_some_and(|trailers| {
             let reserved = trailers.iter().filter(|(name, _)| root.gateway.reserves(cluster, name));
             reserved.fold(true, |all, (name, _)| self.host.remove_header(Map::RequestTrailers, name) && all)
         });
-        if !is_clean {
-            self.host.close_request();
+        if is_clean {
+            return Next::Continue;
         }
+        self.host.close_request();
+        Next::Wait
     }
 
     /// Looks at an answer's headers.

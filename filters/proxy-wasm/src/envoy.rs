@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use envoy_abi::wasm::{BodyStatus, HeadersStatus, Vm, host};
+use envoy_abi::wasm::{BodyStatus, HeadersStatus, TrailersStatus, Vm, host};
 
 use crate::bundle::{self, Bundle};
 use crate::host::{Host, Map, MetricKind, Reply};
@@ -148,8 +148,11 @@ impl Vm for Bundle<Envoy> {
         if Bundle::holds_body(self, stream) { BodyStatus::Hold } else { BodyStatus::Continue }
     }
 
-    fn request_trailers(&mut self, stream: u32) {
-        Bundle::request_trailers(self, stream);
+    fn request_trailers(&mut self, stream: u32) -> TrailersStatus {
+        match Bundle::request_trailers(self, stream) {
+            bundle::Next::Continue => TrailersStatus::Continue,
+            bundle::Next::Wait => TrailersStatus::Stop,
+        }
     }
 
     fn response_headers(&mut self, stream: u32) -> HeadersStatus {

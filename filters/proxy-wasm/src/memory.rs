@@ -53,7 +53,7 @@ impl<H: Host> VmMemory<H> {
             host: host.clone(),
             vm: random.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))?,
             secret,
-            store: Store::default(),
+            store: Store::of_a_worker(),
             caches: Alive::default(),
             running: Alive::default(),
             buckets: Alive::default(),

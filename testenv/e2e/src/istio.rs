@@ -95,6 +95,17 @@ impl Mesh {
         Ok(Self { gateway, istiod, address, objects })
     }
 
+    /// Has the mesh's gateways believe so many HTTP proxies in front of them (`gatewayTopology.numTrustedProxies`), without waiting
+    /// for it to take effect. `run` is that of [`Mesh::start`].
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn trust_proxies(&self, run: &RunDir, number: u32) -> Result<()> {
+        let mut mesh = mesh_configuration();
+        mesh["defaultConfig"] = json!({"gatewayTopology": {"numTrustedProxies": number}});
+        self.istiod.configure(run, &mesh)
+    }
+
     /// The gateway by a host name.
     pub fn target(&self, name: &str, authority: &Ca) -> TlsTarget {
         TlsTarget::new(self.address).sni(name).trust(authority)

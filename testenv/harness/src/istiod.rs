@@ -23,6 +23,9 @@ const SYSTEM: &str = "istio-system";
 const WITHOUT_EXTENSIONS_OF_ISTIO: [(&str, &str); 2] =
     [("PILOT_ENABLE_METADATA_EXCHANGE", "false"), ("PILOT_ENABLE_ALPN_FILTER", "false")];
 
+/// The file of the mesh configuration, in the run's directory.
+const MESH: &str = "istiod/mesh";
+
 /// A running istiod. Ends with this value.
 #[derive(Debug)]
 pub struct Istiod {
@@ -55,7 +58,7 @@ impl Istiod {
         apply(kube, &istio.crds)?;
         kube.admin_kubectl()?.args(["create", "namespace", SYSTEM]).run_ok()?;
         let kubeconfig = kube.kubeconfig().identity(kube.admin()).write(&files.join("kubeconfig"))?;
-        let mesh_file = run.write("istiod/mesh", mesh.to_string())?;
+        let mesh_file = run.write(MESH, mesh.to_string())?;
         let (xds, http) = (ports::free_address()?, ports::free_address()?);
         let mut spec = Spec::new("istiod", istio.istiod, &files)
             .arg("discovery")
@@ -103,6 +106,14 @@ impl Istiod {
         kubectl(&["create", "rolebinding", &role, &format!("--role={role}"), &subject])?;
         let token = kubectl(&["create", "token", account, &format!("--audience={AUDIENCE}")])?;
         Ok(bootstrap(node, self.xds, admin, token.trim()))
+    }
+
+    /// Replaces the mesh configuration, which istiod watches. `run` is that of [`Istiod::start`].
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn configure(&self, run: &RunDir, mesh: &Value) -> Result<()> {
+        run.write(MESH, mesh.to_string()).map(drop)
     }
 
     /// A page of istiod's, as text.

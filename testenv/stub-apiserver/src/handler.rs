@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
-use hyper::header::HeaderName;
+use hyper::header::{HeaderMap, HeaderName};
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Version};
@@ -43,8 +43,9 @@ pub(crate) async fn handle(app: Arc<App>, peer: Arc<Peer>, request: Request<Inco
     }
     let (mut parts, body) = request.into_parts();
     let upgraded = parts.extensions.remove::<OnUpgrade>();
-    let body = if upgrade::wants_upgrade(&parts.headers).is_some() { Bytes::new() } else { read(body).await? };
-    app.records.set_body(id, &body);
+    let upgrades = upgrade::wants_upgrade(&parts.headers).is_some();
+    let (body, trailers) = if upgrades { Default::default() } else { read(body).await? };
+    app.records.set_body(id, &body, &trailers);
     let body = protobuf::to_json(&body).map_or(body, |value| Bytes::from(value.to_string()));
     let call = Call { app: &app, peer: &peer, id, uri, parts, body, running: running.clone() };
     let mut answer = match call.fault(struck.action).await? {
@@ -164,8 +165,11 @@ impl Call<'_> {
     }
 }
 
-async fn read(body: Incoming) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(Limited::new(body, MAX_BODY).collect().await?.to_bytes())
+/// The body and its trailers.
+async fn read(body: Incoming) -> Result<(Bytes, HeaderMap), Box<dyn std::error::Error + Send + Sync>> {
+    let read = Limited::new(body, MAX_BODY).collect().await?;
+    let trailers = read.trailers().cloned().unwrap_or_default();
+    Ok((read.to_bytes(), trailers))
 }
 
 fn custom(status: u16, headers: &[(String, String)], body: String) -> Outcome {

@@ -40,6 +40,8 @@ pub struct Record {
     pub peer_common_name: Option<String>,
     /// The body, once it was read; empty for upgrades.
     pub body: Vec<u8>,
+    /// Trailer lines, once the body was read.
+    pub trailers: Vec<Header>,
     /// Whom the server took the sender for.
     pub authenticated: Option<User>,
     /// As whom the request was handled: differs by impersonation.
@@ -75,10 +77,12 @@ impl Record {
 
     pub(crate) fn to_json(&self) -> serde_json::Value {
         let headers: Vec<_> = self.headers.iter().map(header_json).collect();
+        let trailers: Vec<_> = self.trailers.iter().map(header_json).collect();
         serde_json::json!({
             "id": self.id, "connection": self.connection, "method": self.method, "target": self.target,
             "authority": self.authority, "version": self.version, "headers": headers,
             "peerCommonName": self.peer_common_name, "bodyBase64": STANDARD.encode(&self.body),
+            "trailers": trailers,
             "authenticated": self.authenticated, "effective": self.effective, "status": self.status,
         })
     }
@@ -136,6 +140,7 @@ impl Records {
             headers: lines(request.headers()),
             peer_common_name: peer,
             body: Vec::new(),
+            trailers: Vec::new(),
             authenticated: None,
             effective: None,
             status: None,
@@ -150,8 +155,11 @@ impl Records {
         }
     }
 
-    pub(crate) fn set_body(&self, id: u64, body: &Bytes) {
-        self.update(id, |record| record.body = body.to_vec());
+    pub(crate) fn set_body(&self, id: u64, body: &Bytes, trailers: &HeaderMap) {
+        self.update(id, |record| {
+            record.body = body.to_vec();
+            record.trailers = lines(trailers);
+        });
     }
 
     pub(crate) fn all(&self) -> Vec<Record> {

@@ -9,6 +9,11 @@ use super::{Checked, Findings};
 use crate::references::{unresolved_authority, unresolved_certificate};
 use crate::{GatewaySettings, LimitSettings, NamesBelowWildcards, PublicBytes};
 
+/// Most proxies in a row. Envoy has no bound of its own.
+const MAX_TRUSTED_HOPS: u32 = 16;
+/// More than a content network, a load balancer and two ingresses is more likely a mistake.
+const UNUSUAL_HOPS: u32 = 4;
+
 /// The checked form of `GatewaySettings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -22,6 +27,8 @@ pub struct Settings {
     pub virtual_ips: Vec<Cidr>,
     /// Where proxies connect that tell a client's address.
     pub proxy_protocol: Option<ProxyProtocol>,
+    /// How many HTTP proxies in front of the gateway append to `X-Forwarded-For` (Envoy's `xff_num_trusted_hops`).
+    pub trusted_hops: u32,
     /// Served where a cluster has no certificate of its own.
     pub default_certificate: Option<KeyPair>,
     /// The CAs of client certificates for clusters that have none of their own, PEM.
@@ -97,6 +104,7 @@ impl Default for Settings {
             port: 6443,
             virtual_ips: Vec::new(),
             proxy_protocol: None,
+            trusted_hops: 0,
             default_certificate: None,
             default_client_ca: None,
             allow_loopback_upstreams: false,
@@ -120,6 +128,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         port: raw.spec.listener.port.unwrap_or(default.port),
         virtual_ips: check_ranges(&raw.spec.listener.virtual_ips, "spec.listener.virtualIPs", &mut findings),
         proxy_protocol: check_proxy_protocol(raw, &mut findings),
+        trusted_hops: check_trusted_hops(raw, &mut findings),
         default_certificate: check_default_certificate(raw, &mut findings),
         default_client_ca: check_default_client_ca(raw, &mut findings),
         allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
@@ -170,6 +179,28 @@ fn check_proxy_protocol(raw: &GatewaySettings, findings: &mut Findings) -> Optio
         findings.problem(format!("{path}.port"), "must not be 0");
     }
     Some(ProxyProtocol { port: raw.port, trusted })
+}
+
+fn check_trusted_hops(raw: &GatewaySettings, findings: &mut Findings) -> u32 {
+    let (listener, path) = (&raw.spec.listener, "spec.listener.trustedHops");
+    let hops = listener.trusted_hops.unwrap_or_default();
+    if hops > MAX_TRUSTED_HOPS {
+        findings.problem(path, format!("must be at most {MAX_TRUSTED_HOPS}"));
+    } else if hops > 0 {
+        if hops > UNUSUAL_HOPS {
+            findings
+                .warning(path, "is unusually many: clients behind fewer proxies choose the address that is believed");
+        }
+        if !listener.virtual_ips.is_empty() {
+            let message = "holds at virtual IPs, too: clients that reach one past the proxies choose their address";
+            findings.warning(path, message);
+        }
+        if listener.proxy_protocol.as_ref().is_some_and(|proxies| proxies.port.is_some()) {
+            let message = "holds at both ports: clients that reach one past the proxies choose their address";
+            findings.warning(path, message);
+        }
+    }
+    hops
 }
 
 fn check_default_certificate(raw: &GatewaySettings, findings: &mut Findings) -> Option<KeyPair> {
@@ -247,6 +278,34 @@ mod tests {
         });
         let checked = check_settings(&crate::parse_settings(&document).unwrap());
         checked.outcome.map(|settings| settings.access_log).map_err(|problems| problems[0].to_string())
+    }
+
+    fn hops(listener: serde_json::Value) -> (Result<u32, String>, usize) {
+        let document = json!({
+            "apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"},
+            "spec": {"listener": listener},
+        });
+        let checked = check_settings(&crate::parse_settings(&document).unwrap());
+        let hops = checked.outcome.map(|settings| settings.trusted_hops);
+        (hops.map_err(|problems| problems[0].to_string()), checked.warnings.len())
+    }
+
+    #[test]
+    fn trusted_hops_are_bounded_and_warned_about() {
+        let proxies = |more: serde_json::Value| {
+            let mut door = json!({"trustedProxies": ["10.0.0.1"]});
+            door.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({"trustedHops": 1, "proxyProtocol": door})
+        };
+        assert_eq!(hops(json!({})), (Ok(0), 0));
+        assert_eq!(hops(json!({"trustedHops": 2})), (Ok(2), 0));
+        assert_eq!(hops(proxies(json!({}))), (Ok(1), 0), "legal together");
+        assert_eq!(hops(proxies(json!({"port": 6444}))), (Ok(1), 1));
+        assert_eq!(hops(json!({"trustedHops": 1, "virtualIPs": ["10.0.0.0/8"]})), (Ok(1), 1));
+        assert_eq!(hops(json!({"trustedHops": 5})), (Ok(5), 1));
+        assert_eq!(hops(json!({"trustedHops": 16})), (Ok(16), 1));
+        let refused = "spec.listener.trustedHops: must be at most 16";
+        assert_eq!(hops(json!({"trustedHops": 17})), (Err(refused.to_owned()), 0));
     }
 
     #[test]

@@ -103,6 +103,10 @@ pub struct ListenerSettings {
     pub virtual_ips: Vec<String>,
     /// Clients whose connections come through proxies that tell who they are (PROXY protocol, version 1 or 2).
     pub proxy_protocol: Option<ProxyProtocolSettings>,
+    /// How many HTTP proxies stand between clients and every port of the gateway, each of which appends the address of its own
+    /// client to `X-Forwarded-For`; 0 if unset, 16 at most. The entry so far from the right is the client's address; with fewer
+    /// entries it is the connection's. A change ends connections.
+    pub trusted_hops: Option<u32>,
 }
 
 /// Where proxies connect that tell a client's address by PROXY protocol. There every connection must begin with its header

@@ -2,10 +2,12 @@ use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation a
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::header_mutation::{Action, RemoveOnMatch};
 use envoy_types::pb::envoy::config::core::v3::http_protocol_options::HeadersWithUnderscoresAction;
 use envoy_types::pb::envoy::config::core::v3::{
-    Http2ProtocolOptions, HttpProtocolOptions, KeepaliveSettings, TypedExtensionConfig,
+    HeaderValue, HeaderValueOption, Http2ProtocolOptions, HttpProtocolOptions, KeepaliveSettings, TypedExtensionConfig,
+    header_value_option::HeaderAppendAction,
 };
 use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
+use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3 as header_mutation;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
     CodecType, ForwardClientCertDetails, PathWithEscapedSlashesAction, RouteSpecifier, ServerHeaderTransformation,
@@ -49,7 +51,10 @@ pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, 
         set_current_client_cert_details: certificate.set_current_client_cert_details,
         forward_client_cert_matcher: peer::matcher(flavour.peer_source),
         route_specifier: Some(RouteSpecifier::Rds(rds)),
-        http_filters: vec![portcullis_filter(settings, flavour), router()],
+        http_filters: client_address(settings)
+            .into_iter()
+            .chain([portcullis_filter(settings, flavour), router()])
+            .collect(),
         early_header_mutation_extensions: vec![early_mutation(settings)],
         access_log: access_log::of_requests(&settings.access_log, flavour.filter),
         ..common(stat_prefix, settings)
@@ -83,6 +88,9 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
         codec_type: CodecType::Auto.into(),
         stat_prefix,
         use_remote_address: Some(boolean(true)),
+        // Envoy's own reading of the list is what logs and everything else here go by. An address that is missing or garbled is
+        // the connection's.
+        xff_num_trusted_hops: settings.trusted_hops,
         // Not set, nobody is internal: such a client would choose its own request id and could steer the router by x-envoy-
         // headers. Set but empty, every private address is.
         internal_address_config: None,
@@ -150,10 +158,43 @@ fn http_filter(name: &str, config: Any) -> HttpFilter {
     }
 }
 
-/// Headers by which a client, or a proxy that nobody trusts, says where a request comes from. kube-apiserver's audit log lists
-/// them before the connection's address (apimachinery, `net.SourceIPs`). Envoy then writes `x-forwarded-for` itself, with the
-/// address of the connection, or of its PROXY header.
-const FORWARDED: [&str; 3] = ["forwarded", "x-forwarded-for", "x-real-ip"];
+/// The header by which proxies say where a request comes from. kube-apiserver's audit log lists its entries before the
+/// connection's address (apimachinery, `net.SourceIPs`), as it does `forwarded` and `x-real-ip`, which the filter removes: a
+/// removal here builds a map of all headers, unless the name is one that Envoy keeps a place for.
+const FORWARDED_FOR: &str = "x-forwarded-for";
+
+/// Headers that Envoy believes of a trusted proxy, and that no proxy in front has to write: TLS ends here.
+const BELIEVED: [&str; 2] = ["x-forwarded-port", "x-forwarded-proto"];
+
+/// The headers that say where a request comes from and are removed before Envoy writes its own. Behind trusted proxies Envoy has
+/// to read `x-forwarded-for` before [`client_address`] overwrites it.
+fn forwarded(settings: &Settings) -> &'static [&'static str] {
+    if settings.trusted_hops == 0 { &[FORWARDED_FOR] } else { &BELIEVED }
+}
+
+/// Behind trusted proxies, the filter that writes the one address which Envoy believes over `x-forwarded-for`: the entries left
+/// of it are the client's own. It runs before the filter of ours, whose attribution reads that header.
+fn client_address(settings: &Settings) -> Option<HttpFilter> {
+    if settings.trusted_hops == 0 {
+        return None;
+    }
+    let header = HeaderValue {
+        key: FORWARDED_FOR.to_owned(),
+        value: "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%".to_owned(),
+        ..Default::default()
+    };
+    let overwrite = HeaderValueOption {
+        header: Some(header),
+        append_action: HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
+        ..Default::default()
+    };
+    let mutations = header_mutation::Mutations {
+        request_mutations: vec![Mutation { action: Some(Action::Append(overwrite)) }],
+        ..Default::default()
+    };
+    let config = header_mutation::HeaderMutation { mutations: Some(mutations), ..Default::default() };
+    Some(http_filter("envoy.filters.http.header_mutation", pack_any(config)))
+}
 
 /// A second line behind the filter's own hygiene: names that only the gateway writes are gone before the first route
 /// match, and before Envoy writes its own.
@@ -165,7 +206,8 @@ fn early_mutation(settings: &Settings) -> TypedExtensionConfig {
             StringMatcher { match_pattern: Some(MatchPattern::Prefix(prefix.to_owned())), ..Default::default() };
         Mutation { action: Some(Action::RemoveOnMatch(RemoveOnMatch { key_matcher: Some(matcher) })) }
     };
-    let forwarded = FORWARDED.into_iter().map(|name| Mutation { action: Some(Action::Remove(name.to_owned())) });
+    let forwarded =
+        forwarded(settings).iter().map(|name| Mutation { action: Some(Action::Remove((*name).to_owned())) });
     let config = HeaderMutation { mutations: prefixes.map(remove).chain(forwarded).collect() };
     extension("envoy.http.early_header_mutation.header_mutation", config)
 }

@@ -57,8 +57,7 @@ macro_rules! wasm_module {
 
             #[unsafe(no_mangle)]
             extern "C" fn proxy_on_request_trailers(stream: u32, _count: u32) -> u32 {
-                with(|vm| Vm::request_trailers(vm, stream));
-                0
+                with(|vm| Vm::request_trailers(vm, stream)).code()
             }
 
             #[unsafe(no_mangle)]

@@ -29,6 +29,15 @@ pub enum BodyStatus {
     Hold,
 }
 
+/// What becomes of trailers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrailersStatus {
+    /// They go on.
+    Continue,
+    /// They are kept. For a stream that has been closed or answered: nothing continues it.
+    Stop,
+}
+
 impl HeadersStatus {
     /// Envoy's `FilterHeadersStatus`.
     #[doc(hidden)]
@@ -49,6 +58,18 @@ impl BodyStatus {
             BodyStatus::Continue => 0,
             // StopIterationAndWatermark.
             BodyStatus::Hold => 2,
+        }
+    }
+}
+
+impl TrailersStatus {
+    /// Envoy's `FilterTrailersStatus`.
+    #[doc(hidden)]
+    pub fn code(self) -> u32 {
+        match self {
+            TrailersStatus::Continue => 0,
+            // StopIteration.
+            TrailersStatus::Stop => 1,
         }
     }
 }
@@ -74,7 +95,7 @@ pub trait Vm: Default {
     fn request_body(&mut self, stream: u32) -> BodyStatus;
 
     /// A request's trailers are there.
-    fn request_trailers(&mut self, stream: u32);
+    fn request_trailers(&mut self, stream: u32) -> TrailersStatus;
 
     /// An answer's headers are there.
     fn response_headers(&mut self, stream: u32) -> HeadersStatus;

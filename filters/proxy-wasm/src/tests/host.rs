@@ -12,6 +12,10 @@ pub(super) struct Fake(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) headers: Vec<(String, String)>,
+    pub(super) trailers: Vec<(String, String)>,
+    /// A name that is not removed, from headers or trailers.
+    pub(super) sticks: Option<String>,
+    pub(super) closed: u32,
     pub(super) properties: BTreeMap<String, Vec<u8>>,
     pub(super) filter_state: BTreeMap<String, Vec<u8>>,
     pub(super) replies: Vec<(u16, String)>,
@@ -65,12 +69,19 @@ impl Host for Fake {
         self.state().continued += 1;
     }
 
-    fn close_request(&self) {}
+    fn close_request(&self) {
+        self.state().closed += 1;
+    }
 
     fn headers(&self, map: Map) -> Option<Vec<u8>> {
         let state = self.state();
-        let lines: Vec<_> = state.headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        (map == Map::Request).then(|| crate::pairs::write(&lines))
+        let pairs = match map {
+            Map::Request => &state.headers,
+            Map::RequestTrailers => &state.trailers,
+            _ => return None,
+        };
+        let lines: Vec<_> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        Some(crate::pairs::write(&lines))
     }
 
     fn header(&self, map: Map, name: &str) -> Option<Vec<u8>> {
@@ -93,8 +104,13 @@ impl Host for Fake {
         true
     }
 
-    fn remove_header(&self, _map: Map, name: &[u8]) -> bool {
-        self.state().headers.retain(|(known, _)| known.as_bytes() != name);
+    fn remove_header(&self, map: Map, name: &[u8]) -> bool {
+        let mut state = self.state();
+        if state.sticks.as_deref().map(str::as_bytes) == Some(name) {
+            return false;
+        }
+        let pairs = if map == Map::RequestTrailers { &mut state.trailers } else { &mut state.headers };
+        pairs.retain(|(known, _)| known.as_bytes() != name);
         true
     }
 

@@ -3,3 +3,4 @@
 mod host;
 mod requests;
 mod sharing;
+mod trailers;

@@ -9,12 +9,12 @@ use crate::bundle::{Bundle, Next};
 /// Envoy numbers roots and streams together.
 const ROOT: u32 = 1;
 
-struct Ca {
+pub(super) struct Ca {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-fn ca() -> Ca {
+pub(super) fn ca() -> Ca {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "clients");
     params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -51,7 +51,7 @@ fn cluster(ca: &Ca) -> String {
     .to_string()
 }
 
-fn bundle(host: &Fake, ca: &Ca) -> Bundle<Fake> {
+pub(super) fn bundle(host: &Fake, ca: &Ca) -> Bundle<Fake> {
     let mut bundle = Bundle { host: host.clone(), ..Bundle::default() };
     let config = json!({"version": CONFIG_VERSION, "instance": "i", "peerSource": "ForwardedClientCert"}).to_string();
     assert!(bundle.configure(ROOT, config.as_bytes()));
@@ -63,7 +63,7 @@ fn bundle(host: &Fake, ca: &Ca) -> Bundle<Fake> {
     bundle
 }
 
-fn request(host: &Fake, digest: Option<&[u8]>, more: &[(&str, &str)]) {
+pub(super) fn request(host: &Fake, digest: Option<&[u8]>, more: &[(&str, &str)]) {
     let mut state = host.state();
     let usual = [(":method", "GET"), (":path", "/api/v1/pods"), (":authority", "prod")];
     state.headers = usual.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -76,7 +76,7 @@ fn request(host: &Fake, digest: Option<&[u8]>, more: &[(&str, &str)]) {
     state.replies.clear();
 }
 
-fn judge(bundle: &mut Bundle<Fake>, stream: u32) -> Next {
+pub(super) fn judge(bundle: &mut Bundle<Fake>, stream: u32) -> Next {
     bundle.new_stream(stream, ROOT);
     bundle.request_headers(stream)
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::kube::KubeOptions;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::world::{NAME, World};
 
@@ -12,6 +13,10 @@ const SOON: Duration = Duration::from_secs(20);
 /// Addresses that no client of the test has.
 const FORGED: &str = "X-Forwarded-For: 192.0.2.66\r\nX-Forwarded-For: 192.0.2.67, 192.0.2.68\r\nX-Real-Ip: 192.0.2.69\r\n\
                       Forwarded: for=192.0.2.70\r\nForwarded_For: 192.0.2.71\r\n";
+/// The client's address in a PROXY header.
+const PROXIED: &str = "203.0.113.7";
+/// The address from which Envoy connects to the apiserver.
+const ENVOY: &str = "127.0.0.1";
 const UPGRADE: &str = "Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\
                        Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n";
 
@@ -25,9 +30,10 @@ fn source_addresses(world: &World, target: &TlsTarget, case: &str, path: &str, h
     event["sourceIPs"].clone()
 }
 
-#[test]
-fn audit_event_lists_no_forged_client_address() {
-    let Some(world) = World::start("client-address", &KubeOptions::default()) else { return };
+/// A request of each kind of client: its name, how it connects, its path and its headers.
+type Case = (&'static str, TlsTarget, &'static str, String);
+
+fn cases(world: &World) -> [Case; 4] {
     world.admin(&["create", "serviceaccount", "robot"]);
     let token = world.admin(&["create", "token", "robot"]);
     let bearer = format!("Authorization: Bearer {}\r\n", token.trim());
@@ -36,16 +42,66 @@ fn audit_event_lists_no_forged_client_address() {
     let exec = "/api/v1/namespaces/default/pods/none/exec";
     let closing = "Connection: close\r\n";
     let upgrading = format!("Connection: Upgrade\r\n{UPGRADE}");
-    for (case, target, path, headers) in [
-        ("certificate", &alice, pods, closing.to_owned()),
-        ("token", &anonymous, pods, format!("{closing}{bearer}")),
-        ("anonymous", &anonymous, pods, closing.to_owned()),
-        ("upgrade", &alice, exec, upgrading),
-    ] {
-        let honest = source_addresses(&world, target, &format!("{case}-honest"), path, &headers);
+    [
+        ("certificate", alice.clone(), pods, closing.to_owned()),
+        ("token", anonymous.clone(), pods, format!("{closing}{bearer}")),
+        ("anonymous", anonymous, pods, closing.to_owned()),
+        ("upgrade", alice, exec, upgrading),
+    ]
+}
+
+fn behind(test: &str, listener: Value) -> Option<World> {
+    World::of(test, &KubeOptions::default(), &GatewayOptions { listener, ..GatewayOptions::default() })
+}
+
+/// What a PROXY header of version 1 says.
+fn proxied(target: &TlsTarget) -> TlsTarget {
+    target.clone().preamble(format!("PROXY TCP4 {PROXIED} 198.51.100.1 40000 6443\r\n").as_bytes())
+}
+
+#[test]
+fn audit_event_lists_no_forged_client_address() {
+    let Some(world) = World::start("client-address", &KubeOptions::default()) else { return };
+    for (case, target, path, headers) in &cases(&world) {
+        let honest = source_addresses(&world, target, &format!("{case}-honest"), path, headers);
         let forged = source_addresses(&world, target, &format!("{case}-forged"), path, &format!("{headers}{FORGED}"));
         assert!(honest[0].is_string(), "{case}: {honest}");
         assert_eq!(forged, honest, "{case}");
         eprintln!("{case}: sourceIPs {forged}");
+    }
+}
+
+#[test]
+fn audit_event_lists_the_address_of_the_proxy_header() {
+    let Some(world) = behind("client-address-proxied", json!({"proxyProtocol": {"trustedProxies": ["127.0.0.1"]}}))
+    else {
+        return;
+    };
+    for (case, target, path, headers) in &cases(&world) {
+        for (kind, more) in [("honest", ""), ("forged", FORGED)] {
+            let case = format!("{case}-{kind}");
+            let listed = source_addresses(&world, &proxied(target), &case, path, &format!("{headers}{more}"));
+            assert_eq!(listed, json!([PROXIED, ENVOY]), "{case}");
+            eprintln!("{case}: sourceIPs {listed}");
+        }
+    }
+}
+
+/// The last entries are those of trusted proxies; entries before them are the client's own.
+#[test]
+fn audit_event_lists_the_entry_of_the_trusted_proxy() {
+    let Some(world) = behind("client-address-hops", json!({"trustedHops": 1})) else { return };
+    let cases = cases(&world);
+    // Of 192.0.2.66, 192.0.2.67 and 192.0.2.68 in two lines.
+    for (hops, address) in [(1, json!(["192.0.2.68", ENVOY])), (2, json!(["192.0.2.67", ENVOY])), (4, json!([ENVOY]))] {
+        if hops != 1 {
+            world.gateway.change_settings(|spec| spec["listener"]["trustedHops"] = json!(hops)).unwrap();
+        }
+        for (case, target, path, headers) in &cases {
+            let case = format!("{case}-{hops}");
+            let listed = source_addresses(&world, target, &case, path, &format!("{headers}{FORGED}"));
+            assert_eq!(listed, address, "{case}");
+            eprintln!("{case}: sourceIPs {listed}");
+        }
     }
 }

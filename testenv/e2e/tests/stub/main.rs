@@ -50,6 +50,7 @@ mod source_faults;
 mod spoofing;
 mod stuffing;
 mod swap;
+mod trusted_hops;
 mod upgrades;
 mod versions;
 mod wasm;

@@ -3,8 +3,12 @@
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::{H2Client, Response, TlsTarget};
 use portcullis_stub_apiserver::Record;
+use serde_json::json;
 
 use crate::world::{NAME, PODS, World};
+
+/// The name that the settings of these tests reserve.
+const LEGACY: &str = "Legacy-User";
 
 /// Headers that claim an identity or a way through the gateway.
 pub(crate) const FORGED: [(&str, &str); 21] = [
@@ -34,15 +38,26 @@ pub(crate) const FORGED: [(&str, &str); 21] = [
 const NONE: &[(&str, &str)] = &[];
 
 /// Prefixes of names that only the gateway may write.
-const RESERVED: [&str; 6] =
-    ["impersonate", "x-remote", "x_remote", "x-forwarded-client-cert", "x-portcullis", "x-envoy"];
+const RESERVED: [&str; 7] =
+    ["impersonate", "x-remote", "x_remote", "legacy", "x-forwarded-client-cert", "x-portcullis", "x-envoy"];
+
+/// What these tests forge: the settings of others reserve no name.
+fn forged() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FORGED.into_iter().chain([(LEGACY, "eve")])
+}
+
+fn world(test: &str) -> World {
+    let world = World::start(test, &GatewayOptions::default());
+    world.gateway.change_settings(|spec| spec["requestHeaders"] = json!({"reserved": [LEGACY]})).unwrap();
+    world
+}
 
 #[test]
 fn forged_headers_change_nothing_or_are_refused() {
-    let world = World::start("spoofing", &GatewayOptions::default());
+    let world = world("spoofing");
     for target in [world.gateway.target(NAME), world.gateway.target(NAME).identity(&world.pki.alice)] {
         let clean = send(&world, &target, NONE).1.expect("an honest request goes through");
-        for (name, value) in FORGED {
+        for (name, value) in forged() {
             for (case, lines) in variants(name, value) {
                 let (response, record) = send(&world, &target, &lines);
                 check(&format!("{name}, {case}"), &clean, &response, record.as_ref());
@@ -100,21 +115,48 @@ fn an_upgrade_does_not_hide_where_it_comes_from() {
 
 #[test]
 fn forged_trailers_change_nothing() {
-    let world = World::start("trailers", &GatewayOptions::default());
+    let world = world("trailers");
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
-    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"t"}}"#;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let body = |name: &str| format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#);
+    let told = |case: &str| {
+        let record = world.client_records().pop().unwrap();
+        assert_eq!(record.effective.as_ref().unwrap().username, "alice", "{case}");
+        assert_eq!(record.header_all("impersonate-user"), ["alice"], "{case}");
+        for name in ["x-remote-user", LEGACY] {
+            assert_eq!(record.header(name), None, "{case}");
+        }
+        let trailers: Vec<_> = record.trailers.iter().map(|line| line.name.clone()).collect();
+        let reserved = RESERVED.iter().find(|prefix| trailers.iter().any(|name| name.starts_with(**prefix)));
+        assert_eq!(reserved, None, "{case}: {trailers:?}");
+        trailers
+    };
     let request = format!(
-        "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nTransfer-Encoding: chunked\r\nTrailer: Impersonate-User, X-Remote-User\r\n\r\n\
-         {:x}\r\n{body}\r\n0\r\nImpersonate-User: eve\r\nX-Remote-User: eve\r\n\r\n",
-        body.len()
+        "POST {path} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Transfer-Encoding: chunked\r\nTrailer: Impersonate-User, X-Remote-User, {LEGACY}\r\n\r\n\
+         {:x}\r\n{}\r\n0\r\nImpersonate-User: eve\r\nX-Remote-User: eve\r\n{LEGACY}: eve\r\n\r\n",
+        body("t").len(),
+        body("t"),
     );
     let response = target.raw_request(request.as_bytes()).unwrap();
     assert_eq!(response.status, 201, "{}", response.text());
-    let record = world.client_records().pop().unwrap();
-    assert_eq!(record.effective.as_ref().unwrap().username, "alice");
-    assert_eq!(record.header_all("impersonate-user"), ["alice"]);
-    assert!(record.header("x-remote-user").is_none());
+    told("HTTP/1.1");
+
+    let client = H2Client::connect(&target).unwrap();
+    for (number, (name, value)) in forged().enumerate() {
+        world.stub.clear();
+        let name = name.to_ascii_lowercase();
+        let trailers: [(&str, &[u8]); 3] = [("a", b"1"), (&name, value.as_bytes()), ("z", b"2")];
+        let body = body(&format!("t-{number}"));
+        let answer = client.open_with_trailers("POST", path, body.as_bytes(), &trailers).unwrap();
+        assert_eq!(answer.response.status, 201, "{name}");
+        let kept = told(&name);
+        assert_eq!(
+            (kept.first().map(String::as_str), kept.last().map(String::as_str)),
+            (Some("a"), Some("z")),
+            "{kept:?}"
+        );
+    }
 }
 
 #[test]

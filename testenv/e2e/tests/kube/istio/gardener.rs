@@ -11,6 +11,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, project_root};
 use serde_json::{Value, json};
 
+use super::addresses::{CONNECTION, listed_by};
 use super::effect::{manager, nothing_was_refused};
 use super::tenants::Neighbour;
 use super::users::told;
@@ -200,6 +201,10 @@ fn istiod_makes_of_gardeners_objects_what_the_stand_in_makes_of_them() {
                 assert_eq!(told(&with(target), &headers), expected, "{case}, {way}, {forged:?}");
             }
         }
+    }
+    for (case, (_, target)) in ["own-name", "wildcard-name", "apiserver-proxy"].iter().zip(&ways) {
+        let addresses = listed_by(&shoot.kube, &target.clone().identity(&shoot.alice), case);
+        assert_eq!(addresses, json!([CONNECTION]), "{case}");
     }
     nobody_else_gets_to_the_servers(&shoot);
     for (way, target) in &ways {

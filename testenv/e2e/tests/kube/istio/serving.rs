@@ -7,6 +7,7 @@ use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
+use super::addresses::no_forged_address_is_listed;
 use super::effect::{connections, eventually, manager, nothing_was_refused, virtual_host};
 use super::tenants::Neighbour;
 use super::users::everybody_is_who_they_are;
@@ -54,6 +55,7 @@ fn serves(test: &str, setup: &Setup) {
     nothing_is_lost(&world);
     whoami_shows_what_a_direct_request_shows(&world);
     everybody_is_who_they_are(&world, &world.target());
+    no_forged_address_is_listed(&world);
     everybody_has_a_way_of_their_own(&world);
     a_watch_sees_what_happens(&world);
     sessions_work(&world);

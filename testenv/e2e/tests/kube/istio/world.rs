@@ -146,6 +146,11 @@ impl World {
         self.kube.kubectl(&kubeconfig.write(&self.run.join(&name)).unwrap())
     }
 
+    /// Has the mesh believe so many HTTP proxies in front of its gateways.
+    pub(super) fn trust_proxies(&self, number: u32) {
+        self.mesh.trust_proxies(&self.run, number).unwrap();
+    }
+
     /// Applies objects that somebody writes.
     pub(super) fn apply(&self, file: &str, objects: &str) {
         let file = self.run.write(file, objects).unwrap();
