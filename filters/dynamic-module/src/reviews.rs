@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread, StreamScheduler};
@@ -35,14 +35,28 @@ struct Inner {
 #[derive(Debug)]
 struct Flight {
     review: Arc<Review>,
-    waiters: Vec<Arc<Pending>>,
+    /// Streams keep themselves: one whose client has left waits no more.
+    waiters: Vec<Weak<Pending>>,
     patience: Patience,
     _permit: ReviewPermit,
 }
 
 impl Flight {
-    fn new(review: Review, waiters: Vec<Arc<Pending>>, permit: ReviewPermit) -> Self {
-        Flight { review: Arc::new(review), waiters, patience: Patience::new(uptime(Instant::now())), _permit: permit }
+    fn new(review: Review, waiter: &Arc<Pending>, permit: ReviewPermit) -> Self {
+        let (waiters, patience) = (vec![Arc::downgrade(waiter)], Patience::new(uptime(Instant::now())));
+        Flight { review: Arc::new(review), waiters, patience, _permit: permit }
+    }
+
+    /// Adds a stream. False if too many wait already, those aside that have left.
+    fn join(&mut self, waiter: &Arc<Pending>) -> bool {
+        if self.waiters.len() >= WAITERS {
+            self.waiters.retain(|waiter| waiter.strong_count() > 0);
+        }
+        let has_room = self.waiters.len() < WAITERS;
+        if has_room {
+            self.waiters.push(Arc::downgrade(waiter));
+        }
+        has_room
     }
 }
 
@@ -80,7 +94,7 @@ impl Reviews {
         Reviews { main, via, inner: Mutex::default() }
     }
 
-    /// Has the questions answered for a waiting stream.
+    /// Has the questions answered for a waiting stream, for as long as it keeps `pending`.
     ///
     /// # Errors
     /// A refusal where too many reviews or waiters are under way; the stream is then never woken.
@@ -90,14 +104,12 @@ impl Reviews {
         for review in reviews {
             let key = review.key();
             if let Some(flight) = inner.flights.get_mut(&key) {
-                if flight.waiters.len() >= WAITERS {
+                if !flight.join(pending) {
                     return Err(Refusal::too_many_reviews());
                 }
-                flight.waiters.push(Arc::clone(pending));
             } else {
                 let permit = review.permit().ok_or_else(Refusal::too_many_reviews)?;
-                let waiters = vec![Arc::clone(pending)];
-                inner.flights.insert(key, Flight::new(review, waiters, permit));
+                inner.flights.insert(key, Flight::new(review, pending, permit));
                 inner.outbox.push(key);
                 // Before a later question can fail: what stands in the outbox is sent in any case.
                 if !std::mem::replace(&mut is_new, true) {
@@ -173,7 +185,7 @@ impl Reviews {
     fn finish(&self, key: &ReviewKey, status: u16, body: &[u8]) {
         let Some(flight) = self.lock().flights.remove(key) else { return };
         let result = flight.review.settle(status, body, uptime(Instant::now()));
-        for waiter in flight.waiters {
+        for waiter in flight.waiters.iter().filter_map(Weak::upgrade) {
             waiter.settle(*key, result.clone());
         }
     }

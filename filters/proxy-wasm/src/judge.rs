@@ -170,7 +170,8 @@ impl<H: Host> Bundle<H> {
         }
         stream.missing = reviews.len();
         let asking = Asking { host: &self.host, root: stream.root_id, via: root.gateway.via(), uptime };
-        let at_once = self.reviews.entry(stream.root_id).or_default().ask(reviews, id, &asking)?;
+        let is_there = |other| self.streams.contains_key(&other);
+        let at_once = self.reviews.entry(stream.root_id).or_default().ask(reviews, id, is_there, &asking)?;
         // Nobody else waits for a question that was new.
         if at_once.is_empty() { Ok(Judged::Waits) } else { Err(Refusal::review_failed()) }
     }

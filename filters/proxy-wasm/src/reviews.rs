@@ -37,6 +37,20 @@ pub(crate) struct Answer {
     pub(crate) waiters: Vec<u32>,
 }
 
+impl Flight {
+    /// Adds a stream. False if too many wait already, those aside that have left.
+    fn join(&mut self, stream: u32, is_there: impl Fn(u32) -> bool) -> bool {
+        if self.waiters.len() >= WAITERS {
+            self.waiters.retain(|waiter| is_there(*waiter));
+        }
+        let has_room = self.waiters.len() < WAITERS;
+        if has_room {
+            self.waiters.push(stream);
+        }
+        has_room
+    }
+}
+
 /// When and for whom something is asked.
 pub(crate) struct Asking<'a, H> {
     pub(crate) host: &'a H,
@@ -46,7 +60,7 @@ pub(crate) struct Asking<'a, H> {
 }
 
 impl Reviews {
-    /// Has the questions answered for a waiting stream. Returns what was answered at once, because Envoy cannot ask.
+    /// Has the questions answered for a waiting stream; `is_there` says which others still are. Returns what was answered at once, because Envoy cannot ask.
     ///
     /// # Errors
     /// A refusal where too many reviews or waiters are under way; the stream may then be told answers all the same.
@@ -54,16 +68,16 @@ impl Reviews {
         &mut self,
         reviews: Vec<Review>,
         stream: u32,
+        is_there: impl Fn(u32) -> bool,
         asking: &Asking<'_, H>,
     ) -> Result<Vec<Answer>, Refusal> {
         let mut answers = Vec::new();
         for review in reviews {
             let key = review.key();
             if let Some(flight) = self.flights.get_mut(&key) {
-                if flight.waiters.len() >= WAITERS {
+                if !flight.join(stream, &is_there) {
                     return Err(Refusal::too_many_reviews());
                 }
-                flight.waiters.push(stream);
                 continue;
             }
             let permit = review.permit().ok_or_else(Refusal::too_many_reviews)?;

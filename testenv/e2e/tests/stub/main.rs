@@ -39,6 +39,7 @@ mod plain;
 mod protected;
 mod quarantine;
 mod replies;
+mod resets;
 mod review_faults;
 mod review_storm;
 mod reviews;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use portcullis_e2e::{Gateway, GatewayOptions};
-use portcullis_harness::client::{Crowd, H2Client, H2Stream, Response, TlsConnection};
+use portcullis_harness::client::{Crowd, H2Client, H2Frames, H2Stream, Response};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, wait, write_private};
 use portcullis_stub_apiserver::{Action, Fault};
@@ -147,38 +147,14 @@ fn silent_connections_are_closed_while_memory_is_short_and_watches_go_on() {
     assert_eq!(client.get("/version", &[]).unwrap().status, 200);
 }
 
-/// The start of a connection, then requests that are taken back at once.
-struct Resetting {
-    connection: TlsConnection,
-    next: u32,
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
-}
-
-impl Resetting {
-    fn open(world: &World) -> Self {
-        let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON).alpn(&["h2"]);
-        let mut connection = target.connect().unwrap();
-        connection.write(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, &[])[..]].concat()).unwrap();
-        Self { connection, next: 1 }
-    }
-
-    /// Sends so many requests, and resets each. A connection that is closed takes no more.
-    fn reset(&mut self, count: usize) {
-        let text = |value: &str| [&[u8::try_from(value.len()).unwrap()], value.as_bytes()].concat();
-        // GET, https, path and authority, by their numbers in HPACK's table.
-        let head = [&[0x82, 0x87, 0x04][..], &text(PODS), &[0x01], &text(NAME)].concat();
-        for _ in 0..count {
-            let bytes = [frame(1, 5, self.next, &head), frame(3, 0, self.next, &8_u32.to_be_bytes())].concat();
-            if self.connection.write(&bytes).is_err() {
-                return;
-            }
-            self.next += 2;
-        }
-    }
+/// Sends so many requests, and resets each. Returns how many were sent: a connection that is closed takes no more.
+fn open_and_reset(hostile: &mut H2Frames, count: usize) -> usize {
+    let sends = |_: &usize| {
+        let stream = hostile.open("GET", PODS, &[], true);
+        hostile.reset(stream);
+        hostile.send().is_ok()
+    };
+    (0..count).take_while(sends).count()
 }
 
 #[test]
@@ -190,12 +166,13 @@ fn a_client_that_takes_back_its_requests_is_cut_off_and_others_are_served() {
         let stats = world.gateway.envoy().admin().stats("downstream_rq_too_many_premature_resets").unwrap();
         stats.iter().map(|(_, count)| count).sum()
     };
-    let mut hostile = Resetting::open(&world);
-    hostile.reset(240);
+    let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
+    let mut hostile = H2Frames::connect(&target, 65_535).unwrap();
+    assert_eq!(open_and_reset(&mut hostile, 240), 240);
     assert_eq!(other.get("/version", &[]).unwrap().status, 200);
     assert_eq!(cut(), 0, "a client may change its mind");
-    hostile.reset(100_000);
-    assert!(hostile.next < 100_000, "{}", hostile.next);
+    let taken = open_and_reset(&mut hostile, 50_000);
+    assert!(taken < 50_000, "{taken}");
     wait::until("it is cut off", SOON, || (cut() == 1).then_some(())).unwrap();
     assert_eq!(other.get("/version", &[]).unwrap().status, 200);
 }

@@ -69,7 +69,7 @@ fn flood(world: &World, round: &str, count: usize) {
 }
 
 /// Envoy's resident memory, in KiB.
-fn resident(world: &World) -> u64 {
+pub(crate) fn resident(world: &World) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", world.gateway.envoy().process().pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()

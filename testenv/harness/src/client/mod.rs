@@ -3,6 +3,7 @@
 mod always;
 mod crowd;
 mod h2;
+mod h2_frames;
 mod http1;
 mod keystore;
 pub mod plain;
@@ -13,6 +14,7 @@ mod tls;
 
 pub use crowd::Crowd;
 pub use h2::{H2Client, H2Stream, Outgoing, Timed};
+pub use h2_frames::H2Frames;
 pub use keystore::KeyStore;
 pub use pressure::{End, Failure, Followers, Lane, Outcome, Protocol, Steady, Watches};
 pub use raw::TlsConnection;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use rustls::{ClientConnection, StreamOwned};
 
@@ -122,6 +123,15 @@ impl TlsConnection {
     /// [`Error::Timeout`] if the server stays silent beyond it.
     pub fn read_to_end(&mut self) -> Result<Vec<u8>> {
         http1::read_to_end(&mut self.stream)
+    }
+
+    /// Ends the connection by a TCP reset, whatever of it is under way.
+    ///
+    /// # Errors
+    /// [`Error::Connection`].
+    pub fn abort(self) -> Result<()> {
+        let set = rustix::net::sockopt::set_socket_linger(&self.stream.sock, Some(Duration::ZERO));
+        set.map_err(std::io::Error::from).map_err(Error::connection("resetting", &self.peer))
     }
 
     /// Whether the handshake resumed the session of an earlier connection.
