@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 
 use crate::apply::{apply, refuse, show};
 use crate::farewell::{Route, Visit};
-use crate::fault;
+use crate::fault::{self, Fault};
 use crate::leave;
 use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
@@ -62,6 +62,7 @@ pub(crate) struct Kept {
     visit: Visit,
     /// Whether it was told that it ends here.
     is_ended: bool,
+    fault: Fault,
 }
 
 /// How far a request has come.
@@ -80,6 +81,7 @@ impl FilterConfig for Filter {
             log::error("portcullis: the module has no filter of this name");
             return None;
         }
+        fault::strike_if_named("config", body);
         let config = read::<config::FilterConfig>(body)?;
         let gateway = Gateway::compile(&config).map_err(|error| log::error(&format!("portcullis: {error}"))).ok()?;
         let metrics = Metrics::new(handle)?;
@@ -90,6 +92,7 @@ impl FilterConfig for Filter {
 
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
     fn new_route(_name: &[u8], body: &[u8]) -> Option<Route> {
+        fault::strike_if_named("route", body);
         let config = read::<config::ClusterConfig>(body)?;
         let cluster = Cluster::compile(&config, &ProcessMemory::new()?)
             .map_err(|error| log::error(&format!("portcullis: {}: {error}", config.name)))
@@ -100,6 +103,8 @@ impl FilterConfig for Filter {
     fn request_headers(&self, route: Option<&Route>, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
         self.metrics.on_stream(stream);
         kept.is_met = true;
+        kept.fault.read(stream);
+        kept.fault.strike("request-headers");
         if route.is_some_and(|route| route.closes_connections()) {
             // Within this hook Envoy would take it as the end of the request.
             kept.drains = true;
@@ -115,6 +120,7 @@ impl FilterConfig for Filter {
             return;
         }
         kept.visit.obey(stream);
+        kept.fault.strike("resumed");
         let settled = if std::mem::take(&mut kept.drains) {
             stream.drain_connection();
             Settled::default()
@@ -142,6 +148,7 @@ impl FilterConfig for Filter {
     }
 
     fn response_headers(&self, kept: &mut Kept, stream: &mut FilterHandle) -> HeadersStatus {
+        kept.fault.strike("response-headers");
         if kept.owns_unauthorized && stream.header(HeaderMap::Response, b":status") == Some(b"401") {
             let refusal = Refusal::gateway_credential();
             self.tell(Outcome::Replaced(refusal.cause), kept);
@@ -166,10 +173,12 @@ impl FilterConfig for Filter {
     }
 
     fn request_body(&self, kept: &mut Kept) -> BodyStatus {
+        kept.fault.strike("request-body");
         if kept.tunnel.holds() { BodyStatus::Hold } else { BodyStatus::Continue }
     }
 
-    fn request_trailers(&self, route: Option<&Route>, stream: &mut FilterHandle) -> bool {
+    fn request_trailers(&self, route: Option<&Route>, kept: &mut Kept, stream: &mut FilterHandle) -> bool {
+        kept.fault.strike("request-trailers");
         let is_clean = self.removes_reserved_trailers(route, stream);
         if !is_clean {
             stream.reset(format!("{}{}", names::REPLY_DETAILS_PREFIX, Refusal::internal().cause.as_str()));
@@ -178,6 +187,7 @@ impl FilterConfig for Filter {
     }
 
     fn stream_complete(&self, kept: &mut Kept, stream: &mut FilterHandle) {
+        kept.fault.strike("stream-complete");
         if let Some((entry, outcome)) = kept.line.take() {
             let members = entry.finish(outcome, stream.code_details());
             stream.set_metadata(names::LOG, names::LOG_MEMBERS, &members);
@@ -202,7 +212,7 @@ impl Filter {
     /// Removes the trailers that no client may send on. False if one of them may still be there.
     fn removes_reserved_trailers(&self, route: Option<&Route>, stream: &mut FilterHandle) -> bool {
         let Some(trailers) = stream.headers(HeaderMap::RequestTrailers) else { return false };
-        let refuses = fault::is_asked_for("remove", &trailers);
+        let refuses = fault::is_named("remove", &trailers);
         let cluster = route.map(|route| &**route);
         let names = trailers.iter().map(|(name, _)| name);
         let reserved: Vec<Box<[u8]>> =
@@ -260,7 +270,7 @@ impl Filter {
             Judged::Ends(refusal) => refuse(&refusal, stream),
             _ => {
                 kept.counted = series.map(|series| (series, seen));
-                fault::maybe("decided", || stream.headers(HeaderMap::Request));
+                kept.fault.strike("decided");
                 HeadersStatus::Continue
             }
         }
@@ -278,11 +288,11 @@ impl Filter {
         let Some(headers) = stream.headers(HeaderMap::Request) else {
             return (seen, Judged::Ends(Refusal::internal()));
         };
-        let refuses = fault::is_asked_for("remove", &headers);
+        let refuses = kept.fault.is("remove");
         let scan = self.gateway.scan(route.map(|route| &**route), headers.iter());
         let decision = match route {
             Some(cluster) => {
-                fault::maybe("decide", || stream.headers(HeaderMap::Request));
+                kept.fault.strike("decide");
                 let presented = Presented::find(self.gateway.peer_source(), &scan, stream);
                 let peer = presented.peer();
                 let now = UnixTime::now();
@@ -318,6 +328,7 @@ impl Filter {
         for name in taken_out.names() {
             is_clean &= stream.remove_header(HeaderMap::Request, name);
         }
+        kept.fault.strike("removed");
         let is_shown = seen.shown.take().is_none_or(|shown| show(&shown, stream));
         // A header that is still there could tell another identity than the one decided.
         let decision = if is_clean && is_shown { decision } else { Decision::Refuse(Refusal::internal()) };
@@ -337,6 +348,7 @@ impl Filter {
         }
         let pending = Pending::new(stream.scheduler(), reviews.len(), settled);
         self.reviews.ask(reviews, &pending)?;
+        kept.fault.strike("asked");
         kept.waiting = Some(pending);
         Ok(())
     }
@@ -346,6 +358,7 @@ fn carry_out(decision: Decision<'_>, has_connection: bool, kept: &mut Kept, stre
     match decision {
         Decision::Forward(mut forward) => match apply(&forward, has_connection, stream) {
             Ok(()) => {
+                kept.fault.strike("applied");
                 kept.place = forward.place.take();
                 kept.owns_unauthorized = forward.owns_unauthorized;
                 kept.token = forward.token.take();

@@ -12,6 +12,7 @@ use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread, S
 use portcullis_core::Refusal;
 use portcullis_core::review::{MAX_ANSWER, Patience, Review, ReviewKey, ReviewPermit, ReviewResult, Settled, WAITERS};
 
+use crate::fault;
 use crate::memory::uptime;
 
 /// Reviews that are under way for one filter configuration.
@@ -123,14 +124,18 @@ impl Reviews {
     /// Sends what was asked for.
     pub(crate) fn send(&self, main: &mut MainThread) {
         let outbox = std::mem::take(&mut self.lock().outbox);
-        for key in outbox {
+        let outbox: Vec<_> = outbox.into_iter().map(|key| Unsent { reviews: self, key: Some(key) }).collect();
+        for question in outbox {
             let now = uptime(Instant::now());
-            let flight =
-                self.lock().flights.get(&key).map(|flight| (Arc::clone(&flight.review), flight.patience.left(now)));
-            let Some((review, left)) = flight else { continue };
-            match main.callout(review.cluster(), &review.headers(&self.via), review.body().as_bytes(), left) {
-                Some(id) => self.register(id, key),
-                None => self.finish(&key, 0, &[]),
+            let flight = question.key.and_then(|key| {
+                self.lock().flights.get(&key).map(|flight| (Arc::clone(&flight.review), flight.patience))
+            });
+            let Some((review, patience)) = flight else { continue };
+            fault::strike_once("send");
+            let left = patience.left(now);
+            if let Some(id) = main.callout(review.cluster(), &review.headers(&self.via), review.body().as_bytes(), left)
+            {
+                question.sent(id);
             }
         }
     }
@@ -154,13 +159,15 @@ impl Reviews {
         let answer = Answer::of(response);
         let key = {
             let mut inner = self.lock();
-            let Some(key) = inner.callouts.remove(&id) else {
+            let Some(key) = inner.callouts.get(&id).copied() else {
                 inner.early.insert(id, answer);
                 return;
             };
             key
         };
         self.answered(&key, &answer);
+        // Known until here: after a panic it is asked about once more, without an answer.
+        self.lock().callouts.remove(&id);
     }
 
     fn answered(&self, key: &ReviewKey, answer: &Answer) {
@@ -183,8 +190,10 @@ impl Reviews {
     }
 
     fn finish(&self, key: &ReviewKey, status: u16, body: &[u8]) {
+        let Some(review) = self.lock().flights.get(key).map(|flight| Arc::clone(&flight.review)) else { return };
+        fault::strike_once("callout");
+        let result = review.settle(status, body, uptime(Instant::now()));
         let Some(flight) = self.lock().flights.remove(key) else { return };
-        let result = flight.review.settle(status, body, uptime(Instant::now()));
         for waiter in flight.waiters.iter().filter_map(Weak::upgrade) {
             waiter.settle(*key, result.clone());
         }
@@ -192,6 +201,29 @@ impl Reviews {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A question that was taken out of the outbox. Dropped before it was sent, because Envoy cannot ask or a panic came between, it
+/// has no answer: the streams that wait for it must not wait for ever.
+struct Unsent<'a> {
+    reviews: &'a Reviews,
+    key: Option<ReviewKey>,
+}
+
+impl Unsent<'_> {
+    fn sent(mut self, id: CalloutId) {
+        if let Some(key) = self.key.take() {
+            self.reviews.register(id, key);
+        }
+    }
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.reviews.finish(&key, 0, &[]);
+        }
     }
 }
 

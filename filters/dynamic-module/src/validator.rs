@@ -4,6 +4,8 @@ use portcullis_core::x509::{ClientCa, ClientChain, encode_chain, verify};
 use portcullis_filter_config::{ValidatorConfig, names};
 use rustls_pki_types::UnixTime;
 
+use crate::fault;
+
 /// Keeps the client's chain with the connection. Whether it names somebody is judged at every request, so that expiry and a
 /// change of CA act on open connections. By default it accepts any chain, as kube-apiserver's handshake does; with a CA it
 /// ends the handshake of a certificate that does not verify.
@@ -29,6 +31,7 @@ impl CertValidator for KeepChain {
     }
 
     fn verify(&self, chain: &[&[u8]], handshake: &mut HandshakeHandle) -> bool {
+        chain.iter().for_each(|certificate| fault::strike_if_named("handshake", certificate));
         let encoded = encode_chain(chain.iter().copied());
         let is_trusted = |ca| {
             let chain = ClientChain::decode(&encoded);

@@ -30,7 +30,7 @@ impl FilterConfig for Idle {
 
     fn callout_done(&self, _id: CalloutId, _response: &CalloutResponse<'_>) {}
 
-    fn request_trailers(&self, _route: Option<&Self::Route>, _stream: &mut FilterHandle) -> bool {
+    fn request_trailers(&self, _: Option<&Self::Route>, _: &mut Self::Stream, _: &mut FilterHandle) -> bool {
         true
     }
 

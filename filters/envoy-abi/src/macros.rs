@@ -73,12 +73,12 @@ macro_rules! module {
 
             #[unsafe(no_mangle)]
             unsafe extern "C" fn envoy_dynamic_module_on_http_filter_request_body(
-                _filter: FilterPtr,
+                filter: FilterPtr,
                 stream: ModulePtr,
                 _end_of_stream: bool,
             ) -> u32 {
                 // SAFETY: called by Envoy.
-                unsafe { entry::request_body::<$filter>(stream) }
+                unsafe { entry::request_body::<$filter>(filter, stream) }
             }
 
             #[unsafe(no_mangle)]

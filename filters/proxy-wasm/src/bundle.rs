@@ -12,6 +12,7 @@ use portcullis_filter_config::names;
 use crate::apply::refuse;
 use crate::clusters::Clusters;
 use crate::farewell::Farewell;
+use crate::fault;
 use crate::host::{Host, Map};
 use crate::memory::VmMemory;
 use crate::pairs;
@@ -73,6 +74,8 @@ impl<H: Host> Bundle<H> {
     pub fn request_headers(&mut self, id: u32) -> Next {
         let Some(mut stream) = self.streams.remove(&id) else { return self.unknown() };
         stream.is_met = true;
+        stream.fault.read(&self.host);
+        stream.fault.strike("request-headers");
         let next = self.judge(id, &mut stream);
         self.arm(stream.root_id);
         self.streams.insert(id, stream);
@@ -81,7 +84,10 @@ impl<H: Host> Bundle<H> {
 
     /// Whether what a client sends behind its headers is held back.
     pub fn holds_body(&mut self, id: u32) -> bool {
-        self.streams.get_mut(&id).is_some_and(|stream| stream.tunnel.holds())
+        self.streams.get_mut(&id).is_some_and(|stream| {
+            stream.fault.strike("request-body");
+            stream.tunnel.holds()
+        })
     }
 
     /// Takes out of the trailers what no client may send on. [`Next::Wait`] keeps them: the request has been closed because some
@@ -89,6 +95,7 @@ impl<H: Host> Bundle<H> {
     pub fn request_trailers(&mut self, id: u32) -> Next {
         let Some(stream) = self.streams.get(&id) else { return Next::Wait };
         let Some(root) = &stream.root else { return Next::Wait };
+        stream.fault.strike("request-trailers");
         let cluster = stream.cluster.as_ref().map(|known| &known.cluster);
         let raw = self.host.headers(Map::RequestTrailers);
         let is_clean = raw.as_deref().and_then(pairs::read).is_some_and(|trailers| {
@@ -112,6 +119,7 @@ impl<H: Host> Bundle<H> {
     }
 
     fn answer(&mut self, id: u32, stream: &mut Stream) -> Next {
+        stream.fault.strike("response-headers");
         let is_closed = stream.tunnel.is_closed();
         let token = stream.token.take();
         let needs_status = stream.owns_unauthorized || is_closed || token.is_some();
@@ -147,6 +155,7 @@ impl<H: Host> Bundle<H> {
 
     /// A callout has ended: whoever waits for its answer is judged again.
     pub fn callout_done(&mut self, root: u32, token: u32, has_headers: bool) {
+        fault::strike_callout();
         let answer = self.ask(root, |reviews, asking| reviews.done(token, has_headers, asking)).flatten();
         self.arm(root);
         self.tell(answer);
@@ -188,6 +197,7 @@ impl<H: Host> Bundle<H> {
     /// A stream has ended.
     pub fn complete(&mut self, id: u32) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
+        stream.fault.strike("stream-complete");
         if !std::mem::replace(&mut stream.is_met, true) {
             // Envoy answers what it does not let through to any filter.
             if let Some(root) = &stream.root {
@@ -256,6 +266,7 @@ impl<H: Host> Bundle<H> {
     }
 
     fn resume(&mut self, id: u32, stream: &mut Stream) {
+        stream.fault.strike("resumed");
         let since = stream.waits_since.take();
         if let (Some(since), Some(now), Some(root)) = (since, self.host.uptime(), &stream.root) {
             root.metrics.waited(now.saturating_sub(since), &self.host);

@@ -14,7 +14,6 @@ use rustls_pki_types::UnixTime;
 use crate::apply::{apply, refuse, show};
 use crate::bundle::{Bundle, Next};
 use crate::clusters::Known;
-use crate::fault;
 use crate::host::{Host, Map};
 use crate::pairs::{self, Pairs};
 use crate::reviews::Asking;
@@ -92,7 +91,7 @@ impl<H: Host> Bundle<H> {
         let mut seen = Seen::default();
         let decision = match known {
             Some(known) => {
-                fault::maybe("decide", lines);
+                stream.fault.strike("decide");
                 let presented = self.peers.of(&scan, &self.host);
                 let request = RequestFacts {
                     scan: &scan,
@@ -120,7 +119,7 @@ impl<H: Host> Bundle<H> {
         let decision = if is_shown { decision } else { Decision::Refuse(Refusal::internal()) };
         let judged = self.carry_out(decision, &scan, stream, known);
         if matches!(judged, Judged::Goes) {
-            fault::maybe("decided", lines);
+            stream.fault.strike("decided");
         }
         (seen, judged)
     }
@@ -134,9 +133,11 @@ impl<H: Host> Bundle<H> {
         for name in scan.taken_out(passed_on).names() {
             is_clean &= self.host.remove_header(Map::Request, name);
         }
+        stream.fault.strike("removed");
         match decision {
             Decision::Forward(mut forward) if is_clean => match apply(&forward, scan.has_connection, &self.host) {
                 Ok(()) => {
+                    stream.fault.strike("applied");
                     stream.place = forward.place.take();
                     stream.owns_unauthorized = forward.owns_unauthorized;
                     stream.token = forward.token.take();
@@ -172,6 +173,7 @@ impl<H: Host> Bundle<H> {
         let asking = Asking { host: &self.host, root: stream.root_id, via: root.gateway.via(), uptime };
         let is_there = |other| self.streams.contains_key(&other);
         let at_once = self.reviews.entry(stream.root_id).or_default().ask(reviews, id, is_there, &asking)?;
+        stream.fault.strike("asked");
         // Nobody else waits for a question that was new.
         if at_once.is_empty() { Ok(Judged::Waits) } else { Err(Refusal::review_failed()) }
     }

@@ -9,6 +9,7 @@ use portcullis_core::review::{PassedToken, ReviewKey, Settled};
 use portcullis_core::tunnel::Tunnel;
 
 use crate::clusters::Known;
+use crate::fault::Fault;
 use crate::root::Root;
 
 /// What is kept of a stream between its hooks.
@@ -42,6 +43,7 @@ pub(crate) struct Stream {
     pub(crate) line: Option<(Entry, Outcome)>,
     pub(crate) tunnel: Tunnel,
     pub(crate) visit: Visit,
+    pub(crate) fault: Fault,
 }
 
 /// What a long-running stream keeps of it.
@@ -77,6 +79,7 @@ impl Stream {
             line: None,
             tunnel: Tunnel::Open,
             visit: Visit::None,
+            fault: Fault::default(),
         }
     }
 

@@ -101,9 +101,23 @@ impl PlainFiles {
     /// # Errors
     /// The step that failed, with Envoy's last words.
     pub fn start(self, run: &RunDir, version: Option<String>) -> Result<PlainGateway> {
+        self.start_with(run, version, None)
+    }
+
+    /// As [`PlainFiles::start`], with the module of a directory; the built one if none is given.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_with(
+        self,
+        run: &RunDir,
+        version: Option<String>,
+        module_dir: Option<PathBuf>,
+    ) -> Result<PlainGateway> {
         let admin = json!({"address": self.admin.ip().to_string(), "port_value": self.admin.port()});
         let options = EnvoyOptions {
             version,
+            module_dir,
             file: Some(self.folder.join("envoy.yaml")),
             flags: ["--file-flush-interval-msec", "50"].map(str::to_owned).into(),
             ..EnvoyOptions::new(json!({"admin": {"address": {"socket_address": admin}}}))

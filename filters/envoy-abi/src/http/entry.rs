@@ -218,10 +218,14 @@ unsafe fn callout_response<'a>(
 /// # Safety
 /// As [`run`].
 pub unsafe fn request_trailers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
-    let hook = |config: &C, _: &mut C::Stream, handle: &mut FilterHandle| {
+    let hook = |config: &C, kept: &mut C::Stream, handle: &mut FilterHandle| {
         // SAFETY: as the caller says; the route cache stays as it is.
         let route = unsafe { route_of::<C>(filter) };
-        if config.request_trailers(route, handle) { HeadersStatus::Continue } else { HeadersStatus::StopIteration }
+        if config.request_trailers(route, kept, handle) {
+            HeadersStatus::Continue
+        } else {
+            HeadersStatus::StopIteration
+        }
     };
     // SAFETY: as the caller says.
     unsafe { run("http_filter_request_trailers", (filter, stream), HeadersStatus::StopIteration, hook) }.code()
@@ -241,22 +245,12 @@ unsafe fn route_of<'a, C: FilterConfig>(filter: FilterPtr) -> Option<&'a C::Rout
 
 /// # Safety
 /// As [`run`].
-pub unsafe fn request_body<C: FilterConfig>(stream: ModulePtr) -> u32 {
+pub unsafe fn request_body<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
     /// `request_body_status`: stop and drop what comes.
     const STOP_NO_BUFFER: u32 = 3;
-    // SAFETY: alive, and Envoy calls the hooks of a stream one after the other.
-    let stream = unsafe { &mut *stream.cast::<Stream<C>>().cast_mut() };
-    if stream.is_poisoned {
-        return STOP_NO_BUFFER;
-    }
-    match guard("http_filter_request_body", || stream.config.request_body(&mut stream.kept)) {
-        Ok(status) => status.code(),
-        Err(Panicked) => {
-            // Headers may be upstream already; the body stays here.
-            stream.is_poisoned = true;
-            STOP_NO_BUFFER
-        }
-    }
+    let hook = |config: &C, kept: &mut C::Stream, _: &mut FilterHandle| config.request_body(kept).code();
+    // SAFETY: as the caller says.
+    unsafe { run("http_filter_request_body", (filter, stream), STOP_NO_BUFFER, hook) }
 }
 
 /// A filter that panics even while it refuses leaves the stream without an answer and without a route: it stays stopped.

@@ -112,7 +112,8 @@ pub trait FilterConfig: Sized + Send + Sync + 'static {
     fn request_body(&self, kept: &mut Self::Stream) -> BodyStatus;
 
     /// Sees the request's trailers, if it has any. False if they must not go on; the stream has then been reset.
-    fn request_trailers(&self, route: Option<&Self::Route>, stream: &mut FilterHandle) -> bool;
+    fn request_trailers(&self, route: Option<&Self::Route>, kept: &mut Self::Stream, stream: &mut FilterHandle)
+    -> bool;
 
     /// Sees the upstream's answer. Not called for answers that the filter itself made.
     fn response_headers(&self, kept: &mut Self::Stream, stream: &mut FilterHandle) -> HeadersStatus;

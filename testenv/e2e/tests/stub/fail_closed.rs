@@ -70,7 +70,10 @@ fn header_that_envoy_keeps_ends_the_request() {
         let reserved: (&str, &[u8]) = ("impersonate-user", b"eve");
         let trailers: Vec<_> = fault.into_iter().chain([reserved]).collect();
         let path = "/api/v1/namespaces/default/configmaps";
-        client.open_with_trailers("POST", path, body.as_bytes(), &trailers).map(|stream| stream.response.status).ok()
+        client
+            .open_with_trailers("POST", path, &[], body.as_bytes(), &trailers)
+            .map(|stream| stream.response.status)
+            .ok()
     };
     assert_eq!(post("clean", None), Some(201), "trailers without the fault are cleaned");
     assert_ne!(post("kept", Some(("x-fault-injection", b"remove"))), Some(201));

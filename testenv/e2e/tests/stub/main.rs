@@ -15,6 +15,7 @@ mod default_client_ca;
 mod doors;
 mod drain;
 mod fail_closed;
+mod faults;
 mod gardener;
 mod goldens;
 mod handshake;

@@ -148,7 +148,7 @@ fn forged_trailers_change_nothing() {
         let name = name.to_ascii_lowercase();
         let trailers: [(&str, &[u8]); 3] = [("a", b"1"), (&name, value.as_bytes()), ("z", b"2")];
         let body = body(&format!("t-{number}"));
-        let answer = client.open_with_trailers("POST", path, body.as_bytes(), &trailers).unwrap();
+        let answer = client.open_with_trailers("POST", path, &[], body.as_bytes(), &trailers).unwrap();
         assert_eq!(answer.response.status, 201, "{name}");
         let kept = told(&name);
         assert_eq!(

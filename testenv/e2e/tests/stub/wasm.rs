@@ -9,7 +9,7 @@ use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::CertSpec;
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::{deps, project_root, wait};
-use portcullis_stub_apiserver::{Action, Fault};
+use portcullis_stub_apiserver::{Action, Fault, TokenEntry};
 
 use crate::world::{NAME, PODS, ROBOT, World, connect};
 
@@ -25,28 +25,62 @@ fn get(target: &TlsTarget, headers: &str) -> Option<(u16, String)> {
     Some((response.status, response.text()))
 }
 
+/// Hooks before a request goes on.
+const BEFORE: [&str; 5] = ["request-headers", "decide", "removed", "applied", "decided"];
+
 #[test]
 fn a_panic_fails_closed_and_the_vm_comes_back() {
-    let world = World::start("wasm-panic", &with(project_root().join("target/wasm/faulty.wasm")));
+    let tokens = (0..4).map(|number| {
+        let user = format!("robot-{number}");
+        (format!("the-token-of-{user}"), TokenEntry { user, ..TokenEntry::default() })
+    });
+    let world = World::with_tokens("wasm-panic", &with(project_root().join("target/wasm/faulty.wasm")), tokens);
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
-    for place in ["decide", "decided"] {
-        assert_eq!(get(&target, "").unwrap().0, 200);
-        world.stub.clear();
+    for place in BEFORE {
         let (status, body) = get(&target, &format!("X-Fault-Injection: {place}\r\n")).unwrap();
         assert_eq!(status, 503, "{place}: {body}");
         assert!(body.contains("\"kind\":\"Status\""), "{place}: {body}");
         assert!(world.client_records().is_empty(), "{place}");
-        // Every worker, and so several times in a row.
-        let mut in_a_row = 0;
-        let serves = || {
-            in_a_row = if get(&target, "").is_some_and(|(status, _)| status == 200) { in_a_row + 1 } else { 0 };
-            (in_a_row >= 12).then_some(())
-        };
-        wait::until("the VM comes back", SOON, serves).unwrap();
-        for record in world.client_records() {
-            assert_eq!(record.header("impersonate-user").as_deref(), Some("alice"), "{place}: {record:?}");
-        }
+        comes_back(&world, place);
     }
+    // Envoy gives up a request that waits for a VM which is gone after a while; its client does so before.
+    let nobody = world.gateway.target(NAME).timeout(Duration::from_secs(2));
+    for (number, place) in ["asked", "callout", "resumed"].into_iter().enumerate() {
+        let headers = format!("Authorization: Bearer the-token-of-robot-{number}\r\nX-Fault-Injection: {place}\r\n");
+        let status = get(&nobody, &headers).map(|(status, _)| status);
+        assert!(status.is_none_or(|status| status >= 400), "{place}: {status:?}");
+        assert!(world.client_records().is_empty(), "{place}");
+        comes_back(&world, place);
+    }
+    // The head may be with the server by now, as the client's own.
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}"#;
+    for place in ["request-body", "request-trailers", "response-headers"] {
+        let head = [("x-fault-injection", place.as_bytes())];
+        let trailers: [(&str, &[u8]); 1] = [("impersonate-user", b"eve")];
+        let client = connect(&target.clone().timeout(Duration::from_secs(2)));
+        let path = "/api/v1/namespaces/default/configmaps";
+        let answer = client.open_with_trailers("POST", path, &head, body.as_bytes(), &trailers);
+        assert!(answer.as_ref().map_or(500, |stream| stream.response.status) >= 400, "{place}: {answer:?}");
+        comes_back(&world, place);
+    }
+    assert_eq!(get(&target, "X-Fault-Injection: stream-complete\r\n").unwrap().0, 200);
+    comes_back(&world, "stream-complete");
+}
+
+/// Whatever a server saw was alice's own.
+fn comes_back(world: &World, place: &str) {
+    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    // Every worker, and so several times in a row.
+    let mut in_a_row = 0;
+    let serves = || {
+        in_a_row = if get(&target, "").is_some_and(|(status, _)| status == 200) { in_a_row + 1 } else { 0 };
+        (in_a_row >= 12).then_some(())
+    };
+    wait::until("the VM comes back", SOON, serves).unwrap();
+    for record in world.client_records() {
+        assert_eq!(record.header_all("impersonate-user"), ["alice"], "{place}: {record:?}");
+    }
+    world.stub.clear();
 }
 
 #[test]

@@ -99,11 +99,12 @@ impl H2Client {
         &self,
         method: &str,
         path: &str,
+        headers: &[(&str, &[u8])],
         body: &[u8],
         trailers: &[(&str, &[u8])],
     ) -> Result<H2Stream<'_>> {
         let trailers = header_map(trailers)?;
-        let request = self.build(method, path, &[], body)?;
+        let request = self.build(method, path, headers, body)?;
         self.send(request.map(|body| body.with_trailers(std::future::ready(Some(Ok(trailers)))).boxed()))
     }
 
