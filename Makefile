@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up test test-wasm test-istio compatibility test-long bench-envoy bench-cpu bench-scale deps istio kube module faulty previous wasm wasm-faulty build lint fmt
+.PHONY: help manifests up test test-wasm test-istio compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio kube module faulty previous wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -45,6 +45,12 @@ compatibility: ## Find out which feature works on which Envoy with which build o
 test-long: ## Cases that take longer than 30 seconds
 	@$(MAKE) --no-print-directory deps module wasm build
 	cargo test --workspace -- --ignored
+
+tsan: ## What workers share, by many threads under ThreadSanitizer; needs a nightly Rust
+	@$(SCRIPTS)/tsan
+
+miri: ## The unsafe code of the ABI crate under Miri; needs a nightly Rust
+	@$(SCRIPTS)/miri
 
 bench-envoy: ## Count the instructions of a whole request in Envoy, with the gateway and without it; needs valgrind
 	@$(MAKE) --no-print-directory module wasm build

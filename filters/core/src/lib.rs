@@ -50,6 +50,8 @@ pub mod x509;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod threads;
 
 pub use cluster::{Cluster, CompileError, Memory};
 pub use gateway::{Decision, Forward, Gateway, Peer, RequestFacts};

@@ -14,8 +14,8 @@ pub struct Panicked;
 /// [`Panicked`], always a bug of the module. The caller answers by failing closed.
 pub fn guard<R>(entry: &'static str, work: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
-        // Dropping a payload may run anything, even panic again.
-        std::mem::forget(payload);
+        // Dropping a payload may run anything, even panic again: then that payload stays.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(payload))).map_err(std::mem::forget);
         log::critical(entry);
         Panicked
     })

@@ -1,4 +1,5 @@
-//! A thousand users at once, over shared and own connections: each is answered as himself.
+//! Over a thousand users at once, over shared and own connections: each is answered as itself, and each request is handled as its
+//! own user's.
 
 use std::time::{Duration, Instant};
 
@@ -15,8 +16,8 @@ const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
 /// How often each user asks.
 const ROUNDS: usize = 3;
-/// Token users on one HTTP/2 connection.
-const SHARING: usize = 25;
+/// Users with tokens, or whom an administrator impersonates, on one HTTP/2 connection.
+const SHARING: usize = 100;
 
 /// How long anybody waits, on a machine of its own.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -40,6 +41,11 @@ fn told(response: &Response, within: Duration) -> Option<Value> {
     Some(response.json().unwrap()["status"]["userInfo"].take())
 }
 
+/// Says who asks, for the server's record. The gateway passes it on unread.
+fn path_of(user: usize) -> String {
+    format!("{REVIEWS}?owner=user-{user}")
+}
+
 fn is_own(told: &Value, user: usize) {
     let group = format!("group-{user}");
     assert_eq!(told["username"], format!("user-{user}"));
@@ -47,18 +53,26 @@ fn is_own(told: &Value, user: usize) {
     assert_eq!(told["uid"], format!("uid-{user}"), "user-{user}");
 }
 
-fn by_token_h2(client: &H2Client, users: &[usize]) {
+fn token_lines(user: usize) -> Vec<(String, Vec<u8>)> {
+    vec![("authorization".to_owned(), format!("Bearer {}", token_of(user)).into_bytes())]
+}
+
+fn impersonated(user: usize) -> Vec<(String, Vec<u8>)> {
+    let line = |part: &str, value: String| (format!("impersonate-{part}"), value.into_bytes());
+    let (name, uid, group) = (format!("user-{user}"), format!("uid-{user}"), format!("group-{user}"));
+    vec![line("user", name), line("uid", uid), line("group", group)]
+}
+
+/// Users who share a connection, each with header lines of its own.
+fn sharing_h2(client: &H2Client, users: &[usize], identity: impl Fn(usize) -> Vec<(String, Vec<u8>)>) {
     let mut waiting: Vec<usize> = (0..ROUNDS).flat_map(|_| users.iter().copied()).collect();
     let started = Instant::now();
     while !waiting.is_empty() {
         assert!(started.elapsed() < LONGEST.saturating_mul(wait::patience()), "{} never got an answer", waiting.len());
         let request = |user: &usize| Outgoing {
             method: "POST".to_owned(),
-            path: REVIEWS.to_owned(),
-            headers: vec![
-                ("authorization".to_owned(), format!("Bearer {}", token_of(*user)).into_bytes()),
-                ("content-type".to_owned(), b"application/json".to_vec()),
-            ],
+            path: path_of(*user),
+            headers: [identity(*user), vec![("content-type".to_owned(), b"application/json".to_vec())]].concat(),
             body: REVIEW.as_bytes().to_vec(),
         };
         let answers = client.timed_burst(waiting.iter().map(request).collect(), SHARING);
@@ -74,7 +88,7 @@ fn by_token_h2(client: &H2Client, users: &[usize]) {
 fn by_certificate_h2(client: &H2Client, user: usize) {
     for _ in 0..ROUNDS {
         let headers = [("content-type", &b"application/json"[..])];
-        let response = client.request("POST", REVIEWS, &headers, REVIEW.as_bytes()).unwrap();
+        let response = client.request("POST", &path_of(user), &headers, REVIEW.as_bytes()).unwrap();
         // Nobody is asked about a certificate.
         is_own(&told(&response, Duration::ZERO).unwrap(), user);
     }
@@ -87,8 +101,9 @@ fn by_h1(world: &World, identity: Option<&Identity>, user: usize) {
         None => (target, format!("Authorization: Bearer {}\r\n", token_of(user))),
     };
     let request = format!(
-        "POST {REVIEWS} HTTP/1.1\r\nHost: {NAME}\r\n{credential}Content-Type: application/json\r\n\
+        "POST {} HTTP/1.1\r\nHost: {NAME}\r\n{credential}Content-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{REVIEW}",
+        path_of(user),
         REVIEW.len()
     );
     let mut connection = target.connect().unwrap();
@@ -109,17 +124,18 @@ fn by_h1(world: &World, identity: Option<&Identity>, user: usize) {
     }
 }
 
-/// `h2` and `h1` users with a certificate, then as many with a token.
-fn crowd(test: &str, h2: usize, h1: usize) {
+/// `h2` and `h1` users with a certificate, then as many with a token, then some whom an administrator impersonates.
+fn crowd(test: &str, (h2, h1): (usize, usize), impersonated_users: usize) {
     let with_certificate = h2 + h1;
-    let all = 2 * with_certificate;
+    let with_token = 2 * with_certificate;
+    let all = with_token + impersonated_users;
     let entry = |user: usize| TokenEntry {
         user: format!("user-{user}"),
         uid: format!("uid-{user}"),
         groups: vec![format!("group-{user}")],
         ..TokenEntry::default()
     };
-    let tokens = (with_certificate..all).map(|user| (token_of(user), entry(user)));
+    let tokens = (with_certificate..with_token).map(|user| (token_of(user), entry(user)));
     let world = World::with_tokens(test, &GatewayOptions::default(), tokens);
     let identity = |user: usize| {
         let spec = CertSpec::client(format!("user-{user}"), [format!("group-{user}")]).uid(format!("uid-{user}"));
@@ -129,6 +145,7 @@ fn crowd(test: &str, h2: usize, h1: usize) {
     let crowd = Crowd::new(2).unwrap();
     let target = world.gateway.target(NAME).timeout(LONGEST);
     let sharers: Vec<usize> = (with_certificate..with_certificate + h2).collect();
+    let others: Vec<usize> = (with_token..all).collect();
     let started = Instant::now();
     std::thread::scope(|scope| {
         let (world, crowd, target, identities) = (&world, &crowd, &target, &identities);
@@ -140,20 +157,31 @@ fn crowd(test: &str, h2: usize, h1: usize) {
             scope.spawn(move || by_h1(world, Some(identity), user));
         }
         for users in sharers.chunks(SHARING) {
-            scope.spawn(move || by_token_h2(&crowd.connect(target).unwrap(), users));
+            scope.spawn(move || sharing_h2(&crowd.connect(target).unwrap(), users, token_lines));
         }
-        for user in with_certificate + h2..all {
+        for users in others.chunks(SHARING) {
+            let connect = || crowd.connect(&target.clone().identity(&world.pki.admin)).unwrap();
+            scope.spawn(move || sharing_h2(&connect(), users, impersonated));
+        }
+        for user in with_certificate + h2..with_token {
             scope.spawn(move || by_h1(world, None, user));
         }
     });
     eprintln!("{all} users were answered {ROUNDS} times each in {:?}", started.elapsed());
     let records = world.stub.records_for(REVIEWS);
     assert_eq!(records.len(), ROUNDS * all);
+    for record in &records {
+        let user = record.effective.as_ref().unwrap();
+        let number = user.username.strip_prefix("user-").unwrap();
+        assert_eq!(record.target, format!("{REVIEWS}?owner={}", user.username), "whose request it was");
+        assert_eq!(user.uid, format!("uid-{number}"));
+        assert_eq!(user.groups, [format!("group-{number}"), "system:authenticated".to_owned()]);
+    }
     let upstream: std::collections::BTreeSet<u64> = records.iter().map(|record| record.connection).collect();
     assert!(upstream.len() < all / 10, "they shared {} connections to the upstream", upstream.len());
 }
 
 #[test]
 fn a_thousand_users_each_see_only_themselves() {
-    crowd("crowd", 400, 100);
+    crowd("crowd", (400, 100), 200);
 }
