@@ -88,10 +88,10 @@ fn complain(severity: &str, text: &str) {
     use std::io::Write;
     let json = LOG_FORMAT.get() == Some(&LogFormat::Json);
     let line = if json {
-        serde_json::json!({"level": severity.to_ascii_uppercase(), "message": text}).to_string()
+        format!("{}\n", serde_json::json!({"level": severity.to_ascii_uppercase(), "message": text}))
     } else {
-        format!("{severity}: {text}")
+        format!("{severity}: {text}\n")
     };
-    // Without a standard error there is nobody to tell it.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    // One write, so that lines of processes that share a standard error do not mix. An error of the write has no other reader.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
