@@ -1,6 +1,7 @@
 //! The client CAs that the handshake names (RFC 8446, 4.2.4), as kube-apiserver names those of `--client-ca-file`: a client
 //! with several certificates chooses by them.
 
+use std::process::Command;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -8,7 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, KeyStore, TlsTarget};
-use portcullis_harness::deps;
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{deps, project_root};
 use serde_json::{Value, json};
 
 use crate::world::{NAME, PODS, ROBOT, World};
@@ -59,6 +61,41 @@ fn client_cas_are_named_in_both_verification_modes() {
             let expected = (mode == "Request").then_some(200);
             assert_eq!(status(&unknown, Some(ROBOT)), expected, "Envoy {version}, {mode}: a token beside a stranger's");
         }
+    }
+}
+
+/// Java's own key manager chooses between two certificates, as it does in front of a kube-apiserver.
+#[test]
+#[ignore = "needs Java 17"]
+fn java_client_presents_the_certificate_of_a_named_ca() {
+    let world = World::without_cluster("acceptable-java", &GatewayOptions::default());
+    let others = Ca::new("others").unwrap();
+    let run = RunDir::new("java").unwrap();
+    let file = |name: &str| run.join(name);
+    world.gateway.serving_ca().write_pem(&file("server.pem")).unwrap();
+    let stranger = others.issue(&CertSpec::client("mallory", ["dev"])).unwrap();
+    stranger.write_pem(&file("stranger.crt"), &file("stranger.key")).unwrap();
+    world.pki.alice.write_pem(&file("alice.crt"), &file("alice.key")).unwrap();
+    let clients = &world.pki.client_ca;
+    for (mode, authority, user) in [
+        ("Request", clients, "alice"),
+        ("Request", &others, "mallory"),
+        ("Handshake", clients, "alice"),
+        ("Handshake", &others, "mallory"),
+    ] {
+        let manifest = trusting(world.manifest(), &[authority])
+            .set("/spec/portcullis", json!({"clientCertificateVerification": mode}));
+        world.gateway.apply(&manifest).unwrap();
+        let output = Command::new("java")
+            .arg(project_root().join("testenv/e2e/java/TwoCertificates.java"))
+            .args([&world.gateway.target(NAME).address().port().to_string(), NAME, PODS])
+            .args(["server.pem", "stranger.crt", "stranger.key", "alice.crt", "alice.key"].map(file))
+            .output()
+            .unwrap();
+        let (answer, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(answer.trim_end(), "HTTP/1.1 200 OK", "{mode}: {errors}");
+        let record = world.client_records().pop().unwrap();
+        assert_eq!(record.effective.unwrap().username, user, "{mode}");
     }
 }
 
