@@ -41,8 +41,9 @@ impl ApiServer {
         identity.write_pem(&file(".crt"), &file(".key"))?;
         let audit_log = file("-audit.log");
         let spec = Spec::new(&name, setup.binary, setup.dir)
-            // Half of a start is collecting garbage otherwise; memory is there.
-            .env("GOGC", "400")
+            // Half of a start is collecting garbage otherwise; memory is there, and bounded.
+            .env("GOGC", "off")
+            .env("GOMEMLIMIT", "1GiB")
             .flag("secure-port", address.port().to_string())
             .flag("tls-cert-file", file(".crt"))
             .flag("tls-private-key-file", file(".key"))

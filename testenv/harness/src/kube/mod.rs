@@ -7,6 +7,7 @@ mod kubectl;
 mod node;
 mod objects;
 mod options;
+mod store;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -57,10 +58,19 @@ impl RealKube {
     pub fn start(run: &RunDir, name: &str, options: &KubeOptions) -> Result<Self> {
         let binaries = deps::kube()?;
         let dir = run.make_dir(name)?;
+        if let Some(filled) = store::filled(&binaries)? {
+            store::copy(&filled, &etcd::data(&dir))?;
+        }
+        Self::begin(binaries, dir, name, options)
+    }
+
+    /// Starts everything on the store in `dir`, or on an empty one.
+    fn begin(binaries: KubeBinaries, dir: PathBuf, name: &str, options: &KubeOptions) -> Result<Self> {
         let server_ca = Ca::new(&format!("{name} server authority"))?;
         let client_ca = Ca::new(&format!("{name} client authority"))?;
         let admin = client_ca.issue(&CertSpec::client("admin", ["system:masters"]))?;
-        let (etcd, etcd_url) = etcd::start(&binaries.etcd, &dir)?;
+        let (etcd, etcd_address) = etcd::start(&binaries.etcd, &dir)?;
+        let etcd_url = format!("http://{etcd_address}");
         let mut kube = Self { apiservers: Vec::new(), node: None, etcd, binaries, dir, server_ca, client_ca, admin };
         kube.write_shared_files(options)?;
         if options.node {
