@@ -226,7 +226,7 @@ fn warnings_fail_when_they_count() {
 fn booleans_of_kubectl_are_told() {
     let told = "<stdin>:10:19: warning: spec.logging.mode: is a boolean to kubectl and others that read YAML 1.1 \
                 (hint: write it in quotes)";
-    for (mode, is_told) in [("on", true), ("\"on\"", false), ("'off'", false)] {
+    for (mode, is_told) in [("on", true), ("off", true), ("\"on\"", false), ("'off'", false)] {
         let checked = Dir::new(&[]).check(&["-f", "-"], &format!("{GOOD}  logging: {{mode: {mode}}}\n"));
         assert_eq!((checked.code, checked.has(told)), (Some(0), is_told), "{mode}: {}", checked.output);
     }

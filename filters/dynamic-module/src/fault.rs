@@ -1,7 +1,7 @@
 //! Panics and refusals on demand, at every hook, in the build for tests; nothing in every build that is shipped.
 //!
-//! A request names the place in `x-fault-injection`. Of hooks that belong to no request, `send` and `callout` are armed by one and
-//! strike once; a configuration names its place itself, and a handshake by the client's certificate.
+//! A request names the place in `x-fault-injection`. Of hooks that belong to no request, `send`, `callout` and `metrics` are armed by
+//! one and strike once; a configuration names its place itself, and a handshake by the client's certificate.
 
 #[cfg(feature = "fault-injection")]
 pub(crate) use injected::*;
@@ -16,7 +16,7 @@ mod injected {
     use envoy_abi::http::{FilterHandle, HeaderMap, Headers};
 
     const HEADER: &[u8] = b"x-fault-injection";
-    const ARMED_BY_A_REQUEST: [&[u8]; 2] = [b"send", b"callout"];
+    const ARMED_BY_A_REQUEST: [&[u8]; 3] = [b"send", b"callout", b"metrics"];
 
     static ARMED: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 

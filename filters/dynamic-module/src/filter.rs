@@ -139,6 +139,7 @@ impl FilterConfig for Filter {
 
     fn on_main_thread(&self, main: &mut MainThread) {
         self.reviews.send(main);
+        fault::strike_once("metrics");
         self.metrics.on_main_thread(main);
     }
 

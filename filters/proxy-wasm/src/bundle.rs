@@ -155,7 +155,7 @@ impl<H: Host> Bundle<H> {
 
     /// A callout has ended: whoever waits for its answer is judged again.
     pub fn callout_done(&mut self, root: u32, token: u32, has_headers: bool) {
-        fault::strike_callout();
+        fault::strike_if_armed("callout");
         let answer = self.ask(root, |reviews, asking| reviews.done(token, has_headers, asking)).flatten();
         self.arm(root);
         self.tell(answer);
@@ -164,6 +164,7 @@ impl<H: Host> Bundle<H> {
     /// Does what waits for a while.
     pub fn tick(&mut self, root: u32) {
         self.host.tick_every(Duration::ZERO);
+        fault::strike_if_armed("tick");
         let Some(compiled) = self.roots.get(&root).cloned() else { return };
         compiled.due.set(None);
         let answers = self.ask(root, |reviews, asking| reviews.ask_again(asking)).unwrap_or_default();

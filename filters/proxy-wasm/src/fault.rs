@@ -1,6 +1,6 @@
 //! Panics on demand, at every hook, in the build for tests; nothing in every build that is shipped. A panic ends the VM.
 //!
-//! A request names the place in `x-fault-injection`. The hook `callout` belongs to no request: it is armed by one.
+//! A request names the place in `x-fault-injection`. The hooks `callout` and `tick` belong to no request: they are armed by one.
 
 #[cfg(feature = "fault-injection")]
 pub(crate) use injected::*;
@@ -14,8 +14,10 @@ mod injected {
 
     use crate::host::{Host, Map};
 
+    const ARMED_BY_A_REQUEST: [&str; 2] = ["callout", "tick"];
+
     std::thread_local! {
-        static IS_ARMED: Cell<bool> = const { Cell::new(false) };
+        static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) };
     }
 
     /// The place that a request named.
@@ -26,8 +28,9 @@ mod injected {
         /// Reads it, and arms what strikes elsewhere.
         pub(crate) fn read<H: Host>(&mut self, host: &H) {
             self.0 = host.header(Map::Request, "x-fault-injection");
-            if self.0.as_deref() == Some(b"callout") {
-                IS_ARMED.set(true);
+            let names = |place: &&str| self.0.as_deref() == Some(place.as_bytes());
+            if let Some(place) = ARMED_BY_A_REQUEST.into_iter().find(names) {
+                ARMED.set(Some(place));
             }
         }
 
@@ -39,9 +42,9 @@ mod injected {
         }
     }
 
-    /// Panics if a request has armed it.
-    pub(crate) fn strike_callout() {
-        if IS_ARMED.get() {
+    /// Panics if a request has armed this place.
+    pub(crate) fn strike_if_armed(place: &str) {
+        if ARMED.get() == Some(place) {
             panic!("fault injected");
         }
     }
@@ -60,5 +63,5 @@ mod none {
         pub(crate) fn strike(&self, _place: &str) {}
     }
 
-    pub(crate) fn strike_callout() {}
+    pub(crate) fn strike_if_armed(_place: &str) {}
 }

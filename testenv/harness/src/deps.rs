@@ -187,6 +187,13 @@ pub fn stub_apiserver() -> Result<PathBuf, Missing> {
     binary("stub-apiserver", "PORTCULLIS_STUB_BIN")
 }
 
+/// Java, as the machine has it: no script of ours installs it. See [`or_skip`].
+pub fn java() -> Result<PathBuf, Missing> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join("java")).find(|path| path.is_file());
+    present("java", found.unwrap_or_else(|| PathBuf::from("java")), "apt-get install default-jdk-headless")
+}
+
 fn binary(name: &str, variable: &str) -> Result<PathBuf, Missing> {
     let remedy = "cargo build --workspace --bins";
     if let Some(path) = std::env::var_os(variable) {

@@ -1,4 +1,4 @@
-//! docs/threat-model.md names the test of each defence: every test that it names exists.
+//! docs/threat-model.md names the test of each defence: every test that it names exists, and `make test` runs it.
 
 use std::fs;
 
@@ -22,6 +22,9 @@ fn fault(path: &str, name: &str) -> Option<String> {
     let before = &source[..at];
     let attributes = before.rfind("\n\n").map_or(before, |end| &before[end..]);
     let is_test = ["#[test]", "#[tokio::test"].iter().any(|attribute| attributes.contains(attribute));
+    if attributes.contains("#[ignore") {
+        return Some(format!("{path}.rs: {name} is left out of make test"));
+    }
     (!is_test).then(|| format!("{path}.rs: {name} is no test"))
 }
 
@@ -40,6 +43,8 @@ fn tests_of_the_threat_model_exist() {
 fn tests_that_are_gone_are_noticed() {
     let here = "testenv/e2e/tests/house/threats";
     assert_eq!(fault(here, "tests_that_are_gone_are_noticed"), None);
+    let ignored = fault("stub/stuffing", "ten_thousand_refused_credentials_take_little_memory");
+    assert!(ignored.unwrap().contains("left out"));
     for (path, name) in [(here, "no_such_test"), (here, "named"), ("testenv/e2e/tests/house/nothing", "a")] {
         assert!(fault(path, name).is_some(), "{path} {name}");
     }

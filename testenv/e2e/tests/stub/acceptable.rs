@@ -68,6 +68,7 @@ fn client_cas_are_named_in_both_verification_modes() {
 #[test]
 #[ignore = "needs Java 17"]
 fn java_client_presents_the_certificate_of_a_named_ca() {
+    let Some(java) = deps::or_skip("acceptable-java", deps::java()).unwrap() else { return };
     let world = World::without_cluster("acceptable-java", &GatewayOptions::default());
     let others = Ca::new("others").unwrap();
     let run = RunDir::new("java").unwrap();
@@ -86,7 +87,7 @@ fn java_client_presents_the_certificate_of_a_named_ca() {
         let manifest = trusting(world.manifest(), &[authority])
             .set("/spec/portcullis", json!({"clientCertificateVerification": mode}));
         world.gateway.apply(&manifest).unwrap();
-        let output = Command::new("java")
+        let output = Command::new(&java)
             .arg(project_root().join("testenv/e2e/java/TwoCertificates.java"))
             .args([&world.gateway.target(NAME).address().port().to_string(), NAME, PODS])
             .args(["server.pem", "stranger.crt", "stranger.key", "alice.crt", "alice.key"].map(file))

@@ -51,7 +51,7 @@ enum Fate {
 
 use Fate::{Ended, Refused, Served};
 
-const HOOKS: [(&str, &[Way], Fate); 15] = [
+const HOOKS: [(&str, &[Way], Fate); 16] = [
     ("request-headers", ALL, Refused),
     ("decide", ALL, Refused),
     ("remove", ALL, Refused),
@@ -67,6 +67,7 @@ const HOOKS: [(&str, &[Way], Fate); 15] = [
     ("response-headers", ALL, Ended),
     ("stream-complete", ALL, Served),
     ("destroy", ALL, Served),
+    ("metrics", &[Certificate], Served),
 ];
 
 struct Site {

@@ -81,7 +81,7 @@ fn a_certificate_that_expires_names_nobody_on_open_connections() {
     assert!(world.client_records().is_empty());
 }
 
-/// A resumed session would skip the validator.
+/// A resumed session would skip the validator, and a ticket could be taken to the name of another cluster: there is none.
 #[test]
 fn no_session_is_resumed() {
     let world = World::start("resumption", &GatewayOptions::default());
@@ -92,5 +92,6 @@ fn no_session_is_resumed() {
         connection.write(request.as_bytes()).unwrap();
         assert_eq!(connection.read_response(false).unwrap().status, 200);
         assert!(!connection.is_resumed());
+        assert_eq!(connection.tickets(), 0);
     }
 }

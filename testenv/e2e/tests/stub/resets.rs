@@ -238,7 +238,8 @@ fn reviews(world: &World) -> usize {
     [TOKEN_REVIEWS, ACCESS_REVIEWS].iter().map(|path| world.stub.records_for(path).len()).sum()
 }
 
-fn active(world: &World) -> u64 {
+/// Requests of clients that have no whole answer yet.
+pub(crate) fn active(world: &World) -> u64 {
     let active = world.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
     active.iter().filter(|(name, _)| !name.starts_with("http.admin.")).map(|(_, count)| count).sum()
 }

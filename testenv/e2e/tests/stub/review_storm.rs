@@ -10,6 +10,7 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
+use crate::resets::active;
 use crate::world::{NAME, PODS, ROBOT, World};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -173,12 +174,17 @@ fn anonymous_impersonation_leaves_review_slots_to_users() {
     };
     std::thread::scope(|scope| {
         let anonymous = scope.spawn(|| anonymous.burst((0..70).map(asks).collect(), 70));
-        wait::until("anonymous clients hold slots", SOON, || (reviews() >= 16).then_some(())).unwrap();
-        let held = reviews();
+        // The others are refused at once.
+        let are_held = || {
+            let (active, reviews) = (active(&world), reviews());
+            if (active, reviews) == (16, 16) { Ok(()) } else { Err(format!("{active} active, {reviews} reviews")) }
+        };
+        let held = wait::until_ok("anonymous clients hold their slots", SOON, are_held);
         let answer = scope.spawn(|| alice.get(PODS, &[("impersonate-user", "bob")]).unwrap());
         let is_asked =
-            wait::until("alice's right is reviewed", SOON, || (answer.is_finished() || reviews() > held).then_some(()));
+            wait::until("alice's right is reviewed", SOON, || (answer.is_finished() || reviews() > 16).then_some(()));
         world.stub.clear_faults();
+        held.unwrap();
         is_asked.unwrap();
         assert_ne!(answer.join().unwrap().status, 429);
         let statuses: Vec<u16> = anonymous.join().unwrap().into_iter().map(|answer| answer.unwrap().status).collect();

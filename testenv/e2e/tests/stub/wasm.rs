@@ -65,6 +65,10 @@ fn a_panic_fails_closed_and_the_vm_comes_back() {
     }
     assert_eq!(get(&target, "X-Fault-Injection: stream-complete\r\n").unwrap().0, 200);
     comes_back(&world, "stream-complete");
+    assert_eq!(get(&target, "X-Fault-Injection: tick\r\n").unwrap().0, 200);
+    let strikes = || get(&target, "").is_none_or(|(status, _)| status != 200).then_some(());
+    wait::until("the tick strikes", SOON, strikes).unwrap();
+    comes_back(&world, "tick");
 }
 
 /// Whatever a server saw was alice's own.

@@ -139,6 +139,11 @@ impl TlsConnection {
         self.stream.conn.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
     }
 
+    /// How many tickets for resuming this session elsewhere the server has sent so far.
+    pub fn tickets(&self) -> u32 {
+        self.stream.conn.tls13_tickets_received()
+    }
+
     /// The protocol that the server chose.
     pub fn alpn(&self) -> Option<String> {
         self.stream.conn.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned())

@@ -1,11 +1,13 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use portcullis_api::{Materials, SecretBytes, SecretMaterial};
 use portcullis_sources::{Input, ObjectSet, read_inputs};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// The object that is edited.
 pub(super) const NAME: &str = "a.test";
+const SECRET: &str = "token";
 
 /// Keys, each made once.
 pub(super) struct Pki {
@@ -39,6 +41,7 @@ pub(super) enum Edit {
     Trust,
     PeerName,
     HeaderNames,
+    ReservedNames,
     AskingUser,
     Recreate,
     /// What changes under open connections.
@@ -48,17 +51,20 @@ pub(super) enum Edit {
     Limits,
     /// A wrong edit, or the end of it.
     Wrong,
+    /// The Secret of the token goes, or comes back.
+    Withdraw,
     /// The object goes, or comes back.
     Remove,
 }
 
-const EDITS: [Edit; 14] = [
+const EDITS: [Edit; 16] = [
     Edit::Mode,
     Edit::Account,
     Edit::Token,
     Edit::Trust,
     Edit::PeerName,
     Edit::HeaderNames,
+    Edit::ReservedNames,
     Edit::AskingUser,
     Edit::Recreate,
     Edit::Renew,
@@ -66,6 +72,7 @@ const EDITS: [Edit; 14] = [
     Edit::Subset,
     Edit::Limits,
     Edit::Wrong,
+    Edit::Withdraw,
     Edit::Remove,
 ];
 
@@ -100,8 +107,10 @@ pub(super) struct Object {
     /// What was accepted last and is served.
     served: Option<Said>,
     other_headers: bool,
+    reserves_names: bool,
     other_limits: bool,
     is_wrong: bool,
+    is_withdrawn: bool,
     is_gone: bool,
 }
 
@@ -120,8 +129,10 @@ impl Object {
             Edit::Servers => said.servers ^= true,
             Edit::Subset => said.subset ^= true,
             Edit::HeaderNames => self.other_headers ^= true,
+            Edit::ReservedNames => self.reserves_names ^= true,
             Edit::Limits => self.other_limits ^= true,
             Edit::Wrong => self.is_wrong ^= true,
+            Edit::Withdraw => self.is_withdrawn ^= true,
             Edit::Remove => self.is_gone ^= true,
         }
     }
@@ -151,7 +162,7 @@ impl Object {
         let Said { by_headers, account, token, trust, peer_name, asking_user, uid, .. } = said;
         // A token that is renewed is of the same account.
         let token = if by_headers { 0 } else { token.min(2) };
-        let by_headers = by_headers.then_some((self.other_headers, asking_user));
+        let by_headers = by_headers.then_some((self.other_headers, self.reserves_names, asking_user));
         // Servers that nobody verifies are known by their addresses only.
         let unverified = (trust == 2).then_some(said.servers);
         format!(
@@ -163,11 +174,24 @@ impl Object {
         let mut documents = vec![self.settings()];
         documents.extend((!self.is_gone).then(|| self.cluster(pki)));
         let text: Vec<_> = documents.iter().map(Value::to_string).collect();
-        read_inputs(&[Input::Text { name: "f.yaml".to_owned(), bytes: text.join("\n---\n").into() }]).unwrap()
+        let set =
+            read_inputs(&[Input::Text { name: "f.yaml".to_owned(), bytes: text.join("\n---\n").into() }]).unwrap();
+        ObjectSet { materials: self.materials(), ..set }
+    }
+
+    /// The Secret with the token, if it is there.
+    fn materials(&self) -> Materials {
+        let data = [("token".to_owned(), SecretBytes::new(token(self.said.token).into_bytes()))];
+        let secret = SecretMaterial { clusters: [NAME.to_owned()].into(), data: data.into() };
+        let secrets = (!self.is_withdrawn).then(|| (SECRET.to_owned(), secret));
+        Materials::Secrets(secrets.into_iter().collect())
     }
 
     fn settings(&self) -> Value {
-        let headers = if self.other_headers { json!({"user": "X-Other-User"}) } else { json!({}) };
+        let mut headers = if self.other_headers { json!({"user": "X-Other-User"}) } else { json!({}) };
+        if self.reserves_names {
+            headers["reserved"] = json!(["X-Legacy-Group"]);
+        }
         let limits = if self.other_limits { json!({"maxRequests": 5}) } else { json!({}) };
         json!({
             "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "a"},
@@ -188,13 +212,13 @@ impl Object {
             2 => client["insecure"] = json!(true),
             trust => client["caData"] = json!(encoded(&pki.authorities[trust])),
         }
-        if !said.by_headers && said.token > 0 {
-            client["bearerToken"] = json!(encoded(&token(said.token)));
-        }
         let servers = if said.servers { &["https://10.0.0.1", "https://10.0.0.2"][..] } else { &["https://10.0.0.1"] };
         let mut identity = json!({"upstreamIdentity": if said.by_headers { "RequestHeader" } else { "Impersonate" }});
         if said.by_headers && said.asking_user {
             identity["requestHeader"] = json!({"user": "system:other"});
+        }
+        if !said.by_headers && said.token > 0 {
+            identity["references"] = json!({"token": {"secret": {"name": SECRET}}});
         }
         let all = json!({"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]});
         let mut policies = vec![all.clone()];

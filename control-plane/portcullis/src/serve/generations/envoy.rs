@@ -7,6 +7,7 @@ use envoy_types::pb::envoy::config::cluster::v3::Cluster;
 use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, route, route_action::ClusterSpecifier};
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
+use envoy_types::pb::google::rpc::Status;
 use envoy_types::pb::xds::r#type::matcher::v3::matcher::{MatcherType, matcher_tree::TreeType, on_match::OnMatch};
 use portcullis_translate::type_urls;
 use portcullis_xds::Snapshot;
@@ -27,6 +28,8 @@ pub(super) struct Applied {
 pub(super) enum Step {
     /// Takes a response of some type.
     Take(u8),
+    /// Takes all of a response but its first resource, and refuses the response.
+    Refuse(u8),
     /// Sends what it has to say of some type.
     Say(u8),
     /// A cluster whose endpoints and secrets are there is warm.
@@ -40,10 +43,12 @@ impl Arbitrary for Step {
     type Strategy = BoxedStrategy<Self>;
 
     fn arbitrary_with((): ()) -> Self::Strategy {
-        prop_oneof![8 => any::<u8>().prop_map(Step::Take),
+        prop_oneof![
+            8 => any::<u8>().prop_map(Step::Take),
             8 => any::<u8>().prop_map(Step::Say),
             8 => any::<u8>().prop_map(Step::Warm),
-            1 => any::<u8>().prop_map(Step::GiveUp),]
+            1 => any::<u8>().prop_map(Step::GiveUp),
+        ]
         .boxed()
     }
 }
@@ -75,8 +80,8 @@ struct Kind {
     is_open: bool,
     /// Responses that came.
     inbox: VecDeque<DeltaDiscoveryResponse>,
-    /// Responses that were taken, to be acknowledged.
-    owed: VecDeque<String>,
+    /// Responses to be acknowledged by their nonces, or refused with a reason.
+    owed: VecDeque<(String, Option<Status>)>,
 }
 
 pub(super) struct Envoy {
@@ -138,7 +143,11 @@ impl Envoy {
         match step {
             Step::Take(number) => {
                 let ready: Vec<_> = self.of(|_, kind| !kind.inbox.is_empty());
-                pick(number, &ready).into_iter().for_each(|url| self.receive(&url));
+                pick(number, &ready).into_iter().for_each(|url| self.receive(&url, true));
+            }
+            Step::Refuse(number) => {
+                let ready: Vec<_> = self.of(|_, kind| kind.inbox.front().is_some_and(|one| !one.resources.is_empty()));
+                pick(number, &ready).into_iter().for_each(|url| self.receive(&url, false));
             }
             Step::Say(number) => {
                 let ready = self.of(|url, _| self.has_to_say(url));
@@ -189,14 +198,17 @@ impl Envoy {
             request.resource_names_unsubscribe = kind.asked.difference(&kind.wants).cloned().collect();
             kind.asked = kind.wants.clone();
         }
-        request.response_nonce = kind.owed.pop_front().unwrap_or_default();
+        (request.response_nonce, request.error_detail) = kind.owed.pop_front().unwrap_or_default();
         let responses = self.plane.on_request(request);
         self.hear(responses);
     }
 
-    fn receive(&mut self, url: &str) {
+    fn receive(&mut self, url: &str, takes_all: bool) {
         let Some(kind) = self.kinds.get_mut(url) else { return };
-        let Some(response) = kind.inbox.pop_front() else { return };
+        let Some(mut response) = kind.inbox.pop_front() else { return };
+        let refused = (!takes_all).then(|| response.resources.remove(0));
+        let refusal =
+            refused.map(|one| Status { code: 13, message: format!("{} is refused", one.name), ..Status::default() });
         let mut taken = Vec::new();
         for resource in response.resources {
             if is_whole(url) || kind.wants.contains(&resource.name) {
@@ -208,7 +220,7 @@ impl Envoy {
         for name in &response.removed_resources {
             kind.has.remove(name);
         }
-        kind.owed.push_back(response.nonce);
+        kind.owed.push_back((response.nonce, refusal));
         for (name, body) in taken {
             self.apply(url, name, body);
         }
@@ -292,7 +304,7 @@ impl Envoy {
         let says = self.of(|url, _| self.has_to_say(url));
         let warms = self.warming.values().any(|pool| self.is_complete(pool));
         match (takes.first(), says.first()) {
-            (Some(url), _) => self.receive(url),
+            (Some(url), _) => self.receive(url, true),
             (None, Some(url)) => self.say(url),
             (None, None) if warms => self.take(Step::Warm(0)),
             (None, None) if !self.warming.is_empty() => self.take(Step::GiveUp(0)),
@@ -329,23 +341,29 @@ impl Pool {
         let cluster = Cluster::decode(body.as_slice()).unwrap();
         let endpoints = cluster.eds_cluster_config.map(|config| config.service_name);
         // Secrets are named in messages within messages: found as the words that they are.
-        let secrets = words(&body).into_iter().filter(|word| SECRETS.iter().any(|part| word.contains(part)));
+        let secrets = names(&body).into_iter().filter(|name| SECRETS.contains(&part(name)));
         Self { secrets: secrets.collect(), endpoints, body }
     }
 }
 
 /// Parts of the names of secrets that pools need.
-const SECRETS: [&str; 3] = ["/client@", "/token@", "/ca@"];
+const SECRETS: [&str; 3] = ["client", "token", "ca"];
 
-/// The runs of printable characters that begin as resource names do.
-fn words(body: &[u8]) -> BTreeSet<String> {
-    let printable = body.split(|byte| !byte.is_ascii_graphic());
-    let starts = printable.filter_map(|run| {
-        let text = std::str::from_utf8(run).ok()?;
-        Some(text.get(text.find("portcullis/-/")?..)?.to_owned())
-    });
-    // Behind a generation stands what is not of the name.
-    starts.filter_map(|text| Some(text.get(..text.find('@')? + 13)?.to_owned())).collect()
+/// The part of a cluster that a name stands for, without a generation.
+fn part(name: &str) -> &str {
+    let part = name.rsplit('/').next().unwrap_or_default();
+    part.split('@').next().unwrap_or_default()
+}
+
+/// Texts in a message that begin as names of resources do. Before each stands its length.
+fn names(body: &[u8]) -> BTreeSet<String> {
+    let begin = b"portcullis/-/";
+    let starts = body.windows(begin.len()).enumerate().filter(|(_, window)| window == begin).map(|(at, _)| at);
+    let text = |at: usize| {
+        let length = usize::from(*body.get(at.checked_sub(1)?)?);
+        String::from_utf8(body.get(at..at + length)?.to_vec()).ok()
+    };
+    starts.filter_map(text).collect()
 }
 
 fn routes_of(listener: &[u8]) -> BTreeSet<String> {

@@ -19,6 +19,7 @@ use proptest::strategy::ValueTree;
 use self::edits::{Edit, Object, Pki};
 use self::envoy::{Applied, Envoy, Step};
 use super::model::Model;
+use super::withdrawn;
 
 /// Digits of a generation.
 const DIGITS: usize = 16;
@@ -37,6 +38,8 @@ enum Event {
     Wait(u8),
     /// The control plane starts anew, without anything that it knew.
     Restart,
+    /// The control plane starts anew with what it served last, before it reads the objects.
+    Resume,
 }
 
 fn event() -> impl Strategy<Value = Event> {
@@ -46,6 +49,15 @@ fn event() -> impl Strategy<Value = Event> {
         8 => (0..32_u8).prop_map(Event::Run),
         1 => (0..40_u8).prop_map(Event::Wait),
         1 => Just(Event::Restart),
+        1 => Just(Event::Resume),
+    ]
+}
+
+/// An event as before, or a refusal of something good by Envoy.
+fn event_or_refusal() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        16 => event(),
+        1 => any::<u8>().prop_map(|number| Event::Envoy(Step::Refuse(number))),
     ]
 }
 
@@ -61,13 +73,16 @@ struct World {
     pki: Pki,
     object: Object,
     model: Model,
+    /// What was served last.
+    served: Snapshot,
     envoy: Envoy,
     names: Names,
     now: Instant,
     /// Of which facts everything is that was ever served.
     made_of: BTreeMap<Applied, Facts>,
-    /// How many destinations led somewhere.
+    /// What destinations led to: things, and how many of these were secrets.
     reached: usize,
+    secrets: usize,
 }
 
 impl World {
@@ -76,11 +91,13 @@ impl World {
             pki: Pki::new(),
             object: Object::default(),
             model: Model::default(),
+            served: Snapshot::default(),
             envoy: Envoy::new(Arc::new(Snapshot::default())),
             names,
             now: Instant::now(),
             made_of: BTreeMap::new(),
             reached: 0,
+            secrets: 0,
         };
         world.publish();
         world
@@ -104,6 +121,13 @@ impl World {
                 let snapshot = self.snapshot();
                 self.envoy.reconnect(snapshot);
             }
+            Event::Resume => {
+                self.model = Model::after(Some(&self.served), withdrawn::USUAL);
+                self.object.is_forgotten();
+                let saved = Arc::new(Snapshot::new(self.as_told(&self.served)));
+                self.envoy.reconnect(saved);
+                self.publish();
+            }
         }
     }
 
@@ -124,17 +148,20 @@ impl World {
             assert_eq!(version(&update.snapshot), version(&other.snapshot), "replicas agree on what is served");
         }
         let facts = self.object.facts();
-        let told: Vec<_> = update
-            .snapshot
-            .resources()
-            .map(|(url, name, resource)| (url.to_owned(), self.told(name.as_bytes()), self.renamed(resource)))
-            .map(|(url, name, resource)| (url, String::from_utf8(name).unwrap(), resource))
-            .collect();
+        let told = self.as_told(&update.snapshot);
         for (url, name, resource) in &told {
             let made = Applied { url: url.clone(), name: name.clone(), body: resource.body().to_vec() };
             self.made_of.entry(made).or_insert_with(|| facts.clone());
         }
+        self.served = update.snapshot;
         Arc::new(Snapshot::new(told))
+    }
+
+    /// Resources by type and name, as Envoy is told them.
+    fn as_told(&self, snapshot: &Snapshot) -> Vec<(String, String, Resource)> {
+        let all =
+            snapshot.resources().map(|(url, name, resource)| (url, self.told(name.as_bytes()), self.renamed(resource)));
+        all.map(|(url, name, resource)| (url.to_owned(), String::from_utf8(name).unwrap(), resource)).collect()
     }
 
     /// A resource with the names that Envoy is told.
@@ -168,12 +195,13 @@ impl World {
     /// decision and its way.
     fn look(&mut self) -> Result<(), String> {
         let of = |one: &Applied| self.made_of.get(one).cloned();
-        let mut reached = 0;
+        let (mut reached, mut secrets) = (0, 0);
         for decided in self.envoy.decisions() {
             let Some(facts) = of(&decided.routes) else { return Err("routes that nobody served".to_owned()) };
             for (destination, target) in &decided.destinations {
                 for used in self.envoy.way(target) {
                     reached += 1;
+                    secrets += usize::from(used.url == type_urls::secret());
                     let found = of(&used).ok_or_else(|| format!("{} that nobody served", used.name))?;
                     if found != facts {
                         return Err(format!("{destination} of {facts} reaches {} of {found}", used.name));
@@ -182,6 +210,7 @@ impl World {
             }
         }
         self.reached += reached;
+        self.secrets += secrets;
         Ok(())
     }
 }
@@ -202,7 +231,7 @@ fn cases() -> ProptestConfig {
 proptest! {
     #![proptest_config(cases())]
     #[test]
-    fn generations_never_meet(events in proptest::collection::vec(event(), 1..120)) {
+    fn generations_never_meet(events in proptest::collection::vec(event_or_refusal(), 1..120)) {
         run(Names::AsTheyAre, &events).map(drop).map_err(TestCaseError::fail)?;
     }
 
@@ -239,12 +268,14 @@ fn generations_without_names_meet() {
 #[test]
 fn generations_are_looked_at_on_their_way() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let strategy = proptest::collection::vec(event(), 80..120);
-    let runs = (0..10).map(|_| run(Names::AsTheyAre, &strategy.new_tree(&mut runner).unwrap().current()).unwrap());
-    let (mut reached, mut facts) = (0, BTreeSet::new());
+    let strategy = proptest::collection::vec(event_or_refusal(), 80..120);
+    let runs = (0..20).map(|_| run(Names::AsTheyAre, &strategy.new_tree(&mut runner).unwrap().current()).unwrap());
+    let (mut reached, mut secrets, mut facts) = (0, 0, BTreeSet::new());
     for world in runs {
         reached += world.reached;
+        secrets += world.secrets;
         facts.extend(world.made_of.into_values());
     }
-    assert!(reached > 10_000 && facts.len() > 15, "{reached} ways, {} generations", facts.len());
+    let told = format!("{reached} ways, {secrets} to secrets, {} generations", facts.len());
+    assert!(reached > 20_000 && secrets > 10_000 && facts.len() > 15, "{told}");
 }
