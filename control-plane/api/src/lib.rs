@@ -45,10 +45,11 @@ pub use references::{Resolution, blamed_reference, referenced_files, resolve, re
 pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
-    AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientConfig,
-    CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings, GatewaySettingsSpec,
-    HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, NamesBelowWildcards, ObjectMeta,
-    PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings,
-    References, RequestHeaderNames, RequestHeaderSpec, Rule, SecureServing, ServerDetails, ServerSpec, ServiceAccount,
-    TokenBucket, TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec,
+    AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
+    ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings,
+    GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight,
+    NamesBelowWildcards, ObjectMeta, PairInFiles, PairInSecret, PairReference, PortcullisSpec,
+    ProtectedIdentitySettings, ProxyProtocolSettings, References, RequestHeaderNames, RequestHeaderSpec, Rule,
+    SecureServing, ServerDetails, ServerSpec, ServiceAccount, TokenBucket, TokenInSecret, TokenReference,
+    UpstreamCluster, UpstreamClusterSpec,
 };

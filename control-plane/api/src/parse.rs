@@ -65,6 +65,11 @@ fn mistakes_of<T: Kind>(document: &Value, misnamed: Option<Problem>) -> Vec<Prob
     if found.is_empty() {
         found.push(Problem::new("", first));
     }
+    for problem in &mut found {
+        if let Some(narrower) = narrowed(T::objects(), problem) {
+            problem.message = narrower;
+        }
+    }
     all.append(&mut found);
     all
 }
@@ -119,6 +124,8 @@ fn without_values(message: &str) -> String {
     }
 }
 
+const RANGE: &str = "must be a whole number from ";
+
 /// The values of a number's type, which serde names as Rust does.
 fn range_of(expected: &str) -> Option<String> {
     let whole = |least: &dyn Display, most: &dyn Display| Some(format!("a whole number from {least} to {most}"));
@@ -132,6 +139,21 @@ fn range_of(expected: &str) -> Option<String> {
         "f32" | "f64" => Some("a number".to_owned()),
         _ => None,
     }
+}
+
+/// The message about a number that is not of its field's type, with the field's own range where it has one.
+fn narrowed(shape: &Value, problem: &Problem) -> Option<String> {
+    let (least, most) = problem.message.strip_prefix(RANGE)?.split_once(" to ")?;
+    let mut field = shape;
+    for step in problem.path.split('.') {
+        let mut names = step.split('[');
+        field = field.get("properties")?.get(names.next()?)?;
+        for _ in names {
+            field = field.get("items")?;
+        }
+    }
+    let bound = |name: &str, of_type: &str| field.get(name).map_or_else(|| of_type.to_owned(), Value::to_string);
+    Some(format!("{RANGE}{} to {}", bound("minimum", least), bound("maximum", most)))
 }
 
 #[cfg(test)]
@@ -193,6 +215,18 @@ mod tests {
         let nothing: Vec<_> = cluster_mistakes(&json!({"kind": "x"})).into_iter().map(|one| one.path).collect();
         assert_eq!(nothing, ["kind", ""]);
         assert_eq!(cluster_mistakes(&with_spec(json!({}))), []);
+    }
+
+    #[test]
+    fn ranges_are_those_of_the_field() {
+        for (spec, message) in [
+            (json!({"portcullis": {"healthCheck": {"unhealthyThreshold": -1}}}), "must be a whole number from 1 to 10"),
+            (json!({"clientConfig": {"qps": 1.5}}), "must be a whole number from 0 to 2147483647"),
+            (json!({"portcullis": {"healthCheck": {"path": 1}}}), "a field has the wrong type: expected a string"),
+        ] {
+            let found = cluster_mistakes(&with_spec(spec.clone()));
+            assert_eq!(found[0].message, message, "{spec}: {found:?}");
+        }
     }
 
     #[test]
@@ -265,6 +299,6 @@ mod tests {
             assert_eq!(told, wanted);
         }
         let told = cluster_mistakes(&with_spec(json!({"clientConfig": {"qps": 3_000_000_000_u64}})));
-        assert!(told[0].message.starts_with("must be a whole number from -"), "{}", told[0]);
+        assert_eq!(told[0].message, "must be a whole number from 0 to 2147483647");
     }
 }

@@ -167,7 +167,7 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     let config = input.flavour.cluster_config(policy::cluster_config(cluster, &names, settings))?;
     let groups = group::groups(cluster);
     let first = resources.len();
-    secrets::emit(cluster, &names, input.flavour, resources);
+    secrets::emit(cluster, &names, (settings, input.flavour), resources);
     for group in &groups {
         cluster::emit(cluster, group, &names, settings, resources);
     }

@@ -11,7 +11,12 @@ use crate::proto::inline_bytes;
 use crate::resource::{Resource, type_urls};
 
 /// The secrets of a cluster. All keys and tokens travel so; CAs do too, so that their rotation changes no cluster.
-pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, flavour: Flavour, resources: &mut Vec<Resource>) {
+pub(crate) fn emit(
+    cluster: &Cluster,
+    names: &ResourceNames,
+    (settings, flavour): (&Settings, Flavour),
+    resources: &mut Vec<Resource>,
+) {
     if let Some(pair) = &cluster.serving {
         resources.push(secret(names.part(parts::SERVING), certificate(pair)));
     }
@@ -22,7 +27,7 @@ pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, flavour: Flavour, r
         let generic = GenericSecret { secret: Some(inline_bytes(token.expose())), ..Default::default() };
         resources.push(secret(names.upstream(parts::TOKEN), secret::Type::GenericSecret(generic)));
     }
-    if let Some(context) = listener::client_validation(cluster, flavour.peer_source) {
+    if let Some(context) = listener::client_validation(cluster, settings.client_ca_names, flavour.peer_source) {
         resources.push(secret(names.part(parts::CLIENT_VALIDATION), secret::Type::ValidationContext(context)));
     }
     if let Trust::Bundle(pem) = &cluster.trust {

@@ -9,19 +9,22 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
 use crate::review::Answer;
-use crate::x509::{RefusedChain, VerifiedChain};
+use crate::x509::{LatestChain, RefusedChain, VerifiedChain};
 
 /// Bytes that answers of each kind may take in the process. So many tokens are some 30,000 usual users.
 const TOKENS: u64 = 48 << 20;
-const CERTIFICATES: u64 = 32 << 20;
+const CERTIFICATES: u64 = 28 << 20;
+const LATEST: u64 = 4 << 20;
 const ALLOWED: u64 = 8 << 20;
 const BAD: u64 = 4 << 20;
 
 /// Workers whose memories together are as large as a process's.
 const WORKERS: u64 = 8;
 
-/// Parts of each cache that are locked apart. The largest user takes less than the share of one.
+/// Parts of each cache that are locked apart, and of one that a single worker uses. The largest user takes less than the share of
+/// one.
 const SHARDS: usize = 32;
+const SHARDS_OF_A_WORKER: usize = 4;
 
 /// Bytes that an entry takes beside what it holds: its key, its places in tables and its counts.
 const ENTRY: u64 = 192;
@@ -49,6 +52,7 @@ pub struct Store {
     pub(crate) allowed: Arc<Room<Answer>>,
     pub(crate) denied: Arc<Room<Answer>>,
     pub(crate) verified: Arc<Room<VerifiedChain>>,
+    pub(crate) latest: Arc<Room<LatestChain>>,
     pub(crate) refused: Arc<Room<RefusedChain>>,
     owners: AtomicU64,
     /// The uptime, in milliseconds, at which entries are looked through next.
@@ -57,7 +61,7 @@ pub struct Store {
 
 impl Default for Store {
     fn default() -> Self {
-        Store::in_parts(1)
+        Store::in_parts(1, SHARDS)
     }
 }
 
@@ -65,17 +69,18 @@ impl Store {
     /// The memory of a wasm VM, an eighth of what a process has: each of Envoy's workers has a VM, and no VM sees how many others
     /// there are.
     pub fn of_a_worker() -> Self {
-        Store::in_parts(WORKERS)
+        Store::in_parts(WORKERS, SHARDS_OF_A_WORKER)
     }
 
-    fn in_parts(parts: u64) -> Self {
+    fn in_parts(parts: u64, shards: usize) -> Self {
         Store {
-            tokens: Room::new(TOKENS / parts),
-            rejected: Room::new(BAD / parts),
-            allowed: Room::new(ALLOWED / parts),
-            denied: Room::new(BAD / parts),
-            verified: Room::new(CERTIFICATES / parts),
-            refused: Room::new(BAD / parts),
+            tokens: Room::new(TOKENS / parts, shards),
+            rejected: Room::new(BAD / parts, shards),
+            allowed: Room::new(ALLOWED / parts, shards),
+            denied: Room::new(BAD / parts, shards),
+            verified: Room::new(CERTIFICATES / parts, shards),
+            latest: Room::new(LATEST / parts, shards),
+            refused: Room::new(BAD / parts, shards),
             owners: AtomicU64::new(0),
             next_sweep: AtomicU64::new(0),
         }
@@ -97,6 +102,7 @@ impl Store {
                 room.forget_old(uptime);
             }
             self.verified.forget_old(uptime);
+            self.latest.forget_old(uptime);
             self.refused.forget_old(uptime);
         }
         self.bytes() > 0
@@ -109,6 +115,7 @@ impl Store {
             .iter()
             .sum::<u64>()
             .saturating_add(self.verified.cache.weight())
+            .saturating_add(self.latest.cache.weight())
             .saturating_add(self.refused.cache.weight())
     }
 }
@@ -121,10 +128,10 @@ pub(crate) struct Room<T> {
 }
 
 impl<T: Aging> Room<T> {
-    fn new(most: u64) -> Arc<Self> {
+    fn new(most: u64, shards: usize) -> Arc<Self> {
         let usual = usize::try_from(most / 512).unwrap_or(usize::MAX);
         let options =
-            OptionsBuilder::new().estimated_items_capacity(usual).weight_capacity(most).shards(SHARDS).build().ok();
+            OptionsBuilder::new().estimated_items_capacity(usual).weight_capacity(most).shards(shards).build().ok();
         let cache = match options {
             Some(options) => {
                 Cache::with_options(options, ByBytes, DefaultHashBuilder::default(), DefaultLifecycle::default())
@@ -247,7 +254,7 @@ mod tests {
 
     #[test]
     fn a_room_holds_no_more_bytes_than_it_has() {
-        let room: Arc<Room<Thing>> = Room::new(1 << 20);
+        let room: Arc<Room<Thing>> = Room::new(1 << 20, SHARDS);
         let owners: Vec<_> = (0..100).map(|owner| Remembered::new(&room, owner)).collect();
         for number in 0..20_000 {
             owners[number as usize % owners.len()].insert(&key(number), Thing(u64::from(number) % 2_000, NOTHING));
@@ -260,7 +267,7 @@ mod tests {
 
     #[test]
     fn an_owner_takes_at_most_half_of_a_room() {
-        let room: Arc<Room<Thing>> = Room::new(1 << 20);
+        let room: Arc<Room<Thing>> = Room::new(1 << 20, SHARDS);
         let (quiet, loud) = (Remembered::new(&room, 0), Remembered::new(&room, 1));
         (0..100).for_each(|number| quiet.insert(&key(number), Thing(100, NOTHING)));
         (0..20_000).for_each(|number| loud.insert(&key(number), Thing(100, NOTHING)));
@@ -273,27 +280,30 @@ mod tests {
     fn stores_of_eight_workers_hold_as_much_as_a_process() {
         let rooms = |store: &Store| {
             let answers = [&store.tokens, &store.rejected, &store.allowed, &store.denied].map(|room| room.most);
-            answers.iter().sum::<u64>() + store.verified.most + store.refused.most
+            answers.iter().sum::<u64>() + store.verified.most + store.latest.most + store.refused.most
         };
         assert_eq!(rooms(&Store::of_a_worker()) * 8, rooms(&Store::default()));
         assert_eq!(rooms(&Store::default()), 100 << 20);
     }
 
     /// The largest user takes 64 KiB.
+    /// A user of as many groups and as long words as a certificate or a review may have.
+    const LARGEST: u64 = 230 << 10;
+
     #[test]
     fn largest_user_is_remembered_by_a_worker() {
         let store = Store::of_a_worker();
         for most in [store.tokens.most, store.verified.most] {
-            let room: Arc<Room<Thing>> = Room::new(most);
+            let room: Arc<Room<Thing>> = Room::new(most, SHARDS_OF_A_WORKER);
             let owner = Remembered::new(&room, 0);
-            owner.insert(&key(1), Thing(64 << 10, NOTHING));
+            owner.insert(&key(1), Thing(LARGEST, NOTHING));
             assert!(owner.contains(&key(1)), "{most}");
         }
     }
 
     #[test]
     fn a_value_that_is_replaced_counts_once() {
-        let room: Arc<Room<Thing>> = Room::new(1 << 20);
+        let room: Arc<Room<Thing>> = Room::new(1 << 20, SHARDS);
         let (one, other) = (Remembered::new(&room, 0), Remembered::new(&room, 1));
         (0..100).for_each(|bytes| one.insert(&key(7), Thing(bytes, NOTHING)));
         assert_eq!((one.entries(), one.tally.bytes.load(Ordering::Relaxed)), (1, 99 + ENTRY));

@@ -132,7 +132,8 @@ impl Reviews {
             });
             let Some((review, patience)) = flight else { continue };
             fault::strike_once("send");
-            let left = patience.left(now);
+            // None is no bound to Envoy.
+            let left = patience.left(now).max(1);
             if let Some(id) = main.callout(review.cluster(), &review.headers(&self.via), review.body().as_bytes(), left)
             {
                 question.sent(id);

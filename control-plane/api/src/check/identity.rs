@@ -101,8 +101,15 @@ fn check_user(ours: &PortcullisSpec, findings: &mut Findings) -> String {
 }
 
 /// Names that mean something else to Envoy, to the filter or to kube-apiserver.
-const TAKEN: [&str; 6] =
-    ["x-envoy-", "x-forwarded-", "x-portcullis-", "x-request-id", "x-stream-protocol-version", "x-kubernetes-"];
+const TAKEN: [&str; 7] = [
+    "x-envoy-",
+    "x-forwarded-",
+    "x-portcullis-",
+    "x-real-ip",
+    "x-request-id",
+    "x-stream-protocol-version",
+    "x-kubernetes-",
+];
 
 /// Starts of names that a client needs, or that Envoy or the filter judge a request by: removing them would break requests.
 const NEEDED: [&str; 23] = [
@@ -213,6 +220,7 @@ mod tests {
             "x-",
             "x-a",
             "x-request-id",
+            "x-real-ip",
             "x-forwarded-for",
             "x-for",
             "x-envoy-",

@@ -7,7 +7,7 @@ use super::identity::{RequestHeaders, check_header_names};
 use super::protected::{ProtectedIdentities, check_protected};
 use super::{Checked, Findings};
 use crate::references::{unresolved_authority, unresolved_certificate};
-use crate::{GatewaySettings, LimitSettings, NamesBelowWildcards, PublicBytes};
+use crate::{ClientCaNames, GatewaySettings, LimitSettings, NamesBelowWildcards, PublicBytes};
 
 /// Most proxies in a row. Envoy has no bound of its own.
 const MAX_TRUSTED_HOPS: u32 = 16;
@@ -33,6 +33,8 @@ pub struct Settings {
     pub default_certificate: Option<KeyPair>,
     /// The CAs of client certificates for clusters that have none of their own, PEM.
     pub default_client_ca: Option<PublicBytes>,
+    /// Whether handshakes name client CAs.
+    pub client_ca_names: ClientCaNames,
     /// Lets servers stand at loopback addresses.
     pub allow_loopback_upstreams: bool,
     /// Whether an object may take a name out of another one's wildcard.
@@ -107,6 +109,7 @@ impl Default for Settings {
             trusted_hops: 0,
             default_certificate: None,
             default_client_ca: None,
+            client_ca_names: ClientCaNames::default(),
             allow_loopback_upstreams: false,
             names_below_wildcards: NamesBelowWildcards::default(),
             access_log: AccessLog::Stdout,
@@ -131,6 +134,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         trusted_hops: check_trusted_hops(raw, &mut findings),
         default_certificate: check_default_certificate(raw, &mut findings),
         default_client_ca: check_default_client_ca(raw, &mut findings),
+        client_ca_names: raw.spec.client_ca_names,
         allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
         names_below_wildcards: raw.spec.names_below_wildcards,
         access_log: check_access_log(raw, &mut findings),

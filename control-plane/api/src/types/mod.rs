@@ -21,6 +21,6 @@ pub use references::{
     TokenReference,
 };
 pub use settings::{
-    AccessLogSettings, Certificate, ClientAuthority, GatewaySettings, GatewaySettingsSpec, LimitSettings,
-    ListenerSettings, NamesBelowWildcards, ProtectedIdentitySettings, ProxyProtocolSettings,
+    AccessLogSettings, Certificate, ClientAuthority, ClientCaNames, GatewaySettings, GatewaySettingsSpec,
+    LimitSettings, ListenerSettings, NamesBelowWildcards, ProtectedIdentitySettings, ProxyProtocolSettings,
 };

@@ -38,6 +38,9 @@ pub struct GatewaySettingsSpec {
     /// KubeGateway's `--client-ca-file`. A cluster with neither looks at no client certificate.
     #[serde(rename = "defaultClientCA")]
     pub default_client_ca: Option<ClientAuthority>,
+    /// Whether the TLS handshake names the client CAs of a cluster, by which a client with several certificates chooses.
+    #[serde(rename = "clientCANames")]
+    pub client_ca_names: ClientCaNames,
     /// Lets servers stand at loopback addresses: for labs and tests.
     pub allow_loopback_upstreams: bool,
     /// Whether an `UpstreamCluster` may take a name out of another one's wildcard.
@@ -54,6 +57,18 @@ pub struct GatewaySettingsSpec {
     /// Where Envoys that run `portcullis.wasm` in the place of the module (`portcullis bootstrap --filter wasm`) find it, an
     /// absolute path; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
     pub wasm_file: Option<String>,
+}
+
+/// The names of client CAs in TLS handshakes (`certificate_authorities`, RFC 8446, 4.2.4).
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+pub enum ClientCaNames {
+    /// They are named, as kube-apiserver does. Envoy then decodes whatever certificate a client presents, signed or not, and keeps it
+    /// as long as the connection is open.
+    #[default]
+    Sent,
+    /// They are not, but where `clientCertificateVerification` is `Handshake`: a certificate that nobody signed costs less, and a client
+    /// with several certificates may choose the wrong one.
+    Omitted,
 }
 
 /// What becomes of a name below another object's wildcard: `api.a.example.com` where somebody else has `*.a.example.com`.

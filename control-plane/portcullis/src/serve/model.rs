@@ -176,6 +176,15 @@ fn place(diagnoses: &mut [Diagnosis], places: &[Place]) {
     }
 }
 
+/// Whether two documents of one name are of one object: one that was deleted is not served in place of one that was created since.
+fn are_one_object(one: &Value, other: &Value) -> bool {
+    let uid = |document: &Value| document.pointer("/metadata/uid").cloned();
+    match (uid(one), uid(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    }
+}
+
 /// Translates; where an object is invalid, the document of it that was accepted last, if `judge` lets it stay. Returns what was accepted before,
 /// and the documents that were translated in the end, too.
 fn keep_last_good(
@@ -190,7 +199,8 @@ fn keep_last_good(
     let mut refused = Vec::new();
     for (index, (document, diagnosis)) in documents.iter_mut().zip(&translation.diagnoses).enumerate() {
         let invalid = !diagnosis.accepted && diagnosis.reason == Reason::Invalid;
-        let Some(good) = accepted.get(&diagnosis.name).filter(|_| invalid) else { continue };
+        let is_kept = |good: &&Arc<Value>| invalid && are_one_object(good, document);
+        let Some(good) = accepted.get(&diagnosis.name).filter(is_kept) else { continue };
         let kept = judge(&diagnosis.name);
         if kept != Kept::NoLonger {
             document.clone_from(good);

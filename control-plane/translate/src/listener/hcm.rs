@@ -104,6 +104,7 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
         request_headers_timeout: Some(seconds(10)),
         max_request_headers_kb: Some(uint(MAX_HEADERS_KIB)),
         common_http_protocol_options: Some(HttpProtocolOptions {
+            idle_timeout: Some(seconds(IDLE_TIMEOUT)),
             max_headers_count: Some(uint(MAX_HEADERS)),
             headers_with_underscores_action: HeadersWithUnderscoresAction::Allow.into(),
             ..Default::default()
@@ -161,6 +162,10 @@ fn http_filter(name: &str, config: Any) -> HttpFilter {
 /// The header by which proxies say where a request comes from. kube-apiserver's audit log lists its entries before the
 /// connection's address (apimachinery, `net.SourceIPs`), as it does `forwarded` and `x-real-ip`, which the filter removes: a
 /// removal here builds a map of all headers, unless the name is one that Envoy keeps a place for.
+/// Seconds that a connection may be without a request: a bit longer than Go's clients keep one (90 s), and kube-apiserver. Envoy's own
+/// hour would keep as long what a stranger's certificate takes.
+const IDLE_TIMEOUT: u64 = 120;
+
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Headers that Envoy believes of a trusted proxy, and that no proxy in front has to write: TLS ends here.

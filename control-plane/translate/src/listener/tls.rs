@@ -8,7 +8,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, CommonTlsContext, DownstreamTlsContext, TlsParameters,
 };
 use envoy_types::util::pack_any;
-use portcullis_api::{ClientVerification, Cluster};
+use portcullis_api::{ClientCaNames, ClientVerification, Cluster};
 use portcullis_filter_config::{PeerSource, ValidatorConfig, names};
 
 use crate::policy::text;
@@ -22,7 +22,8 @@ pub(super) fn with_client_certificate(
     cluster: &Cluster,
     source: PeerSource,
 ) -> TransportSocket {
-    let context = match client_validation(cluster, source) {
+    // Whether there is a secret does not depend on what it names.
+    let context = match client_validation(cluster, ClientCaNames::default(), source) {
         Some(_) => ValidationContextType::ValidationContextSdsSecretConfig(sds(validation)),
         None => ValidationContextType::ValidationContext(module_validation(&ValidatorConfig::default())),
     };
@@ -34,8 +35,13 @@ pub(super) fn with_client_certificate(
 ///
 /// `trusted_ca` gives the names of acceptable authorities in the handshake (RFC 8446 4.2.4): Envoy takes them from there for
 /// its own validator only. `ACCEPT_UNTRUSTED` then lets certificates of others in, and leaves them to the filter, as
-/// kube-apiserver's handshake does.
-pub(crate) fn client_validation(cluster: &Cluster, source: PeerSource) -> Option<CertificateValidationContext> {
+/// kube-apiserver's handshake does. The price: with `trusted_ca` BoringSSL decodes all extensions of what is presented before it looks
+/// at a signature, and keeps them with the connection.
+pub(crate) fn client_validation(
+    cluster: &Cluster,
+    names: ClientCaNames,
+    source: PeerSource,
+) -> Option<CertificateValidationContext> {
     let own = |trust_chain_verification: TrustChainVerification| CertificateValidationContext {
         trusted_ca: cluster.client_ca.as_ref().map(|pem| inline_bytes(pem.as_slice())),
         trust_chain_verification: trust_chain_verification.into(),
@@ -47,6 +53,10 @@ pub(crate) fn client_validation(cluster: &Cluster, source: PeerSource) -> Option
             let client_ca = cluster.client_ca.as_ref().map(text);
             Some(module_validation(&ValidatorConfig { client_ca }))
         }
+        (_, ClientVerification::Request) if names == ClientCaNames::Omitted => Some(CertificateValidationContext {
+            trust_chain_verification: TrustChainVerification::AcceptUntrusted.into(),
+            ..Default::default()
+        }),
         (_, ClientVerification::Request) => Some(own(TrustChainVerification::AcceptUntrusted)),
         // Without a CA Envoy's own validator verifies nothing; the filter then believes no certificate.
         (_, ClientVerification::Handshake) => Some(own(TrustChainVerification::VerifyTrustChain)),

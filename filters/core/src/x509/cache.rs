@@ -1,11 +1,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ring::digest::{SHA256, digest};
+
 use super::window::Window;
 use super::{CertificateError, ClientCa, ClientChain, verify};
 use crate::Moment;
 use crate::identity::{HeaderNames, IdentityError, UpstreamUser, UserInfo};
-use crate::store::{Aging, Remembered, Store};
+use crate::store::{Aging, Key, Remembered, Store};
 
 /// For how long a refused chain is not looked at again.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
@@ -62,12 +64,31 @@ impl Aging for RefusedChain {
     }
 }
 
+/// The chain of a leaf that verified last.
+#[derive(Debug)]
+pub(crate) struct LatestChain {
+    digest: Key,
+    until: Duration,
+}
+
+impl Aging for LatestChain {
+    fn bytes(&self) -> u64 {
+        0
+    }
+
+    fn kept_until(&self) -> Duration {
+        self.until
+    }
+}
+
 /// What is known of the certificates of one cluster, shared by all workers. Checking a signature costs a hundred times
 /// what the rest of a request does. Verified chains and refused ones are apart, so that a flood of bad ones displaces no good
 /// one.
 #[derive(Debug)]
 pub struct CertificateCache {
     verified: Remembered<VerifiedChain>,
+    /// By the leaf's own digest.
+    latest: Remembered<LatestChain>,
     refused: Remembered<RefusedChain>,
 }
 
@@ -75,6 +96,7 @@ impl CertificateCache {
     pub(crate) fn new(store: &Store, owner: u64) -> Self {
         CertificateCache {
             verified: Remembered::new(&store.verified, owner),
+            latest: Remembered::new(&store.latest, owner),
             refused: Remembered::new(&store.refused, owner),
         }
     }
@@ -108,7 +130,9 @@ impl CertificateCache {
         match look(chain, ca, names, at) {
             Ok((window, user)) => {
                 let until = at.uptime.saturating_add(VERIFIED_FOR);
-                self.verified.insert(chain.digest(), VerifiedChain { window, user: user.clone(), until });
+                if self.is_latest(chain, until) {
+                    self.verified.insert(chain.digest(), VerifiedChain { window, user: user.clone(), until });
+                }
                 Ok(user)
             }
             Err(why) => {
@@ -116,6 +140,22 @@ impl CertificateCache {
                 Err(why)
             }
         }
+    }
+
+    /// Makes a chain that verified the only one that is remembered of its leaf: what stands behind a leaf is its holder's to choose, need
+    /// not be signed by anybody, and could fill the memory. Whether it is that now.
+    fn is_latest(&self, chain: &ClientChain<'_>, until: Duration) -> bool {
+        if chain.intermediates().next().is_none() {
+            return true;
+        }
+        let mut leaf = Key::default();
+        leaf.copy_from_slice(digest(&SHA256, chain.leaf()).as_ref());
+        let other = |latest: &LatestChain| Some(latest.digest).filter(|digest| digest != chain.digest());
+        if let Some(before) = self.latest.get(&leaf, other) {
+            self.verified.remove(&before);
+        }
+        self.latest.insert(&leaf, LatestChain { digest: *chain.digest(), until });
+        self.latest.get(&leaf, |_| Some(())).is_some()
     }
 }
 

@@ -191,6 +191,28 @@ fn the_cache_compares_validity_at_every_call() {
     assert!(user(now()).is_ok(), "a refusal is of its time");
 }
 
+/// What stands behind a leaf costs its holder nothing.
+#[test]
+fn one_chain_of_a_leaf_is_remembered() {
+    let authority = ca("ca");
+    let leaf = issue(testing::alice(), &authority);
+    let store = Store::default();
+    let (cache, trusted) = (CertificateCache::new(&store, store.owner()), trust(&authority));
+    let at = Moment { now: now(), uptime: Duration::ZERO };
+    let user = |certificates: &[&[u8]]| {
+        let encoded = testing::encode(certificates);
+        let chain = ClientChain::decode(&encoded).unwrap();
+        cache.user(&chain, &trusted, &HeaderNames::impersonate(), at).unwrap().is_some()
+    };
+    assert!(user(&[&leaf]));
+    for _ in 0..20 {
+        assert!(user(&[&leaf, ca("junk").der()]));
+    }
+    assert_eq!(cache.entries(), (2, 0), "alone, and with the last one behind it");
+    assert!(user(&[&issue(testing::alice(), &authority)]));
+    assert_eq!(cache.entries(), (3, 0), "another leaf is remembered by itself");
+}
+
 /// A chain that is not valid yet is looked at again ten seconds later, whatever the clock has been set to meanwhile.
 #[test]
 fn refused_chains_age_by_the_clock_that_nobody_sets() {

@@ -21,11 +21,13 @@ A field that is not set, or null, has the default; `-` is none: an empty text or
 ";
 
 /// Fields that take certain words.
-const WORDS: [(&str, &[&str]); 1] = [("namesBelowWildcards", &["Conflict", "Allow"])];
+const WORDS: [(&str, &[&str]); 2] =
+    [("clientCANames", &["Sent", "Omitted"]), ("namesBelowWildcards", &["Conflict", "Allow"])];
 
 /// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 15] = [
+const DEFAULTS: [Default; 16] = [
     ("spec.accessLog.destination", "`stdout`"),
+    ("spec.clientCANames", "`Sent`"),
     ("spec.instance", "`portcullis`"),
     ("spec.limits.maxConcurrentStreams", "`100`"),
     ("spec.limits.maxConnections", "`65536`"),

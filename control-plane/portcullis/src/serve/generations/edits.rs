@@ -137,12 +137,13 @@ impl Object {
         }
     }
 
-    /// Whether the newest version of it was accepted: else the one before stays.
+    /// Whether the newest version of it was accepted: else the one before stays, if it is of the same object.
     pub(super) fn is_accepted(&mut self, is_accepted: bool) {
-        if self.is_gone {
-            self.served = None;
-        } else if is_accepted {
+        let is_another = self.served.is_some_and(|served| served.uid != self.said.uid);
+        if is_accepted {
             self.served = Some(self.said);
+        } else if self.is_gone || is_another {
+            self.served = None;
         }
     }
 

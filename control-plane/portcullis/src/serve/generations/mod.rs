@@ -252,6 +252,19 @@ proptest! {
     }
 }
 
+/// An object that was deleted serves no more, though one of its name was created since that cannot be served itself.
+#[test]
+fn object_that_was_deleted_is_not_served_for_its_successor() {
+    let serves = |world: &World| world.served.resources().any(|(url, ..)| url == type_urls::cluster());
+    let mut world = World::new(Names::AsTheyAre);
+    world.take(&Event::Edit(Edit::Wrong));
+    assert!(serves(&world), "what was accepted last is served");
+    world.take(&Event::Edit(Edit::Recreate));
+    assert!(!serves(&world));
+    world.take(&Event::Edit(Edit::Wrong));
+    assert!(serves(&world));
+}
+
 /// Without generations in names the same property fails: it can.
 #[test]
 fn generations_without_names_meet() {
