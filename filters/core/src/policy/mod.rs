@@ -1,6 +1,6 @@
 //! Dispatch policies: the first one that matches a request decides its server group.
 //!
-//! Policies are compiled into an index, so that a match does not walk their list (docs/decisions/0008-policy-index.md).
+//! Policies are compiled into an index, so that a match does not walk their list (docs/decisions/0008-match-dispatch-policies-with-a-decision-tree.md).
 //! - `compile` reads rules into *clauses*: per dimension (user, verb, resource...) one of some values, or none of some.
 //!   Texts become ids (`vocabulary`).
 //! - `grow` builds a `tree` over them: it splits on the dimension that tells most apart, with a way on for each value and

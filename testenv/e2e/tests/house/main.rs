@@ -1,5 +1,6 @@
 //! Rules of the house that no other tool checks.
 
+mod docs;
 mod images;
 mod texts;
 mod threats;
