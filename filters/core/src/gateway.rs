@@ -7,8 +7,8 @@ mod way;
 use std::sync::Arc;
 use std::time::Duration;
 
-use message::{check_message, check_target, presents_two_tokens, split_target};
-pub use outgoing::{outgoing_headers, subprotocols_without_tokens};
+use message::{check_message, check_target, presents_two_tokens};
+pub use outgoing::{Edit, subprotocols_without_tokens};
 use portcullis_filter_config::{FilterConfig, PeerSource, Pool, RequestClass, is_readable};
 use rustls_pki_types::UnixTime;
 use way::Way;
@@ -23,7 +23,7 @@ use crate::identity::{UpstreamUser, UserInfo};
 use crate::limit::Place;
 use crate::observe::Seen;
 use crate::refusal::Refusal;
-use crate::request_info::{RequestInfo, check_query, check_shape, unescape_path};
+use crate::request_info::{RequestInfo, RequestTarget, TargetError};
 use crate::review::{PassedToken, Review, Settled};
 
 /// The listener's part of the filter: who the gateway is.
@@ -236,12 +236,10 @@ impl Gateway {
     ) -> Result<Forward<'c>, Stop> {
         let scan = request.scan;
         check_message(scan, cluster)?;
-        let (raw_path, query) = split_target(scan.path);
-        let path = unescape_path(raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
-        let info =
-            RequestInfo::resolve(scan.method, &path, query).map_err(|error| Refusal::bad_request(error.to_string()))?;
-        check_shape(&info, raw_path).map_err(|error| Refusal::bad_request(error.to_string()))?;
-        check_query(query).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let bad_request = |error: TargetError| Refusal::bad_request(error.to_string());
+        let target = RequestTarget::parse(scan.path).map_err(bad_request)?;
+        let info = target.resolve(scan.method).map_err(bad_request)?;
+        target.check(&info).map_err(bad_request)?;
         seen.request(cluster.series(), &info);
         let judged = self.judge_info(cluster, request, &info, seen);
         if !matches!(judged, Err(Stop::Review(_))) {
@@ -310,4 +308,4 @@ impl Gateway {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,10 +1,12 @@
 //! What a gateway filter in front of kube-apiserver knows, independent of the host that runs it.
 //!
-//! A host (the dynamic module, the wasm filter) shows a request's headers, the client's certificate chain and the time;
-//! [`Gateway::decide`] says whether the request goes upstream, where, and with which headers, or how it is refused.
+//! A host (the dynamic module, the proxy-wasm filter) calls [`exchange::Exchange`] from the proxy's hooks and maps
+//! [`exchange::Host`] to the proxy; [`Gateway::decide`] says whether the request goes upstream, where, and with which headers,
+//! or how it is refused.
 //!
 //! # Map
-//! - [`gateway`]: the order of the phases; a good place to start.
+//! - [`exchange`]: a request and its response as one state machine, which every host drives; a good place to start.
+//! - [`gateway`]: the decision about one request, phase by phase.
 //! - [`hygiene`]: which headers no client may send on, found in one pass over the request.
 //! - [`request_info`]: method, path and query to verb, group, resource and name, as kube-apiserver resolves them.
 //! - [`x509`]: a client certificate's chain to a user.
@@ -30,6 +32,7 @@ pub mod bucket;
 pub mod cluster;
 pub mod credential;
 mod dns;
+pub mod exchange;
 pub mod farewell;
 pub mod gateway;
 mod go_text;

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use portcullis_filter_config::names;
+
 use crate::request_info::RequestInfo;
 use crate::review::ResourceAttributes;
 
@@ -243,6 +245,19 @@ impl Refusal {
         Refusal::new(508, "LoopDetected", Cause::Loop, "the request has already been through this gateway")
     }
 
+    /// The headers of the response, names in lower case.
+    pub fn headers(&self) -> Vec<(&'static str, String)> {
+        let mut headers =
+            vec![("content-type", "application/json".to_owned()), ("cache-control", "no-cache, private".to_owned())];
+        headers.extend(self.retry_after.map(|seconds| ("retry-after", seconds.to_string())));
+        headers
+    }
+
+    /// Envoy's `response.code_details` of the response, for access logs.
+    pub fn details(&self) -> String {
+        details(self.cause.as_str())
+    }
+
     /// The `Status` body.
     pub fn body(&self) -> String {
         let mut body = String::with_capacity(self.message.len().saturating_add(160));
@@ -260,6 +275,11 @@ impl Refusal {
         let _ = writeln!(body, r#","code":{}}}"#, self.code);
         body
     }
+}
+
+/// Envoy's `response.code_details` of what the filter does for a reason.
+pub fn details(reason: &str) -> String {
+    format!("{}{reason}", names::REPLY_DETAILS_PREFIX)
 }
 
 impl Object {

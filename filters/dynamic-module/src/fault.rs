@@ -45,6 +45,12 @@ mod injected {
         pub(crate) fn is(&self, place: &str) -> bool {
             self.0.as_deref() == Some(place.as_bytes())
         }
+
+        /// Whether the request's trailers name this place.
+        pub(crate) fn is_in_trailers(&self, place: &str, stream: &FilterHandle) -> bool {
+            let trailers = stream.headers(HeaderMap::RequestTrailers);
+            trailers.and_then(|trailers| named(&trailers)).as_deref() == Some(place.as_bytes())
+        }
     }
 
     impl Drop for Fault {
@@ -71,20 +77,14 @@ mod injected {
         }
     }
 
-    /// The place that headers or trailers name.
-    pub(crate) fn named(headers: &Headers<'_>) -> Option<Vec<u8>> {
+    fn named(headers: &Headers<'_>) -> Option<Vec<u8>> {
         headers.iter().find(|(name, _)| *name == HEADER).map(|(_, place)| place.to_owned())
-    }
-
-    /// Whether trailers name this place.
-    pub(crate) fn is_named(place: &str, trailers: &Headers<'_>) -> bool {
-        named(trailers).as_deref() == Some(place.as_bytes())
     }
 }
 
 #[cfg(not(feature = "fault-injection"))]
 mod none {
-    use envoy_abi::http::{FilterHandle, Headers};
+    use envoy_abi::http::FilterHandle;
 
     #[derive(Default)]
     pub(crate) struct Fault(());
@@ -97,13 +97,13 @@ mod none {
         pub(crate) fn is(&self, _place: &str) -> bool {
             false
         }
+
+        pub(crate) fn is_in_trailers(&self, _place: &str, _stream: &FilterHandle) -> bool {
+            false
+        }
     }
 
     pub(crate) fn strike_once(_place: &str) {}
 
     pub(crate) fn strike_if_named(_place: &str, _text: &[u8]) {}
-
-    pub(crate) fn is_named(_place: &str, _trailers: &Headers<'_>) -> bool {
-        false
-    }
 }

@@ -3,16 +3,15 @@
 //! One HTTP filter, which judges every request, and one certificate validator, which accepts any chain and keeps it for
 //! the filter to judge. Both go by the name `portcullis`.
 
-mod apply;
-mod farewell;
 mod fault;
 mod filter;
-mod leave;
+mod flush_timer;
+mod host;
+mod long_streams;
 mod memory;
 mod metrics;
-mod peer;
 mod reviews;
-mod ticker;
+mod shutdown;
 mod validator;
 
 envoy_abi::module! {

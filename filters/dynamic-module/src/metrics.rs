@@ -7,8 +7,8 @@ use envoy_abi::http::{ConfigHandle, Counter, FilterHandle, Gauge, Histogram, Mai
 use portcullis_core::observe::catalog::{CACHED, JUDGING, Metric, REQUESTS, REVIEW_WAIT, REVIEWS, SLOTS};
 use portcullis_core::observe::{Outcome, Seen, Series};
 
+use crate::flush_timer::FlushTimer;
 use crate::memory;
-use crate::ticker::Ticket;
 
 /// Counts that a configuration could not carry to Envoy itself, because it is gone or no request comes to it any more: the next
 /// one that carries its own takes them along.
@@ -26,7 +26,7 @@ pub(crate) struct Metrics {
     /// The [`Series::id`] that was counted last, known for certain.
     latest: AtomicU64,
     known: Mutex<Known>,
-    ticket: Arc<Ticket>,
+    timer: Arc<FlushTimer>,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl Metrics {
             nobody: Arc::new(Series::of_nobody()),
             latest: AtomicU64::new(0),
             known: Mutex::default(),
-            ticket: Ticket::new(handle.scheduler()),
+            timer: FlushTimer::new(handle.scheduler()),
         })
     }
 
@@ -59,12 +59,12 @@ impl Metrics {
             self.meet(series);
         }
         series.count(seen, outcome);
-        self.ticket.arm();
+        self.timer.schedule();
     }
 
     /// Says that a gauge may have changed.
     pub(crate) fn changed(&self) {
-        self.ticket.arm();
+        self.timer.schedule();
     }
 
     pub(crate) fn judged(&self, stream: &mut FilterHandle, time: Duration) {
@@ -77,14 +77,14 @@ impl Metrics {
 
     /// Carries everything to Envoy, if it is time. An Envoy that takes metrics only from a stream gets them from the next.
     pub(crate) fn on_main_thread(&self, main: &mut MainThread) {
-        if self.ticket.is_due() {
+        if self.timer.is_due() {
             // First, so that gauges tell what is left.
             let remembers = memory::forget_old();
             if main.takes_metrics() {
                 self.show(main);
             } else {
                 self.leave();
-                self.ticket.pass_on();
+                self.timer.reschedule();
             }
             // Woken again while there is something to forget, also when no request comes any more.
             if remembers {
@@ -95,7 +95,7 @@ impl Metrics {
 
     /// The same from a stream, where the main thread has left it to one.
     pub(crate) fn on_stream(&self, stream: &mut FilterHandle) {
-        if self.ticket.is_due() {
+        if self.timer.is_due() {
             self.show(stream);
         }
     }
@@ -150,7 +150,7 @@ impl Metrics {
 
 impl Drop for Metrics {
     fn drop(&mut self) {
-        self.ticket.cancel();
+        self.timer.cancel();
         self.leave();
     }
 }

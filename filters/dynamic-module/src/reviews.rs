@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread, StreamScheduler};
 use portcullis_core::Refusal;
-use portcullis_core::review::{MAX_ANSWER, Patience, Review, ReviewKey, ReviewPermit, ReviewResult, Settled, WAITERS};
+use portcullis_core::review::{Flights, MAX_ANSWER, Review, ReviewKey, ReviewResult, Settled};
 
 use crate::fault;
 use crate::memory::uptime;
@@ -25,40 +25,12 @@ pub(crate) struct Reviews {
 
 #[derive(Debug, Default)]
 struct Inner {
-    flights: HashMap<ReviewKey, Flight>,
+    flights: Flights<Weak<Pending>>,
     /// Asked for, not yet sent.
     outbox: Vec<ReviewKey>,
     callouts: HashMap<CalloutId, ReviewKey>,
     /// Answers that came before their callout's id was known.
     early: HashMap<CalloutId, Answer>,
-}
-
-#[derive(Debug)]
-struct Flight {
-    review: Arc<Review>,
-    /// Streams keep themselves: one whose client has left waits no more.
-    waiters: Vec<Weak<Pending>>,
-    patience: Patience,
-    _permit: ReviewPermit,
-}
-
-impl Flight {
-    fn new(review: Review, waiter: &Arc<Pending>, permit: ReviewPermit) -> Self {
-        let (waiters, patience) = (vec![Arc::downgrade(waiter)], Patience::new(uptime(Instant::now())));
-        Flight { review: Arc::new(review), waiters, patience, _permit: permit }
-    }
-
-    /// Adds a stream. False if too many wait already, those aside that have left.
-    fn join(&mut self, waiter: &Arc<Pending>) -> bool {
-        if self.waiters.len() >= WAITERS {
-            self.waiters.retain(|waiter| waiter.strong_count() > 0);
-        }
-        let has_room = self.waiters.len() < WAITERS;
-        if has_room {
-            self.waiters.push(Arc::downgrade(waiter));
-        }
-        has_room
-    }
 }
 
 /// A stream that waits for answers.
@@ -70,15 +42,15 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// A stream that waits for `missing` answers, with those that it already has.
-    pub(crate) fn new(stream: StreamScheduler, missing: usize, settled: Settled) -> Arc<Self> {
-        Arc::new(Pending { stream, missing: AtomicUsize::new(missing), settled: Mutex::new(settled) })
+    /// A stream that waits for `missing` answers.
+    pub(crate) fn new(stream: StreamScheduler, missing: usize) -> Arc<Self> {
+        Arc::new(Pending { stream, missing: AtomicUsize::new(missing), settled: Mutex::default() })
     }
 
     /// The answers, once all are there.
-    pub(crate) fn settled(&self) -> Option<Settled> {
+    pub(crate) fn take_answers(&self) -> Option<Settled> {
         let is_complete = self.missing.load(Ordering::Acquire) == 0;
-        is_complete.then(|| self.settled.lock().unwrap_or_else(PoisonError::into_inner).clone())
+        is_complete.then(|| std::mem::take(&mut *self.settled.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     fn settle(&self, key: ReviewKey, result: ReviewResult) {
@@ -101,19 +73,14 @@ impl Reviews {
     /// A refusal where too many reviews or waiters are under way; the stream is then never woken.
     pub(crate) fn ask(&self, reviews: Vec<Review>, pending: &Arc<Pending>) -> Result<(), Refusal> {
         let mut inner = self.lock();
-        let mut is_new = false;
+        let mut is_first = true;
+        let is_waiting = |waiter: &Weak<Pending>| waiter.strong_count() > 0;
         for review in reviews {
             let key = review.key();
-            if let Some(flight) = inner.flights.get_mut(&key) {
-                if !flight.join(pending) {
-                    return Err(Refusal::too_many_reviews());
-                }
-            } else {
-                let permit = review.permit().ok_or_else(Refusal::too_many_reviews)?;
-                inner.flights.insert(key, Flight::new(review, pending, permit));
+            if inner.flights.join(review, Arc::downgrade(pending), is_waiting, uptime(Instant::now()))? {
                 inner.outbox.push(key);
-                // Before a later question can fail: what stands in the outbox is sent in any case.
-                if !std::mem::replace(&mut is_new, true) {
+                // Before a later question can fail: the outbox is sent in any case.
+                if std::mem::take(&mut is_first) {
                     self.main.wake();
                 }
             }
@@ -127,13 +94,9 @@ impl Reviews {
         let outbox: Vec<_> = outbox.into_iter().map(|key| Unsent { reviews: self, key: Some(key) }).collect();
         for question in outbox {
             let now = uptime(Instant::now());
-            let flight = question.key.and_then(|key| {
-                self.lock().flights.get(&key).map(|flight| (Arc::clone(&flight.review), flight.patience))
-            });
-            let Some((review, patience)) = flight else { continue };
+            let flight = question.key.and_then(|key| self.lock().flights.get(&key, now));
+            let Some((review, left)) = flight else { continue };
             fault::strike_once("send");
-            // None is no bound to Envoy.
-            let left = patience.left(now).max(1);
             if let Some(id) = main.callout(review.cluster(), &review.headers(&self.via), review.body().as_bytes(), left)
             {
                 question.sent(id);
@@ -179,8 +142,7 @@ impl Reviews {
 
     fn ask_again(&self, key: &ReviewKey) -> bool {
         let mut inner = self.lock();
-        let Some(flight) = inner.flights.get_mut(key) else { return false };
-        if !flight.patience.asks_again(uptime(Instant::now())) {
+        if !inner.flights.asks_again(key, uptime(Instant::now())) {
             return false;
         }
         inner.outbox.push(*key);
@@ -191,11 +153,12 @@ impl Reviews {
     }
 
     fn finish(&self, key: &ReviewKey, status: u16, body: &[u8]) {
-        let Some(review) = self.lock().flights.get(key).map(|flight| Arc::clone(&flight.review)) else { return };
+        let now = uptime(Instant::now());
+        let Some((review, _)) = self.lock().flights.get(key, now) else { return };
         fault::strike_once("callout");
-        let result = review.settle(status, body, uptime(Instant::now()));
-        let Some(flight) = self.lock().flights.remove(key) else { return };
-        for waiter in flight.waiters.iter().filter_map(Weak::upgrade) {
+        let result = review.settle(status, body, now);
+        let waiters = self.lock().flights.finish(key);
+        for waiter in waiters.iter().filter_map(Weak::upgrade) {
             waiter.settle(*key, result.clone());
         }
     }

@@ -3,16 +3,14 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::Cluster;
-use portcullis_core::farewell::Streams;
+use portcullis_core::exchange::RouteConfig;
 use portcullis_core::x509::hex_digest;
 use portcullis_filter_config::{ClusterConfig, names};
 
-use crate::farewell::Farewell;
-use crate::host::Host;
+use crate::hostcalls::Hostcalls;
+use crate::long_streams::LongStreams;
 use crate::memory::VmMemory;
 
 /// A configuration that was not asked for so long is forgotten.
@@ -28,8 +26,7 @@ pub(crate) struct Clusters {
 /// One cluster's configuration, with the streams of the cluster.
 pub(crate) struct Known {
     name: String,
-    pub(crate) cluster: Cluster,
-    pub(crate) streams: Arc<Streams<u32>>,
+    pub(crate) route: RouteConfig<u32>,
 }
 
 struct Entry {
@@ -41,11 +38,11 @@ struct Entry {
 impl Clusters {
     /// The configuration of the current request's virtual host. `None` if there is none that can be used: the request fails
     /// closed.
-    pub(crate) fn current<H: Host>(
+    pub(crate) fn current<H: Hostcalls>(
         &mut self,
         host: &H,
         memory: &VmMemory<H>,
-        farewell: &mut Farewell,
+        long_streams: &mut LongStreams,
         uptime: Duration,
     ) -> Option<Rc<Known>> {
         let told = host.property(names::wasm::DIGEST).filter(|digest| !digest.is_empty());
@@ -64,7 +61,7 @@ impl Clusters {
             entry.used = uptime;
             return entry.known.clone();
         }
-        let known = compile(&text, host, memory, farewell, uptime).map(Rc::new);
+        let known = compile(&text, host, memory, long_streams, uptime).map(Rc::new);
         self.forget(known.as_ref().map(|known| known.name.as_str()), uptime);
         self.compiled.insert(digest, Entry { known: known.clone(), used: uptime });
         known
@@ -79,20 +76,22 @@ impl Clusters {
     }
 }
 
-fn compile<H: Host>(
+fn compile<H: Hostcalls>(
     text: &[u8],
     host: &H,
     memory: &VmMemory<H>,
-    farewell: &mut Farewell,
+    long_streams: &mut LongStreams,
     uptime: Duration,
 ) -> Option<Known> {
     let config: ClusterConfig = serde_json::from_slice(text)
         .map_err(|error| host.log(&format!("portcullis: a cluster's configuration does not parse: {error}")))
         .ok()?;
-    let cluster = Cluster::compile(&config, memory)
+    let streams = long_streams.of_cluster(&config.name);
+    let (route, next) = RouteConfig::compile(&config, memory, streams, uptime)
         .map_err(|error| host.log(&format!("portcullis: {}: {error}", config.identity)))
         .ok()?;
-    let streams = farewell.of(&config.name);
-    farewell.configure(&streams, &config, uptime);
-    Some(Known { name: config.name, cluster, streams })
+    if let Some(at) = next {
+        long_streams.call_at(&route.streams, at);
+    }
+    Some(Known { name: config.name, route })
 }

@@ -1,12 +1,13 @@
-//! [`Host`] by the proxy-wasm ABI.
+//! [`Hostcalls`] by the proxy-wasm ABI.
 
 use std::time::Duration;
 
-use envoy_abi::wasm::{BodyStatus, HeadersStatus, TrailersStatus, Vm, host};
+use envoy_abi::wasm::{self, BodyStatus, HeadersStatus, TrailersStatus, host};
+use portcullis_core::exchange::Next;
 
-use crate::bundle::{self, Bundle};
-use crate::host::{Host, Map, MetricKind, Reply};
-use crate::pairs;
+use crate::header_map;
+use crate::hostcalls::{Hostcalls, Map, MetricKind, Response};
+use crate::vm::Vm;
 
 /// The Envoy that runs this VM.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,7 +22,7 @@ fn map(map: Map) -> host::HeaderMap {
     }
 }
 
-impl Host for Envoy {
+impl Hostcalls for Envoy {
     fn log(&self, message: &str) {
         host::log_error(message);
     }
@@ -63,11 +64,11 @@ impl Host for Envoy {
         host::header(map(of), name)
     }
 
-    fn set_header(&self, name: &str, value: &[u8]) -> bool {
+    fn set_header(&self, name: &[u8], value: &[u8]) -> bool {
         host::set_header(host::HeaderMap::Request, name, value)
     }
 
-    fn add_header(&self, name: &str, value: &[u8]) -> bool {
+    fn add_header(&self, name: &[u8], value: &[u8]) -> bool {
         host::add_header(host::HeaderMap::Request, name, value)
     }
 
@@ -88,15 +89,15 @@ impl Host for Envoy {
     }
 
     fn callout(&self, cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout_ms: u32) -> Option<u32> {
-        host::callout(cluster, &pairs::write(headers), body, timeout_ms)
+        host::callout(cluster, &header_map::write(headers), body, timeout_ms)
     }
 
     fn callout_body(&self, most: usize) -> Option<Vec<u8>> {
         host::callout_body(most)
     }
 
-    fn reply(&self, reply: &Reply<'_>) -> bool {
-        host::send_response(reply.status, reply.details, &pairs::write(reply.headers), reply.body)
+    fn reply(&self, response: &Response<'_>) -> bool {
+        host::send_response(response.status, response.details, &header_map::write(response.headers), response.body)
     }
 
     fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)> {
@@ -125,56 +126,59 @@ impl Host for Envoy {
     }
 }
 
-impl Vm for Bundle<Envoy> {
+impl wasm::Vm for Vm<Envoy> {
     fn new_root(&mut self, _root: u32) {}
 
     fn new_stream(&mut self, stream: u32, root: u32) {
-        Bundle::new_stream(self, stream, root);
+        Vm::new_stream(self, stream, root);
     }
 
     fn configure(&mut self, root: u32, config: &[u8]) -> bool {
-        Bundle::configure(self, root, config)
+        Vm::configure(self, root, config)
     }
 
     fn tick(&mut self, root: u32) {
-        Bundle::tick(self, root);
+        Vm::tick(self, root);
     }
 
     fn request_headers(&mut self, stream: u32) -> HeadersStatus {
-        headers(Bundle::request_headers(self, stream))
+        headers(Vm::request_headers(self, stream))
     }
 
     fn request_body(&mut self, stream: u32) -> BodyStatus {
-        if Bundle::holds_body(self, stream) { BodyStatus::Hold } else { BodyStatus::Continue }
+        match Vm::request_body(self, stream) {
+            Next::Continue => BodyStatus::Continue,
+            Next::Pause | Next::Stop => BodyStatus::Hold,
+        }
     }
 
     fn request_trailers(&mut self, stream: u32) -> TrailersStatus {
-        match Bundle::request_trailers(self, stream) {
-            bundle::Next::Continue => TrailersStatus::Continue,
-            bundle::Next::Wait => TrailersStatus::Stop,
+        match Vm::request_trailers(self, stream) {
+            Next::Continue => TrailersStatus::Continue,
+            Next::Pause | Next::Stop => TrailersStatus::Stop,
         }
     }
 
     fn response_headers(&mut self, stream: u32) -> HeadersStatus {
-        headers(Bundle::response_headers(self, stream))
+        headers(Vm::response_headers(self, stream))
     }
 
     fn callout_done(&mut self, root: u32, token: u32, has_headers: bool) {
-        Bundle::callout_done(self, root, token, has_headers);
+        Vm::callout_done(self, root, token, has_headers);
     }
 
     fn complete(&mut self, stream: u32) {
-        Bundle::complete(self, stream);
+        Vm::complete(self, stream);
     }
 
     fn delete(&mut self, context: u32) {
-        Bundle::delete(self, context);
+        Vm::delete(self, context);
     }
 }
 
-fn headers(next: bundle::Next) -> HeadersStatus {
+fn headers(next: Next) -> HeadersStatus {
     match next {
-        bundle::Next::Continue => HeadersStatus::Continue,
-        bundle::Next::Wait => HeadersStatus::Wait,
+        Next::Continue => HeadersStatus::Continue,
+        Next::Pause | Next::Stop => HeadersStatus::Wait,
     }
 }

@@ -12,7 +12,7 @@ pub(crate) use none::*;
 mod injected {
     use std::cell::Cell;
 
-    use crate::host::{Host, Map};
+    use crate::hostcalls::{Hostcalls, Map};
 
     const ARMED_BY_A_REQUEST: [&str; 2] = ["callout", "tick"];
 
@@ -26,7 +26,7 @@ mod injected {
 
     impl Fault {
         /// Reads it, and arms what strikes elsewhere.
-        pub(crate) fn read<H: Host>(&mut self, host: &H) {
+        pub(crate) fn read<H: Hostcalls>(&mut self, host: &H) {
             self.0 = host.header(Map::Request, "x-fault-injection");
             let names = |place: &&str| self.0.as_deref() == Some(place.as_bytes());
             if let Some(place) = ARMED_BY_A_REQUEST.into_iter().find(names) {
@@ -52,13 +52,13 @@ mod injected {
 
 #[cfg(not(feature = "fault-injection"))]
 mod none {
-    use crate::host::Host;
+    use crate::hostcalls::Hostcalls;
 
     #[derive(Default)]
     pub(crate) struct Fault(());
 
     impl Fault {
-        pub(crate) fn read<H: Host>(&mut self, _host: &H) {}
+        pub(crate) fn read<H: Hostcalls>(&mut self, _host: &H) {}
 
         pub(crate) fn strike(&self, _place: &str) {}
     }

@@ -1,100 +1,233 @@
-//! What the filter needs of Envoy. Everything concerns the context that Envoy calls, or the one of [`Host::act_for`].
+//! [`Host`] by proxy-wasm hostcalls, for one stream of a VM.
 
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// A map of headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Map {
-    /// The request's headers.
-    Request,
-    /// The request's trailers.
-    RequestTrailers,
-    /// The answer's headers.
-    Response,
-    /// The headers of a callout's answer.
-    Callout,
+use portcullis_core::exchange::{Asked, Edit, Host};
+use portcullis_core::farewell::Streams;
+use portcullis_core::observe::{Outcome, Seen, Series};
+use portcullis_core::review::{Review, ReviewKey, Settled};
+use portcullis_core::x509::KnownChains;
+use portcullis_core::{Moment, Refusal};
+use portcullis_filter_config::names;
+use portcullis_filter_config::names::request::Field;
+use rustls_pki_types::UnixTime;
+
+use crate::fault::Fault;
+use crate::header_map::HeaderMap;
+use crate::hostcalls::{Hostcalls, Map, Response};
+use crate::reviews::Asking;
+use crate::root::Root;
+use crate::shared_reviews;
+use crate::vm::Vm;
+
+const CERTIFICATE_DIGEST: &str = "connection\0sha256_peer_certificate_digest";
+const CODE_DETAILS: &str = "response\0code_details";
+
+/// What this host itself keeps of a stream.
+#[derive(Default)]
+pub(crate) struct LocalState {
+    /// The answers that have come, and how many are missing.
+    pub(crate) waiting: Option<(Settled, usize)>,
+    /// Reviews whose answer was looked for with the other workers.
+    pub(crate) looked_up: Vec<ReviewKey>,
+    pub(crate) fault: Fault,
 }
 
-/// Kinds of metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricKind {
-    /// Only grows.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Takes values.
-    Histogram,
+/// A stream of Envoy's during one hook.
+pub(crate) struct StreamHost<'a, H> {
+    pub(crate) vm: &'a mut Vm<H>,
+    pub(crate) id: u32,
+    pub(crate) root_id: u32,
+    pub(crate) root: Option<&'a Rc<Root>>,
+    pub(crate) local: &'a mut LocalState,
 }
 
-/// An answer that the filter gives itself.
-#[derive(Clone, Copy, Debug)]
-pub struct Reply<'a> {
-    /// HTTP status.
-    pub status: u16,
-    /// Envoy's word for how the answer came about.
-    pub details: &'a str,
-    /// Header names and values.
-    pub headers: &'a [(&'a str, &'a str)],
-    /// The body.
-    pub body: &'a [u8],
+impl<H: Hostcalls> StreamHost<'_, H> {
+    /// Whether another worker knows some answer. It is kept as if it had come here when it came there, so that it is believed no
+    /// longer than there; looked for once only, because by then it may be too old.
+    fn finds_answers(&mut self, reviews: &[Review]) -> bool {
+        let mut has_found = false;
+        for review in reviews {
+            let key = review.key();
+            if self.local.looked_up.contains(&key) {
+                continue;
+            }
+            self.local.looked_up.push(key);
+            if let Some((answer, at)) = shared_reviews::find(&self.vm.hostcalls, &key) {
+                review.settle(201, &answer, Duration::from_secs(at));
+                has_found = true;
+            }
+        }
+        has_found
+    }
 }
 
-/// Envoy, as a VM sees it. `bool` says whether Envoy took it.
-pub trait Host: Clone + std::fmt::Debug + Send + Sync + 'static {
-    /// Logs a message of the module's own. Nothing that a client wrote and no secret belongs into it.
-    fn log(&self, message: &str);
-    /// The time since 1970. `None`: nothing can be judged.
-    fn now(&self) -> Option<Duration>;
-    /// The time since any fixed point, by a clock that nobody sets, the same for all workers.
-    fn uptime(&self) -> Option<Duration>;
-    /// Random bytes.
-    fn random(&self) -> Option<[u8; 32]>;
-    /// Has the current root context called after that time, again and again; zero ends it.
-    fn tick_every(&self, period: Duration);
-    /// What follows concerns that context. False if it is gone: then it still concerns the one before.
-    #[must_use]
-    fn act_for(&self, context: u32) -> bool;
-    /// Lets the request go on that waits.
-    fn continue_request(&self);
-    /// Ends the request without an answer.
-    fn close_request(&self);
-    /// All lines of a map, as [`crate::pairs`] reads them.
-    fn headers(&self, map: Map) -> Option<Vec<u8>>;
-    /// The first line of a name.
-    fn header(&self, map: Map, name: &str) -> Option<Vec<u8>>;
-    /// Puts one line of the request in the place of all of that name.
-    #[must_use]
-    fn set_header(&self, name: &str, value: &[u8]) -> bool;
-    /// Adds a line to the request.
-    #[must_use]
-    fn add_header(&self, name: &str, value: &[u8]) -> bool;
-    /// Takes out all lines of a name.
-    #[must_use]
-    fn remove_header(&self, map: Map, name: &[u8]) -> bool;
-    /// An attribute of Envoy's; the parts of its name are separated by NUL.
-    fn property(&self, path: &str) -> Option<Vec<u8>>;
-    /// Writes the request's filter state `wasm.<name>`.
-    #[must_use]
-    fn set_filter_state(&self, name: &str, value: &[u8]) -> bool;
-    /// Has the route chosen anew.
-    #[must_use]
-    fn clear_route_cache(&self) -> bool;
-    /// Sends a request to an Envoy cluster on behalf of the current context. Returns its number.
-    fn callout(&self, cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout_ms: u32) -> Option<u32>;
-    /// The body of the callout's answer that is being told, up to that size.
-    fn callout_body(&self, most: usize) -> Option<Vec<u8>>;
-    /// Answers the current stream.
-    #[must_use]
-    fn reply(&self, reply: &Reply<'_>) -> bool;
-    /// What all workers share under a key, and the number by which [`Host::set_shared`] notices a change.
-    fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)>;
-    /// Shares a value; false if it was changed since it had that number. 0 writes in any case.
-    #[must_use]
-    fn set_shared(&self, key: &[u8], value: &[u8], cas: u32) -> bool;
-    /// Makes a metric, or finds the one of that name. Returns its number.
-    fn metric(&self, kind: MetricKind, name: &str) -> Option<u32>;
-    /// Adds to a counter or a gauge.
-    fn add_metric(&self, id: u32, by: i64);
-    /// Adds a value to a histogram.
-    fn record_metric(&self, id: u32, value: u64);
+impl<H: Hostcalls> Host for StreamHost<'_, H> {
+    type Headers<'h>
+        = HeaderMap
+    where
+        Self: 'h;
+    type Stream = u32;
+
+    fn request_headers(&self) -> Option<HeaderMap> {
+        HeaderMap::read(self.vm.hostcalls.headers(Map::Request)?)
+    }
+
+    fn request_header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.vm.hostcalls.header(Map::Request, name).map(Cow::Owned)
+    }
+
+    fn request_trailers(&self) -> Option<HeaderMap> {
+        HeaderMap::read(self.vm.hostcalls.headers(Map::RequestTrailers)?)
+    }
+
+    fn response_status(&self) -> Option<Cow<'_, [u8]>> {
+        self.vm.hostcalls.header(Map::Response, ":status").map(Cow::Owned)
+    }
+
+    fn code_details(&self) -> Option<Cow<'_, [u8]>> {
+        self.vm.hostcalls.property(CODE_DETAILS).map(Cow::Owned)
+    }
+
+    fn server(&self) -> Option<String> {
+        let server = self.vm.hostcalls.property(names::wasm::SERVER).filter(|name| !name.is_empty())?;
+        String::from_utf8(server).ok()
+    }
+
+    fn moment(&self) -> Option<Moment> {
+        let (now, uptime) = (self.vm.hostcalls.now()?, self.vm.hostcalls.uptime()?);
+        Some(Moment { now: UnixTime::since_unix_epoch(now), uptime })
+    }
+
+    fn uptime(&self) -> Option<Duration> {
+        self.vm.hostcalls.uptime()
+    }
+
+    fn recorded_chain(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn connection_certificate(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn certificate_digest(&self) -> Option<Cow<'_, [u8]>> {
+        self.vm.hostcalls.property(CERTIFICATE_DIGEST).map(Cow::Owned)
+    }
+
+    fn presented_certificate(&self) -> bool {
+        self.vm.hostcalls.property(CERTIFICATE_DIGEST).is_some_and(|digest| !digest.is_empty())
+    }
+
+    fn with_known_chains<R>(&self, f: impl FnOnce(&mut KnownChains) -> R) -> Option<R> {
+        self.vm.known_chains.try_borrow_mut().ok().map(|mut known| f(&mut known))
+    }
+
+    fn edit(&mut self, edit: Edit<'_>) -> bool {
+        match edit {
+            Edit::Remove(name) => self.vm.hostcalls.remove_header(Map::Request, name),
+            Edit::Set(name, value) => self.vm.hostcalls.set_header(name, value),
+            Edit::Add(name, value) => self.vm.hostcalls.add_header(name, value),
+        }
+    }
+
+    fn remove_trailer(&mut self, name: &[u8]) -> bool {
+        self.vm.hostcalls.remove_header(Map::RequestTrailers, name)
+    }
+
+    fn export(&mut self, field: Field, value: &str) -> bool {
+        self.vm.hostcalls.set_filter_state(field.state, value.as_bytes())
+    }
+
+    fn open_route(&mut self, destination: &str) -> bool {
+        self.vm.hostcalls.set_filter_state(names::DESTINATION, destination.as_bytes())
+            && self.vm.hostcalls.clear_route_cache()
+    }
+
+    fn continue_request(&mut self) {
+        self.vm.hostcalls.continue_request();
+    }
+
+    fn reply(&mut self, refusal: &Refusal) -> bool {
+        let (headers, body, details) = (refusal.headers(), refusal.body(), refusal.details());
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let response = Response { status: refusal.code, details: &details, headers: &headers, body: body.as_bytes() };
+        self.vm.hostcalls.reply(&response)
+    }
+
+    fn reset(&mut self, _details: String) {
+        self.vm.hostcalls.close_request();
+    }
+
+    fn finish(&mut self, _stream: &u32) {
+        self.vm.hostcalls.close_request();
+    }
+
+    fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {
+        let (Some(root), Some(uptime)) = (self.root, self.vm.hostcalls.uptime()) else {
+            return Err(Refusal::internal());
+        };
+        if self.finds_answers(&reviews) {
+            return Ok(Asked::Found);
+        }
+        self.local.waiting = Some((Settled::default(), reviews.len()));
+        let Vm { hostcalls, reviews: all, streams, .. } = &mut *self.vm;
+        let asking = Asking { hostcalls, root: self.root_id, via: root.gateway.via(), uptime };
+        let is_waiting = |other: &u32| streams.contains_key(other);
+        let at_once = all.entry(self.root_id).or_default().ask(reviews, self.id, is_waiting, &asking)?;
+        // No other stream waits for a question that was new.
+        if at_once.is_empty() { Ok(Asked::Waiting) } else { Err(Refusal::review_failed()) }
+    }
+
+    fn take_answers(&mut self) -> Option<Settled> {
+        let (answers, _) = self.local.waiting.take_if(|(_, missing)| *missing == 0)?;
+        Some(answers)
+    }
+
+    fn token_rejected(&mut self, key: &ReviewKey, uptime: Duration) {
+        shared_reviews::doubt(&self.vm.hostcalls, key, uptime.as_secs());
+    }
+
+    fn stream(&mut self, _is_watch: bool) -> u32 {
+        self.id
+    }
+
+    fn call_at(&mut self, streams: &Arc<Streams<u32>>, at: Duration) {
+        self.vm.long_streams.call_at(streams, at);
+    }
+
+    fn count(&mut self, series: Option<&Arc<Series>>, seen: &Seen, outcome: Outcome) {
+        if let Some(root) = self.root {
+            root.metrics.count(series, seen, outcome);
+        }
+    }
+
+    fn record_processing(&mut self, time: Duration) {
+        if let Some(root) = self.root {
+            root.metrics.judged(time, &self.vm.hostcalls);
+        }
+    }
+
+    fn record_review_wait(&mut self, time: Duration) {
+        if let Some(root) = self.root {
+            root.metrics.waited(time, &self.vm.hostcalls);
+        }
+    }
+
+    fn gauges_changed(&mut self) {
+        if let Some(root) = self.root {
+            root.metrics.changed();
+        }
+    }
+
+    fn log(&mut self, members: &str) {
+        let _ = self.vm.hostcalls.set_filter_state(names::wasm::LOG_MEMBERS, members.as_bytes());
+    }
+
+    fn checkpoint(&self, name: &'static str) {
+        self.local.fault.strike(name);
+    }
 }

@@ -11,10 +11,10 @@ use portcullis_core::review::CredentialCaches;
 use portcullis_core::store::Store;
 use ring::hmac;
 
-use crate::host::Host;
-use crate::levels::SharedBucket;
-use crate::places::Places;
-use crate::table;
+use crate::hostcalls::Hostcalls;
+use crate::shared_buckets::SharedBucket;
+use crate::shared_in_flight::Places;
+use crate::shared_table;
 
 const SECRET: &[u8] = b"portcullis/secret";
 
@@ -33,10 +33,10 @@ pub(crate) struct VmMemory<H> {
     places: RefCell<Vec<Weak<Places<H>>>>,
 }
 
-impl<H: Host> VmMemory<H> {
+impl<H: Hostcalls> VmMemory<H> {
     /// `None` where Envoy has no randomness, or shares nothing.
     pub(crate) fn open(host: &H) -> Option<Self> {
-        if !table::prepare(host) {
+        if !shared_table::prepare(host) {
             return None;
         }
         let random = host.random()?;
@@ -75,7 +75,7 @@ impl<H: Host> VmMemory<H> {
 #[derive(Debug)]
 struct Counted<H>(Arc<Places<H>>);
 
-impl<H: Host> SharedCount for Counted<H> {
+impl<H: Hostcalls> SharedCount for Counted<H> {
     fn enter(&self, max: u32) -> bool {
         self.0.enter(max)
     }
@@ -89,7 +89,7 @@ impl<H: Host> SharedCount for Counted<H> {
     }
 }
 
-impl<H: Host> Memory for VmMemory<H> {
+impl<H: Hostcalls> Memory for VmMemory<H> {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
         let lifetimes = owner.lifetimes;
         // Everything that makes an owner another one stands in its text, so that no two have the same secret.
@@ -101,7 +101,7 @@ impl<H: Host> Memory for VmMemory<H> {
 
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
         self.running.find_or_make((cluster.to_owned(), schema.to_owned()), || {
-            let id = table::id_of(&[cluster.as_bytes(), schema.as_bytes()]);
+            let id = shared_table::id_of(&[cluster.as_bytes(), schema.as_bytes()]);
             let places = Places { host: self.host.clone(), id, vm: self.vm, own: AtomicU32::new(0) };
             let places = Arc::new(places);
             self.places.borrow_mut().push(Arc::downgrade(&places));
@@ -112,7 +112,7 @@ impl<H: Host> Memory for VmMemory<H> {
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
         self.buckets.find_or_make((cluster.to_owned(), schema.to_owned(), rate), || {
             let numbers = [rate.qps.to_le_bytes(), rate.burst.to_le_bytes()].concat();
-            let id = table::id_of(&[cluster.as_bytes(), schema.as_bytes(), &numbers]);
+            let id = shared_table::id_of(&[cluster.as_bytes(), schema.as_bytes(), &numbers]);
             TokenBucket::shared(rate, Box::new(SharedBucket { host: self.host.clone(), id }))
         })
     }

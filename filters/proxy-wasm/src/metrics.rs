@@ -11,7 +11,7 @@ use std::time::Duration;
 use portcullis_core::observe::catalog::{JUDGING, PREFIX, REQUESTS, REVIEW_WAIT};
 use portcullis_core::observe::{Outcome, Seen, Series};
 
-use crate::host::{Host, MetricKind};
+use crate::hostcalls::{Hostcalls, MetricKind};
 
 /// How old a figure is at most.
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ struct Known {
 }
 
 impl Metrics {
-    pub(crate) fn new(host: &impl Host) -> Self {
+    pub(crate) fn new(host: &impl Hostcalls) -> Self {
         let histogram = |name: &str| host.metric(MetricKind::Histogram, &format!("{PREFIX}{name}"));
         Metrics {
             judging: histogram(JUDGING.name),
@@ -72,20 +72,20 @@ impl Metrics {
         self.has_news.get()
     }
 
-    pub(crate) fn judged(&self, time: Duration, host: &impl Host) {
+    pub(crate) fn judged(&self, time: Duration, host: &impl Hostcalls) {
         if let Some(id) = self.judging {
             host.record_metric(id, u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         }
     }
 
-    pub(crate) fn waited(&self, time: Duration, host: &impl Host) {
+    pub(crate) fn waited(&self, time: Duration, host: &impl Hostcalls) {
         if let Some(id) = self.review_wait {
             host.record_metric(id, u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
         }
     }
 
     /// Carries everything to Envoy.
-    pub(crate) fn show(&self, host: &impl Host) {
+    pub(crate) fn show(&self, host: &impl Hostcalls) {
         let known = &mut *self.known.borrow_mut();
         self.has_news.set(false);
         let mut values = BTreeMap::new();
@@ -130,7 +130,7 @@ fn named<'a>(name: &str, labels: impl Iterator<Item = (&'a str, &'a str)>) -> St
     text
 }
 
-fn add(ids: &mut HashMap<String, u32>, kind: MetricKind, name: &str, by: i64, host: &impl Host) {
+fn add(ids: &mut HashMap<String, u32>, kind: MetricKind, name: &str, by: i64, host: &impl Hostcalls) {
     let id = ids.get(name).copied().or_else(|| {
         let id = host.metric(kind, name)?;
         ids.insert(name.to_owned(), id);

@@ -5,10 +5,10 @@ use std::time::Duration;
 use portcullis_core::Gateway;
 use portcullis_filter_config::{FilterConfig, PeerSource};
 
-use crate::host::Host;
+use crate::hostcalls::Hostcalls;
 use crate::metrics::{self, Metrics};
-use crate::places::RENEWED;
 use crate::reviews::AGAIN;
+use crate::shared_in_flight::RENEWED;
 
 /// How often it is looked for what got too old.
 const FORGETS: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ pub(crate) struct Root {
 
 impl Root {
     /// Compiles a configuration. `None` refuses it, and says why in Envoy's log.
-    pub(crate) fn compile(text: &[u8], host: &impl Host) -> Option<Rc<Root>> {
+    pub(crate) fn compile(text: &[u8], host: &impl Hostcalls) -> Option<Rc<Root>> {
         let config: FilterConfig = serde_json::from_slice(text)
             .map_err(|error| host.log(&format!("portcullis: the configuration does not parse: {error}")))
             .ok()?;
@@ -46,7 +46,7 @@ impl Root {
     }
 
     /// Has it called when something is due: a question, the end of streams at `ends`, metrics, or a word about places.
-    pub(crate) fn arm(&self, asks_again: bool, ends: Option<Duration>, host: &impl Host) {
+    pub(crate) fn arm(&self, asks_again: bool, ends: Option<Duration>, host: &impl Hostcalls) {
         let is_idle = !asks_again
             && ends.is_none()
             && !self.metrics.has_news()

@@ -1,21 +1,17 @@
 use std::sync::Arc;
 
-use portcullis_core::gateway::outgoing_headers;
-use portcullis_core::hygiene::Scan;
+use portcullis_core::exchange::{Exchange, MemoryHost, Next};
 use portcullis_core::identity::UpstreamUser;
 use portcullis_core::refusal::Cause;
-use portcullis_core::request_info::{RequestInfo, check_query, check_shape, unescape_path};
-use portcullis_core::review::{Review, ReviewResult, Settled};
-use portcullis_core::{Decision, Forward, Peer, Refusal, RequestFacts};
+use portcullis_core::request_info::RequestTarget;
+use portcullis_core::review::{Review, ReviewResult};
+use portcullis_core::{Peer, Refusal, RequestFacts};
 use rustls_pki_types::UnixTime;
 
 use super::answer::{Answer, DispatchAnswer, RefusalAnswer, RequestInfoAnswer, text};
 use super::credential;
 use super::request::{Impersonation, Request};
 use super::world::{Served, World};
-
-/// How often a request may have to wait for reviews.
-const ROUNDS: usize = 14;
 
 /// Stands for the credential of a user whom the call names. Only asked about, never sent.
 const STAND_IN: &[u8] = b"Bearer explained";
@@ -72,34 +68,30 @@ impl World {
 
     fn judge(&self, served: &Served, request: &Request, headers: &Headers, answer: &mut Answer) {
         let as_user = self.with_user(request, headers);
-        let scan = self.gateway.scan(Some(&served.cluster), pairs(&as_user));
-        let (mut settled, uptime) = (Settled::default(), self.later());
-        for _ in 0..ROUNDS {
-            let facts = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: UnixTime::now(), uptime };
-            let is_dispatched = match self.gateway.decide(&served.cluster, &facts) {
-                Decision::Review(reviews) => {
-                    let results: Vec<_> =
-                        reviews.iter().map(|review| (review.key(), result(review, request))).collect();
-                    for (key, result) in results {
-                        settled.push(key, result);
-                    }
-                    continue;
-                }
-                Decision::Forward(forward) => {
-                    answer.upstream_headers = Some(outgoing(&as_user, &scan, &forward));
-                    true
-                }
-                Decision::Refuse(refusal) => {
-                    answer.refusal = Some(RefusalAnswer::new(&refusal));
-                    matches!(refusal.cause, Cause::NoPolicy | Cause::FlowControl)
-                }
-            };
-            if is_dispatched {
-                answer.dispatch = self.dispatch(served, &facts);
-            }
-            return;
+        let (now, uptime) = (UnixTime::now(), self.later());
+        let mut exchange = Exchange::default();
+        let mut host = MemoryHost::new(as_user.clone(), now, uptime, |review: &Review| result(review, request));
+        let mut next = exchange.request_headers(&self.gateway, Some(&served.route), &mut host);
+        while next == Next::Pause {
+            next = exchange.resume(&self.gateway, Some(&served.route), &mut host);
         }
-        answer.error = Some("the request waits for reviews without end".to_owned());
+        let is_dispatched = match &host.reply {
+            None => {
+                let is_upgrade = as_user.iter().any(|(name, _)| name == b"upgrade")
+                    && host.headers.iter().any(|(name, value)| name == b"connection" && value == b"Upgrade");
+                answer.upstream_headers = Some(outgoing(&host.headers, is_upgrade));
+                true
+            }
+            Some(refusal) => {
+                answer.refusal = Some(RefusalAnswer::new(refusal));
+                matches!(refusal.cause, Cause::NoPolicy | Cause::FlowControl)
+            }
+        };
+        if is_dispatched {
+            let scan = self.gateway.scan(Some(&served.route.cluster), pairs(&as_user));
+            let facts = RequestFacts { scan: &scan, peer: Peer::None, settled: exchange.answers(), now, uptime };
+            answer.dispatch = self.dispatch(served, &facts);
+        }
     }
 
     /// A user whom the call names takes the place of the request's own bearer credentials; more than one of these is wrong
@@ -114,11 +106,10 @@ impl World {
     }
 
     fn dispatch(&self, served: &Served, facts: &RequestFacts<'_>) -> Option<DispatchAnswer> {
-        let (raw_path, query) = split(facts.scan.path);
-        let path = unescape_path(raw_path).ok()?;
-        let info = RequestInfo::resolve(facts.scan.method, &path, query).ok()?;
-        check_shape(&info, raw_path).ok()?;
-        let user = self.gateway.acting_user(&served.cluster, facts)?;
+        let target = RequestTarget::parse(facts.scan.path).ok()?;
+        let info = target.resolve(facts.scan.method).ok()?;
+        target.check(&info).ok()?;
+        let user = self.gateway.acting_user(&served.route.cluster, facts)?;
         let matched = served.walk.first_match(&info, &user);
         let policy = matched.map(|matched| matched.policy);
         let count = policy.unwrap_or(usize::MAX);
@@ -179,10 +170,11 @@ fn result(review: &Review, request: &Request) -> ReviewResult {
     }
 }
 
-fn outgoing(headers: &Headers, scan: &Scan<'_>, forward: &Forward<'_>) -> Vec<(String, String)> {
-    let mut headers = outgoing_headers(pairs(headers), scan, forward);
-    headers.retain(|(name, value)| !is_envoys(name, value, forward.is_upgrade));
-    headers.iter().map(|(name, value)| (text(name), text(value))).collect()
+/// The headers that the upstream receives: what the exchange left, without what Envoy removes itself.
+fn outgoing(headers: &Headers, is_upgrade: bool) -> Vec<(String, String)> {
+    let is_sent = |name: &[u8], value: &[u8]| !name.starts_with(b":") && !is_envoys(name, value, is_upgrade);
+    let sent = headers.iter().filter(|(name, value)| is_sent(name, value));
+    sent.map(|(name, value)| (text(name), text(value))).collect()
 }
 
 /// What speaks of the hop from the client, which Envoy takes out of every request itself.
@@ -197,28 +189,12 @@ fn is_envoys(name: &[u8], value: &[u8], is_upgrade: bool) -> bool {
 
 /// Reads the target as kube-apiserver does, whoever sends it, and says what is wrong with it.
 fn read_target(request: &Request, answer: &mut Answer) -> Option<Refusal> {
-    let bad = |error: &dyn std::error::Error| Some(Refusal::bad_request(error.to_string()));
-    let (raw_path, query) = split(request.target.as_bytes());
-    let path = match unescape_path(raw_path) {
-        Ok(path) => path,
-        Err(error) => return bad(&error),
-    };
-    let info = match RequestInfo::resolve(request.method.as_bytes(), &path, query) {
-        Ok(info) => info,
-        Err(error) => return bad(&error),
-    };
-    answer.request_info = Some(RequestInfoAnswer::new(&info, query));
-    let shape = check_shape(&info, raw_path).err().and_then(|error| bad(&error));
-    shape.or_else(|| check_query(query).err().and_then(|error| bad(&error)))
-}
-
-fn split(target: &[u8]) -> (&[u8], &[u8]) {
-    match target.iter().position(|byte| *byte == b'?') {
-        Some(mark) => {
-            (target.get(..mark).unwrap_or_default(), target.get(mark.saturating_add(1)..).unwrap_or_default())
-        }
-        None => (target, &[]),
-    }
+    let read = RequestTarget::parse(request.target.as_bytes()).and_then(|target| {
+        let info = target.resolve(request.method.as_bytes())?;
+        answer.request_info = Some(RequestInfoAnswer::new(&info, target.query));
+        target.check(&info)
+    });
+    read.err().map(|error| Refusal::bad_request(error.to_string()))
 }
 
 /// As the gateway's default chain answers.

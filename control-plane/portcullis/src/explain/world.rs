@@ -7,11 +7,12 @@ use portcullis_api::{Settings, without_references};
 use portcullis_core::authority::Authorities;
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::cluster::CacheOwner;
+use portcullis_core::exchange::RouteConfig;
 use portcullis_core::limit::InFlight;
 use portcullis_core::policy::Walk;
 use portcullis_core::review::{CredentialCaches, Lifetimes};
 use portcullis_core::store::Store;
-use portcullis_core::{Cluster, CompileError, Gateway, Memory};
+use portcullis_core::{CompileError, Gateway, Memory};
 use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
 use portcullis_translate::{choose_settings, lost_names, offline, offline_gateway};
@@ -55,7 +56,7 @@ pub(super) struct Served {
     /// The names without a wildcard, which win.
     pub(super) exact: Authorities,
     pub(super) names: Authorities,
-    pub(super) cluster: Cluster,
+    pub(super) route: RouteConfig<()>,
     pub(super) config: ClusterConfig,
     pub(super) subsets: Vec<Vec<String>>,
     pub(super) strategies: Vec<&'static str>,
@@ -101,8 +102,8 @@ impl World {
             for problem in &read.problems {
                 self.problems.push(format!("UpstreamCluster {name} would be refused: {problem}"));
             }
-            let cluster =
-                Cluster::compile(&read.config, &Nothing).map_err(|error| WorldError::Compile(name.clone(), error))?;
+            let (route, _) = RouteConfig::compile(&read.config, &Nothing, Arc::default(), Duration::ZERO)
+                .map_err(|error| WorldError::Compile(name.clone(), error))?;
             for (_, problem) in &lost {
                 self.problems.push(format!("UpstreamCluster {name} would not have a name: {problem}"));
             }
@@ -115,7 +116,7 @@ impl World {
                 names: Authorities::new(names()),
                 walk: Walk::new(&read.config.policies.policies()),
                 name,
-                cluster,
+                route,
                 subsets: read.subsets,
                 strategies: read.strategies,
                 config: read.config,

@@ -49,13 +49,3 @@ pub(super) fn presents_two_tokens(scan: &Scan<'_>) -> bool {
     let is_bearer = |authorization| !matches!(bearer_token(authorization), Ok(None));
     scan.is_websocket && scan.token_subprotocol && scan.authorization.is_some_and(is_bearer)
 }
-
-pub(super) fn split_target(target: &[u8]) -> (&[u8], &[u8]) {
-    match memchr::memchr(b'?', target) {
-        Some(mark) => {
-            let (path, query) = target.split_at(mark);
-            (path, query.get(1..).unwrap_or_default())
-        }
-        None => (target, &[]),
-    }
-}

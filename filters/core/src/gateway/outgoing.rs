@@ -1,43 +1,38 @@
-//! What a request carries when it goes upstream.
+//! The changes that make a client's request the upstream's.
 
 use super::Forward;
 use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::hygiene::Scan;
 
-/// The headers that a request goes upstream with, pseudo-headers aside. For tools: a host writes them into the message
-/// that it has.
-pub fn outgoing_headers<'a>(
-    headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    scan: &Scan<'_>,
-    forward: &Forward<'_>,
-) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let is_kept = |name: &[u8]| {
-        let replaced = match name {
-            b"connection" => true,
-            b"authorization" => !forward.passed_on.credential,
-            _ if name.starts_with(b"impersonate-") => !forward.passed_on.impersonation,
-            b"sec-websocket-protocol" => forward.subprotocols.is_some(),
-            _ => name.starts_with(b":"),
+/// One change to the request's headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit<'a> {
+    /// Removes all lines of a name. Done, too, if there is none.
+    Remove(&'a [u8]),
+    /// Replaces all lines of a name by one.
+    Set(&'a [u8], &'a [u8]),
+    /// Adds a line to others of its name.
+    Add(&'a [u8], &'a [u8]),
+}
+
+impl Forward<'_> {
+    /// What is written into the request, once what no client may send has been removed. `has_connection`:
+    /// [`Scan::has_connection`].
+    pub fn edits(&self, has_connection: bool) -> impl Iterator<Item = Edit<'_>> {
+        let connection = match (self.is_upgrade, has_connection) {
+            (true, _) => Some(Edit::Set(b"connection", b"Upgrade")),
+            (false, true) => Some(Edit::Remove(b"connection")),
+            (false, false) => None,
         };
-        !replaced && !scan.lifted.iter().any(|lifted| lifted.eq_ignore_ascii_case(name))
-    };
-    let mut outgoing: Vec<(Vec<u8>, Vec<u8>)> =
-        headers.filter(|(name, _)| is_kept(name)).map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-    let mut add = |name: &[u8], value: &[u8]| outgoing.push((name.to_vec(), value.to_vec()));
-    if forward.is_upgrade {
-        add(b"connection", b"Upgrade");
+        let subprotocols = self.subprotocols.as_deref().map(|kept| match kept {
+            b"" => Edit::Remove(b"sec-websocket-protocol"),
+            kept => Edit::Set(b"sec-websocket-protocol", kept),
+        });
+        let user = self.user.iter().flat_map(|user| user.lines()).chain(&self.attribution);
+        let lines = user.map(|(name, value)| Edit::Add(name.as_bytes(), value.as_bytes()));
+        let via = self.via.map(|via| Edit::Add(b"via", via.as_bytes()));
+        connection.into_iter().chain(subprotocols).chain(lines).chain(via)
     }
-    if let Some(kept) = forward.subprotocols.as_deref().filter(|kept| !kept.is_empty()) {
-        add(b"sec-websocket-protocol", kept);
-    }
-    let lines = forward.user.iter().flat_map(|user| user.lines()).chain(&forward.attribution);
-    for (name, value) in lines {
-        add(name.as_bytes(), value.as_bytes());
-    }
-    if let Some(via) = forward.via {
-        add(b"via", via.as_bytes());
-    }
-    outgoing
 }
 
 /// The `Sec-WebSocket-Protocol` that goes upstream: all entries but those that carry a token, as kube-apiserver joins them.

@@ -7,25 +7,26 @@ mod flow_control;
 mod identity;
 mod protected;
 mod proxy;
-mod reviews;
+pub(crate) mod reviews;
 mod seen;
 mod shown;
 mod unchanged;
 
 use super::*;
 use crate::cluster::Forgetful;
+use crate::exchange::RouteConfig;
 use crate::refusal::Cause;
 use crate::testing::{self, ca, issue, now};
 
-const POD: &str = "/api/v1/namespaces/n/pods/a";
+pub(crate) const POD: &str = "/api/v1/namespaces/n/pods/a";
 const UPTIME: Duration = Duration::ZERO;
 
-type Headers<'a> = &'a [(&'a str, &'a str)];
+pub(crate) type Headers<'a> = &'a [(&'a str, &'a str)];
 
-struct Fixture {
-    gateway: Gateway,
-    cluster: Cluster,
-    ca: testing::Ca,
+pub(crate) struct Fixture {
+    pub(crate) gateway: Gateway,
+    pub(crate) route: RouteConfig<()>,
+    pub(crate) ca: testing::Ca,
 }
 
 fn all_rules() -> Rule {
@@ -33,15 +34,16 @@ fn all_rules() -> Rule {
     Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() }
 }
 
-fn fixture() -> Fixture {
+pub(crate) fn fixture() -> Fixture {
     fixture_with(|_| {})
 }
 
-fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
+pub(crate) fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     let ca = ca("clients");
     let mut config = plain_config(Some(ca.pem()));
     change(&mut config);
-    Fixture { gateway: gateway(), cluster: Cluster::compile(&config, &Forgetful([7; 32])).unwrap(), ca }
+    let (route, _) = RouteConfig::compile(&config, &Forgetful([7; 32]), Arc::default(), UPTIME).unwrap();
+    Fixture { gateway: gateway(), route, ca }
 }
 
 fn gateway() -> Gateway {
@@ -90,9 +92,9 @@ fn outcome(fixture: &Fixture, peer: Peer<'_>, method: &str, path: &str, headers:
     all.extend_from_slice(headers);
     let scan = fixture
         .gateway
-        .scan(Some(&fixture.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     match fixture.gateway.decide(
-        &fixture.cluster,
+        &fixture.route.cluster,
         &RequestFacts { scan: &scan, peer, settled: &Settled::default(), now: now(), uptime: UPTIME },
     ) {
         Decision::Forward(forward) => {
@@ -222,7 +224,7 @@ fn a_token_subprotocol_is_stripped_when_another_credential_wins() {
     ];
     let scan = fixture
         .gateway
-        .scan(Some(&fixture.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        .scan(Some(&fixture.route.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     let request = RequestFacts {
         scan: &scan,
         peer: Peer::Chain(&chain),
@@ -230,7 +232,7 @@ fn a_token_subprotocol_is_stripped_when_another_credential_wins() {
         now: now(),
         uptime: UPTIME,
     };
-    let Decision::Forward(forward) = fixture.gateway.decide(&fixture.cluster, &request) else { panic!() };
+    let Decision::Forward(forward) = fixture.gateway.decide(&fixture.route.cluster, &request) else { panic!() };
     assert_eq!(forward.subprotocols.as_deref(), Some(&b"v5.channel.k8s.io,v4.channel.k8s.io"[..]));
     assert!(forward.is_upgrade);
     assert_eq!(forward.via, None);
@@ -242,10 +244,10 @@ fn who_is_nobody_tells_the_way() {
     let headers = [(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
     let scan = fixture
         .gateway
-        .scan(Some(&fixture.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        .scan(Some(&fixture.route.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     let settled = Settled::default();
     let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
-    let Decision::Forward(forward) = fixture.gateway.decide(&fixture.cluster, &request) else { panic!() };
+    let Decision::Forward(forward) = fixture.gateway.decide(&fixture.route.cluster, &request) else { panic!() };
     assert_eq!(forward.via, Some("1.1 lab"));
 }
 
@@ -262,11 +264,12 @@ fn a_401_is_the_gateways_own_fault_where_only_kube_apiserver_can_give_it() {
     ];
     for (peer, path, expected) in table {
         let headers = [(":method", "GET"), (":path", path), (":authority", "prod.example.com")];
-        let scan = fixture
-            .gateway
-            .scan(Some(&fixture.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let scan = fixture.gateway.scan(
+            Some(&fixture.route.cluster),
+            headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+        );
         let decision = fixture.gateway.decide(
-            &fixture.cluster,
+            &fixture.route.cluster,
             &RequestFacts { scan: &scan, peer, settled: &Settled::default(), now: now(), uptime: UPTIME },
         );
         let Decision::Forward(forward) = decision else { panic!("{decision:?}") };
@@ -312,12 +315,13 @@ fn a_limit_counts_requests_until_they_end() {
     });
     let headers = [(":method", "GET"), (":path", "/api/v1/secrets"), (":authority", "prod.example.com")];
     let decide = || {
-        let scan = fixture
-            .gateway
-            .scan(Some(&fixture.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let scan = fixture.gateway.scan(
+            Some(&fixture.route.cluster),
+            headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+        );
         let settled = Settled::default();
         let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
-        fixture.gateway.decide(&fixture.cluster, &request)
+        fixture.gateway.decide(&fixture.route.cluster, &request)
     };
     let Decision::Forward(running) = decide() else { panic!() };
     let Decision::Refuse(refusal) = decide() else { panic!() };

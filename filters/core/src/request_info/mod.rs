@@ -7,12 +7,14 @@ mod field_selector;
 mod label_selector;
 mod list_options;
 mod shape;
+mod target;
 
 use std::borrow::Cow;
 
-pub use escape::unescape_path;
+pub use escape::{InvalidEscape, unescape_path};
 pub use list_options::Selectors;
 pub use shape::{AmbiguousPath, AmbiguousQuery, check_query, check_shape};
+pub use target::{RequestTarget, TargetError};
 
 /// What a request asks for, in Kubernetes' words. Bytes, because a client chooses them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{DEADLINE_MS, Review};
 
 /// Requests that may wait for the same answer.
-pub const WAITERS: usize = 512;
+pub(super) const WAITERS: usize = 512;
 
 /// How often a question that Envoy gave up is put again.
 const GIVEN_UP: u32 = 3;
@@ -16,26 +16,26 @@ const TRY_MS: &str = "2400";
 
 /// What there is of time and tries for one question.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub(super) struct Patience {
     since: Duration,
     given_up: u32,
 }
 
 impl Patience {
     /// For a question that is put at this time since any fixed point.
-    pub fn new(uptime: Duration) -> Self {
+    pub(super) fn new(uptime: Duration) -> Self {
         Patience { since: uptime, given_up: 0 }
     }
 
     /// Milliseconds that are left for an answer.
-    pub fn left(&self, uptime: Duration) -> u64 {
+    pub(super) fn left(&self, uptime: Duration) -> u64 {
         let spent = uptime.saturating_sub(self.since).as_millis();
         DEADLINE_MS.saturating_sub(u64::try_from(spent).unwrap_or(u64::MAX))
     }
 
     /// Whether a question is put again that was given up. Envoy gives a callout up without an answer when its cluster is
     /// replaced, as by a change of the servers' certificates or health check; the question is put to the new one.
-    pub fn asks_again(&mut self, uptime: Duration) -> bool {
+    pub(super) fn asks_again(&mut self, uptime: Duration) -> bool {
         self.given_up = self.given_up.saturating_add(1);
         self.given_up <= GIVEN_UP && self.left(uptime) >= SHORTEST_MS
     }

@@ -4,6 +4,7 @@
 mod access;
 mod cache;
 mod carry;
+mod flights;
 mod token;
 
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use std::time::Duration;
 pub use access::ResourceAttributes;
 pub(crate) use cache::Answer;
 pub use cache::{BELIEVED, CredentialCaches, Lifetimes, ReviewPermit};
-pub use carry::{Patience, WAITERS};
+use carry::{Patience, WAITERS};
+pub use flights::Flights;
 pub(crate) use token::BASE64URL;
 
 use crate::Moment;
@@ -91,6 +93,11 @@ impl Settled {
     /// Adds an answer.
     pub fn push(&mut self, key: ReviewKey, result: ReviewResult) {
         self.0.push((key, result));
+    }
+
+    /// Adds the answers of another wait.
+    pub fn extend(&mut self, others: Settled) {
+        self.0.extend(others.0);
     }
 
     fn get(&self, key: &ReviewKey) -> Option<ReviewResult> {

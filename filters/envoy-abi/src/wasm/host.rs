@@ -125,7 +125,7 @@ pub fn header(map: HeaderMap, name: &str) -> Option<Vec<u8>> {
 
 /// Puts one line in the place of all of that name; whether Envoy took it.
 #[must_use]
-pub fn set_header(map: HeaderMap, name: &str, value: &[u8]) -> bool {
+pub fn set_header(map: HeaderMap, name: &[u8], value: &[u8]) -> bool {
     let (key, size) = (name.as_ptr(), name.len());
     // SAFETY: both are lent for the call.
     unsafe { raw::proxy_replace_header_map_value(map as u32, key, size, value.as_ptr(), value.len()) == raw::OK }
@@ -133,7 +133,7 @@ pub fn set_header(map: HeaderMap, name: &str, value: &[u8]) -> bool {
 
 /// Adds a line; whether Envoy took it.
 #[must_use]
-pub fn add_header(map: HeaderMap, name: &str, value: &[u8]) -> bool {
+pub fn add_header(map: HeaderMap, name: &[u8], value: &[u8]) -> bool {
     let (key, size) = (name.as_ptr(), name.len());
     // SAFETY: both are lent for the call.
     unsafe { raw::proxy_add_header_map_value(map as u32, key, size, value.as_ptr(), value.len()) == raw::OK }

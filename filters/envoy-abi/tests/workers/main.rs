@@ -8,30 +8,28 @@
     reason = "the module's sources, and the stand-in, are not used whole"
 )]
 
-#[path = "../../../dynamic-module/src/apply.rs"]
-mod apply;
 #[path = "../stand_in/callbacks.rs"]
 mod callbacks;
 #[path = "../stand_in/envoy.rs"]
 mod envoy;
-#[path = "../../../dynamic-module/src/farewell.rs"]
-mod farewell;
 #[path = "../../../dynamic-module/src/fault.rs"]
 mod fault;
 #[path = "../../../dynamic-module/src/filter.rs"]
 mod filter;
-#[path = "../../../dynamic-module/src/leave.rs"]
-mod leave;
+#[path = "../../../dynamic-module/src/flush_timer.rs"]
+mod flush_timer;
+#[path = "../../../dynamic-module/src/host.rs"]
+mod host;
+#[path = "../../../dynamic-module/src/long_streams.rs"]
+mod long_streams;
 #[path = "../../../dynamic-module/src/memory.rs"]
 mod memory;
 #[path = "../../../dynamic-module/src/metrics.rs"]
 mod metrics;
-#[path = "../../../dynamic-module/src/peer.rs"]
-mod peer;
 #[path = "../../../dynamic-module/src/reviews.rs"]
 mod reviews;
-#[path = "../../../dynamic-module/src/ticker.rs"]
-mod ticker;
+#[path = "../../../dynamic-module/src/shutdown.rs"]
+mod shutdown;
 
 /// The module that the stand-in drives.
 mod module {

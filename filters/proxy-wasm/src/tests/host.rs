@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::host::{Host, Map, MetricKind, Reply};
+use crate::hostcalls::{Hostcalls, Map, MetricKind, Response};
 
 /// An Envoy with one stream at a time, whose clones share everything, as workers do.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ impl Fake {
     }
 }
 
-impl Host for Fake {
+impl Hostcalls for Fake {
     fn log(&self, message: &str) {
         eprintln!("{message}");
     }
@@ -81,7 +81,7 @@ impl Host for Fake {
             _ => return None,
         };
         let lines: Vec<_> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        Some(crate::pairs::write(&lines))
+        Some(crate::header_map::write(&lines))
     }
 
     fn header(&self, map: Map, name: &str) -> Option<Vec<u8>> {
@@ -95,12 +95,14 @@ impl Host for Fake {
         }
     }
 
-    fn set_header(&self, name: &str, value: &[u8]) -> bool {
-        self.remove_header(Map::Request, name.as_bytes()) && self.add_header(name, value)
+    fn set_header(&self, name: &[u8], value: &[u8]) -> bool {
+        self.remove_header(Map::Request, name) && self.add_header(name, value)
     }
 
-    fn add_header(&self, name: &str, value: &[u8]) -> bool {
-        self.state().headers.push((name.to_owned(), String::from_utf8_lossy(value).into_owned()));
+    fn add_header(&self, name: &[u8], value: &[u8]) -> bool {
+        self.state()
+            .headers
+            .push((String::from_utf8_lossy(name).into_owned(), String::from_utf8_lossy(value).into_owned()));
         true
     }
 
@@ -139,8 +141,8 @@ impl Host for Fake {
         Some(body.get(..most).map_or(body.clone(), <[u8]>::to_vec))
     }
 
-    fn reply(&self, reply: &Reply<'_>) -> bool {
-        self.state().replies.push((reply.status, reply.details.to_owned()));
+    fn reply(&self, response: &Response<'_>) -> bool {
+        self.state().replies.push((response.status, response.details.to_owned()));
         true
     }
 

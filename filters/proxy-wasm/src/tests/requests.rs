@@ -4,7 +4,9 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, Ke
 use serde_json::json;
 
 use super::host::Fake;
-use crate::bundle::{Bundle, Next};
+use portcullis_core::exchange::Next;
+
+use crate::vm::Vm;
 
 /// Envoy numbers roots and streams together.
 const ROOT: u32 = 1;
@@ -51,16 +53,16 @@ fn cluster(ca: &Ca) -> String {
     .to_string()
 }
 
-pub(super) fn bundle(host: &Fake, ca: &Ca) -> Bundle<Fake> {
-    let mut bundle = Bundle { host: host.clone(), ..Bundle::default() };
+pub(super) fn vm(host: &Fake, ca: &Ca) -> Vm<Fake> {
+    let mut vm = Vm::new(host.clone());
     let config = json!({"version": CONFIG_VERSION, "instance": "i", "peerSource": "ForwardedClientCert"}).to_string();
-    assert!(bundle.configure(ROOT, config.as_bytes()));
+    assert!(vm.configure(ROOT, config.as_bytes()));
     let text = cluster(ca).into_bytes();
     let mut state = host.state();
     state.properties.insert(names::wasm::DIGEST.to_owned(), digest_of(&text));
     state.properties.insert(names::wasm::CONFIG.to_owned(), text);
     drop(state);
-    bundle
+    vm
 }
 
 pub(super) fn request(host: &Fake, digest: Option<&[u8]>, more: &[(&str, &str)]) {
@@ -76,9 +78,9 @@ pub(super) fn request(host: &Fake, digest: Option<&[u8]>, more: &[(&str, &str)])
     state.replies.clear();
 }
 
-pub(super) fn judge(bundle: &mut Bundle<Fake>, stream: u32) -> Next {
-    bundle.new_stream(stream, ROOT);
-    bundle.request_headers(stream)
+pub(super) fn judge(vm: &mut Vm<Fake>, stream: u32) -> Next {
+    vm.new_stream(stream, ROOT);
+    vm.request_headers(stream)
 }
 
 /// Names and values.
@@ -87,13 +89,13 @@ type Headers<'a> = &'a [(&'a str, &'a str)];
 #[test]
 fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_through() {
     let (host, ca) = (Fake::default(), ca());
-    let mut bundle = bundle(&host, &ca);
+    let mut vm = vm(&host, &ca);
     let (alice, header) = client(&ca, "alice");
     let (mallory, _) = client(&ca, "mallory");
     let forwarded = [("x-forwarded-client-cert", header.as_str()), ("impersonate-extra-x", "")];
     for round in 0..2 {
         request(&host, Some(&alice), &forwarded[..1]);
-        assert_eq!(judge(&mut bundle, 10 + round), Next::Continue, "{:?}", host.state().replies);
+        assert_eq!(judge(&mut vm, 10 + round), Next::Continue, "{:?}", host.state().replies);
         assert_eq!(host.header_values("impersonate-user"), ["alice"]);
         assert!(host.header_values("x-forwarded-client-cert").is_empty());
         assert_eq!(host.state().filter_state[names::DESTINATION], b"all.h2.read");
@@ -107,7 +109,7 @@ fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_thr
     ];
     for (number, (digest, headers)) in (20..).zip(forged) {
         request(&host, digest, headers);
-        assert_eq!(judge(&mut bundle, number), Next::Wait, "{number}");
+        assert_eq!(judge(&mut vm, number), Next::Stop, "{number}");
         assert!(host.state().filter_state.is_empty(), "{number}");
         assert!(host.header_values("impersonate-user").is_empty(), "{number}");
         assert_eq!(host.state().replies.len(), 1, "{number}");
@@ -117,19 +119,19 @@ fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_thr
 #[test]
 fn what_a_request_asks_for_is_written_where_that_is_asked_for_also_if_it_is_refused() {
     let (host, ca) = (Fake::default(), ca());
-    let mut bundle = bundle(&host, &ca);
+    let mut vm = vm(&host, &ca);
     let written = || host.state().filter_state.keys().filter(|key| key.starts_with("portcullis.request.")).count();
     request(&host, None, &[]);
-    assert_eq!((judge(&mut bundle, 2), written()), (Next::Continue, 0));
+    assert_eq!((judge(&mut vm, 2), written()), (Next::Continue, 0));
     let mut config: serde_json::Value = serde_json::from_str(&cluster(&ca)).unwrap();
     config["requestInfo"] = json!({});
-    for (number, policies, next) in [(3, json!("Everything"), Next::Continue), (4, json!([]), Next::Wait)] {
+    for (number, policies, next) in [(3, json!("Everything"), Next::Continue), (4, json!([]), Next::Stop)] {
         config["policies"] = policies;
         let text = config.to_string().into_bytes();
         host.state().properties.insert(names::wasm::DIGEST.to_owned(), digest_of(&text));
         host.state().properties.insert(names::wasm::CONFIG.to_owned(), text);
         request(&host, None, &[("portcullis.request.verb", "delete")]);
-        assert_eq!((judge(&mut bundle, number), written()), (next, 9));
+        assert_eq!((judge(&mut vm, number), written()), (next, 9));
         assert_eq!(host.state().filter_state["portcullis.request.verb"], b"list");
         assert_eq!(host.state().filter_state["portcullis.request.subresource"], b"");
     }
@@ -138,7 +140,7 @@ fn what_a_request_asks_for_is_written_where_that_is_asked_for_also_if_it_is_refu
 #[test]
 fn without_a_configuration_that_is_whole_nothing_gets_through() {
     let (host, ca) = (Fake::default(), ca());
-    let mut bundle = bundle(&host, &ca);
+    let mut vm = vm(&host, &ca);
     let changed = |key: &str, value: Option<Vec<u8>>| {
         let mut state = host.state();
         match value {
@@ -156,25 +158,25 @@ fn without_a_configuration_that_is_whole_nothing_gets_through() {
         changed(names::wasm::CONFIG, config);
         changed(names::wasm::DIGEST, digest);
         request(&host, None, &[]);
-        assert_eq!(judge(&mut bundle, number), Next::Wait, "{number}");
+        assert_eq!(judge(&mut vm, number), Next::Stop, "{number}");
         assert_eq!(host.state().replies, [(503, "portcullis_not_configured".to_owned())], "{number}");
     }
     changed(names::wasm::CONFIG, Some(text));
     changed(names::wasm::DIGEST, None);
     request(&host, None, &[]);
-    assert_eq!(judge(&mut bundle, 9), Next::Continue, "a digest is no must");
-    assert!(!Bundle { host: host.clone(), ..Bundle::default() }.configure(ROOT, b"{}"));
+    assert_eq!(judge(&mut vm, 9), Next::Continue, "a digest is no must");
+    assert!(!Vm::new(host.clone()).configure(ROOT, b"{}"));
 }
 
 #[test]
 fn a_token_is_asked_once_for_all_workers_and_stands_nowhere_that_they_share() {
     let (host, ca) = (Fake::default(), ca());
-    let mut first = bundle(&host, &ca);
-    let mut second = bundle(&host, &ca);
+    let mut first = vm(&host, &ca);
+    let mut second = vm(&host, &ca);
     let token = [("authorization", "Bearer the-token-of-the-robot")];
     request(&host, None, &token);
-    assert_eq!(judge(&mut first, 11), Next::Wait);
-    assert_eq!(judge(&mut first, 12), Next::Wait, "waits for the same answer");
+    assert_eq!(judge(&mut first, 11), Next::Pause);
+    assert_eq!(judge(&mut first, 12), Next::Pause, "waits for the same answer");
     let asked = host.state().callouts.clone();
     assert_eq!((asked.len(), asked[0].0.as_str()), (1, "reviewer"));
     {
@@ -201,6 +203,6 @@ fn a_token_is_asked_once_for_all_workers_and_stands_nowhere_that_they_share() {
     assert!(host.state().shared.iter().all(|(key, (value, _))| !has(key) && !has(value)));
     host.state().seconds += 3_600;
     request(&host, None, &token);
-    assert_eq!(judge(&mut bundle(&host, &ca), 11), Next::Wait, "what is too old is asked again");
+    assert_eq!(judge(&mut vm(&host, &ca), 11), Next::Pause, "what is too old is asked again");
     assert_eq!(host.state().callouts.len(), 2);
 }

@@ -1,13 +1,14 @@
 use portcullis_core::Memory;
 use portcullis_core::bucket::Rate;
+use portcullis_core::exchange::HeaderLines;
 use portcullis_core::review::{BELIEVED, ReviewResult};
 use serde_json::json;
 use std::time::Duration;
 
 use super::host::Fake;
+use crate::header_map::{self, HeaderMap};
 use crate::memory::VmMemory;
-use crate::pairs;
-use crate::shelf;
+use crate::shared_reviews;
 
 #[test]
 fn places_are_counted_over_all_vms_and_those_of_a_vm_that_is_gone_are_free_after_a_while() {
@@ -53,14 +54,14 @@ fn a_bucket_is_one_for_all_vms() {
 #[test]
 fn maps_survive_the_abi_and_what_is_cut_is_none() {
     let lines = [(":path", "/"), ("empty", ""), ("a", "b")];
-    let bytes = pairs::write(&lines);
+    let bytes = header_map::write(&lines);
     let expected: Vec<_> = lines.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-    assert_eq!(pairs::read(&bytes).unwrap(), expected);
+    assert_eq!(HeaderMap::read(bytes.clone()).unwrap().lines().collect::<Vec<_>>(), expected);
     for length in 1..bytes.len() {
-        assert_eq!(pairs::read(&bytes[..length]), None, "{length}");
+        assert!(HeaderMap::read(bytes[..length].to_vec()).is_none(), "{length}");
     }
     let huge = [&u32::MAX.to_le_bytes()[..], &[0; 8]].concat();
-    assert_eq!(pairs::read(&huge), None);
+    assert!(HeaderMap::read(huge.to_vec()).is_none());
 }
 
 #[test]
@@ -70,14 +71,15 @@ fn a_good_answer_that_is_doubted_or_contradicted_is_shared_no_longer() {
     let answer = |authenticated: bool| json!({"kind": "TokenReview", "status": {"authenticated": authenticated}});
     let put = |is_good: bool, at: u64| {
         let result = if is_good { ReviewResult::Allowed } else { ReviewResult::Rejected };
-        shelf::put(&host, &key, &result, answer(is_good).to_string().as_bytes(), at);
+        shared_reviews::put(&host, &key, &result, answer(is_good).to_string().as_bytes(), at);
     };
-    let found = || shelf::find(&host, &key).map(|(body, at)| (body == answer(true).to_string().as_bytes(), at));
+    let found =
+        || shared_reviews::find(&host, &key).map(|(body, at)| (body == answer(true).to_string().as_bytes(), at));
     put(true, 100);
-    shelf::doubt(&host, &other, 200);
-    shelf::doubt(&host, &key, 100 + BELIEVED - 1);
+    shared_reviews::doubt(&host, &other, 200);
+    shared_reviews::doubt(&host, &key, 100 + BELIEVED - 1);
     assert_eq!(found(), Some((true, 100)), "it came just now, or is about another token");
-    shelf::doubt(&host, &key, 100 + BELIEVED);
+    shared_reviews::doubt(&host, &key, 100 + BELIEVED);
     assert_eq!(found(), None);
     put(true, 200);
     put(false, 201);

@@ -1,20 +1,21 @@
 use super::host::Fake;
-use super::requests::{bundle, ca, judge, request};
-use crate::bundle::Next;
+use portcullis_core::exchange::Next;
+
+use super::requests::{ca, judge, request, vm};
 
 const STREAM: u32 = 10;
 
 /// Judges a request with these trailers. What becomes of them, and which go on.
 fn sends(trailers: &[&str], sticks: Option<&str>) -> (Next, Vec<String>, u32) {
     let (host, ca) = (Fake::default(), ca());
-    let mut bundle = bundle(&host, &ca);
+    let mut vm = vm(&host, &ca);
     request(&host, None, &[]);
-    assert_eq!(judge(&mut bundle, STREAM), Next::Continue);
+    assert_eq!(judge(&mut vm, STREAM), Next::Continue);
     let mut state = host.state();
     state.trailers = trailers.iter().map(|name| ((*name).to_owned(), "root".to_owned())).collect();
     state.sticks = sticks.map(str::to_owned);
     drop(state);
-    let next = bundle.request_trailers(STREAM);
+    let next = vm.request_trailers(STREAM);
     let state = host.state();
     (next, state.trailers.iter().map(|(name, _)| name.clone()).collect(), state.closed)
 }
@@ -29,13 +30,13 @@ fn reserved_trailers_are_removed_and_others_go_on() {
 #[test]
 fn trailers_stop_where_a_reserved_one_stays() {
     let (next, kept, closed) = sends(&["x-remote-user", "impersonate-user"], Some("impersonate-user"));
-    assert_eq!((next, closed), (Next::Wait, 1), "{kept:?}");
+    assert_eq!((next, closed), (Next::Stop, 1), "{kept:?}");
 }
 
 #[test]
 fn trailers_stop_where_no_request_was_judged() {
     let (host, ca) = (Fake::default(), ca());
-    let mut bundle = bundle(&host, &ca);
+    let mut vm = vm(&host, &ca);
     host.state().trailers = vec![("impersonate-user".to_owned(), "root".to_owned())];
-    assert_eq!(bundle.request_trailers(STREAM), Next::Wait);
+    assert_eq!(vm.request_trailers(STREAM), Next::Stop);
 }

@@ -64,13 +64,15 @@ fn nobody_else_tells_the_gateways_own_extras() {
 fn nobody_is_told_about_without_a_credential() {
     let fixture = fixture_with(|config| config.audit_attribution = true);
     let scan = fixture.gateway.scan(
-        Some(&fixture.cluster),
+        Some(&fixture.route.cluster),
         [(":method", "GET"), (":path", POD), (":authority", "prod.example.com"), ("x-forwarded-for", "10.0.0.7")]
             .into_iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
     );
     let request =
         RequestFacts { scan: &scan, peer: Peer::None, settled: &Settled::default(), now: now(), uptime: UPTIME };
-    let Decision::Forward(forward) = fixture.gateway.decide(&fixture.cluster, &request) else { panic!("refused") };
+    let Decision::Forward(forward) = fixture.gateway.decide(&fixture.route.cluster, &request) else {
+        panic!("refused")
+    };
     assert!(forward.user.is_none() && forward.attribution.is_empty());
 }

@@ -117,11 +117,12 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
     let mut settled = Settled::default();
     let mut answers = case.answers.iter().copied().cycle();
     for _ in 0..100 {
-        let scan = fixture
-            .gateway
-            .scan(Some(&fixture.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        let scan = fixture.gateway.scan(
+            Some(&fixture.route.cluster),
+            headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
+        );
         let request = RequestFacts { scan: &scan, peer, settled: &settled, now: now(), uptime: UPTIME };
-        match fixture.gateway.decide(&fixture.cluster, &request) {
+        match fixture.gateway.decide(&fixture.route.cluster, &request) {
             Decision::Refuse(_) => return Ok(()),
             Decision::Forward(forward) => {
                 let user = forward.user.as_deref();

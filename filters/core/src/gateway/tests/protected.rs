@@ -130,13 +130,14 @@ fn policies_do_not_see_a_group_that_is_dropped() {
         if mode == RequestHeader {
             config.upstream_identity = UpstreamIdentity::RequestHeader(RequestHeaders::default());
         }
-        fixture.cluster = Cluster::compile(&config, &Forgetful([7; 32])).unwrap();
+        fixture.route.cluster = Cluster::compile(&config, &Forgetful([7; 32])).unwrap();
         let outcome = by_certificate(&fixture, "alice", &["system:masters"], &[]);
         assert!(outcome.starts_with("rest.h2.read"), "{outcome}");
         // The access log, and whoever explains, see the same.
         let chain = chain(&fixture, "alice", &["system:masters"]);
-        let scan =
-            fixture.gateway.scan(Some(&fixture.cluster), [(&b":authority"[..], &b"prod.example.com"[..])].into_iter());
+        let scan = fixture
+            .gateway
+            .scan(Some(&fixture.route.cluster), [(&b":authority"[..], &b"prod.example.com"[..])].into_iter());
         let facts = RequestFacts {
             scan: &scan,
             peer: Peer::Chain(&chain),
@@ -144,7 +145,7 @@ fn policies_do_not_see_a_group_that_is_dropped() {
             now: now(),
             uptime: UPTIME,
         };
-        let user = fixture.gateway.acting_user(&fixture.cluster, &facts).unwrap();
+        let user = fixture.gateway.acting_user(&fixture.route.cluster, &facts).unwrap();
         assert_eq!(user.groups, ["system:authenticated"]);
     }
 }

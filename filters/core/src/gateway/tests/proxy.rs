@@ -5,6 +5,7 @@ use portcullis_filter_config::RequestHeaders;
 
 use super::reviews::{asked, reviewed};
 use super::*;
+use crate::exchange::{Exchange, MemoryHost, Next};
 
 pub(super) const AS_BOB: (&str, &str) = ("impersonate-user", "bob");
 pub(super) const TOKEN: (&str, &str) = ("authorization", "Bearer abc");
@@ -27,22 +28,23 @@ fn reviewing() -> Fixture {
 pub(super) fn sent(fixture: &Fixture, peer: Peer<'_>, headers: Headers<'_>) -> Result<(String, Vec<String>), u16> {
     let mut all = vec![(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
     all.extend_from_slice(headers);
-    let bytes = || all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
-    let scan = fixture.gateway.scan(Some(&fixture.cluster), bytes());
-    let settled = Settled::default();
-    let request = RequestFacts { scan: &scan, peer, settled: &settled, now: now(), uptime: UPTIME };
-    match fixture.gateway.decide(&fixture.cluster, &request) {
-        Decision::Forward(forward) => {
-            let lines = outgoing_headers(bytes(), &scan, &forward).into_iter().map(|(name, value)| {
-                format!("{}: {}", String::from_utf8_lossy(&name), String::from_utf8_lossy(&value))
-            });
-            let told = lines.filter(|line| !line.starts_with("via:") && !line.starts_with("upgrade:")).collect();
-            assert!(forward.via.is_some(), "nobody reviews the way back");
-            Ok((forward.destination.to_owned(), told))
-        }
-        Decision::Review(_) => panic!("nothing is reviewed here"),
-        Decision::Refuse(refusal) => Err(refusal.code),
+    let all = all.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
+    let mut host = MemoryHost::new(all, now(), UPTIME, |_: &Review| panic!("nothing is reviewed here"));
+    match peer {
+        Peer::Chain(chain) => host.chain = Some(chain.to_vec()),
+        Peer::None => {}
+        Peer::Unreadable => host.lost_chain = true,
     }
+    let mut exchange = Exchange::default();
+    if exchange.request_headers(&fixture.gateway, Some(&fixture.route), &mut host) == Next::Stop {
+        return Err(host.reply.unwrap().code);
+    }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let lines = host.headers.iter().filter(|(name, _)| !name.starts_with(b":"));
+    let mut lines: Vec<_> = lines.map(|(name, value)| format!("{}: {}", text(name), text(value))).collect();
+    assert!(lines.iter().any(|line| line.starts_with("via:")), "the way back is not reviewed");
+    lines.retain(|line| !line.starts_with("via:") && !line.starts_with("upgrade:"));
+    Ok((host.destination.unwrap(), lines))
 }
 
 #[test]
@@ -158,7 +160,7 @@ fn headers_that_a_client_could_send_are_never_believed() {
             ("x-auth", false),
             ("legacy-group", stays.is_empty()),
         ] {
-            let is_reserved = fixture.gateway.reserves(Some(&fixture.cluster), name.as_bytes());
+            let is_reserved = fixture.gateway.reserves(Some(&fixture.route.cluster), name.as_bytes());
             assert_eq!(is_reserved, reserved, "{listener:?} {cluster:?} {name}");
         }
     }
@@ -216,10 +218,10 @@ fn a_401_is_about_the_token_only_where_the_upstream_judges_it_itself() {
         all.extend_from_slice(headers);
         let scan = fixture
             .gateway
-            .scan(Some(&fixture.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+            .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let settled = Settled::default();
         let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
-        match fixture.gateway.decide(&fixture.cluster, &request) {
+        match fixture.gateway.decide(&fixture.route.cluster, &request) {
             Decision::Forward(forward) => forward.token.is_some(),
             other => panic!("{other:?}"),
         }

@@ -9,7 +9,7 @@ fn reviewing() -> Fixture {
     reviewing_with(|_| {})
 }
 
-pub(super) fn reviewing_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
+pub(crate) fn reviewing_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     fixture_with(|config| {
         change(config);
         config.reviews = Some(asked(None));
@@ -17,7 +17,7 @@ pub(super) fn reviewing_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture
 }
 
 /// The upstream is asked, by whoever its credential is or as somebody.
-pub(super) fn asked(user: Option<&str>) -> Reviews {
+pub(crate) fn asked(user: Option<&str>) -> Reviews {
     Reviews {
         cluster: "apiserver".into(),
         user: user.map(str::to_owned),
@@ -30,7 +30,7 @@ pub(super) fn asked(user: Option<&str>) -> Reviews {
 
 /// Like `outcome`, with an upstream that answers every review by the status and body that `answer` makes of its question.
 /// Questions that were asked, and the outcome.
-pub(super) fn reviewed(
+pub(crate) fn reviewed(
     fixture: &Fixture,
     peer: Peer<'_>,
     headers: Headers<'_>,
@@ -56,9 +56,9 @@ fn reviewed_at(
     loop {
         let scan = fixture
             .gateway
-            .scan(Some(&fixture.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+            .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
-        match fixture.gateway.decide(&fixture.cluster, &request) {
+        match fixture.gateway.decide(&fixture.route.cluster, &request) {
             Decision::Forward(forward) => {
                 let lines = forward.user.iter().flat_map(|user| user.lines()).chain(&forward.attribution);
                 let lines: Vec<String> = lines.map(|(name, value)| format!("{name}={value}")).collect();
@@ -80,7 +80,7 @@ fn reviewed_at(
 
 pub(super) const TOKEN: Headers<'static> = &[("authorization", "Bearer abc")];
 
-pub(super) fn token_of(user: &str) -> (u16, String) {
+pub(crate) fn token_of(user: &str) -> (u16, String) {
     let status = serde_json::json!({"authenticated": true, "user": {
         "username": user, "uid": "u1", "groups": ["g"],
         "extra": {"scopes": ["all"], "example.com/other": ["x"], "authentication.kubernetes.io/pod-name": ["p"]},
@@ -88,7 +88,7 @@ pub(super) fn token_of(user: &str) -> (u16, String) {
     (201, serde_json::json!({"kind": "TokenReview", "status": status}).to_string())
 }
 
-pub(super) fn access(allowed: bool) -> (u16, String) {
+pub(crate) fn access(allowed: bool) -> (u16, String) {
     (201, serde_json::json!({"kind": "SubjectAccessReview", "status": {"allowed": allowed}}).to_string())
 }
 

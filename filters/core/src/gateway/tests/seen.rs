@@ -23,16 +23,16 @@ fn seen(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (S
     let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     let scan = fixture
         .gateway
-        .scan(Some(&fixture.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
     let settled = Settled::default();
     let request =
         RequestFacts { scan: &scan, peer: Peer::Chain(&chain), settled: &settled, now: now(), uptime: UPTIME };
     let mut seen = Seen::default();
-    let outcome = match fixture.gateway.decide_seen(&fixture.cluster, &request, &mut seen) {
+    let outcome = match fixture.gateway.decide_seen(&fixture.route.cluster, &request, &mut seen) {
         Decision::Refuse(refusal) => Outcome::Refused(refusal.cause),
         _ => Outcome::Forwarded,
     };
-    let series = fixture.cluster.series();
+    let series = fixture.route.cluster.series();
     series.count(&seen, outcome);
     let mut labels = Vec::new();
     series.take(|values, count| labels.push(format!("{} {count}", values.join(" "))));
@@ -109,6 +109,7 @@ fn gauges_tell_places_and_what_is_remembered() {
     });
     let _ = seen(&fixture, "GET", POD, &[]);
     let gauges: BTreeMap<_, _> = fixture
+        .route
         .cluster
         .series()
         .gauges()

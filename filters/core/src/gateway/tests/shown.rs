@@ -18,10 +18,10 @@ fn shown(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (
     loop {
         let scan = fixture
             .gateway
-            .scan(Some(&fixture.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+            .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
         let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
         let mut seen = Seen::default();
-        let decision = fixture.gateway.decide_seen(&fixture.cluster, &request, &mut seen);
+        let decision = fixture.gateway.decide_seen(&fixture.route.cluster, &request, &mut seen);
         let Decision::Review(reviews) = decision else {
             let fields = |shown: Box<crate::observe::Shown>| {
                 let text = |(field, value): (portcullis_filter_config::names::request::Field, &str)| {

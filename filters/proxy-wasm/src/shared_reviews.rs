@@ -7,7 +7,7 @@
 use portcullis_core::review::{BELIEVED, ReviewKey, ReviewResult};
 use serde_json::Value;
 
-use crate::host::Host;
+use crate::hostcalls::Hostcalls;
 
 /// Answers that are kept.
 const GOOD: u32 = 4_096;
@@ -18,7 +18,7 @@ const MAX_BAD: usize = 1024;
 const KEY: usize = size_of::<ReviewKey>();
 
 /// Puts an answer there that came at an uptime, in seconds, which all workers read from one clock.
-pub(crate) fn put(host: &impl Host, key: &ReviewKey, result: &ReviewResult, body: &[u8], at: u64) {
+pub(crate) fn put(host: &impl Hostcalls, key: &ReviewKey, result: &ReviewResult, body: &[u8], at: u64) {
     let is_good = match result {
         ReviewResult::User(_) | ReviewResult::Allowed => true,
         ReviewResult::Rejected | ReviewResult::Denied => false,
@@ -34,7 +34,7 @@ pub(crate) fn put(host: &impl Host, key: &ReviewKey, result: &ReviewResult, body
 }
 
 /// An answer that is there, and when it came.
-pub(crate) fn find(host: &impl Host, key: &ReviewKey) -> Option<(Vec<u8>, u64)> {
+pub(crate) fn find(host: &impl Hostcalls, key: &ReviewKey) -> Option<(Vec<u8>, u64)> {
     [true, false].into_iter().find_map(|is_good| {
         let (value, _) = host.shared(&place(key, is_good))?;
         let (known, rest) = value.split_first_chunk::<KEY>()?;
@@ -44,11 +44,11 @@ pub(crate) fn find(host: &impl Host, key: &ReviewKey) -> Option<(Vec<u8>, u64)> 
 }
 
 /// Takes a good answer away that the upstream does not stand by, unless it came just now, as this worker's own cache has it.
-pub(crate) fn doubt(host: &impl Host, key: &ReviewKey, now: u64) {
+pub(crate) fn doubt(host: &impl Hostcalls, key: &ReviewKey, now: u64) {
     forget(host, key, |at| now.saturating_sub(at) >= BELIEVED);
 }
 
-fn forget(host: &impl Host, key: &ReviewKey, is_old: impl Fn(u64) -> bool) {
+fn forget(host: &impl Hostcalls, key: &ReviewKey, is_old: impl Fn(u64) -> bool) {
     let place = place(key, true);
     let Some((value, cas)) = host.shared(&place) else { return };
     let came = value.strip_prefix(&key[..]).and_then(|rest| rest.first_chunk()).map(|at| u64::from_le_bytes(*at));

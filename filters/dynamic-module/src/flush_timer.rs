@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 
 /// One filter configuration's wish to be woken.
 #[derive(Debug)]
-pub(crate) struct Ticket {
+pub(crate) struct FlushTimer {
     is_armed: AtomicBool,
     is_due: AtomicBool,
     /// `None` once the configuration is gone, and with it perhaps the thread that it would be woken on.
@@ -22,17 +22,17 @@ pub(crate) struct Ticket {
 
 #[derive(Debug, Default)]
 struct Queue {
-    armed: Mutex<Vec<Arc<Ticket>>>,
+    armed: Mutex<Vec<Arc<FlushTimer>>>,
     is_filled: Condvar,
 }
 
 /// The queue of the process's one thread, `None` if it could not be started.
 static QUEUE: OnceLock<Option<&'static Queue>> = OnceLock::new();
 
-impl Ticket {
+impl FlushTimer {
     pub(crate) fn new(scheduler: ConfigScheduler) -> Arc<Self> {
         QUEUE.get_or_init(start);
-        Arc::new(Ticket {
+        Arc::new(FlushTimer {
             is_armed: AtomicBool::new(false),
             is_due: AtomicBool::new(false),
             scheduler: Mutex::new(Some(scheduler)),
@@ -40,7 +40,7 @@ impl Ticket {
     }
 
     /// Has the configuration woken after what has happened so far. Cheap where it is to be woken anyway.
-    pub(crate) fn arm(self: &Arc<Self>) {
+    pub(crate) fn schedule(self: &Arc<Self>) {
         // Whoever is woken before this call must not have missed what happened before it.
         fence(Ordering::SeqCst);
         if self.is_armed.load(Ordering::Relaxed) || self.is_armed.swap(true, Ordering::SeqCst) {
@@ -61,7 +61,7 @@ impl Ticket {
     }
 
     /// Says that it is due again, for somebody else to see.
-    pub(crate) fn pass_on(&self) {
+    pub(crate) fn reschedule(&self) {
         self.is_due.store(true, Ordering::SeqCst);
     }
 
@@ -94,6 +94,6 @@ fn run(queue: &Queue) {
         drop(queue.is_filled.wait_while(armed, |armed| armed.is_empty()).unwrap_or_else(PoisonError::into_inner));
         thread::park_timeout(PERIOD);
         let armed = std::mem::take(&mut *queue.armed.lock().unwrap_or_else(PoisonError::into_inner));
-        armed.iter().for_each(|ticket| ticket.fire());
+        armed.iter().for_each(|timer| timer.fire());
     }
 }

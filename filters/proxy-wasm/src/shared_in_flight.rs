@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use portcullis_core::limit::SharedCount;
 
-use crate::host::Host;
-use crate::table::{Id, Row, Table, update};
+use crate::hostcalls::Hostcalls;
+use crate::shared_table::{Id, Row, Table, update};
 
 /// How often a VM that holds places says so.
 pub(crate) const RENEWED: Duration = Duration::from_secs(4);
@@ -23,7 +23,7 @@ pub(crate) struct Places<H> {
     pub(crate) own: AtomicU32,
 }
 
-impl<H: Host> Places<H> {
+impl<H: Hostcalls> Places<H> {
     /// Writes what this VM holds, by what the others do.
     fn write(&self, own: impl Fn(u64) -> Option<u64>) -> bool {
         let Some(now) = self.host.uptime().map(|now| now.as_secs()) else { return false };
@@ -49,7 +49,7 @@ impl<H: Host> Places<H> {
     }
 }
 
-impl<H: Host> SharedCount for Places<H> {
+impl<H: Hostcalls> SharedCount for Places<H> {
     fn enter(&self, max: u32) -> bool {
         let own = u64::from(self.own.load(Ordering::Relaxed));
         let is_in = self.write(|others| (others.saturating_add(own) < u64::from(max)).then_some(own.saturating_add(1)));

@@ -4,7 +4,7 @@
 
 use ring::digest::{SHA256, digest};
 
-use crate::host::Host;
+use crate::hostcalls::Hostcalls;
 
 /// Values of each table.
 const SHARDS: usize = 64;
@@ -49,13 +49,18 @@ pub(crate) fn id_of(words: &[&[u8]]) -> Id {
 }
 
 /// Makes the values that are missing. To be called before the first worker runs, and harmless afterwards.
-pub(crate) fn prepare(host: &impl Host) -> bool {
+pub(crate) fn prepare(host: &impl Hostcalls) -> bool {
     let keys = [Table::Places, Table::Levels].into_iter().flat_map(|table| (0..SHARDS).map(move |at| key(table, at)));
     keys.into_iter().all(|key| host.shared(&key).is_some() || host.set_shared(&key, &[], 0))
 }
 
 /// Changes the rows of the value in which the id stands; `change` says `None` to leave them. Whether they were changed.
-pub(crate) fn update(host: &impl Host, table: Table, id: &Id, change: impl Fn(&mut Vec<Row>) -> Option<()>) -> bool {
+pub(crate) fn update(
+    host: &impl Hostcalls,
+    table: Table,
+    id: &Id,
+    change: impl Fn(&mut Vec<Row>) -> Option<()>,
+) -> bool {
     let key = key(table, usize::from(id.first().copied().unwrap_or(0)) % SHARDS);
     for _ in 0..TRIES {
         let Some((value, cas)) = host.shared(&key) else { return false };

@@ -2,8 +2,8 @@
 
 use portcullis_core::bucket::{Level, SharedLevel};
 
-use crate::host::Host;
-use crate::table::{Id, Row, Table, update};
+use crate::hostcalls::Hostcalls;
+use crate::shared_table::{Id, Row, Table, update};
 
 /// One bucket's level.
 #[derive(Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct SharedBucket<H> {
     pub(crate) id: Id,
 }
 
-impl<H: Host> SharedLevel for SharedBucket<H> {
+impl<H: Hostcalls> SharedLevel for SharedBucket<H> {
     fn change(&self, change: &dyn Fn(Option<Level>) -> Option<Level>) -> bool {
         update(&self.host, Table::Levels, &self.id, |rows| {
             // A row is (id, tokens, time, nothing).

@@ -1,0 +1,62 @@
+//! The client's certificate of a request, from the one place that the listener's configuration names.
+
+use std::rc::Rc;
+
+use portcullis_filter_config::PeerSource;
+
+use super::host::Host;
+use crate::gateway::Peer;
+use crate::hygiene::Scan;
+use crate::x509::{chain_from_header, chain_from_text};
+
+/// A client's chain, borrowed from the proxy or parsed from text.
+pub(super) enum PresentedChain<'h> {
+    None,
+    Recorded(&'h [u8]),
+    Parsed(Rc<[u8]>),
+    /// There is a certificate, or there may be one, but no chain that belongs to the handshake: an error, never an anonymous
+    /// client.
+    Unreadable,
+}
+
+impl<'h> PresentedChain<'h> {
+    /// The chain of the connection that the request came on.
+    pub(super) fn find<H: Host>(source: PeerSource, scan: &Scan<'_>, host: &'h H) -> Self {
+        let header = match source {
+            PeerSource::Validator => None,
+            PeerSource::ForwardedClientCert | PeerSource::Connection => scan.forwarded_cert,
+        };
+        if let Some(header) = header {
+            let lines = scan.forwarded_cert_lines;
+            // Before the memory of parsed chains is asked: of several lines only the last is at hand.
+            if lines != 1 {
+                return Self::Unreadable;
+            }
+            return Self::parse(host, header, |header| chain_from_header(Some(header), lines)?.ok());
+        }
+        let found = match source {
+            PeerSource::Connection => {
+                host.connection_certificate().map(|text| Self::parse(host, text, |text| chain_from_text(text).ok()))
+            }
+            PeerSource::Validator | PeerSource::ForwardedClientCert => host.recorded_chain().map(Self::Recorded),
+        };
+        found.unwrap_or(if host.presented_certificate() { Self::Unreadable } else { Self::None })
+    }
+
+    /// A text counts only for the certificate of the TLS handshake: a client's own header yields no identity.
+    fn parse(host: &impl Host, text: &[u8], parse: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Self {
+        let chain = host
+            .certificate_digest()
+            .and_then(|digest| host.with_known_chains(|known| known.chain(&digest, text, parse)).flatten());
+        chain.map_or(Self::Unreadable, Self::Parsed)
+    }
+
+    pub(super) fn peer(&self) -> Peer<'_> {
+        match self {
+            Self::None => Peer::None,
+            Self::Recorded(chain) => Peer::Chain(chain),
+            Self::Parsed(chain) => Peer::Chain(chain),
+            Self::Unreadable => Peer::Unreadable,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_filter_config::names::request::Field;
+
+use crate::Moment;
+use crate::farewell::Streams;
+use crate::gateway::Edit;
+use crate::observe::{Outcome, Seen, Series};
+use crate::refusal::Refusal;
+use crate::review::{Review, ReviewKey, Settled};
+use crate::x509::KnownChains;
+
+/// The proxy that runs the filter, for the stream whose hook is running.
+///
+/// A host decides nothing: it reads what it is asked for, does what it is told, and reports what the proxy refused. A `bool`
+/// is false if the proxy refused.
+pub trait Host {
+    /// A handle of a long-running stream, by which the host finds the stream when no hook of it is running.
+    type Stream: Clone;
+    /// A message's headers or trailers, as the proxy holds them.
+    type Headers<'h>: HeaderLines
+    where
+        Self: 'h;
+
+    /// Request headers, pseudo-headers included. `None` if they cannot be read: the request fails closed.
+    fn request_headers(&self) -> Option<Self::Headers<'_>>;
+    /// The first request header of the name.
+    fn request_header(&self, name: &str) -> Option<Cow<'_, [u8]>>;
+    /// Request trailers. `None` if they cannot be read: the request fails closed.
+    fn request_trailers(&self) -> Option<Self::Headers<'_>>;
+    /// `:status` of the response.
+    fn response_status(&self) -> Option<Cow<'_, [u8]>>;
+    /// Envoy's `response.code_details`, for the access log.
+    fn code_details(&self) -> Option<Cow<'_, [u8]>>;
+    /// The name of the server that the request went to, from the endpoint's metadata. `None` for a response of Envoy's own.
+    fn server(&self) -> Option<String>;
+    /// Both clocks. `None` fails closed: nothing can be decided without the time.
+    fn moment(&self) -> Option<Moment>;
+    /// The clock that only goes forward.
+    fn uptime(&self) -> Option<Duration>;
+
+    /// The client's chain as the certificate validator recorded it ([`crate::x509::encode_chain`]).
+    fn recorded_chain(&self) -> Option<&[u8]>;
+    /// The client's chain as PEM text, from the connection's filter state.
+    fn connection_certificate(&self) -> Option<&[u8]>;
+    /// The SHA-256 of the certificate of the TLS handshake, in lower-case hexadecimal digits. Empty or `None` without one.
+    fn certificate_digest(&self) -> Option<Cow<'_, [u8]>>;
+    /// Whether the TLS handshake had a client certificate.
+    fn presented_certificate(&self) -> bool;
+    /// Calls `f` with the chains that this worker has parsed. `None` if they are in use.
+    fn with_known_chains<R>(&self, f: impl FnOnce(&mut KnownChains) -> R) -> Option<R>;
+
+    /// Edits the request headers.
+    #[must_use]
+    fn edit(&mut self, edit: Edit<'_>) -> bool;
+    /// Removes all trailers of the name.
+    #[must_use]
+    fn remove_trailer(&mut self, name: &[u8]) -> bool;
+    /// Writes an attribute of the request for other filters, routes and logs.
+    #[must_use]
+    fn export(&mut self, field: Field, value: &str) -> bool;
+    /// Writes the filter state that opens the route to a pool, and has the proxy choose the route again. It may free the
+    /// configuration of the route before: the exchange uses nothing of it afterwards.
+    #[must_use]
+    fn open_route(&mut self, destination: &str) -> bool;
+
+    /// Lets a paused request go on.
+    fn continue_request(&mut self);
+    /// Answers the request in place of the upstream. False if the proxy cannot.
+    #[must_use]
+    fn reply(&mut self, refusal: &Refusal) -> bool;
+    /// Ends the stream without a response. `details` are for the access log.
+    fn reset(&mut self, details: String);
+    /// Ends the response of a running stream as if the upstream had ended it.
+    fn finish(&mut self, stream: &Self::Stream);
+    /// Has [`super::Exchange::resume`] called, where the proxy can close the connection for further requests from there only.
+    /// False if it cannot close connections at all.
+    fn schedule_drain(&mut self) -> bool {
+        false
+    }
+    /// Lets the connection take no further requests.
+    fn drain_connection(&mut self) {}
+
+    /// Sends reviews to the upstream.
+    ///
+    /// # Errors
+    /// A refusal if they cannot be sent: too many are under way, or the proxy cannot reach the upstream.
+    fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal>;
+    /// Answers to the reviews that the stream waits for, once all have come; an answer is taken once.
+    fn take_answers(&mut self) -> Option<Settled>;
+    /// The upstream rejected a token that a review had found good: answers that the host shares with others are too old.
+    fn token_rejected(&mut self, _key: &ReviewKey, _uptime: Duration) {}
+
+    /// A handle of this stream.
+    fn stream(&mut self, is_watch: bool) -> Self::Stream;
+    /// Has [`Streams::end_due`] called at that uptime.
+    fn call_at(&mut self, streams: &Arc<Streams<Self::Stream>>, at: Duration);
+
+    /// Counts a request; `None` for one that reached no cluster.
+    fn count(&mut self, series: Option<&Arc<Series>>, seen: &Seen, outcome: Outcome);
+    /// Records the time that the filter spent on a request.
+    fn record_processing(&mut self, time: Duration);
+    /// Records the time that a request waited for reviews.
+    fn record_review_wait(&mut self, time: Duration);
+    /// Marks gauges as changed.
+    fn gauges_changed(&mut self);
+    /// Writes the filter's members of the access log's line.
+    fn log(&mut self, members: &str);
+
+    /// Marks how far the exchange has come, for builds that inject faults.
+    fn checkpoint(&self, _name: &'static str) {}
+}
+
+/// Headers or trailers of a message.
+pub trait HeaderLines {
+    /// Names, lower-case, and values, in order.
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])>;
+}
+
+/// The state of reviews that a host was asked to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// They are under way: [`super::Exchange::resume`] follows.
+    Waiting,
+    /// Some answers were found without asking, and are in the cluster's caches now.
+    Found,
+}

@@ -1,0 +1,255 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_filter_config::names;
+use portcullis_filter_config::names::request::Field;
+use rustls_pki_types::UnixTime;
+
+use super::host::{Asked, HeaderLines, Host};
+use crate::Moment;
+use crate::farewell::Streams;
+use crate::gateway::Edit;
+use crate::observe::{Outcome, Seen, Series};
+use crate::refusal::Refusal;
+use crate::review::{Review, ReviewResult, Settled};
+use crate::x509::KnownChains;
+
+/// A proxy in memory that runs one stream: for tools and tests. `A` answers reviews, at once.
+#[derive(Debug)]
+pub struct MemoryHost<A> {
+    /// Request headers, names in lower case; edited in place.
+    pub headers: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Request trailers.
+    pub trailers: Vec<(Vec<u8>, Vec<u8>)>,
+    /// `:status` of the response.
+    pub status: Option<&'static str>,
+    /// The server that the request went to.
+    pub server: Option<String>,
+    /// The client's chain as a certificate validator records it.
+    pub chain: Option<Vec<u8>>,
+    /// Whether the TLS handshake had a certificate of which no chain was recorded.
+    pub lost_chain: bool,
+    /// The time. `None` is a proxy without a clock.
+    pub moment: Option<Moment>,
+    /// Answers a review.
+    pub reviewer: A,
+    /// A name that the proxy refuses to remove or to write, of headers, trailers and filter state.
+    pub refuses: Option<Vec<u8>>,
+    /// Whether the proxy can close a connection for further requests.
+    pub drains: bool,
+    /// Whether answers to reviews get lost, as they do when the configuration changes meanwhile.
+    pub loses_answers: bool,
+    /// The filter state that opened a route.
+    pub destination: Option<String>,
+    /// Exported attributes.
+    pub exported: Vec<(&'static str, String)>,
+    /// The response of the gateway's own, if it answered.
+    pub reply: Option<Refusal>,
+    /// Every other effect in order, as one word and its argument.
+    pub effects: Vec<String>,
+    answers: Settled,
+}
+
+impl<A> MemoryHost<A> {
+    /// A proxy with a request of these headers at that time.
+    pub fn new(headers: Vec<(Vec<u8>, Vec<u8>)>, now: UnixTime, uptime: Duration, reviewer: A) -> Self {
+        MemoryHost {
+            headers,
+            trailers: Vec::new(),
+            status: None,
+            server: None,
+            chain: None,
+            lost_chain: false,
+            moment: Some(Moment { now, uptime }),
+            reviewer,
+            refuses: None,
+            drains: false,
+            loses_answers: false,
+            destination: None,
+            exported: Vec::new(),
+            reply: None,
+            effects: Vec::new(),
+            answers: Settled::default(),
+        }
+    }
+
+    fn takes(&self, name: &[u8]) -> bool {
+        self.refuses.as_deref() != Some(name)
+    }
+
+    fn remove(lines: &mut Vec<(Vec<u8>, Vec<u8>)>, name: &[u8]) {
+        lines.retain(|(line, _)| !line.eq_ignore_ascii_case(name));
+    }
+}
+
+/// Lines of a [`MemoryHost`].
+#[derive(Debug)]
+pub struct MemoryLines<'h>(&'h [(Vec<u8>, Vec<u8>)]);
+
+impl HeaderLines for MemoryLines<'_> {
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
+}
+
+impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
+    type Headers<'h>
+        = MemoryLines<'h>
+    where
+        Self: 'h;
+    type Stream = ();
+
+    fn request_headers(&self) -> Option<MemoryLines<'_>> {
+        Some(MemoryLines(&self.headers))
+    }
+
+    fn request_header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        let line = self.headers.iter().find(|(line, _)| line == name.as_bytes());
+        line.map(|(_, value)| Cow::Borrowed(value.as_slice()))
+    }
+
+    fn request_trailers(&self) -> Option<MemoryLines<'_>> {
+        Some(MemoryLines(&self.trailers))
+    }
+
+    fn response_status(&self) -> Option<Cow<'_, [u8]>> {
+        self.status.map(|status| Cow::Borrowed(status.as_bytes()))
+    }
+
+    fn code_details(&self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn server(&self) -> Option<String> {
+        self.server.clone()
+    }
+
+    fn moment(&self) -> Option<Moment> {
+        self.moment
+    }
+
+    fn uptime(&self) -> Option<Duration> {
+        self.moment.map(|moment| moment.uptime)
+    }
+
+    fn recorded_chain(&self) -> Option<&[u8]> {
+        self.chain.as_deref()
+    }
+
+    fn connection_certificate(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn certificate_digest(&self) -> Option<Cow<'_, [u8]>> {
+        None
+    }
+
+    fn presented_certificate(&self) -> bool {
+        self.chain.is_some() || self.lost_chain
+    }
+
+    fn with_known_chains<R>(&self, _f: impl FnOnce(&mut KnownChains) -> R) -> Option<R> {
+        None
+    }
+
+    fn edit(&mut self, edit: Edit<'_>) -> bool {
+        let (Edit::Remove(name) | Edit::Set(name, _) | Edit::Add(name, _)) = edit;
+        if !self.takes(name) {
+            return false;
+        }
+        if matches!(edit, Edit::Remove(_) | Edit::Set(..)) {
+            Self::remove(&mut self.headers, name);
+        }
+        if let Edit::Set(name, value) | Edit::Add(name, value) = edit {
+            self.headers.push((name.to_vec(), value.to_vec()));
+        }
+        true
+    }
+
+    fn remove_trailer(&mut self, name: &[u8]) -> bool {
+        let takes = self.takes(name);
+        if takes {
+            Self::remove(&mut self.trailers, name);
+        }
+        takes
+    }
+
+    fn export(&mut self, field: Field, value: &str) -> bool {
+        let takes = self.takes(field.state.as_bytes());
+        if takes {
+            self.exported.push((field.state, value.to_owned()));
+        }
+        takes
+    }
+
+    fn open_route(&mut self, destination: &str) -> bool {
+        let takes = self.takes(names::DESTINATION.as_bytes());
+        if takes {
+            self.destination = Some(destination.to_owned());
+        }
+        takes
+    }
+
+    fn continue_request(&mut self) {
+        self.effects.push("continue".to_owned());
+    }
+
+    fn reply(&mut self, refusal: &Refusal) -> bool {
+        self.reply = Some(refusal.clone());
+        true
+    }
+
+    fn reset(&mut self, details: String) {
+        self.effects.push(format!("reset {details}"));
+    }
+
+    fn finish(&mut self, _stream: &()) {
+        self.effects.push("finish".to_owned());
+    }
+
+    fn schedule_drain(&mut self) -> bool {
+        self.drains
+    }
+
+    fn drain_connection(&mut self) {
+        self.effects.push("drain".to_owned());
+    }
+
+    fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {
+        for review in &reviews {
+            let answer = (self.reviewer)(review);
+            if !self.loses_answers {
+                self.answers.push(review.key(), answer);
+            }
+        }
+        Ok(Asked::Waiting)
+    }
+
+    fn take_answers(&mut self) -> Option<Settled> {
+        Some(std::mem::take(&mut self.answers))
+    }
+
+    fn stream(&mut self, _is_watch: bool) {}
+
+    fn call_at(&mut self, _streams: &Arc<Streams<()>>, at: Duration) {
+        self.effects.push(format!("call at {}", at.as_secs()));
+    }
+
+    fn count(&mut self, series: Option<&Arc<Series>>, _seen: &Seen, outcome: Outcome) {
+        let cluster = if series.is_some() { "cluster" } else { "unrouted" };
+        self.effects.push(format!("count {cluster} {} {}", outcome.decision(), outcome.reason()));
+    }
+
+    fn record_processing(&mut self, _time: Duration) {}
+
+    fn record_review_wait(&mut self, _time: Duration) {}
+
+    fn gauges_changed(&mut self) {
+        self.effects.push("gauges".to_owned());
+    }
+
+    fn log(&mut self, members: &str) {
+        self.effects.push(format!("log {members}"));
+    }
+}

@@ -1,0 +1,355 @@
+//! A request and its response as one state machine, which every host drives: the dynamic module, the proxy-wasm filter,
+//! `portcullis explain` and tests.
+//!
+//! The host calls [`Exchange`] from the proxy's hooks; the exchange decides ([`crate::Gateway::decide_seen`]), waits for
+//! reviews, edits the request, opens its route, and counts and logs it. What it needs of the proxy is [`Host`].
+//!
+//! # Invariants
+//! - Nothing goes upstream unless every edit succeeded and the route was opened: each early return answers the request here.
+//! - Headers that no client may send are removed from every request, also from one that is answered here, before anything is
+//!   added.
+//! - A request that waits for reviews has not been changed.
+
+mod certificate;
+mod host;
+mod memory;
+mod response;
+mod route;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use certificate::PresentedChain;
+pub use host::{Asked, HeaderLines, Host};
+pub use memory::MemoryHost;
+pub use route::RouteConfig;
+
+use crate::Moment;
+use crate::farewell::{Stay, Streams};
+pub use crate::gateway::Edit;
+use crate::gateway::{Decision, Forward, Gateway, RequestFacts};
+use crate::hygiene::{PassedOn, TakenOut};
+use crate::limit::Place;
+use crate::observe::{Entry, Outcome, Seen, Series};
+use crate::refusal::Refusal;
+use crate::review::{PassedToken, Review, Settled};
+use crate::tunnel::Tunnel;
+
+/// Maximum number of times that a request waits for reviews: twice for its tokens, nine times for its impersonation, and some
+/// more for what was forgotten because the configuration changed meanwhile.
+const MAX_ROUNDS: u8 = 14;
+
+/// What the proxy does after a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The message goes on.
+    Continue,
+    /// The request waits until [`Host::continue_request`] or a reply.
+    Pause,
+    /// The stream was answered or reset: nothing of the message goes on.
+    Stop,
+}
+
+/// One request and its response. Dropped with the stream, which gives its permit back.
+#[derive(Debug)]
+pub struct Exchange<T> {
+    /// False if the proxy answered before the filter saw the request.
+    saw_request: bool,
+    /// The request was answered here: nothing of it may be touched any more.
+    is_answered: bool,
+    /// The request waits for its connection to be drained, before anything else.
+    drains: bool,
+    rounds: u8,
+    answers: Settled,
+    waiting_since: Option<Duration>,
+    processing_time: Duration,
+    /// A forwarded request's metrics, to count what happens to it later.
+    forwarded: Option<(Arc<Series>, Seen)>,
+    log_entry: Option<(Entry, Outcome)>,
+    permit: Option<Place>,
+    token: Option<PassedToken>,
+    owns_unauthorized: bool,
+    upgrade: Tunnel,
+    tracking: Tracking<T>,
+}
+
+/// How a long-running stream is followed until its server is removed or its time is over.
+#[derive(Debug, Default)]
+enum Tracking<T> {
+    /// The request ends by itself.
+    #[default]
+    None,
+    /// The response has not come, and so the server is not known.
+    Pending { streams: Arc<Streams<T>>, is_watch: bool },
+    /// It runs.
+    Active { stream: T, is_watch: bool, is_terminated: bool, _guard: Stay<T> },
+}
+
+impl<T> Default for Exchange<T> {
+    fn default() -> Self {
+        Exchange {
+            saw_request: false,
+            is_answered: false,
+            drains: false,
+            rounds: 0,
+            answers: Settled::default(),
+            waiting_since: None,
+            processing_time: Duration::ZERO,
+            forwarded: None,
+            log_entry: None,
+            permit: None,
+            token: None,
+            owns_unauthorized: false,
+            upgrade: Tunnel::default(),
+            tracking: Tracking::None,
+        }
+    }
+}
+
+/// How far a request has come.
+enum Progress {
+    Waiting,
+    Retry,
+    Forwarded,
+    Refused(Refusal),
+}
+
+/// A decision with what it takes to carry it out. Borrows nothing of the proxy, whose first edit ends every borrow.
+struct Decided<'c> {
+    decision: Decision<'c>,
+    removals: TakenOut,
+    has_connection: bool,
+}
+
+impl<T: Clone> Exchange<T> {
+    /// Takes a request's headers. Called once.
+    pub fn request_headers<H: Host<Stream = T>>(
+        &mut self,
+        gateway: &Gateway,
+        route: Option<&RouteConfig<T>>,
+        host: &mut H,
+    ) -> Next {
+        self.saw_request = true;
+        if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
+            self.drains = true;
+            return Next::Pause;
+        }
+        self.process(gateway, route, host)
+    }
+
+    /// Goes on with a request that paused, if what it waited for has come.
+    pub fn resume<H: Host<Stream = T>>(
+        &mut self,
+        gateway: &Gateway,
+        route: Option<&RouteConfig<T>>,
+        host: &mut H,
+    ) -> Next {
+        if self.is_answered {
+            return Next::Stop;
+        }
+        if std::mem::take(&mut self.drains) {
+            host.drain_connection();
+        } else {
+            let Some(answers) = host.take_answers() else { return Next::Pause };
+            self.answers.extend(answers);
+        }
+        if let (Some(since), Some(now)) = (self.waiting_since.take(), host.uptime()) {
+            host.record_review_wait(now.saturating_sub(since));
+        }
+        let next = self.process(gateway, route, host);
+        if next == Next::Continue {
+            host.continue_request();
+        }
+        next
+    }
+
+    /// The answers that the request has waited for.
+    pub fn answers(&self) -> &Settled {
+        &self.answers
+    }
+
+    /// Answers a stream after a panic, or where the host lacks what a decision needs.
+    pub fn fail_closed(&mut self, host: &mut impl Host<Stream = T>) {
+        let refusal = Refusal::internal();
+        let outcome = Outcome::Refused(refusal.cause);
+        host.count(None, &Seen::default(), outcome);
+        self.log_entry = Some((Entry::bare(), outcome));
+        self.is_answered = true;
+        reply(&refusal, host);
+    }
+
+    /// Decides a request, the first time or with the answers that it waited for, and carries the decision out.
+    fn process<H: Host<Stream = T>>(
+        &mut self,
+        gateway: &Gateway,
+        route: Option<&RouteConfig<T>>,
+        host: &mut H,
+    ) -> Next {
+        let Some(start) = host.moment() else {
+            self.fail_closed(host);
+            return Next::Stop;
+        };
+        // The proxy may drop the route's configuration once the route is chosen again.
+        let series = route.map(|route| Arc::clone(route.cluster.series()));
+        let mut seen = Seen::default();
+        let progress = self.settle(gateway, route, start, &mut seen, host);
+        let end = host.uptime().unwrap_or(start.uptime);
+        self.processing_time = self.processing_time.saturating_add(end.saturating_sub(start.uptime));
+        let outcome = match &progress {
+            Progress::Waiting | Progress::Retry => {
+                self.waiting_since = Some(end);
+                return Next::Pause;
+            }
+            Progress::Forwarded => Outcome::Forwarded,
+            Progress::Refused(refusal) => Outcome::Refused(refusal.cause),
+        };
+        host.record_processing(self.processing_time);
+        host.count(series.as_ref(), &seen, outcome);
+        self.log_entry = seen.entry.take().map(|entry| (entry, outcome));
+        if let Progress::Refused(refusal) = &progress {
+            self.is_answered = true;
+            reply(refusal, host);
+            return Next::Stop;
+        }
+        self.forwarded = series.map(|series| (series, seen));
+        host.checkpoint("decided");
+        Next::Continue
+    }
+
+    /// Decides until an answer is missing that the host does not have.
+    fn settle<H: Host<Stream = T>>(
+        &mut self,
+        gateway: &Gateway,
+        route: Option<&RouteConfig<T>>,
+        at: Moment,
+        seen: &mut Seen,
+        host: &mut H,
+    ) -> Progress {
+        loop {
+            let Some(decided) = decide(gateway, route, &self.answers, at, host, seen) else {
+                return Progress::Refused(Refusal::internal());
+            };
+            match self.carry_out(decided, route, seen, host) {
+                Progress::Retry => *seen = Seen::default(),
+                progress => return progress,
+            }
+        }
+    }
+
+    fn carry_out<H: Host<Stream = T>>(
+        &mut self,
+        decided: Decided<'_>,
+        route: Option<&RouteConfig<T>>,
+        seen: &mut Seen,
+        host: &mut H,
+    ) -> Progress {
+        let decision = match decided.decision {
+            // The headers stay as they are until they are read again; nothing goes upstream meanwhile.
+            Decision::Review(reviews) => match self.ask(reviews, host) {
+                Ok(Asked::Waiting) => return Progress::Waiting,
+                Ok(Asked::Found) => return Progress::Retry,
+                Err(refusal) => Decision::Refuse(refusal),
+            },
+            decision => decision,
+        };
+        let mut is_clean = true;
+        for name in decided.removals.names() {
+            is_clean &= host.edit(Edit::Remove(name));
+        }
+        host.checkpoint("removed");
+        let exported = seen.shown.take();
+        let is_exported = exported.is_none_or(|shown| shown.fields().all(|(field, value)| host.export(field, value)));
+        match decision {
+            // A header that is still there could carry another identity than the one decided, an attribute that is missing
+            // could lead to another route.
+            Decision::Forward(forward) if is_clean && is_exported => {
+                self.forward(forward, decided.has_connection, route, host)
+            }
+            Decision::Refuse(refusal) => Progress::Refused(refusal),
+            Decision::Forward(_) | Decision::Review(_) => Progress::Refused(Refusal::internal()),
+        }
+    }
+
+    fn forward<H: Host<Stream = T>>(
+        &mut self,
+        mut forward: Forward<'_>,
+        has_connection: bool,
+        route: Option<&RouteConfig<T>>,
+        host: &mut H,
+    ) -> Progress {
+        let is_edited = forward.edits(has_connection).all(|edit| host.edit(edit));
+        // Before the route is opened, which may free the configuration of the one before.
+        let streams = route.filter(|_| forward.is_long).map(|route| Arc::clone(&route.streams));
+        if !is_edited || !host.open_route(forward.destination) {
+            return Progress::Refused(Refusal::internal());
+        }
+        host.checkpoint("applied");
+        self.permit = forward.place.take();
+        self.token = forward.token.take();
+        self.owns_unauthorized = forward.owns_unauthorized;
+        self.upgrade = Tunnel::of(forward.is_upgrade);
+        if let Some(streams) = streams {
+            self.tracking = Tracking::Pending { streams, is_watch: forward.is_watch };
+        }
+        Progress::Forwarded
+    }
+
+    fn ask(&mut self, reviews: Vec<Review>, host: &mut impl Host<Stream = T>) -> Result<Asked, Refusal> {
+        if self.rounds >= MAX_ROUNDS {
+            return Err(Refusal::review_failed());
+        }
+        let asked = host.ask(reviews)?;
+        if asked == Asked::Waiting {
+            self.rounds = self.rounds.saturating_add(1);
+        }
+        host.checkpoint("asked");
+        Ok(asked)
+    }
+}
+
+/// Answers the stream.
+///
+/// Envoy answers a gRPC request with 200 and a `grpc-status`, which is 0 for a `Status` body: success. No kube-apiserver speaks
+/// gRPC to its clients, so that such a request is reset.
+fn reply(refusal: &Refusal, host: &mut impl Host) {
+    let is_grpc = host.request_header("content-type").is_some_and(|kind| kind.starts_with(b"application/grpc"));
+    if is_grpc || !host.reply(refusal) {
+        host.reset(refusal.details());
+    }
+}
+
+/// Reads the request and decides it. `None` if it cannot be read.
+fn decide<'c, T: Clone, H: Host<Stream = T>>(
+    gateway: &'c Gateway,
+    route: Option<&'c RouteConfig<T>>,
+    answers: &Settled,
+    at: Moment,
+    host: &H,
+    seen: &mut Seen,
+) -> Option<Decided<'c>> {
+    let headers = host.request_headers()?;
+    let cluster = route.map(|route| &route.cluster);
+    let scan = gateway.scan(cluster, headers.lines());
+    let decision = match cluster {
+        Some(cluster) => {
+            host.checkpoint("decide");
+            let chain = PresentedChain::find(gateway.peer_source(), &scan, host);
+            let Moment { now, uptime } = at;
+            let request = RequestFacts { scan: &scan, peer: chain.peer(), settled: answers, now, uptime };
+            gateway.decide_seen(cluster, &request, seen)
+        }
+        None => Decision::Refuse(Gateway::unrouted(&scan)),
+    };
+    if let Some(entry) = &mut seen.entry {
+        let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+        entry.client(header(b"user-agent"), header(b"x-request-id"));
+    }
+    let passed_on = match &decision {
+        Decision::Forward(forward) => forward.passed_on,
+        Decision::Review(_) | Decision::Refuse(_) => PassedOn::default(),
+    };
+    let (removals, has_connection) = (scan.taken_out(passed_on), scan.has_connection);
+    Some(Decided { decision, removals, has_connection })
+}

@@ -1,0 +1,136 @@
+use super::host::{HeaderLines, Host};
+use super::{Exchange, Next, RouteConfig, Tracking, reply};
+use crate::farewell::{Arrival, End};
+use crate::gateway::Gateway;
+use crate::observe::{Entry, Outcome, Seen};
+use crate::refusal::{Refusal, details};
+
+impl<T: Clone> Exchange<T> {
+    /// Takes a piece of the request's body. [`Next::Pause`] holds it back: what an upgrade's client sends goes upstream after
+    /// the upstream's 101 only.
+    pub fn request_body(&mut self) -> Next {
+        if self.upgrade.holds() { Next::Pause } else { Next::Continue }
+    }
+
+    /// Takes the request's trailers, and removes those that no client may send.
+    pub fn request_trailers<H: Host<Stream = T>>(
+        &mut self,
+        gateway: &Gateway,
+        route: Option<&RouteConfig<T>>,
+        host: &mut H,
+    ) -> Next {
+        let cluster = route.map(|route| &route.cluster);
+        let reserved: Option<Vec<Box<[u8]>>> = host.request_trailers().map(|trailers| {
+            let names = trailers.lines().map(|(name, _)| name);
+            names.filter(|name| gateway.reserves(cluster, name)).map(Into::into).collect()
+        });
+        let is_clean = reserved.is_some_and(|names| names.iter().all(|name| host.remove_trailer(name)));
+        if is_clean {
+            return Next::Continue;
+        }
+        self.is_answered = true;
+        host.reset(Refusal::internal().details());
+        Next::Stop
+    }
+
+    /// Takes the response's headers.
+    pub fn response_headers(&mut self, host: &mut impl Host<Stream = T>) -> Next {
+        if self.is_answered {
+            return Next::Continue;
+        }
+        self.note_unseen_request(host);
+        let token = self.token.take();
+        let needs_status = self.owns_unauthorized || token.is_some() || self.upgrade.is_closed();
+        let status = if needs_status { host.response_status() } else { None };
+        let is_unauthorized = status.as_deref() == Some(b"401");
+        let is_session = self.upgrade.is_closed() && status.as_deref() == Some(b"101");
+        drop(status);
+        if self.owns_unauthorized && is_unauthorized {
+            let refusal = Refusal::gateway_credential();
+            self.note(Outcome::Replaced(refusal.cause), host);
+            self.is_answered = true;
+            reply(&refusal, host);
+            return Next::Stop;
+        }
+        if let (true, Some(token), Some(now)) =
+            (is_unauthorized, token, if is_unauthorized { host.uptime() } else { None })
+        {
+            token.is_rejected(now);
+            host.token_rejected(&token.key(), now);
+        }
+        if is_session && self.upgrade.open() {
+            host.continue_request();
+        }
+        if matches!(self.tracking, Tracking::Pending { .. }) {
+            self.track(is_session, host);
+        }
+        Next::Continue
+    }
+
+    /// Counts a request that the proxy answered before the filter saw it, such as malformed HTTP. For hosts to which the proxy
+    /// does not show the response of such a request.
+    pub fn note_unseen_request(&mut self, host: &mut impl Host<Stream = T>) {
+        if !std::mem::replace(&mut self.saw_request, true) {
+            host.count(None, &Seen::default(), Outcome::Malformed);
+            self.log_entry = Some((Entry::bare(), Outcome::Malformed));
+        }
+    }
+
+    /// Ends a long-running stream. A watch ends as if the server had ended it: its client opens it again.
+    pub fn terminate(&mut self, why: End, host: &mut impl Host<Stream = T>) {
+        let Tracking::Active { stream, is_watch, is_terminated, .. } = &mut self.tracking else { return };
+        if std::mem::replace(is_terminated, true) {
+            return;
+        }
+        if *is_watch {
+            host.finish(stream);
+        } else {
+            host.reset(details(why.as_str()));
+        }
+        self.note(Outcome::Ended(why), host);
+    }
+
+    /// The host's handle of this stream, once it runs for long.
+    pub fn long_stream(&self) -> Option<&T> {
+        match &self.tracking {
+            Tracking::Active { stream, .. } => Some(stream),
+            Tracking::None | Tracking::Pending { .. } => None,
+        }
+    }
+
+    /// The stream has ended, however it did, and the access log is written next.
+    pub fn complete(&mut self, host: &mut impl Host<Stream = T>) {
+        if let Some((entry, outcome)) = self.log_entry.take() {
+            let members = entry.finish(outcome, host.code_details().as_deref());
+            host.log(&members);
+        }
+        self.tracking = Tracking::None;
+        if self.permit.take().is_some() {
+            host.gauges_changed();
+        }
+    }
+
+    /// Counts what happened to a forwarded request, and puts it into its log entry.
+    fn note(&mut self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
+        if let Some((series, seen)) = &self.forwarded {
+            host.count(Some(series), seen, outcome);
+        }
+        if let Some((_, logged)) = &mut self.log_entry {
+            *logged = outcome;
+        }
+    }
+
+    fn track(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
+        let Tracking::Pending { streams, is_watch } = std::mem::take(&mut self.tracking) else { return };
+        let server = host.server();
+        // A response of Envoy's own may have no server.
+        let (true, Some(now)) = (server.is_some() || is_session, host.uptime()) else { return };
+        let stream = host.stream(is_watch);
+        let arrival = Arrival { server: server.as_deref(), is_session };
+        let (guard, next) = streams.enter(arrival, stream.clone(), now);
+        if let Some(at) = next {
+            host.call_at(&streams, at);
+        }
+        self.tracking = Tracking::Active { stream, is_watch, is_terminated: false, _guard: guard };
+    }
+}

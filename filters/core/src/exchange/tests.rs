@@ -1,0 +1,276 @@
+use std::time::Duration;
+
+use portcullis_filter_config::{RequestHeaders, Servers, ShownRequest, UpstreamIdentity, names};
+
+use super::*;
+use crate::farewell::End;
+use crate::gateway::tests::reviews::{reviewing_with, token_of};
+use crate::gateway::tests::{Fixture, POD, fixture, fixture_with};
+use crate::refusal::Cause;
+use crate::review::ReviewResult;
+use crate::testing::{self, issue, now};
+
+type Proxy = MemoryHost<fn(&Review) -> ReviewResult>;
+
+/// A request of alice's with these headers.
+fn proxy(fixture: &Fixture, target: &str, more: &[(&str, &str)]) -> Proxy {
+    let usual = [(":method", "GET"), (":path", target), (":authority", "prod.example.com")];
+    let headers = usual.iter().chain(more);
+    let headers = headers.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect();
+    let reviewer = |review: &Review| {
+        let (status, body) = token_of("robot");
+        review.settle(status, body.as_bytes(), Duration::ZERO)
+    };
+    let mut host = MemoryHost::new(headers, now(), Duration::ZERO, reviewer as fn(&Review) -> ReviewResult);
+    host.chain = Some(testing::encode(&[&issue(testing::alice(), &fixture.ca)]));
+    host
+}
+
+fn values(host: &Proxy, name: &str) -> Vec<String> {
+    let lines = host.headers.iter().filter(|(line, _)| line == name.as_bytes());
+    lines.map(|(_, value)| String::from_utf8_lossy(value).into_owned()).collect()
+}
+
+/// The request's first hook.
+fn begin(fixture: &Fixture, host: &mut Proxy) -> (Exchange<()>, Next) {
+    let mut exchange = Exchange::default();
+    let next = exchange.request_headers(&fixture.gateway, Some(&fixture.route), host);
+    (exchange, next)
+}
+
+const WATCH: &str = "/api/v1/pods?watch=1";
+const EXEC: &str = "/api/v1/namespaces/n/pods/a/exec?command=sh";
+const UPGRADE: [(&str, &str); 2] = [("connection", "Upgrade"), ("upgrade", "websocket")];
+
+#[test]
+fn request_goes_upstream_as_its_user() {
+    let fixture = fixture();
+    let forged = [("impersonate_user", "root"), ("x-remote-user", "root"), ("authorization", "Basic eA==")];
+    let mut host = proxy(&fixture, POD, &forged);
+    let (mut exchange, next) = begin(&fixture, &mut host);
+    assert_eq!((next, host.destination.as_deref()), (Next::Continue, Some("all.h2.read")));
+    assert_eq!(values(&host, "impersonate-user"), ["alice"]);
+    assert!(forged.iter().all(|(name, _)| values(&host, name).is_empty()));
+    host.status = Some("200");
+    assert_eq!(exchange.response_headers(&mut host), Next::Continue);
+    exchange.complete(&mut host);
+    assert_eq!(host.effects, ["count cluster forwarded -"]);
+}
+
+/// Whatever the proxy refuses, nothing goes upstream, and no route is open.
+#[test]
+fn request_ends_where_the_proxy_refuses_an_edit() {
+    let fixture = fixture_with(|config| config.request_info = Some(ShownRequest { user: true }));
+    let exported = "portcullis.request.verb";
+    let sent = [("authorization", "Bearer a"), ("impersonate_user", "root"), ("connection", "x-secret")];
+    for refused in [
+        "authorization",
+        "impersonate_user",
+        "x-secret",
+        "connection",
+        "impersonate-user",
+        exported,
+        names::DESTINATION,
+    ] {
+        let mut host = proxy(&fixture, POD, &sent);
+        host.refuses = Some(refused.as_bytes().to_vec());
+        let (mut exchange, next) = begin(&fixture, &mut host);
+        assert_eq!((next, &host.destination), (Next::Stop, &None), "{refused}");
+        assert_eq!(host.reply.as_ref().map(|reply| reply.cause), Some(Cause::Internal), "{refused}");
+        assert_eq!(host.effects, ["count cluster refused internal"], "{refused}");
+        assert_eq!(exchange.resume(&fixture.gateway, Some(&fixture.route), &mut host), Next::Stop);
+    }
+    let mut host = proxy(&fixture, POD, &sent);
+    assert_eq!(begin(&fixture, &mut host).1, Next::Continue, "and else it goes");
+}
+
+/// The access log is written after the filter: a refused request has no credential in it either.
+#[test]
+fn refused_request_loses_what_no_client_may_send() {
+    let fixture = fixture();
+    let sent = [("via", "1.1 lab"), ("authorization", "Bearer a"), ("x-remote-user", "root")];
+    let mut host = proxy(&fixture, POD, &sent);
+    assert_eq!(begin(&fixture, &mut host).1, Next::Stop);
+    assert_eq!(host.reply.as_ref().map(|reply| reply.cause), Some(Cause::Loop));
+    assert!(values(&host, "authorization").is_empty() && values(&host, "x-remote-user").is_empty());
+}
+
+#[test]
+fn request_without_clock_or_configuration_fails_closed() {
+    let fixture = fixture();
+    let mut host = proxy(&fixture, POD, &[]);
+    host.moment = None;
+    assert_eq!(begin(&fixture, &mut host).1, Next::Stop);
+    assert_eq!(host.reply.map(|reply| reply.cause), Some(Cause::Internal));
+    assert_eq!(host.effects, ["count unrouted refused internal"]);
+    let mut host = proxy(&fixture, POD, &[("impersonate-user", "root")]);
+    let next = Exchange::default().request_headers(&fixture.gateway, None, &mut host);
+    assert_eq!((next, host.reply.as_ref().map(|reply| reply.cause)), (Next::Stop, Some(Cause::NotConfigured)));
+    assert!(values(&host, "impersonate-user").is_empty());
+}
+
+#[test]
+fn grpc_request_is_reset_and_never_answered() {
+    let fixture = fixture();
+    let mut host = proxy(&fixture, POD, &[("via", "1.1 lab"), ("content-type", "application/grpc+proto")]);
+    assert_eq!(begin(&fixture, &mut host).1, Next::Stop);
+    assert_eq!((host.reply.is_none(), host.effects[1].as_str()), (true, "reset portcullis_loop"));
+}
+
+#[test]
+fn request_is_unchanged_while_reviews_are_under_way() {
+    let fixture = reviewing_with(|_| {});
+    let mut host = proxy(&fixture, POD, &[("authorization", "Bearer abc"), ("x-remote-user", "root")]);
+    host.chain = None;
+    let before = host.headers.clone();
+    let (mut exchange, next) = begin(&fixture, &mut host);
+    assert_eq!((next, host.headers == before, host.effects.len()), (Next::Pause, true, 0));
+    let next = exchange.resume(&fixture.gateway, Some(&fixture.route), &mut host);
+    assert_eq!((next, values(&host, "impersonate-user")), (Next::Continue, vec!["robot".to_owned()]));
+    assert_eq!(host.effects, ["count cluster forwarded -", "continue"]);
+}
+
+#[test]
+fn lost_answers_end_a_request_after_its_rounds() {
+    let fixture = reviewing_with(|_| {});
+    let mut host = proxy(&fixture, POD, &[("authorization", "Bearer abc")]);
+    (host.chain, host.loses_answers) = (None, true);
+    host.reviewer = |_| ReviewResult::Failed;
+    let (mut exchange, mut next) = begin(&fixture, &mut host);
+    let mut rounds = 0;
+    while next == Next::Pause {
+        rounds += 1;
+        next = exchange.resume(&fixture.gateway, Some(&fixture.route), &mut host);
+    }
+    assert_eq!((rounds, host.reply.map(|reply| reply.code), host.destination), (MAX_ROUNDS, Some(503), None));
+}
+
+#[test]
+fn connection_is_drained_before_its_request_is_decided() {
+    let fixture = fixture_with(|config| config.close_connections = true);
+    let mut host = proxy(&fixture, POD, &[]);
+    host.drains = true;
+    let (mut exchange, next) = begin(&fixture, &mut host);
+    assert_eq!((next, &host.destination), (Next::Pause, &None));
+    assert_eq!(exchange.resume(&fixture.gateway, Some(&fixture.route), &mut host), Next::Continue);
+    assert_eq!(host.effects, ["drain", "count cluster forwarded -", "continue"]);
+    let mut cannot = proxy(&fixture, POD, &[]);
+    assert_eq!(begin(&fixture, &mut cannot).1, Next::Continue, "where a proxy cannot, requests go on all the same");
+}
+
+#[test]
+fn unauthorized_gateway_is_not_the_clients_fault() {
+    let fixture = fixture();
+    let table = [(POD, Some("401"), Next::Stop), (POD, Some("403"), Next::Continue), (POD, None, Next::Continue)];
+    let proxied = "/api/v1/nodes/n/proxy/";
+    for (target, status, expected) in table.into_iter().chain([(proxied, Some("401"), Next::Continue)]) {
+        let mut host = proxy(&fixture, target, &[]);
+        let (mut exchange, _) = begin(&fixture, &mut host);
+        host.status = status;
+        assert_eq!(exchange.response_headers(&mut host), expected, "{target} {status:?}");
+        let replaced = host.effects.iter().any(|effect| effect.starts_with("count cluster replaced"));
+        assert_eq!((replaced, host.reply.is_some()), (expected == Next::Stop, expected == Next::Stop), "{target}");
+        assert_eq!(exchange.response_headers(&mut host), Next::Continue, "the gateway's own answer stays");
+    }
+}
+
+#[test]
+fn request_that_the_proxy_answered_is_counted_once() {
+    let mut host = proxy(&fixture(), POD, &[]);
+    let mut exchange = Exchange::default();
+    exchange.response_headers(&mut host);
+    exchange.note_unseen_request(&mut host);
+    exchange.complete(&mut host);
+    assert_eq!(host.effects.len(), 2, "{:?}", host.effects);
+    assert_eq!(host.effects[0], "count unrouted refused malformed");
+    assert!(host.effects[1].contains(r#""reason":"malformed""#), "{:?}", host.effects);
+}
+
+#[test]
+fn upgrade_body_waits_for_the_101() {
+    let fixture = fixture();
+    for (status, expected) in [("101", true), ("403", false), ("200", false)] {
+        let mut host = proxy(&fixture, EXEC, &UPGRADE);
+        let (mut exchange, next) = begin(&fixture, &mut host);
+        assert_eq!((next, host.destination.as_deref()), (Next::Continue, Some("all.upgrade.session")));
+        assert_eq!(values(&host, "connection"), ["Upgrade"]);
+        assert_eq!(exchange.request_body(), Next::Pause);
+        host.status = Some(status);
+        assert_eq!(exchange.response_headers(&mut host), Next::Continue);
+        assert_eq!(host.effects.contains(&"continue".to_owned()), expected, "{status}");
+        assert_eq!(exchange.request_body() == Next::Continue, expected, "{status}");
+    }
+}
+
+#[test]
+fn long_streams_end_when_their_server_is_removed() {
+    let table = [(WATCH, &[][..], "200", "finish"), (EXEC, &UPGRADE[..], "101", "reset portcullis_server_removed")];
+    for (target, headers, status, end) in table {
+        let fixture = fixture_with(|config| {
+            config.servers = Some(Servers { names: vec!["b".into()], drain_seconds: 60 });
+        });
+        let mut host = proxy(&fixture, target, headers);
+        let (mut exchange, _) = begin(&fixture, &mut host);
+        assert!(exchange.long_stream().is_none(), "its server is not known");
+        (host.status, host.server) = (Some(status), Some("a".to_owned()));
+        exchange.response_headers(&mut host);
+        assert!(exchange.long_stream().is_some() && host.effects.contains(&"call at 60".to_owned()), "{target}");
+        let due = std::cell::Cell::new(None);
+        fixture.route.streams.end_due(Duration::from_secs(60), |(), why| due.set(Some(why)));
+        assert_eq!(due.get(), Some(End::ServerRemoved));
+        exchange.terminate(End::ServerRemoved, &mut host);
+        exchange.terminate(End::ServerRemoved, &mut host);
+        let ended = host.effects.iter().filter(|effect| *effect == end || effect.contains("ended server_removed"));
+        assert_eq!(ended.count(), 2, "once: {:?}", host.effects);
+    }
+    let fixture = fixture();
+    let mut host = proxy(&fixture, POD, &[]);
+    let (mut exchange, _) = begin(&fixture, &mut host);
+    host.server = Some("a".to_owned());
+    exchange.response_headers(&mut host);
+    exchange.terminate(End::ServerRemoved, &mut host);
+    assert_eq!(host.effects, ["count cluster forwarded -"], "a request that ends by itself is left alone");
+}
+
+#[test]
+fn reserved_trailers_never_go_on() {
+    let fixture = fixture_with(|config| {
+        let reserved = RequestHeaders { reserved: vec!["legacy-".into()], ..RequestHeaders::default() };
+        config.upstream_identity = UpstreamIdentity::RequestHeader(reserved);
+    });
+    let trailers = |host: &mut Proxy| {
+        let names = ["impersonate-group", "x_remote_user", "legacy-user", "checksum"];
+        host.trailers = names.iter().map(|name| (name.as_bytes().to_vec(), b"root".to_vec())).collect();
+    };
+    let mut host = proxy(&fixture, POD, &[]);
+    let (mut exchange, _) = begin(&fixture, &mut host);
+    trailers(&mut host);
+    assert_eq!(exchange.request_trailers(&fixture.gateway, Some(&fixture.route), &mut host), Next::Continue);
+    assert_eq!(host.trailers, [(b"checksum".to_vec(), b"root".to_vec())]);
+    trailers(&mut host);
+    host.refuses = Some(b"legacy-user".to_vec());
+    assert_eq!(exchange.request_trailers(&fixture.gateway, Some(&fixture.route), &mut host), Next::Stop);
+    assert_eq!(host.effects.last().map(String::as_str), Some("reset portcullis_internal"));
+}
+
+#[test]
+fn permit_is_given_back_with_the_stream() {
+    use portcullis_filter_config::{FlowControlLimit, FlowControlSchema};
+    let fixture = fixture_with(|config| {
+        let limit = FlowControlLimit::MaxRequestsInflight(1);
+        config.flow_control_schemas = vec![FlowControlSchema { name: "few".into(), limit }];
+    });
+    let secrets = || proxy(&fixture, "/api/v1/secrets", &[]);
+    let mut host = secrets();
+    let (mut first, next) = begin(&fixture, &mut host);
+    assert_eq!(next, Next::Continue);
+    let mut refused = secrets();
+    assert_eq!(begin(&fixture, &mut refused).1, Next::Stop);
+    assert_eq!(refused.reply.map(|reply| reply.code), Some(429));
+    first.complete(&mut host);
+    assert!(host.effects.contains(&"gauges".to_owned()));
+    let (dropped, next) = begin(&fixture, &mut secrets());
+    assert_eq!(next, Next::Continue);
+    drop(dropped);
+    assert_eq!(begin(&fixture, &mut secrets()).1, Next::Continue, "however the stream ends");
+}

@@ -1,0 +1,205 @@
+//! [`Host`] by the dynamic module ABI: every method is one call into Envoy or into this process.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use envoy_abi::http::{FilterHandle, HeaderMap, Headers, LocalReply};
+use portcullis_core::exchange::{Asked, Edit, HeaderLines, Host};
+use portcullis_core::farewell::Streams;
+use portcullis_core::observe::{Outcome, Seen, Series};
+use portcullis_core::review::{Review, Settled};
+use portcullis_core::x509::KnownChains;
+use portcullis_core::{Moment, Refusal};
+use portcullis_filter_config::names;
+use portcullis_filter_config::names::request::Field;
+use rustls_pki_types::UnixTime;
+
+use crate::filter::{Filter, LocalState};
+use crate::long_streams::{LongStream, call_at};
+use crate::memory::uptime;
+use crate::reviews::Pending;
+
+thread_local! {
+    /// The chains that this worker has parsed.
+    static KNOWN_CHAINS: RefCell<KnownChains> = RefCell::default();
+}
+
+/// A stream of Envoy's during one hook.
+pub(crate) struct StreamHost<'a> {
+    pub(crate) filter: &'a Filter,
+    pub(crate) local: &'a mut LocalState,
+    pub(crate) stream: &'a mut FilterHandle,
+}
+
+/// Headers as Envoy holds them.
+pub(crate) struct EnvoyHeaders<'h>(Headers<'h>);
+
+impl HeaderLines for EnvoyHeaders<'_> {
+    fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.0.iter()
+    }
+}
+
+impl Host for StreamHost<'_> {
+    type Headers<'h>
+        = EnvoyHeaders<'h>
+    where
+        Self: 'h;
+    type Stream = LongStream;
+
+    fn request_headers(&self) -> Option<EnvoyHeaders<'_>> {
+        self.stream.headers(HeaderMap::Request).map(EnvoyHeaders)
+    }
+
+    fn request_header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.stream.header(HeaderMap::Request, name.as_bytes()).map(Cow::Borrowed)
+    }
+
+    fn request_trailers(&self) -> Option<EnvoyHeaders<'_>> {
+        self.stream.headers(HeaderMap::RequestTrailers).map(EnvoyHeaders)
+    }
+
+    fn response_status(&self) -> Option<Cow<'_, [u8]>> {
+        self.stream.header(HeaderMap::Response, b":status").map(Cow::Borrowed)
+    }
+
+    fn code_details(&self) -> Option<Cow<'_, [u8]>> {
+        self.stream.code_details().map(Cow::Borrowed)
+    }
+
+    fn server(&self) -> Option<String> {
+        let server = self.stream.endpoint_metadata(names::HOST, names::HOST_SERVER)?;
+        std::str::from_utf8(server).ok().map(str::to_owned)
+    }
+
+    fn moment(&self) -> Option<Moment> {
+        Some(Moment { now: UnixTime::now(), uptime: uptime(Instant::now()) })
+    }
+
+    fn uptime(&self) -> Option<Duration> {
+        Some(uptime(Instant::now()))
+    }
+
+    fn recorded_chain(&self) -> Option<&[u8]> {
+        self.stream.filter_state(names::CLIENT_CHAIN)
+    }
+
+    fn connection_certificate(&self) -> Option<&[u8]> {
+        self.stream.filter_state(names::CLIENT_CERTIFICATE)
+    }
+
+    fn certificate_digest(&self) -> Option<Cow<'_, [u8]>> {
+        self.stream.certificate_digest().map(Cow::Borrowed)
+    }
+
+    fn presented_certificate(&self) -> bool {
+        self.stream.presented_certificate()
+    }
+
+    fn with_known_chains<R>(&self, f: impl FnOnce(&mut KnownChains) -> R) -> Option<R> {
+        KNOWN_CHAINS.with(|known| known.try_borrow_mut().ok().map(|mut known| f(&mut known)))
+    }
+
+    fn edit(&mut self, edit: Edit<'_>) -> bool {
+        match edit {
+            Edit::Remove(_) if self.local.fault.is("remove") => false,
+            Edit::Remove(name) => self.stream.remove_header(HeaderMap::Request, name),
+            Edit::Set(name, value) => self.stream.set_header(name, value),
+            Edit::Add(name, value) => self.stream.add_header(name, value),
+        }
+    }
+
+    fn remove_trailer(&mut self, name: &[u8]) -> bool {
+        !self.local.fault.is_in_trailers("remove", self.stream)
+            && self.stream.remove_header(HeaderMap::RequestTrailers, name)
+    }
+
+    fn export(&mut self, field: Field, value: &str) -> bool {
+        self.stream.set_metadata(names::request::METADATA, field.key, value);
+        self.stream.set_filter_state(field.state, value.as_bytes())
+    }
+
+    fn open_route(&mut self, destination: &str) -> bool {
+        let is_written = self.stream.set_filter_state(names::DESTINATION, destination.as_bytes());
+        if is_written {
+            self.stream.clear_route_cache();
+        }
+        is_written
+    }
+
+    fn continue_request(&mut self) {
+        self.stream.continue_decoding();
+    }
+
+    fn reply(&mut self, refusal: &Refusal) -> bool {
+        let (status, headers) = (refusal.code, refusal.headers());
+        let (body, details) = (refusal.body(), refusal.details());
+        self.stream.send_response(LocalReply { status, headers, body, details });
+        true
+    }
+
+    fn reset(&mut self, details: String) {
+        self.stream.reset(details);
+    }
+
+    fn finish(&mut self, stream: &LongStream) {
+        stream.finish(self.stream);
+    }
+
+    // Within a hook about the request Envoy would take it as the end of the request.
+    fn schedule_drain(&mut self) -> bool {
+        self.stream.scheduler().wake();
+        true
+    }
+
+    fn drain_connection(&mut self) {
+        self.stream.drain_connection();
+    }
+
+    fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {
+        let pending = Pending::new(self.stream.scheduler(), reviews.len());
+        self.filter.reviews.ask(reviews, &pending)?;
+        self.local.waiting = Some(pending);
+        Ok(Asked::Waiting)
+    }
+
+    fn take_answers(&mut self) -> Option<Settled> {
+        let answers = self.local.waiting.as_ref()?.take_answers()?;
+        self.local.waiting = None;
+        Some(answers)
+    }
+
+    fn stream(&mut self, is_watch: bool) -> LongStream {
+        LongStream::new(self.stream.scheduler(), is_watch)
+    }
+
+    fn call_at(&mut self, streams: &Arc<Streams<LongStream>>, at: Duration) {
+        call_at(streams, at);
+    }
+
+    fn count(&mut self, series: Option<&Arc<Series>>, seen: &Seen, outcome: Outcome) {
+        self.filter.metrics.count(series, seen, outcome);
+    }
+
+    fn record_processing(&mut self, time: Duration) {
+        self.filter.metrics.judged(self.stream, time);
+    }
+
+    fn record_review_wait(&mut self, time: Duration) {
+        self.filter.metrics.waited(self.stream, time);
+    }
+
+    fn gauges_changed(&mut self) {
+        self.filter.metrics.changed();
+    }
+
+    fn log(&mut self, members: &str) {
+        self.stream.set_metadata(names::LOG, names::LOG_MEMBERS, members);
+    }
+
+    fn checkpoint(&self, name: &'static str) {
+        self.local.fault.strike(name);
+    }
+}

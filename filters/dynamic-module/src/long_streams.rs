@@ -1,0 +1,167 @@
+//! Long-running streams, which other threads end or send commands to: one thread ends those whose server was removed and
+//! sessions that took too long, for all clusters.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use envoy_abi::http::{FilterHandle, StreamScheduler};
+use envoy_abi::log;
+use portcullis_core::alive::Alive;
+use portcullis_core::farewell::{self, End};
+
+use crate::memory::uptime;
+
+type Streams = farewell::Streams<LongStream>;
+
+/// By the cluster's name over all edits.
+static STREAMS: LazyLock<Alive<String, Streams>> = LazyLock::new(Alive::default);
+/// The queue of the process's one thread, `None` if it could not be started.
+static QUEUE: OnceLock<Option<&'static Queue>> = OnceLock::new();
+
+/// A handle of a long-running stream.
+#[derive(Clone, Debug)]
+pub(crate) struct LongStream(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    scheduler: StreamScheduler,
+    is_watch: bool,
+    termination: OnceLock<End>,
+    /// Commands that were sent and not applied yet, one bit each.
+    commands: AtomicU8,
+    is_end_sent: AtomicBool,
+    /// Whether the response was ended here: Envoy keeps a stream whose client does not read, and must not end it again.
+    is_finished: AtomicBool,
+}
+
+/// A command to a stream of an Envoy that shuts down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamCommand {
+    /// Its connection takes no more requests.
+    GoAway = 1,
+    /// It ends, as if the upstream had ended it.
+    End = 2,
+}
+
+impl LongStream {
+    pub(crate) fn new(scheduler: StreamScheduler, is_watch: bool) -> Self {
+        LongStream(Arc::new(Shared {
+            scheduler,
+            is_watch,
+            termination: OnceLock::new(),
+            commands: AtomicU8::new(0),
+            is_end_sent: AtomicBool::new(false),
+            is_finished: AtomicBool::new(false),
+        }))
+    }
+
+    /// Sends a command. To be called by [`for_each`] only, while the stream cannot go.
+    pub(crate) fn send(&self, command: StreamCommand) {
+        self.0.commands.fetch_or(command as u8, Ordering::AcqRel);
+        if command == StreamCommand::End {
+            self.0.is_end_sent.store(true, Ordering::Release);
+        }
+        self.0.scheduler.wake();
+    }
+
+    /// Applies the commands that were sent.
+    pub(crate) fn apply_commands(&self, stream: &mut FilterHandle) {
+        let commands = self.0.commands.swap(0, Ordering::AcqRel);
+        let is_sent = |command: StreamCommand| commands & command as u8 != 0;
+        if is_sent(StreamCommand::GoAway) {
+            stream.drain_connection();
+        }
+        if is_sent(StreamCommand::End) {
+            self.finish(stream);
+        }
+    }
+
+    /// Ends the response, once.
+    pub(crate) fn finish(&self, stream: &mut FilterHandle) {
+        if !self.0.is_finished.swap(true, Ordering::AcqRel) {
+            stream.finish();
+        }
+    }
+
+    /// Whether it is a watch that was not sent its end yet.
+    pub(crate) fn is_watch(&self) -> bool {
+        self.0.is_watch && !self.0.is_end_sent.load(Ordering::Acquire)
+    }
+
+    /// The reason to end it, if it is to end.
+    pub(crate) fn termination(&self) -> Option<End> {
+        self.0.termination.get().copied()
+    }
+
+    fn terminate(&self, why: End) {
+        self.0.termination.get_or_init(|| why);
+        self.0.scheduler.wake();
+    }
+}
+
+/// The long-running streams of a cluster.
+pub(crate) fn of_cluster(name: &str) -> Arc<Streams> {
+    STREAMS.find_or_make(name.to_owned(), Streams::default)
+}
+
+/// Calls `f` for the long-running streams of all clusters.
+pub(crate) fn for_each(mut f: impl FnMut(&LongStream)) {
+    STREAMS.each(|streams| streams.each(|stream| f(stream)));
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    ends: Mutex<Vec<(Duration, Weak<Streams>)>>,
+    is_changed: Condvar,
+}
+
+/// Has the streams looked through at that uptime.
+pub(crate) fn call_at(streams: &Arc<Streams>, end: Duration) {
+    let Some(queue) = QUEUE.get_or_init(start) else { return };
+    let mut ends = queue.ends.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = ends.iter_mut().find(|(_, known)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(streams)));
+    match known {
+        Some((at, _)) => *at = end.min(*at),
+        None => ends.push((end, Arc::downgrade(streams))),
+    }
+    queue.is_changed.notify_one();
+}
+
+fn start() -> Option<&'static Queue> {
+    let queue: &'static Queue = Box::leak(Box::default());
+    let started = thread::Builder::new().name("portcullis-end".to_owned()).spawn(|| run(queue));
+    if started.is_err() {
+        log::error("portcullis: the thread that ends streams could not be started; they stay");
+    }
+    started.is_ok().then_some(queue)
+}
+
+fn run(queue: &Queue) {
+    loop {
+        for streams in due(queue) {
+            if let Some(next) = streams.end_due(uptime(Instant::now()), LongStream::terminate) {
+                call_at(&streams, next);
+            }
+        }
+    }
+}
+
+/// Waits until there is something to look through.
+fn due(queue: &Queue) -> Vec<Arc<Streams>> {
+    let mut ends = queue.ends.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let now = uptime(Instant::now());
+        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut *ends).into_iter().partition(|(at, _)| *at <= now);
+        *ends = later;
+        if !due.is_empty() {
+            return due.iter().filter_map(|(_, streams)| streams.upgrade()).collect();
+        }
+        let next = ends.iter().map(|(at, _)| at.saturating_sub(now)).min();
+        ends = match next {
+            None => queue.is_changed.wait(ends).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => queue.is_changed.wait_timeout(ends, time).unwrap_or_else(PoisonError::into_inner).0,
+        };
+    }
+}

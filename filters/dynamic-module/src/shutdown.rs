@@ -1,0 +1,67 @@
+//! Graceful shutdown of streams that Envoy cannot drain: connections on which no response begins, and open watches.
+//!
+//! Envoy sends `Connection: close` or GOAWAY with the headers of a response only. The agent that runs Envoy writes to its
+//! standard input when to begin.
+
+use std::io::BufRead;
+use std::sync::Once;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use envoy_abi::log;
+use portcullis_filter_config::names;
+
+use crate::long_streams::{StreamCommand, for_each};
+
+static STARTED: Once = Once::new();
+/// Interval at which some watches end.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Starts to read the agent's commands, if an agent runs this Envoy.
+pub(crate) fn listen() {
+    STARTED.call_once(|| {
+        if std::env::var_os(names::AGENT_VARIABLE).is_none() {
+            return;
+        }
+        if thread::Builder::new().name("portcullis-drain".to_owned()).spawn(read_commands).is_err() {
+            log::error("portcullis: the thread that listens to the agent could not be started; watches end with Envoy");
+        }
+    });
+}
+
+fn read_commands() {
+    // The input ends with the agent, and Envoy with it.
+    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+        match drain_time(&line) {
+            Some(time) => drain_streams(time),
+            None => log::error("portcullis: the agent sent a command that this module does not know"),
+        }
+    }
+}
+
+fn drain_time(line: &str) -> Option<Duration> {
+    let time = line.strip_prefix(names::AGENT_LEAVE)?.trim().parse().ok()?;
+    Some(Duration::from_millis(time))
+}
+
+/// Closes every connection with a long-running request for further requests, and ends the watches one after the other, so that
+/// they do not all reach the other gateways at once. A watch that begins meanwhile is ended, too. Runs until Envoy ends.
+fn drain_streams(time: Duration) {
+    for_each(|stream| stream.send(StreamCommand::GoAway));
+    let start = Instant::now();
+    loop {
+        let left = time.saturating_sub(start.elapsed());
+        let ticks = (left.as_millis() / TICK.as_millis()).max(1);
+        let mut watches: u128 = 0;
+        for_each(|stream| watches += u128::from(stream.is_watch()));
+        // Rounded down: a few watches end at the end of the time, many all along.
+        let mut due = watches / ticks;
+        for_each(|stream| {
+            if due > 0 && stream.is_watch() {
+                stream.send(StreamCommand::End);
+                due -= 1;
+            }
+        });
+        thread::park_timeout(TICK);
+    }
+}

@@ -1,0 +1,231 @@
+//! One VM: every configuration of the filter on one worker, and every request there. Maps Envoy's calls to [`Exchange`].
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use portcullis_core::Gateway;
+use portcullis_core::exchange::{Exchange, Next, RouteConfig};
+use portcullis_core::x509::KnownChains;
+
+use crate::clusters::{Clusters, Known};
+use crate::fault;
+use crate::host::{LocalState, StreamHost};
+use crate::hostcalls::Hostcalls;
+use crate::long_streams::LongStreams;
+use crate::memory::VmMemory;
+use crate::reviews::{Answer, Asking, Reviews};
+use crate::root::Root;
+
+/// The state of one VM.
+#[derive(Default)]
+pub struct Vm<H> {
+    pub(crate) hostcalls: H,
+    roots: HashMap<u32, Rc<Root>>,
+    pub(crate) reviews: HashMap<u32, Reviews>,
+    pub(crate) streams: HashMap<u32, Stream>,
+    clusters: Clusters,
+    pub(crate) long_streams: LongStreams,
+    pub(crate) known_chains: RefCell<KnownChains>,
+    /// From the first configuration on.
+    memory: Option<VmMemory<H>>,
+}
+
+/// The state of a stream between its hooks.
+pub(crate) struct Stream {
+    root_id: u32,
+    /// `None` if Envoy runs requests under a configuration that was refused: they fail closed.
+    root: Option<Rc<Root>>,
+    /// The configuration by which it is decided, also after it waited.
+    cluster: Option<Rc<Known>>,
+    exchange: Exchange<u32>,
+    local: LocalState,
+}
+
+impl<H: Hostcalls> Vm<H> {
+    #[cfg(test)]
+    pub(crate) fn new(hostcalls: H) -> Self
+    where
+        H: Default,
+    {
+        Vm { hostcalls, ..Vm::default() }
+    }
+
+    /// Takes a configuration for a root context; false refuses it.
+    pub fn configure(&mut self, root: u32, config: &[u8]) -> bool {
+        if self.memory.is_none() {
+            self.memory = VmMemory::open(&self.hostcalls);
+        }
+        if self.memory.is_none() {
+            self.hostcalls.log("portcullis: Envoy has no randomness for this VM, or shares no data");
+            return false;
+        }
+        let compiled = Root::compile(config, &self.hostcalls);
+        let is_good = compiled.is_some();
+        self.roots.extend(compiled.map(|compiled| (root, compiled)));
+        is_good
+    }
+
+    /// A request begins.
+    pub fn new_stream(&mut self, id: u32, root_id: u32) {
+        let root = self.roots.get(&root_id).map(Rc::clone);
+        let (exchange, local) = (Exchange::default(), LocalState::default());
+        self.streams.insert(id, Stream { root_id, root, cluster: None, exchange, local });
+    }
+
+    /// A request's headers have come. Without a stream, which Envoy does not do, nothing goes on.
+    pub fn request_headers(&mut self, id: u32) -> Next {
+        if let (Some(stream), Some(memory), Some(uptime)) =
+            (self.streams.get_mut(&id), &self.memory, self.hostcalls.uptime())
+        {
+            stream.cluster = self.clusters.current(&self.hostcalls, memory, &mut self.long_streams, uptime);
+        }
+        let next = self.run(id, |exchange, config, host| {
+            host.local.fault.read(&host.vm.hostcalls);
+            host.local.fault.strike("request-headers");
+            match config {
+                Some((gateway, route)) => exchange.request_headers(gateway, route, host),
+                None => {
+                    exchange.fail_closed(host);
+                    Next::Stop
+                }
+            }
+        });
+        next.unwrap_or_else(|| {
+            self.hostcalls.close_request();
+            Next::Stop
+        })
+    }
+
+    /// A piece of a request's body has come.
+    pub fn request_body(&mut self, id: u32) -> Next {
+        self.streams.get_mut(&id).map_or(Next::Continue, |stream| {
+            stream.local.fault.strike("request-body");
+            stream.exchange.request_body()
+        })
+    }
+
+    /// A request's trailers have come. [`Next::Stop`] keeps them.
+    pub fn request_trailers(&mut self, id: u32) -> Next {
+        let next = self.run(id, |exchange, config, host| {
+            host.local.fault.strike("request-trailers");
+            config.map(|(gateway, route)| exchange.request_trailers(gateway, route, host))
+        });
+        next.flatten().unwrap_or(Next::Stop)
+    }
+
+    /// A response's headers have come.
+    pub fn response_headers(&mut self, id: u32) -> Next {
+        let next = self.run(id, |exchange, _, host| {
+            host.local.fault.strike("response-headers");
+            exchange.response_headers(host)
+        });
+        next.unwrap_or(Next::Continue)
+    }
+
+    /// A callout has ended.
+    pub fn callout_done(&mut self, root: u32, token: u32, has_headers: bool) {
+        fault::strike_if_armed("callout");
+        let answer = self.ask(root, |reviews, asking| reviews.done(token, has_headers, asking)).flatten();
+        self.arm(root);
+        self.resume(answer);
+    }
+
+    /// A root context's time has come.
+    pub fn tick(&mut self, root: u32) {
+        self.hostcalls.tick_every(Duration::ZERO);
+        fault::strike_if_armed("tick");
+        let Some(compiled) = self.roots.get(&root).cloned() else { return };
+        compiled.due.set(None);
+        let answers = self.ask(root, |reviews, asking| reviews.ask_again(asking)).unwrap_or_default();
+        self.resume(answers);
+        let due = self.hostcalls.uptime().map(|uptime| self.long_streams.due(uptime)).unwrap_or_default();
+        for (id, why) in due {
+            if self.hostcalls.act_for(id) {
+                self.run(id, |exchange, _, host| exchange.terminate(why, host));
+            }
+        }
+        let is_held = self.memory.as_ref().is_some_and(VmMemory::renew);
+        compiled.holds_places.set(is_held);
+        if let (Some(memory), Some(uptime)) = (&self.memory, self.hostcalls.uptime()) {
+            compiled.remembers.set(memory.store.forget_old(uptime));
+        }
+        // Metrics and the next call are the root context's.
+        if self.hostcalls.act_for(root) {
+            compiled.metrics.show(&self.hostcalls);
+            self.arm(root);
+        }
+    }
+
+    /// A stream has ended. Envoy shows this VM no response to a request that it answered before the filter saw it.
+    pub fn complete(&mut self, id: u32) {
+        self.run(id, |exchange, _, host| {
+            host.local.fault.strike("stream-complete");
+            exchange.note_unseen_request(host);
+            exchange.complete(host);
+        });
+    }
+
+    /// A context is gone.
+    pub fn delete(&mut self, context: u32) {
+        self.streams.remove(&context);
+        self.roots.remove(&context);
+        if let (Some(mut reviews), Some(now)) = (self.reviews.remove(&context), self.hostcalls.uptime()) {
+            self.resume(reviews.give_up(now));
+        }
+    }
+
+    /// Runs a hook of a stream. `None` if there is no such stream.
+    fn run<R>(
+        &mut self,
+        id: u32,
+        hook: impl FnOnce(&mut Exchange<u32>, Option<(&Gateway, Option<&RouteConfig<u32>>)>, &mut StreamHost<'_, H>) -> R,
+    ) -> Option<R> {
+        let mut stream = self.streams.remove(&id)?;
+        let Stream { root_id, root, cluster, exchange, local } = &mut stream;
+        let route = cluster.as_ref().map(|known| &known.route);
+        let config = root.as_ref().map(|root| (&root.gateway, route));
+        let mut host = StreamHost { vm: self, id, root_id: *root_id, root: root.as_ref(), local };
+        let result = hook(exchange, config, &mut host);
+        self.arm(stream.root_id);
+        self.streams.insert(id, stream);
+        Some(result)
+    }
+
+    /// Has the root context called when there is something to do. To be called for the context of one of its streams or its
+    /// own.
+    fn arm(&self, root: u32) {
+        let Some(compiled) = self.roots.get(&root) else { return };
+        let asks_again = self.reviews.get(&root).is_some_and(Reviews::has_more);
+        compiled.arm(asks_again, self.long_streams.next(), &self.hostcalls);
+    }
+
+    /// Works on the reviews of a root context.
+    fn ask<R>(&mut self, root: u32, work: impl FnOnce(&mut Reviews, &Asking<'_, H>) -> R) -> Option<R> {
+        let compiled = self.roots.get(&root)?;
+        let uptime = self.hostcalls.uptime()?;
+        let asking = Asking { hostcalls: &self.hostcalls, root, via: compiled.gateway.via(), uptime };
+        Some(work(self.reviews.entry(root).or_default(), &asking))
+    }
+
+    /// Gives answers to the streams that wait for them, and goes on with those that have all.
+    fn resume(&mut self, answers: impl IntoIterator<Item = Answer>) {
+        for Answer { key, result, waiters } in answers {
+            for id in waiters {
+                let waiting = self.streams.get_mut(&id).and_then(|stream| stream.local.waiting.as_mut());
+                let Some((answers, missing)) = waiting else { continue };
+                answers.push(key, result.clone());
+                *missing = missing.saturating_sub(1);
+                if *missing == 0 && self.hostcalls.act_for(id) {
+                    self.run(id, |exchange, config, host| {
+                        host.local.fault.strike("resumed");
+                        if let Some((gateway, route)) = config {
+                            exchange.resume(gateway, route, host);
+                        }
+                    });
+                }
+            }
+        }
+    }
+}
