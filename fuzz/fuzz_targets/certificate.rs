@@ -5,7 +5,8 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use portcullis_core::identity::{UpstreamUser, UserInfo};
+use portcullis_core::identity::UserInfo;
+use portcullis_core::upstream_user::UpstreamUser;
 use portcullis_core::x509::{ClientCa, ClientChain, Cost, MAX_SIGNATURES, encode_chain, verify, verify_counted};
 use portcullis_fuzz::der::Authority;
 use portcullis_fuzz::{NOW, at};

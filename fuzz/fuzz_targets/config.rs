@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use portcullis_core::cluster::Forgetful;
+use portcullis_core::state_store::Forgetful;
 use portcullis_core::review::Settled;
 use portcullis_core::{Cluster, Decision};
 use portcullis_filter_config::{ClusterConfig, UpstreamIdentity};

@@ -2,7 +2,7 @@
 
 pub mod der;
 
-use portcullis_core::cluster::Forgetful;
+use portcullis_core::state_store::Forgetful;
 use portcullis_core::review::Settled;
 use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestFacts};
 use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};

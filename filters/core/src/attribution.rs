@@ -2,10 +2,9 @@
 //! request of the gateway, and who asked to act as somebody else. They are the gateway's own: whoever sends one is refused.
 
 use crate::hygiene::Scan;
-use crate::identity::{HeaderNames, UserInfo, carried};
-
-/// What the gateway's own extra keys start with.
-pub const RESERVED: &str = "portcullis.dev/";
+use crate::identity::UserInfo;
+use crate::upstream_user::HeaderNames;
+use crate::upstream_user::carried;
 
 /// The keys, for each of which the gateway needs leave (`userextras/<key>`).
 pub const KEYS: [&str; 3] = [CLIENT_ADDRESS, ORIGINAL_USER, REQUEST_ID];
@@ -27,9 +26,4 @@ pub(crate) fn lines(names: &HeaderNames, scan: &Scan<'_>, original: Option<&User
     ];
     let line = |(key, value): (&str, String)| Some((names.extra(key), carried("attribution", &value).ok()?));
     told.into_iter().filter_map(line).collect()
-}
-
-/// Whether a key belongs to the gateway. Keys arrive in lower case, whatever they were.
-pub(crate) fn is_reserved(key: &[u8]) -> bool {
-    key.get(..RESERVED.len()).is_some_and(|start| start.eq_ignore_ascii_case(RESERVED.as_bytes()))
 }

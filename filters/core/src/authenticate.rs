@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::credential::{BrokenToken, bearer_token, subprotocol_token};
-use crate::gateway::{Peer, RequestFacts, Stop};
-use crate::identity::{UpstreamUser, UserInfo};
+use crate::identity::UserInfo;
 use crate::impersonation;
 use crate::refusal::Refusal;
-use crate::review::{Requester, Review, ReviewKey, ReviewResult};
+use crate::request::{Actor, Client, Peer, RequestFacts, Stop};
+use crate::review::{Requester, Review, ReviewResult};
+use crate::upstream_user::UpstreamUser;
 use crate::x509::{ChainError, ClientChain};
 
 /// What a kind of credential says.
@@ -21,31 +22,6 @@ enum Said {
     Client(Client),
     /// It was presented and fails.
     Failed,
-}
-
-/// Who sends a request.
-#[derive(Clone, Debug)]
-pub(crate) enum Client {
-    /// No credential was presented.
-    Nobody,
-    /// The user whom a certificate names.
-    Certified(Arc<UpstreamUser>),
-    /// The user whose token was presented, and how the review of the token is named.
-    Bearer(Arc<UpstreamUser>, ReviewKey),
-    /// Somebody with a credential that is not reviewed.
-    Unknown,
-    /// The user as whom somebody else may act.
-    Impersonated(Arc<UpstreamUser>),
-}
-
-impl Client {
-    /// The user, if it is known.
-    pub(crate) fn user(&self) -> Option<&Arc<UpstreamUser>> {
-        match self {
-            Client::Certified(user) | Client::Bearer(user, _) | Client::Impersonated(user) => Some(user),
-            Client::Nobody | Client::Unknown => None,
-        }
-    }
 }
 
 /// Who presents the credentials.
@@ -141,14 +117,6 @@ fn is_printable(token: &[u8]) -> bool {
 /// Parts of one request's impersonation that are reviewed at a time: a single request must not take all the room that a
 /// cluster has for reviews.
 const AT_A_TIME: usize = 8;
-
-/// As whom a request acts.
-pub(crate) struct Actor {
-    /// The user to dispatch by and to tell the upstream of.
-    pub(crate) client: Client,
-    /// Who acts as that user, if it is somebody else.
-    pub(crate) original: Option<UserInfo>,
-}
 
 /// As whom the request acts: the client itself, or the one whom it may impersonate. Where the upstream judges impersonation,
 /// it is the client: whom it asks to be is not known to be true.

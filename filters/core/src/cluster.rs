@@ -11,13 +11,13 @@ use portcullis_filter_config::{
 use crate::authority::Authorities;
 use crate::bucket::{Rate, TokenBucket};
 use crate::hygiene::Reserved;
-use crate::identity::HeaderNames;
 use crate::limit::{InFlight, Place};
 use crate::observe::Series;
 use crate::policy::Policies;
 use crate::protected::Protected;
-use crate::review::{CredentialCaches, Lifetimes};
-use crate::store::Store;
+use crate::review::{CredentialCaches, Lifetimes, Reviewer};
+use crate::state_store::{CacheOwner, Memory};
+use crate::upstream_user::HeaderNames;
 use crate::x509::{ClientCa, ClientCaError};
 
 /// Why a configuration is refused. The control plane's fault; Envoy keeps the configuration that it has.
@@ -141,66 +141,6 @@ enum Limit {
     Bucket(Arc<TokenBucket>),
 }
 
-/// What outlives a cluster's configurations, kept by the host for the whole process.
-pub trait Memory {
-    /// What an earlier configuration of the owner has learnt of credentials; empty if there was none.
-    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches>;
-
-    /// The running requests of a flow control schema, by the cluster's name and the schema's.
-    fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight>;
-
-    /// The token bucket of a flow control schema. The rate is part of what it is found by: another rate is another bucket,
-    /// and a full one.
-    fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
-}
-
-/// Remembers nothing from one configuration to the next: for tools and tests. Holds the secret of the caches that it makes.
-#[derive(Clone, Copy, Debug)]
-pub struct Forgetful(pub [u8; 32]);
-
-impl Memory for Forgetful {
-    fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
-        Arc::new(CredentialCaches::new(&self.0, owner.lifetimes, &Store::default()))
-    }
-
-    fn in_flight(&self, _cluster: &str, _schema: &str) -> Arc<InFlight> {
-        Arc::default()
-    }
-
-    fn token_bucket(&self, _cluster: &str, _schema: &str, rate: Rate) -> Arc<TokenBucket> {
-        Arc::new(TokenBucket::new(rate))
-    }
-}
-
-/// Who answers reviews.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Reviewer {
-    /// The Envoy cluster to ask.
-    pub(crate) cluster: Arc<str>,
-    /// The header that says who asks, where the cluster's credential does not.
-    pub(crate) user: Option<Arc<(String, String)>>,
-}
-
-/// What caches of credentials belong to: another cluster, another client CA, another reviewer or other lifetimes start with
-/// empty ones, an edit of policies keeps what is known.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CacheOwner {
-    identity: String,
-    client_ca: Vec<u8>,
-    names: HeaderNames,
-    /// Another upstream, or another user who asks it, may answer otherwise.
-    reviewer: Option<Reviewer>,
-    /// For how long answers are believed.
-    pub lifetimes: Lifetimes,
-}
-
-impl Reviewer {
-    fn of(reviews: &config::Reviews, names: &HeaderNames) -> Self {
-        let user = reviews.user.as_ref().map(|user| Arc::new((names.user().to_owned(), user.clone())));
-        Reviewer { cluster: reviews.cluster.as_str().into(), user }
-    }
-}
-
 #[derive(Debug)]
 struct Destinations([[Option<Box<str>>; RequestClass::ALL.len()]; Pool::ALL.len()]);
 
@@ -322,6 +262,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::state_store::Forgetful;
 
     /// Remembers for whom caches were asked.
     #[derive(Default)]

@@ -3,9 +3,18 @@
 use std::borrow::Cow;
 
 use base64::Engine;
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use crate::go_text::trim_space;
-use crate::review::BASE64URL;
+
+/// As Go's `RawURLEncoding`: no padding, and left-over bits may be anything.
+pub(crate) const BASE64URL: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true),
+);
 
 /// The prefix of a WebSocket subprotocol that carries a token (apiserver, `pkg/authentication/request/websocket`).
 const SUBPROTOCOL_PREFIX: &[u8] = b"base64url.bearer.authorization.k8s.io.";

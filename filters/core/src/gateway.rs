@@ -5,26 +5,24 @@ mod outgoing;
 mod way;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use message::{check_message, check_target, presents_two_tokens};
 pub use outgoing::{Edit, subprotocols_without_tokens};
 use portcullis_filter_config::{FilterConfig, PeerSource, Pool, RequestClass, is_readable};
-use rustls_pki_types::UnixTime;
 use way::Way;
-pub(crate) use way::class_of;
 
-use crate::Moment;
 use crate::attribution;
-use crate::authenticate::{Actor, Client, authenticate, effective_user};
+use crate::authenticate::{authenticate, effective_user};
 use crate::cluster::{Cluster, CompileError, Full};
 use crate::hygiene::{PassedOn, Reserved, Scan};
-use crate::identity::{UpstreamUser, UserInfo};
+use crate::identity::UserInfo;
 use crate::limit::Place;
 use crate::observe::Seen;
 use crate::refusal::Refusal;
+use crate::request::{Actor, Client, RequestFacts, Stop, class_of};
 use crate::request_info::{RequestInfo, RequestTarget, TargetError};
-use crate::review::{PassedToken, Review, Settled};
+use crate::review::{PassedToken, Review};
+use crate::upstream_user::UpstreamUser;
 
 /// The listener's part of the filter: who the gateway is.
 #[derive(Debug)]
@@ -34,39 +32,6 @@ pub struct Gateway {
     anonymous: UserInfo,
     peer_source: PeerSource,
     reserved: Vec<Box<[u8]>>,
-}
-
-/// What the host knows of the client's certificate.
-#[derive(Clone, Copy, Debug)]
-pub enum Peer<'a> {
-    /// No certificate was presented.
-    None,
-    /// The chain that the validator kept ([`crate::x509::encode_chain`]).
-    Chain(&'a [u8]),
-    /// A certificate was presented, but there is no chain: the request fails closed.
-    Unreadable,
-}
-
-/// A request, as the host shows it.
-#[derive(Debug)]
-pub struct RequestFacts<'a> {
-    /// The headers, scanned for the cluster that is asked.
-    pub scan: &'a Scan<'a>,
-    /// The client's certificate.
-    pub peer: Peer<'a>,
-    /// Answers to reviews that this request has waited for.
-    pub settled: &'a Settled,
-    /// The time of the request: what certificates and tokens are valid by.
-    pub now: UnixTime,
-    /// The time since any fixed point, by a clock that nobody sets: what rates and the age of answers are measured by.
-    pub uptime: Duration,
-}
-
-impl RequestFacts<'_> {
-    /// The time of the request by both clocks.
-    pub fn moment(&self) -> Moment {
-        Moment { now: self.now, uptime: self.uptime }
-    }
 }
 
 /// What becomes of a request.
@@ -108,21 +73,6 @@ pub struct Forward<'c> {
     pub token: Option<PassedToken>,
     /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
     pub owns_unauthorized: bool,
-}
-
-/// Why judging a request stops before its end.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The request ends here.
-    Refuse(Refusal),
-    /// The upstream has to be asked first.
-    Review(Vec<Review>),
-}
-
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Self {
-        Stop::Refuse(refusal)
-    }
 }
 
 impl Gateway {

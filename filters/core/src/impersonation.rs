@@ -4,11 +4,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use crate::attribution::is_reserved;
-use crate::identity::{ANONYMOUS, Extra, UNAUTHENTICATED, UserInfo, service_account, service_account_groups};
+use crate::identity::{
+    ANONYMOUS, Extra, UNAUTHENTICATED, UserInfo, is_reserved, service_account, service_account_groups,
+};
 use crate::refusal::Refusal;
 use crate::request_info::unescape_path;
-use crate::review::ResourceAttributes;
+use crate::resource_attributes::ResourceAttributes;
 
 /// The most parts, each a review of its own, that one request may ask for.
 const MAX_PARTS: usize = 64;

@@ -5,21 +5,19 @@
 //! or how it is refused.
 //!
 //! # Map
-//! - [`exchange`]: a request and its response as one state machine, which every host drives; a good place to start.
-//! - [`gateway`]: the decision about one request, phase by phase.
-//! - [`hygiene`]: which headers no client may send on, found in one pass over the request.
+//! From the bottom up; no module imports from one further down this list.
 //! - [`request_info`]: method, path and query to verb, group, resource and name, as kube-apiserver resolves them.
-//! - [`x509`]: a client certificate's chain to a user.
-//! - [`review`]: what only the upstream can say: whose a token is, and who may act as another.
-//! - [`tunnel`]: what an upgrade's client may say before the upstream has agreed.
-//! - [`policy`]: which dispatch policy a request matches.
-//! - [`limit`]: how many requests run at a time; [`bucket`]: how many come per second.
-//! - [`store`]: what is remembered of credentials, in how much room, and until when.
-//! - [`alive`]: what outlives the configuration that made it.
-//! - [`identity`]: the user as header lines for the upstream.
-//! - [`observe`]: what an operator sees of a request: labels of closed sets, the access log's line.
-//! - [`attribution`]: what the gateway tells the upstream's audit log beside it.
-//! - [`refusal`]: every answer that the filter gives itself, as a Kubernetes `Status`.
+//! - [`identity`]: a user, as kube-apiserver knows one; [`policy`]: the first dispatch policy that a request matches;
+//!   [`upstream_user`]: a user as header lines for the upstream.
+//! - [`x509`]: a client certificate's chain to a user; [`review`]: TokenReviews and SubjectAccessReviews, and what is
+//!   remembered of their answers.
+//! - [`refusal`]: every response that the filter gives itself, as a Kubernetes `Status`.
+//! - [`credential`] and [`hygiene`]: bearer tokens, and the headers that no client may send, found in one pass.
+//! - [`request`]: a request as the phases hand it on. `protected`, `impersonation`, [`attribution`]: the checks of identities.
+//! - [`limit`] and [`bucket`]: requests in flight and per second. [`observe`]: metrics and the access log.
+//! - [`state_store`]: state that outlives a configuration; [`cluster`]: one cluster's configuration, compiled.
+//! - [`gateway`]: the decision about one request, phase by phase.
+//! - [`exchange`]: a request and its response as one state machine, which every host drives; a good place to start.
 //!
 //! # Invariants
 //! No I/O, no clock, no threads, no environment: the time is an argument. Anything a client can write is hostile.
@@ -45,10 +43,14 @@ pub mod observe;
 pub mod policy;
 mod protected;
 pub mod refusal;
+pub mod request;
 pub mod request_info;
+pub mod resource_attributes;
 pub mod review;
-pub mod store;
+mod room;
+pub mod state_store;
 pub mod tunnel;
+pub mod upstream_user;
 pub mod x509;
 
 #[cfg(test)]
@@ -56,7 +58,9 @@ mod testing;
 #[cfg(test)]
 mod threads;
 
-pub use cluster::{Cluster, CompileError, Memory};
-pub use gateway::{Decision, Forward, Gateway, Peer, RequestFacts};
+pub use cluster::{Cluster, CompileError};
+pub use gateway::{Decision, Forward, Gateway};
 pub use moment::Moment;
 pub use refusal::Refusal;
+pub use request::{Peer, RequestFacts};
+pub use state_store::Memory;

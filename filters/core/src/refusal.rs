@@ -6,7 +6,7 @@ use std::fmt::Write;
 use portcullis_filter_config::names;
 
 use crate::request_info::RequestInfo;
-use crate::review::ResourceAttributes;
+use crate::resource_attributes::ResourceAttributes;
 
 /// A request that ends here.
 #[derive(Clone, Debug, PartialEq, Eq)]

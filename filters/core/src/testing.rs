@@ -60,8 +60,8 @@ pub(crate) fn issue(params: CertificateParams, issuer: &Ca) -> Vec<u8> {
 }
 
 /// Whoever answers reviews.
-pub(crate) fn reviewer() -> crate::cluster::Reviewer {
-    crate::cluster::Reviewer { cluster: "c".into(), user: None }
+pub(crate) fn reviewer() -> crate::review::Reviewer {
+    crate::review::Reviewer { cluster: "c".into(), user: None }
 }
 
 /// The bytes that the validator keeps for such a chain.

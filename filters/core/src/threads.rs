@@ -10,14 +10,15 @@ use rcgen::DnType;
 
 use crate::Moment;
 use crate::alive::Alive;
-use crate::cluster::Reviewer;
 use crate::farewell::{Arrival, Streams};
-use crate::identity::{HeaderNames, UpstreamUser, UserInfo};
+use crate::identity::UserInfo;
 use crate::policy::Policies;
 use crate::request_info::RequestInfo;
+use crate::review::Reviewer;
+use crate::review::Store;
 use crate::review::{CredentialCaches, Lifetimes, PassedToken, Review, ReviewResult, Settled};
-use crate::store::Store;
 use crate::testing::{self, ca, client_params, issue, now, reviewer};
+use crate::upstream_user::{HeaderNames, UpstreamUser};
 use crate::x509::{CertificateCache, ClientCa, ClientChain};
 
 const THREADS: usize = 8;
@@ -116,7 +117,7 @@ fn certificates_stay_with_their_users() {
         })
         .collect();
     let store = Store::default();
-    let caches: Vec<_> = (0..2).map(|_| CertificateCache::new(&store, store.owner())).collect();
+    let caches: Vec<_> = (0..2).map(|_| CertificateCache::new(&store.certificates, store.owner())).collect();
     on_threads(|thread| {
         for turn in 0..TURNS {
             let which = number(thread, turn, chains.len());

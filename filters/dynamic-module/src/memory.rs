@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 use portcullis_core::Memory;
 use portcullis_core::alive::Alive;
 use portcullis_core::bucket::{Rate, TokenBucket};
-use portcullis_core::cluster::CacheOwner;
 use portcullis_core::limit::InFlight;
 use portcullis_core::review::CredentialCaches;
-use portcullis_core::store::Store;
+use portcullis_core::review::Store;
+use portcullis_core::state_store::CacheOwner;
 use ring::rand::{SecureRandom, SystemRandom};
 
 static STORE: LazyLock<Store> = LazyLock::new(Store::default);

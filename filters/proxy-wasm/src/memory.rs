@@ -5,10 +5,10 @@ use std::sync::{Arc, Weak};
 use portcullis_core::Memory;
 use portcullis_core::alive::Alive;
 use portcullis_core::bucket::{Rate, TokenBucket};
-use portcullis_core::cluster::CacheOwner;
 use portcullis_core::limit::{InFlight, SharedCount};
 use portcullis_core::review::CredentialCaches;
-use portcullis_core::store::Store;
+use portcullis_core::review::Store;
+use portcullis_core::state_store::CacheOwner;
 use ring::hmac;
 
 use crate::hostcalls::Hostcalls;

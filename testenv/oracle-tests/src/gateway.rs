@@ -1,8 +1,8 @@
 use std::time::Duration;
 
-use portcullis_core::cluster::Forgetful;
 use portcullis_core::identity::UserInfo;
 use portcullis_core::review::Settled;
+use portcullis_core::state_store::Forgetful;
 use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestFacts};
 use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
 use rustls_pki_types::UnixTime;

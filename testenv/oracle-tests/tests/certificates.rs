@@ -4,7 +4,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use portcullis_core::identity::{UpstreamUser, UserInfo};
+use portcullis_core::identity::UserInfo;
+use portcullis_core::upstream_user::UpstreamUser;
 use portcullis_core::x509::{ClientCa, ClientChain, encode_chain, verify};
 use portcullis_oracle_tests::{Dice, Oracle, bytes};
 use rustls_pki_types::UnixTime;

@@ -1,7 +1,8 @@
 //! The user as header lines: as client-go writes them, and read back by kube-apiserver's filter as the same user.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-use portcullis_core::identity::{UpstreamUser, UserInfo};
+use portcullis_core::identity::UserInfo;
+use portcullis_core::upstream_user::UpstreamUser;
 use portcullis_oracle_tests::{Dice, Oracle, bytes, text, user};
 use serde_json::{Value, json};
 

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use portcullis_core::identity::{UpstreamUser, UserInfo};
+use portcullis_core::identity::UserInfo;
+use portcullis_core::upstream_user::UpstreamUser;
 use portcullis_core::x509::{ClientCa, ClientChain, encode_chain, verify};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
 use portcullis_core::exchange::{Exchange, MemoryHost, Next};
-use portcullis_core::identity::UpstreamUser;
 use portcullis_core::refusal::Cause;
 use portcullis_core::request_info::RequestTarget;
 use portcullis_core::review::{Review, ReviewResult};
+use portcullis_core::upstream_user::UpstreamUser;
 use portcullis_core::{Peer, Refusal, RequestFacts};
 use rustls_pki_types::UnixTime;
 

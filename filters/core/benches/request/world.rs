@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use portcullis_core::cluster::Forgetful;
 use portcullis_core::hygiene::Scan;
 use portcullis_core::review::Settled;
+use portcullis_core::state_store::Forgetful;
 use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestFacts, x509};
 use portcullis_filter_config as config;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use portcullis_filter_config::PeerSource;
 
 use super::host::Host;
-use crate::gateway::Peer;
 use crate::hygiene::Scan;
+use crate::request::Peer;
 use crate::x509::{chain_from_header, chain_from_text};
 
 /// A client's chain, borrowed from the proxy or parsed from text.

@@ -29,11 +29,12 @@ pub use route::RouteConfig;
 use crate::Moment;
 use crate::farewell::{Stay, Streams};
 pub use crate::gateway::Edit;
-use crate::gateway::{Decision, Forward, Gateway, RequestFacts};
+use crate::gateway::{Decision, Forward, Gateway};
 use crate::hygiene::{PassedOn, TakenOut};
 use crate::limit::Place;
 use crate::observe::{Entry, Outcome, Seen, Series};
 use crate::refusal::Refusal;
+use crate::request::RequestFacts;
 use crate::review::{PassedToken, Review, Settled};
 use crate::tunnel::Tunnel;
 

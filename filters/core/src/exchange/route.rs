@@ -3,8 +3,9 @@ use std::time::Duration;
 
 use portcullis_filter_config::ClusterConfig;
 
-use crate::cluster::{Cluster, CompileError, Memory};
+use crate::cluster::{Cluster, CompileError};
 use crate::farewell::Streams;
+use crate::state_store::Memory;
 
 /// A cluster's configuration as a route carries it, with the cluster's long-running streams.
 #[derive(Debug)]

@@ -12,10 +12,17 @@ mod seen;
 mod shown;
 mod unchanged;
 
-use super::*;
-use crate::cluster::Forgetful;
+pub(crate) use std::time::Duration;
+
+pub(crate) use rustls_pki_types::UnixTime;
+
+pub(crate) use super::*;
 use crate::exchange::RouteConfig;
+pub(crate) use crate::moment::Moment;
 use crate::refusal::Cause;
+pub(crate) use crate::request::Peer;
+pub(crate) use crate::review::Settled;
+use crate::state_store::Forgetful;
 use crate::testing::{self, ca, issue, now};
 
 pub(crate) const POD: &str = "/api/v1/namespaces/n/pods/a";

@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use portcullis_filter_config::{Pool, RequestClass};
+use portcullis_filter_config::Pool;
 
-use crate::authenticate::Client;
-use crate::hygiene::Scan;
-use crate::identity::UpstreamUser;
-use crate::request_info::RequestInfo;
+use crate::request::Client;
 use crate::review::ReviewKey;
+use crate::upstream_user::UpstreamUser;
 
 /// How a request goes upstream.
 pub(super) enum Way {
@@ -59,20 +57,5 @@ impl Way {
             Way::Told(user) => Some(user),
             Way::Passed { .. } | Way::Bare => None,
         }
-    }
-}
-
-/// Only GET and HEAD are ever repeated after the upstream may have seen them: the legacy `/watch/` path makes the verb
-/// `watch` of any method.
-pub(crate) fn class_of(info: &RequestInfo<'_>, scan: &Scan<'_>) -> RequestClass {
-    let is_safe = matches!(scan.method, b"GET" | b"HEAD");
-    if scan.is_upgrade {
-        return RequestClass::Session;
-    }
-    match (info.is_long_running(), is_safe) {
-        (false, true) => RequestClass::Read,
-        (false, false) => RequestClass::Write,
-        (true, true) if *info.verb == *b"watch" || info.subresource == b"log" => RequestClass::Watch,
-        (true, _) => RequestClass::Session,
     }
 }

@@ -169,7 +169,3 @@ pub const BUILT_IN: [&str; 125] = [
     // metrics.k8s.io and what else asks for logs and numbers of nodes
     "nodes/log", "nodes/metrics", "nodes/stats",
 ];
-
-/// Values of the label `kind` of [`CACHED`].
-pub const CACHES: [&str; 6] =
-    ["tokens", "rejected_tokens", "allowed_access", "denied_access", "certificates", "refused_certificates"];

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::Outcome;
-use super::catalog::{BUILT_IN, CACHES, LABELS, METRICS, PREFIX};
+use super::catalog::{BUILT_IN, LABELS, METRICS, PREFIX};
 use super::verb::Verb;
+use crate::review::CACHES;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
 

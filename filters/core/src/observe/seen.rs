@@ -5,10 +5,11 @@ use super::series::Series;
 use super::shown::Shown;
 use super::tally::Cell;
 use super::verb::Verb;
-use crate::authenticate::Client;
 use crate::hygiene::Scan;
-use crate::identity::{ANONYMOUS, UpstreamUser, UserInfo};
+use crate::identity::{ANONYMOUS, UserInfo};
+use crate::request::Client;
 use crate::request_info::RequestInfo;
+use crate::upstream_user::UpstreamUser;
 
 /// What judging a request has found out about it. Costs nothing that is worth naming where the request is not logged.
 #[derive(Debug, Default)]

@@ -9,9 +9,9 @@ use super::resource::Resources;
 use super::tally::{Cell, Tally};
 use super::verb::Verb;
 use super::{Outcome, Seen};
-use crate::cluster::Memory;
 use crate::limit::InFlight;
 use crate::review::CredentialCaches;
+use crate::state_store::Memory;
 
 /// Values of the labels of [`super::catalog::REQUESTS`], in its order.
 pub type Labels<'a> = [&'a str; 7];

@@ -2,8 +2,8 @@ use portcullis_filter_config::names::request::{
     API_GROUP, API_VERSION, CLASS, Field, IS_RESOURCE, NAME, NAMESPACE, RESOURCE, SUBRESOURCE, USER, VERB,
 };
 
-use crate::gateway::class_of;
 use crate::hygiene::Scan;
+use crate::request::class_of;
 use crate::request_info::RequestInfo;
 
 /// The most characters of a value: no name of Kubernetes' has more.

@@ -5,23 +5,9 @@ use serde_json::{Map, Value, json};
 
 use super::ReviewResult;
 use crate::identity::UserInfo;
+use crate::resource_attributes::ResourceAttributes;
 
 pub(super) const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-
-/// What somebody wants to impersonate, in the words of RBAC's verb `impersonate`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ResourceAttributes {
-    /// The API group.
-    pub group: &'static str,
-    /// The resource: users, groups, serviceaccounts, uids or userextras.
-    pub resource: &'static str,
-    /// The key of an extra, else empty.
-    pub subresource: String,
-    /// The service account's namespace, else empty.
-    pub namespace: String,
-    /// The name or value.
-    pub name: String,
-}
 
 pub(super) fn question(user: &UserInfo, attributes: &ResourceAttributes) -> String {
     let mut resource = Map::new();

@@ -5,10 +5,9 @@ use std::time::Duration;
 use portcullis_filter_config::Reviews;
 use ring::hmac;
 
-use super::{Requester, ReviewKey, ReviewResult};
+use super::{Requester, ReviewKey, ReviewResult, Store};
 use crate::Moment;
-use crate::observe::catalog::CACHES;
-use crate::store::{Aging, Remembered, Store};
+use crate::room::{Aging, Remembered};
 use crate::x509::CertificateCache;
 
 /// So long a good answer is kept beyond the time for which it is believed, so that whoever was let in is reviewed where strangers
@@ -27,6 +26,10 @@ const RENEWALS: usize = 64;
 
 /// So long, in seconds, a good answer about a token is believed even if the upstream answers 401.
 pub const BELIEVED: u64 = 10;
+
+/// Kinds of remembered answers: values of the label `kind` of the metric of cached credentials.
+pub const CACHES: [&str; 6] =
+    ["tokens", "rejected_tokens", "allowed_access", "denied_access", "certificates", "refused_certificates"];
 
 /// For how long answers are believed, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -157,7 +160,7 @@ impl CredentialCaches {
         let owner = store.owner();
         let answers = |good, bad| Answers { good: Remembered::new(good, owner), bad: Remembered::new(bad, owner) };
         CredentialCaches {
-            certificates: CertificateCache::new(store, owner),
+            certificates: CertificateCache::new(&store.certificates, owner),
             tokens: answers(&store.tokens, &store.rejected),
             access: answers(&store.allowed, &store.denied),
             secret: hmac::Key::new(hmac::HMAC_SHA256, secret),

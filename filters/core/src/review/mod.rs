@@ -5,21 +5,23 @@ mod access;
 mod cache;
 mod carry;
 mod flights;
+mod store;
 mod token;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use access::ResourceAttributes;
-pub(crate) use cache::Answer;
-pub use cache::{BELIEVED, CredentialCaches, Lifetimes, ReviewPermit};
+pub use cache::{BELIEVED, CACHES, CredentialCaches, Lifetimes, ReviewPermit};
 use carry::{Patience, WAITERS};
 pub use flights::Flights;
-pub(crate) use token::BASE64URL;
+use portcullis_filter_config as config;
+pub use store::Store;
 
 use crate::Moment;
-use crate::cluster::Reviewer;
-use crate::identity::{UpstreamUser, UserInfo};
+use crate::identity::UserInfo;
+use crate::resource_attributes::ResourceAttributes;
+use crate::upstream_user::HeaderNames;
+use crate::upstream_user::UpstreamUser;
 
 /// How long a review may take, in milliseconds, from its start to its answer.
 pub const DEADLINE_MS: u64 = 5_000;
@@ -40,6 +42,22 @@ pub struct Review {
     user: Option<Arc<(String, String)>>,
     caches: Arc<CredentialCaches>,
     requester: Requester,
+}
+
+/// Who answers reviews.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Reviewer {
+    /// The Envoy cluster to ask.
+    pub(crate) cluster: Arc<str>,
+    /// The header that says who asks, where the cluster's credential does not.
+    pub(crate) user: Option<Arc<(String, String)>>,
+}
+
+impl Reviewer {
+    pub(crate) fn of(reviews: &config::Reviews, names: &HeaderNames) -> Self {
+        let user = reviews.user.as_ref().map(|user| Arc::new((names.user().to_owned(), user.clone())));
+        Reviewer { cluster: reviews.cluster.as_str().into(), user }
+    }
 }
 
 /// The client that causes a review. Each kind has review slots of its own, so that none keeps another out.

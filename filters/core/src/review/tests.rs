@@ -1,7 +1,7 @@
 use rustls_pki_types::UnixTime;
 
 use super::*;
-use crate::store::Store;
+use crate::review::Store;
 use crate::testing::reviewer;
 
 fn caches() -> Arc<CredentialCaches> {

@@ -2,23 +2,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine;
-use base64::alphabet::URL_SAFE;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde::Deserialize;
 use serde_json::json;
 
 use super::ReviewResult;
-use crate::identity::{Extra, IdentityError, UpstreamUser, UserInfo};
+use crate::credential::BASE64URL;
+use crate::identity::{Extra, UserInfo};
+use crate::upstream_user::{IdentityError, UpstreamUser};
 
 pub(super) const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
-
-/// As Go's `RawURLEncoding`: no padding, and left-over bits may be anything.
-pub(crate) const BASE64URL: GeneralPurpose = GeneralPurpose::new(
-    &URL_SAFE,
-    GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
-        .with_decode_allow_trailing_bits(true),
-);
 
 pub(super) fn question(token: &[u8]) -> String {
     json!({

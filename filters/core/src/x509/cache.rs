@@ -6,8 +6,9 @@ use ring::digest::{SHA256, digest};
 use super::window::Window;
 use super::{CertificateError, ClientCa, ClientChain, verify};
 use crate::Moment;
-use crate::identity::{HeaderNames, IdentityError, UpstreamUser, UserInfo};
-use crate::store::{Aging, Key, Remembered, Store};
+use crate::identity::UserInfo;
+use crate::room::{Aging, Key, Remembered, Room};
+use crate::upstream_user::{HeaderNames, IdentityError, UpstreamUser};
 
 /// For how long a refused chain is not looked at again.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
@@ -81,6 +82,46 @@ impl Aging for LatestChain {
     }
 }
 
+/// Bytes that chains of each kind may take in the process.
+const VERIFIED_BYTES: u64 = 28 << 20;
+const LATEST_BYTES: u64 = 4 << 20;
+const REFUSED_BYTES: u64 = 4 << 20;
+
+/// The rooms of chains, of all clusters together.
+#[derive(Debug)]
+pub(crate) struct CertificateRooms {
+    verified: Arc<Room<VerifiedChain>>,
+    latest: Arc<Room<LatestChain>>,
+    refused: Arc<Room<RefusedChain>>,
+}
+
+impl CertificateRooms {
+    /// A part of what a process has, each room in shards that are locked apart.
+    pub(crate) fn new(parts: u64, shards: usize) -> Self {
+        CertificateRooms {
+            verified: Room::new(VERIFIED_BYTES / parts, shards),
+            latest: Room::new(LATEST_BYTES / parts, shards),
+            refused: Room::new(REFUSED_BYTES / parts, shards),
+        }
+    }
+
+    pub(crate) fn forget_old(&self, uptime: Duration) {
+        self.verified.forget_old(uptime);
+        self.latest.forget_old(uptime);
+        self.refused.forget_old(uptime);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn capacities(&self) -> [u64; 3] {
+        [self.verified.capacity(), self.latest.capacity(), self.refused.capacity()]
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        let chains = self.verified.bytes().saturating_add(self.latest.bytes());
+        chains.saturating_add(self.refused.bytes())
+    }
+}
+
 /// What is known of the certificates of one cluster, shared by all workers. Checking a signature costs a hundred times
 /// what the rest of a request does. Verified chains and refused ones are apart, so that a flood of bad ones displaces no good
 /// one.
@@ -93,11 +134,11 @@ pub struct CertificateCache {
 }
 
 impl CertificateCache {
-    pub(crate) fn new(store: &Store, owner: u64) -> Self {
+    pub(crate) fn new(rooms: &CertificateRooms, owner: u64) -> Self {
         CertificateCache {
-            verified: Remembered::new(&store.verified, owner),
-            latest: Remembered::new(&store.latest, owner),
-            refused: Remembered::new(&store.refused, owner),
+            verified: Remembered::new(&rooms.verified, owner),
+            latest: Remembered::new(&rooms.latest, owner),
+            refused: Remembered::new(&rooms.refused, owner),
         }
     }
 

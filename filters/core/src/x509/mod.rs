@@ -19,8 +19,8 @@ mod trust;
 mod usage;
 mod window;
 
+pub(crate) use cache::CertificateRooms;
 pub use cache::{CertificateCache, CertificateRefused, CertifiedUser};
-pub(crate) use cache::{LatestChain, RefusedChain, VerifiedChain};
 pub use chain::{ChainError, ClientChain, MAX_BYTES, MAX_CERTIFICATES, encode as encode_chain};
 pub use cost::Cost;
 pub use forwarded::{ForwardedError, chain_from_header, chain_from_text};

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::Moment;
-use crate::identity::HeaderNames;
-use crate::store::Store;
+use crate::review::Store;
 use crate::testing::{self, at, ca, client_params, intermediate, issue, now};
+use crate::upstream_user::HeaderNames;
 
 fn trust(ca: &testing::Ca) -> ClientCa {
     ClientCa::from_pem(&ca.pem()).unwrap()
@@ -180,7 +180,7 @@ fn the_cache_compares_validity_at_every_call() {
     let encoded = testing::encode(&[&issue(params, &authority)]);
     let chain = ClientChain::decode(&encoded).unwrap();
     let store = Store::default();
-    let (cache, ca) = (CertificateCache::new(&store, store.owner()), trust(&authority));
+    let (cache, ca) = (CertificateCache::new(&store.certificates, store.owner()), trust(&authority));
     let uptime = Duration::ZERO;
     let user = |now| cache.user(&chain, &ca, &HeaderNames::impersonate(), Moment { now, uptime });
     let day = 86_400;
@@ -197,7 +197,7 @@ fn one_chain_of_a_leaf_is_remembered() {
     let authority = ca("ca");
     let leaf = issue(testing::alice(), &authority);
     let store = Store::default();
-    let (cache, trusted) = (CertificateCache::new(&store, store.owner()), trust(&authority));
+    let (cache, trusted) = (CertificateCache::new(&store.certificates, store.owner()), trust(&authority));
     let at = Moment { now: now(), uptime: Duration::ZERO };
     let user = |certificates: &[&[u8]]| {
         let encoded = testing::encode(certificates);
@@ -228,7 +228,7 @@ fn refused_chains_age_by_the_clock_that_nobody_sets() {
         (now().as_secs(), 11, true),
     ] {
         let store = Store::default();
-        let (cache, ca) = (CertificateCache::new(&store, store.owner()), trust(&authority));
+        let (cache, ca) = (CertificateCache::new(&store.certificates, store.owner()), trust(&authority));
         let user = |seconds, age| {
             let at = Moment { now: at(seconds), uptime: Duration::from_secs(age) };
             cache.user(&chain, &ca, &HeaderNames::impersonate(), at)

@@ -5,9 +5,9 @@ use portcullis_filter_config::FlowControlLimit::{MaxRequestsInflight, TokenBucke
 use super::*;
 use crate::alive::Alive;
 use crate::bucket::{Rate, TokenBucket};
-use crate::cluster::{CacheOwner, Memory};
 use crate::limit::InFlight;
 use crate::review::CredentialCaches;
+use crate::state_store::{CacheOwner, Memory};
 
 /// As a process remembers.
 #[derive(Default)]

@@ -188,7 +188,7 @@ fn a_token_is_never_believed_past_its_own_expiry() {
     use base64::Engine;
     let fixture = reviewing();
     let claims = format!(r#"{{"exp":{}}}"#, now().as_secs() + 5);
-    let token = format!("h.{}.s", crate::review::BASE64URL.encode(claims));
+    let token = format!("h.{}.s", crate::credential::BASE64URL.encode(claims));
     let header = format!("Bearer {token}");
     let headers = [("authorization", header.as_str())];
     let asked = |seconds: u64| {

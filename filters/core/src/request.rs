@@ -1,0 +1,111 @@
+//! A request as the phases of a decision hand it on: the client's certificate, the time, the user, and the reason to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_filter_config::RequestClass;
+use rustls_pki_types::UnixTime;
+
+use crate::hygiene::Scan;
+use crate::identity::UserInfo;
+use crate::moment::Moment;
+use crate::refusal::Refusal;
+use crate::request_info::RequestInfo;
+use crate::review::{Review, ReviewKey, Settled};
+use crate::upstream_user::UpstreamUser;
+
+/// What the host knows of the client's certificate.
+#[derive(Clone, Copy, Debug)]
+pub enum Peer<'a> {
+    /// No certificate was presented.
+    None,
+    /// The chain that the validator kept ([`crate::x509::encode_chain`]).
+    Chain(&'a [u8]),
+    /// A certificate was presented, but there is no chain: the request fails closed.
+    Unreadable,
+}
+
+/// A request, as the host shows it.
+#[derive(Debug)]
+pub struct RequestFacts<'a> {
+    /// The headers, scanned for the cluster that is asked.
+    pub scan: &'a Scan<'a>,
+    /// The client's certificate.
+    pub peer: Peer<'a>,
+    /// Answers to reviews that this request has waited for.
+    pub settled: &'a Settled,
+    /// The time of the request: what certificates and tokens are valid by.
+    pub now: UnixTime,
+    /// The time since any fixed point, by a clock that nobody sets: what rates and the age of answers are measured by.
+    pub uptime: Duration,
+}
+
+impl RequestFacts<'_> {
+    /// The time of the request by both clocks.
+    pub fn moment(&self) -> Moment {
+        Moment { now: self.now, uptime: self.uptime }
+    }
+}
+
+/// Why judging a request stops before its end.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The request ends here.
+    Refuse(Refusal),
+    /// The upstream has to be asked first.
+    Review(Vec<Review>),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Stop::Refuse(refusal)
+    }
+}
+
+/// Who sends a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Client {
+    /// No credential was presented.
+    Nobody,
+    /// The user whom a certificate names.
+    Certified(Arc<UpstreamUser>),
+    /// The user whose token was presented, and how the review of the token is named.
+    Bearer(Arc<UpstreamUser>, ReviewKey),
+    /// Somebody with a credential that is not reviewed.
+    Unknown,
+    /// The user as whom somebody else may act.
+    Impersonated(Arc<UpstreamUser>),
+}
+
+impl Client {
+    /// The user, if it is known.
+    pub(crate) fn user(&self) -> Option<&Arc<UpstreamUser>> {
+        match self {
+            Client::Certified(user) | Client::Bearer(user, _) | Client::Impersonated(user) => Some(user),
+            Client::Nobody | Client::Unknown => None,
+        }
+    }
+}
+
+/// As whom a request acts.
+pub(crate) struct Actor {
+    /// The user to dispatch by and to tell the upstream of.
+    pub(crate) client: Client,
+    /// Who acts as that user, if it is somebody else.
+    pub(crate) original: Option<UserInfo>,
+}
+
+/// Only GET and HEAD are ever repeated after the upstream may have seen them: the legacy `/watch/` path makes the verb
+/// `watch` of any method.
+pub(crate) fn class_of(info: &RequestInfo<'_>, scan: &Scan<'_>) -> RequestClass {
+    let is_safe = matches!(scan.method, b"GET" | b"HEAD");
+    if scan.is_upgrade {
+        return RequestClass::Session;
+    }
+    match (info.is_long_running(), is_safe) {
+        (false, true) => RequestClass::Read,
+        (false, false) => RequestClass::Write,
+        (true, true) if *info.verb == *b"watch" || info.subresource == b"log" => RequestClass::Watch,
+        (true, _) => RequestClass::Session,
+    }
+}
