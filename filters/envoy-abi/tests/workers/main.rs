@@ -191,7 +191,10 @@ fn workers_share_reviews_and_keep_their_users_apart() {
         (counts, asked)
     });
     eprintln!("{asked} reviews; by worker: {counts:?}");
-    assert!(counts.iter().all(|counts| counts.contains_key("known") && counts.contains_key("went on")));
+    // How many of each a single worker sees is the scheduler's choice.
+    for outcome in ["known", "went on"] {
+        assert!(counts.iter().any(|counts| counts.contains_key(outcome)), "{outcome}");
+    }
     assert!(asked < WORKERS * TURNS / 2, "answers are shared");
     // All places for reviews are there again, and so are those of requests.
     let worker = config.worker(false);
