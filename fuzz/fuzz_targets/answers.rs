@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use portcullis_core::Decision;
-use portcullis_core::review::{Review, ReviewResult, Settled};
+use portcullis_core::review::{Review, ReviewAnswers, ReviewResult};
 use portcullis_fuzz::{NOW, age, cluster, gateway, judge};
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ fn reviews(token: bool) -> Vec<Review> {
     let (gateway, cluster) = (gateway(), cluster());
     let headers: &[(&[u8], &[u8])] =
         if token { &[(b"authorization", b"Bearer t")] } else { &[(b"impersonate-user", b"u")] };
-    judge(&gateway, &cluster, headers, &Settled::default(), NOW, |decision| match decision {
+    judge(&gateway, &cluster, headers, &ReviewAnswers::default(), NOW, |decision| match decision {
         Decision::Review(reviews) => reviews,
         other => panic!("{other:?}"),
     })
@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
                     assert_eq!(said("/status/authenticated"), Some(&Value::from(true)));
                     assert_eq!(said("/status/user/username"), Some(&Value::from(user.user().name.as_str())));
                     assert!(!user.user().name.is_empty());
-                    for (name, value) in user.lines() {
+                    for (name, value) in user.header_lines() {
                         assert!(name.starts_with("impersonate-") && name.bytes().all(|byte| byte.is_ascii_graphic()));
                         assert!(!value.is_empty() && value.trim_matches([' ', '\t']) == value);
                         assert!(!value.bytes().any(|byte| byte < 0x20 || byte == 0x7f));

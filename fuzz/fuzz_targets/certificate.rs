@@ -78,7 +78,7 @@ fuzz_target!(|data: &[u8]| {
         );
     }
     if let Ok(told) = UpstreamUser::new(user) {
-        for (name, value) in told.lines() {
+        for (name, value) in told.header_lines() {
             assert!(name.starts_with("impersonate-"));
             assert!(!value.is_empty() && !value.bytes().any(|byte| byte < 0x20 || byte == 0x7f));
             assert!(!value.starts_with(' ') && !value.ends_with(' '));

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use portcullis_core::credential::{bearer_token, is_token_subprotocol, subprotocol_token, subprotocols};
-use portcullis_core::hygiene::{PassedOn, Reserved, Scan};
+use portcullis_core::header_scan::{ForwardedHeaders, HeaderScan, Reserved};
 
 /// Written apart from the code under test: a byte of the name may be an underscore where a hyphen belongs.
 fn is_for_the_gateway_only(name: &[u8]) -> bool {
@@ -22,10 +22,10 @@ fuzz_target!(|data: &[u8]| {
             (line[..end].to_ascii_lowercase(), line.get(end + 1..).unwrap_or_default())
         })
         .collect();
-    let scan = Scan::of(headers.iter().map(|(name, value)| (&**name, *value)), b"lab", Reserved::default());
+    let scan = HeaderScan::of(headers.iter().map(|(name, value)| (&**name, *value)), b"lab", Reserved::default());
 
-    let taken_out = scan.taken_out(PassedOn::default());
-    let is_lifted = |name: &[u8]| taken_out.names().any(|lifted| lifted.eq_ignore_ascii_case(name));
+    let removals = scan.removals(ForwardedHeaders::default());
+    let is_lifted = |name: &[u8]| removals.names().any(|to_remove| to_remove.eq_ignore_ascii_case(name));
     let mut authorizations = 0;
     for (name, value) in &headers {
         assert!(!is_for_the_gateway_only(name) || is_lifted(name), "{}", name.escape_ascii());
@@ -54,7 +54,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(scan.authorization.is_some(), authorizations > 0);
     assert!(!scan.is_websocket || scan.is_upgrade);
     assert!(!scan.is_upgrade || scan.has_connection);
-    let many = scan.lifted.len() > headers.len() + 17;
+    let many = scan.to_remove.len() > headers.len() + 17;
     assert!(!many, "the work that Connection makes is bounded");
 
     if let Some(authorization) = scan.authorization

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use libfuzzer_sys::fuzz_target;
 use portcullis_core::Decision;
-use portcullis_core::review::Settled;
+use portcullis_core::review::ReviewAnswers;
 use portcullis_fuzz::{NOW, age, cluster, gateway, judge};
 use serde_json::Value;
 
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
     let (gateway, cluster) = (gateway(), cluster());
     let header = [b"Bearer ", &*token].concat();
     let headers: [(&[u8], &[u8]); 1] = [(b"authorization", &header)];
-    let review = judge(&gateway, &cluster, &headers, &Settled::default(), NOW, |decision| match decision {
+    let review = judge(&gateway, &cluster, &headers, &ReviewAnswers::default(), NOW, |decision| match decision {
         Decision::Review(mut reviews) => reviews.pop(),
         Decision::Forward(forward) => {
             assert!(forward.user.is_none(), "nobody was asked about");
@@ -49,7 +49,7 @@ fuzz_target!(|data: &[u8]| {
 
     review.settle(201, br#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"u"}}}"#, age(NOW));
     let is_known = |now: u64| {
-        judge(&gateway, &cluster, &headers, &Settled::default(), now, |decision| {
+        judge(&gateway, &cluster, &headers, &ReviewAnswers::default(), now, |decision| {
             matches!(decision, Decision::Forward(_))
         })
     };

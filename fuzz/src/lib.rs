@@ -2,9 +2,9 @@
 
 pub mod der;
 
-use portcullis_core::state_store::Forgetful;
-use portcullis_core::review::Settled;
-use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestFacts};
+use portcullis_core::review::ReviewAnswers;
+use portcullis_core::state_store::EphemeralState;
+use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestContext};
 use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
 use rustls_pki_types::UnixTime;
 
@@ -39,7 +39,7 @@ pub fn cluster() -> Cluster {
         ]}],
     });
     let config: ClusterConfig = serde_json::from_value(config).unwrap();
-    Cluster::compile(&config, &Forgetful([7; 32])).unwrap()
+    Cluster::compile(&config, &EphemeralState([7; 32])).unwrap()
 }
 
 /// Judges a GET of one pod with these headers.
@@ -47,7 +47,7 @@ pub fn judge<T>(
     gateway: &Gateway,
     cluster: &Cluster,
     headers: &[(&[u8], &[u8])],
-    settled: &Settled,
+    settled: &ReviewAnswers,
     now: u64,
     read: impl FnOnce(Decision<'_>) -> T,
 ) -> T {
@@ -55,6 +55,6 @@ pub fn judge<T>(
         vec![(b":method", b"GET"), (b":path", b"/api/v1/namespaces/n/pods/a"), (b":authority", b"prod")];
     all.extend_from_slice(headers);
     let scan = gateway.scan(Some(cluster), all.iter().copied());
-    let request = RequestFacts { scan: &scan, peer: Peer::None, settled, now: at(now), uptime: age(now) };
+    let request = RequestContext { scan: &scan, peer: Peer::None, settled, now: at(now), uptime: age(now) };
     read(gateway.decide(cluster, &request))
 }

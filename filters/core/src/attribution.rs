@@ -1,10 +1,10 @@
 //! Extras that tell the upstream's audit log what it cannot see by itself: from which address a request comes, as which
 //! request of the gateway, and who asked to act as somebody else. They are the gateway's own: whoever sends one is refused.
 
-use crate::hygiene::Scan;
+use crate::header_scan::HeaderScan;
 use crate::identity::UserInfo;
 use crate::upstream_user::HeaderNames;
-use crate::upstream_user::carried;
+use crate::upstream_user::header_value;
 
 /// The keys, for each of which the gateway needs leave (`userextras/<key>`).
 pub const KEYS: [&str; 3] = [CLIENT_ADDRESS, ORIGINAL_USER, REQUEST_ID];
@@ -15,7 +15,7 @@ const REQUEST_ID: &str = "portcullis.dev/request-id";
 
 /// The lines of a request; `original` is who acts as somebody else. What no header can carry unchanged is left out: these
 /// lines are for people to read and give nobody a right.
-pub(crate) fn lines(names: &HeaderNames, scan: &Scan<'_>, original: Option<&UserInfo>) -> Vec<(String, String)> {
+pub(crate) fn lines(names: &HeaderNames, scan: &HeaderScan<'_>, original: Option<&UserInfo>) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap_or_default().to_owned();
     // Envoy writes it: the address of the connection's peer, or the one that trusted proxies name.
     let address = scan.forwarded_for.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
@@ -24,6 +24,6 @@ pub(crate) fn lines(names: &HeaderNames, scan: &Scan<'_>, original: Option<&User
         (ORIGINAL_USER, original.map_or_else(String::new, |user| user.name.clone())),
         (REQUEST_ID, text(scan.request_id)),
     ];
-    let line = |(key, value): (&str, String)| Some((names.extra(key), carried("attribution", &value).ok()?));
+    let line = |(key, value): (&str, String)| Some((names.extra(key), header_value("attribution", &value).ok()?));
     told.into_iter().filter_map(line).collect()
 }

@@ -9,13 +9,13 @@ use crate::credential::{BrokenToken, bearer_token, subprotocol_token};
 use crate::identity::UserInfo;
 use crate::impersonation;
 use crate::refusal::Refusal;
-use crate::request::{Actor, Client, Peer, RequestFacts, Stop};
+use crate::request::{Client, EffectiveUser, Interrupt, Peer, RequestContext};
 use crate::review::{Requester, Review, ReviewResult};
 use crate::upstream_user::UpstreamUser;
 use crate::x509::{ChainError, ClientChain};
 
 /// What a kind of credential says.
-enum Said {
+enum AuthResult {
     /// It was not presented.
     Nothing,
     /// It is good.
@@ -25,12 +25,12 @@ enum Said {
 }
 
 /// Who presents the credentials.
-pub(crate) fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Client, Stop> {
+pub(crate) fn authenticate(cluster: &Cluster, request: &RequestContext<'_>) -> Result<Client, Interrupt> {
     let mut has_failed = false;
     match certificate(cluster, request)? {
-        Said::Client(client) => return Ok(client),
-        Said::Failed => has_failed = true,
-        Said::Nothing => {}
+        AuthResult::Client(client) => return Ok(client),
+        AuthResult::Failed => has_failed = true,
+        AuthResult::Nothing => {}
     }
     let scan = request.scan;
     let from_header = || scan.authorization.map_or(Ok(None), bearer_token);
@@ -41,9 +41,9 @@ pub(crate) fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Res
     };
     for presented in [from_header(), from_subprotocol()] {
         match token(cluster, presented, request)? {
-            Said::Client(client) => return Ok(client),
-            Said::Failed => has_failed = true,
-            Said::Nothing => {}
+            AuthResult::Client(client) => return Ok(client),
+            AuthResult::Failed => has_failed = true,
+            AuthResult::Nothing => {}
         }
     }
     if has_failed || !cluster.anonymous {
@@ -51,61 +51,61 @@ pub(crate) fn authenticate(cluster: &Cluster, request: &RequestFacts<'_>) -> Res
     }
     // What is no credential in Kubernetes' words may be one to whoever it goes on to.
     let is_somebody = cluster.identity.is_unchanged() && (scan.authorization.is_some() || scan.token_subprotocol);
-    Ok(if is_somebody { Client::Unknown } else { Client::Nobody })
+    Ok(if is_somebody { Client::Opaque } else { Client::Anonymous })
 }
 
-fn certificate(cluster: &Cluster, request: &RequestFacts<'_>) -> Result<Said, Refusal> {
+fn certificate(cluster: &Cluster, request: &RequestContext<'_>) -> Result<AuthResult, Refusal> {
     if cluster.identity.is_unchanged() {
-        return Ok(Said::Nothing);
+        return Ok(AuthResult::Nothing);
     }
     let encoded = match request.peer {
-        Peer::None => return Ok(Said::Nothing),
+        Peer::None => return Ok(AuthResult::Nothing),
         Peer::Unreadable => return Err(Refusal::certificate_not_readable()),
         Peer::Chain(encoded) => encoded,
     };
     let chain = match ClientChain::decode(encoded) {
         Ok(chain) => chain,
-        Err(ChainError::TooLarge) => return Ok(Said::Failed),
-        Err(ChainError::Garbled) => return Err(Refusal::certificate_not_readable()),
+        Err(ChainError::TooLarge) => return Ok(AuthResult::Failed),
+        Err(ChainError::Malformed) => return Err(Refusal::certificate_not_readable()),
     };
     // A certificate that nobody asked for is none, as in a kube-apiserver without --client-ca-file.
-    let Some(ca) = &cluster.client_ca else { return Ok(Said::Nothing) };
+    let Some(ca) = &cluster.client_ca else { return Ok(AuthResult::Nothing) };
     Ok(match cluster.caches.certificates.user(&chain, ca, &cluster.identity.names, request.moment()) {
-        Ok(Some(user)) => Said::Client(Client::Certified(user)),
-        Ok(None) => Said::Nothing,
-        Err(_) => Said::Failed,
+        Ok(Some(user)) => AuthResult::Client(Client::Certificate(user)),
+        Ok(None) => AuthResult::Nothing,
+        Err(_) => AuthResult::Failed,
     })
 }
 
 fn token(
     cluster: &Cluster,
     presented: Result<Option<Cow<'_, [u8]>>, BrokenToken>,
-    request: &RequestFacts<'_>,
-) -> Result<Said, Stop> {
+    request: &RequestContext<'_>,
+) -> Result<AuthResult, Interrupt> {
     let token = match presented {
         // kube-apiserver overlooks line ends in a token. Each spelling of one good token would be a review of its own, and take
         // the place of somebody else's answer.
         Ok(Some(token)) if is_printable(&token) => token,
-        Ok(None) => return Ok(Said::Nothing),
+        Ok(None) => return Ok(AuthResult::Nothing),
         Ok(Some(_)) | Err(BrokenToken) if cluster.identity.is_unchanged() && cluster.reviewer.is_none() => {
-            return Ok(Said::Client(Client::Unknown));
+            return Ok(AuthResult::Client(Client::Opaque));
         }
-        Ok(Some(_)) | Err(BrokenToken) => return Ok(Said::Failed),
+        Ok(Some(_)) | Err(BrokenToken) => return Ok(AuthResult::Failed),
     };
     let Some(reviewer) = &cluster.reviewer else {
         // The upstream judges the token itself.
         return if cluster.identity.passes() {
-            Ok(Said::Client(Client::Unknown))
+            Ok(AuthResult::Client(Client::Opaque))
         } else {
             Err(Refusal::token_not_reviewed().into())
         };
     };
     let (key, known) = Review::known_token(&token, &cluster.caches, request.settled, request.moment());
     match known {
-        Some(ReviewResult::User(user)) => Ok(Said::Client(Client::Bearer(user, key))),
-        Some(ReviewResult::Rejected) => Ok(Said::Failed),
+        Some(ReviewResult::User(user)) => Ok(AuthResult::Client(Client::Bearer(user, key))),
+        Some(ReviewResult::Rejected) => Ok(AuthResult::Failed),
         Some(_) => Err(Refusal::review_failed().into()),
-        None => Err(Stop::Review(vec![Review::of_token(&token, reviewer, &cluster.caches)])),
+        None => Err(Interrupt::Review(vec![Review::of_token(&token, reviewer, &cluster.caches)])),
     }
 }
 
@@ -116,7 +116,7 @@ fn is_printable(token: &[u8]) -> bool {
 
 /// Parts of one request's impersonation that are reviewed at a time: a single request must not take all the room that a
 /// cluster has for reviews.
-const AT_A_TIME: usize = 8;
+const MAX_PARTS_AT_A_TIME: usize = 8;
 
 /// As whom the request acts: the client itself, or the one whom it may impersonate. Where the upstream judges impersonation,
 /// it is the client: whom it asks to be is not known to be true.
@@ -124,28 +124,28 @@ pub(crate) fn effective_user(
     cluster: &Cluster,
     client: Client,
     anonymous: &UserInfo,
-    request: &RequestFacts<'_>,
-) -> Result<Actor, Stop> {
+    request: &RequestContext<'_>,
+) -> Result<EffectiveUser, Interrupt> {
     if request.scan.impersonation.is_empty() {
-        return Ok(Actor { client, original: None });
+        return Ok(EffectiveUser { client, original: None });
     }
     if cluster.identity.passes() {
         if !cluster.identity.is_unchanged() {
             impersonation::check_passed_on(&request.scan.impersonation)?;
         }
         if let Some(protected) = &cluster.protected {
-            protected.admit_lines(&request.scan.impersonation)?;
+            protected.enforce_lines(&request.scan.impersonation)?;
         }
-        return Ok(Actor { client, original: None });
+        return Ok(EffectiveUser { client, original: None });
     }
     let Some(reviewer) = &cluster.reviewer else {
         return Err(Refusal::impersonation().into());
     };
     let Some(mut asked) = impersonation::read(&request.scan.impersonation)? else {
-        return Ok(Actor { client, original: None });
+        return Ok(EffectiveUser { client, original: None });
     };
     if let Some(protected) = &cluster.protected {
-        protected.admit_target(&mut asked)?;
+        protected.enforce_target(&mut asked)?;
     }
     let original = client.user().map_or(anonymous, |user| user.user());
     let mut unknown = Vec::new();
@@ -159,14 +159,14 @@ pub(crate) fn effective_user(
             None => unknown.push(review),
         }
         // The user first and alone: a client that may not act as the user causes one review, however many parts it lists.
-        if index == 0 && !unknown.is_empty() || unknown.len() == AT_A_TIME {
+        if index == 0 && !unknown.is_empty() || unknown.len() == MAX_PARTS_AT_A_TIME {
             break;
         }
     }
     if !unknown.is_empty() {
-        return Err(Stop::Review(unknown));
+        return Err(Interrupt::Review(unknown));
     }
     let target = UpstreamUser::new(asked.target).map_err(|error| Refusal::bad_request(error.to_string()))?;
     let original = Some(original.clone());
-    Ok(Actor { client: Client::Impersonated(Arc::new(target)), original })
+    Ok(EffectiveUser { client: Client::Impersonated(Arc::new(target)), original })
 }

@@ -8,15 +8,15 @@ use portcullis_filter_config::{
     FlowControlLimit, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination, is_readable,
 };
 
-use crate::authority::Authorities;
 use crate::bucket::{Rate, TokenBucket};
-use crate::hygiene::Reserved;
-use crate::limit::{InFlight, Place};
-use crate::observe::Series;
+use crate::header_scan::Reserved;
+use crate::host_names::AllowedHosts;
+use crate::limit::{InFlight, InFlightPermit};
+use crate::observe::ClusterMetrics;
 use crate::policy::Policies;
 use crate::protected::Protected;
 use crate::review::{CredentialCaches, Lifetimes, Reviewer};
-use crate::state_store::{CacheOwner, Memory};
+use crate::state_store::{CacheOwner, StateStore};
 use crate::upstream_user::HeaderNames;
 use crate::x509::{ClientCa, ClientCaError};
 
@@ -43,7 +43,7 @@ pub enum CompileError {
 /// Everything that judging a request for one cluster needs.
 #[derive(Debug)]
 pub struct Cluster {
-    pub(crate) authorities: Authorities,
+    pub(crate) authorities: AllowedHosts,
     pub(crate) client_ca: Option<ClientCa>,
     pub(crate) anonymous: bool,
     pub(crate) audit_attribution: bool,
@@ -60,10 +60,10 @@ pub struct Cluster {
     schemas: Vec<Limit>,
     /// By policy, which of the schemas its requests come under.
     limits: Vec<Option<usize>>,
-    series: Arc<Series>,
+    series: Arc<ClusterMetrics>,
 }
 
-/// How the upstream learns who sends a request.
+/// How the upstream learns cache_identity sends a request.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// By which headers it is told.
@@ -149,7 +149,7 @@ impl Cluster {
     ///
     /// # Errors
     /// [`CompileError`], the control plane's fault.
-    pub fn compile(config: &config::ClusterConfig, memory: &impl Memory) -> Result<Self, CompileError> {
+    pub fn compile(config: &config::ClusterConfig, memory: &impl StateStore) -> Result<Self, CompileError> {
         if !is_readable(config.version) || !config.is_of_its_version() {
             return Err(CompileError::Version(config.version));
         }
@@ -158,7 +158,7 @@ impl Cluster {
         let client_ca = config.client_ca.as_deref().map(ClientCa::from_pem).transpose()?;
         let reviewer = config.reviews.as_ref().map(|reviews| Reviewer::of(reviews, &identity.names));
         let caches = memory.caches(CacheOwner {
-            identity: who(config).to_owned(),
+            identity: cache_identity(config).to_owned(),
             names: identity.names.clone(),
             reviewer: reviewer.clone(),
             client_ca: client_ca.as_ref().map_or_else(Vec::new, |ca| ca.digest().to_vec()),
@@ -169,8 +169,8 @@ impl Cluster {
         let destinations = policies.groups().map(|group| Destinations::of(group, pools)).collect();
         let schemas = schemas(config, memory);
         let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
-        let series = Arc::new(Series::new(config, &written, memory, &caches));
-        let authorities = Authorities::new(config.authorities.iter().map(String::as_str));
+        let series = Arc::new(ClusterMetrics::new(config, &written, memory, &caches));
+        let authorities = AllowedHosts::new(config.authorities.iter().map(String::as_str));
         Ok(Cluster {
             authorities,
             client_ca,
@@ -196,7 +196,7 @@ impl Cluster {
     }
 
     /// What is counted of its requests.
-    pub fn series(&self) -> &Arc<Series> {
+    pub fn series(&self) -> &Arc<ClusterMetrics> {
         &self.series
     }
 
@@ -204,12 +204,12 @@ impl Cluster {
     /// that is spent. The last step of a decision, because of that.
     ///
     /// # Errors
-    /// [`Full`] where no place is free and where no token is left.
-    pub(crate) fn enter(&self, policy: usize, uptime: Duration) -> Result<Option<Place>, Full> {
+    /// [`LimitReached`] where no place is free and where no token is left.
+    pub(crate) fn acquire(&self, policy: usize, uptime: Duration) -> Result<Option<InFlightPermit>, LimitReached> {
         let Some(Some(schema)) = self.limits.get(policy) else { return Ok(None) };
         match self.schemas.get(*schema) {
-            Some(Limit::InFlight { running, max }) => running.enter(*max).map(Some).ok_or(Full),
-            Some(Limit::Bucket(bucket)) => bucket.take(uptime).then_some(None).ok_or(Full),
+            Some(Limit::InFlight { running, max }) => running.acquire(*max).map(Some).ok_or(LimitReached),
+            Some(Limit::Bucket(bucket)) => bucket.take(uptime).then_some(None).ok_or(LimitReached),
             None => Ok(None),
         }
     }
@@ -223,16 +223,16 @@ impl Cluster {
     }
 }
 
-/// Two clusters of one Envoy never share what is known of credentials, also where nobody said who they are.
-fn who(config: &config::ClusterConfig) -> &str {
+/// Two clusters of one Envoy never share what is known of credentials, also where nobody said cache_identity they are.
+fn cache_identity(config: &config::ClusterConfig) -> &str {
     if config.identity.is_empty() { &config.name } else { &config.identity }
 }
 
 /// The schema's limit is reached.
 #[derive(Debug)]
-pub(crate) struct Full;
+pub(crate) struct LimitReached;
 
-fn schemas(config: &config::ClusterConfig, memory: &impl Memory) -> Vec<Limit> {
+fn schemas(config: &config::ClusterConfig, memory: &impl StateStore) -> Vec<Limit> {
     let limit = |schema: &config::FlowControlSchema| match schema.limit {
         FlowControlLimit::MaxRequestsInflight(max) => {
             Limit::InFlight { running: memory.in_flight(&config.name, &schema.name), max }
@@ -262,24 +262,24 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::state_store::Forgetful;
+    use crate::state_store::EphemeralState;
 
     /// Remembers for whom caches were asked.
     #[derive(Default)]
     struct Asked(RefCell<Vec<CacheOwner>>);
 
-    impl Memory for Asked {
+    impl StateStore for Asked {
         fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
             self.0.borrow_mut().push(owner.clone());
-            Forgetful([0; 32]).caches(owner)
+            EphemeralState([0; 32]).caches(owner)
         }
 
         fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
-            Forgetful([0; 32]).in_flight(cluster, schema)
+            EphemeralState([0; 32]).in_flight(cluster, schema)
         }
 
         fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
-            Forgetful([0; 32]).token_bucket(cluster, schema, rate)
+            EphemeralState([0; 32]).token_bucket(cluster, schema, rate)
         }
     }
 

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::alphabet::URL_SAFE;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-use crate::go_text::trim_space;
+use crate::go_strings::trim_space;
 
 /// As Go's `RawURLEncoding`: no padding, and left-over bits may be anything.
 pub(crate) const BASE64URL: GeneralPurpose = GeneralPurpose::new(

@@ -12,7 +12,7 @@
 //! - [`x509`]: a client certificate's chain to a user; [`review`]: TokenReviews and SubjectAccessReviews, and what is
 //!   remembered of their answers.
 //! - [`refusal`]: every response that the filter gives itself, as a Kubernetes `Status`.
-//! - [`credential`] and [`hygiene`]: bearer tokens, and the headers that no client may send, found in one pass.
+//! - [`credential`] and [`header_scan`]: bearer tokens, and the headers that no client may send, found in one pass.
 //! - [`request`]: a request as the phases hand it on. `protected`, `impersonation`, [`attribution`]: the checks of identities.
 //! - [`limit`] and [`bucket`]: requests in flight and per second. [`observe`]: metrics and the access log.
 //! - [`state_store`]: state that outlives a configuration; [`cluster`]: one cluster's configuration, compiled.
@@ -22,22 +22,21 @@
 //! # Invariants
 //! No I/O, no clock, no threads, no environment: the time is an argument. Anything a client can write is hostile.
 
-pub mod alive;
 pub mod attribution;
 mod authenticate;
-pub mod authority;
 pub mod bucket;
 pub mod cluster;
 pub mod credential;
 mod dns;
 pub mod exchange;
-pub mod farewell;
 pub mod gateway;
-mod go_text;
-pub mod hygiene;
+mod go_strings;
+pub mod header_scan;
+pub mod host_names;
 pub mod identity;
 mod impersonation;
 pub mod limit;
+pub mod long_streams;
 mod moment;
 pub mod observe;
 pub mod policy;
@@ -49,8 +48,9 @@ pub mod resource_attributes;
 pub mod review;
 mod room;
 pub mod state_store;
-pub mod tunnel;
+pub mod upgrade_gate;
 pub mod upstream_user;
+pub mod weak_map;
 pub mod x509;
 
 #[cfg(test)]
@@ -62,5 +62,5 @@ pub use cluster::{Cluster, CompileError};
 pub use gateway::{Decision, Forward, Gateway};
 pub use moment::Moment;
 pub use refusal::Refusal;
-pub use request::{Peer, RequestFacts};
-pub use state_store::Memory;
+pub use request::{Peer, RequestContext};
+pub use state_store::StateStore;

@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The requests in flight of one flow control schema. Outlives the configurations that limit it, so that an edit does not
 /// forget what is running.
 #[derive(Debug)]
-pub struct InFlight(Kept);
+pub struct InFlight(Counter);
 
 #[derive(Debug)]
-enum Kept {
-    Here(AtomicU32),
-    Elsewhere(Box<dyn SharedCount>),
+enum Counter {
+    Local(AtomicU32),
+    Shared(Box<dyn SharedCount>),
 }
 
 /// A count that a host keeps whose workers share no memory.
 pub trait SharedCount: std::fmt::Debug + Send + Sync {
     /// Takes a place if all workers together have taken fewer than `max`. False, too, where that cannot be told.
-    fn enter(&self, max: u32) -> bool;
+    fn acquire(&self, max: u32) -> bool;
 
     /// Gives a place back.
-    fn leave(&self);
+    fn release(&self);
 
     /// How many places this worker has taken.
     fn own(&self) -> u32;
@@ -28,48 +28,48 @@ pub trait SharedCount: std::fmt::Debug + Send + Sync {
 
 impl Default for InFlight {
     fn default() -> Self {
-        InFlight(Kept::Here(AtomicU32::new(0)))
+        InFlight(Counter::Local(AtomicU32::new(0)))
     }
 }
 
 /// A place among the requests in flight; given back when it is dropped, however the request ends. It keeps the count alive,
 /// so that a limit that goes and comes back finds who is still running.
 #[derive(Debug)]
-pub struct Place(Arc<InFlight>);
+pub struct InFlightPermit(Arc<InFlight>);
 
 impl InFlight {
     /// Counted by the host.
     pub fn shared(count: Box<dyn SharedCount>) -> Self {
-        InFlight(Kept::Elsewhere(count))
+        InFlight(Counter::Shared(count))
     }
 
     /// Takes a place if fewer than `max` are taken. A `max` that shrank lets nobody in until enough have left; nobody who
     /// is in is put out.
-    pub fn enter(self: &Arc<Self>, max: u32) -> Option<Place> {
+    pub fn acquire(self: &Arc<Self>, max: u32) -> Option<InFlightPermit> {
         let is_in = match &self.0 {
-            Kept::Here(taken) => {
+            Counter::Local(taken) => {
                 let one_more = |count| if count < max { u32::checked_add(count, 1) } else { None };
                 taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).is_ok()
             }
-            Kept::Elsewhere(count) => count.enter(max),
+            Counter::Shared(count) => count.acquire(max),
         };
-        is_in.then(|| Place(Arc::clone(self)))
+        is_in.then(|| InFlightPermit(Arc::clone(self)))
     }
 
     /// How many places are taken, by this worker alone where workers share no memory.
     pub fn count(&self) -> u32 {
         match &self.0 {
-            Kept::Here(taken) => taken.load(Ordering::Acquire),
-            Kept::Elsewhere(count) => count.own(),
+            Counter::Local(taken) => taken.load(Ordering::Acquire),
+            Counter::Shared(count) => count.own(),
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for InFlightPermit {
     fn drop(&mut self) {
         match &self.0.0 {
-            Kept::Here(taken) => _ = taken.fetch_sub(1, Ordering::AcqRel),
-            Kept::Elsewhere(count) => count.leave(),
+            Counter::Local(taken) => _ = taken.fetch_sub(1, Ordering::AcqRel),
+            Counter::Shared(count) => count.release(),
         }
     }
 }
@@ -81,16 +81,16 @@ mod tests {
     #[test]
     fn a_limit_that_shrinks_waits_until_enough_have_left() {
         let running: Arc<InFlight> = Arc::default();
-        let mut places: Vec<_> = (0..3).filter_map(|_| running.enter(3)).collect();
+        let mut places: Vec<_> = (0..3).filter_map(|_| running.acquire(3)).collect();
         assert_eq!(places.len(), 3);
-        assert!(running.enter(3).is_none());
-        assert!(running.enter(2).is_none());
+        assert!(running.acquire(3).is_none());
+        assert!(running.acquire(2).is_none());
         places.truncate(1);
         assert_eq!(running.count(), 1);
-        assert!(running.enter(1).is_none());
-        let second = running.enter(2);
+        assert!(running.acquire(1).is_none());
+        let second = running.acquire(2);
         assert!(second.is_some());
-        assert!(running.enter(0).is_none());
+        assert!(running.acquire(0).is_none());
     }
 
     #[test]
@@ -100,7 +100,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
-                        if let Some(_place) = running.enter(3) {
+                        if let Some(_place) = running.acquire(3) {
                             peak.fetch_max(running.count(), Ordering::AcqRel);
                         }
                     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use portcullis_filter_config as config;
 
-use crate::go_text::trim_space;
+use crate::go_strings::trim_space;
 use crate::identity::{ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, UserInfo, service_account, service_account_groups};
 use crate::impersonation::Impersonation;
 use crate::refusal::Refusal;
@@ -48,22 +48,22 @@ impl Protected {
     ///
     /// # Errors
     /// Who is protected, who is in a protected group that cannot be dropped, and whom nobody has reviewed.
-    pub(crate) fn admit(&self, client: Client, names: &HeaderNames, is_proxy: bool) -> Result<Client, Refusal> {
+    pub(crate) fn enforce(&self, client: Client, names: &HeaderNames, is_proxy: bool) -> Result<Client, Refusal> {
         Ok(match client {
-            Client::Nobody => {
+            Client::Anonymous => {
                 // The upstream makes it who it is.
                 self.check(&UserInfo::anonymous())?;
-                Client::Nobody
+                Client::Anonymous
             }
             // It may be anybody.
-            Client::Unknown => return Err(Refusal::token_not_reviewed()),
+            Client::Opaque => return Err(Refusal::token_not_reviewed()),
             Client::Bearer(user, key) if is_proxy => {
                 self.check(user.user())?;
                 Client::Bearer(user, key)
             }
-            Client::Bearer(user, key) => Client::Bearer(self.reduced(user, names)?, key),
-            Client::Certified(user) => Client::Certified(self.reduced(user, names)?),
-            Client::Impersonated(user) => Client::Impersonated(self.reduced(user, names)?),
+            Client::Bearer(user, key) => Client::Bearer(self.without_protected_groups(user, names)?, key),
+            Client::Certificate(user) => Client::Certificate(self.without_protected_groups(user, names)?),
+            Client::Impersonated(user) => Client::Impersonated(self.without_protected_groups(user, names)?),
         })
     }
 
@@ -72,7 +72,7 @@ impl Protected {
     ///
     /// # Errors
     /// What is protected.
-    pub(crate) fn admit_target(&self, asked: &mut Impersonation) -> Result<(), Refusal> {
+    pub(crate) fn enforce_target(&self, asked: &mut Impersonation) -> Result<(), Refusal> {
         let named = asked.parts.iter().filter(|part| part.resource == "groups");
         for group in named.map(|part| &part.name) {
             self.check_group(group.as_bytes())?;
@@ -85,7 +85,7 @@ impl Protected {
     ///
     /// # Errors
     /// Lines that ask for what is protected, or for what is not known.
-    pub(crate) fn admit_lines(&self, lines: &[(&[u8], &[u8])]) -> Result<(), Refusal> {
+    pub(crate) fn enforce_lines(&self, lines: &[(&[u8], &[u8])]) -> Result<(), Refusal> {
         let mut has_groups = false;
         for (name, value) in lines {
             let value = trim_space(value);
@@ -130,7 +130,11 @@ impl Protected {
     }
 
     /// The user without the groups that are dropped.
-    fn reduced(&self, user: Arc<UpstreamUser>, names: &HeaderNames) -> Result<Arc<UpstreamUser>, Refusal> {
+    fn without_protected_groups(
+        &self,
+        user: Arc<UpstreamUser>,
+        names: &HeaderNames,
+    ) -> Result<Arc<UpstreamUser>, Refusal> {
         if !user.user().groups.iter().any(|group| holds(&self.groups, group.as_bytes())) {
             self.check_user(user.user().name.as_bytes())?;
             return Ok(user);
@@ -138,8 +142,8 @@ impl Protected {
         let mut reduced = user.user().clone();
         self.check_user(reduced.name.as_bytes())?;
         self.reduce(&mut reduced)?;
-        // Less of what was carried can be carried.
-        UpstreamUser::told_by(names, reduced).map(Arc::new).map_err(|_| Refusal::internal())
+        // Less of what was header_value can be header_value.
+        UpstreamUser::with_header_names(names, reduced).map(Arc::new).map_err(|_| Refusal::internal())
     }
 
     fn reduce(&self, user: &mut UserInfo) -> Result<(), Refusal> {

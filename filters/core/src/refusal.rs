@@ -241,7 +241,7 @@ impl Refusal {
     }
 
     /// 508: the request came back.
-    pub fn is_loop() -> Self {
+    pub fn loop_detected() -> Self {
         Refusal::new(508, "LoopDetected", Cause::Loop, "the request has already been through this gateway")
     }
 

@@ -6,12 +6,12 @@ use std::time::Duration;
 use portcullis_filter_config::RequestClass;
 use rustls_pki_types::UnixTime;
 
-use crate::hygiene::Scan;
+use crate::header_scan::HeaderScan;
 use crate::identity::UserInfo;
 use crate::moment::Moment;
 use crate::refusal::Refusal;
 use crate::request_info::RequestInfo;
-use crate::review::{Review, ReviewKey, Settled};
+use crate::review::{Review, ReviewAnswers, ReviewKey};
 use crate::upstream_user::UpstreamUser;
 
 /// What the host knows of the client's certificate.
@@ -27,20 +27,20 @@ pub enum Peer<'a> {
 
 /// A request, as the host shows it.
 #[derive(Debug)]
-pub struct RequestFacts<'a> {
+pub struct RequestContext<'a> {
     /// The headers, scanned for the cluster that is asked.
-    pub scan: &'a Scan<'a>,
+    pub scan: &'a HeaderScan<'a>,
     /// The client's certificate.
     pub peer: Peer<'a>,
     /// Answers to reviews that this request has waited for.
-    pub settled: &'a Settled,
+    pub settled: &'a ReviewAnswers,
     /// The time of the request: what certificates and tokens are valid by.
     pub now: UnixTime,
     /// The time since any fixed point, by a clock that nobody sets: what rates and the age of answers are measured by.
     pub uptime: Duration,
 }
 
-impl RequestFacts<'_> {
+impl RequestContext<'_> {
     /// The time of the request by both clocks.
     pub fn moment(&self) -> Moment {
         Moment { now: self.now, uptime: self.uptime }
@@ -49,16 +49,16 @@ impl RequestFacts<'_> {
 
 /// Why judging a request stops before its end.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum Interrupt {
     /// The request ends here.
     Refuse(Refusal),
     /// The upstream has to be asked first.
     Review(Vec<Review>),
 }
 
-impl From<Refusal> for Stop {
+impl From<Refusal> for Interrupt {
     fn from(refusal: Refusal) -> Self {
-        Stop::Refuse(refusal)
+        Interrupt::Refuse(refusal)
     }
 }
 
@@ -66,13 +66,13 @@ impl From<Refusal> for Stop {
 #[derive(Clone, Debug)]
 pub(crate) enum Client {
     /// No credential was presented.
-    Nobody,
+    Anonymous,
     /// The user whom a certificate names.
-    Certified(Arc<UpstreamUser>),
+    Certificate(Arc<UpstreamUser>),
     /// The user whose token was presented, and how the review of the token is named.
     Bearer(Arc<UpstreamUser>, ReviewKey),
     /// Somebody with a credential that is not reviewed.
-    Unknown,
+    Opaque,
     /// The user as whom somebody else may act.
     Impersonated(Arc<UpstreamUser>),
 }
@@ -81,14 +81,14 @@ impl Client {
     /// The user, if it is known.
     pub(crate) fn user(&self) -> Option<&Arc<UpstreamUser>> {
         match self {
-            Client::Certified(user) | Client::Bearer(user, _) | Client::Impersonated(user) => Some(user),
-            Client::Nobody | Client::Unknown => None,
+            Client::Certificate(user) | Client::Bearer(user, _) | Client::Impersonated(user) => Some(user),
+            Client::Anonymous | Client::Opaque => None,
         }
     }
 }
 
 /// As whom a request acts.
-pub(crate) struct Actor {
+pub(crate) struct EffectiveUser {
     /// The user to dispatch by and to tell the upstream of.
     pub(crate) client: Client,
     /// Who acts as that user, if it is somebody else.
@@ -97,7 +97,7 @@ pub(crate) struct Actor {
 
 /// Only GET and HEAD are ever repeated after the upstream may have seen them: the legacy `/watch/` path makes the verb
 /// `watch` of any method.
-pub(crate) fn class_of(info: &RequestInfo<'_>, scan: &Scan<'_>) -> RequestClass {
+pub(crate) fn class_of(info: &RequestInfo<'_>, scan: &HeaderScan<'_>) -> RequestClass {
     let is_safe = matches!(scan.method, b"GET" | b"HEAD");
     if scan.is_upgrade {
         return RequestClass::Session;

@@ -8,7 +8,7 @@ use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
 
 /// What outlives a cluster's configurations, kept by the host for the whole process.
-pub trait Memory {
+pub trait StateStore {
     /// What an earlier configuration of the owner has learnt of credentials; empty if there was none.
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches>;
 
@@ -22,9 +22,9 @@ pub trait Memory {
 
 /// Remembers nothing from one configuration to the next: for tools and tests. Holds the secret of the caches that it makes.
 #[derive(Clone, Copy, Debug)]
-pub struct Forgetful(pub [u8; 32]);
+pub struct EphemeralState(pub [u8; 32]);
 
-impl Memory for Forgetful {
+impl StateStore for EphemeralState {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
         Arc::new(CredentialCaches::new(&self.0, owner.lifetimes, &Store::default()))
     }

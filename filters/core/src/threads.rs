@@ -9,16 +9,16 @@ use portcullis_filter_config as config;
 use rcgen::DnType;
 
 use crate::Moment;
-use crate::alive::Alive;
-use crate::farewell::{Arrival, Streams};
 use crate::identity::UserInfo;
+use crate::long_streams::{StreamRegistry, StreamStart};
 use crate::policy::Policies;
 use crate::request_info::RequestInfo;
 use crate::review::Reviewer;
 use crate::review::Store;
-use crate::review::{CredentialCaches, Lifetimes, PassedToken, Review, ReviewResult, Settled};
+use crate::review::{CredentialCaches, Lifetimes, PassedToken, Review, ReviewAnswers, ReviewResult};
 use crate::testing::{self, ca, client_params, issue, now, reviewer};
 use crate::upstream_user::{HeaderNames, UpstreamUser};
+use crate::weak_map::WeakMap;
 use crate::x509::{CertificateCache, ClientCa, ClientChain};
 
 const THREADS: usize = 8;
@@ -67,7 +67,7 @@ fn present(caches: &Arc<CredentialCaches>, reviewer: &Reviewer, (cluster, token)
     let is_right = |result: &ReviewResult| {
         if is_good { is_user(result, &user) } else { *result == ReviewResult::Rejected }
     };
-    let (_, known) = Review::known_token(text.as_bytes(), caches, &Settled::default(), at);
+    let (_, known) = Review::known_token(text.as_bytes(), caches, &ReviewAnswers::default(), at);
     if let Some(known) = known {
         assert!(is_right(&known), "token {token} at cluster {cluster} is {known:?}");
         return;
@@ -78,7 +78,7 @@ fn present(caches: &Arc<CredentialCaches>, reviewer: &Reviewer, (cluster, token)
     let body = body_of(is_good.then_some(&user));
     assert!(is_right(&review.settle(201, body.as_bytes(), at.uptime)));
     if token % 11 == 0 {
-        PassedToken::new(review.key(), caches).is_rejected(at.uptime.saturating_add(secs(11)));
+        PassedToken::new(review.key(), caches).report_rejected(at.uptime.saturating_add(secs(11)));
     }
 }
 
@@ -172,7 +172,7 @@ fn what_is_alive_is_one_for_all() {
             self.0.fetch_sub(1, Ordering::AcqRel);
         }
     }
-    let (alive, there) = (Alive::<usize, Counted>::default(), Arc::<AtomicUsize>::default());
+    let (alive, there) = (WeakMap::<usize, Counted>::default(), Arc::<AtomicUsize>::default());
     on_threads(|thread| {
         for turn in 0..TURNS {
             let key = number(thread, turn, 5);
@@ -180,15 +180,15 @@ fn what_is_alive_is_one_for_all() {
                 there.fetch_add(1, Ordering::AcqRel);
                 Counted(Arc::clone(&there))
             };
-            let one = alive.find_or_make(key, make);
-            assert!(Arc::ptr_eq(&one, &alive.find_or_make(key, make)), "whoever holds it finds it");
+            let one = alive.get_or_insert_with(key, make);
+            assert!(Arc::ptr_eq(&one, &alive.get_or_insert_with(key, make)), "whoever holds it finds it");
             if turn % 50 == 0 {
-                alive.each(drop);
+                alive.for_each(drop);
             }
         }
     });
     assert_eq!(there.load(Ordering::Acquire), 0);
-    alive.each(|_| panic!("nobody holds anything"));
+    alive.for_each(|_| panic!("nobody holds anything"));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn streams_are_ended_once_and_never_after_they_left() {
         has_left: AtomicBool,
         ends: AtomicU64,
     }
-    let streams = Arc::new(Streams::<Arc<Guest>>::default());
+    let streams = Arc::new(StreamRegistry::<Arc<Guest>>::default());
     let ended = AtomicUsize::new(0);
     on_threads(|thread| {
         let mut staying = Vec::new();
@@ -205,20 +205,20 @@ fn streams_are_ended_once_and_never_after_they_left() {
             let time = secs(turn);
             let server = ["a", "b", "c"][number(thread, turn, 3)];
             let guest = Arc::new(Guest { has_left: AtomicBool::new(false), ends: AtomicU64::new(0) });
-            let arrival = Arrival { server: Some(server), is_session: turn % 2 == 0 };
-            staying.push((streams.enter(arrival, Arc::clone(&guest), time).0, guest));
+            let arrival = StreamStart { server: Some(server), is_session: turn % 2 == 0 };
+            staying.push((streams.register(arrival, Arc::clone(&guest), time).0, guest));
             match turn % 13 {
-                0 => drop(streams.serve(["a", "b"].into_iter(), secs(5), time)),
-                4 => drop(streams.serve(["b", "c"].into_iter(), secs(5), time)),
+                0 => drop(streams.set_servers(["a", "b"].into_iter(), secs(5), time)),
+                4 => drop(streams.set_servers(["b", "c"].into_iter(), secs(5), time)),
                 7 => drop(streams.limit_sessions((turn % 3 != 0).then(|| secs(9)))),
                 _ => {}
             }
-            streams.end_due(time, |guest, _| {
+            streams.expire(time, |guest, _| {
                 assert!(!guest.has_left.load(Ordering::Acquire));
                 assert_eq!(guest.ends.fetch_add(1, Ordering::AcqRel), 0);
                 ended.fetch_add(1, Ordering::AcqRel);
             });
-            streams.each(|guest| assert!(!guest.has_left.load(Ordering::Acquire)));
+            streams.for_each(|guest| assert!(!guest.has_left.load(Ordering::Acquire)));
             if staying.len() > 20 {
                 for (stay, guest) in staying.drain(..10) {
                     drop(stay);
@@ -228,5 +228,5 @@ fn streams_are_ended_once_and_never_after_they_left() {
         }
     });
     assert!(ended.load(Ordering::Acquire) > 0);
-    streams.each(|_| panic!("all have left"));
+    streams.for_each(|_| panic!("all have left"));
 }

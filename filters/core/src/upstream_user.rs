@@ -3,7 +3,7 @@
 use portcullis_filter_config::RequestHeaders;
 
 use crate::identity::{RESERVED, UserInfo, is_reserved};
-use crate::policy::{Policies, UserMemo};
+use crate::policy::{Policies, UserMatchCache};
 use crate::request_info::RequestInfo;
 
 /// The most groups and extra values of a user.
@@ -92,24 +92,24 @@ impl HeaderNames {
 pub struct UpstreamUser {
     user: UserInfo,
     lines: Vec<(String, String)>,
-    memo: UserMemo,
+    memo: UserMatchCache,
     bytes: u64,
 }
 
 impl UpstreamUser {
-    /// Writes the `Impersonate-*` lines ([`UpstreamUser::told_by`]).
+    /// Writes the `Impersonate-*` lines ([`UpstreamUser::with_header_names`]).
     ///
     /// # Errors
     /// [`IdentityError`]: the credential's fault; another credential may do.
     pub fn new(user: UserInfo) -> Result<Self, IdentityError> {
-        UpstreamUser::told_by(&HeaderNames::impersonate(), user)
+        UpstreamUser::with_header_names(&HeaderNames::impersonate(), user)
     }
 
     /// Writes the lines: user, UID if there is one, one line per group, one per extra value.
     ///
     /// # Errors
     /// [`IdentityError`]: the credential's fault; another credential may do.
-    pub fn told_by(names: &HeaderNames, user: UserInfo) -> Result<Self, IdentityError> {
+    pub fn with_header_names(names: &HeaderNames, user: UserInfo) -> Result<Self, IdentityError> {
         if user.name.is_empty() {
             return Err(IdentityError::NoName);
         }
@@ -122,12 +122,12 @@ impl UpstreamUser {
             return Err(IdentityError::TooMany);
         }
         let mut lines = Vec::with_capacity(user.groups.len().saturating_add(user.extra.len()).saturating_add(2));
-        lines.push((names.user.to_string(), carried("name", &user.name)?));
+        lines.push((names.user.to_string(), header_value("name", &user.name)?));
         if let Some(name) = names.uid.as_deref().filter(|_| !user.uid.is_empty()) {
-            lines.push((name.to_owned(), carried("UID", &user.uid)?));
+            lines.push((name.to_owned(), header_value("UID", &user.uid)?));
         }
         for group in &user.groups {
-            lines.push((names.group.to_string(), carried("group", group)?));
+            lines.push((names.group.to_string(), header_value("group", group)?));
         }
         for extra in &user.extra {
             if extra.key.is_empty() {
@@ -138,14 +138,14 @@ impl UpstreamUser {
             }
             let name = names.extra(&extra.key);
             for value in &extra.values {
-                lines.push((name.clone(), carried("extra value", value)?));
+                lines.push((name.clone(), header_value("extra value", value)?));
             }
         }
         // The texts twice, names of headers, and what each text and list takes beside its letters.
         let texts = lines.iter().map(|(name, _)| name.len().saturating_add(PER_LINE));
         let bytes = texts.fold(size.saturating_mul(2).saturating_add(PER_USER), usize::saturating_add);
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        Ok(UpstreamUser { user, lines, memo: UserMemo::default(), bytes })
+        Ok(UpstreamUser { user, lines, memo: UserMatchCache::default(), bytes })
     }
 
     /// What the user takes of memory, in bytes.
@@ -164,12 +164,12 @@ impl UpstreamUser {
     }
 
     /// Header names, lower-case, and values.
-    pub fn lines(&self) -> &[(String, String)] {
+    pub fn header_lines(&self) -> &[(String, String)] {
         &self.lines
     }
 }
 
-pub(crate) fn carried(part: &'static str, value: &str) -> Result<String, IdentityError> {
+pub(crate) fn header_value(part: &'static str, value: &str) -> Result<String, IdentityError> {
     if value.is_empty() {
         return Err(IdentityError::Empty(part));
     }
@@ -218,7 +218,7 @@ mod tests {
             ..user("alice", &["dev", "a,b"], &[("example.com/Zone", "x"), ("100%", "y")])
         })
         .unwrap();
-        let lines: Vec<_> = told.lines().iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let lines: Vec<_> = told.header_lines().iter().map(|(name, value)| format!("{name}: {value}")).collect();
         assert_eq!(
             lines,
             [
@@ -238,8 +238,8 @@ mod tests {
         let names = RequestHeaders { uid: String::new(), user: "x-auth-user".into(), ..RequestHeaders::default() };
         let alice = UserInfo { uid: "42".into(), ..user("alice", &["dev"], &[("example.com/Zone", "x")]) };
         let told = |names: &RequestHeaders| -> Vec<String> {
-            let user = UpstreamUser::told_by(&HeaderNames::of(names), alice.clone()).unwrap();
-            user.lines().iter().map(|(name, value)| format!("{name}: {value}")).collect()
+            let user = UpstreamUser::with_header_names(&HeaderNames::of(names), alice.clone()).unwrap();
+            user.header_lines().iter().map(|(name, value)| format!("{name}: {value}")).collect()
         };
         let groups = ["x-remote-group: dev", "x-remote-group: system:authenticated"];
         let extra = "x-remote-extra-example.com%2f%5aone: x";

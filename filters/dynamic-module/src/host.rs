@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use envoy_abi::http::{FilterHandle, HeaderMap, Headers, LocalReply};
 use portcullis_core::exchange::{Asked, Edit, HeaderLines, Host};
-use portcullis_core::farewell::Streams;
-use portcullis_core::observe::{Outcome, Seen, Series};
-use portcullis_core::review::{Review, Settled};
+use portcullis_core::long_streams::StreamRegistry;
+use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord};
+use portcullis_core::review::{Review, ReviewAnswers};
 use portcullis_core::x509::KnownChains;
 use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
@@ -165,7 +165,7 @@ impl Host for StreamHost<'_> {
         Ok(Asked::Waiting)
     }
 
-    fn take_answers(&mut self) -> Option<Settled> {
+    fn take_answers(&mut self) -> Option<ReviewAnswers> {
         let answers = self.local.waiting.as_ref()?.take_answers()?;
         self.local.waiting = None;
         Some(answers)
@@ -175,11 +175,11 @@ impl Host for StreamHost<'_> {
         LongStream::new(self.stream.scheduler(), is_watch)
     }
 
-    fn call_at(&mut self, streams: &Arc<Streams<LongStream>>, at: Duration) {
+    fn call_at(&mut self, streams: &Arc<StreamRegistry<LongStream>>, at: Duration) {
         call_at(streams, at);
     }
 
-    fn count(&mut self, series: Option<&Arc<Series>>, seen: &Seen, outcome: Outcome) {
+    fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome) {
         self.filter.metrics.count(series, seen, outcome);
     }
 

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use envoy_abi::http::{FilterHandle, StreamScheduler};
 use envoy_abi::log;
-use portcullis_core::alive::Alive;
-use portcullis_core::farewell::{self, End};
+use portcullis_core::long_streams::{StreamRegistry as Registry, TerminationReason};
+use portcullis_core::weak_map::WeakMap;
 
 use crate::memory::uptime;
 
-type Streams = farewell::Streams<LongStream>;
+type StreamRegistry = Registry<LongStream>;
 
 /// By the cluster's name over all edits.
-static STREAMS: LazyLock<Alive<String, Streams>> = LazyLock::new(Alive::default);
+static STREAMS: LazyLock<WeakMap<String, StreamRegistry>> = LazyLock::new(WeakMap::default);
 /// The queue of the process's one thread, `None` if it could not be started.
 static QUEUE: OnceLock<Option<&'static Queue>> = OnceLock::new();
 
@@ -28,7 +28,7 @@ pub(crate) struct LongStream(Arc<Shared>);
 struct Shared {
     scheduler: StreamScheduler,
     is_watch: bool,
-    termination: OnceLock<End>,
+    termination: OnceLock<TerminationReason>,
     /// Commands that were sent and not applied yet, one bit each.
     commands: AtomicU8,
     is_end_sent: AtomicBool,
@@ -91,34 +91,34 @@ impl LongStream {
     }
 
     /// The reason to end it, if it is to end.
-    pub(crate) fn termination(&self) -> Option<End> {
+    pub(crate) fn termination(&self) -> Option<TerminationReason> {
         self.0.termination.get().copied()
     }
 
-    fn terminate(&self, why: End) {
+    fn terminate(&self, why: TerminationReason) {
         self.0.termination.get_or_init(|| why);
         self.0.scheduler.wake();
     }
 }
 
 /// The long-running streams of a cluster.
-pub(crate) fn of_cluster(name: &str) -> Arc<Streams> {
-    STREAMS.find_or_make(name.to_owned(), Streams::default)
+pub(crate) fn of_cluster(name: &str) -> Arc<StreamRegistry> {
+    STREAMS.get_or_insert_with(name.to_owned(), StreamRegistry::default)
 }
 
 /// Calls `f` for the long-running streams of all clusters.
 pub(crate) fn for_each(mut f: impl FnMut(&LongStream)) {
-    STREAMS.each(|streams| streams.each(|stream| f(stream)));
+    STREAMS.for_each(|streams| streams.for_each(|stream| f(stream)));
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    ends: Mutex<Vec<(Duration, Weak<Streams>)>>,
+    ends: Mutex<Vec<(Duration, Weak<StreamRegistry>)>>,
     is_changed: Condvar,
 }
 
 /// Has the streams looked through at that uptime.
-pub(crate) fn call_at(streams: &Arc<Streams>, end: Duration) {
+pub(crate) fn call_at(streams: &Arc<StreamRegistry>, end: Duration) {
     let Some(queue) = QUEUE.get_or_init(start) else { return };
     let mut ends = queue.ends.lock().unwrap_or_else(PoisonError::into_inner);
     let known = ends.iter_mut().find(|(_, known)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(streams)));
@@ -141,7 +141,7 @@ fn start() -> Option<&'static Queue> {
 fn run(queue: &Queue) {
     loop {
         for streams in due(queue) {
-            if let Some(next) = streams.end_due(uptime(Instant::now()), LongStream::terminate) {
+            if let Some(next) = streams.expire(uptime(Instant::now()), LongStream::terminate) {
                 call_at(&streams, next);
             }
         }
@@ -149,7 +149,7 @@ fn run(queue: &Queue) {
 }
 
 /// Waits until there is something to look through.
-fn due(queue: &Queue) -> Vec<Arc<Streams>> {
+fn due(queue: &Queue) -> Vec<Arc<StreamRegistry>> {
     let mut ends = queue.ends.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let now = uptime(Instant::now());

@@ -1,19 +1,19 @@
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use portcullis_core::Memory;
-use portcullis_core::alive::Alive;
+use portcullis_core::StateStore;
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::limit::InFlight;
 use portcullis_core::review::CredentialCaches;
 use portcullis_core::review::Store;
 use portcullis_core::state_store::CacheOwner;
+use portcullis_core::weak_map::WeakMap;
 use ring::rand::{SecureRandom, SystemRandom};
 
 static STORE: LazyLock<Store> = LazyLock::new(Store::default);
-static CACHES: LazyLock<Alive<CacheOwner, CredentialCaches>> = LazyLock::new(Alive::default);
-static RUNNING: LazyLock<Alive<(String, String), InFlight>> = LazyLock::new(Alive::default);
-static BUCKETS: LazyLock<Alive<(String, String, Rate), TokenBucket>> = LazyLock::new(Alive::default);
+static CACHES: LazyLock<WeakMap<CacheOwner, CredentialCaches>> = LazyLock::new(WeakMap::default);
+static RUNNING: LazyLock<WeakMap<(String, String), InFlight>> = LazyLock::new(WeakMap::default);
+static BUCKETS: LazyLock<WeakMap<(String, String, Rate), TokenBucket>> = LazyLock::new(WeakMap::default);
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// The time since this process first asked, which only goes forward; the same for all buckets and workers.
@@ -40,17 +40,17 @@ impl ProcessMemory {
     }
 }
 
-impl Memory for ProcessMemory {
+impl StateStore for ProcessMemory {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
         let lifetimes = owner.lifetimes;
-        CACHES.find_or_make(owner, || CredentialCaches::new(&self.secret, lifetimes, &STORE))
+        CACHES.get_or_insert_with(owner, || CredentialCaches::new(&self.secret, lifetimes, &STORE))
     }
 
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
-        RUNNING.find_or_make((cluster.to_owned(), schema.to_owned()), InFlight::default)
+        RUNNING.get_or_insert_with((cluster.to_owned(), schema.to_owned()), InFlight::default)
     }
 
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
-        BUCKETS.find_or_make((cluster.to_owned(), schema.to_owned(), rate), || TokenBucket::new(rate))
+        BUCKETS.get_or_insert_with((cluster.to_owned(), schema.to_owned(), rate), || TokenBucket::new(rate))
     }
 }

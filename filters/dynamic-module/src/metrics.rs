@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use envoy_abi::http::{ConfigHandle, Counter, FilterHandle, Gauge, Histogram, MainThread, MetricSink};
 use portcullis_core::observe::catalog::{CACHED, JUDGING, Metric, REQUESTS, REVIEW_WAIT, REVIEWS, SLOTS};
-use portcullis_core::observe::{Outcome, Seen, Series};
+use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord};
 
 use crate::flush_timer::FlushTimer;
 use crate::memory;
 
 /// Counts that a configuration could not carry to Envoy itself, because it is gone or no request comes to it any more: the next
 /// one that carries its own takes them along.
-static LEFT: Mutex<BTreeMap<u64, Arc<Series>>> = Mutex::new(BTreeMap::new());
+static LEFT: Mutex<BTreeMap<u64, Arc<ClusterMetrics>>> = Mutex::new(BTreeMap::new());
 
-/// One filter configuration's metrics. Requests are counted in the process and carried to Envoy once in a while, because
+/// One filter configuration's metrics. Requests are counted in the process and header_value to Envoy once in a while, because
 /// a labelled counter of Envoy costs more than the rest of the filter.
 #[derive(Debug)]
 pub(crate) struct Metrics {
@@ -22,8 +22,8 @@ pub(crate) struct Metrics {
     judging: Histogram,
     review_wait: Histogram,
     gauges: [(Metric, Gauge); 3],
-    nobody: Arc<Series>,
-    /// The [`Series::id`] that was counted last, known for certain.
+    nobody: Arc<ClusterMetrics>,
+    /// The [`ClusterMetrics::id`] that was counted last, known for certain.
     latest: AtomicU64,
     known: Mutex<Known>,
     timer: Arc<FlushTimer>,
@@ -31,7 +31,7 @@ pub(crate) struct Metrics {
 
 #[derive(Debug, Default)]
 struct Known {
-    series: Vec<Arc<Series>>,
+    series: Vec<Arc<ClusterMetrics>>,
     /// Gauges that stand on Envoy's page.
     shown: BTreeSet<(&'static str, Vec<String>)>,
 }
@@ -45,7 +45,7 @@ impl Metrics {
             judging: handle.histogram(JUDGING.name)?,
             review_wait: handle.histogram(REVIEW_WAIT.name)?,
             gauges,
-            nobody: Arc::new(Series::of_nobody()),
+            nobody: Arc::new(ClusterMetrics::unrouted()),
             latest: AtomicU64::new(0),
             known: Mutex::default(),
             timer: FlushTimer::new(handle.scheduler()),
@@ -53,7 +53,7 @@ impl Metrics {
     }
 
     /// Counts what became of a request; `None` for one that reached no cluster.
-    pub(crate) fn count(&self, series: Option<&Arc<Series>>, seen: &Seen, outcome: Outcome) {
+    pub(crate) fn count(&self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome) {
         let series = series.unwrap_or(&self.nobody);
         if self.latest.load(Ordering::Relaxed) != series.id() {
             self.meet(series);
@@ -101,7 +101,7 @@ impl Metrics {
     }
 
     #[cold]
-    fn meet(&self, series: &Arc<Series>) {
+    fn meet(&self, series: &Arc<ClusterMetrics>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.series.iter().all(|one| one.id() != series.id()) {
             known.series.push(Arc::clone(series));

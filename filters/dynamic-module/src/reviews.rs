@@ -1,6 +1,6 @@
 //! Carries reviews to the upstream: each question once at a time, whoever waits for its answer.
 //!
-//! Streams ask on their workers; callouts run on Envoy's main thread and outlive the stream that asked first. No lock is held
+//! StreamRegistry ask on their workers; callouts run on Envoy's main thread and outlive the stream that asked first. No lock is held
 //! while Envoy is called, because Envoy may answer before the call returns.
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use envoy_abi::http::{CalloutId, CalloutResponse, ConfigScheduler, MainThread, StreamScheduler};
 use portcullis_core::Refusal;
-use portcullis_core::review::{Flights, MAX_ANSWER, Review, ReviewKey, ReviewResult, Settled};
+use portcullis_core::review::{MAX_ANSWER, PendingReviews, Review, ReviewAnswers, ReviewKey, ReviewResult};
 
 use crate::fault;
 use crate::memory::uptime;
@@ -25,7 +25,7 @@ pub(crate) struct Reviews {
 
 #[derive(Debug, Default)]
 struct Inner {
-    flights: Flights<Weak<Pending>>,
+    flights: PendingReviews<Weak<Pending>>,
     /// Asked for, not yet sent.
     outbox: Vec<ReviewKey>,
     callouts: HashMap<CalloutId, ReviewKey>,
@@ -38,7 +38,7 @@ struct Inner {
 pub(crate) struct Pending {
     stream: StreamScheduler,
     missing: AtomicUsize,
-    settled: Mutex<Settled>,
+    settled: Mutex<ReviewAnswers>,
 }
 
 impl Pending {
@@ -48,7 +48,7 @@ impl Pending {
     }
 
     /// The answers, once all are there.
-    pub(crate) fn take_answers(&self) -> Option<Settled> {
+    pub(crate) fn take_answers(&self) -> Option<ReviewAnswers> {
         let is_complete = self.missing.load(Ordering::Acquire) == 0;
         is_complete.then(|| std::mem::take(&mut *self.settled.lock().unwrap_or_else(PoisonError::into_inner)))
     }
@@ -142,7 +142,7 @@ impl Reviews {
 
     fn ask_again(&self, key: &ReviewKey) -> bool {
         let mut inner = self.lock();
-        if !inner.flights.asks_again(key, uptime(Instant::now())) {
+        if !inner.flights.should_retry(key, uptime(Instant::now())) {
             return false;
         }
         inner.outbox.push(*key);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::exchange::{Asked, Edit, Host};
-use portcullis_core::farewell::Streams;
-use portcullis_core::observe::{Outcome, Seen, Series};
-use portcullis_core::review::{Review, ReviewKey, Settled};
+use portcullis_core::long_streams::StreamRegistry;
+use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord};
+use portcullis_core::review::{Review, ReviewAnswers, ReviewKey};
 use portcullis_core::x509::KnownChains;
 use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
@@ -30,7 +30,7 @@ const CODE_DETAILS: &str = "response\0code_details";
 #[derive(Default)]
 pub(crate) struct LocalState {
     /// The answers that have come, and how many are missing.
-    pub(crate) waiting: Option<(Settled, usize)>,
+    pub(crate) waiting: Option<(ReviewAnswers, usize)>,
     /// Reviews whose answer was looked for with the other workers.
     pub(crate) looked_up: Vec<ReviewKey>,
     pub(crate) fault: Fault,
@@ -173,7 +173,7 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         if self.finds_answers(&reviews) {
             return Ok(Asked::Found);
         }
-        self.local.waiting = Some((Settled::default(), reviews.len()));
+        self.local.waiting = Some((ReviewAnswers::default(), reviews.len()));
         let Vm { hostcalls, reviews: all, streams, .. } = &mut *self.vm;
         let asking = Asking { hostcalls, root: self.root_id, via: root.gateway.via(), uptime };
         let is_waiting = |other: &u32| streams.contains_key(other);
@@ -182,24 +182,24 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         if at_once.is_empty() { Ok(Asked::Waiting) } else { Err(Refusal::review_failed()) }
     }
 
-    fn take_answers(&mut self) -> Option<Settled> {
+    fn take_answers(&mut self) -> Option<ReviewAnswers> {
         let (answers, _) = self.local.waiting.take_if(|(_, missing)| *missing == 0)?;
         Some(answers)
     }
 
     fn token_rejected(&mut self, key: &ReviewKey, uptime: Duration) {
-        shared_reviews::doubt(&self.vm.hostcalls, key, uptime.as_secs());
+        shared_reviews::invalidate_if_older(&self.vm.hostcalls, key, uptime.as_secs());
     }
 
     fn stream(&mut self, _is_watch: bool) -> u32 {
         self.id
     }
 
-    fn call_at(&mut self, streams: &Arc<Streams<u32>>, at: Duration) {
+    fn call_at(&mut self, streams: &Arc<StreamRegistry<u32>>, at: Duration) {
         self.vm.long_streams.call_at(streams, at);
     }
 
-    fn count(&mut self, series: Option<&Arc<Series>>, seen: &Seen, outcome: Outcome) {
+    fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome) {
         if let Some(root) = self.root {
             root.metrics.count(series, seen, outcome);
         }

@@ -2,13 +2,13 @@ use std::cell::RefCell;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
-use portcullis_core::Memory;
-use portcullis_core::alive::Alive;
+use portcullis_core::StateStore;
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::limit::{InFlight, SharedCount};
 use portcullis_core::review::CredentialCaches;
 use portcullis_core::review::Store;
 use portcullis_core::state_store::CacheOwner;
+use portcullis_core::weak_map::WeakMap;
 use ring::hmac;
 
 use crate::hostcalls::Hostcalls;
@@ -27,9 +27,9 @@ pub(crate) struct VmMemory<H> {
     /// about.
     secret: hmac::Key,
     pub(crate) store: Store,
-    caches: Alive<CacheOwner, CredentialCaches>,
-    running: Alive<(String, String), InFlight>,
-    buckets: Alive<(String, String, Rate), TokenBucket>,
+    caches: WeakMap<CacheOwner, CredentialCaches>,
+    running: WeakMap<(String, String), InFlight>,
+    buckets: WeakMap<(String, String, Rate), TokenBucket>,
     places: RefCell<Vec<Weak<Places<H>>>>,
 }
 
@@ -54,9 +54,9 @@ impl<H: Hostcalls> VmMemory<H> {
             vm: random.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))?,
             secret,
             store: Store::of_a_worker(),
-            caches: Alive::default(),
-            running: Alive::default(),
-            buckets: Alive::default(),
+            caches: WeakMap::default(),
+            running: WeakMap::default(),
+            buckets: WeakMap::default(),
             places: RefCell::default(),
         })
     }
@@ -76,12 +76,12 @@ impl<H: Hostcalls> VmMemory<H> {
 struct Counted<H>(Arc<Places<H>>);
 
 impl<H: Hostcalls> SharedCount for Counted<H> {
-    fn enter(&self, max: u32) -> bool {
-        self.0.enter(max)
+    fn acquire(&self, max: u32) -> bool {
+        self.0.acquire(max)
     }
 
-    fn leave(&self) {
-        self.0.leave();
+    fn release(&self) {
+        self.0.release();
     }
 
     fn own(&self) -> u32 {
@@ -89,18 +89,18 @@ impl<H: Hostcalls> SharedCount for Counted<H> {
     }
 }
 
-impl<H: Hostcalls> Memory for VmMemory<H> {
+impl<H: Hostcalls> StateStore for VmMemory<H> {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
         let lifetimes = owner.lifetimes;
         // Everything that makes an owner another one stands in its text, so that no two have the same secret.
         let derived = hmac::sign(&self.secret, format!("{owner:?}").as_bytes());
         let mut secret = [0; 32];
         secret.copy_from_slice(derived.as_ref());
-        self.caches.find_or_make(owner, || CredentialCaches::new(&secret, lifetimes, &self.store))
+        self.caches.get_or_insert_with(owner, || CredentialCaches::new(&secret, lifetimes, &self.store))
     }
 
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
-        self.running.find_or_make((cluster.to_owned(), schema.to_owned()), || {
+        self.running.get_or_insert_with((cluster.to_owned(), schema.to_owned()), || {
             let id = shared_table::id_of(&[cluster.as_bytes(), schema.as_bytes()]);
             let places = Places { host: self.host.clone(), id, vm: self.vm, own: AtomicU32::new(0) };
             let places = Arc::new(places);
@@ -110,7 +110,7 @@ impl<H: Hostcalls> Memory for VmMemory<H> {
     }
 
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
-        self.buckets.find_or_make((cluster.to_owned(), schema.to_owned(), rate), || {
+        self.buckets.get_or_insert_with((cluster.to_owned(), schema.to_owned(), rate), || {
             let numbers = [rate.qps.to_le_bytes(), rate.burst.to_le_bytes()].concat();
             let id = shared_table::id_of(&[cluster.as_bytes(), schema.as_bytes(), &numbers]);
             TokenBucket::shared(rate, Box::new(SharedBucket { host: self.host.clone(), id }))

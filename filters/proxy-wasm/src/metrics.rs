@@ -1,4 +1,4 @@
-//! The filter's metrics. Requests are counted in the VM and carried to Envoy once in a while.
+//! The filter's metrics. Requests are counted in the VM and header_value to Envoy once in a while.
 //!
 //! A metric of proxy-wasm has a name and no labels: they stand in the name, each as `;label=value`, and `portcullis bootstrap
 //! --filter wasm` tells Envoy how to find them (`stats_tags`).
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::observe::catalog::{JUDGING, PREFIX, REQUESTS, REVIEW_WAIT};
-use portcullis_core::observe::{Outcome, Seen, Series};
+use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord};
 
 use crate::hostcalls::{Hostcalls, MetricKind};
 
@@ -20,16 +20,16 @@ pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 pub(crate) struct Metrics {
     judging: Option<u32>,
     review_wait: Option<u32>,
-    nobody: Arc<Series>,
+    nobody: Arc<ClusterMetrics>,
     known: RefCell<Known>,
     has_news: Cell<bool>,
 }
 
 #[derive(Default)]
 struct Known {
-    /// The [`Series::id`] that was counted last, known for certain.
+    /// The [`ClusterMetrics::id`] that was counted last, known for certain.
     latest: u64,
-    series: Vec<Arc<Series>>,
+    series: Vec<Arc<ClusterMetrics>>,
     /// Envoy's numbers of metrics, by name.
     ids: HashMap<String, u32>,
     /// What this VM has added to gauges: the other workers' VMs add to the same.
@@ -42,14 +42,14 @@ impl Metrics {
         Metrics {
             judging: histogram(JUDGING.name),
             review_wait: histogram(REVIEW_WAIT.name),
-            nobody: Arc::new(Series::of_nobody()),
+            nobody: Arc::new(ClusterMetrics::unrouted()),
             known: RefCell::default(),
             has_news: Cell::new(false),
         }
     }
 
     /// Counts what became of a request; `None` for one that reached no cluster.
-    pub(crate) fn count(&self, series: Option<&Arc<Series>>, seen: &Seen, outcome: Outcome) {
+    pub(crate) fn count(&self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome) {
         let series = series.unwrap_or(&self.nobody);
         let mut known = self.known.borrow_mut();
         if known.latest != series.id() {

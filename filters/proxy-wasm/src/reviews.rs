@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use portcullis_core::Refusal;
-use portcullis_core::review::{Flights, MAX_ANSWER, Review, ReviewKey, ReviewResult};
+use portcullis_core::review::{MAX_ANSWER, PendingReviews, Review, ReviewKey, ReviewResult};
 
 use crate::hostcalls::{Hostcalls, Map};
 use crate::shared_reviews;
@@ -16,7 +16,7 @@ pub(crate) const AGAIN: Duration = Duration::from_millis(20);
 /// Reviews that are under way for one root context.
 #[derive(Default)]
 pub(crate) struct Reviews {
-    flights: Flights<u32>,
+    flights: PendingReviews<u32>,
     callouts: HashMap<u32, ReviewKey>,
     /// To be put again.
     again: Vec<ReviewKey>,
@@ -93,7 +93,7 @@ impl Reviews {
         asking: &Asking<'_, H>,
     ) -> Option<Answer> {
         let key = self.callouts.remove(&token)?;
-        if !has_headers && self.flights.asks_again(&key, asking.uptime) {
+        if !has_headers && self.flights.should_retry(&key, asking.uptime) {
             self.again.push(key);
             return None;
         }

@@ -46,15 +46,15 @@ impl Root {
     }
 
     /// Has it called when something is due: a question, the end of streams at `ends`, metrics, or a word about places.
-    pub(crate) fn arm(&self, asks_again: bool, ends: Option<Duration>, host: &impl Hostcalls) {
-        let is_idle = !asks_again
+    pub(crate) fn arm(&self, should_retry: bool, ends: Option<Duration>, host: &impl Hostcalls) {
+        let is_idle = !should_retry
             && ends.is_none()
             && !self.metrics.has_news()
             && !self.holds_places.get()
             && !self.remembers.get();
         let Some(now) = (if is_idle { None } else { host.uptime() }) else { return };
         let soonest = [
-            asks_again.then_some(AGAIN),
+            should_retry.then_some(AGAIN),
             ends.map(|end| end.saturating_sub(now)),
             self.metrics.has_news().then_some(metrics::PERIOD),
             self.holds_places.get().then_some(RENEWED),

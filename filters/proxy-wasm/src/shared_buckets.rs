@@ -1,6 +1,6 @@
 //! Token buckets, whose levels stand in shared data.
 
-use portcullis_core::bucket::{Level, SharedLevel};
+use portcullis_core::bucket::{BucketState, SharedBucketState};
 
 use crate::hostcalls::Hostcalls;
 use crate::shared_table::{Id, Row, Table, update};
@@ -12,13 +12,13 @@ pub(crate) struct SharedBucket<H> {
     pub(crate) id: Id,
 }
 
-impl<H: Hostcalls> SharedLevel for SharedBucket<H> {
-    fn change(&self, change: &dyn Fn(Option<Level>) -> Option<Level>) -> bool {
+impl<H: Hostcalls> SharedBucketState for SharedBucket<H> {
+    fn change(&self, change: &dyn Fn(Option<BucketState>) -> Option<BucketState>) -> bool {
         update(&self.host, Table::Levels, &self.id, |rows| {
             // A row is (id, tokens, time, nothing).
             let at = rows.iter().position(|row| row.id == self.id);
-            let known = at.and_then(|at| rows.get(at)).map(|row| Level { tokens: row.a, at: row.b });
-            let Level { tokens, at: time } = change(known)?;
+            let known = at.and_then(|at| rows.get(at)).map(|row| BucketState { tokens: row.a, at: row.b });
+            let BucketState { tokens, at: time } = change(known)?;
             let row = Row { id: self.id, a: tokens, b: time, c: 0 };
             match at.and_then(|at| rows.get_mut(at)) {
                 Some(known) => *known = row,

@@ -50,7 +50,7 @@ impl<H: Hostcalls> Places<H> {
 }
 
 impl<H: Hostcalls> SharedCount for Places<H> {
-    fn enter(&self, max: u32) -> bool {
+    fn acquire(&self, max: u32) -> bool {
         let own = u64::from(self.own.load(Ordering::Relaxed));
         let is_in = self.write(|others| (others.saturating_add(own) < u64::from(max)).then_some(own.saturating_add(1)));
         if is_in {
@@ -59,7 +59,7 @@ impl<H: Hostcalls> SharedCount for Places<H> {
         is_in
     }
 
-    fn leave(&self) {
+    fn release(&self) {
         let own = self.own.load(Ordering::Relaxed).saturating_sub(1);
         self.own.store(own, Ordering::Relaxed);
         // If it is not written now, it is with the next change.

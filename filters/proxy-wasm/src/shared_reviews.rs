@@ -4,7 +4,7 @@
 //! there is a token. There is a fixed number of places, and good answers have their own, so that a flood of bad ones displaces
 //! none of them.
 
-use portcullis_core::review::{BELIEVED, ReviewKey, ReviewResult};
+use portcullis_core::review::{MIN_TRUST_SECS, ReviewKey, ReviewResult};
 use serde_json::Value;
 
 use crate::hostcalls::Hostcalls;
@@ -44,8 +44,8 @@ pub(crate) fn find(host: &impl Hostcalls, key: &ReviewKey) -> Option<(Vec<u8>, u
 }
 
 /// Takes a good answer away that the upstream does not stand by, unless it came just now, as this worker's own cache has it.
-pub(crate) fn doubt(host: &impl Hostcalls, key: &ReviewKey, now: u64) {
-    forget(host, key, |at| now.saturating_sub(at) >= BELIEVED);
+pub(crate) fn invalidate_if_older(host: &impl Hostcalls, key: &ReviewKey, now: u64) {
+    forget(host, key, |at| now.saturating_sub(at) >= MIN_TRUST_SECS);
 }
 
 fn forget(host: &impl Hostcalls, key: &ReviewKey, is_old: impl Fn(u64) -> bool) {

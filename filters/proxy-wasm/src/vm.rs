@@ -197,8 +197,8 @@ impl<H: Hostcalls> Vm<H> {
     /// own.
     fn arm(&self, root: u32) {
         let Some(compiled) = self.roots.get(&root) else { return };
-        let asks_again = self.reviews.get(&root).is_some_and(Reviews::has_more);
-        compiled.arm(asks_again, self.long_streams.next(), &self.hostcalls);
+        let should_retry = self.reviews.get(&root).is_some_and(Reviews::has_more);
+        compiled.arm(should_retry, self.long_streams.next(), &self.hostcalls);
     }
 
     /// Works on the reviews of a root context.

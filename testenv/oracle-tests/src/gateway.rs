@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use portcullis_core::identity::UserInfo;
-use portcullis_core::review::Settled;
-use portcullis_core::state_store::Forgetful;
-use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestFacts};
+use portcullis_core::review::ReviewAnswers;
+use portcullis_core::state_store::EphemeralState;
+use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestContext};
 use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
 use rustls_pki_types::UnixTime;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ impl Default for Lab {
             ]}],
         }))
         .unwrap();
-        Lab(gateway, Cluster::compile(&config, &Forgetful([7; 32])).unwrap())
+        Lab(gateway, Cluster::compile(&config, &EphemeralState([7; 32])).unwrap())
     }
 }
 
@@ -58,10 +58,10 @@ impl Lab {
         let mut all: Vec<(&[u8], &[u8])> =
             vec![(b":method", b"GET"), (b":path", b"/api/v1/namespaces/n/pods/a"), (b":authority", b"prod")];
         all.extend(headers.iter().map(|(name, value)| (&**name, &**value)));
-        let (mut settled, mut asked) = (Settled::default(), Vec::new());
+        let (mut settled, mut asked) = (ReviewAnswers::default(), Vec::new());
         loop {
             let scan = self.0.scan(Some(&self.1), all.iter().copied());
-            let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now, uptime };
+            let request = RequestContext { scan: &scan, peer: Peer::None, settled: &settled, now, uptime };
             let outcome = match self.0.decide(&self.1, &request) {
                 Decision::Forward(forward) => Outcome::Forward(forward.user.map(|user| user.user().clone())),
                 Decision::Refuse(refusal) => Outcome::Refuse(refusal.code),

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use portcullis_core::credential::{bearer_token, subprotocol_token};
-use portcullis_core::hygiene::{Reserved, Scan};
+use portcullis_core::header_scan::{HeaderScan, Reserved};
 use portcullis_oracle_tests::{Dice, Headers, Oracle, bytes, credentials, text};
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ fn tokens_are_those_that_kube_apiserver_finds() {
     let answers = oracle.ask(&requests.iter().map(question).collect::<Vec<_>>());
     let (mut tokens, mut differences) = (0, Vec::new());
     for (headers, answer) in requests.iter().zip(answers) {
-        let scan = Scan::of(headers.iter().map(|(name, value)| (&**name, &**value)), b"lab", Reserved::default());
+        let scan = HeaderScan::of(headers.iter().map(|(name, value)| (&**name, &**value)), b"lab", Reserved::default());
         let bearer = ours(scan.authorization.map_or(Ok(None), bearer_token));
         let subprotocol =
             if scan.is_websocket { ours(subprotocol_token(&scan.subprotocols)) } else { Presented::Nothing };

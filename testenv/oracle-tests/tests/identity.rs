@@ -23,7 +23,7 @@ fn told(user: &UserInfo) -> Value {
 
 fn lines(user: &UserInfo) -> Vec<[Value; 2]> {
     let told = UpstreamUser::new(user.clone()).unwrap();
-    told.lines().iter().map(|(name, value)| [text(name.as_bytes()), text(value.as_bytes())]).collect()
+    told.header_lines().iter().map(|(name, value)| [text(name.as_bytes()), text(value.as_bytes())]).collect()
 }
 
 #[test]

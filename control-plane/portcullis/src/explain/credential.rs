@@ -3,7 +3,7 @@ use std::fmt::Write;
 
 use portcullis_core::credential::{BrokenToken, bearer_token, subprotocol_token};
 use portcullis_core::gateway::subprotocols_without_tokens;
-use portcullis_core::hygiene::Scan;
+use portcullis_core::header_scan::HeaderScan;
 use ring::digest::{SHA256, digest};
 
 use super::answer::{CredentialAnswer, text};
@@ -15,7 +15,7 @@ const NONE: CredentialAnswer =
 
 /// The first token that is presented in a readable form; else an error, if there was one. Of several `Authorization` lines
 /// none counts: the gateway refuses the request.
-pub(super) fn read(scan: &Scan<'_>) -> CredentialAnswer {
+pub(super) fn read(scan: &HeaderScan<'_>) -> CredentialAnswer {
     if scan.authorization_lines > 1 {
         return CredentialAnswer { outcome: "error", source: Some("authorization"), ..NONE };
     }

@@ -5,7 +5,7 @@ use portcullis_core::refusal::Cause;
 use portcullis_core::request_info::RequestTarget;
 use portcullis_core::review::{Review, ReviewResult};
 use portcullis_core::upstream_user::UpstreamUser;
-use portcullis_core::{Peer, Refusal, RequestFacts};
+use portcullis_core::{Peer, Refusal, RequestContext};
 use rustls_pki_types::UnixTime;
 
 use super::answer::{Answer, DispatchAnswer, RefusalAnswer, RequestInfoAnswer, text};
@@ -89,7 +89,7 @@ impl World {
         };
         if is_dispatched {
             let scan = self.gateway.scan(Some(&served.route.cluster), pairs(&as_user));
-            let facts = RequestFacts { scan: &scan, peer: Peer::None, settled: exchange.answers(), now, uptime };
+            let facts = RequestContext { scan: &scan, peer: Peer::None, settled: exchange.answers(), now, uptime };
             answer.dispatch = self.dispatch(served, &facts);
         }
     }
@@ -105,7 +105,7 @@ impl World {
         as_user
     }
 
-    fn dispatch(&self, served: &Served, facts: &RequestFacts<'_>) -> Option<DispatchAnswer> {
+    fn dispatch(&self, served: &Served, facts: &RequestContext<'_>) -> Option<DispatchAnswer> {
         let target = RequestTarget::parse(facts.scan.path).ok()?;
         let info = target.resolve(facts.scan.method).ok()?;
         target.check(&info).ok()?;

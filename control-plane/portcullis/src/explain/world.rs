@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use portcullis_api::{Settings, without_references};
-use portcullis_core::authority::Authorities;
 use portcullis_core::bucket::{Rate, TokenBucket};
 use portcullis_core::exchange::RouteConfig;
+use portcullis_core::host_names::AllowedHosts;
 use portcullis_core::limit::InFlight;
-use portcullis_core::policy::Walk;
+use portcullis_core::policy::LinearMatcher;
 use portcullis_core::review::{CredentialCaches, Lifetimes, Store};
 use portcullis_core::state_store::CacheOwner;
-use portcullis_core::{CompileError, Gateway, Memory};
+use portcullis_core::{CompileError, Gateway, StateStore};
 use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
 use portcullis_translate::{choose_settings, lost_names, offline, offline_gateway};
@@ -53,13 +53,13 @@ pub(super) struct World {
 pub(super) struct Served {
     pub(super) name: String,
     /// The names without a wildcard, which win.
-    pub(super) exact: Authorities,
-    pub(super) names: Authorities,
+    pub(super) exact: AllowedHosts,
+    pub(super) names: AllowedHosts,
     pub(super) route: RouteConfig<()>,
     pub(super) config: ClusterConfig,
     pub(super) subsets: Vec<Vec<String>>,
     pub(super) strategies: Vec<&'static str>,
-    pub(super) walk: Walk,
+    pub(super) walk: LinearMatcher,
 }
 
 impl World {
@@ -111,9 +111,9 @@ impl World {
             let is_served = is_own(&name.as_str());
             let names = || read.config.authorities.iter().map(String::as_str).filter(is_own).filter(|_| is_served);
             self.clusters.push(Served {
-                exact: Authorities::new(names().filter(|name| !name.starts_with('*'))),
-                names: Authorities::new(names()),
-                walk: Walk::new(&read.config.policies.policies()),
+                exact: AllowedHosts::new(names().filter(|name| !name.starts_with('*'))),
+                names: AllowedHosts::new(names()),
+                walk: LinearMatcher::new(&read.config.policies.policies()),
                 name,
                 route,
                 subsets: read.subsets,
@@ -152,7 +152,7 @@ fn settings(objects: &ObjectSet) -> Result<Settings, WorldError> {
 /// A process in which nothing has happened yet.
 struct Nothing;
 
-impl Memory for Nothing {
+impl StateStore for Nothing {
     /// Keeps no answer, so that each request is reviewed as its own line says.
     fn caches(&self, _owner: CacheOwner) -> Arc<CredentialCaches> {
         let never = Lifetimes { token: 0, rejected_token: 0, allowed: 0, denied: 0 };

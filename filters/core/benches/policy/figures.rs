@@ -6,7 +6,7 @@ mod workload;
 use std::hint::black_box;
 use std::time::Instant;
 
-use portcullis_core::policy::{Policies, Walk};
+use portcullis_core::policy::{LinearMatcher, Policies};
 use workload::{Asked, Hit, Shape, policies, requests};
 
 fn main() {
@@ -56,7 +56,7 @@ fn measure(shape: &str, count: usize, hit: &str, rounds: usize) {
     };
     println!("  {hit:?}, {} requests: {} ns", asked.len(), walk(&|(info, user)| index.first_match(info, user)));
     if std::env::var_os("MODEL").is_some() {
-        let model = Walk::new(&written);
+        let model = LinearMatcher::new(&written);
         println!(
             "  the list, walked: {} ns",
             walk(&|(info, user)| model.first_match(info, user).map(|matched| matched.policy))

@@ -7,7 +7,7 @@ mod world;
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use portcullis_core::hygiene::PassedOn;
+use portcullis_core::header_scan::ForwardedHeaders;
 use portcullis_core::request_info::{RequestInfo, check_shape, unescape_path};
 use portcullis_core::{Decision, Peer};
 use world::{PATH, World};
@@ -16,10 +16,10 @@ fn phases(criterion: &mut Criterion) {
     let world = World::new();
     let (plain, with_token) = (world.headers(None), world.headers(Some(&world.token)));
     criterion.bench_function("scan", |bencher| {
-        bencher.iter(|| world.scan(black_box(&plain)).taken_out(PassedOn::default()))
+        bencher.iter(|| world.scan(black_box(&plain)).removals(ForwardedHeaders::default()))
     });
     criterion.bench_function("scan with a token", |bencher| {
-        bencher.iter(|| world.scan(black_box(&with_token)).taken_out(PassedOn::default()));
+        bencher.iter(|| world.scan(black_box(&with_token)).removals(ForwardedHeaders::default()));
     });
     criterion.bench_function("request info", |bencher| {
         bencher.iter(|| {

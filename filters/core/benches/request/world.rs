@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use portcullis_core::hygiene::Scan;
-use portcullis_core::review::Settled;
-use portcullis_core::state_store::Forgetful;
-use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestFacts, x509};
+use portcullis_core::header_scan::HeaderScan;
+use portcullis_core::review::ReviewAnswers;
+use portcullis_core::state_store::EphemeralState;
+use portcullis_core::{Cluster, Decision, Gateway, Peer, RequestContext, x509};
 use portcullis_filter_config as config;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls_pki_types::UnixTime;
@@ -40,7 +40,7 @@ impl World {
         let gateway = config::FilterConfig::new("bench");
         World {
             gateway: Gateway::compile(&gateway).unwrap(),
-            cluster: Cluster::compile(&cluster(ca.pem()), &Forgetful([7; 32])).unwrap(),
+            cluster: Cluster::compile(&cluster(ca.pem()), &EphemeralState([7; 32])).unwrap(),
             chain,
             token: format!("header.{}.signature", "x".repeat(900)),
         }
@@ -68,15 +68,15 @@ impl World {
         headers.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    pub(crate) fn scan<'a>(&self, headers: &'a Headers) -> Scan<'a> {
+    pub(crate) fn scan<'a>(&self, headers: &'a Headers) -> HeaderScan<'a> {
         self.gateway.scan(Some(&self.cluster), headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())))
     }
 
-    pub(crate) fn decide(&self, scan: &Scan<'_>, peer: Peer<'_>) -> Decision<'_> {
+    pub(crate) fn decide(&self, scan: &HeaderScan<'_>, peer: Peer<'_>) -> Decision<'_> {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(NOW));
         self.gateway.decide(
             &self.cluster,
-            &RequestFacts { scan, peer, settled: &Settled::default(), now, uptime: Duration::ZERO },
+            &RequestContext { scan, peer, settled: &ReviewAnswers::default(), now, uptime: Duration::ZERO },
         )
     }
 

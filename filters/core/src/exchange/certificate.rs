@@ -5,7 +5,7 @@ use std::rc::Rc;
 use portcullis_filter_config::PeerSource;
 
 use super::host::Host;
-use crate::hygiene::Scan;
+use crate::header_scan::HeaderScan;
 use crate::request::Peer;
 use crate::x509::{chain_from_header, chain_from_text};
 
@@ -21,7 +21,7 @@ pub(super) enum PresentedChain<'h> {
 
 impl<'h> PresentedChain<'h> {
     /// The chain of the connection that the request came on.
-    pub(super) fn find<H: Host>(source: PeerSource, scan: &Scan<'_>, host: &'h H) -> Self {
+    pub(super) fn find<H: Host>(source: PeerSource, scan: &HeaderScan<'_>, host: &'h H) -> Self {
         let header = match source {
             PeerSource::Validator => None,
             PeerSource::ForwardedClientCert | PeerSource::Connection => scan.forwarded_cert,

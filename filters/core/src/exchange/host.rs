@@ -5,11 +5,11 @@ use std::time::Duration;
 use portcullis_filter_config::names::request::Field;
 
 use crate::Moment;
-use crate::farewell::Streams;
 use crate::gateway::Edit;
-use crate::observe::{Outcome, Seen, Series};
+use crate::long_streams::StreamRegistry;
+use crate::observe::{ClusterMetrics, Outcome, RequestRecord};
 use crate::refusal::Refusal;
-use crate::review::{Review, ReviewKey, Settled};
+use crate::review::{Review, ReviewAnswers, ReviewKey};
 use crate::x509::KnownChains;
 
 /// The proxy that runs the filter, for the stream whose hook is running.
@@ -89,17 +89,17 @@ pub trait Host {
     /// A refusal if they cannot be sent: too many are under way, or the proxy cannot reach the upstream.
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal>;
     /// Answers to the reviews that the stream waits for, once all have come; an answer is taken once.
-    fn take_answers(&mut self) -> Option<Settled>;
+    fn take_answers(&mut self) -> Option<ReviewAnswers>;
     /// The upstream rejected a token that a review had found good: answers that the host shares with others are too old.
     fn token_rejected(&mut self, _key: &ReviewKey, _uptime: Duration) {}
 
     /// A handle of this stream.
     fn stream(&mut self, is_watch: bool) -> Self::Stream;
-    /// Has [`Streams::end_due`] called at that uptime.
-    fn call_at(&mut self, streams: &Arc<Streams<Self::Stream>>, at: Duration);
+    /// Has [`StreamRegistry::expire`] called at that uptime.
+    fn call_at(&mut self, streams: &Arc<StreamRegistry<Self::Stream>>, at: Duration);
 
     /// Counts a request; `None` for one that reached no cluster.
-    fn count(&mut self, series: Option<&Arc<Series>>, seen: &Seen, outcome: Outcome);
+    fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome);
     /// Records the time that the filter spent on a request.
     fn record_processing(&mut self, time: Duration);
     /// Records the time that a request waited for reviews.

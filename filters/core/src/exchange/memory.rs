@@ -8,11 +8,11 @@ use rustls_pki_types::UnixTime;
 
 use super::host::{Asked, HeaderLines, Host};
 use crate::Moment;
-use crate::farewell::Streams;
 use crate::gateway::Edit;
-use crate::observe::{Outcome, Seen, Series};
+use crate::long_streams::StreamRegistry;
+use crate::observe::{ClusterMetrics, Outcome, RequestRecord};
 use crate::refusal::Refusal;
-use crate::review::{Review, ReviewResult, Settled};
+use crate::review::{Review, ReviewAnswers, ReviewResult};
 use crate::x509::KnownChains;
 
 /// A proxy in memory that runs one stream: for tools and tests. `A` answers reviews, at once.
@@ -48,7 +48,7 @@ pub struct MemoryHost<A> {
     pub reply: Option<Refusal>,
     /// Every other effect in order, as one word and its argument.
     pub effects: Vec<String>,
-    answers: Settled,
+    answers: ReviewAnswers,
 }
 
 impl<A> MemoryHost<A> {
@@ -70,7 +70,7 @@ impl<A> MemoryHost<A> {
             exported: Vec::new(),
             reply: None,
             effects: Vec::new(),
-            answers: Settled::default(),
+            answers: ReviewAnswers::default(),
         }
     }
 
@@ -226,17 +226,17 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         Ok(Asked::Waiting)
     }
 
-    fn take_answers(&mut self) -> Option<Settled> {
+    fn take_answers(&mut self) -> Option<ReviewAnswers> {
         Some(std::mem::take(&mut self.answers))
     }
 
     fn stream(&mut self, _is_watch: bool) {}
 
-    fn call_at(&mut self, _streams: &Arc<Streams<()>>, at: Duration) {
+    fn call_at(&mut self, _streams: &Arc<StreamRegistry<()>>, at: Duration) {
         self.effects.push(format!("call at {}", at.as_secs()));
     }
 
-    fn count(&mut self, series: Option<&Arc<Series>>, _seen: &Seen, outcome: Outcome) {
+    fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, _seen: &RequestRecord, outcome: Outcome) {
         let cluster = if series.is_some() { "cluster" } else { "unrouted" };
         self.effects.push(format!("count {cluster} {} {}", outcome.decision(), outcome.reason()));
     }

@@ -1,7 +1,7 @@
 //! A request and its response as one state machine, which every host drives: the dynamic module, the proxy-wasm filter,
 //! `portcullis explain` and tests.
 //!
-//! The host calls [`Exchange`] from the proxy's hooks; the exchange decides ([`crate::Gateway::decide_seen`]), waits for
+//! The host calls [`Exchange`] from the proxy's hooks; the exchange decides ([`crate::Gateway::decide_recording`]), waits for
 //! reviews, edits the request, opens its route, and counts and logs it. What it needs of the proxy is [`Host`].
 //!
 //! # Invariants
@@ -27,16 +27,16 @@ pub use memory::MemoryHost;
 pub use route::RouteConfig;
 
 use crate::Moment;
-use crate::farewell::{Stay, Streams};
 pub use crate::gateway::Edit;
 use crate::gateway::{Decision, Forward, Gateway};
-use crate::hygiene::{PassedOn, TakenOut};
-use crate::limit::Place;
-use crate::observe::{Entry, Outcome, Seen, Series};
+use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
+use crate::limit::InFlightPermit;
+use crate::long_streams::{StreamGuard, StreamRegistry};
+use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord};
 use crate::refusal::Refusal;
-use crate::request::RequestFacts;
-use crate::review::{PassedToken, Review, Settled};
-use crate::tunnel::Tunnel;
+use crate::request::RequestContext;
+use crate::review::{PassedToken, Review, ReviewAnswers};
+use crate::upgrade_gate::UpgradeGate;
 
 /// Maximum number of times that a request waits for reviews: twice for its tokens, nine times for its impersonation, and some
 /// more for what was forgotten because the configuration changed meanwhile.
@@ -63,16 +63,16 @@ pub struct Exchange<T> {
     /// The request waits for its connection to be drained, before anything else.
     drains: bool,
     rounds: u8,
-    answers: Settled,
+    answers: ReviewAnswers,
     waiting_since: Option<Duration>,
     processing_time: Duration,
     /// A forwarded request's metrics, to count what happens to it later.
-    forwarded: Option<(Arc<Series>, Seen)>,
-    log_entry: Option<(Entry, Outcome)>,
-    permit: Option<Place>,
+    forwarded: Option<(Arc<ClusterMetrics>, RequestRecord)>,
+    log_entry: Option<(AccessLogEntry, Outcome)>,
+    permit: Option<InFlightPermit>,
     token: Option<PassedToken>,
     owns_unauthorized: bool,
-    upgrade: Tunnel,
+    upgrade: UpgradeGate,
     tracking: Tracking<T>,
 }
 
@@ -83,9 +83,9 @@ enum Tracking<T> {
     #[default]
     None,
     /// The response has not come, and so the server is not known.
-    Pending { streams: Arc<Streams<T>>, is_watch: bool },
+    Pending { streams: Arc<StreamRegistry<T>>, is_watch: bool },
     /// It runs.
-    Active { stream: T, is_watch: bool, is_terminated: bool, _guard: Stay<T> },
+    Active { stream: T, is_watch: bool, is_terminated: bool, _guard: StreamGuard<T> },
 }
 
 impl<T> Default for Exchange<T> {
@@ -95,7 +95,7 @@ impl<T> Default for Exchange<T> {
             is_answered: false,
             drains: false,
             rounds: 0,
-            answers: Settled::default(),
+            answers: ReviewAnswers::default(),
             waiting_since: None,
             processing_time: Duration::ZERO,
             forwarded: None,
@@ -103,7 +103,7 @@ impl<T> Default for Exchange<T> {
             permit: None,
             token: None,
             owns_unauthorized: false,
-            upgrade: Tunnel::default(),
+            upgrade: UpgradeGate::default(),
             tracking: Tracking::None,
         }
     }
@@ -120,7 +120,7 @@ enum Progress {
 /// A decision with what it takes to carry it out. Borrows nothing of the proxy, whose first edit ends every borrow.
 struct Decided<'c> {
     decision: Decision<'c>,
-    removals: TakenOut,
+    removals: HeaderRemovals,
     has_connection: bool,
 }
 
@@ -167,7 +167,7 @@ impl<T: Clone> Exchange<T> {
     }
 
     /// The answers that the request has waited for.
-    pub fn answers(&self) -> &Settled {
+    pub fn answers(&self) -> &ReviewAnswers {
         &self.answers
     }
 
@@ -175,8 +175,8 @@ impl<T: Clone> Exchange<T> {
     pub fn fail_closed(&mut self, host: &mut impl Host<Stream = T>) {
         let refusal = Refusal::internal();
         let outcome = Outcome::Refused(refusal.cause);
-        host.count(None, &Seen::default(), outcome);
-        self.log_entry = Some((Entry::bare(), outcome));
+        host.count(None, &RequestRecord::default(), outcome);
+        self.log_entry = Some((AccessLogEntry::bare(), outcome));
         self.is_answered = true;
         reply(&refusal, host);
     }
@@ -194,7 +194,7 @@ impl<T: Clone> Exchange<T> {
         };
         // The proxy may drop the route's configuration once the route is chosen again.
         let series = route.map(|route| Arc::clone(route.cluster.series()));
-        let mut seen = Seen::default();
+        let mut seen = RequestRecord::default();
         let progress = self.settle(gateway, route, start, &mut seen, host);
         let end = host.uptime().unwrap_or(start.uptime);
         self.processing_time = self.processing_time.saturating_add(end.saturating_sub(start.uptime));
@@ -225,7 +225,7 @@ impl<T: Clone> Exchange<T> {
         gateway: &Gateway,
         route: Option<&RouteConfig<T>>,
         at: Moment,
-        seen: &mut Seen,
+        seen: &mut RequestRecord,
         host: &mut H,
     ) -> Progress {
         loop {
@@ -233,7 +233,7 @@ impl<T: Clone> Exchange<T> {
                 return Progress::Refused(Refusal::internal());
             };
             match self.carry_out(decided, route, seen, host) {
-                Progress::Retry => *seen = Seen::default(),
+                Progress::Retry => *seen = RequestRecord::default(),
                 progress => return progress,
             }
         }
@@ -243,7 +243,7 @@ impl<T: Clone> Exchange<T> {
         &mut self,
         decided: Decided<'_>,
         route: Option<&RouteConfig<T>>,
-        seen: &mut Seen,
+        seen: &mut RequestRecord,
         host: &mut H,
     ) -> Progress {
         let decision = match decided.decision {
@@ -287,10 +287,10 @@ impl<T: Clone> Exchange<T> {
             return Progress::Refused(Refusal::internal());
         }
         host.checkpoint("applied");
-        self.permit = forward.place.take();
+        self.permit = forward.permit.take();
         self.token = forward.token.take();
         self.owns_unauthorized = forward.owns_unauthorized;
-        self.upgrade = Tunnel::of(forward.is_upgrade);
+        self.upgrade = UpgradeGate::for_request(forward.is_upgrade);
         if let Some(streams) = streams {
             self.tracking = Tracking::Pending { streams, is_watch: forward.is_watch };
         }
@@ -325,10 +325,10 @@ fn reply(refusal: &Refusal, host: &mut impl Host) {
 fn decide<'c, T: Clone, H: Host<Stream = T>>(
     gateway: &'c Gateway,
     route: Option<&'c RouteConfig<T>>,
-    answers: &Settled,
+    answers: &ReviewAnswers,
     at: Moment,
     host: &H,
-    seen: &mut Seen,
+    seen: &mut RequestRecord,
 ) -> Option<Decided<'c>> {
     let headers = host.request_headers()?;
     let cluster = route.map(|route| &route.cluster);
@@ -338,8 +338,8 @@ fn decide<'c, T: Clone, H: Host<Stream = T>>(
             host.checkpoint("decide");
             let chain = PresentedChain::find(gateway.peer_source(), &scan, host);
             let Moment { now, uptime } = at;
-            let request = RequestFacts { scan: &scan, peer: chain.peer(), settled: answers, now, uptime };
-            gateway.decide_seen(cluster, &request, seen)
+            let request = RequestContext { scan: &scan, peer: chain.peer(), settled: answers, now, uptime };
+            gateway.decide_recording(cluster, &request, seen)
         }
         None => Decision::Refuse(Gateway::unrouted(&scan)),
     };
@@ -347,10 +347,10 @@ fn decide<'c, T: Clone, H: Host<Stream = T>>(
         let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
         entry.client(header(b"user-agent"), header(b"x-request-id"));
     }
-    let passed_on = match &decision {
-        Decision::Forward(forward) => forward.passed_on,
-        Decision::Review(_) | Decision::Refuse(_) => PassedOn::default(),
+    let forwarded = match &decision {
+        Decision::Forward(forward) => forward.forwarded,
+        Decision::Review(_) | Decision::Refuse(_) => ForwardedHeaders::default(),
     };
-    let (removals, has_connection) = (scan.taken_out(passed_on), scan.has_connection);
+    let (removals, has_connection) = (scan.removals(forwarded), scan.has_connection);
     Some(Decided { decision, removals, has_connection })
 }

@@ -1,15 +1,15 @@
 use super::host::{HeaderLines, Host};
 use super::{Exchange, Next, RouteConfig, Tracking, reply};
-use crate::farewell::{Arrival, End};
 use crate::gateway::Gateway;
-use crate::observe::{Entry, Outcome, Seen};
+use crate::long_streams::{StreamStart, TerminationReason};
+use crate::observe::{AccessLogEntry, Outcome, RequestRecord};
 use crate::refusal::{Refusal, details};
 
 impl<T: Clone> Exchange<T> {
-    /// Takes a piece of the request's body. [`Next::Pause`] holds it back: what an upgrade's client sends goes upstream after
+    /// Takes a piece of the request's body. [`Next::Pause`] buffer_body it back: what an upgrade's client sends goes upstream after
     /// the upstream's 101 only.
     pub fn request_body(&mut self) -> Next {
-        if self.upgrade.holds() { Next::Pause } else { Next::Continue }
+        if self.upgrade.buffer_body() { Next::Pause } else { Next::Continue }
     }
 
     /// Takes the request's trailers, and removes those that no client may send.
@@ -55,7 +55,7 @@ impl<T: Clone> Exchange<T> {
         if let (true, Some(token), Some(now)) =
             (is_unauthorized, token, if is_unauthorized { host.uptime() } else { None })
         {
-            token.is_rejected(now);
+            token.report_rejected(now);
             host.token_rejected(&token.key(), now);
         }
         if is_session && self.upgrade.open() {
@@ -71,13 +71,13 @@ impl<T: Clone> Exchange<T> {
     /// does not show the response of such a request.
     pub fn note_unseen_request(&mut self, host: &mut impl Host<Stream = T>) {
         if !std::mem::replace(&mut self.saw_request, true) {
-            host.count(None, &Seen::default(), Outcome::Malformed);
-            self.log_entry = Some((Entry::bare(), Outcome::Malformed));
+            host.count(None, &RequestRecord::default(), Outcome::Malformed);
+            self.log_entry = Some((AccessLogEntry::bare(), Outcome::Malformed));
         }
     }
 
     /// Ends a long-running stream. A watch ends as if the server had ended it: its client opens it again.
-    pub fn terminate(&mut self, why: End, host: &mut impl Host<Stream = T>) {
+    pub fn terminate(&mut self, why: TerminationReason, host: &mut impl Host<Stream = T>) {
         let Tracking::Active { stream, is_watch, is_terminated, .. } = &mut self.tracking else { return };
         if std::mem::replace(is_terminated, true) {
             return;
@@ -87,7 +87,7 @@ impl<T: Clone> Exchange<T> {
         } else {
             host.reset(details(why.as_str()));
         }
-        self.note(Outcome::Ended(why), host);
+        self.note(Outcome::Terminated(why), host);
     }
 
     /// The host's handle of this stream, once it runs for long.
@@ -126,8 +126,8 @@ impl<T: Clone> Exchange<T> {
         // A response of Envoy's own may have no server.
         let (true, Some(now)) = (server.is_some() || is_session, host.uptime()) else { return };
         let stream = host.stream(is_watch);
-        let arrival = Arrival { server: server.as_deref(), is_session };
-        let (guard, next) = streams.enter(arrival, stream.clone(), now);
+        let arrival = StreamStart { server: server.as_deref(), is_session };
+        let (guard, next) = streams.register(arrival, stream.clone(), now);
         if let Some(at) = next {
             host.call_at(&streams, at);
         }

@@ -3,9 +3,9 @@ use std::time::Duration;
 use portcullis_filter_config::{RequestHeaders, Servers, ShownRequest, UpstreamIdentity, names};
 
 use super::*;
-use crate::farewell::End;
 use crate::gateway::tests::reviews::{reviewing_with, token_of};
 use crate::gateway::tests::{Fixture, POD, fixture, fixture_with};
+use crate::long_streams::TerminationReason;
 use crate::refusal::Cause;
 use crate::review::ReviewResult;
 use crate::testing::{self, issue, now};
@@ -216,10 +216,10 @@ fn long_streams_end_when_their_server_is_removed() {
         exchange.response_headers(&mut host);
         assert!(exchange.long_stream().is_some() && host.effects.contains(&"call at 60".to_owned()), "{target}");
         let due = std::cell::Cell::new(None);
-        fixture.route.streams.end_due(Duration::from_secs(60), |(), why| due.set(Some(why)));
-        assert_eq!(due.get(), Some(End::ServerRemoved));
-        exchange.terminate(End::ServerRemoved, &mut host);
-        exchange.terminate(End::ServerRemoved, &mut host);
+        fixture.route.streams.expire(Duration::from_secs(60), |(), why| due.set(Some(why)));
+        assert_eq!(due.get(), Some(TerminationReason::ServerRemoved));
+        exchange.terminate(TerminationReason::ServerRemoved, &mut host);
+        exchange.terminate(TerminationReason::ServerRemoved, &mut host);
         let ended = host.effects.iter().filter(|effect| *effect == end || effect.contains("ended server_removed"));
         assert_eq!(ended.count(), 2, "once: {:?}", host.effects);
     }
@@ -228,7 +228,7 @@ fn long_streams_end_when_their_server_is_removed() {
     let (mut exchange, _) = begin(&fixture, &mut host);
     host.server = Some("a".to_owned());
     exchange.response_headers(&mut host);
-    exchange.terminate(End::ServerRemoved, &mut host);
+    exchange.terminate(TerminationReason::ServerRemoved, &mut host);
     assert_eq!(host.effects, ["count cluster forwarded -"], "a request that ends by itself is left alone");
 }
 

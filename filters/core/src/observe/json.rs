@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-/// Members of a JSON object, without the braces.
+/// JsonMembers of a JSON object, without the braces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Members(String);
+pub(super) struct JsonMembers(String);
 
-impl Members {
+impl JsonMembers {
     pub(super) fn with_capacity(bytes: usize) -> Self {
-        Members(String::with_capacity(bytes))
+        JsonMembers(String::with_capacity(bytes))
     }
 
     /// A text of at most so many characters; `…` says that there were more. Nothing for an empty one. What is no UTF-8
@@ -101,14 +101,14 @@ mod tests {
 
     use super::*;
 
-    fn parsed(members: &Members) -> serde_json::Value {
+    fn parsed(members: &JsonMembers) -> serde_json::Value {
         serde_json::from_str(&format!("{{{}}}", members.0)).unwrap()
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_one_line_that_parses_to_the_lossy_text(first: Vec<u8>, second: Vec<u8>, third in any::<String>()) {
-            let mut members = Members::default();
+            let mut members = JsonMembers::default();
             members.text("first", &first, 10_000);
             members.texts("list", [&second[..], third.as_bytes()].into_iter(), 10_000);
             members.number("number", first.len());
@@ -124,7 +124,7 @@ mod tests {
 
         #[test]
         fn what_is_too_long_says_so(text in any::<String>(), most in 0_usize..20) {
-            let mut members = Members::default();
+            let mut members = JsonMembers::default();
             members.text("text", text.as_bytes(), most);
             if !text.is_empty() {
                 let kept = parsed(&members)["text"].as_str().unwrap().to_owned();
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_value_cannot_add_members() {
-        let mut members = Members::default();
+        let mut members = JsonMembers::default();
         members.text("path", b"/x\",\"user\":\"admin\",\"y\":\"\n{\"", 100);
         members.text("user", b"alice\\", 100);
         let parsed = parsed(&members);

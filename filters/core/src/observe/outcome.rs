@@ -1,4 +1,4 @@
-use crate::farewell::End;
+use crate::long_streams::TerminationReason;
 use crate::refusal::Cause;
 
 /// What became of a request, as far as the gateway decides it.
@@ -11,7 +11,7 @@ pub enum Outcome {
     /// It went upstream, and the filter replaced the answer. Counted beside [`Outcome::Forwarded`].
     Replaced(Cause),
     /// It went upstream, and the filter ended it later. Counted beside [`Outcome::Forwarded`].
-    Ended(End),
+    Terminated(TerminationReason),
     /// Envoy answered it before the filter saw it: what is not HTTP, or not acceptable HTTP.
     Malformed,
 }
@@ -26,7 +26,7 @@ impl Outcome {
             Outcome::Forwarded => "forwarded",
             Outcome::Refused(_) | Outcome::Malformed => "refused",
             Outcome::Replaced(_) => "replaced",
-            Outcome::Ended(_) => "ended",
+            Outcome::Terminated(_) => "ended",
         }
     }
 
@@ -35,7 +35,7 @@ impl Outcome {
         match self {
             Outcome::Forwarded => "-",
             Outcome::Refused(cause) | Outcome::Replaced(cause) => cause.as_str(),
-            Outcome::Ended(why) => why.as_str(),
+            Outcome::Terminated(why) => why.as_str(),
             Outcome::Malformed => "malformed",
         }
     }
@@ -43,7 +43,10 @@ impl Outcome {
     /// Values of the label `reason`.
     pub fn reasons() -> impl Iterator<Item = &'static str> {
         let causes = Cause::ALL.into_iter().map(Cause::as_str);
-        ["-", "malformed"].into_iter().chain(causes).chain(End::ALL.into_iter().map(End::as_str))
+        ["-", "malformed"]
+            .into_iter()
+            .chain(causes)
+            .chain(TerminationReason::ALL.into_iter().map(TerminationReason::as_str))
     }
 
     pub(super) fn code(self) -> u8 {
@@ -53,8 +56,8 @@ impl Outcome {
             Outcome::Malformed => 1,
             Outcome::Refused(cause) => of(cause).map_or(1, |at| at.saturating_mul(2).saturating_add(2)),
             Outcome::Replaced(cause) => of(cause).map_or(1, |at| at.saturating_mul(2).saturating_add(3)),
-            Outcome::Ended(End::ServerRemoved) => 255,
-            Outcome::Ended(End::SessionLimit) => 254,
+            Outcome::Terminated(TerminationReason::ServerRemoved) => 255,
+            Outcome::Terminated(TerminationReason::SessionLimit) => 254,
         }
     }
 
@@ -63,8 +66,8 @@ impl Outcome {
         match code {
             0 => Outcome::Forwarded,
             1 => Outcome::Malformed,
-            255 => Outcome::Ended(End::ServerRemoved),
-            254 => Outcome::Ended(End::SessionLimit),
+            255 => Outcome::Terminated(TerminationReason::ServerRemoved),
+            254 => Outcome::Terminated(TerminationReason::SessionLimit),
             even if even % 2 == 0 => cause(even).map_or(Outcome::Malformed, Outcome::Refused),
             odd => cause(odd).map_or(Outcome::Malformed, Outcome::Replaced),
         }
@@ -78,7 +81,7 @@ mod tests {
     #[test]
     fn every_outcome_survives_its_code_and_says_words_of_the_sets() {
         let causes = Cause::ALL.into_iter().flat_map(|cause| [Outcome::Refused(cause), Outcome::Replaced(cause)]);
-        let ends = End::ALL.into_iter().map(Outcome::Ended);
+        let ends = TerminationReason::ALL.into_iter().map(Outcome::Terminated);
         for outcome in [Outcome::Forwarded, Outcome::Malformed].into_iter().chain(causes).chain(ends) {
             assert_eq!(Outcome::of_code(outcome.code()), outcome);
             assert!(Outcome::DECISIONS.contains(&outcome.decision()));

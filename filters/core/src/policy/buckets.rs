@@ -6,13 +6,13 @@
 
 /// How many entries of one bucket are accepted before another seed is tried. With one bucket per entry a random
 /// function exceeds this less than once in 10^14 entries.
-const DEEPEST: usize = 16;
+const MAX_BUCKET: usize = 16;
 /// After so many seeds the best one is taken: building ends whatever the keys are.
-const SEEDS: u64 = 8;
+const MAX_SEEDS: u64 = 8;
 
 /// Finds the few entries that may have a key.
 #[derive(Debug)]
-pub(super) struct Buckets {
+pub(super) struct StaticHashTable {
     seed: u64,
     mask: u64,
     /// Where each bucket begins in `slots`, and one more.
@@ -27,12 +27,12 @@ struct Slot {
     entry: u32,
 }
 
-impl Buckets {
+impl StaticHashTable {
     /// Sorts the entries `0..count` into buckets. `hash` is given a seed and an entry.
     pub(super) fn build(count: u32, hash: impl Fn(u64, u32) -> u64) -> Self {
         let mut best = Self::with_seed(0, count, &hash);
-        for seed in 1..SEEDS {
-            if best.deepest() <= DEEPEST {
+        for seed in 1..MAX_SEEDS {
+            if best.deepest() <= MAX_BUCKET {
                 break;
             }
             let other = Self::with_seed(seed, count, &hash);
@@ -62,7 +62,7 @@ impl Buckets {
         while starts.len() as u64 <= mask + 1 {
             starts.push(count);
         }
-        Buckets { seed, mask, starts: starts.into(), slots: hashed.into_iter().map(|(_, slot)| slot).collect() }
+        StaticHashTable { seed, mask, starts: starts.into(), slots: hashed.into_iter().map(|(_, slot)| slot).collect() }
     }
 
     pub(super) fn deepest(&self) -> usize {
@@ -121,8 +121,8 @@ mod tests {
         for count in [0, 1, 2, 7, 1000, 50_000] {
             let key = |entry: u32| format!("key-{entry}");
             let hash = |seed, entry| hash_bytes(seed, key(entry).as_bytes());
-            let buckets = Buckets::build(count, hash);
-            assert!(buckets.deepest() <= DEEPEST);
+            let buckets = StaticHashTable::build(count, hash);
+            assert!(buckets.deepest() <= MAX_BUCKET);
             for entry in 0..count {
                 let hash = hash_bytes(buckets.seed(), key(entry).as_bytes());
                 assert!(buckets.candidates(hash).any(|found| found == entry as usize), "{entry} of {count}");
@@ -134,12 +134,12 @@ mod tests {
     fn keys_that_collide_under_one_seed_get_another() {
         let first = mix(0, 1);
         let hash = |seed, entry: u32| if seed == first { 7 } else { hash_bytes(seed, &entry.to_le_bytes()) };
-        assert!(Buckets::build(1000, hash).deepest() <= DEEPEST);
+        assert!(StaticHashTable::build(1000, hash).deepest() <= MAX_BUCKET);
     }
 
     #[test]
     fn keys_that_always_collide_are_still_found() {
-        let buckets = Buckets::build(100, |_, _| 7);
+        let buckets = StaticHashTable::build(100, |_, _| 7);
         assert_eq!(buckets.candidates(7).count(), 100);
     }
 

@@ -1,6 +1,6 @@
 use super::dimension::{Dimension, Dimensions};
-use super::facts::Facts;
-use super::lanes::Lanes;
+use super::request_terms::RequestTerms;
+use super::signature::Signature;
 
 /// One way of matching a policy: conditions that must all hold.
 #[derive(Clone, Debug, Default)]
@@ -13,13 +13,13 @@ pub(super) struct Clause {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
     pub(super) dimension: Dimension,
-    pub(super) wants: Wants,
+    pub(super) wants: Polarity,
     pub(super) ids: Vec<u32>,
 }
 
 /// Whether one of the ids must be among what a request says, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wants {
+pub(super) enum Polarity {
     AnyOf,
     NoneOf,
 }
@@ -42,7 +42,7 @@ struct Head {
 #[derive(Debug)]
 struct Packed {
     dimension: Dimension,
-    wants: Wants,
+    wants: Polarity,
     /// A single id, or where several begin in `ids`.
     at: u32,
     count: u32,
@@ -78,24 +78,24 @@ impl Clauses {
         self.heads.get(clause as usize).map_or(u32::MAX, |head| head.policy)
     }
 
-    pub(super) fn holds(&self, clause: u32, facts: &Facts) -> bool {
+    pub(super) fn holds(&self, clause: u32, facts: &RequestTerms) -> bool {
         self.packed(clause).iter().all(|packed| {
             let said = facts.of(packed.dimension);
             let is_met = !said.is_empty() && intersect(self.ids(packed), said);
-            is_met == (packed.wants == Wants::AnyOf)
+            is_met == (packed.wants == Polarity::AnyOf)
         })
     }
 
     /// The dimension, kind and ids of each condition.
-    pub(super) fn conditions(&self, clause: u32) -> impl Iterator<Item = (Dimension, Wants, &[u32])> {
+    pub(super) fn conditions(&self, clause: u32) -> impl Iterator<Item = (Dimension, Polarity, &[u32])> {
         self.packed(clause).iter().map(|packed| (packed.dimension, packed.wants, self.ids(packed)))
     }
 
     /// What the clause wants, roughly.
-    pub(super) fn lanes(&self, clause: u32) -> Lanes {
-        let mut lanes = Lanes::NONE;
+    pub(super) fn lanes(&self, clause: u32) -> Signature {
+        let mut lanes = Signature::NONE;
         for (dimension, wants, ids) in self.conditions(clause) {
-            if wants == Wants::AnyOf {
+            if wants == Polarity::AnyOf {
                 lanes.want(dimension, ids);
             }
         }

@@ -1,23 +1,23 @@
 use portcullis_filter_config as config;
 
-use super::clause::{Clause, Clauses, Condition, Wants};
+use super::clause::{Clause, Clauses, Condition, Polarity};
 use super::dimension::Dimension;
-use super::facts::Vocabularies;
 use super::list::List;
-use super::vocabulary::Words;
+use super::request_terms::Vocabularies;
+use super::term_table::TermTableBuilder;
 use crate::identity::UserInfo;
 
 /// Rules, read into clauses: one set for resource requests, one for plain paths.
 #[derive(Debug, Default)]
 pub(super) struct Compiler<'c> {
-    words: [Words<'c>; Dimension::COUNT],
+    words: [TermTableBuilder<'c>; Dimension::COUNT],
     pub(super) resource: Clauses,
     pub(super) plain: Clauses,
 }
 
 /// What a rule's field asks of a request.
 #[derive(Clone, Debug)]
-enum Asks {
+enum FieldConstraint {
     Nothing,
     Impossible,
     OneOf(Condition),
@@ -26,14 +26,14 @@ enum Asks {
 impl<'c> Compiler<'c> {
     /// Adds a rule of a policy, which may not come before the policies that were added.
     pub(super) fn add(&mut self, policy: u32, rule: &'c config::Rule) {
-        let verbs = self.field(Dimension::Verb, &rule.verbs, Asks::Impossible);
-        let groups = self.field(Dimension::UserGroup, &rule.user_groups, Asks::Nothing);
+        let verbs = self.field(Dimension::Verb, &rule.verbs, FieldConstraint::Impossible);
+        let groups = self.field(Dimension::UserGroup, &rule.user_groups, FieldConstraint::Nothing);
         let target = [
-            self.field(Dimension::Resource, &rule.resources, Asks::Impossible),
-            self.field(Dimension::ApiGroup, &rule.api_groups, Asks::Impossible),
-            self.field(Dimension::ApiVersion, &rule.api_versions, Asks::Nothing),
-            self.field(Dimension::ResourceName, &rule.resource_names, Asks::Nothing),
-            self.field(Dimension::Namespace, &rule.namespaces, Asks::Nothing),
+            self.field(Dimension::Resource, &rule.resources, FieldConstraint::Impossible),
+            self.field(Dimension::ApiGroup, &rule.api_groups, FieldConstraint::Impossible),
+            self.field(Dimension::ApiVersion, &rule.api_versions, FieldConstraint::Nothing),
+            self.field(Dimension::ResourceName, &rule.resource_names, FieldConstraint::Nothing),
+            self.field(Dimension::Namespace, &rule.namespaces, FieldConstraint::Nothing),
         ];
         let path = self.paths(&rule.non_resource_urls);
         for subject in self.subjects(rule) {
@@ -48,43 +48,43 @@ impl<'c> Compiler<'c> {
     }
 
     pub(super) fn vocabularies(&self) -> Vocabularies {
-        Vocabularies { by_dimension: self.words.each_ref().map(Words::freeze) }
+        Vocabularies { by_dimension: self.words.each_ref().map(TermTableBuilder::freeze) }
     }
 
-    fn field(&mut self, dimension: Dimension, entries: &'c [String], empty: Asks) -> Asks {
+    fn field(&mut self, dimension: Dimension, entries: &'c [String], empty: FieldConstraint) -> FieldConstraint {
         match List::read(entries) {
             None => empty,
-            Some(List::All) => Asks::Nothing,
-            Some(List::AnyOf(entries)) => Asks::one_of(dimension, self.read(dimension, &entries)),
-            Some(List::NoneOf(entries)) => Asks::none_of(dimension, self.read(dimension, &entries)),
+            Some(List::All) => FieldConstraint::Nothing,
+            Some(List::AnyOf(entries)) => FieldConstraint::one_of(dimension, self.read(dimension, &entries)),
+            Some(List::NoneOf(entries)) => FieldConstraint::none_of(dimension, self.read(dimension, &entries)),
         }
     }
 
     /// No path can be excluded, as KubeGateway's documents have it: exclusions alone match nothing.
-    fn paths(&mut self, entries: &'c [String]) -> Asks {
+    fn paths(&mut self, entries: &'c [String]) -> FieldConstraint {
         match List::read(entries) {
-            Some(List::NoneOf(_)) => Asks::Impossible,
-            _ => self.field(Dimension::Path, entries, Asks::Impossible),
+            Some(List::NoneOf(_)) => FieldConstraint::Impossible,
+            _ => self.field(Dimension::Path, entries, FieldConstraint::Impossible),
         }
     }
 
     /// Users and service accounts are a union, and everybody where both lists are empty. Excluded users beside service
     /// accounts are two ways of matching.
-    fn subjects(&mut self, rule: &'c config::Rule) -> Vec<Asks> {
-        let users = self.field(Dimension::User, &rule.users, Asks::Impossible);
+    fn subjects(&mut self, rule: &'c config::Rule) -> Vec<FieldConstraint> {
+        let users = self.field(Dimension::User, &rule.users, FieldConstraint::Impossible);
         if rule.users.is_empty() && rule.service_accounts.is_empty() {
-            return vec![Asks::Nothing];
+            return vec![FieldConstraint::Nothing];
         }
         let names: Vec<String> = rule.service_accounts.iter().filter_map(user_name).collect();
         let accounts: Vec<u32> = names.into_iter().filter_map(|name| self.user(name)).collect();
         match users {
-            Asks::Nothing => vec![Asks::Nothing],
-            Asks::Impossible => vec![Asks::one_of(Dimension::User, accounts)],
-            Asks::OneOf(Condition { wants: Wants::AnyOf, mut ids, .. }) => {
+            FieldConstraint::Nothing => vec![FieldConstraint::Nothing],
+            FieldConstraint::Impossible => vec![FieldConstraint::one_of(Dimension::User, accounts)],
+            FieldConstraint::OneOf(Condition { wants: Polarity::AnyOf, mut ids, .. }) => {
                 ids.extend(accounts);
-                vec![Asks::one_of(Dimension::User, ids)]
+                vec![FieldConstraint::one_of(Dimension::User, ids)]
             }
-            excluded @ Asks::OneOf(_) => vec![excluded, Asks::one_of(Dimension::User, accounts)],
+            excluded @ FieldConstraint::OneOf(_) => vec![excluded, FieldConstraint::one_of(Dimension::User, accounts)],
         }
     }
 
@@ -99,29 +99,37 @@ impl<'c> Compiler<'c> {
     }
 }
 
-impl Asks {
+impl FieldConstraint {
     fn one_of(dimension: Dimension, ids: Vec<u32>) -> Self {
-        if ids.is_empty() { Asks::Impossible } else { Asks::OneOf(condition(dimension, Wants::AnyOf, ids)) }
+        if ids.is_empty() {
+            FieldConstraint::Impossible
+        } else {
+            FieldConstraint::OneOf(condition(dimension, Polarity::AnyOf, ids))
+        }
     }
 
     fn none_of(dimension: Dimension, ids: Vec<u32>) -> Self {
-        if ids.is_empty() { Asks::Nothing } else { Asks::OneOf(condition(dimension, Wants::NoneOf, ids)) }
+        if ids.is_empty() {
+            FieldConstraint::Nothing
+        } else {
+            FieldConstraint::OneOf(condition(dimension, Polarity::NoneOf, ids))
+        }
     }
 }
 
-fn condition(dimension: Dimension, wants: Wants, mut ids: Vec<u32>) -> Condition {
+fn condition(dimension: Dimension, wants: Polarity, mut ids: Vec<u32>) -> Condition {
     ids.sort_unstable();
     ids.dedup();
     Condition { dimension, wants, ids }
 }
 
-fn clause<'a>(policy: u32, fields: impl Iterator<Item = &'a Asks>) -> Option<Clause> {
+fn clause<'a>(policy: u32, fields: impl Iterator<Item = &'a FieldConstraint>) -> Option<Clause> {
     let mut clause = Clause { policy, conditions: Vec::new() };
     for field in fields {
         match field {
-            Asks::Nothing => {}
-            Asks::Impossible => return None,
-            Asks::OneOf(condition) => clause.conditions.push(condition.clone()),
+            FieldConstraint::Nothing => {}
+            FieldConstraint::Impossible => return None,
+            FieldConstraint::OneOf(condition) => clause.conditions.push(condition.clone()),
         }
     }
     Some(clause)

@@ -1,10 +1,10 @@
-use super::buckets::{Buckets, mix};
+use super::buckets::{StaticHashTable, mix};
 use super::clause::count;
 
 /// Something for some pairs of a place in the tree and a value. Both are numbers of the configuration's making.
 #[derive(Debug)]
-pub(super) struct Edges<T> {
-    buckets: Buckets,
+pub(super) struct EdgeMap<T> {
+    buckets: StaticHashTable,
     edges: Box<[Edge<T>]>,
 }
 
@@ -15,11 +15,11 @@ pub(super) struct Edge<T> {
     pub(super) to: T,
 }
 
-impl<T: Copy> Edges<T> {
+impl<T: Copy> EdgeMap<T> {
     /// No pair may be there twice.
     pub(super) fn new(edges: Vec<Edge<T>>) -> Self {
         let hash = |seed, at: u32| edges.get(at as usize).map_or(0, |edge| hash_pair(seed, edge.from, edge.value));
-        Edges { buckets: Buckets::build(count(edges.len()), hash), edges: edges.into() }
+        EdgeMap { buckets: StaticHashTable::build(count(edges.len()), hash), edges: edges.into() }
     }
 
     pub(super) fn find(&self, from: u32, value: u32) -> Option<T> {
@@ -29,9 +29,9 @@ impl<T: Copy> Edges<T> {
     }
 }
 
-impl<T: Copy> Default for Edges<T> {
+impl<T: Copy> Default for EdgeMap<T> {
     fn default() -> Self {
-        Edges::new(Vec::new())
+        EdgeMap::new(Vec::new())
     }
 }
 

@@ -9,22 +9,22 @@
 //!   clauses in the leaves, but only where a policy can be that comes before the best match so far.
 
 mod buckets;
+mod build;
 mod clause;
 mod compile;
-mod crowd;
 mod dimension;
 mod edges;
-mod facts;
-mod grow;
-mod lanes;
+mod exclusion_index;
+mod linear;
 mod list;
-mod memo;
+mod match_cache;
 pub(crate) mod names;
 mod prefixes;
-mod tally;
+mod request_terms;
+mod signature;
+mod split_cost;
+mod term_table;
 mod tree;
-mod vocabulary;
-mod walk;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,11 +34,11 @@ use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
 use clause::Clauses;
 use compile::Compiler;
-use facts::{Facts, Vocabularies};
-pub use memo::UserMemo;
+pub use match_cache::UserMatchCache;
+use request_terms::{RequestTerms, Vocabularies};
 use tree::Tree;
 
-pub use walk::{Matched, Walk};
+pub use linear::{LinearMatcher, Matched};
 
 /// The policies of a cluster, compiled.
 #[derive(Debug)]
@@ -93,17 +93,17 @@ impl Policies {
     /// Allocates nothing, unless rules name more than 64 of the things that a request says (its user's groups, that is):
     /// then one vector of their ids.
     pub fn first_match(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<usize> {
-        self.search(Facts::of_user(user, &self.known), info)
+        self.search(RequestTerms::of_user(user, &self.known), info)
     }
 
     /// As [`Policies::first_match`], for a user of whom it may be remembered what rules know.
-    pub fn first_match_of(&self, info: &RequestInfo<'_>, user: &UserInfo, memo: &UserMemo) -> Option<usize> {
-        self.search(memo.facts(self.number, || Facts::of_user(user, &self.known)), info)
+    pub fn first_match_of(&self, info: &RequestInfo<'_>, user: &UserInfo, memo: &UserMatchCache) -> Option<usize> {
+        self.search(memo.facts(self.number, || RequestTerms::of_user(user, &self.known)), info)
     }
 
     #[inline]
-    fn search(&self, mut facts: Facts, info: &RequestInfo<'_>) -> Option<usize> {
-        facts.say_request(info, &self.known);
+    fn search(&self, mut facts: RequestTerms, info: &RequestInfo<'_>) -> Option<usize> {
+        facts.add_request(info, &self.known);
         let index = if info.is_resource { &self.resource } else { &self.plain };
         index.tree.first_match(&index.clauses, &facts).map(|policy| policy as usize)
     }
@@ -122,7 +122,7 @@ fn asks_who(rule: &config::Rule) -> bool {
 
 impl Index {
     fn new(clauses: Clauses) -> Self {
-        Index { tree: grow::grow(&clauses), clauses }
+        Index { tree: build::grow(&clauses), clauses }
     }
 }
 

@@ -1,10 +1,10 @@
-use super::buckets::{Buckets, hash_bytes};
+use super::buckets::{StaticHashTable, hash_bytes};
 
 /// Texts that a rule compares whole, and their ids. A text has two parts, for `resource/subresource`; elsewhere the
 /// second is empty.
 #[derive(Debug)]
 pub(crate) struct Names {
-    buckets: Buckets,
+    buckets: StaticHashTable,
     spans: Box<[Span]>,
     text: Box<[u8]>,
     longest: usize,
@@ -31,7 +31,7 @@ impl Names {
         }
         let part = |start: usize, end: usize| text.get(start..end).unwrap_or_default();
         let count = u32::try_from(spans.len()).unwrap_or(u32::MAX);
-        let buckets = Buckets::build(count, |seed, entry| {
+        let buckets = StaticHashTable::build(count, |seed, entry| {
             let span: Option<&Span> = spans.get(entry as usize);
             span.map_or(0, |span| hash_pair(seed, part(span.start, span.middle), part(span.middle, span.end)))
         });

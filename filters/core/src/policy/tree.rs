@@ -1,9 +1,9 @@
 use super::clause::{Clauses, count};
-use super::crowd::{BLOCK, Crowd, Crowds};
 use super::dimension::Dimension;
-use super::edges::Edges;
-use super::facts::Facts;
-use super::lanes::Lanes;
+use super::edges::EdgeMap;
+use super::exclusion_index::{BLOCK, ExclusionIndex, LargeLeaf};
+use super::request_terms::RequestTerms;
+use super::signature::Signature;
 
 /// Where a search goes on.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Branch {
 #[derive(Debug)]
 pub(super) enum Node {
     /// Clauses to check one by one, in the order of their policies: `leaves[start..end]`.
-    Leaf { start: u32, end: u32, crowd: Option<Crowd> },
+    Leaf { start: u32, end: u32, crowd: Option<LargeLeaf> },
     /// A way on for each value of the dimension that the request has, and one for the clauses that want none there.
     Split { dimension: Dimension, others: Option<Branch> },
 }
@@ -24,7 +24,7 @@ pub(super) enum Node {
 /// A clause in a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    pub(super) lanes: Lanes,
+    pub(super) lanes: Signature,
     pub(super) clause: u32,
     pub(super) policy: u32,
 }
@@ -35,21 +35,21 @@ pub(super) struct Tree {
     pub(super) root: Option<Branch>,
     pub(super) nodes: Vec<Node>,
     pub(super) leaves: Vec<Candidate>,
-    pub(super) edges: Edges<Branch>,
-    pub(super) crowds: Crowds,
+    pub(super) edges: EdgeMap<Branch>,
+    pub(super) crowds: ExclusionIndex,
 }
 
 /// The best match so far, in a search that only looks for better ones.
 struct Search<'s> {
     tree: &'s Tree,
     clauses: &'s Clauses,
-    facts: &'s Facts,
+    facts: &'s RequestTerms,
     best: u32,
 }
 
 impl Tree {
     /// The first policy that has a clause which holds.
-    pub(super) fn first_match(&self, clauses: &Clauses, facts: &Facts) -> Option<u32> {
+    pub(super) fn first_match(&self, clauses: &Clauses, facts: &RequestTerms) -> Option<u32> {
         let mut search = Search { tree: self, clauses, facts, best: u32::MAX };
         search.follow(self.root?);
         (search.best != u32::MAX).then_some(search.best)
@@ -94,7 +94,7 @@ impl Search<'_> {
         }
     }
 
-    fn check_crowd(&mut self, leaf: &[Candidate], crowd: Crowd) {
+    fn check_crowd(&mut self, leaf: &[Candidate], crowd: LargeLeaf) {
         let mut excluded = self.tree.crowds.excluded(crowd, self.facts);
         for (number, block) in leaf.chunks(BLOCK).enumerate() {
             if block.first().is_some_and(|candidate| candidate.policy >= self.best) {

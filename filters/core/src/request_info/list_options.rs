@@ -3,7 +3,7 @@ use std::borrow::Cow;
 use super::escape::unescape_query;
 use super::field_selector::InvalidSelector;
 use super::{field_selector, label_selector};
-use crate::go_text::equal_fold;
+use crate::go_strings::equal_fold;
 
 /// What of a list's options bears on the verb and the name.
 #[derive(Debug, Default, PartialEq, Eq)]

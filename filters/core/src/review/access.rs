@@ -9,7 +9,7 @@ use crate::resource_attributes::ResourceAttributes;
 
 pub(super) const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-pub(super) fn question(user: &UserInfo, attributes: &ResourceAttributes) -> String {
+pub(super) fn request_body(user: &UserInfo, attributes: &ResourceAttributes) -> String {
     let mut resource = Map::new();
     let mut set = |key: &str, value: &str| {
         if !value.is_empty() {
@@ -51,7 +51,7 @@ struct Status {
     denied: bool,
 }
 
-pub(super) fn answer(body: &[u8]) -> ReviewResult {
+pub(super) fn parse_response(body: &[u8]) -> ReviewResult {
     match serde_json::from_slice::<Answer>(body) {
         Ok(Answer { kind, status }) if kind == "SubjectAccessReview" => {
             if status.allowed && !status.denied {

@@ -25,7 +25,7 @@ const UNAUTHENTICATED_REVIEWS: usize = 16;
 const RENEWALS: usize = 64;
 
 /// So long, in seconds, a good answer about a token is believed even if the upstream answers 401.
-pub const BELIEVED: u64 = 10;
+pub const MIN_TRUST_SECS: u64 = 10;
 
 /// Kinds of remembered answers: values of the label `kind` of the metric of cached credentials.
 pub const CACHES: [&str; 6] =
@@ -95,13 +95,13 @@ impl UnderWay {
 /// Answers to one kind of question: good and bad ones apart, so that a flood of bad ones displaces no good one.
 #[derive(Debug)]
 struct Answers {
-    good: Remembered<Answer>,
-    bad: Remembered<Answer>,
+    good: Remembered<CachedAnswer>,
+    bad: Remembered<CachedAnswer>,
 }
 
 /// An answer, and for how long it is believed.
 #[derive(Clone, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct CachedAnswer {
     /// The uptime at which it came.
     since: Duration,
     /// The uptime from which on it is believed no more.
@@ -111,13 +111,13 @@ pub(crate) struct Answer {
     result: ReviewResult,
 }
 
-impl Answer {
+impl CachedAnswer {
     fn is_believed(&self, at: Moment) -> bool {
         at.uptime < self.until && self.expires.is_none_or(|expires| at.now.as_secs() < expires)
     }
 }
 
-impl Aging for Answer {
+impl Aging for CachedAnswer {
     fn bytes(&self) -> u64 {
         match &self.result {
             ReviewResult::User(user) => user.bytes(),
@@ -135,7 +135,7 @@ impl Aging for Answer {
 
 impl Answers {
     fn get(&self, key: &ReviewKey, at: Moment) -> Option<ReviewResult> {
-        let believed = |answer: &Answer| answer.is_believed(at).then(|| answer.result.clone());
+        let believed = |answer: &CachedAnswer| answer.is_believed(at).then(|| answer.result.clone());
         self.good.get(key, believed).or_else(|| self.bad.get(key, believed))
     }
 }
@@ -226,7 +226,7 @@ impl CredentialCaches {
         };
         let until = came.saturating_add(Duration::from_secs(lifetime));
         let expires = expires.filter(|_| matches!(result, ReviewResult::User(_)));
-        answers.insert(&key, Answer { since: came, until, expires, result: result.clone() });
+        answers.insert(&key, CachedAnswer { since: came, until, expires, result: result.clone() });
         match result {
             ReviewResult::Rejected => self.tokens.good.remove(&key),
             ReviewResult::Denied => self.access.good.remove(&key),
@@ -237,11 +237,11 @@ impl CredentialCaches {
     /// Believes no longer that a token is somebody's, if that was not said just now: whoever makes an upstream answer 401 to
     /// good tokens causes one review of each in that time, and no more. It keeps its place, so that it is renewed where others
     /// are reviewed.
-    pub(super) fn doubt(&self, key: &ReviewKey, uptime: Duration) {
-        let believed = Duration::from_secs(BELIEVED);
-        let old = |answer: &Answer| {
+    pub(super) fn invalidate_if_older(&self, key: &ReviewKey, uptime: Duration) {
+        let believed = Duration::from_secs(MIN_TRUST_SECS);
+        let old = |answer: &CachedAnswer| {
             let is_old = uptime < answer.until && uptime.saturating_sub(answer.since) >= believed;
-            is_old.then(|| Answer { until: uptime, ..answer.clone() })
+            is_old.then(|| CachedAnswer { until: uptime, ..answer.clone() })
         };
         if let Some(doubted) = self.tokens.good.get(key, old) {
             self.tokens.good.insert(key, doubted);

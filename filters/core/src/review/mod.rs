@@ -3,19 +3,19 @@
 
 mod access;
 mod cache;
-mod carry;
-mod flights;
+mod pending;
 mod store;
 mod token;
+mod transport;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use cache::{BELIEVED, CACHES, CredentialCaches, Lifetimes, ReviewPermit};
-use carry::{Patience, WAITERS};
-pub use flights::Flights;
+pub use cache::{CACHES, CredentialCaches, Lifetimes, MIN_TRUST_SECS, ReviewPermit};
+pub use pending::PendingReviews;
 use portcullis_filter_config as config;
 pub use store::Store;
+use transport::{MAX_WAITERS, RetryBudget};
 
 use crate::Moment;
 use crate::identity::UserInfo;
@@ -105,16 +105,16 @@ pub enum ReviewResult {
 
 /// Answers that a request has waited for. They count for that request even where no cache may keep them.
 #[derive(Clone, Debug, Default)]
-pub struct Settled(Vec<(ReviewKey, ReviewResult)>);
+pub struct ReviewAnswers(Vec<(ReviewKey, ReviewResult)>);
 
-impl Settled {
+impl ReviewAnswers {
     /// Adds an answer.
     pub fn push(&mut self, key: ReviewKey, result: ReviewResult) {
         self.0.push((key, result));
     }
 
     /// Adds the answers of another wait.
-    pub fn extend(&mut self, others: Settled) {
+    pub fn extend(&mut self, others: ReviewAnswers) {
         self.0.extend(others.0);
     }
 
@@ -141,8 +141,8 @@ impl PassedToken {
     }
 
     /// The upstream has answered 401: the token is reviewed again when it is presented next, unless it was just now.
-    pub fn is_rejected(&self, uptime: Duration) {
-        self.caches.doubt(&self.key, uptime);
+    pub fn report_rejected(&self, uptime: Duration) {
+        self.caches.invalidate_if_older(&self.key, uptime);
     }
 }
 
@@ -152,7 +152,7 @@ impl Review {
             key: caches.token_key(token),
             kind: Kind::Token { expires: token::expiry(token) },
             path: token::PATH,
-            body: token::question(token),
+            body: token::request_body(token),
             cluster: Arc::clone(&reviewer.cluster),
             user: reviewer.user.clone(),
             caches: Arc::clone(caches),
@@ -164,7 +164,7 @@ impl Review {
     pub(crate) fn known_token(
         token: &[u8],
         caches: &CredentialCaches,
-        settled: &Settled,
+        settled: &ReviewAnswers,
         at: Moment,
     ) -> (ReviewKey, Option<ReviewResult>) {
         let key = caches.token_key(token);
@@ -177,7 +177,7 @@ impl Review {
         reviewer: &Reviewer,
         caches: &Arc<CredentialCaches>,
     ) -> Review {
-        let body = access::question(user, attributes);
+        let body = access::request_body(user, attributes);
         Review {
             key: caches.access_key(&body),
             kind: Kind::Access,
@@ -191,7 +191,7 @@ impl Review {
     }
 
     /// What is already known: from answers that this request has waited for, else from the caches.
-    pub(crate) fn known(&self, settled: &Settled, at: Moment) -> Option<ReviewResult> {
+    pub(crate) fn known(&self, settled: &ReviewAnswers, at: Moment) -> Option<ReviewResult> {
         let cached = || match self.kind {
             Kind::Token { .. } => self.caches.token(&self.key, at),
             Kind::Access => self.caches.access(&self.key, at),
@@ -252,8 +252,8 @@ impl Review {
         match self.kind {
             // The parser skips what it does not keep without looking whether it is text.
             _ if status != 201 || body.len() > MAX_ANSWER || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
-            Kind::Token { .. } => token::answer(body),
-            Kind::Access => access::answer(body),
+            Kind::Token { .. } => token::parse_response(body),
+            Kind::Access => access::parse_response(body),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::cache::Answer;
+use super::cache::CachedAnswer;
 use crate::room::Room;
 use crate::x509::CertificateRooms;
 
@@ -28,10 +28,10 @@ const SWEPT: Duration = Duration::from_secs(10);
 /// The memory of a process for credentials.
 #[derive(Debug)]
 pub struct Store {
-    pub(crate) tokens: Arc<Room<Answer>>,
-    pub(crate) rejected: Arc<Room<Answer>>,
-    pub(crate) allowed: Arc<Room<Answer>>,
-    pub(crate) denied: Arc<Room<Answer>>,
+    pub(crate) tokens: Arc<Room<CachedAnswer>>,
+    pub(crate) rejected: Arc<Room<CachedAnswer>>,
+    pub(crate) allowed: Arc<Room<CachedAnswer>>,
+    pub(crate) denied: Arc<Room<CachedAnswer>>,
     pub(crate) certificates: CertificateRooms,
     owners: AtomicU64,
     /// The uptime, in milliseconds, at which entries are looked through next.

@@ -136,16 +136,16 @@ fn a_token_that_the_upstream_rejects_is_doubted_but_not_at_once() {
             reviews += 1;
             caches.insert(key, &good, None, secs(now));
         }
-        PassedToken::new(key, &caches).is_rejected(secs(now));
+        PassedToken::new(key, &caches).report_rejected(secs(now));
     }
     assert_eq!(reviews, 9, "one in eleven seconds");
     assert_eq!(caches.token(&other, at(1_100)), Some(good.clone()), "the neighbour's answer stays");
 
     caches.insert(key, &good, None, secs(2_000));
-    caches.doubt(&key, secs(2_050));
+    caches.invalidate_if_older(&key, secs(2_050));
     assert_eq!(caches.token(&key, at(2_050)), None);
     let strangers: Vec<_> = std::iter::from_fn(|| caches.permit(&[3; 32], Requester::Token)).take(100).collect();
     assert!(caches.permit(&key, Requester::Token).is_some(), "it is renewed where {} strangers wait", strangers.len());
-    caches.doubt(&[9; 32], secs(2_050));
+    caches.invalidate_if_older(&[9; 32], secs(2_050));
     assert_eq!(caches.token(&[9; 32], at(2_050)), None, "nothing is remembered of a stranger");
 }

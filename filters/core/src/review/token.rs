@@ -12,7 +12,7 @@ use crate::upstream_user::{IdentityError, UpstreamUser};
 
 pub(super) const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
-pub(super) fn question(token: &[u8]) -> String {
+pub(super) fn request_body(token: &[u8]) -> String {
     json!({
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenReview",
@@ -43,7 +43,7 @@ struct User {
 
 /// Reads a TokenReview. `authenticated` alone decides. A user without a name is no answer; one whom no header can carry is
 /// nobody.
-pub(super) fn answer(body: &[u8]) -> ReviewResult {
+pub(super) fn parse_response(body: &[u8]) -> ReviewResult {
     let Ok(Answer { kind, status }) = serde_json::from_slice::<Answer>(body) else { return ReviewResult::Failed };
     if kind != "TokenReview" {
         return ReviewResult::Failed;

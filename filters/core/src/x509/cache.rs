@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 
-use super::window::Window;
+use super::validity::Validity;
 use super::{CertificateError, ClientCa, ClientChain, verify};
 use crate::Moment;
 use crate::identity::UserInfo;
@@ -33,7 +33,7 @@ pub enum CertificateRefused {
 /// A chain that verified.
 #[derive(Debug)]
 pub(crate) struct VerifiedChain {
-    window: Window,
+    window: Validity,
     user: CertifiedUser,
     until: Duration,
 }
@@ -205,9 +205,9 @@ fn look(
     ca: &ClientCa,
     names: &HeaderNames,
     at: Moment,
-) -> Result<(Window, CertifiedUser), CertificateRefused> {
+) -> Result<(Validity, CertifiedUser), CertificateRefused> {
     let verified = verify(chain, ca, at.now)?;
-    let told = |user: UserInfo| UpstreamUser::told_by(names, user.into_authenticated());
+    let told = |user: UserInfo| UpstreamUser::with_header_names(names, user.into_authenticated());
     let user = verified.user.map(told).transpose()?.map(Arc::new);
     Ok((verified.window, user))
 }

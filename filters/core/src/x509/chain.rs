@@ -16,7 +16,7 @@ pub enum ChainError {
     TooLarge,
     /// The bytes were not written by [`encode`]. The gateway's fault.
     #[error("the certificate chain is not readable")]
-    Garbled,
+    Malformed,
 }
 
 /// A client's certificate chain as it travels from the handshake to the requests of its connection: a digest of all of it,
@@ -48,14 +48,14 @@ impl<'a> ClientChain<'a> {
     /// Reads what [`encode`] wrote.
     ///
     /// # Errors
-    /// [`ChainError::TooLarge`] is the client's fault, [`ChainError::Garbled`] the gateway's.
+    /// [`ChainError::TooLarge`] is the client's fault, [`ChainError::Malformed`] the gateway's.
     pub fn decode(encoded: &'a [u8]) -> Result<Self, ChainError> {
         if encoded == TOO_LARGE {
             return Err(ChainError::TooLarge);
         }
-        let (digest, certificates) = encoded.split_first_chunk().ok_or(ChainError::Garbled)?;
+        let (digest, certificates) = encoded.split_first_chunk().ok_or(ChainError::Malformed)?;
         let chain = ClientChain { digest, certificates };
-        if chain.leaf().is_empty() { Err(ChainError::Garbled) } else { Ok(chain) }
+        if chain.leaf().is_empty() { Err(ChainError::Malformed) } else { Ok(chain) }
     }
 
     /// SHA-256 over all certificates: equal chains have equal digests, whatever the connection.

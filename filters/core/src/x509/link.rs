@@ -5,11 +5,11 @@ use x509_parser::extensions::ParsedExtension;
 use x509_parser::x509::X509Version;
 
 use super::CertificateError;
-use super::authority::may_sign_certificates;
+use super::ca::may_sign_certificates;
 use super::cost::Cost;
-use super::form::signature_algorithm;
-use super::usage::is_for_clients;
-use super::window::Window;
+use super::eku::is_for_clients;
+use super::strict_parse::signature_algorithm;
+use super::validity::Validity;
 
 /// What of a certificate says who may have issued it, and whom it may have issued. None of it is known to be true.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ pub(super) fn may_issue(certificate: &X509Certificate<'_>, now: UnixTime) -> boo
         certificate.basic_constraints().is_ok_and(|found| found.is_some_and(|constraints| constraints.value.ca));
     is_ca
         && certificate.version() == X509Version::V3
-        && Window::of_certificate(certificate).contains(now)
+        && Validity::of_certificate(certificate).contains(now)
         && may_sign_certificates(certificate).is_ok_and(|may| may)
         && is_for_clients(certificate).is_ok_and(|may| may)
 }

@@ -2,22 +2,22 @@
 //! (apiserver, `pkg/authentication/request/x509/x509.go`): verified per request against the cluster's client CA, so that
 //! expiry and a change of CA act at once on open connections. Differences fail closed (docs/compatibility.md).
 
-mod authority;
 mod bounds;
+mod ca;
 mod cache;
 mod chain;
 mod cost;
-mod form;
+mod directory_string;
+mod eku;
 mod forwarded;
 mod known;
 mod link;
 mod path;
 mod presented;
+mod strict_parse;
 mod subject;
-mod text;
 mod trust;
-mod usage;
-mod window;
+mod validity;
 
 pub(crate) use cache::CertificateRooms;
 pub use cache::{CertificateCache, CertificateRefused, CertifiedUser};
@@ -28,7 +28,7 @@ pub use known::KnownChains;
 pub use path::{MAX_INTERMEDIATES, MAX_SIGNATURES};
 pub use presented::{hex_digest, is_presented};
 pub use trust::{ClientCa, ClientCaError};
-pub use window::Window;
+pub use validity::Validity;
 
 use rustls_pki_types::UnixTime;
 
@@ -104,7 +104,7 @@ pub struct VerifiedUser {
     /// The user as the certificate tells it, or nobody if the subject has no common name: then the certificate says nothing.
     pub user: Option<UserInfo>,
     /// Validity of the whole path, the CA included.
-    pub window: Window,
+    pub window: Validity,
 }
 
 /// Verifies a chain and reads its user.

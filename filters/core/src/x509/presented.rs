@@ -27,7 +27,7 @@ pub fn is_presented(chain: &[u8], presented: Option<&[u8]>) -> bool {
         Ok(chain) => hex_digest(chain.leaf()) == presented,
         // It has no leaf to compare, and is refused as the client's fault.
         Err(ChainError::TooLarge) => true,
-        Err(ChainError::Garbled) => false,
+        Err(ChainError::Malformed) => false,
     }
 }
 

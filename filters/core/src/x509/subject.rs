@@ -3,7 +3,7 @@ use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::CertificateError;
-use super::text::text;
+use super::directory_string::text;
 use crate::identity::{Extra, UserInfo};
 
 /// The attribute that carries a user's UID (kube-apiserver, feature `AllowParsingUserUIDFromCertAuth`).

@@ -4,20 +4,20 @@ use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, Error, VerifiedPath};
 use x509_parser::certificate::X509Certificate;
 
-use super::authority::{Authority, may_sign_certificates};
 use super::bounds::{MAX_ISSUER_ELEMENTS, MAX_LEAF_ELEMENTS};
+use super::ca::{CaCertificate, may_sign_certificates};
 use super::cost::Cost;
-use super::form::{parse, parse_presented};
+use super::eku::ClientAuthEku;
 use super::link::{IssuerNames, Link, may_issue};
 use super::path::find;
-use super::usage::ForClients;
-use super::window::Window;
+use super::strict_parse::{parse, parse_presented};
+use super::validity::Validity;
 use super::{CertificateError, ClientChain, PathError};
 
 /// The CAs that sign client certificates of a cluster.
 #[derive(Debug)]
 pub struct ClientCa {
-    authorities: Vec<Authority>,
+    authorities: Vec<CaCertificate>,
     digest: [u8; SHA256_OUTPUT_LEN],
 }
 
@@ -50,7 +50,7 @@ impl ClientCa {
         let mut authorities = Vec::with_capacity(certificates.len());
         let mut all = Vec::new();
         for (index, certificate) in certificates.iter().enumerate() {
-            authorities.extend(Authority::of(certificate).map_err(|_| ClientCaError::Certificate(index))?);
+            authorities.extend(CaCertificate::of(certificate).map_err(|_| ClientCaError::Certificate(index))?);
             all.extend_from_slice(certificate);
         }
         let mut sum = [0; SHA256_OUTPUT_LEN];
@@ -71,7 +71,7 @@ impl ClientCa {
         chain: &ClientChain<'_>,
         now: UnixTime,
         cost: &mut Cost,
-    ) -> Result<Window, CertificateError> {
+    ) -> Result<Validity, CertificateError> {
         let leaf = parse_presented(chain.leaf(), MAX_LEAF_ELEMENTS, cost)?;
         let issuers: Vec<X509Certificate<'_>> = chain
             .intermediates()
@@ -80,7 +80,7 @@ impl ClientCa {
         let issuers = issuers.iter().filter(|issuer| may_issue(issuer, now));
         let links: Vec<Link<'_>> =
             std::iter::once(&leaf).chain(issuers.clone()).map(Link::of).collect::<Result<_, _>>()?;
-        let roots: Vec<IssuerNames<'_>> = self.authorities.iter().map(Authority::names).collect();
+        let roots: Vec<IssuerNames<'_>> = self.authorities.iter().map(CaCertificate::names).collect();
         let path = find(&links, &roots, cost)?;
 
         let same = roots.get(path.root);
@@ -103,7 +103,7 @@ impl ClientCa {
         intermediates: &[CertificateDer<'_>],
         anchors: &[TrustAnchor<'_>],
         now: UnixTime,
-    ) -> Result<Window, CertificateError> {
+    ) -> Result<Validity, CertificateError> {
         let end_entity = EndEntityCert::try_from(leaf).map_err(PathError::from)?;
         let path = end_entity
             .verify_for_usage(
@@ -111,29 +111,29 @@ impl ClientCa {
                 anchors,
                 intermediates,
                 now,
-                ForClients,
+                ClientAuthEku,
                 None,
                 Some(&|path| self.window_of(path, now).map(|_| ())),
             )
             .map_err(unverified)?;
         let window = self.window_of(&path, now).map_err(unverified)?;
-        let window = window.and(Window::of(leaf)?);
+        let window = window.and(Validity::of(leaf)?);
         if window.contains(now) { Ok(window) } else { Err(CertificateError::OutsideValidity) }
     }
 
     /// When all issuers of a path are valid, if Go would take it. The library does not look at the anchor's own validity. A
     /// bundle can hold one key in several certificates, an old one and its renewal: the path holds for each of them, so a
     /// valid one is enough.
-    fn window_of(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<Window, Error> {
+    fn window_of(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<Validity, Error> {
         let mut below = 0_usize;
-        let mut window: Option<Window> = None;
+        let mut window: Option<Validity> = None;
         for intermediate in path.intermediate_certificates() {
             let der = intermediate.der();
             let certificate = parse(&der).map_err(|_| Error::BadDer)?;
             if !may_sign_certificates(&certificate).is_ok_and(|may| may) {
                 return Err(Error::UnknownIssuer);
             }
-            let own = Window::of_certificate(&certificate);
+            let own = Validity::of_certificate(&certificate);
             window = Some(window.map_or(own, |window| window.and(own)));
             below = below.saturating_add(1);
         }

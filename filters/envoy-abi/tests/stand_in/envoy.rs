@@ -27,7 +27,7 @@ pub(crate) struct Stream {
     pub(crate) seen: Mutex<Vec<String>>,
 }
 
-/// Streams of one worker that were woken.
+/// StreamRegistry of one worker that were woken.
 pub(crate) type Events = Arc<Mutex<Vec<Weak<Stream>>>>;
 
 /// What the module gave Envoy to keep.

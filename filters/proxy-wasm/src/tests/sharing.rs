@@ -1,7 +1,7 @@
-use portcullis_core::Memory;
+use portcullis_core::StateStore;
 use portcullis_core::bucket::Rate;
 use portcullis_core::exchange::HeaderLines;
-use portcullis_core::review::{BELIEVED, ReviewResult};
+use portcullis_core::review::{MIN_TRUST_SECS, ReviewResult};
 use serde_json::json;
 use std::time::Duration;
 
@@ -16,23 +16,23 @@ fn places_are_counted_over_all_vms_and_those_of_a_vm_that_is_gone_are_free_after
     let open = || VmMemory::open(&host).unwrap();
     let (one, two) = (open(), open());
     let (here, there) = (one.in_flight("c", "s"), two.in_flight("c", "s"));
-    let first = here.enter(3).unwrap();
-    let second = there.enter(3).unwrap();
-    let third = here.enter(3).unwrap();
-    assert!(here.enter(3).is_none() && there.enter(3).is_none());
+    let first = here.acquire(3).unwrap();
+    let second = there.acquire(3).unwrap();
+    let third = here.acquire(3).unwrap();
+    assert!(here.acquire(3).is_none() && there.acquire(3).is_none());
     assert_eq!((here.count(), there.count()), (2, 1), "each tells its own");
-    assert!(two.in_flight("c", "other").enter(1).is_some());
+    assert!(two.in_flight("c", "other").acquire(1).is_some());
     drop(first);
-    let fourth = there.enter(3).unwrap();
-    assert!(here.enter(3).is_none());
+    let fourth = there.acquire(3).unwrap();
+    assert!(here.acquire(3).is_none());
     // The second VM panics and gives nothing back.
     std::mem::forget((second, fourth));
     for _ in 0..6 {
         host.state().seconds += 4;
         assert!(one.renew());
     }
-    let (fifth, sixth) = (here.enter(3).unwrap(), here.enter(3).unwrap());
-    assert!(here.enter(3).is_none(), "what is held and renewed stays");
+    let (fifth, sixth) = (here.acquire(3).unwrap(), here.acquire(3).unwrap());
+    assert!(here.acquire(3).is_none(), "what is held and renewed stays");
     drop((third, fifth, sixth));
     assert!(!one.renew());
 }
@@ -76,10 +76,10 @@ fn a_good_answer_that_is_doubted_or_contradicted_is_shared_no_longer() {
     let found =
         || shared_reviews::find(&host, &key).map(|(body, at)| (body == answer(true).to_string().as_bytes(), at));
     put(true, 100);
-    shared_reviews::doubt(&host, &other, 200);
-    shared_reviews::doubt(&host, &key, 100 + BELIEVED - 1);
+    shared_reviews::invalidate_if_older(&host, &other, 200);
+    shared_reviews::invalidate_if_older(&host, &key, 100 + MIN_TRUST_SECS - 1);
     assert_eq!(found(), Some((true, 100)), "it came just now, or is about another token");
-    shared_reviews::doubt(&host, &key, 100 + BELIEVED);
+    shared_reviews::invalidate_if_older(&host, &key, 100 + MIN_TRUST_SECS);
     assert_eq!(found(), None);
     put(true, 200);
     put(false, 201);

@@ -69,8 +69,13 @@ fn nobody_is_told_about_without_a_credential() {
             .into_iter()
             .map(|(name, value)| (name.as_bytes(), value.as_bytes())),
     );
-    let request =
-        RequestFacts { scan: &scan, peer: Peer::None, settled: &Settled::default(), now: now(), uptime: UPTIME };
+    let request = RequestContext {
+        scan: &scan,
+        peer: Peer::None,
+        settled: &ReviewAnswers::default(),
+        now: now(),
+        uptime: UPTIME,
+    };
     let Decision::Forward(forward) = fixture.gateway.decide(&fixture.route.cluster, &request) else {
         panic!("refused")
     };

@@ -3,30 +3,30 @@
 use portcullis_filter_config::FlowControlLimit::{MaxRequestsInflight, TokenBucket as Bucket};
 
 use super::*;
-use crate::alive::Alive;
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
 use crate::review::CredentialCaches;
-use crate::state_store::{CacheOwner, Memory};
+use crate::state_store::{CacheOwner, StateStore};
+use crate::weak_map::WeakMap;
 
 /// As a process remembers.
 #[derive(Default)]
 struct Process {
-    running: Alive<(String, String), InFlight>,
-    buckets: Alive<(String, String, Rate), TokenBucket>,
+    running: WeakMap<(String, String), InFlight>,
+    buckets: WeakMap<(String, String, Rate), TokenBucket>,
 }
 
-impl Memory for Process {
+impl StateStore for Process {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
-        Forgetful([7; 32]).caches(owner)
+        EphemeralState([7; 32]).caches(owner)
     }
 
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
-        self.running.find_or_make((cluster.into(), schema.into()), InFlight::default)
+        self.running.get_or_insert_with((cluster.into(), schema.into()), InFlight::default)
     }
 
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
-        self.buckets.find_or_make((cluster.into(), schema.into(), rate), || TokenBucket::new(rate))
+        self.buckets.get_or_insert_with((cluster.into(), schema.into(), rate), || TokenBucket::new(rate))
     }
 }
 
@@ -80,8 +80,8 @@ impl World {
         all.extend_from_slice(headers);
         let scan =
             self.gateway.scan(Some(&self.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let (settled, uptime) = (Settled::default(), Duration::from_millis(millis));
-        let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime };
+        let (settled, uptime) = (ReviewAnswers::default(), Duration::from_millis(millis));
+        let request = RequestContext { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime };
         self.gateway.decide(&self.cluster, &request)
     }
 
@@ -152,7 +152,7 @@ fn what_changes_starts_full() {
 fn running_requests_count_over_a_change_of_kind_and_back() {
     let mut world = World::new(&[("a", MaxRequestsInflight(1))], PODS);
     let take = |world: &World| match world.ask("pods", 0) {
-        Decision::Forward(mut forward) => forward.place.take(),
+        Decision::Forward(mut forward) => forward.permit.take(),
         _ => None,
     };
     let place = take(&world);

@@ -114,14 +114,14 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
     if case.peer == 2 {
         earned.borrow_mut().users.insert("alice".to_owned());
     }
-    let mut settled = Settled::default();
+    let mut settled = ReviewAnswers::default();
     let mut answers = case.answers.iter().copied().cycle();
     for _ in 0..100 {
         let scan = fixture.gateway.scan(
             Some(&fixture.route.cluster),
             headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
         );
-        let request = RequestFacts { scan: &scan, peer, settled: &settled, now: now(), uptime: UPTIME };
+        let request = RequestContext { scan: &scan, peer, settled: &settled, now: now(), uptime: UPTIME };
         match fixture.gateway.decide(&fixture.route.cluster, &request) {
             Decision::Refuse(_) => return Ok(()),
             Decision::Forward(forward) => {
@@ -143,7 +143,7 @@ fn run(case: &Case) -> Result<(), TestCaseError> {
 
 fn check(
     headers: &[(&str, &str)],
-    scan: &Scan<'_>,
+    scan: &HeaderScan<'_>,
     user: Option<&UpstreamUser>,
     destination: &str,
     case: &Case,
@@ -151,11 +151,11 @@ fn check(
 ) -> Result<(), TestCaseError> {
     let first = |wanted: &str| headers.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value);
     let target = first("impersonate-user").filter(|user| !user.is_empty());
-    let taken_out = scan.taken_out(PassedOn::default());
+    let removals = scan.removals(ForwardedHeaders::default());
     for (name, _) in headers {
         let reserved =
             ["impersonate", "x-remote", "x_remote", "x-portcullis"].iter().any(|start| name.starts_with(start));
-        prop_assert!(!reserved || taken_out.names().any(|taken| taken == name.as_bytes()), "{name} stays");
+        prop_assert!(!reserved || removals.names().any(|taken| taken == name.as_bytes()), "{name} stays");
     }
     let Some(user) = user else {
         prop_assert!(target.is_none() && case.anonymous && case.peer < 2);
@@ -164,7 +164,7 @@ fn check(
         return Ok(());
     };
     let told = UpstreamUser::new(user.user().clone()).unwrap();
-    prop_assert_eq!(user.lines(), told.lines());
+    prop_assert_eq!(user.header_lines(), told.header_lines());
     let Some(target) = target else {
         prop_assert!(earned.users.contains(&user.user().name), "{} is nobody here", user.user().name);
         return Ok(());

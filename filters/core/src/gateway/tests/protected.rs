@@ -130,7 +130,7 @@ fn policies_do_not_see_a_group_that_is_dropped() {
         if mode == RequestHeader {
             config.upstream_identity = UpstreamIdentity::RequestHeader(RequestHeaders::default());
         }
-        fixture.route.cluster = Cluster::compile(&config, &Forgetful([7; 32])).unwrap();
+        fixture.route.cluster = Cluster::compile(&config, &EphemeralState([7; 32])).unwrap();
         let outcome = by_certificate(&fixture, "alice", &["system:masters"], &[]);
         assert!(outcome.starts_with("rest.h2.read"), "{outcome}");
         // The access log, and whoever explains, see the same.
@@ -138,10 +138,10 @@ fn policies_do_not_see_a_group_that_is_dropped() {
         let scan = fixture
             .gateway
             .scan(Some(&fixture.route.cluster), [(&b":authority"[..], &b"prod.example.com"[..])].into_iter());
-        let facts = RequestFacts {
+        let facts = RequestContext {
             scan: &scan,
             peer: Peer::Chain(&chain),
-            settled: &Settled::default(),
+            settled: &ReviewAnswers::default(),
             now: now(),
             uptime: UPTIME,
         };
@@ -329,7 +329,7 @@ fn a_name_that_is_no_text_is_no_way_around_a_group_that_goes_with_it() {
     let config = ProtectedIdentities { groups, ..Default::default() };
     let protected = crate::protected::Protected::compile(&config);
     for name in [b"system:node:n1".as_slice(), b"system:node:\xff", b"\tsystem:node:\xff\xfe "] {
-        assert!(protected.admit_lines(&[(b"impersonate-user", name)]).is_err(), "{name:?}");
+        assert!(protected.enforce_lines(&[(b"impersonate-user", name)]).is_err(), "{name:?}");
     }
-    assert!(protected.admit_lines(&[(b"impersonate-user", b"\xff")]).is_ok());
+    assert!(protected.enforce_lines(&[(b"impersonate-user", b"\xff")]).is_ok());
 }

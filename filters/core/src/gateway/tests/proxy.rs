@@ -168,7 +168,7 @@ fn headers_that_a_client_could_send_are_never_believed() {
         for names in [RequestHeaders { user: bad.into(), ..RequestHeaders::default() }, names(&[bad])] {
             let mut config = plain_config(None);
             config.upstream_identity = UpstreamIdentity::RequestHeader(names);
-            let compiled = Cluster::compile(&config, &Forgetful([7; 32]));
+            let compiled = Cluster::compile(&config, &EphemeralState([7; 32]));
             assert_eq!(compiled.err(), Some(CompileError::HeaderName(bad.into())), "{bad:?}");
         }
     }
@@ -219,8 +219,8 @@ fn a_401_is_about_the_token_only_where_the_upstream_judges_it_itself() {
         let scan = fixture
             .gateway
             .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let settled = Settled::default();
-        let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
+        let settled = ReviewAnswers::default();
+        let request = RequestContext { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
         match fixture.gateway.decide(&fixture.route.cluster, &request) {
             Decision::Forward(forward) => forward.token.is_some(),
             other => panic!("{other:?}"),

@@ -51,16 +51,16 @@ fn reviewed_at(
 ) -> (Vec<String>, String) {
     let mut all = vec![(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
     all.extend_from_slice(headers);
-    let mut settled = Settled::default();
+    let mut settled = ReviewAnswers::default();
     let mut asked = Vec::new();
     loop {
         let scan = fixture
             .gateway
             .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let request = RequestFacts { scan: &scan, peer, settled: &settled, now, uptime };
+        let request = RequestContext { scan: &scan, peer, settled: &settled, now, uptime };
         match fixture.gateway.decide(&fixture.route.cluster, &request) {
             Decision::Forward(forward) => {
-                let lines = forward.user.iter().flat_map(|user| user.lines()).chain(&forward.attribution);
+                let lines = forward.user.iter().flat_map(|user| user.header_lines()).chain(&forward.attribution);
                 let lines: Vec<String> = lines.map(|(name, value)| format!("{name}={value}")).collect();
                 return (asked, format!("{} {}", forward.destination, lines.join(" ")).trim_end().to_owned());
             }

@@ -24,11 +24,11 @@ fn seen(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (S
     let scan = fixture
         .gateway
         .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-    let settled = Settled::default();
+    let settled = ReviewAnswers::default();
     let request =
-        RequestFacts { scan: &scan, peer: Peer::Chain(&chain), settled: &settled, now: now(), uptime: UPTIME };
-    let mut seen = Seen::default();
-    let outcome = match fixture.gateway.decide_seen(&fixture.route.cluster, &request, &mut seen) {
+        RequestContext { scan: &scan, peer: Peer::Chain(&chain), settled: &settled, now: now(), uptime: UPTIME };
+    let mut seen = RequestRecord::default();
+    let outcome = match fixture.gateway.decide_recording(&fixture.route.cluster, &request, &mut seen) {
         Decision::Refuse(refusal) => Outcome::Refused(refusal.cause),
         _ => Outcome::Forwarded,
     };

@@ -14,16 +14,16 @@ fn showing(user: bool) -> Fixture {
 fn shown(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (Option<String>, bool) {
     let mut all = vec![(":method", method), (":path", path), (":authority", "prod.example.com")];
     all.extend_from_slice(headers);
-    let mut settled = Settled::default();
+    let mut settled = ReviewAnswers::default();
     loop {
         let scan = fixture
             .gateway
             .scan(Some(&fixture.route.cluster), all.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
-        let request = RequestFacts { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
-        let mut seen = Seen::default();
-        let decision = fixture.gateway.decide_seen(&fixture.route.cluster, &request, &mut seen);
+        let request = RequestContext { scan: &scan, peer: Peer::None, settled: &settled, now: now(), uptime: UPTIME };
+        let mut seen = RequestRecord::default();
+        let decision = fixture.gateway.decide_recording(&fixture.route.cluster, &request, &mut seen);
         let Decision::Review(reviews) = decision else {
-            let fields = |shown: Box<crate::observe::Shown>| {
+            let fields = |shown: Box<crate::observe::RequestAttributes>| {
                 let text = |(field, value): (portcullis_filter_config::names::request::Field, &str)| {
                     assert_eq!(field.state, format!("portcullis.request.{}", field.key));
                     format!("{}={value}", field.key)

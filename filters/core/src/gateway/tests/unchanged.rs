@@ -112,7 +112,7 @@ fn what_would_lose_somebody_is_not_compiled() {
         let mut config = plain_config(None);
         config.upstream_identity = UpstreamIdentity::Unchanged;
         change(&mut config);
-        Cluster::compile(&config, &Forgetful([7; 32])).map(drop)
+        Cluster::compile(&config, &EphemeralState([7; 32])).map(drop)
     };
     assert_eq!(compiled(&|_| {}), Ok(()));
     let with_ca = |config: &mut ClusterConfig| config.client_ca = Some(ca("clients").pem());

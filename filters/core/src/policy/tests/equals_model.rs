@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::ValueTree;
 
-use super::{Policies, RequestInfo, UserInfo, UserMemo, Walk, config};
+use super::{LinearMatcher, Policies, RequestInfo, UserInfo, UserMatchCache, config};
 
 const VERBS: &[&str] = &["get", "list", "watch", "create", ""];
 const GROUPS: &[&str] = &["", "apps", "batch"];
@@ -116,13 +116,13 @@ fn policies(rules: Vec<Vec<config::Rule>>) -> Vec<config::Policy> {
 }
 
 fn check(policies: &[config::Policy], requests: &[(RequestInfo<'static>, UserInfo)]) -> Result<usize, TestCaseError> {
-    let (index, model) = (Policies::new(policies), Walk::new(policies));
+    let (index, model) = (Policies::new(policies), LinearMatcher::new(policies));
     let others = Policies::new(&[]);
     let mut hits = 0;
     for (info, user) in requests {
         let expected = model.first_match(info, user).map(|matched| matched.policy);
         prop_assert_eq!(index.first_match(info, user), expected, "{:?} {:?}", info, user);
-        let memo = UserMemo::default();
+        let memo = UserMatchCache::default();
         for round in 0..3 {
             prop_assert_eq!(index.first_match_of(info, user, &memo), expected, "{} {:?} {:?}", round, info, user);
             if round == 1 {

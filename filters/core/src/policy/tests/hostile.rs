@@ -1,6 +1,6 @@
 //! Configurations and users of unusual size are judged as the model judges them.
 
-use super::Walk;
+use super::LinearMatcher;
 use super::{Policies, RequestInfo, UserInfo, config};
 
 fn open_rule() -> config::Rule {
@@ -38,7 +38,7 @@ fn user(name: &str, groups: impl IntoIterator<Item = String>) -> UserInfo {
 #[track_caller]
 fn agrees(policies: &[config::Policy], user: &UserInfo) -> Option<usize> {
     let found = Policies::new(policies).first_match(&pods(), user);
-    assert_eq!(found, Walk::new(policies).first_match(&pods(), user).map(|matched| matched.policy));
+    assert_eq!(found, LinearMatcher::new(policies).first_match(&pods(), user).map(|matched| matched.policy));
     found
 }
 

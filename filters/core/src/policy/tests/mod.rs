@@ -1,4 +1,4 @@
-use super::{Policies, RequestInfo, UserInfo, UserMemo, Walk, config};
+use super::{LinearMatcher, Policies, RequestInfo, UserInfo, UserMatchCache, config};
 
 mod equals_model;
 mod hostile;

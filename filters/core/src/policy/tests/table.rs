@@ -1,4 +1,4 @@
-use super::Walk;
+use super::LinearMatcher;
 use super::{Policies, RequestInfo, UserInfo, config};
 use crate::request_info::unescape_path;
 
@@ -30,7 +30,7 @@ fn matches(rule: &config::Rule, request: &str, user: &UserInfo) -> bool {
         [config::Policy { group: "g".into(), flow_control_schema: None, log: false, rules: vec![rule.clone()] }];
     let index = Policies::new(&policies).first_match(&info, user);
     assert_eq!(
-        Walk::new(&policies).first_match(&info, user).map(|matched| matched.policy),
+        LinearMatcher::new(&policies).first_match(&info, user).map(|matched| matched.policy),
         index,
         "the model differs: {rule:?} {request}"
     );

@@ -1,0 +1,270 @@
+//! The order in which a request is judged: phases 0 to 6 of the design.
+
+mod credential_mode;
+mod edits;
+mod validate;
+
+use std::sync::Arc;
+
+use credential_mode::CredentialMode;
+pub use edits::{Edit, subprotocols_without_tokens};
+use portcullis_filter_config::{FilterConfig, PeerSource, Pool, RequestClass, is_readable};
+use validate::{check_message, check_target, presents_two_tokens};
+
+use crate::attribution;
+use crate::authenticate::{authenticate, effective_user};
+use crate::cluster::{Cluster, CompileError, LimitReached};
+use crate::header_scan::{ForwardedHeaders, HeaderScan, Reserved};
+use crate::identity::UserInfo;
+use crate::limit::InFlightPermit;
+use crate::observe::RequestRecord;
+use crate::refusal::Refusal;
+use crate::request::{Client, EffectiveUser, Interrupt, RequestContext, class_of};
+use crate::request_info::{RequestInfo, RequestTarget, TargetError};
+use crate::review::{PassedToken, Review};
+use crate::upstream_user::UpstreamUser;
+
+/// The listener's part of the filter: who the gateway is.
+#[derive(Debug)]
+pub struct Gateway {
+    instance: Box<[u8]>,
+    via: Box<str>,
+    anonymous: UserInfo,
+    peer_source: PeerSource,
+    reserved: Vec<Box<[u8]>>,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub enum Decision<'c> {
+    /// It goes upstream.
+    Forward(Forward<'c>),
+    /// It waits until these are answered, then it is judged again.
+    Review(Vec<Review>),
+    /// It ends here.
+    Refuse(Refusal),
+}
+
+/// How a request goes upstream. Whatever the decision, [`HeaderScan::removals`] is taken out first.
+#[derive(Debug)]
+pub struct Forward<'c> {
+    /// The filter state value that opens the route.
+    pub destination: &'c str,
+    /// The user as header lines, or nothing for a request without credential.
+    pub user: Option<Arc<UpstreamUser>>,
+    /// What stays of what tells who the client is.
+    pub forwarded: ForwardedHeaders,
+    /// Further lines about the user, for the upstream's audit log.
+    pub attribution: Vec<(String, String)>,
+    /// Whether the request is an upgrade: `Connection` becomes exactly `Upgrade`. Otherwise it is taken out.
+    pub is_upgrade: bool,
+    /// The `Sec-WebSocket-Protocol` without the entries that carry a token, where there are such.
+    pub subprotocols: Option<Vec<u8>>,
+    /// The `Via` line to add, to a request that carries no user. One that does is reviewed by the next gateway before it goes
+    /// on, and reviews carry the line.
+    pub via: Option<&'c str>,
+    /// Whether the request may run for as long as it likes.
+    pub is_long: bool,
+    /// Whether it is a watch: the client opens it again, from where it was, whenever it ends.
+    pub is_watch: bool,
+    /// The request's permit among those that run, to be kept until it ends.
+    pub permit: Option<InFlightPermit>,
+    /// The token that goes upstream as good. A 401 is then about it ([`PassedToken::report_rejected`]).
+    pub token: Option<PassedToken>,
+    /// Whether a 401 can only be about the gateway's own credential ([`Refusal::gateway_credential`]).
+    pub owns_unauthorized: bool,
+}
+
+impl Gateway {
+    /// Compiles the listener's configuration.
+    ///
+    /// # Errors
+    /// [`CompileError`], the control plane's fault.
+    pub fn compile(config: &FilterConfig) -> Result<Self, CompileError> {
+        if !is_readable(config.version) || !config.is_of_its_version() {
+            return Err(CompileError::Version(config.version));
+        }
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        if config.instance.is_empty() || !config.instance.bytes().all(is_word) {
+            return Err(CompileError::Instance);
+        }
+        Ok(Gateway {
+            instance: config.instance.as_bytes().into(),
+            via: format!("1.1 {}", config.instance).into(),
+            anonymous: UserInfo::anonymous(),
+            peer_source: config.peer_source,
+            reserved: config.reserved_headers.iter().map(|prefix| prefix.as_bytes().into()).collect(),
+        })
+    }
+
+    /// How the client's certificate reaches the filter.
+    pub fn peer_source(&self) -> PeerSource {
+        self.peer_source
+    }
+
+    /// The `Via` that everything carries which this gateway sends.
+    pub fn via(&self) -> &str {
+        &self.via
+    }
+
+    /// Reads the headers ([`HeaderScan::of`]) of a request for this cluster.
+    pub fn scan<'a>(
+        &self,
+        cluster: Option<&Cluster>,
+        headers: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> HeaderScan<'a> {
+        HeaderScan::of(headers, &self.instance, self.reserved(cluster))
+    }
+
+    /// Whether no client of this cluster may send on a header or trailer of this name, or one that looks like it.
+    pub fn reserves(&self, cluster: Option<&Cluster>, name: &[u8]) -> bool {
+        self.reserved(cluster).names(name)
+    }
+
+    /// The cluster's names are its own edition's, while the listener may be of the one before or after.
+    fn reserved<'a>(&'a self, cluster: Option<&'a Cluster>) -> Reserved<'a> {
+        Reserved::of(&self.reserved, cluster.map_or(&[], |cluster| &cluster.identity.reserved))
+    }
+
+    /// What meets a request for which the host has no cluster's configuration.
+    pub fn unrouted(scan: &HeaderScan<'_>) -> Refusal {
+        // Without a path there is no route and so no configuration, which is not the gateway's fault.
+        check_target(scan).err().unwrap_or_else(Refusal::not_configured)
+    }
+
+    /// Judges a request.
+    pub fn decide<'c>(&'c self, cluster: &'c Cluster, request: &RequestContext<'_>) -> Decision<'c> {
+        self.decide_recording(cluster, request, &mut RequestRecord::default())
+    }
+
+    /// Judges a request, and tells what it was.
+    pub fn decide_recording<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestContext<'_>,
+        seen: &mut RequestRecord,
+    ) -> Decision<'c> {
+        let judged = self.judge(cluster, request, seen);
+        if !matches!(judged, Err(Interrupt::Review(_))) {
+            seen.add_message(cluster.series(), request.scan);
+        }
+        match judged {
+            Ok(forward) => Decision::Forward(forward),
+            Err(Interrupt::Review(reviews)) => Decision::Review(reviews),
+            Err(Interrupt::Refuse(refusal)) => Decision::Refuse(refusal),
+        }
+    }
+
+    /// Who a request acts as, to dispatch policies: the authenticated user or the one whom it impersonates, else the
+    /// anonymous one. `None` if that is refused or not known yet. For tools; [`Gateway::decide`] asks itself.
+    pub fn acting_user(&self, cluster: &Cluster, request: &RequestContext<'_>) -> Option<UserInfo> {
+        let EffectiveUser { client, .. } = self.identify(cluster, request, &mut RequestRecord::default()).ok()?;
+        match client {
+            Client::Opaque => None,
+            client => Some(client.user().map_or_else(|| self.anonymous.clone(), |user| user.user().clone())),
+        }
+    }
+
+    fn identify(
+        &self,
+        cluster: &Cluster,
+        request: &RequestContext<'_>,
+        seen: &mut RequestRecord,
+    ) -> Result<EffectiveUser, Interrupt> {
+        let mut client = authenticate(cluster, request)?;
+        seen.client(cluster.series(), &client);
+        let passes = cluster.identity.passes();
+        if passes && matches!(client, Client::Bearer(..)) && presents_two_tokens(request.scan) {
+            // The upstream takes the other one where it no longer believes the one that was judged.
+            return Err(Refusal::bad_request("the request presents two tokens").into());
+        }
+        if let Some(protected) = &cluster.protected {
+            client = protected.enforce(client, &cluster.identity.names, passes)?;
+            seen.client(cluster.series(), &client);
+        }
+        let actor = effective_user(cluster, client, &self.anonymous, request)?;
+        seen.effective(cluster.series(), actor.client.user());
+        Ok(actor)
+    }
+
+    fn judge<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestContext<'_>,
+        seen: &mut RequestRecord,
+    ) -> Result<Forward<'c>, Interrupt> {
+        let scan = request.scan;
+        check_message(scan, cluster)?;
+        let bad_request = |error: TargetError| Refusal::bad_request(error.to_string());
+        let target = RequestTarget::parse(scan.path).map_err(bad_request)?;
+        let info = target.resolve(scan.method).map_err(bad_request)?;
+        target.check(&info).map_err(bad_request)?;
+        seen.request(cluster.series(), &info);
+        let judged = self.judge_info(cluster, request, &info, seen);
+        if !matches!(judged, Err(Interrupt::Review(_))) {
+            seen.add_request(cluster.series(), &info, scan);
+        }
+        judged
+    }
+
+    fn judge_info<'c>(
+        &'c self,
+        cluster: &'c Cluster,
+        request: &RequestContext<'_>,
+        info: &RequestInfo<'_>,
+        seen: &mut RequestRecord,
+    ) -> Result<Forward<'c>, Interrupt> {
+        let scan = request.scan;
+        let EffectiveUser { client, original } = self.identify(cluster, request, seen)?;
+        let policy = self.dispatch(cluster, &client, info).ok_or_else(|| Refusal::no_policy(info))?;
+        seen.policy(policy);
+        let passes = cluster.identity.passes();
+        let mode = CredentialMode::of(client, passes);
+        let pool = mode.pool(scan.is_upgrade);
+        let class = class_of(info, scan);
+        let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
+        // Last: whoever is refused for another reason takes no token.
+        let refused = |LimitReached| Refusal::too_many_requests(info.resource);
+        let permit = cluster.acquire(policy, request.uptime).map_err(refused)?;
+        let keeps_credential = mode.keeps_credential() || cluster.identity.is_unchanged();
+        let forwarded = ForwardedHeaders { credential: keeps_credential, impersonation: passes };
+        // What answers behind a proxy subresource or verb may ask for credentials of its own.
+        let owns_answer = info.proxied_from.is_none();
+        let token = mode.confirmed().filter(|_| owns_answer).map(|key| PassedToken::new(key, &cluster.caches));
+        let user = mode.into_user();
+        let attributed = cluster.audit_attribution && user.is_some();
+        Ok(Forward {
+            destination,
+            // Who asks for a review is told apart from that by the review.
+            via: (user.is_none() || passes).then_some(&*self.via),
+            attribution: if attributed {
+                attribution::lines(&cluster.identity.names, scan, original.as_ref())
+            } else {
+                Vec::new()
+            },
+            user,
+            forwarded,
+            is_upgrade: scan.is_upgrade,
+            is_long: !class.has_timeout(),
+            is_watch: *info.verb == *b"watch" && class == RequestClass::Watch,
+            subprotocols: (scan.token_subprotocol && !forwarded.credential).then(|| subprotocols_without_tokens(scan)),
+            permit,
+            token,
+            owns_unauthorized: matches!(pool, Pool::Http2 | Pool::Upgrade) && owns_answer,
+        })
+    }
+
+    /// The policy that decides where a client's request goes.
+    fn dispatch(&self, cluster: &Cluster, client: &Client, info: &RequestInfo<'_>) -> Option<usize> {
+        match (client.user(), client, &cluster.identity.passing) {
+            (Some(user), ..) => user.first_match(&cluster.policies, info),
+            (None, Client::Opaque, Some(passing)) => passing.unknown.first_match(info, &self.anonymous),
+            // Nobody reviews tokens here, and so nobody is unknown.
+            (None, Client::Opaque, None) => None,
+            (None, ..) => cluster.policies.first_match(info, &self.anonymous),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,131 @@
+use std::cell::RefCell;
+
+use super::*;
+
+const GRACE: Duration = Duration::from_secs(10);
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn on(server: &str) -> StreamStart<'_> {
+    StreamStart { server: Some(server), is_session: false }
+}
+
+fn session(server: Option<&str>) -> StreamStart<'_> {
+    StreamStart { server, is_session: true }
+}
+
+fn ended_why(streams: &Arc<StreamRegistry<u32>>, now: u64) -> (Vec<(u32, TerminationReason)>, Option<Duration>) {
+    let ended = RefCell::new(Vec::new());
+    let next = streams.expire(at(now), |stream, why| ended.borrow_mut().push((*stream, why)));
+    (ended.into_inner(), next)
+}
+
+fn ended(streams: &Arc<StreamRegistry<u32>>, now: u64) -> (Vec<u32>, Option<Duration>) {
+    let (ended, next) = ended_why(streams, now);
+    (ended.into_iter().map(|(stream, _)| stream).collect(), next)
+}
+
+#[test]
+fn streams_end_a_while_after_their_server_was_taken_away_and_only_they() {
+    let streams = Arc::new(StreamRegistry::default());
+    assert_eq!(streams.set_servers(["a", "b", "c"].into_iter(), GRACE, at(0)), None);
+    let stays: Vec<_> = [("a", 1), ("b", 2), ("b", 3), ("c", 4)]
+        .into_iter()
+        .map(|(server, number)| streams.register(on(server), number, at(1)))
+        .collect();
+    assert!(stays.iter().all(|(_, end)| end.is_none()));
+    let all = RefCell::new(Vec::new());
+    streams.for_each(|stream| all.borrow_mut().push(*stream));
+    assert_eq!(all.into_inner(), [1, 2, 3, 4]);
+    assert_eq!(streams.set_servers(["a", "c"].into_iter(), GRACE, at(5)), Some(at(15)));
+    assert_eq!(streams.set_servers(["a"].into_iter(), GRACE, at(8)), Some(at(15)), "b is gone since 5 s");
+    assert_eq!(ended(&streams, 14), (vec![], Some(at(15))));
+    assert_eq!(ended(&streams, 15), (vec![2, 3], Some(at(18))));
+    assert_eq!(ended(&streams, 18), (vec![4], None));
+    assert_eq!(ended(&streams, 99), (vec![], None), "once");
+    drop(stays);
+    assert!(streams.lock().servers.is_empty());
+}
+
+#[test]
+fn a_server_that_comes_back_keeps_its_streams_and_another_time_holds_from_the_same_start() {
+    let streams = Arc::new(StreamRegistry::default());
+    streams.set_servers(["a"].into_iter(), GRACE, at(0));
+    let _stay = streams.register(on("a"), 1, at(0));
+    assert_eq!(streams.set_servers([].into_iter(), GRACE, at(5)), Some(at(15)));
+    assert_eq!(streams.set_servers(["a"].into_iter(), GRACE, at(9)), None);
+    assert_eq!(ended(&streams, 99), (vec![], None));
+    assert_eq!(streams.set_servers([].into_iter(), GRACE, at(100)), Some(at(110)));
+    assert_eq!(streams.set_servers([].into_iter(), at(2), at(101)), Some(at(102)));
+    assert_eq!(ended(&streams, 102).0, vec![1]);
+}
+
+#[test]
+fn a_stream_that_begins_on_a_server_that_is_gone_has_its_time_too_and_one_that_left_is_not_called() {
+    let streams = Arc::new(StreamRegistry::default());
+    let (early, none) = streams.register(on("x"), 1, at(0));
+    assert_eq!((none, ended(&streams, 99).1), (None, None), "nobody said which servers there are");
+    streams.set_servers(["a"].into_iter(), GRACE, at(1));
+    let (_late, end) = streams.register(on("y"), 2, at(3));
+    assert_eq!(end, Some(at(11)), "x first");
+    drop(early);
+    assert_eq!(ended(&streams, 12), (vec![], Some(at(13))));
+    assert_eq!(ended(&streams, 13), (vec![2], None));
+}
+
+#[test]
+fn sessions_end_when_they_took_as_long_as_they_may_and_nothing_else_does() {
+    let streams = Arc::new(StreamRegistry::default());
+    streams.set_servers(["a"].into_iter(), GRACE, at(0));
+    assert_eq!(streams.limit_sessions(Some(at(60))), None);
+    let (_watch, none) = streams.register(on("a"), 1, at(0));
+    assert_eq!(none, None);
+    let (_first, end) = streams.register(session(Some("a")), 2, at(10));
+    assert_eq!(end, Some(at(70)));
+    let (_second, later) = streams.register(session(None), 3, at(20));
+    assert_eq!(later, None, "it is looked for when the first one ends");
+    let (third, _) = streams.register(session(Some("a")), 4, at(30));
+    assert_eq!(ended_why(&streams, 69), (vec![], Some(at(70))));
+    assert_eq!(ended_why(&streams, 70), (vec![(2, TerminationReason::SessionLimit)], Some(at(80))));
+    drop(third);
+    assert_eq!(
+        ended_why(&streams, 80),
+        (vec![(3, TerminationReason::SessionLimit)], None),
+        "the third one left by itself"
+    );
+    let (_fourth, end) = streams.register(session(Some("a")), 5, at(90));
+    assert_eq!(end, Some(at(150)), "nobody waits any more");
+    let all = RefCell::new(Vec::new());
+    streams.for_each(|stream| all.borrow_mut().push(*stream));
+    assert_eq!(all.into_inner(), [1, 5]);
+}
+
+#[test]
+fn another_limit_holds_for_sessions_that_run() {
+    let streams = Arc::new(StreamRegistry::default());
+    let _stays = [streams.register(session(Some("a")), 1, at(0)), streams.register(session(None), 2, at(50))];
+    assert_eq!(ended(&streams, 1_000), (vec![], None), "no limit");
+    assert_eq!(streams.limit_sessions(Some(at(5_000))), Some(at(5_000)));
+    assert_eq!(streams.limit_sessions(Some(at(60))), Some(at(60)));
+    assert_eq!(ended(&streams, 100), (vec![1], Some(at(110))));
+    assert_eq!(streams.limit_sessions(None), None);
+    assert_eq!(ended(&streams, 200), (vec![], None));
+}
+
+#[test]
+fn a_session_ends_once_by_what_comes_first() {
+    let streams = Arc::new(StreamRegistry::default());
+    streams.set_servers(["a"].into_iter(), GRACE, at(0));
+    streams.limit_sessions(Some(at(60)));
+    let (_removed, _) = streams.register(session(Some("a")), 1, at(0));
+    assert_eq!(streams.set_servers([].into_iter(), GRACE, at(5)), Some(at(15)));
+    assert_eq!(ended_why(&streams, 15), (vec![(1, TerminationReason::ServerRemoved)], None));
+    assert_eq!(ended_why(&streams, 60), (vec![], None));
+    let (_limited, end) = streams.register(session(Some("b")), 2, at(100));
+    assert_eq!(end, Some(at(110)));
+    streams.limit_sessions(Some(at(1)));
+    assert_eq!(ended_why(&streams, 101), (vec![(2, TerminationReason::SessionLimit)], None));
+    assert_eq!(ended_why(&streams, 110), (vec![], None));
+}

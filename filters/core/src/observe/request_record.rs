@@ -1,0 +1,98 @@
+use std::sync::Arc;
+
+use super::access_log::AccessLogEntry;
+use super::cluster_metrics::ClusterMetrics;
+use super::counters::CounterKey;
+use super::request_attributes::RequestAttributes;
+use super::verb::Verb;
+use crate::header_scan::HeaderScan;
+use crate::identity::{ANONYMOUS, UserInfo};
+use crate::request::Client;
+use crate::request_info::RequestInfo;
+use crate::upstream_user::UpstreamUser;
+
+/// What judging a request has found out about it. Costs nothing that is worth naming where the request is not logged.
+#[derive(Debug, Default)]
+pub struct RequestRecord {
+    pub(super) cell: CounterKey,
+    policy: Option<usize>,
+    /// The outer `None`: not known; the inner one: nobody.
+    client: Option<Option<Arc<UpstreamUser>>>,
+    effective: Option<Arc<UpstreamUser>>,
+    /// The line of the access log, if there is to be one.
+    pub entry: Option<AccessLogEntry>,
+    /// What the host writes for somebody's own routes and logs, before the request goes on or is refused.
+    pub shown: Option<Box<RequestAttributes>>,
+}
+
+impl RequestRecord {
+    pub(crate) fn request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>) {
+        self.cell.verb = Verb::of(&info.verb).code();
+        self.cell.resource = series.resources.code(info);
+    }
+
+    /// Who sends the request.
+    pub(crate) fn client(&mut self, series: &ClusterMetrics, client: &Client) {
+        if series.tells_users && !matches!(client, Client::Opaque) {
+            self.client = Some(client.user().cloned());
+        }
+    }
+
+    /// As whom the request acts.
+    pub(crate) fn effective(&mut self, series: &ClusterMetrics, user: Option<&Arc<UpstreamUser>>) {
+        if series.tells_users {
+            self.effective = user.cloned();
+        }
+    }
+
+    pub(crate) fn policy(&mut self, policy: usize) {
+        self.cell.policy = u32::try_from(policy.saturating_add(1)).unwrap_or(0);
+        self.policy = Some(policy);
+    }
+
+    /// By whom policies are chosen.
+    fn acting(&self) -> Option<&str> {
+        match (&self.effective, &self.client) {
+            (Some(user), _) | (None, Some(Some(user))) => Some(&user.user().name),
+            (None, Some(None)) => Some(ANONYMOUS),
+            (None, None) => None,
+        }
+    }
+
+    /// Writes the line, as far as the request can be told. It is written here because what it tells lives no longer.
+    pub(crate) fn add_request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>, scan: &HeaderScan<'_>) {
+        if let Some(shown) = &series.shown {
+            let user = self.acting().filter(|_| shown.user);
+            self.shown = Some(Box::new(RequestAttributes::of(info, scan, user)));
+        }
+        if !series.is_logged(self.policy) {
+            return;
+        }
+        let mut entry = AccessLogEntry::of_cluster(&series.cluster);
+        entry.request(info);
+        match &self.client {
+            Some(Some(client)) => entry.user(client.user()),
+            Some(None) => entry.user(&UserInfo::anonymous()),
+            None => {}
+        }
+        if let Some(effective) = &self.effective
+            && !matches!(&self.client, Some(Some(client)) if Arc::ptr_eq(client, effective))
+        {
+            entry.impersonated(effective.user());
+        }
+        if let Some(policy) = self.policy.and_then(|policy| series.policies.get(policy)) {
+            entry.dispatch(&policy.number, &policy.schema, &policy.group);
+        }
+        self.entry = Some(entry);
+    }
+
+    /// Adds what stands in the message itself.
+    pub(crate) fn add_message(&mut self, series: &ClusterMetrics, scan: &HeaderScan<'_>) {
+        if self.entry.is_none() && series.is_logged(self.policy) {
+            self.entry = Some(AccessLogEntry::of_cluster(&series.cluster));
+        }
+        if let Some(entry) = &mut self.entry {
+            entry.message(scan);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Builds a [`Tree`] over clauses.
+
+use super::clause::{Clauses, Polarity, count};
+use super::dimension::{Dimension, Dimensions};
+use super::edges::{Edge, EdgeMap};
+use super::exclusion_index::{BLOCK, ExclusionIndexBuilder};
+use super::split_cost::Tally;
+use super::tree::{Branch, Candidate, Node, Tree};
+
+/// So few clauses are checked faster than told apart.
+const LEAF: usize = 32;
+/// A clause that wants one of several values stands below each of them. It may stand in so many places; a further
+/// dimension in which it would exceed that is checked in the leaf instead. The first dimension is free: there a clause
+/// stands once per entry of the configuration.
+const MAX_COPIES: u32 = 64;
+
+/// A clause on its way down.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub(super) clause: u32,
+    /// In how many places it stands.
+    places: u32,
+    /// The dimensions in which the way down has met what it wants.
+    met: Dimensions,
+}
+
+/// Builds the tree of all clauses.
+pub(super) fn grow(clauses: &Clauses) -> Tree {
+    let items = (0..clauses.len()).map(|clause| Item { clause, places: 1, met: Dimensions::default() }).collect();
+    let mut grower = TreeBuilder {
+        clauses,
+        tree: Tree::default(),
+        edges: Vec::new(),
+        crowds: ExclusionIndexBuilder::default(),
+        tally: Tally::default(),
+    };
+    let root = grower.grow(items, Dimensions::default());
+    Tree { root, edges: EdgeMap::new(grower.edges), crowds: grower.crowds.finish(), ..grower.tree }
+}
+
+struct TreeBuilder<'c> {
+    clauses: &'c Clauses,
+    tree: Tree,
+    edges: Vec<Edge<Branch>>,
+    crowds: ExclusionIndexBuilder,
+    tally: Tally,
+}
+
+impl Item {
+    /// The values below which the item is put when a node splits on the dimension; none if it wants none, or too many.
+    pub(super) fn values<'c>(&self, clauses: &'c Clauses, dimension: Dimension) -> &'c [u32] {
+        let mut conditions = clauses.conditions(self.clause);
+        let wanted = conditions.find(|(at, wants, _)| *at == dimension && *wants == Polarity::AnyOf);
+        wanted.map(|(_, _, ids)| ids).filter(|ids| self.may_stand_below(ids.len())).unwrap_or_default()
+    }
+
+    pub(super) fn may_stand_below(&self, values: usize) -> bool {
+        self.places == 1 || self.places.saturating_mul(count(values)) <= MAX_COPIES
+    }
+
+    fn below(self, dimension: Dimension, values: usize) -> Self {
+        Item { places: self.places.saturating_mul(count(values)), met: self.met.with(dimension), ..self }
+    }
+}
+
+impl TreeBuilder<'_> {
+    fn grow(&mut self, mut items: Vec<Item>, used: Dimensions) -> Option<Branch> {
+        self.drop_unreachable(&mut items);
+        let first = self.clauses.policy(items.first()?.clause);
+        let split = if items.len() <= LEAF { None } else { self.tally.best_split(self.clauses, &items, used) };
+        let node = match split {
+            Some(dimension) => self.split(items, dimension, used.with(dimension)),
+            None => self.leaf(&items),
+        };
+        Some(Branch { node, first })
+    }
+
+    /// Behind a clause that holds for whoever comes here, no other is ever the first.
+    fn drop_unreachable(&self, items: &mut Vec<Item>) {
+        let is_certain = |item: &Item| self.clauses.is_certain(item.clause, item.met);
+        if let Some(certain) = items.iter().position(is_certain) {
+            items.truncate(certain.saturating_add(1));
+        }
+    }
+
+    fn leaf(&mut self, items: &[Item]) -> u32 {
+        let start = count(self.tree.leaves.len());
+        let clauses = self.clauses;
+        let candidate = |clause| Candidate { lanes: clauses.lanes(clause), clause, policy: clauses.policy(clause) };
+        self.tree.leaves.extend(items.iter().map(|item| candidate(item.clause)));
+        let is_crowded = items.len() > BLOCK;
+        let crowd = is_crowded.then(|| self.crowds.add(clauses, items.iter().map(|item| item.clause)));
+        self.add(Node::Leaf { start, end: count(self.tree.leaves.len()), crowd })
+    }
+
+    fn split(&mut self, items: Vec<Item>, dimension: Dimension, used: Dimensions) -> u32 {
+        let mut below: Vec<(u32, Item)> = Vec::new();
+        let mut others = Vec::new();
+        for item in items {
+            let values = item.values(self.clauses, dimension);
+            if values.is_empty() {
+                others.push(item);
+            }
+            below.extend(values.iter().map(|value| (*value, item.below(dimension, values.len()))));
+        }
+        below.sort_unstable_by_key(|(value, item)| (*value, item.clause));
+        let node = self.add(Node::Split { dimension, others: None });
+        for child in below.chunk_by(|(left, _), (right, _)| left == right) {
+            let Some((value, _)) = child.first() else { continue };
+            let items = child.iter().map(|(_, item)| *item).collect();
+            if let Some(to) = self.grow(items, used) {
+                self.edges.push(Edge { from: node, value: *value, to });
+            }
+        }
+        drop(below);
+        let others = self.grow(others, used);
+        if let Some(place) = self.tree.nodes.get_mut(node as usize) {
+            *place = Node::Split { dimension, others };
+        }
+        node
+    }
+
+    fn add(&mut self, node: Node) -> u32 {
+        self.tree.nodes.push(node);
+        count(self.tree.nodes.len()).saturating_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::clause::{Clause, Condition};
+    use super::*;
+
+    fn condition(dimension: Dimension, wants: Polarity, ids: Vec<u32>) -> Condition {
+        Condition { dimension, wants, ids }
+    }
+
+    fn clauses(all: impl Iterator<Item = Vec<Condition>>) -> Clauses {
+        let mut clauses = Clauses::default();
+        for (conditions, policy) in all.zip(0..) {
+            clauses.push(&mut Clause { policy, conditions });
+        }
+        clauses
+    }
+
+    /// The clauses in each leaf, and whether it is treated as crowded.
+    fn leaves(tree: &Tree) -> Vec<(u32, bool)> {
+        let leaf = |node: &Node| match node {
+            Node::Leaf { start, end, crowd } => Some((end - start, crowd.is_some())),
+            Node::Split { .. } => None,
+        };
+        tree.nodes.iter().filter_map(leaf).collect()
+    }
+
+    #[test]
+    fn what_can_be_told_apart_is() {
+        let of_ten = |n| {
+            vec![
+                condition(Dimension::User, Polarity::AnyOf, vec![n / 40]),
+                condition(Dimension::Verb, Polarity::AnyOf, vec![n % 40 / 4]),
+                condition(Dimension::Namespace, Polarity::NoneOf, vec![n]),
+            ]
+        };
+        let tree = grow(&clauses((0..4000).map(of_ten)));
+        assert!(leaves(&tree).iter().all(|(len, is_crowded)| *len as usize <= LEAF && !is_crowded));
+        assert_eq!(tree.leaves.len(), 4000);
+    }
+
+    #[test]
+    fn what_only_excludes_is_crowded() {
+        let excluding = |n| vec![condition(Dimension::User, Polarity::NoneOf, vec![n])];
+        assert_eq!(leaves(&grow(&clauses((0..500).map(excluding)))), [(500, true)]);
+    }
+
+    #[test]
+    fn behind_a_clause_that_always_holds_nothing_is_kept() {
+        let only_one = |n| if n == 3 { vec![] } else { vec![condition(Dimension::User, Polarity::AnyOf, vec![n])] };
+        let tree = grow(&clauses((0..500).map(only_one)));
+        assert_eq!((tree.leaves.len(), tree.nodes.len()), (4, 1));
+    }
+
+    #[test]
+    fn long_lists_are_multiplied_out_only_so_far() {
+        let list = |n: u32| (n..n + 100).collect::<Vec<_>>();
+        let wide = |n| {
+            [Dimension::User, Dimension::Namespace, Dimension::Resource]
+                .map(|dimension| condition(dimension, Polarity::AnyOf, list(n)))
+                .into()
+        };
+        let tree = grow(&clauses((0..300).map(wide)));
+        assert!((300..=300 * 100).contains(&tree.leaves.len()), "{}", tree.leaves.len());
+        let short = |n: u32| {
+            [Dimension::User, Dimension::Namespace, Dimension::Resource, Dimension::Verb]
+                .map(|dimension| condition(dimension, Polarity::AnyOf, (n % 50..n % 50 + 6).collect()))
+                .into()
+        };
+        let tree = grow(&clauses((0..300).map(short)));
+        assert!(tree.leaves.len() <= 300 * MAX_COPIES as usize, "{}", tree.leaves.len());
+    }
+}

@@ -1,0 +1,91 @@
+use super::dimension::Dimension;
+
+/// A rough picture of ids in eight bytes, one for each dimension: most clauses that ask for something else than a request
+/// says are told by one comparison, without reading them.
+///
+/// Seven bits of a byte stand for ids. The eighth is set in a request's picture always, in a clause's where it wants no
+/// particular value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Signature(u64);
+
+const LOWEST: u64 = 0x0101_0101_0101_0101;
+const HIGHEST: u64 = 0x8080_8080_8080_8080;
+
+impl Signature {
+    /// Polarity nothing in particular, or says nothing that is known.
+    pub(super) const NONE: Signature = Signature(HIGHEST);
+
+    /// A request says these ids.
+    pub(super) fn say(&mut self, dimension: Dimension, ids: &[u32]) {
+        self.0 |= picture(ids) << shift(dimension);
+    }
+
+    /// A clause wants one of these ids.
+    pub(super) fn want(&mut self, dimension: Dimension, ids: &[u32]) {
+        self.0 &= !(0x80 << shift(dimension));
+        self.say(dimension, ids);
+    }
+
+    /// Whether a request that says `self` may hold all that a clause wants. Never wrongly false.
+    pub(super) fn may_meet(self, wanted: Signature) -> bool {
+        let common = self.0 & wanted.0;
+        // Set bits are left where a byte is zero.
+        common.wrapping_sub(LOWEST) & !common & HIGHEST == 0
+    }
+}
+
+fn picture(ids: &[u32]) -> u64 {
+    ids.iter().fold(0, |picture, id| picture | 1 << (id % 7))
+}
+
+/// A request is for a path or a resource, so these share a byte.
+const fn shift(dimension: Dimension) -> u32 {
+    8 * match dimension {
+        Dimension::User => 0,
+        Dimension::UserGroup => 1,
+        Dimension::ResourceName => 2,
+        Dimension::Namespace => 3,
+        Dimension::Path | Dimension::Resource => 4,
+        Dimension::Verb => 5,
+        Dimension::ApiGroup => 6,
+        Dimension::ApiVersion => 7,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(dimension: Dimension, ids: &[u32]) -> Signature {
+        let mut lanes = Signature::NONE;
+        lanes.say(dimension, ids);
+        lanes
+    }
+
+    fn wanted(dimension: Dimension, ids: &[u32]) -> Signature {
+        let mut lanes = Signature::NONE;
+        lanes.want(dimension, ids);
+        lanes
+    }
+
+    #[test]
+    fn what_is_said_meets_what_is_wanted() {
+        for dimension in Dimension::ALL {
+            assert!(said(dimension, &[3]).may_meet(Signature::NONE));
+            assert!(said(dimension, &[3, 9]).may_meet(wanted(dimension, &[8, 9])));
+            assert!(!said(dimension, &[3]).may_meet(wanted(dimension, &[4, 5])), "{dimension:?}");
+            assert!(!Signature::NONE.may_meet(wanted(dimension, &[4])), "{dimension:?}");
+        }
+        assert!(Signature::NONE.may_meet(Signature::NONE));
+    }
+
+    #[test]
+    fn every_dimension_counts() {
+        let mut asks = wanted(Dimension::User, &[1]);
+        asks.want(Dimension::Verb, &[2]);
+        let mut says = said(Dimension::User, &[1]);
+        assert!(!says.may_meet(asks));
+        says.say(Dimension::Verb, &[2]);
+        assert!(says.may_meet(asks));
+    }
+}

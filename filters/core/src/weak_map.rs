@@ -1,0 +1,77 @@
+//! What outlives the configuration that made it, for as long as anything uses it.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// What is alive, by its key. Whoever uses a value keeps it alive; the next configuration of the same cluster is compiled
+/// before the one that it replaces is gone, and finds it here.
+#[derive(Debug)]
+pub struct WeakMap<K, V>(Mutex<Entries<K, V>>);
+
+#[derive(Debug)]
+struct Entries<K, V> {
+    values: HashMap<K, Weak<V>>,
+    /// So many keys are looked through for dead ones.
+    most: usize,
+}
+
+/// Fewer keys than this are not worth a look.
+const SWEEP_THRESHOLD: usize = 64;
+
+impl<K, V> Default for WeakMap<K, V> {
+    fn default() -> Self {
+        WeakMap(Mutex::new(Entries { values: HashMap::new(), most: SWEEP_THRESHOLD }))
+    }
+}
+
+impl<K: Eq + Hash, V> WeakMap<K, V> {
+    /// The value that is alive under the key, or a new one.
+    pub fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> Arc<V> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = kept.values.get(&key).and_then(Weak::upgrade) {
+            return value;
+        }
+        // Not at every call: a configuration with many keys would look through all of them for each.
+        if kept.values.len() >= kept.most {
+            kept.values.retain(|_, value| value.strong_count() > 0);
+            kept.most = kept.values.len().saturating_mul(2).max(SWEEP_THRESHOLD);
+        }
+        let value = Arc::new(make());
+        kept.values.insert(key, Arc::downgrade(&value));
+        value
+    }
+
+    /// Calls `f` for every value that is alive.
+    pub fn for_each(&self, f: impl FnMut(Arc<V>)) {
+        let values: Vec<_> = {
+            let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            kept.values.values().filter_map(Weak::upgrade).collect()
+        };
+        values.into_iter().for_each(f);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nobody_uses_is_made_anew_and_forgotten() {
+        let alive: WeakMap<usize, usize> = WeakMap::default();
+        let made = |key| alive.get_or_insert_with(key, || key);
+        let used = made(0);
+        assert!(Arc::ptr_eq(&used, &made(0)));
+        for key in 1..1_000 {
+            drop(made(key));
+        }
+        assert!(Arc::ptr_eq(&used, &made(0)), "whatever was swept meanwhile");
+        let kept = alive.0.lock().unwrap().values.len();
+        assert!(kept <= SWEEP_THRESHOLD, "{kept}");
+        let mut found = Vec::new();
+        alive.for_each(|value| found.push(*value));
+        assert_eq!(found, [0]);
+        let held: Vec<_> = (0..1_000).map(made).collect();
+        assert!(held.iter().enumerate().all(|(key, value)| Arc::ptr_eq(value, &made(key))));
+    }
+}

@@ -1,0 +1,81 @@
+use rustls_pki_types::TrustAnchor;
+use webpki::anchor_from_trusted_cert;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::oid_registry::{
+    OID_X509_EXT_BASIC_CONSTRAINTS, OID_X509_EXT_EXTENDED_KEY_USAGE, OID_X509_EXT_KEY_USAGE,
+    OID_X509_EXT_NAME_CONSTRAINTS,
+};
+use x509_parser::x509::X509Version;
+
+use super::CertificateError;
+use super::eku::is_for_clients;
+use super::link::{IssuerNames, Link};
+use super::strict_parse::parse;
+use super::validity::Validity;
+
+/// One certificate of a client CA bundle.
+#[derive(Debug)]
+pub(super) struct CaCertificate {
+    pub(super) anchor: TrustAnchor<'static>,
+    pub(super) window: Validity,
+    /// The whole key, as certificates have it.
+    key: Vec<u8>,
+    subject: Vec<u8>,
+    key_id: Option<Vec<u8>>,
+    /// Intermediates that may stand below it.
+    max_intermediates: Option<u32>,
+}
+
+impl CaCertificate {
+    /// Reads a CA. `None` for a certificate that is one, but that Go lets sign no client certificate: a bundle may hold
+    /// such beside others.
+    pub(super) fn of(der: &[u8]) -> Result<Option<Self>, CertificateError> {
+        let certificate = parse(der)?;
+        let trusted = der.into();
+        let anchor = anchor_from_trusted_cert(&trusted).map_err(|_| CertificateError::Malformed)?.to_owned();
+        let window = Validity::of_certificate(&certificate);
+        if !may_sign_clients(&certificate)? {
+            return Ok(None);
+        }
+        let constraints = certificate.basic_constraints().map_err(|_| CertificateError::Malformed)?;
+        let max_intermediates = constraints.and_then(|constraints| constraints.value.path_len_constraint);
+        let names = Link::of(&certificate)?.names();
+        let (key, subject, key_id) = (names.key.to_vec(), names.subject.to_vec(), names.key_id.map(<[u8]>::to_vec));
+        Ok(Some(CaCertificate { anchor, window, key, subject, key_id, max_intermediates }))
+    }
+
+    /// How those name it whom it issued.
+    pub(super) fn names(&self) -> IssuerNames<'_> {
+        IssuerNames { subject: &self.subject, key_id: self.key_id.as_deref(), key: &self.key }
+    }
+
+    /// Whether a path of so many intermediates may end here.
+    pub(super) fn allows(&self, intermediates: usize) -> bool {
+        self.max_intermediates.is_none_or(|most| usize::try_from(most).is_ok_and(|most| intermediates <= most))
+    }
+}
+
+/// What Go asks of every issuer, trusted or not (`crypto/x509`, `CheckSignatureFrom`): the key usage, if there is one. A
+/// library for paths does not look at it.
+pub(super) fn may_sign_certificates(certificate: &X509Certificate<'_>) -> Result<bool, CertificateError> {
+    let usage = certificate.key_usage().map_err(|_| CertificateError::Malformed)?;
+    Ok(usage.is_none_or(|usage| usage.value.flags == 0 || usage.value.key_cert_sign()))
+}
+
+/// A trusted certificate is checked as any other: a CA, not one for servers only, and without critical extensions that
+/// nobody here reads.
+fn may_sign_clients(certificate: &X509Certificate<'_>) -> Result<bool, CertificateError> {
+    let malformed = |_| CertificateError::Malformed;
+    let is_ca = match certificate.basic_constraints().map_err(malformed)? {
+        Some(constraints) => constraints.value.ca,
+        None => certificate.version() != X509Version::V3,
+    };
+    let read = [
+        OID_X509_EXT_BASIC_CONSTRAINTS,
+        OID_X509_EXT_EXTENDED_KEY_USAGE,
+        OID_X509_EXT_KEY_USAGE,
+        OID_X509_EXT_NAME_CONSTRAINTS,
+    ];
+    let is_read = certificate.extensions().iter().all(|extension| !extension.critical || read.contains(&extension.oid));
+    Ok(is_ca && is_for_clients(certificate)? && is_read && may_sign_certificates(certificate)?)
+}
