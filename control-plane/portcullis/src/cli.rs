@@ -201,9 +201,6 @@ pub(crate) struct Bootstrap {
     /// is one, and `portcullis bootstrap` sets no bound.
     #[arg(long, env = "PORTCULLIS_MAX_HEAP_MIB", value_name = "N", value_parser = clap::value_parser!(u64).range(64..))]
     pub(crate) max_heap_mib: Option<u64>,
-    /// Variant of the protocol: delta tells what changed, sotw tells all clusters and listeners at every change.
-    #[arg(long, value_enum, value_name = "VARIANT", default_value_t = XdsProtocol::Delta)]
-    pub(crate) xds_protocol: XdsProtocol,
     /// The newest configuration that this Envoy's module reads: that of this release, if the module is of this release.
     #[arg(long, value_name = "VERSION", default_value_t = portcullis_filter_config::CONFIG_VERSION)]
     pub(crate) config_version: u32,
@@ -226,15 +223,6 @@ impl Bootstrap {
     pub(crate) fn max_heap(&self) -> Option<u64> {
         self.max_heap_mib.map(|mib| mib.saturating_mul(1024 * 1024))
     }
-}
-
-/// Variant of xDS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum XdsProtocol {
-    /// Incremental.
-    Delta,
-    /// State of the world.
-    Sotw,
 }
 
 /// Tell what is wrong with objects, and what is hardly meant; exit with 1 if one is refused.

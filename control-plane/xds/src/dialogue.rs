@@ -5,8 +5,7 @@ use std::sync::Arc;
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 
 use crate::Snapshot;
-use crate::delta::DeltaStream;
-use crate::stream::Conversation;
+use crate::delta::{DeltaStream, Draft};
 
 /// The server's side of an incremental stream.
 #[derive(Debug)]
@@ -15,16 +14,16 @@ pub struct Dialogue(DeltaStream);
 impl Dialogue {
     /// A new stream.
     pub fn new(snapshot: Arc<Snapshot>) -> Self {
-        Self(Conversation::new(snapshot))
+        Self(DeltaStream::new(snapshot))
     }
 
     /// What is said to a request.
     pub fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
-        Conversation::on_request(&mut self.0, request).into_iter().map(DeltaStream::finish).collect()
+        self.0.on_request(request).into_iter().map(Draft::encode).collect()
     }
 
     /// What is said because of a newer snapshot.
     pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
-        Conversation::on_snapshot(&mut self.0, snapshot).into_iter().map(DeltaStream::finish).collect()
+        self.0.on_snapshot(snapshot).into_iter().map(Draft::encode).collect()
     }
 }

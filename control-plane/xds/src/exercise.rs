@@ -1,41 +1,52 @@
-//! A client that says whatever bytes tell it to, for fuzzing: what must hold of both variants whoever is at the other end.
+//! A client driven by bytes, for fuzzing: the invariants of a stream hold for every client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use envoy_types::pb::envoy::service::discovery::v3::{
-    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
-};
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Resource as WireResource};
 use envoy_types::pb::google::rpc::Status;
 use prost::Message;
 
-use crate::delta::DeltaStream;
-use crate::sotw::SotwStream;
-use crate::stream::Conversation;
+use crate::delta::{DeltaStream, Draft};
+use crate::kind::{CDS, EDS, LDS, RDS, SDS};
 use crate::{Part, Resource, Snapshot};
 
-const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
-const EDS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
-const LDS: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
-const RDS: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
-const SDS: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
 const TYPES: [&str; 5] = [CDS, EDS, LDS, RDS, SDS];
 /// Responses after which a conversation with a client that takes everything must have ended.
 const MOST: usize = 300;
 
-/// Holds both variants against what the bytes say. Panics if something does not hold.
+/// Drives a stream by bytes. Panics if an invariant is broken.
 pub fn exercise(bytes: &[u8]) {
-    drive::<DeltaStream>(bytes);
-    drive::<SotwStream>(bytes);
-}
-
-/// What a variant's messages have in common.
-trait Speaks: Conversation {
-    /// Whether every request says all names.
-    const SAYS_ALL: bool;
-    fn request(said: Said) -> Self::Request;
-    fn raw(bytes: &[u8]) -> Option<Self::Request>;
-    fn heard(response: &Self::Response) -> Heard;
+    let mut script = Script(bytes);
+    let snapshot = Arc::new(Snapshot::new(resources(script.byte(), script.byte())));
+    let mut client = Client {
+        stream: DeltaStream::new(Arc::clone(&snapshot)),
+        snapshot,
+        served: BTreeSet::new(),
+        open: BTreeMap::new(),
+        asked: BTreeSet::new(),
+        told: Vec::new(),
+    };
+    client.serve();
+    while let Some(what) = script.next() {
+        match what % 8 {
+            0 => client.change(&mut script),
+            1 => {
+                let length = script.byte();
+                if let Ok(request) = DeltaDiscoveryRequest::decode(script.take(length)) {
+                    // Whatever it asks for by name it may be told.
+                    client.asked.insert("s".to_owned());
+                    let drafts = client.stream.on_request(request);
+                    client.hear(drafts);
+                }
+            }
+            2 => client.reconnect(),
+            3..=5 => client.answer(&mut script),
+            _ => client.ask(&mut script),
+        }
+        client.look();
+    }
+    client.settle();
 }
 
 struct Said {
@@ -44,82 +55,27 @@ struct Said {
     others: Vec<String>,
     versions: Vec<(String, String)>,
     nonce: String,
-    version: String,
     refuses: bool,
-}
-
-struct Heard {
-    type_url: String,
-    nonce: String,
-    version: String,
-    bodies: Vec<Vec<u8>>,
-    versions: Vec<(String, String)>,
 }
 
 fn error(refuses: bool) -> Option<Status> {
     refuses.then(|| Status { message: "no: c1".to_owned(), ..Default::default() })
 }
 
-impl Speaks for DeltaStream {
-    const SAYS_ALL: bool = false;
-
-    fn request(said: Said) -> DeltaDiscoveryRequest {
-        DeltaDiscoveryRequest {
-            type_url: said.type_url,
-            resource_names_subscribe: said.names,
-            resource_names_unsubscribe: said.others,
-            initial_resource_versions: said.versions.into_iter().collect(),
-            response_nonce: said.nonce,
-            error_detail: error(said.refuses),
-            ..Default::default()
-        }
-    }
-
-    fn raw(bytes: &[u8]) -> Option<DeltaDiscoveryRequest> {
-        DeltaDiscoveryRequest::decode(bytes).ok()
-    }
-
-    fn heard(response: &DeltaDiscoveryResponse) -> Heard {
-        let body = |one: &envoy_types::pb::envoy::service::discovery::v3::Resource| {
-            one.resource.as_ref().map(|any| any.value.clone()).unwrap_or_default()
-        };
-        Heard {
-            type_url: response.type_url.clone(),
-            nonce: response.nonce.clone(),
-            version: response.system_version_info.clone(),
-            bodies: response.resources.iter().map(body).collect(),
-            versions: response.resources.iter().map(|one| (one.name.clone(), one.version.clone())).collect(),
-        }
+fn request(said: Said) -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest {
+        type_url: said.type_url,
+        resource_names_subscribe: said.names,
+        resource_names_unsubscribe: said.others,
+        initial_resource_versions: said.versions.into_iter().collect(),
+        response_nonce: said.nonce,
+        error_detail: error(said.refuses),
+        ..Default::default()
     }
 }
 
-impl Speaks for SotwStream {
-    const SAYS_ALL: bool = true;
-
-    fn request(said: Said) -> DiscoveryRequest {
-        DiscoveryRequest {
-            type_url: said.type_url,
-            resource_names: said.names,
-            version_info: said.version,
-            response_nonce: said.nonce,
-            error_detail: error(said.refuses),
-            ..Default::default()
-        }
-    }
-
-    fn raw(bytes: &[u8]) -> Option<DiscoveryRequest> {
-        DiscoveryRequest::decode(bytes).ok()
-    }
-
-    fn heard(response: &DiscoveryResponse) -> Heard {
-        Heard {
-            type_url: response.type_url.clone(),
-            nonce: response.nonce.clone(),
-            version: response.version_info.clone(),
-            bodies: response.resources.iter().map(|any| any.value.clone()).collect(),
-            versions: Vec::new(),
-        }
-    }
+fn body(resource: &WireResource) -> &[u8] {
+    resource.resource.as_ref().map(|any| any.value.as_slice()).unwrap_or_default()
 }
 
 /// Bytes, read one after the other.
@@ -173,53 +129,20 @@ fn resources(bits: usize, edition: usize) -> Vec<(String, String, Resource)> {
     all
 }
 
-struct Client<S: Speaks> {
-    stream: S,
+struct Client {
+    stream: DeltaStream,
     snapshot: Arc<Snapshot>,
     /// Every body that was ever served.
     served: BTreeSet<Vec<u8>>,
-    /// By type: nonce and version that were heard last, and not answered.
-    open: BTreeMap<String, Heard>,
+    /// By type: the nonce that was heard last, and not answered.
+    open: BTreeMap<String, String>,
     /// Names of secrets that were asked for.
     asked: BTreeSet<String>,
     /// What was told, to be told again.
     told: Vec<(String, String)>,
 }
 
-fn drive<S: Speaks>(bytes: &[u8]) {
-    let mut script = Script(bytes);
-    let snapshot = Arc::new(Snapshot::new(resources(script.byte(), script.byte())));
-    let mut client = Client {
-        stream: S::new(Arc::clone(&snapshot)),
-        snapshot,
-        served: BTreeSet::new(),
-        open: BTreeMap::new(),
-        asked: BTreeSet::new(),
-        told: Vec::new(),
-    };
-    client.serve();
-    while let Some(what) = script.next() {
-        match what % 8 {
-            0 => client.change(&mut script),
-            1 => {
-                let length = script.byte();
-                if let Some(request) = S::raw(script.take(length)) {
-                    // Whatever it asks for by name it may be told.
-                    client.asked.insert("s".to_owned());
-                    let drafts = client.stream.on_request(request);
-                    client.hear(drafts);
-                }
-            }
-            2 => client.reconnect(),
-            3..=5 => client.answer(&mut script),
-            _ => client.ask(&mut script),
-        }
-        client.look();
-    }
-    client.settle();
-}
-
-impl<S: Speaks> Client<S> {
+impl Client {
     fn serve(&mut self) {
         for (_, _, resource) in self.snapshot.resources() {
             self.served.insert(resource.body().to_vec());
@@ -234,7 +157,7 @@ impl<S: Speaks> Client<S> {
     }
 
     fn reconnect(&mut self) {
-        self.stream = S::new(Arc::clone(&self.snapshot));
+        self.stream = DeltaStream::new(Arc::clone(&self.snapshot));
         self.open.clear();
         self.asked.clear();
     }
@@ -243,17 +166,17 @@ impl<S: Speaks> Client<S> {
     fn answer(&mut self, script: &mut Script<'_>) {
         let (which, how) = (script.byte(), script.byte());
         let type_url = TYPES.into_iter().nth(which % TYPES.len()).unwrap_or(CDS).to_owned();
-        let heard = self.open.get(&type_url).map(|heard| (heard.nonce.clone(), heard.version.clone()));
-        let (nonce, version) = match how % 4 {
+        let heard = self.open.get(&type_url).cloned();
+        let nonce = match how % 4 {
             0..=2 => heard.unwrap_or_default(),
-            _ => (how.to_string(), "0".to_owned()),
+            _ => how.to_string(),
         };
         if how % 4 < 3 {
             self.open.remove(&type_url);
         }
         let names = if how & 64 != 0 { script.names() } else { Vec::new() };
         let refuses = how & 128 != 0;
-        self.say(Said { type_url, names, others: Vec::new(), versions: Vec::new(), nonce, version, refuses });
+        self.say(Said { type_url, names, others: Vec::new(), versions: Vec::new(), nonce, refuses });
     }
 
     fn ask(&mut self, script: &mut Script<'_>) {
@@ -261,32 +184,30 @@ impl<S: Speaks> Client<S> {
         let type_url = TYPES.into_iter().nth(which % 6).unwrap_or("type.googleapis.com/other").to_owned();
         let (names, others) = (script.names(), script.names());
         let versions = if which & 64 != 0 { self.told.clone() } else { Vec::new() };
-        let version = self.told.last().map(|(_, version)| version.clone()).filter(|_| which & 128 != 0);
-        let (nonce, version) = (String::new(), version.unwrap_or_default());
-        self.say(Said { type_url, names, others, versions, nonce, version, refuses: false });
+        self.say(Said { type_url, names, others, versions, nonce: String::new(), refuses: false });
     }
 
     fn say(&mut self, said: Said) {
         if said.type_url == SDS {
             self.asked.extend(said.names.iter().cloned());
         }
-        let drafts = self.stream.on_request(S::request(said));
+        let drafts = self.stream.on_request(request(said));
         self.hear(drafts);
     }
 
-    fn hear(&mut self, drafts: Vec<S::Draft>) {
+    fn hear(&mut self, drafts: Vec<Draft>) {
         for draft in drafts {
-            let size = S::size(&draft);
-            let heard = S::heard(&S::finish(draft));
-            assert_eq!(size, heard.bodies.iter().map(Vec::len).sum::<usize>(), "a response has the size that was told");
-            for body in &heard.bodies {
-                assert!(heard.type_url == LDS || self.served.contains(body), "only what was served is told");
-                assert!(heard.type_url != SDS || self.asked.contains("s"), "secrets go to who asks for them");
+            let size = draft.size();
+            let response = draft.encode();
+            let bodies = response.resources.iter().map(body);
+            assert_eq!(size, bodies.clone().map(<[u8]>::len).sum::<usize>(), "a response has the size that was told");
+            for body in bodies {
+                assert!(response.type_url == LDS || self.served.contains(body), "only what was served is told");
+                assert!(response.type_url != SDS || self.asked.contains("s"), "secrets go to who asks for them");
             }
-            self.told.extend(heard.versions.iter().cloned());
-            self.told.push((String::new(), heard.version.clone()));
+            self.told.extend(response.resources.into_iter().map(|one| (one.name, one.version)));
             self.told.drain(..self.told.len().saturating_sub(8));
-            self.open.insert(heard.type_url.clone(), heard);
+            self.open.insert(response.type_url, response.nonce);
         }
     }
 
@@ -299,25 +220,21 @@ impl<S: Speaks> Client<S> {
         for owner in ["c0", "c5", "nobody"] {
             let _ = self.stream.standing(&self.snapshot, owner);
         }
-        assert!(self.stream.burden() < 10_000, "what it remembers is what it was told");
+        assert!(self.stream.subscription_count() < 10_000, "what it remembers is what it was told");
     }
 
     /// Takes everything from now on: the conversation must end.
     fn settle(&mut self) {
         let mut left = MOST;
-        while let Some((type_url, heard)) = self.open.pop_first() {
+        while let Some((type_url, nonce)) = self.open.pop_first() {
             left -= 1;
             assert!(left > 0, "the conversation does not end");
-            let (nonce, version) = (heard.nonce, heard.version);
-            let is_named = S::SAYS_ALL && type_url != CDS && type_url != LDS;
-            let names = if is_named { vec!["c0".to_owned()] } else { Vec::new() };
             self.say(Said {
                 type_url,
-                names,
+                names: Vec::new(),
                 others: Vec::new(),
                 versions: Vec::new(),
                 nonce,
-                version,
                 refuses: false,
             });
         }

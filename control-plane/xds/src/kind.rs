@@ -1,4 +1,15 @@
-//! What the order of updates needs to know about types.
+//! The resource types of Envoy, their URLs and the order of their updates.
+
+/// The type URL of clusters.
+pub(crate) const CDS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+/// The type URL of a cluster's endpoints.
+pub(crate) const EDS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
+/// The type URL of certificates, keys and certificate authorities.
+pub(crate) const SDS: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+/// The type URL of listeners.
+pub(crate) const LDS: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
+/// The type URL of routes.
+pub(crate) const RDS: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
 
 /// A resource's type, in the order in which updates are sent, so that nothing refers to what is not there yet: clusters,
 /// endpoints and secrets before listeners and routes; removals the other way round.
@@ -14,12 +25,12 @@ pub(crate) enum Kind {
 
 impl Kind {
     pub(crate) fn of(type_url: &str) -> Self {
-        match type_url.strip_prefix("type.googleapis.com/").unwrap_or_default() {
-            "envoy.config.cluster.v3.Cluster" => Kind::Cluster,
-            "envoy.config.endpoint.v3.ClusterLoadAssignment" => Kind::Endpoints,
-            "envoy.extensions.transport_sockets.tls.v3.Secret" => Kind::Secret,
-            "envoy.config.listener.v3.Listener" => Kind::Listener,
-            "envoy.config.route.v3.RouteConfiguration" => Kind::Routes,
+        match type_url {
+            CDS => Kind::Cluster,
+            EDS => Kind::Endpoints,
+            SDS => Kind::Secret,
+            LDS => Kind::Listener,
+            RDS => Kind::Routes,
             _ => Kind::Other,
         }
     }

@@ -20,15 +20,10 @@ mod piece;
 mod quarantine;
 mod registry;
 mod resource;
-mod retired;
-#[cfg(test)]
-mod served;
 mod server;
 mod snapshot;
 mod socket;
-mod sotw;
 mod standing;
-mod stream;
 mod tls;
 mod view;
 mod wait;

@@ -10,7 +10,6 @@ use crate::hash::hash_of;
 pub(crate) struct Piece {
     version: String,
     body: Bytes,
-    owner: Option<String>,
     /// What stands in its place where it has to be left out.
     instead: Option<Box<Piece>>,
 }
@@ -22,19 +21,9 @@ impl std::fmt::Debug for Piece {
 }
 
 impl Piece {
-    pub(crate) fn new(body: Bytes, owner: Option<&str>, instead: Option<Bytes>) -> Self {
-        let instead = instead.map(|body| Box::new(Self::new(body, owner, None)));
-        Self { version: hash_of(&body), body, owner: owner.map(str::to_owned), instead }
-    }
-
-    /// A whole resource.
-    pub(crate) fn whole(resource: &Resource) -> Self {
-        let owner = resource.owner().map(str::to_owned);
-        Self { version: resource.version().to_owned(), body: resource.body().clone(), owner, instead: None }
-    }
-
-    pub(crate) fn owner(&self) -> Option<&str> {
-        self.owner.as_deref()
+    pub(crate) fn new(body: Bytes, instead: Option<Bytes>) -> Self {
+        let instead = instead.map(|body| Box::new(Self::new(body, None)));
+        Self { version: hash_of(&body), body, instead }
     }
 
     /// The hash of the content.
@@ -73,15 +62,10 @@ impl Key {
 /// Pieces by key: those of one resource stand one behind the other, itself before its parts.
 pub(crate) type Pieces = BTreeMap<Key, Piece>;
 
-/// Adds the pieces of a resource.
+/// Adds the pieces of a resource that is made of parts.
 pub(crate) fn add_pieces(pieces: &mut Pieces, name: &str, resource: &Resource) {
-    let mut is_whole = true;
     for (owner, piece) in resource.pieces() {
-        is_whole = false;
         pieces.insert(Key { resource: name.to_owned(), part: owner.map(str::to_owned) }, piece.clone());
-    }
-    if is_whole {
-        pieces.insert(Key::whole(name), Piece::whole(resource));
     }
 }
 

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::delta::DeltaStream;
 use crate::observer::{Observed, Observer};
-use crate::stream::NodeStream;
 use crate::{Refused, Snapshot, Standing, TurnedAway, TypeStatus, View};
 
 /// Where one node stands.
@@ -39,7 +39,7 @@ impl std::fmt::Debug for Registry {
 }
 
 /// A conversation that its task and the registry share.
-pub(crate) type Shared = Arc<Mutex<dyn NodeStream>>;
+pub(crate) type Shared = Arc<Mutex<DeltaStream>>;
 
 #[derive(Default)]
 struct Streams {

@@ -111,7 +111,7 @@ impl Resource {
         let fits = end <= body.len();
         let mut pieces = Vec::new();
         if fits {
-            pieces.push((None, Piece::new(body.slice(..end), None, None)));
+            pieces.push((None, Piece::new(body.slice(..end), None)));
         }
         for part in parts {
             let range = part.range;
@@ -120,7 +120,7 @@ impl Resource {
                 return self;
             }
             end = range.end;
-            let piece = Piece::new(body.slice(range), Some(&part.owner), part.instead);
+            let piece = Piece::new(body.slice(range), part.instead);
             pieces.push((Some(part.owner), piece));
         }
         if end == body.len() { self.with(|content| content.pieces = pieces) } else { self }

@@ -2,12 +2,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::hash::Hash;
-use crate::kind::Kind;
-use crate::retired::Retired;
+use crate::kind::{CDS, Kind};
 use crate::{Resource, View};
-
-/// Their type.
-const CLUSTERS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +12,6 @@ pub struct Snapshot {
     version: String,
     /// The same objects for nodes that understand them otherwise.
     views: BTreeMap<String, Arc<Snapshot>>,
-    retired: Arc<Retired>,
 }
 
 /// The resources of one type. Snapshots that follow each other share what did not change.
@@ -96,21 +91,7 @@ impl Snapshot {
             whole.add(type_url);
             whole.add(&one.version);
         }
-        let of_clusters = |types: &BTreeMap<String, Arc<OneType>>| types.get(CLUSTERS).cloned();
-        let (before, after) = (of_clusters(&self.types), of_clusters(&types));
-        let is_same = match (&before, &after) {
-            (Some(before), Some(after)) => Arc::ptr_eq(before, after),
-            (before, after) => before.is_none() && after.is_none(),
-        };
-        let retired = if is_same {
-            Arc::clone(&self.retired)
-        } else {
-            Arc::new(
-                self.retired
-                    .succeeded_by(before.as_ref().map(|one| &one.resources), after.as_ref().map(|one| &one.resources)),
-            )
-        };
-        Self { types, version: whole.finish(), views: BTreeMap::new(), retired }
+        Self { types, version: whole.finish(), views: BTreeMap::new() }
     }
 
     /// The same with views for nodes that understand the same objects otherwise. Views carry this snapshot's version: who
@@ -165,12 +146,6 @@ impl Snapshot {
         self.types.get(type_url)?.resources.get(name)
     }
 
-    /// Resources of a type that snapshots before this one held, as far as that matters for the order of removals.
-    pub(crate) fn retired(&self, type_url: &str) -> impl Iterator<Item = (&String, &Resource)> {
-        let is_told = type_url == CLUSTERS;
-        self.retired.iter().filter(move |_| is_told)
-    }
-
     /// Whether some node may be told of a cluster of that name, or of one whose name has `@` and more behind it: nodes tell of
     /// clusters as their statistics do, whose names are without.
     pub(crate) fn has_cluster(&self, name: &str) -> bool {
@@ -179,7 +154,7 @@ impl Snapshot {
             let next = one.resources.range(marked.clone()..).next();
             one.resources.contains_key(name) || next.is_some_and(|(other, _)| other.starts_with(&marked))
         };
-        self.types.get(CLUSTERS).is_some_and(has) || self.views.values().any(|view| view.has_cluster(name))
+        self.types.get(CDS).is_some_and(has) || self.views.values().any(|view| view.has_cluster(name))
     }
 
     /// Everything: type URL, name and resource.

@@ -12,7 +12,7 @@ use portcullis_filter_config::NODE_METADATA;
 pub(crate) use secrets::Paths;
 use serde_json::{Value, json};
 
-use crate::cli::{Bootstrap, FilterBuild, XdsProtocol};
+use crate::cli::{Bootstrap, FilterBuild};
 
 /// Why no bootstrap can be made. The operator has to act.
 #[derive(Debug, thiserror::Error)]
@@ -61,10 +61,7 @@ fn common(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>)
         "stats_flush_on_admin": true,
         "dynamic_resources": {
             "ads_config": {
-                "api_type": match arguments.xds_protocol {
-                    XdsProtocol::Delta => "DELTA_GRPC",
-                    XdsProtocol::Sotw => "GRPC",
-                },
+                "api_type": "DELTA_GRPC",
                 "transport_api_version": "V3",
                 "set_node_on_first_message_only": true,
                 // Envoy's own wait between two tries grows to 30 s, at which a control plane that is back would be overlooked.

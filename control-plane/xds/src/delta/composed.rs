@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::piece::{Body, Key, Pieces, add_pieces, bodies};
-use crate::quarantine::{Hold, Offer, Quarantine, Refusal};
+use crate::quarantine::{Offer, Quarantine, Refusal};
 use crate::{Resource, Snapshot, Standing};
 
 /// The resources of one type that are made of parts: what of them may be sent.
@@ -37,9 +37,9 @@ impl Composed {
                 one.quarantine.aim(Offer::wanted(resource.version(), pieces));
             }
             if let Some(version) = known.get(name).filter(|_| is_new) {
-                one.quarantine.resume(version, Vec::new());
+                one.quarantine.resume(version);
             }
-            one.offer = one.quarantine.next(&Hold::default()).or_else(|| one.quarantine.last_accepted().cloned());
+            one.offer = one.quarantine.next().or_else(|| one.quarantine.last_accepted().cloned());
             one.told = one.offer.as_ref().map(Offer::told).unwrap_or_default();
         }
     }

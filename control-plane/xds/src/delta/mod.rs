@@ -13,7 +13,6 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource as WireResource,
 };
@@ -21,7 +20,6 @@ use envoy_types::pb::google::protobuf::Any;
 
 use crate::kind::Kind;
 use crate::piece::length;
-use crate::stream::{Conversation, MAX_TYPES, NodeStream, Refusal, are_short, are_versions};
 use crate::wait::Wait;
 use crate::{Refused, Snapshot, Standing};
 use subscription::{Change, Subscription};
@@ -127,18 +125,48 @@ impl DeltaStream {
     }
 }
 
-impl Conversation for DeltaStream {
-    type Request = DeltaDiscoveryRequest;
-    type Response = DeltaDiscoveryResponse;
-    type Draft = Draft;
+/// Maximum length of the name of a type or a resource.
+const MAX_NAME_LENGTH: usize = 1_024;
+/// Maximum length of a version: one lists the digests of thousands of parts.
+const MAX_VERSION_LENGTH: usize = 32 * 1_024;
+/// Maximum number of types on one stream.
+const MAX_TYPES: usize = 32;
 
-    fn new(snapshot: Arc<Snapshot>) -> Self {
+/// A node refuses a response.
+pub(crate) struct Refusal<'a> {
+    pub(crate) type_url: &'a str,
+    pub(crate) message: &'a str,
+}
+
+/// The refusal in a request, if it is one.
+pub(crate) fn refusal(request: &DeltaDiscoveryRequest) -> Option<Refusal<'_>> {
+    let error = request.error_detail.as_ref()?;
+    Some(Refusal { type_url: &request.type_url, message: &error.message })
+}
+
+/// Whether every name and version in a request has a usual length.
+pub(crate) fn is_within_limits(request: &DeltaDiscoveryRequest) -> bool {
+    let names = request.resource_names_subscribe.iter().chain(&request.resource_names_unsubscribe);
+    let mut names = names.chain(request.initial_resource_versions.keys()).chain([&request.type_url]);
+    names.all(|name| name.len() <= MAX_NAME_LENGTH)
+        && request.initial_resource_versions.values().all(|version| version.len() <= MAX_VERSION_LENGTH)
+}
+
+/// The type of the response that a request answers, if it answers one.
+pub(crate) fn answered_kind(request: &DeltaDiscoveryRequest) -> Option<Kind> {
+    (!request.response_nonce.is_empty()).then(|| Kind::of(&request.type_url))
+}
+
+impl DeltaStream {
+    /// A new stream.
+    pub(crate) fn new(snapshot: Arc<Snapshot>) -> Self {
         Self { snapshot, node: String::new(), subscriptions: BTreeMap::new(), nonces: 0 }
     }
 
-    fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<Draft> {
+    /// Takes a request: a subscription, an acknowledgement or both. Returns responses in the order to send them.
+    pub(crate) fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<Draft> {
         if self.node.is_empty()
-            && let Some(node) = Self::node_of(&request)
+            && let Some(node) = &request.node
         {
             self.node.clone_from(&node.id);
         }
@@ -147,7 +175,8 @@ impl Conversation for DeltaStream {
         self.advance()
     }
 
-    fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<Draft> {
+    /// Takes a newer snapshot. Returns responses in the order to send them.
+    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<Draft> {
         for ((_, type_url), subscription) in &mut self.subscriptions {
             subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
         }
@@ -155,78 +184,47 @@ impl Conversation for DeltaStream {
         self.advance()
     }
 
-    fn size(draft: &Draft) -> usize {
-        draft.change.updates.values().map(|update| length(&update.body)).sum()
-    }
-
-    fn finish(draft: Draft) -> DeltaDiscoveryResponse {
-        encode(draft)
-    }
-
-    fn node_of(request: &DeltaDiscoveryRequest) -> Option<&Node> {
-        request.node.as_ref()
-    }
-
-    fn refusal(request: &DeltaDiscoveryRequest) -> Option<Refusal<'_>> {
-        let error = request.error_detail.as_ref()?;
-        Some(Refusal { type_url: &request.type_url, message: &error.message })
-    }
-
-    fn reason(request: &mut DeltaDiscoveryRequest) -> Option<&mut String> {
-        request.error_detail.as_mut().map(|error| &mut error.message)
-    }
-
-    fn is_sane(request: &DeltaDiscoveryRequest) -> bool {
-        let names = request.resource_names_subscribe.iter().chain(&request.resource_names_unsubscribe);
-        are_short(names.chain(request.initial_resource_versions.keys()).chain([&request.type_url]))
-            && are_versions(request.initial_resource_versions.values())
-    }
-
-    fn answered(request: &DeltaDiscoveryRequest) -> Option<Kind> {
-        (!request.response_nonce.is_empty()).then(|| Kind::of(&request.type_url))
-    }
-
-    fn kind_of(response: &DeltaDiscoveryResponse) -> Kind {
-        Kind::of(&response.type_url)
-    }
-
-    fn log(&self, response: &DeltaDiscoveryResponse) {
+    /// Logs a response, without its content.
+    pub(crate) fn log(&self, response: &DeltaDiscoveryResponse) {
         let (resources, removed) = (response.resources.len(), response.removed_resources.len());
         let node = &self.node;
         tracing::debug!(node, type_url = response.type_url, nonce = response.nonce, resources, removed, "sent");
     }
-}
 
-impl NodeStream for DeltaStream {
-    fn node(&self) -> &str {
+    /// The node's id; empty before the first request.
+    pub(crate) fn node(&self) -> &str {
         &self.node
     }
 
-    fn snapshot_version(&self) -> &str {
+    /// The version of the newest snapshot that the stream has taken.
+    pub(crate) fn snapshot_version(&self) -> &str {
         self.snapshot.version()
     }
 
-    /// A node that has not asked for clusters and listeners yet is not.
-    fn is_in_sync(&self) -> bool {
+    /// Whether all that the node subscribed to is acknowledged in the newest version, clusters and listeners among it.
+    pub(crate) fn is_in_sync(&self) -> bool {
         let asked = |kind| self.subscriptions.keys().any(|(other, _)| *other == kind);
         asked(Kind::Cluster)
             && asked(Kind::Listener)
             && self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_in_sync(&self.snapshot, url))
     }
 
-    fn status(&self) -> BTreeMap<String, TypeStatus> {
+    /// The progress of each type that was asked for.
+    pub(crate) fn status(&self) -> BTreeMap<String, TypeStatus> {
         let open = self.subscriptions.iter().filter(|(_, subscription)| subscription.is_open());
         open.map(|((_, url), subscription)| (url.clone(), subscription.status())).collect()
     }
 
-    fn refused(&self) -> Vec<Refused> {
+    /// What the node refuses of the newest snapshot.
+    pub(crate) fn refused(&self) -> Vec<Refused> {
         let refused = |((_, url), subscription): (&'_ (Kind, String), &'_ Subscription)| {
             subscription.refused(&self.snapshot, url).collect::<Vec<_>>()
         };
         self.subscriptions.iter().flat_map(refused).collect()
     }
 
-    fn standing(&self, snapshot: &Snapshot, owner: &str) -> Option<Standing> {
+    /// The node's progress with one owner's resources in a snapshot; `None` if it holds none of them.
+    pub(crate) fn standing(&self, snapshot: &Snapshot, owner: &str) -> Option<Standing> {
         let one = |(type_url, name): (&str, &str)| {
             let resource = snapshot.get(type_url, name)?;
             let subscription = self.subscriptions.get(&(Kind::of(type_url), type_url.to_owned()));
@@ -235,12 +233,14 @@ impl NodeStream for DeltaStream {
         snapshot.owned_by(owner).filter_map(one).reduce(Standing::and)
     }
 
-    fn oldest_unanswered(&self) -> Option<u64> {
+    /// The nonce of the oldest response without an answer.
+    pub(crate) fn oldest_unanswered(&self) -> Option<u64> {
         self.subscriptions.values().filter_map(Subscription::unanswered).min()
     }
 
-    fn burden(&self) -> usize {
-        let names = self.subscriptions.values().map(Subscription::burden).sum();
+    /// The number of names that are kept on behalf of the node.
+    pub(crate) fn subscription_count(&self) -> usize {
+        let names = self.subscriptions.values().map(Subscription::name_count).sum();
         if self.subscriptions.len() > MAX_TYPES { usize::MAX } else { names }
     }
 }
@@ -261,32 +261,28 @@ pub(crate) struct Draft {
     change: Change,
 }
 
-fn encode(draft: Draft) -> DeltaDiscoveryResponse {
-    let type_url = draft.type_url;
-    let resources = draft.change.updates.into_iter().map(|(name, update)| WireResource {
-        name,
-        version: update.version,
-        resource: Some(Any { type_url: type_url.clone(), value: update.body.concat() }),
-        ..Default::default()
-    });
-    DeltaDiscoveryResponse {
-        system_version_info: draft.version,
-        resources: resources.collect(),
-        type_url,
-        removed_resources: draft.change.removals.into_iter().collect(),
-        nonce: draft.nonce,
-        ..Default::default()
-    }
-}
-
-/// What is said, whole.
-#[cfg(test)]
-impl DeltaStream {
-    pub(crate) fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
-        Conversation::on_request(self, request).into_iter().map(encode).collect()
+impl Draft {
+    /// Bytes of the resources, without names.
+    pub(crate) fn size(&self) -> usize {
+        self.change.updates.values().map(|update| length(&update.body)).sum()
     }
 
-    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
-        Conversation::on_snapshot(self, snapshot).into_iter().map(encode).collect()
+    /// The response as it is sent: copies the bytes.
+    pub(crate) fn encode(self) -> DeltaDiscoveryResponse {
+        let type_url = self.type_url;
+        let resources = self.change.updates.into_iter().map(|(name, update)| WireResource {
+            name,
+            version: update.version,
+            resource: Some(Any { type_url: type_url.clone(), value: update.body.concat() }),
+            ..Default::default()
+        });
+        DeltaDiscoveryResponse {
+            system_version_info: self.version,
+            resources: resources.collect(),
+            type_url,
+            removed_resources: self.change.removals.into_iter().collect(),
+            nonce: self.nonce,
+            ..Default::default()
+        }
     }
 }

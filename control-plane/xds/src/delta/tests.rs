@@ -1,19 +1,46 @@
-//! Rules of the conversation as tables, and one property: whatever happens on the way, in the end the client has what the
+//! Rules of a stream as tables, and one property: whatever happens on the way, in the end the client has what the
 //! last snapshot holds, and on no step does anything it has refer to something it has not.
 
 mod client;
 mod property;
 mod rules;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-pub(super) use crate::served::{CDS, EDS, LDS, RDS};
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
+
+use super::{DeltaStream, Draft};
+use crate::kind::{CDS, EDS, LDS, RDS, SDS};
 use crate::{Resource, Snapshot};
 
-pub(super) const SDS: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+/// A stream that encodes its responses.
+struct Encoded(DeltaStream);
+
+impl Deref for Encoded {
+    type Target = DeltaStream;
+
+    fn deref(&self) -> &DeltaStream {
+        &self.0
+    }
+}
+
+impl Encoded {
+    fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self(DeltaStream::new(snapshot))
+    }
+
+    fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
+        self.0.on_request(request).into_iter().map(Draft::encode).collect()
+    }
+
+    fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
+        self.0.on_snapshot(snapshot).into_iter().map(Draft::encode).collect()
+    }
+}
 
 /// A snapshot of `(type, name, content)`. A cluster's companion is the assignment of its name.
-pub(super) fn snapshot(resources: &[(&str, &str, &str)]) -> Arc<Snapshot> {
+fn snapshot(resources: &[(&str, &str, &str)]) -> Arc<Snapshot> {
     Arc::new(Snapshot::new(resources.iter().map(|(url, name, body)| {
         let mut resource = Resource::new(body.as_bytes().to_vec());
         if *url == CDS {

@@ -94,10 +94,11 @@ pub(super) fn read(report: &EndpointHealthResponse, served: &Snapshot) -> Answer
 mod tests {
     use super::*;
     use crate::Resource;
+    use crate::kind::CDS;
 
     fn served() -> Snapshot {
         let one = |owner: &str| {
-            let url = "type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned();
+            let url = CDS.to_owned();
             (url, format!("{owner}/all"), Resource::new(vec![1]).owned_by(owner))
         };
         Snapshot::new(["a", "b"].map(one))

@@ -17,11 +17,12 @@ use tokio::sync::watch;
 
 use super::service::Ear;
 use super::{Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
+use crate::kind::CDS;
 use crate::{Admission, Limits, Resource, Snapshot};
 
 /// Where clusters of these names are served.
 fn ear(clusters: &[&str]) -> Ear {
-    let url = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+    let url = CDS;
     let one = |name: &&str| (url.to_owned(), (*name).to_owned(), Resource::new(Vec::new()));
     let (_, snapshots) = watch::channel(Some(Arc::new(Snapshot::new(clusters.iter().map(one)))));
     let limits = Limits { report_pause: Duration::ZERO, idle: Duration::from_millis(20), ..Limits::default() };

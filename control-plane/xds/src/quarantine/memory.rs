@@ -2,16 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::offer::{self, Hold, Offer, Told};
+use super::offer::{self, Offer, Told};
 use super::{Quarantine, Refusal, candidates};
 use crate::piece::{Key, Piece, Pieces};
 
 impl Quarantine {
     /// The other side has something already, of this version, from an earlier conversation.
-    ///
-    /// `left` is what somebody may have told it that is not wanted any more, the newest editions first: of what it has of
-    /// that the removal can wait.
-    pub(crate) fn resume(&mut self, version: &str, left: Vec<(Key, Piece)>) {
+    pub(crate) fn resume(&mut self, version: &str) {
         let told = Told::read(version);
         for (key, wanted) in &self.target.pieces {
             for piece in candidates(wanted).filter(|piece| told.refused.contains(offer::short(piece.version()))) {
@@ -21,9 +18,9 @@ impl Quarantine {
                 self.refused.entry(key.clone()).or_default().push(refusal);
             }
         }
-        let offer = self.compose(&Hold::default());
+        let offer = self.compose();
         self.unknown = offer.version != told.version;
-        self.accepted = if self.unknown { self.recognise(&told, left) } else { offer };
+        self.accepted = if self.unknown { self.recognise(&told) } else { offer };
         let known: BTreeSet<String> =
             self.accepted.pieces.iter().map(|(key, piece)| offer::digest(key, piece)).collect();
         let strange = told.made_of.iter().filter(|one| self.unknown && !known.contains(**one));
@@ -31,23 +28,12 @@ impl Quarantine {
     }
 
     /// What is known of what the other side has.
-    fn recognise(&self, told: &Told<'_>, left: Vec<(Key, Piece)>) -> Offer {
+    fn recognise(&self, told: &Told<'_>) -> Offer {
         let known = |(key, wanted): (&Key, &Piece)| {
             let has = |piece: &&Piece| told.made_of.contains(offer::digest(key, piece).as_str());
             Some((key.clone(), candidates(wanted).find(has)?.clone()))
         };
-        let mut pieces: Pieces = self.target.pieces.iter().filter_map(known).collect();
-        // Of a version that says nothing all may be there; what is not does no harm.
-        let is_there = |key: &Key| {
-            let place = offer::place(key);
-            told.made_of.is_empty() || told.made_of.iter().any(|digest| offer::place_of(digest) == place)
-        };
-        let is_this = |key: &Key, piece: &Piece| told.made_of.contains(offer::digest(key, piece).as_str());
-        for (key, piece) in left.into_iter().filter(|(key, _)| !self.target.pieces.contains_key(key)) {
-            if is_this(&key, &piece) || (!pieces.contains_key(&key) && is_there(&key)) {
-                pieces.insert(key, piece);
-            }
-        }
+        let pieces: Pieces = self.target.pieces.iter().filter_map(known).collect();
         Offer { version: String::new(), pieces }
     }
 

@@ -16,9 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Standing;
 use crate::piece::{Key, Piece, Pieces};
-use crate::wait::Wait;
 
-pub(crate) use offer::{Hold, Offer};
+pub(crate) use offer::Offer;
 
 /// Why a piece or everything is not offered again.
 #[derive(Clone, Debug)]
@@ -75,22 +74,17 @@ impl Quarantine {
         self.refused.retain(|_, refusals| !refusals.is_empty());
     }
 
-    /// What to send now, if anything.
-    pub(crate) fn next(&mut self, hold: &Hold) -> Option<Offer> {
+    /// The offer to send now, if any.
+    pub(crate) fn next(&mut self) -> Option<Offer> {
         loop {
-            let offer = self.compose(hold);
+            let offer = self.compose();
             let is_same = self.is_there(&offer);
-            if is_same && hold.updates == Wait::Nobody && self.suspects.is_empty() && self.has_to_tell(&offer) {
+            if is_same && self.suspects.is_empty() && self.has_to_tell(&offer) {
                 return Some(offer);
             }
             let barred = self.barred.get(offer.hash()).filter(|_| !is_same).cloned();
             if !is_same && barred.is_none() {
                 return Some(offer);
-            }
-            // What is held back may be tried later. Removals may have to wait for as long as somebody's route is refused,
-            // which must not end the search among others.
-            if hold.updates != Wait::Nobody {
-                return None;
             }
             match barred {
                 Some(message) if !self.suspects.is_empty() => self.on_nack(&offer, &message),
@@ -191,7 +185,7 @@ impl Quarantine {
             self.refused.entry(key.clone()).or_default().retain(|refusal| Some(refusal.version.as_str()) != wanted);
         }
         self.suspects.push(group);
-        if self.barred.contains_key(self.compose(&Hold::default()).hash()) {
+        if self.barred.contains_key(self.compose().hash()) {
             self.suspects.pop();
             self.refused = before;
             return false;
@@ -199,11 +193,7 @@ impl Quarantine {
         true
     }
 
-    fn compose(&self, hold: &Hold) -> Offer {
-        self.compose_all(hold, |key| self.is_tried(key))
-    }
-
-    fn compose_all(&self, hold: &Hold, is_tried: impl Fn(&Key) -> bool) -> Offer {
+    fn compose(&self) -> Offer {
         if !self.unknown && self.accepted.version == self.target.version {
             return self.accepted.clone();
         }
@@ -212,13 +202,11 @@ impl Quarantine {
             let accepted = self.accepted.pieces.get(key);
             let resolved = self.resolve(key, wanted);
             let is_change = resolved.map(Piece::version) != accepted.map(Piece::version);
-            let may_change = hold.updates.lets(wanted.owner()) && is_tried(key);
-            let chosen = if !is_change || may_change {
+            let chosen = if !is_change || self.is_tried(key) {
                 resolved
             } else {
-                // Nobody else is to get what comes for a part that is new and not tried yet.
-                let stand_in = wanted.instead().filter(|one| !self.bare && !self.is_refused(key, one.version()));
-                accepted.or(stand_in.filter(|_| hold.updates.lets(wanted.owner())))
+                // A new part that is not tried yet keeps its names from everybody else.
+                accepted.or_else(|| wanted.instead().filter(|one| !self.bare && !self.is_refused(key, one.version())))
             };
             // Parts of what is not there are nothing.
             let stands_alone = key.part.is_none() || pieces.contains_key(&Key::whole(&key.resource));
@@ -226,9 +214,6 @@ impl Quarantine {
                 pieces.insert(key.clone(), chosen.clone());
             }
         }
-        let gone = self.accepted.pieces.iter().filter(|(key, _)| !self.target.pieces.contains_key(key));
-        let stays = gone.filter(|(_, piece)| !hold.removals.lets(piece.owner()));
-        pieces.extend(stays.map(|(key, piece)| (key.clone(), piece.clone())));
         Offer::of(pieces, &self.target, self.refused.values().flatten().map(|refusal| refusal.version.as_str()))
     }
 
@@ -261,32 +246,6 @@ impl Quarantine {
         !self.unknown && is_same()
     }
 
-    /// Whose pieces are to be sent, and whose are to go, if nothing is held back.
-    pub(crate) fn waiting(&self) -> (Wait, Wait) {
-        let offer = self.compose_all(&Hold::default(), |_| true);
-        let is_over = self.suspects.is_empty() && self.barred.contains_key(offer.hash());
-        if is_over || self.is_there(&offer) {
-            return (Wait::Nobody, Wait::Nobody);
-        }
-        self.changes(&offer)
-    }
-
-    /// Whose pieces an offer changes, and whose it removes.
-    pub(crate) fn changes(&self, offer: &Offer) -> (Wait, Wait) {
-        let changed = offer.pieces.iter().filter(|(key, piece)| self.differs(key, piece));
-        let gone = self.accepted.pieces.iter().filter(|(key, _)| !offer.pieces.contains_key(key));
-        let fold = |wait: Wait, (_, piece): (&Key, &Piece)| wait.and(Wait::for_owner(piece.owner()));
-        // What is not known goes, too.
-        let first = if self.unknown { Wait::Everybody } else { Wait::Nobody };
-        (changed.fold(Wait::Nobody, fold), gone.fold(first, fold))
-    }
-
-    /// Names of resources that an offer changes.
-    pub(crate) fn changed<'a>(&'a self, offer: &'a Offer) -> impl Iterator<Item = &'a str> {
-        let changed = offer.pieces.iter().filter(|(key, piece)| self.differs(key, piece));
-        changed.map(|(key, _)| key.resource.as_str())
-    }
-
     /// What is refused as it is wanted: pieces, or everything, if no piece was found that is at fault.
     pub(crate) fn refusals(&self) -> impl Iterator<Item = (Option<&Key>, &Refusal)> {
         let whole = self.whole.iter().map(|refusal| (None, refusal));
@@ -298,34 +257,14 @@ impl Quarantine {
         !self.suspects.is_empty()
     }
 
-    /// Whether it is known what the other side has.
-    pub(crate) fn is_known(&self) -> bool {
-        !self.unknown
-    }
-
-    /// What the other side has does not matter: what is not offered stays as it is.
-    pub(crate) fn forget_unknown(&mut self) {
-        self.unknown = false;
-    }
-
     /// Whether this version is wanted already.
     pub(crate) fn is_aimed_at(&self, version: &str) -> bool {
         self.target.version == version
     }
 
-    /// What the other side has, if that is known.
-    pub(crate) fn last(&self) -> &Offer {
-        &self.accepted
-    }
-
     /// What the other side has, if it has something and that is known.
     pub(crate) fn last_accepted(&self) -> Option<&Offer> {
         Some(&self.accepted).filter(|accepted| !self.unknown && !accepted.pieces.is_empty())
-    }
-
-    /// Whose a piece is that is wanted.
-    pub(crate) fn owner(&self, key: &Key) -> Option<&str> {
-        self.target.pieces.get(key).and_then(Piece::owner)
     }
 
     /// Where the other side stands with a version of a piece.

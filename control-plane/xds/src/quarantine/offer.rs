@@ -2,7 +2,6 @@ use std::collections::BTreeSet;
 
 use crate::hash::{Hash, hash_of};
 use crate::piece::{Key, Piece, Pieces};
-use crate::wait::Wait;
 
 /// Pieces that are sent, or wanted, together.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +34,7 @@ impl Offer {
     /// The version as it is sent: with what it is made of, so that another control plane knows what the other side has,
     /// even if it wants something else itself. See [`Told`].
     pub(crate) fn told(&self) -> String {
-        let most = if self.pieces.keys().any(|key| key.part.is_some()) { MAX_PARTS } else { MAX_WHOLE };
-        if self.pieces.len() > most {
+        if self.pieces.len() > MAX_PARTS {
             return self.version.clone();
         }
         let (hash, left_out) = self.version.split_at(self.hash().len());
@@ -45,21 +43,12 @@ impl Offer {
     }
 }
 
-/// Changes that have to wait for others.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Hold {
-    pub(crate) updates: Wait,
-    pub(crate) removals: Wait,
-}
-
 /// Before what was left out.
 const LEFT_OUT: char = '!';
 /// Between the hash and what it is made of.
 const MADE_OF: char = '~';
 /// Most parts of which the version tells what it is made of: eight bytes for each of some thousand in a listener's version.
 const MAX_PARTS: usize = 4_000;
-/// The same for whole resources: Envoy keeps the version with each of them.
-const MAX_WHOLE: usize = 500;
 /// Most refusals that a version tells: it stays a word.
 const MAX_TOLD: usize = 64;
 

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::hash::Hash;
-use crate::wait::Wait;
 
 /// Part and content. A content with `!` is bad; `x@` is bad unless some other part is `x`; the whole itself is `=`.
 type Parts<'a> = &'a [(&'a str, &'a str)];
@@ -16,7 +15,7 @@ fn offer(parts: Parts<'_>) -> Offer {
     for (part, content) in parts {
         let key = Key { resource: "l".to_owned(), part: (*part != "=").then(|| (*part).to_owned()) };
         let instead = key.part.is_some().then(|| Bytes::from("closed"));
-        pieces.insert(key, Piece::new(Bytes::copy_from_slice(content.as_bytes()), None, instead));
+        pieces.insert(key, Piece::new(Bytes::copy_from_slice(content.as_bytes()), instead));
         hash.add(part);
         hash.add(content);
     }
@@ -45,7 +44,7 @@ fn error(offer: &Offer) -> Option<String> {
 /// Offers until nothing is left to say; returns everything that was offered, refusals with a `!` before them.
 fn settle(quarantine: &mut Quarantine) -> Vec<String> {
     let mut said = Vec::new();
-    while let Some(offer) = quarantine.next(&Hold::default()) {
+    while let Some(offer) = quarantine.next() {
         assert!(said.len() < 200, "no end: {said:#?}");
         match error(&offer) {
             Some(message) => {
@@ -122,9 +121,9 @@ fn at_the_first_time_the_good_ones_are_served_whoever_is_bad() {
 fn whom_the_error_names_is_tried_last() {
     let mut quarantine = settled(&[("=", "1")]);
     quarantine.aim(offer(&[("=", "1"), ("aa", "1"), ("bb", "1!"), ("cc", "1"), ("dd", "1")]));
-    let first = quarantine.next(&Hold::default()).unwrap();
+    let first = quarantine.next().unwrap();
     quarantine.on_nack(&first, "error in i/-/bb");
-    assert_eq!(show(&quarantine.next(&Hold::default()).unwrap()), "=:1 aa:1 bb:closed cc:1 dd:1");
+    assert_eq!(show(&quarantine.next().unwrap()), "=:1 aa:1 bb:closed cc:1 dd:1");
 }
 
 #[test]
@@ -145,7 +144,7 @@ fn another_control_plane_learns_from_the_version_what_was_refused() {
     settle(&mut first);
     let mut second = Quarantine::default();
     second.aim(target.clone());
-    second.resume(&first.accepted.version, Vec::new());
+    second.resume(&first.accepted.version);
     assert_eq!(settle(&mut second), [""; 0]);
     assert_eq!(bad(&second), ["b"]);
 }
@@ -154,7 +153,7 @@ fn another_control_plane_learns_from_the_version_what_was_refused() {
 fn after_restart(before: &Quarantine, wanted: Parts<'_>) -> Quarantine {
     let mut second = Quarantine::default();
     second.aim(offer(wanted));
-    second.resume(&before.accepted.told(), Vec::new());
+    second.resume(&before.accepted.told());
     second
 }
 
@@ -204,10 +203,10 @@ fn one_bad_among_many_costs_few_trials_and_stops_nobody() {
             let mut quarantine = Quarantine::default();
             quarantine.aim(offer(&wanted));
             if is_strange {
-                quarantine.resume("from another world", Vec::new());
+                quarantine.resume("from another world");
             }
             let mut pushes = 0;
-            while let Some(offer) = quarantine.next(&Hold::default()) {
+            while let Some(offer) = quarantine.next() {
                 pushes += 1;
                 match error(&offer) {
                     Some(message) => quarantine.on_nack(&offer, &message),
@@ -229,23 +228,12 @@ fn what_stands_for_others_is_not_blamed_on_them() {
     let mut quarantine = Quarantine::default();
     quarantine.aim(offer(&[("=", "1"), ("a", "1"), ("b", "1!"), ("c", "1"), ("d", "1")]));
     let mut steps = 0;
-    while let Some(offer) = quarantine.next(&Hold::default()) {
+    while let Some(offer) = quarantine.next() {
         steps += 1;
         assert!(steps < 50);
         if is_bad(&offer) { quarantine.on_nack(&offer, "?") } else { quarantine.on_ack(offer) }
     }
     assert_eq!(show(&quarantine.accepted), "=:1 a:1 c:1 d:1");
-}
-
-#[test]
-fn what_has_to_wait_is_held_as_it_was_accepted() {
-    let mut quarantine = settled(&[("=", "1"), ("a", "1"), ("b", "1")]);
-    quarantine.aim(offer(&[("=", "1"), ("a", "2"), ("c", "1")]));
-    let closed = Hold { updates: Wait::Everybody, removals: Wait::Everybody };
-    assert!(quarantine.next(&closed).is_none());
-    let no_removals = Hold { removals: Wait::Everybody, ..Hold::default() };
-    assert_eq!(show(&quarantine.next(&no_removals).unwrap()), "=:1 a:2 b:1 c:1");
-    assert_eq!(show(&quarantine.next(&Hold::default()).unwrap()), "=:1 a:2 c:1");
 }
 
 fn parts() -> impl Strategy<Value = Vec<(u8, u8)>> {
@@ -274,7 +262,7 @@ proptest! {
                 quarantine.aim(offer(&wanted));
             }
             let mut steps = 0;
-            while let Some(offer) = quarantine.next(&Hold::default()) {
+            while let Some(offer) = quarantine.next() {
                 steps += 1;
                 prop_assert!(steps < 100);
                 if let Some(message) = error(&offer) {

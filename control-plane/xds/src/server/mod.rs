@@ -27,9 +27,6 @@ use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::delta::DeltaStream;
-use crate::sotw::SotwStream;
-use crate::stream::Conversation;
 use crate::{Credentials, HealthRegistry, Registry, Snapshot, Socket, Views};
 use connection::Peers;
 pub(crate) use connection::{Admission, admission};
@@ -48,6 +45,9 @@ const HEADERS: u32 = 16 * 1024;
 /// Streams that were reset before they were looked at, and those reset for a fault of the client: over it the connection
 /// ends.
 const RESETS: usize = 32;
+/// The answer to a stream of the state-of-the-world variant. Envoy logs it.
+const STATE_OF_THE_WORLD: &str = "Portcullis serves incremental xDS only: set api_type: DELTA_GRPC in \
+    dynamic_resources.ads_config of this Envoy's bootstrap (`portcullis bootstrap` writes one)";
 
 /// Why the server ended before it was told to.
 #[derive(Debug, thiserror::Error)]
@@ -81,7 +81,7 @@ pub struct Served {
     pub views: Arc<dyn Views>,
 }
 
-/// Serves the aggregated discovery service, in both its variants, and health reports, until `shutdown` is done and every
+/// Serves the incremental aggregated discovery service and health reports, until `shutdown` is done and every
 /// stream has ended.
 pub async fn serve(doors: Doors, served: Served, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
     let (links, incoming) = mpsc::channel(1);
@@ -121,20 +121,6 @@ struct Service {
     served: Served,
 }
 
-impl Service {
-    fn start<C: Conversation>(
-        &self,
-        request: Request<Streaming<C::Request>>,
-    ) -> Result<Response<Responses<C::Response>>, Status> {
-        let (responses, parcels) = mpsc::channel(WAITING);
-        let admission = connection::admission(&request)?;
-        let outgoing = Outgoing::new(parcels, Arc::clone(&admission));
-        let task = Task::<C> { served: self.served.clone(), admission, responses };
-        tokio::spawn(task.run(request.into_inner()));
-        Ok(Response::new(outgoing.boxed()))
-    }
-}
-
 type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
@@ -144,15 +130,20 @@ impl AggregatedDiscoveryService for Service {
 
     async fn stream_aggregated_resources(
         &self,
-        request: Request<Streaming<DiscoveryRequest>>,
+        _: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        self.start::<SotwStream>(request)
+        Err(Status::unimplemented(STATE_OF_THE_WORLD))
     }
 
     async fn delta_aggregated_resources(
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        self.start::<DeltaStream>(request)
+        let (responses, parcels) = mpsc::channel(WAITING);
+        let admission = connection::admission(&request)?;
+        let outgoing = Outgoing::new(parcels, Arc::clone(&admission));
+        let task = Task { served: self.served.clone(), admission, responses };
+        tokio::spawn(task.run(request.into_inner()));
+        Ok(Response::new(outgoing.boxed()))
     }
 }

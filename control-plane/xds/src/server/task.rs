@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
@@ -11,9 +12,9 @@ use tonic::Status;
 use super::connection::Admission;
 use super::limits::Excess;
 use super::outgoing::Parcel;
+use crate::delta::{self, DeltaStream, Draft};
 use crate::kind::Kind;
 use crate::registry::{Shared, lock};
-use crate::stream::{Conversation, NodeStream};
 use crate::{NodeInfo, Observer, Registry, Served, Snapshot, View};
 
 /// Longest id of a node.
@@ -22,10 +23,10 @@ const MAX_ID: usize = 256;
 const MAX_REASON: usize = 4 * 1024;
 
 /// One open stream.
-pub(super) struct Task<C: Conversation> {
+pub(super) struct Task {
     pub(super) served: Served,
     pub(super) admission: Arc<Admission>,
-    pub(super) responses: mpsc::Sender<Parcel<C::Response>>,
+    pub(super) responses: mpsc::Sender<Parcel<DeltaDiscoveryResponse>>,
 }
 
 /// Takes a stream out of the registry when its task ends, however it does.
@@ -41,16 +42,16 @@ impl Drop for Entry {
 }
 
 /// What happened next.
-enum Event<R> {
-    Request(R),
+enum Event {
+    Request(Box<DeltaDiscoveryRequest>),
     Snapshot(Option<Arc<Snapshot>>),
     Ended,
 }
 
-impl<C: Conversation> Task<C> {
+impl Task {
     pub(super) async fn run<S>(self, requests: S)
     where
-        S: Stream<Item = Result<C::Request, Status>> + Unpin,
+        S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
     {
         if let Err(status) = self.converse(requests).await {
             // Whoever left needs no reason.
@@ -60,11 +61,10 @@ impl<C: Conversation> Task<C> {
 
     async fn converse<S>(&self, mut requests: S) -> Result<(), Status>
     where
-        S: Stream<Item = Result<C::Request, Status>> + Unpin,
+        S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
     {
         let Some(first) = self.first(&mut requests).await? else { return Ok(()) };
-        let node =
-            C::node_of(&first).cloned().ok_or_else(|| Status::invalid_argument("say first which node this is"))?;
+        let node = first.node.clone().ok_or_else(|| Status::invalid_argument("say first which node this is"))?;
         let view = self.admit(&node)?;
         self.admission.admit();
         // Of what else a node tells about itself nothing has to be kept.
@@ -76,14 +76,14 @@ impl<C: Conversation> Task<C> {
             () = self.responses.closed() => return Ok(()),
         };
         let Ok(newest) = newest else { return Ok(()) };
-        let stream = Arc::new(Mutex::new(C::new(newest.unwrap_or_default())));
+        let stream = Arc::new(Mutex::new(DeltaStream::new(newest.unwrap_or_default())));
         let (shared, registry): (Shared, _) = (stream.clone(), Arc::clone(&self.served.registry));
         let _entry = Entry { id: registry.open(shared, view.clone()), registry };
         let mut state = State { waiting: Some(first), sync: Sync::default(), owed: Owed::default() };
         loop {
             let drafts = match self.next(&mut requests, &mut snapshots, &view, &mut state).await? {
                 Event::Ended => return Ok(()),
-                Event::Request(request) => self.take(&stream, &node, request).await?,
+                Event::Request(request) => self.take(&stream, &node, *request).await?,
                 Event::Snapshot(newest) => {
                     state.sync.is_newer = true;
                     newest.map(|newest| lock(&stream).on_snapshot(newest)).unwrap_or_default()
@@ -98,9 +98,9 @@ impl<C: Conversation> Task<C> {
     }
 
     /// The first message, which has to come soon.
-    async fn first<S>(&self, requests: &mut S) -> Result<Option<C::Request>, Status>
+    async fn first<S>(&self, requests: &mut S) -> Result<Option<DeltaDiscoveryRequest>, Status>
     where
-        S: Stream<Item = Result<C::Request, Status>> + Unpin,
+        S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
     {
         match tokio::time::timeout(self.admission.limits().idle, requests.next()).await {
             Ok(Some(Ok(first))) => Ok(Some(first)),
@@ -117,18 +117,18 @@ impl<C: Conversation> Task<C> {
         requests: &mut S,
         snapshots: &mut watch::Receiver<Option<Arc<Snapshot>>>,
         view: &View,
-        state: &mut State<C::Request>,
-    ) -> Result<Event<C::Request>, Status>
+        state: &mut State,
+    ) -> Result<Event, Status>
     where
-        S: Stream<Item = Result<C::Request, Status>> + Unpin,
+        S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
     {
         if let Some(first) = state.waiting.take() {
-            return Ok(Event::Request(first));
+            return Ok(Event::Request(Box::new(first)));
         }
         let patience = state.owed.patience(self.admission.limits().answer, Instant::now());
         tokio::select! {
             request = requests.next() => match request {
-                Some(Ok(request)) => Ok(Event::Request(request)),
+                Some(Ok(request)) => Ok(Event::Request(Box::new(request))),
                 Some(Err(status)) => {
                     if status.code() == tonic::Code::OutOfRange {
                         self.admission.turned_away(Excess::Message);
@@ -151,27 +151,32 @@ impl<C: Conversation> Task<C> {
     }
 
     /// Hands a request to the state machine. Whoever has it work much is heard again later.
-    async fn take(&self, stream: &Mutex<C>, node: &str, mut request: C::Request) -> Result<Vec<C::Draft>, Status> {
-        if C::node_of(&request).is_some_and(|told| told.id != node) {
+    async fn take(
+        &self,
+        stream: &Mutex<DeltaStream>,
+        node: &str,
+        mut request: DeltaDiscoveryRequest,
+    ) -> Result<Vec<Draft>, Status> {
+        if request.node.as_ref().is_some_and(|told| told.id != node) {
             return Err(Status::invalid_argument("the node id changed within a stream"));
         }
-        if let Some(message) = C::reason(&mut request) {
-            truncate(message, MAX_REASON);
+        if let Some(error) = &mut request.error_detail {
+            truncate(&mut error.message, MAX_REASON);
         }
         let limits = self.admission.limits();
         let start = Instant::now();
-        let (drafts, burden) = {
+        let (drafts, names) = {
             let mut stream = lock(stream);
-            self.served.registry.observed.tell(|observer| count_answer::<C>(observer, &request));
-            log_refusal(&*stream, &request);
-            if !C::is_sane(&request) {
+            self.served.registry.observed.tell(|observer| count_answer(observer, &request));
+            log_refusal(&stream, &request);
+            if !delta::is_within_limits(&request) {
                 self.admission.turned_away(Excess::Names);
                 return Err(Status::invalid_argument("a name is too long"));
             }
             let drafts = stream.on_request(request);
-            (drafts, stream.burden())
+            (drafts, stream.subscription_count())
         };
-        if burden > limits.names {
+        if names > limits.names {
             self.admission.turned_away(Excess::Names);
             return Err(Status::resource_exhausted("too many names"));
         }
@@ -182,24 +187,24 @@ impl<C: Conversation> Task<C> {
         Ok(drafts)
     }
 
-    fn tell_sync(&self, sync: &mut Sync, stream: &Mutex<C>) {
+    fn tell_sync(&self, sync: &mut Sync, stream: &Mutex<DeltaStream>) {
         let stream = lock(stream);
-        if sync.is_reached(&*stream) {
+        if sync.is_reached(&stream) {
             self.served.registry.observed.tell(|observer| observer.caught_up(stream.snapshot_version()));
         }
     }
 
     /// Sends what the state machine says. A response is made when the peer has room for it. Tells whether anybody listens
     /// still.
-    async fn send(&self, stream: &Mutex<C>, drafts: Vec<C::Draft>) -> bool {
+    async fn send(&self, stream: &Mutex<DeltaStream>, drafts: Vec<Draft>) -> bool {
         for draft in drafts {
             let room = tokio::select! {
-                room = self.admission.unread(C::size(&draft)) => room,
+                room = self.admission.unread(draft.size()) => room,
                 () = self.responses.closed() => return false,
             };
-            let response = C::finish(draft);
+            let response = draft.encode();
             lock(stream).log(&response);
-            self.served.registry.observed.tell(|observer| observer.sent(C::kind_of(&response).label()));
+            self.served.registry.observed.tell(|observer| observer.sent(Kind::of(&response.type_url).label()));
             if self.responses.send(Parcel { content: Ok(response), room }).await.is_err() {
                 return false;
             }
@@ -236,9 +241,9 @@ fn truncate(text: &mut String, most: usize) {
     }
 }
 
-struct State<R> {
+struct State {
     /// A request that came already.
-    waiting: Option<R>,
+    waiting: Option<DeltaDiscoveryRequest>,
     sync: Sync,
     owed: Owed,
 }
@@ -274,7 +279,7 @@ struct Sync {
 
 impl Sync {
     /// Tells when the node has come to have all of a snapshot; gives whether that one came while it was connected.
-    fn is_reached(&mut self, stream: &impl NodeStream) -> bool {
+    fn is_reached(&mut self, stream: &DeltaStream) -> bool {
         let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
         let is_reached = synced.is_some() && synced != self.synced;
         if is_reached {
@@ -286,16 +291,16 @@ impl Sync {
 }
 
 /// An answer to a response names its nonce.
-fn count_answer<C: Conversation>(observer: &dyn Observer, request: &C::Request) {
-    let Some(kind) = C::answered(request).map(Kind::label) else { return };
-    match C::refusal(request) {
+fn count_answer(observer: &dyn Observer, request: &DeltaDiscoveryRequest) {
+    let Some(kind) = delta::answered_kind(request).map(Kind::label) else { return };
+    match delta::refusal(request) {
         Some(_) => observer.refused(kind),
         None => observer.acknowledged(kind),
     }
 }
 
-fn log_refusal<C: Conversation>(stream: &C, request: &C::Request) {
-    if let Some(refusal) = C::refusal(request) {
+fn log_refusal(stream: &DeltaStream, request: &DeltaDiscoveryRequest) {
+    if let Some(refusal) = delta::refusal(request) {
         // Envoy quotes what it was sent, and secrets are among that.
         let error = portcullis_api::status::told(refusal.message);
         let (node, type_url) = (stream.node(), refusal.type_url);

@@ -47,7 +47,6 @@ mod reviews;
 mod revoked;
 mod saboteur;
 mod sessions;
-mod sotw;
 mod source_faults;
 mod spoofing;
 mod stuffing;

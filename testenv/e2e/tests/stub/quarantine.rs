@@ -18,11 +18,11 @@ struct World {
 }
 
 impl World {
-    fn start(test: &str, protocol: &str) -> Self {
+    fn start(test: &str) -> Self {
         let run = RunDir::new(test).unwrap();
         let pki = Pki::new();
         let stub = pki.stub("stub-0");
-        World { saboteur: Saboteur::start(&run, protocol), stub, pki, _run: run }
+        World { saboteur: Saboteur::start(&run), stub, pki, _run: run }
     }
 
     fn manifest(&self, name: &str) -> Manifest {
@@ -41,16 +41,7 @@ impl World {
 
 #[test]
 fn a_chain_that_envoy_refuses_is_left_out_and_told() {
-    left_out_and_told("delta");
-}
-
-#[test]
-fn also_where_the_state_of_the_world_is_told() {
-    left_out_and_told("sotw");
-}
-
-fn left_out_and_told(protocol: &str) {
-    let world = World::start(&format!("bad-chain-{protocol}"), protocol);
+    let world = World::start("bad-chain");
     let (saboteur, names) = (&world.saboteur, ["a.example.com", "b.example.com", "c.example.com", "d.example.com"]);
     let mut manifests: Vec<_> = names.iter().map(|name| world.manifest(name)).collect();
     // Without service of its own, a name must not fall to a wildcard.

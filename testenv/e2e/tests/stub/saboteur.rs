@@ -34,7 +34,7 @@ pub(crate) struct Saboteur {
 }
 
 impl Saboteur {
-    pub(crate) fn start(run: &RunDir, protocol: &str) -> Self {
+    pub(crate) fn start(run: &RunDir) -> Self {
         let dir = run.make_dir("saboteur").unwrap();
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
@@ -46,7 +46,7 @@ impl Saboteur {
         let plane = ControlPlane::start(&dir, &run.make_dir("saboteur/manifests").unwrap()).unwrap();
         let socket_path: PathBuf = plane.xds_socket().with_file_name("bad.sock");
         let socket_flag = socket_path.display().to_string();
-        let mut flags = vec!["--xds-socket", &*socket_flag, "--xds-protocol", protocol];
+        let mut flags = vec!["--xds-socket", &*socket_flag];
         if deps::runs_wasm() {
             flags.extend(["--filter", "wasm"]);
         }

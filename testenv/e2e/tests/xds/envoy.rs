@@ -4,12 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use envoy_types::pb::envoy::config::core::v3::Node;
-use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
-use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest, DiscoveryResponse};
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use envoy_types::pb::google::rpc::Status as Refusal;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
 
 use crate::site::{Caller, Delta, SOON, Site};
 
@@ -20,20 +16,14 @@ pub(crate) const BAD: &[u8] = b"!bad";
 pub(crate) struct Envoy {
     node: String,
     type_url: &'static str,
-    line: Line,
-    /// Contents by name; in the state of the world numbered.
+    stream: Delta,
+    /// Contents by name.
     pub(crate) has: BTreeMap<String, Vec<u8>>,
     versions: BTreeMap<String, String>,
-    version: String,
     /// Whether errors name the piece.
     names_it: bool,
     pub(crate) pushes: usize,
     pub(crate) refusals: usize,
-}
-
-enum Line {
-    Delta(Delta),
-    Sotw(mpsc::Sender<DiscoveryRequest>, Streaming<DiscoveryResponse>),
 }
 
 /// What somebody else had it take before.
@@ -41,7 +31,6 @@ enum Line {
 pub(crate) struct Past {
     pub(crate) has: BTreeMap<String, Vec<u8>>,
     pub(crate) versions: BTreeMap<String, String>,
-    pub(crate) version: String,
 }
 
 fn is_bad(content: &[u8]) -> bool {
@@ -50,56 +39,25 @@ fn is_bad(content: &[u8]) -> bool {
 
 impl Envoy {
     /// Connects and asks for all of a type.
-    pub(crate) async fn connect(
-        caller: &Caller,
-        protocol: &str,
-        type_url: &'static str,
-        past: Past,
-        names_it: bool,
-    ) -> Self {
+    pub(crate) async fn connect(caller: &Caller, type_url: &'static str, past: Past, names_it: bool) -> Self {
         let node = "envoy-0".to_owned();
         let channel = caller.channel().await.unwrap();
         let told = Node { id: node.clone(), ..Default::default() };
-        let line = if protocol == "delta" {
-            let delta = Delta::open(channel).await.unwrap();
-            let request = DeltaDiscoveryRequest {
-                node: Some(told),
-                type_url: type_url.to_owned(),
-                initial_resource_versions: past.versions.clone().into_iter().collect(),
-                ..Default::default()
-            };
-            delta.says.send(request).await.unwrap();
-            Line::Delta(delta)
-        } else {
-            let (says, receiver) = mpsc::channel(64);
-            let mut client = AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(usize::MAX);
-            let hears = client.stream_aggregated_resources(ReceiverStream::new(receiver)).await.unwrap().into_inner();
-            let request = DiscoveryRequest {
-                node: Some(told),
-                type_url: type_url.to_owned(),
-                version_info: past.version.clone(),
-                ..Default::default()
-            };
-            says.send(request).await.unwrap();
-            Line::Sotw(says, hears)
+        let stream = Delta::open(channel).await.unwrap();
+        let request = DeltaDiscoveryRequest {
+            node: Some(told),
+            type_url: type_url.to_owned(),
+            initial_resource_versions: past.versions.clone().into_iter().collect(),
+            ..Default::default()
         };
+        stream.says.send(request).await.unwrap();
         let (pushes, refusals) = (0, 0);
-        Self {
-            node,
-            type_url,
-            line,
-            has: past.has,
-            versions: past.versions,
-            version: past.version,
-            names_it,
-            pushes,
-            refusals,
-        }
+        Self { node, type_url, stream, has: past.has, versions: past.versions, names_it, pushes, refusals }
     }
 
     /// What it has, for the next control plane.
     pub(crate) fn past(&self) -> Past {
-        Past { has: self.has.clone(), versions: self.versions.clone(), version: self.version.clone() }
+        Past { has: self.has.clone(), versions: self.versions.clone() }
     }
 
     /// Takes responses until a condition holds of what it has.
@@ -126,58 +84,32 @@ impl Envoy {
     }
 
     async fn step(&mut self) {
-        match &mut self.line {
-            Line::Delta(delta) => {
-                let response = delta.hears.message().await.unwrap().unwrap();
-                let mut coming = BTreeMap::new();
-                for one in &response.resources {
-                    let body = one.resource.clone().unwrap().value;
-                    coming.insert(one.name.clone(), (body, one.version.clone()));
-                }
-                let names = coming.iter().filter(|(_, (body, _))| is_bad(body)).map(|(name, _)| name.clone());
-                let error = refusal(names.collect(), self.names_it);
-                self.refusals += usize::from(error.is_some());
-                if error.is_none() {
-                    for (name, (body, version)) in coming {
-                        self.has.insert(name.clone(), body);
-                        self.versions.insert(name, version);
-                    }
-                    for name in &response.removed_resources {
-                        self.has.remove(name);
-                        self.versions.remove(name);
-                    }
-                }
-                let answer = DeltaDiscoveryRequest {
-                    type_url: self.type_url.to_owned(),
-                    response_nonce: response.nonce,
-                    error_detail: error,
-                    ..Default::default()
-                };
-                delta.says.send(answer).await.unwrap();
+        let response = self.stream.hears.message().await.unwrap().unwrap();
+        let mut coming = BTreeMap::new();
+        for one in &response.resources {
+            let body = one.resource.clone().unwrap().value;
+            coming.insert(one.name.clone(), (body, one.version.clone()));
+        }
+        let names = coming.iter().filter(|(_, (body, _))| is_bad(body)).map(|(name, _)| name.clone());
+        let error = refusal(names.collect(), self.names_it);
+        self.refusals += usize::from(error.is_some());
+        if error.is_none() {
+            for (name, (body, version)) in coming {
+                self.has.insert(name.clone(), body);
+                self.versions.insert(name, version);
             }
-            Line::Sotw(says, hears) => {
-                let response = hears.message().await.unwrap().unwrap();
-                // A body begins with its name.
-                let name = |body: &[u8]| String::from_utf8_lossy(body).split('=').next().unwrap().to_owned();
-                let coming: BTreeMap<_, _> =
-                    response.resources.iter().map(|one| (name(&one.value), one.value.clone())).collect();
-                let names = coming.iter().filter(|(_, body)| is_bad(body)).map(|(name, _)| name.clone());
-                let error = refusal(names.collect(), self.names_it);
-                self.refusals += usize::from(error.is_some());
-                if error.is_none() {
-                    self.has = coming;
-                    self.version.clone_from(&response.version_info);
-                }
-                let answer = DiscoveryRequest {
-                    type_url: self.type_url.to_owned(),
-                    version_info: self.version.clone(),
-                    response_nonce: response.nonce,
-                    error_detail: error,
-                    ..Default::default()
-                };
-                says.send(answer).await.unwrap();
+            for name in &response.removed_resources {
+                self.has.remove(name);
+                self.versions.remove(name);
             }
         }
+        let answer = DeltaDiscoveryRequest {
+            type_url: self.type_url.to_owned(),
+            response_nonce: response.nonce,
+            error_detail: error,
+            ..Default::default()
+        };
+        self.stream.says.send(answer).await.unwrap();
         self.pushes += 1;
         assert!(!self.node.is_empty());
     }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
-use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
+use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use envoy_types::pb::envoy::service::health::v3::health_check_request_or_endpoint_health_response::RequestType;
 use envoy_types::pb::envoy::service::health::v3::health_discovery_service_client::HealthDiscoveryServiceClient;
 use envoy_types::pb::envoy::service::health::v3::{
@@ -24,6 +25,21 @@ use crate::site::{CDS, Delta, SDS, Site, request, snapshot};
 async fn others_are_served(site: &Site) {
     let mut stream = site.caller(&site.identity("honest")).delta().await.unwrap();
     assert_eq!(stream.introduce("honest").await.unwrap().resources.len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_of_the_world_stream_is_refused_with_the_remedy() {
+    let site = Site::start("hostile-sotw", Limits::default(), snapshot(3, 10)).await;
+    let channel = site.caller(&site.identity("old")).channel().await.unwrap();
+    let node = Some(Node { id: "old".to_owned(), ..Default::default() });
+    let requests = tokio_stream::iter([DiscoveryRequest { node, type_url: CDS.to_owned(), ..Default::default() }]);
+    let refused = AggregatedDiscoveryServiceClient::new(channel).stream_aggregated_resources(requests).await;
+    let status = refused.unwrap_err();
+    assert_eq!(status.code(), Code::Unimplemented);
+    for part in ["api_type: DELTA_GRPC", "dynamic_resources.ads_config", "portcullis bootstrap"] {
+        assert!(status.message().contains(part), "{status}");
+    }
+    others_are_served(&site).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

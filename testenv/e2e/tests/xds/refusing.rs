@@ -64,24 +64,21 @@ fn most(all: usize, bad: usize) -> usize {
 }
 
 /// As if another control plane, with other objects and without a word about them, had told it everything before.
-fn strange(protocol: &str, type_url: &str) -> Past {
+fn strange(type_url: &str) -> Past {
     let versions = if type_url == CDS { BTreeMap::new() } else { BTreeMap::from([("l".to_owned(), "0".repeat(32))]) };
-    let version = "0".repeat(32);
-    let has = BTreeMap::from([("old".to_owned(), b"old=1;".to_vec())]);
-    if protocol == "delta" { Past { has, versions, version: String::new() } } else { Past { has, versions, version } }
+    Past { has: BTreeMap::from([("old".to_owned(), b"old=1;".to_vec())]), versions }
 }
 
-async fn found(protocol: &'static str, type_url: &'static str, names_it: bool, is_strange: bool) {
+async fn found(type_url: &'static str, names_it: bool, is_strange: bool) {
     for (good, bad) in [(1, &["bad"][..]), (10, &["bad"]), (1_000, &["bad"]), (100, &["bad", "good0050x", "good0051x"])]
     {
         let all = objects(good, bad);
         let kind = if type_url == CDS { "clusters" } else { "chains" };
-        let what =
-            format!("{protocol} {kind}, named: {names_it}, strange: {is_strange}, {good} good, {} bad", bad.len());
+        let what = format!("{kind}, named: {names_it}, strange: {is_strange}, {good} good, {} bad", bad.len());
         let site = Site::start("refusing", Limits::default(), made(type_url, &all)).await;
-        let past = if is_strange { strange(protocol, type_url) } else { Past::default() };
+        let past = if is_strange { strange(type_url) } else { Past::default() };
         let caller = site.caller(&site.identity("envoy-0"));
-        let mut envoy = Envoy::connect(&caller, protocol, type_url, past, names_it).await;
+        let mut envoy = Envoy::connect(&caller, type_url, past, names_it).await;
         envoy.until(&what, |envoy| has_good_ones(envoy, &all)).await;
         let are_told = |site: &Site| {
             let nodes = site.registry.nodes();
@@ -109,53 +106,45 @@ async fn found(protocol: &'static str, type_url: &'static str, names_it: bool, i
 }
 
 macro_rules! cases {
-    ($($name:ident: $protocol:literal $url:ident $named:literal $strange:literal;)*) => {
+    ($($name:ident: $url:ident $named:literal $strange:literal;)*) => {
         $(#[tokio::test(flavor = "multi_thread")]
         async fn $name() {
-            found($protocol, $url, $named, $strange).await;
+            found($url, $named, $strange).await;
         })*
     };
 }
 
 cases! {
-    bad_chains_from_the_beginning_delta: "delta" LDS false false;
-    bad_chains_from_the_beginning_sotw: "sotw" LDS false false;
-    bad_chains_for_an_envoy_of_another_delta: "delta" LDS false true;
-    bad_chains_for_an_envoy_of_another_sotw: "sotw" LDS false true;
-    bad_clusters_from_the_beginning_delta: "delta" CDS true false;
-    bad_clusters_from_the_beginning_sotw: "sotw" CDS true false;
-    bad_clusters_for_an_envoy_of_another_sotw: "sotw" CDS true true;
-    bad_clusters_that_no_error_names_delta: "delta" CDS false false;
-    bad_clusters_that_no_error_names_sotw: "sotw" CDS false true;
+    bad_chains_from_the_beginning: LDS false false;
+    bad_chains_for_an_envoy_of_another: LDS false true;
+    bad_clusters_from_the_beginning: CDS true false;
+    bad_clusters_that_no_error_names: CDS false false;
 }
 
 /// A control plane that restarts with a bad edit: whoever did not change is not touched while it is looked for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_with_a_bad_edit_touches_nobody_else() {
-    for (protocol, type_url) in [("delta", LDS), ("sotw", LDS), ("sotw", CDS)] {
-        let before = objects(50, &[]);
-        let site = Site::start("refusing-first", Limits::default(), made(type_url, &before)).await;
-        let mut envoy =
-            Envoy::connect(&site.caller(&site.identity("envoy-0")), protocol, type_url, Past::default(), false).await;
-        envoy.until("it has all", |envoy| has_good_ones(envoy, &before)).await;
-        envoy.settle().await;
-        let mut after = before.clone();
-        after.insert("good0007".to_owned(), "!bad".to_owned());
-        after.insert("good0008".to_owned(), "2".to_owned());
-        after.insert("newcomer".to_owned(), "1".to_owned());
-        let second = Site::start("refusing-second", Limits::default(), made(type_url, &after)).await;
-        let caller = second.caller(&second.identity("envoy-0"));
-        let mut envoy = Envoy::connect(&caller, protocol, type_url, envoy.past(), false).await;
-        let is_untouched = |envoy: &Envoy| {
-            (0..50).filter(|number| ![7, 8].contains(number)).all(|number| has(envoy, &format!("good{number:04}"), "1"))
-        };
-        let is_done = |envoy: &Envoy| {
-            assert!(is_untouched(envoy), "{protocol} {type_url}");
-            has(envoy, "good0008", "2") && has(envoy, "newcomer", "1")
-        };
-        envoy.until("the others go on", is_done).await;
-        envoy.settle().await;
-        assert!(is_done(&envoy));
-        assert!(envoy.pushes <= 10, "{protocol} {type_url}: {}", envoy.pushes);
-    }
+    let before = objects(50, &[]);
+    let site = Site::start("refusing-first", Limits::default(), chains(&before)).await;
+    let mut envoy = Envoy::connect(&site.caller(&site.identity("envoy-0")), LDS, Past::default(), false).await;
+    envoy.until("it has all", |envoy| has_good_ones(envoy, &before)).await;
+    envoy.settle().await;
+    let mut after = before.clone();
+    after.insert("good0007".to_owned(), "!bad".to_owned());
+    after.insert("good0008".to_owned(), "2".to_owned());
+    after.insert("newcomer".to_owned(), "1".to_owned());
+    let second = Site::start("refusing-second", Limits::default(), chains(&after)).await;
+    let caller = second.caller(&second.identity("envoy-0"));
+    let mut envoy = Envoy::connect(&caller, LDS, envoy.past(), false).await;
+    let is_untouched = |envoy: &Envoy| {
+        (0..50).filter(|number| ![7, 8].contains(number)).all(|number| has(envoy, &format!("good{number:04}"), "1"))
+    };
+    let is_done = |envoy: &Envoy| {
+        assert!(is_untouched(envoy));
+        has(envoy, "good0008", "2") && has(envoy, "newcomer", "1")
+    };
+    envoy.until("the others go on", is_done).await;
+    envoy.settle().await;
+    assert!(is_done(&envoy));
+    assert!(envoy.pushes <= 10, "{}", envoy.pushes);
 }

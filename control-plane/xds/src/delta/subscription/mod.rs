@@ -358,7 +358,7 @@ impl Subscription {
     }
 
     /// How many names are remembered.
-    pub(super) fn burden(&self) -> usize {
+    pub(super) fn name_count(&self) -> usize {
         self.names.len() + self.known.len() + self.absent.len()
     }
 

@@ -1,14 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
-
 use super::*;
-use crate::delta::DeltaStream;
-use crate::stream::Conversation;
 
 /// What Envoy does: all clusters and listeners, the endpoints of its clusters, the routes of its listeners.
 pub(super) struct Client {
-    pub(super) stream: DeltaStream,
+    pub(super) stream: Encoded,
     inbox: VecDeque<DeltaDiscoveryResponse>,
     /// By type: name, version and content.
     pub(super) view: BTreeMap<&'static str, BTreeMap<String, (String, String)>>,
@@ -20,15 +16,14 @@ const TYPES: [&str; 4] = [CDS, EDS, LDS, RDS];
 impl Client {
     pub(super) fn connect(snapshot: Arc<Snapshot>) -> Self {
         let view = TYPES.into_iter().map(|url| (url, BTreeMap::new())).collect();
-        let mut client =
-            Self { stream: DeltaStream::new(snapshot), inbox: VecDeque::new(), view, asked: BTreeMap::new() };
+        let mut client = Self { stream: Encoded::new(snapshot), inbox: VecDeque::new(), view, asked: BTreeMap::new() };
         client.open();
         client
     }
 
     /// Loses the stream and all that was under way.
     pub(super) fn reconnect(&mut self, snapshot: Arc<Snapshot>) {
-        self.stream = DeltaStream::new(snapshot);
+        self.stream = Encoded::new(snapshot);
         self.inbox.clear();
         self.open();
     }

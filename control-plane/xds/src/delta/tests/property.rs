@@ -4,8 +4,37 @@ use proptest::prelude::*;
 
 use super::client::Client;
 use super::*;
-use crate::served::{Entry, entries, resources};
-use crate::stream::NodeStream;
+
+/// One served object: a listener and its route, which refers to the clusters.
+#[derive(Clone, Debug)]
+struct Entry {
+    object: u8,
+    clusters: Vec<u8>,
+    content: u8,
+}
+
+/// All that is served at one time.
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let clusters = proptest::collection::vec(0..5_u8, 0..3);
+    let entry =
+        (0..4_u8, clusters, 0..3_u8).prop_map(|(object, clusters, content)| Entry { object, clusters, content });
+    proptest::collection::vec(entry, 0..4)
+}
+
+/// The contents of its resources, by type and name.
+fn resources(entries: &[Entry]) -> BTreeMap<(&'static str, String), String> {
+    let mut all = BTreeMap::new();
+    for entry in entries {
+        let clusters: Vec<String> = entry.clusters.iter().map(|number| format!("c{number}")).collect();
+        for cluster in &clusters {
+            all.insert((CDS, cluster.clone()), entry.content.to_string());
+            all.insert((EDS, cluster.clone()), entry.content.to_string());
+        }
+        all.insert((LDS, format!("o{}", entry.object)), entry.content.to_string());
+        all.insert((RDS, format!("o{}", entry.object)), clusters.join(","));
+    }
+    all
+}
 
 /// What happens next.
 #[derive(Clone, Debug)]

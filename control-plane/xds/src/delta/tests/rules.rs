@@ -2,13 +2,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
-use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 use envoy_types::pb::google::rpc::Status;
 
 use super::*;
 use crate::Standing;
-use crate::delta::DeltaStream;
-use crate::stream::{Conversation, NodeStream};
 
 /// A response as `type: +name -name`.
 fn show(responses: &[DeltaDiscoveryResponse]) -> Vec<String> {
@@ -40,7 +37,7 @@ fn nack(response: &DeltaDiscoveryResponse) -> DeltaDiscoveryRequest {
 }
 
 /// Acknowledges everything until nothing is said any more; returns what was said.
-fn settle(stream: &mut DeltaStream, mut responses: Vec<DeltaDiscoveryResponse>) -> Vec<String> {
+fn settle(stream: &mut Encoded, mut responses: Vec<DeltaDiscoveryResponse>) -> Vec<String> {
     let mut said = Vec::new();
     while !responses.is_empty() {
         said.extend(show(&responses));
@@ -49,8 +46,8 @@ fn settle(stream: &mut DeltaStream, mut responses: Vec<DeltaDiscoveryResponse>) 
     said
 }
 
-fn opened(snapshot: Arc<Snapshot>, asked: &[(&str, &[&str])]) -> DeltaStream {
-    let mut stream = DeltaStream::new(snapshot);
+fn opened(snapshot: Arc<Snapshot>, asked: &[(&str, &[&str])]) -> Encoded {
+    let mut stream = Encoded::new(snapshot);
     for (url, names) in asked {
         let responses = stream.on_request(ask(url, names));
         settle(&mut stream, responses);
@@ -73,7 +70,7 @@ fn the_first_request_decides_what_is_wanted() {
         (SDS, &["*"], &[]),
         (SDS, &["s"], &["SDS: +s"]),
     ] {
-        let mut stream = DeltaStream::new(all.clone());
+        let mut stream = Encoded::new(all.clone());
         let responses = stream.on_request(ask(url, names));
         assert_eq!(settle(&mut stream, responses), said, "{url} {names:?}");
     }
@@ -83,7 +80,7 @@ fn the_first_request_decides_what_is_wanted() {
 fn a_client_that_reconnects_gets_only_what_changed() {
     let now = snapshot(&[(CDS, "a", "1"), (CDS, "b", "2"), (CDS, "c", "1")]);
     let version = |name| now.get(CDS, name).unwrap().version().to_owned();
-    let mut stream = DeltaStream::new(now.clone());
+    let mut stream = Encoded::new(now.clone());
     let mut request = ask(CDS, &[]);
     request.initial_resource_versions =
         [("a".to_owned(), version("a")), ("b".to_owned(), "old".to_owned()), ("gone".to_owned(), "1".to_owned())]
@@ -92,7 +89,7 @@ fn a_client_that_reconnects_gets_only_what_changed() {
     assert_eq!(settle(&mut stream, responses), ["CDS: +b +c"], "its listeners may refer to what is gone");
     let responses = stream.on_request(ask(LDS, &[]));
     assert_eq!(settle(&mut stream, responses), ["LDS:", "CDS: -gone"]);
-    let mut same = DeltaStream::new(now.clone());
+    let mut same = Encoded::new(now.clone());
     let mut request = ask(CDS, &[]);
     request.initial_resource_versions = ["a", "b", "c"].map(|name| (name.to_owned(), version(name))).into();
     assert_eq!(show(&same.on_request(request)), [""; 0]);
@@ -133,7 +130,7 @@ fn routes_stay_while_what_newer_ones_lead_to_is_refused() {
     assert_eq!(settle(&mut stream, good), ["CDS: +a@3", "RDS: +r", "CDS: -a@1"]);
     assert!(stream.is_in_sync());
     // Of an object that is new, nothing would stay: its listener waits for routes.
-    let mut new = DeltaStream::new(served("a@2"));
+    let mut new = Encoded::new(served("a@2"));
     let bad = new.on_request(ask(CDS, &[]));
     new.on_request(nack(&bad[0]));
     let said = new.on_request(ask(LDS, &[]));
@@ -144,7 +141,7 @@ fn routes_stay_while_what_newer_ones_lead_to_is_refused() {
 #[test]
 fn routes_wait_for_a_client_that_still_warms_its_clusters() {
     let now = snapshot(&[(CDS, "b", "1"), (LDS, "l", "1"), (RDS, "r", "b")]);
-    let mut stream = DeltaStream::new(now.clone());
+    let mut stream = Encoded::new(now.clone());
     let has = |url: &str, name: &str, version: &str| DeltaDiscoveryRequest {
         initial_resource_versions: [(name.to_owned(), version.to_owned())].into(),
         ..ask(url, if url == RDS { &["r"] } else { &[] })
@@ -167,7 +164,7 @@ fn a_changed_cluster_takes_its_endpoints_along() {
 #[test]
 fn a_cluster_that_changed_while_nobody_was_connected_takes_its_endpoints_along() {
     let now = snapshot(&[(CDS, "a", "2"), (EDS, "a", "1")]);
-    let mut stream = DeltaStream::new(now.clone());
+    let mut stream = Encoded::new(now.clone());
     let mut request = ask(CDS, &[]);
     request.initial_resource_versions = [("a".to_owned(), "old".to_owned())].into();
     assert_eq!(show(&stream.on_request(request)), ["CDS: +a"]);
@@ -254,7 +251,7 @@ fn nothing_is_removed_while_a_route_is_refused() {
 
 #[test]
 fn a_node_is_in_sync_only_after_it_asked_for_clusters_and_listeners() {
-    let mut stream = DeltaStream::new(snapshot(&[]));
+    let mut stream = Encoded::new(snapshot(&[]));
     let mut request = ask(CDS, &[]);
     request.node = Some(Node { id: "n1".to_owned(), ..Default::default() });
     let responses = stream.on_request(request);
@@ -269,7 +266,7 @@ fn a_node_is_in_sync_only_after_it_asked_for_clusters_and_listeners() {
 #[test]
 fn an_owner_learns_where_a_node_stands() {
     let now = owned(&[(CDS, "a", "1", "A"), (CDS, "b", "bad", "B"), (RDS, "ra", "1", "A")]);
-    let mut stream = DeltaStream::new(now.clone());
+    let mut stream = Encoded::new(now.clone());
     let first = stream.on_request(ask(CDS, &[]));
     assert_eq!(stream.standing(&now, "A"), Some(Standing::Pending));
     assert_eq!(stream.standing(&now, "C"), None, "nothing of it is served");
@@ -335,7 +332,7 @@ fn listener(parts: &[(&str, &str)]) -> Arc<crate::Snapshot> {
 }
 
 /// Refuses every response with a `!` in it. Returns the bodies.
-fn settle_bodies(stream: &mut DeltaStream, mut responses: Vec<DeltaDiscoveryResponse>) -> Vec<String> {
+fn settle_bodies(stream: &mut Encoded, mut responses: Vec<DeltaDiscoveryResponse>) -> Vec<String> {
     let mut said = Vec::new();
     while let Some(response) = responses.pop() {
         let body = response.resources.iter().filter_map(|one| one.resource.as_ref());
@@ -350,7 +347,7 @@ fn settle_bodies(stream: &mut DeltaStream, mut responses: Vec<DeltaDiscoveryResp
 #[test]
 fn a_bad_part_is_found_told_and_left_out() {
     let before = listener(&[("A", " a1"), ("B", " b1")]);
-    let mut stream = DeltaStream::new(before.clone());
+    let mut stream = Encoded::new(before.clone());
     let responses = stream.on_request(ask(CDS, &[]));
     settle_bodies(&mut stream, responses);
     let responses = stream.on_request(ask(LDS, &[]));
@@ -373,7 +370,7 @@ fn a_bad_part_is_found_told_and_left_out() {
 #[test]
 fn a_reconnect_does_not_send_a_refused_part_again() {
     let all = listener(&[("A", " a1"), ("B", " b!")]);
-    let mut stream = DeltaStream::new(all.clone());
+    let mut stream = Encoded::new(all.clone());
     let responses = stream.on_request(ask(LDS, &[]));
     let mut version = String::new();
     let mut responses = std::collections::VecDeque::from(responses);
@@ -385,7 +382,7 @@ fn a_reconnect_does_not_send_a_refused_part_again() {
         }
         responses.extend(stream.on_request(if is_bad { nack(&response) } else { ack(&response) }));
     }
-    let mut again = DeltaStream::new(all);
+    let mut again = Encoded::new(all);
     let mut request = ask(LDS, &[]);
     request.initial_resource_versions = [("l".to_owned(), version)].into();
     assert_eq!(show(&again.on_request(request)), [""; 0]);

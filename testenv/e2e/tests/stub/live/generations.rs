@@ -90,12 +90,7 @@ impl Who<'_> {
 
 /// Makes the edits while some ask to be somebody else, and others behave.
 fn in_motion(test: &str, edits: usize, step: impl Fn(&mut Motion, usize)) {
-    in_motion_by(test, &[], edits, step);
-}
-
-/// As [`in_motion`], with flags for `portcullis bootstrap`.
-fn in_motion_by(test: &str, bootstrap_flags: &[&str], edits: usize, step: impl Fn(&mut Motion, usize)) {
-    let mut motion = Motion::start(test, bootstrap_flags);
+    let mut motion = Motion::start(test);
     let (by_certificate, by_token) = (motion.target().identity(&motion.pki.alice), motion.target());
     let alice = Who { name: "alice", target: &by_certificate, token: None };
     let robot = Who { name: "robot", target: &by_token, token: Some(ROBOT) };
@@ -157,14 +152,6 @@ fn mode_edits_grant_no_other_identity() {
 }
 
 #[test]
-fn mode_edits_by_state_of_the_world_grant_no_other_identity() {
-    in_motion_by("generations-sotw", &["--xds-protocol", "sotw"], 4, |motion, number| {
-        motion.edit(Edit { by_headers: number % 2 == 1, has_mute: false });
-        motion.gateway.apply(&motion.manifest).unwrap();
-    });
-}
-
-#[test]
 fn mode_edits_beside_a_mute_server_grant_no_other_identity() {
     in_motion("generations-mute", 2, |motion, number| {
         motion.edit(Edit { by_headers: number % 2 == 1, has_mute: true });
@@ -195,7 +182,7 @@ const REVIEWED: Duration = Duration::from_secs(5);
 
 /// Asks with a token while reviews are held, and changes the mode meanwhile; nothing if that took longer than reviews may.
 fn ask_over_the_change(by_headers: bool) -> Option<()> {
-    let mut motion = Motion::start("generations-waiting", &[]);
+    let mut motion = Motion::start("generations-waiting");
     if !by_headers {
         motion.edit(Edit { by_headers, has_mute: false });
         motion.gateway.apply(&motion.manifest).unwrap();
@@ -247,7 +234,7 @@ fn way(motion: &Motion, client: &H2Client, number: usize) -> Option<((usize, u64
 /// The routes lead a connection that was there before to the pools of the new names, where its listener lets them pass.
 #[test]
 fn name_reserved_by_an_edit_stays_out_of_open_connections() {
-    let motion = Motion::start("generations-reserved", &[]);
+    let motion = Motion::start("generations-reserved");
     let alice = motion.target().identity(&motion.pki.alice);
     let clients: Vec<_> = (0..8).map(|_| H2Client::connect(&alice).unwrap()).collect();
     let mut number = 0;

@@ -29,14 +29,13 @@ pub(super) struct Motion {
 }
 
 impl Motion {
-    pub(super) fn start(test: &str, bootstrap_flags: &[&str]) -> Self {
+    pub(super) fn start(test: &str) -> Self {
         let run = RunDir::new(test).unwrap();
         let pki = Pki::new();
         let proxies = Ca::new("front proxies").unwrap();
         let store = SharedStore::default();
         let stubs = (0..2).map(|number| stub(&pki, &proxies, &store, number)).collect::<Vec<_>>();
-        let bootstrap_flags = bootstrap_flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let gateway = Gateway::start(&run, &GatewayOptions { bootstrap_flags, ..GatewayOptions::default() }).unwrap();
+        let gateway = Gateway::start(&run, &GatewayOptions::default()).unwrap();
         let manifest = Manifest::new(NAME, stubs.iter().map(StubServer::address))
             .serving(&gateway.serving_identity(NAME).unwrap(), &pki.client_ca);
         let mut motion = Motion {
