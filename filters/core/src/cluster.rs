@@ -80,7 +80,7 @@ pub(crate) struct Passing {
     /// What holds for users of credentials that nobody reviewed.
     pub(crate) unknown: Policies,
     /// Whether users of certificates are told beside it. Otherwise nobody is told, and nothing taken for no credential.
-    pub(crate) tells_certificates: bool,
+    tells_certificates: bool,
 }
 
 impl Identity {

@@ -264,7 +264,7 @@ fn is_one_of(name: &[u8], names: &[&[u8]]) -> bool {
 }
 
 /// Whether a name starts with the prefix, or with the prefix written with underscores.
-pub(crate) fn is_like(name: &[u8], prefix: &[u8]) -> bool {
+fn is_like(name: &[u8], prefix: &[u8]) -> bool {
     name.get(..prefix.len()).is_some_and(|start| {
         start.iter().zip(prefix).all(|(byte, wanted)| byte == wanted || (*wanted == b'-' && *byte == b'_'))
     })

@@ -183,7 +183,7 @@ pub(crate) fn header_value(part: &'static str, value: &str) -> Result<String, Id
 /// Bytes that may not stand in a header's name, and the percent sign, become `%XX`, as client-go writes them. Names are
 /// lower-case on the wire, and kube-apiserver lowers a key before it decodes it, so an upper-case letter is escaped, too: the
 /// upstream reads the very key.
-pub(crate) fn escape_key(key: &str) -> String {
+fn escape_key(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {
         let is_plain = byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"!#$&'*+-.^_`|~".contains(&byte);

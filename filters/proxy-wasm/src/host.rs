@@ -32,7 +32,7 @@ pub(crate) struct LocalState {
     /// The answers that have come, and how many are missing.
     pub(crate) waiting: Option<(ReviewAnswers, usize)>,
     /// Reviews whose answer was looked for with the other workers.
-    pub(crate) looked_up: Vec<ReviewKey>,
+    looked_up: Vec<ReviewKey>,
     pub(crate) fault: Fault,
 }
 

@@ -1,17 +1,17 @@
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use portcullis_filter_config as config;
-use portcullis_filter_config::without_generation;
-
 use super::catalog::{CACHED, Metric, REVIEWS, SLOTS};
-use super::counters::{CounterKey, CounterTable};
 use super::resource::Resources;
-use super::verb::Verb;
+use super::resource::Verb;
 use super::{Outcome, RequestRecord};
 use crate::limit::InFlight;
 use crate::review::CredentialCaches;
 use crate::state_store::StateStore;
+use portcullis_filter_config as config;
+use portcullis_filter_config::without_generation;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 /// Values of the labels of [`super::catalog::REQUESTS`], in its order.
 pub type Labels<'a> = [&'a str; 7];
@@ -143,5 +143,155 @@ impl ClusterMetrics {
             Some(policy) => self.policies.get(policy).is_some_and(|policy| policy.is_logged),
             None => self.logs_refused,
         }
+    }
+}
+
+/// The most combinations of labels that are counted apart; what comes later counts under [`CounterKey::REST`].
+const MAX_VALUE_CHARS: usize = 16_384;
+
+/// A combination of labels of closed sets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CounterKey {
+    /// The policy's number from 1, or 0.
+    pub(super) policy: u32,
+    /// [`super::resource::Verb::code`]
+    pub(super) verb: u8,
+    /// [`super::resource::Resources::code`]
+    pub(super) resource: u16,
+    /// [`super::Outcome::code`]
+    pub(super) outcome: u8,
+}
+
+impl CounterKey {
+    fn key(self) -> u64 {
+        let CounterKey { policy, verb, resource, outcome } = self;
+        u64::from(policy) << 32 | u64::from(resource) << 16 | u64::from(verb) << 8 | u64::from(outcome)
+    }
+
+    #[allow(clippy::cast_possible_truncation, reason = "takes apart what `key` has put together")]
+    const fn of_key(key: u64) -> Self {
+        CounterKey {
+            policy: (key >> 32) as u32,
+            resource: (key >> 16) as u16,
+            verb: (key >> 8) as u8,
+            outcome: key as u8,
+        }
+    }
+
+    /// Where everything is counted that has no room of its own; the outcome is kept.
+    const fn rest(self) -> Self {
+        CounterKey { policy: 0, verb: 0, resource: 0, outcome: self.outcome }
+    }
+}
+
+/// Keys are made here, of closed sets: nobody can choose them so that they collide.
+#[derive(Debug, Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(self.0 ^ u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, key: u64) {
+        // Fibonacci hashing; the high bits are the good ones, and a map looks at both ends.
+        let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+/// Counts by cell, shared by all workers. Counting what was counted before takes no lock exclusively and allocates nothing.
+#[derive(Debug, Default)]
+struct CounterTable(RwLock<HashMap<u64, AtomicU64, BuildHasherDefault<Mix>>>);
+
+impl CounterTable {
+    pub(super) fn count(&self, cell: CounterKey) {
+        if !self.count_known(cell) {
+            self.count_new(cell);
+        }
+    }
+
+    fn count_known(&self, cell: CounterKey) -> bool {
+        let cells = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = cells.get(&cell.key());
+        known.inspect(|count| _ = count.fetch_add(1, Ordering::Relaxed)).is_some()
+    }
+
+    #[cold]
+    fn count_new(&self, cell: CounterKey) {
+        let mut cells = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let has_room = cells.len() < MAX_VALUE_CHARS || cells.contains_key(&cell.key());
+        let cell = if has_room { cell } else { cell.rest() };
+        cells.entry(cell.key()).or_default().fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes out what was counted since the last time.
+    pub(super) fn take(&self, mut each: impl FnMut(CounterKey, u64)) {
+        let cells = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        for (key, count) in &*cells {
+            // Most cells of a large table stand still; a swap would make each of them travel between processors.
+            if count.load(Ordering::Relaxed) != 0 {
+                each(CounterKey::of_key(*key), count.swap(0, Ordering::Relaxed));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn taken(tally: &CounterTable) -> BTreeMap<u64, u64> {
+        let mut all = BTreeMap::new();
+        tally.take(|cell, count| assert!(all.insert(cell.key(), count).is_none()));
+        all
+    }
+
+    #[test]
+    fn a_cell_survives_its_key() {
+        for cell in [
+            CounterKey::default(),
+            CounterKey { policy: u32::MAX, verb: 1, resource: u16::MAX, outcome: 2 },
+            CounterKey { policy: 3, verb: u8::MAX, resource: 4, outcome: u8::MAX },
+        ] {
+            assert_eq!(CounterKey::of_key(cell.key()), cell);
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_or_counted_twice_over_many_threads() {
+        let (tally, total) = (CounterTable::default(), AtomicU64::new(0));
+        let add = |counts: BTreeMap<u64, u64>| _ = total.fetch_add(counts.values().sum::<u64>(), Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let tally = &tally;
+                scope.spawn(move || {
+                    (0..10_000)
+                        .for_each(|n| tally.count(CounterKey { policy: thread + n % 7, ..CounterKey::default() }))
+                });
+            }
+            (0..100).for_each(|_| add(taken(&tally)));
+        });
+        add(taken(&tally));
+        assert_eq!(total.into_inner(), 40_000);
+        assert!(taken(&tally).is_empty());
+    }
+
+    #[test]
+    fn a_full_table_counts_the_rest_together() {
+        let tally = CounterTable::default();
+        for policy in 1..=20_000 {
+            tally.count(CounterKey { policy, outcome: 4, ..CounterKey::default() });
+        }
+        let counts = taken(&tally);
+        assert_eq!(counts.len(), MAX_VALUE_CHARS + 1);
+        assert_eq!(counts[&CounterKey { outcome: 4, ..CounterKey::default() }.key()], 20_000 - MAX_VALUE_CHARS as u64);
     }
 }

@@ -10,15 +10,12 @@
 mod access_log;
 pub mod catalog;
 mod cluster_metrics;
-mod counters;
-mod json;
 mod outcome;
 #[cfg(test)]
 mod page;
 mod request_attributes;
 mod request_record;
 mod resource;
-mod verb;
 
 pub use access_log::AccessLogEntry;
 pub use cluster_metrics::{ClusterMetrics, Gauges, Labels};

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Outcome;
 use super::catalog::{BUILT_IN, LABELS, METRICS, PREFIX};
-use super::verb::Verb;
+use super::resource::Verb;
 use crate::review::CACHES;
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");

@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use super::access_log::AccessLogEntry;
 use super::cluster_metrics::ClusterMetrics;
-use super::counters::CounterKey;
+use super::cluster_metrics::CounterKey;
 use super::request_attributes::RequestAttributes;
-use super::verb::Verb;
+use super::resource::Verb;
 use crate::header_scan::HeaderScan;
 use crate::identity::{ANONYMOUS, UserInfo};
 use crate::request::Client;

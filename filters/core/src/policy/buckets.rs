@@ -65,7 +65,7 @@ impl StaticHashTable {
         StaticHashTable { seed, mask, starts: starts.into(), slots: hashed.into_iter().map(|(_, slot)| slot).collect() }
     }
 
-    pub(super) fn deepest(&self) -> usize {
+    fn deepest(&self) -> usize {
         let sizes = self.starts.array_windows().map(|[start, end]| end.saturating_sub(*start) as usize);
         sizes.max().unwrap_or(0)
     }

@@ -1,10 +1,10 @@
 use portcullis_filter_config as config;
 
 use super::clause::{Clause, Clauses, Condition, Polarity};
-use super::dimension::Dimension;
-use super::list::List;
+use super::names::List;
+use super::request_terms::Dimension;
+use super::request_terms::TermTableBuilder;
 use super::request_terms::Vocabularies;
-use super::term_table::TermTableBuilder;
 use crate::identity::UserInfo;
 
 /// Rules, read into clauses: one set for resource requests, one for plain paths.

@@ -12,18 +12,12 @@ mod buckets;
 mod build;
 mod clause;
 mod compile;
-mod dimension;
-mod edges;
 mod exclusion_index;
 mod linear;
-mod list;
-mod match_cache;
 pub(crate) mod names;
 mod prefixes;
 mod request_terms;
 mod signature;
-mod split_cost;
-mod term_table;
 mod tree;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +28,7 @@ use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
 use clause::Clauses;
 use compile::Compiler;
-pub use match_cache::UserMatchCache;
+pub use request_terms::UserMatchCache;
 use request_terms::{RequestTerms, Vocabularies};
 use tree::Tree;
 

@@ -1,8 +1,11 @@
-use super::dimension::Dimension;
+use super::names::Names;
+use super::prefixes::Prefixes;
 use super::signature::Signature;
-use super::term_table::TermTable;
 use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 /// So many ids lie on the stack. A request has one per dimension, two for a subresource, one for each group and prefix
 /// that a rule names.
@@ -71,7 +74,7 @@ impl RequestTerms {
     }
 
     /// Adds what one dimension has to say, in ascending order already.
-    pub(super) fn add_sorted(&mut self, dimension: Dimension, ids: &[u32]) {
+    fn add_sorted(&mut self, dimension: Dimension, ids: &[u32]) {
         let start = self.all().len();
         for id in ids {
             self.add(Some(*id));
@@ -141,5 +144,176 @@ impl RequestTerms {
 
     fn all(&self) -> &[u32] {
         if self.spilled.is_empty() { self.inline.get(..self.len).unwrap_or_default() } else { &self.spilled }
+    }
+}
+
+/// The texts of one dimension, while rules are read. A text's id says which text it is, nothing more.
+#[derive(Debug, Default)]
+pub(super) struct TermTableBuilder<'c> {
+    names: HashMap<(Cow<'c, str>, &'c str), u32>,
+    prefixes: BTreeMap<&'c str, u32>,
+}
+
+impl<'c> TermTableBuilder<'c> {
+    pub(super) fn name(&mut self, first: Cow<'c, str>, second: &'c str) -> u32 {
+        let next = self.next();
+        *self.names.entry((first, second)).or_insert(next)
+    }
+
+    fn prefix(&mut self, text: &'c str) -> u32 {
+        let next = self.next();
+        *self.prefixes.entry(text).or_insert(next)
+    }
+
+    /// So many entries as this could not tell apart fit no message.
+    fn next(&self) -> u32 {
+        u32::try_from(self.names.len().saturating_add(self.prefixes.len())).unwrap_or(u32::MAX)
+    }
+
+    /// Reads an entry other than a lone `*`, without its leading `-`. `None` covers nothing.
+    pub(super) fn read(&mut self, dimension: Dimension, entry: &'c str) -> Option<u32> {
+        Some(match dimension {
+            Dimension::User | Dimension::Path => match entry.strip_suffix('*') {
+                Some(start) => self.prefix(start),
+                None => self.name(entry.into(), ""),
+            },
+            Dimension::Resource => match entry.split_once('/') {
+                Some((_, "*" | "")) => return None,
+                Some((resource, subresource)) => self.name(resource.into(), subresource),
+                None => self.name(entry.into(), ""),
+            },
+            _ => self.name(entry.into(), ""),
+        })
+    }
+
+    pub(super) fn freeze(&self) -> TermTable {
+        let mut names: Vec<_> =
+            self.names.iter().map(|((first, second), id)| ((first.as_ref(), *second), *id)).collect();
+        names.sort_unstable_by_key(|(_, id)| *id);
+        TermTable {
+            names: Names::new(names.into_iter()),
+            prefixes: Prefixes::new(self.prefixes.iter().map(|(text, id)| (*text, *id))),
+        }
+    }
+}
+
+/// The texts of one dimension, to look up what a request says.
+#[derive(Debug)]
+pub(super) struct TermTable {
+    names: Names,
+    prefixes: Prefixes,
+}
+
+impl TermTable {
+    pub(super) fn name(&self, first: &[u8], second: &[u8]) -> Option<u32> {
+        self.names.find(first, second)
+    }
+
+    pub(super) fn prefixes(&self, subject: &[u8]) -> impl Iterator<Item = u32> {
+        self.prefixes.of(subject)
+    }
+}
+
+/// What a rule can ask of a request. The order is the one in which a clause's conditions are checked: what tells most
+/// requests apart comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Dimension {
+    User,
+    UserGroup,
+    ResourceName,
+    Namespace,
+    Path,
+    Resource,
+    Verb,
+    ApiGroup,
+    ApiVersion,
+}
+
+impl Dimension {
+    pub(super) const COUNT: usize = 9;
+
+    /// In the order of their indices.
+    pub(super) const ALL: [Dimension; Dimension::COUNT] = [
+        Dimension::User,
+        Dimension::UserGroup,
+        Dimension::ResourceName,
+        Dimension::Namespace,
+        Dimension::Path,
+        Dimension::Resource,
+        Dimension::Verb,
+        Dimension::ApiGroup,
+        Dimension::ApiVersion,
+    ];
+
+    pub(super) const fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// A set of dimensions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Dimensions(u16);
+
+impl Dimensions {
+    #[must_use]
+    pub(super) const fn with(self, dimension: Dimension) -> Self {
+        Dimensions(self.0 | 1 << dimension.index())
+    }
+
+    pub(super) const fn contains(self, dimension: Dimension) -> bool {
+        self.0 & 1 << dimension.index() != 0
+    }
+}
+
+/// What the rules of one configuration know of a user: its name and groups as ids. Kept with the user, so that texts which
+/// never change are not looked up for each request; forgotten when another configuration asks.
+#[derive(Debug, Default)]
+pub struct UserMatchCache(RwLock<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Of which [`super::Policies`]; none has the number 0.
+    policies: u64,
+    /// The first of the ids are the user's, the others its groups'.
+    users: usize,
+    ids: Box<[u32]>,
+}
+
+/// What is remembered of somebody is no part of who it is.
+impl PartialEq for UserMatchCache {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for UserMatchCache {}
+
+impl UserMatchCache {
+    /// The facts of a user, remembered for these policies or else worked out.
+    pub(super) fn facts(&self, policies: u64, work_out: impl FnOnce() -> RequestTerms) -> RequestTerms {
+        let known = self.read();
+        if known.policies == policies {
+            return known.facts();
+        }
+        drop(known);
+        let facts = work_out();
+        let (user, groups) = (facts.of(Dimension::User), facts.of(Dimension::UserGroup));
+        let known = Known { policies, users: user.len(), ids: [user, groups].concat().into() };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = known;
+        facts
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn facts(&self) -> RequestTerms {
+        let (user, groups) = self.ids.split_at_checked(self.users).unwrap_or_default();
+        let mut facts = RequestTerms::nothing();
+        facts.add_sorted(Dimension::User, user);
+        facts.add_sorted(Dimension::UserGroup, groups);
+        facts
     }
 }

@@ -1,4 +1,4 @@
-use super::dimension::Dimension;
+use super::request_terms::Dimension;
 
 /// A rough picture of ids in eight bytes, one for each dimension: most clauses that ask for something else than a request
 /// says are told by one comparison, without reading them.

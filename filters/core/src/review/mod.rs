@@ -6,7 +6,6 @@ mod cache;
 mod pending;
 mod store;
 mod token;
-mod transport;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +14,11 @@ pub use cache::{CACHES, CredentialCaches, Lifetimes, MIN_TRUST_SECS, ReviewPermi
 pub use pending::PendingReviews;
 use portcullis_filter_config as config;
 pub use store::Store;
-use transport::{MAX_WAITERS, RetryBudget};
 
 use crate::Moment;
 use crate::identity::UserInfo;
 use crate::resource_attributes::ResourceAttributes;
-use crate::upstream_user::HeaderNames;
-use crate::upstream_user::UpstreamUser;
+use crate::upstream_user::{HeaderNames, UpstreamUser};
 
 /// How long a review may take, in milliseconds, from its start to its answer.
 pub const DEADLINE_MS: u64 = 5_000;

@@ -1,9 +1,9 @@
+use super::{DEADLINE_MS, Review};
+use super::{ReviewKey, ReviewPermit};
+use crate::refusal::Refusal;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-use super::{MAX_WAITERS, RetryBudget, Review, ReviewKey, ReviewPermit};
-use crate::refusal::Refusal;
 
 /// Reviews under way: each question once at a time, for all requests that wait for its answer. `W` is how the host reaches a
 /// waiting request.
@@ -80,5 +80,79 @@ impl<W> Flight<W> {
             self.waiters.push(waiter);
         }
         has_room
+    }
+}
+
+/// Requests that may wait for the same answer.
+const MAX_WAITERS: usize = 512;
+
+/// How often a question that Envoy gave up is put again.
+const MAX_RETRIES: u32 = 3;
+/// With less time left, milliseconds, it is not.
+const SHORTEST_MS: u64 = 100;
+/// How long one server may take, milliseconds: within the deadline another one is asked.
+const PER_TRY_TIMEOUT_MS: &str = "2400";
+
+/// What there is of time and tries for one question.
+#[derive(Clone, Copy, Debug)]
+struct RetryBudget {
+    since: Duration,
+    given_up: u32,
+}
+
+impl RetryBudget {
+    /// For a question that is put at this time since any fixed point.
+    pub(super) fn new(uptime: Duration) -> Self {
+        RetryBudget { since: uptime, given_up: 0 }
+    }
+
+    /// Milliseconds that are left for an answer.
+    pub(super) fn left(&self, uptime: Duration) -> u64 {
+        let spent = uptime.saturating_sub(self.since).as_millis();
+        DEADLINE_MS.saturating_sub(u64::try_from(spent).unwrap_or(u64::MAX))
+    }
+
+    /// Whether a question is put again that was given up. Envoy gives a callout up without an answer when its cluster is
+    /// replaced, as by a change of the servers' certificates or health check; the question is put to the new one.
+    fn should_retry(&mut self, uptime: Duration) -> bool {
+        self.given_up = self.given_up.saturating_add(1);
+        self.given_up <= MAX_RETRIES && self.left(uptime) >= SHORTEST_MS
+    }
+}
+
+impl Review {
+    /// The question's headers. `via` is the gateway's, so that it recognises its own.
+    pub fn headers<'a>(&'a self, via: &'a str) -> Vec<(&'a str, &'a str)> {
+        let mut headers = vec![
+            (":method", "POST"),
+            (":path", self.path),
+            (":authority", "kubernetes.default.svc"),
+            ("content-type", "application/json"),
+            ("accept", "application/json"),
+            ("user-agent", "portcullis"),
+            ("via", via),
+            // A question changes nothing, so others are asked where a server fails, within the same deadline. Envoy's router
+            // reads these and takes them out.
+            ("x-envoy-retry-on", "5xx,retriable-status-codes"),
+            ("x-envoy-retriable-status-codes", "429"),
+            ("x-envoy-max-retries", "2"),
+            ("x-envoy-upstream-rq-per-try-timeout-ms", PER_TRY_TIMEOUT_MS),
+        ];
+        headers.extend(self.user_header());
+        headers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_put_again_a_few_times_within_its_deadline() {
+        let at = |ms| Duration::from_millis(ms);
+        let mut budget = RetryBudget::new(at(1_000));
+        assert_eq!([1_000, 1_500, 6_000, 9_000, 0].map(|ms| budget.left(at(ms))), [5_000, 4_500, 0, 0, 5_000]);
+        assert_eq!([(); 4].map(|()| budget.should_retry(at(1_500))), [true, true, true, false]);
+        assert!(!RetryBudget::new(at(0)).should_retry(at(4_950)), "too little time is left");
     }
 }

@@ -4,8 +4,6 @@
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::{ExtendedKeyUsage, ParsedExtension};
 
-use super::cost::Cost;
-
 /// Extensions of one certificate.
 const MAX_EXTENSIONS: usize = 32;
 /// Extended key usages of one certificate.
@@ -81,4 +79,27 @@ fn count(usages: &ExtendedKeyUsage<'_>) -> usize {
     let ExtendedKeyUsage { any, server_auth, client_auth, code_signing, email_protection, time_stamping, .. } = *usages;
     let known = [any, server_auth, client_auth, code_signing, email_protection, time_stamping, usages.ocsp_signing];
     usages.other.len().saturating_add(known.iter().filter(|is_there| **is_there).count())
+}
+
+/// How much work a chain was, in numbers that are the same on every machine. Whatever bytes a client sends, the steps are
+/// bounded by their number, and the signatures by [`MAX_SIGNATURES`](super::MAX_SIGNATURES).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Elements of DER that were looked at, and names and key identifiers that were compared, each 16 bytes of them a step.
+    pub steps: u64,
+    /// Signatures that were checked before the path was found, good ones included.
+    pub signatures: u32,
+}
+
+impl Cost {
+    pub(super) fn step(&mut self, count: usize) {
+        self.steps = self.steps.saturating_add(count as u64);
+    }
+
+    /// Compares two texts of a client's.
+    pub(super) fn equal(&mut self, a: &[u8], b: &[u8]) -> bool {
+        let compared = if a.len() == b.len() { a.len() / 16 } else { 0 };
+        self.step(compared.saturating_add(1));
+        a == b
+    }
 }

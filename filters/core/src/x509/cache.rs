@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use ring::digest::{SHA256, digest};
 
-use super::validity::Validity;
+use super::ca::Validity;
 use super::{CertificateError, ClientCa, ClientChain, verify};
 use crate::Moment;
 use crate::identity::UserInfo;
@@ -32,7 +32,7 @@ pub enum CertificateRefused {
 
 /// A chain that verified.
 #[derive(Debug)]
-pub(crate) struct VerifiedChain {
+struct VerifiedChain {
     window: Validity,
     user: CertifiedUser,
     until: Duration,
@@ -50,7 +50,7 @@ impl Aging for VerifiedChain {
 
 /// A chain that did not.
 #[derive(Debug)]
-pub(crate) struct RefusedChain {
+struct RefusedChain {
     why: CertificateRefused,
     until: Duration,
 }
@@ -67,7 +67,7 @@ impl Aging for RefusedChain {
 
 /// The chain of a leaf that verified last.
 #[derive(Debug)]
-pub(crate) struct LatestChain {
+struct LatestChain {
     digest: Key,
     until: Duration,
 }

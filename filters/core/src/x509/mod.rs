@@ -6,29 +6,22 @@ mod bounds;
 mod ca;
 mod cache;
 mod chain;
-mod cost;
-mod directory_string;
-mod eku;
 mod forwarded;
 mod known;
-mod link;
 mod path;
-mod presented;
 mod strict_parse;
 mod subject;
 mod trust;
-mod validity;
 
+pub use bounds::Cost;
+pub use ca::Validity;
 pub(crate) use cache::CertificateRooms;
 pub use cache::{CertificateCache, CertificateRefused, CertifiedUser};
 pub use chain::{ChainError, ClientChain, MAX_BYTES, MAX_CERTIFICATES, encode as encode_chain};
-pub use cost::Cost;
 pub use forwarded::{ForwardedError, chain_from_header, chain_from_text};
-pub use known::KnownChains;
+pub use known::{KnownChains, hex_digest, is_presented};
 pub use path::{MAX_INTERMEDIATES, MAX_SIGNATURES};
-pub use presented::{hex_digest, is_presented};
 pub use trust::{ClientCa, ClientCaError};
-pub use validity::Validity;
 
 use rustls_pki_types::UnixTime;
 

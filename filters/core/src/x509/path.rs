@@ -1,9 +1,20 @@
 //! Who issued whom, found before anything that costs: names and key identifiers say which certificates may lie between the leaf
 //! and the trusted ones, then signatures are checked from the trusted ones downwards. One check finds what none of them signed.
 
+use super::CertificateError;
 use super::PathError;
-use super::cost::Cost;
-use super::link::{IssuerNames, Link};
+use super::bounds::Cost;
+use super::ca::Validity;
+use super::ca::may_sign_certificates;
+use super::strict_parse::signature_algorithm;
+use rustls_pki_types::{SubjectPublicKeyInfoDer, UnixTime};
+use webpki::{
+    ALL_VERIFICATION_ALGS, Error, ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, KeyUsage,
+    RawPublicKeyEntity, RequiredEkuNotFoundContext,
+};
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::x509::X509Version;
 
 /// Intermediates between the leaf and its CA.
 pub const MAX_INTERMEDIATES: usize = 4;
@@ -153,4 +164,131 @@ impl Search<'_, '_> {
             at = *intermediates.last()?;
         }
     }
+}
+
+/// What of a certificate says who may have issued it, and whom it may have issued. None of it is known to be true.
+#[derive(Debug)]
+pub(super) struct Link<'a> {
+    subject: &'a [u8],
+    issuer: &'a [u8],
+    key: &'a [u8],
+    key_id: Option<&'a [u8]>,
+    issuer_key_id: Option<&'a [u8]>,
+    signed: &'a [u8],
+    algorithm: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl<'a> Link<'a> {
+    /// Reads the link.
+    ///
+    /// # Errors
+    /// [`CertificateError::Malformed`].
+    pub(super) fn of(certificate: &'a X509Certificate<'a>) -> Result<Self, CertificateError> {
+        let (mut key_id, mut issuer_key_id) = (None, None);
+        for extension in certificate.extensions() {
+            match extension.parsed_extension() {
+                ParsedExtension::SubjectKeyIdentifier(id) => key_id = Some(id.0),
+                ParsedExtension::AuthorityKeyIdentifier(id) => {
+                    issuer_key_id = id.key_identifier.as_ref().map(|id| id.0)
+                }
+                _ => {}
+            }
+        }
+        Ok(Link {
+            subject: certificate.subject().as_raw(),
+            issuer: certificate.issuer().as_raw(),
+            key: certificate.public_key().raw,
+            key_id,
+            issuer_key_id,
+            signed: certificate.tbs_certificate.as_ref(),
+            algorithm: signature_algorithm(certificate.as_raw()).ok_or(CertificateError::Malformed)?,
+            signature: &certificate.signature_value.data,
+        })
+    }
+
+    /// How those name it whom it issued.
+    pub(super) fn names(&self) -> IssuerNames<'a> {
+        IssuerNames { subject: self.subject, key_id: self.key_id, key: self.key }
+    }
+
+    /// Whether it says that this issuer made it: the name is the same, and the key identifier where both tell one.
+    fn names_issuer(&self, issuer: &IssuerNames<'_>, cost: &mut Cost) -> bool {
+        cost.equal(self.issuer, issuer.subject)
+            && match (self.issuer_key_id, issuer.key_id) {
+                (Some(wanted), Some(id)) => cost.equal(wanted, id),
+                _ => true,
+            }
+    }
+
+    /// Whether the key signed it.
+    fn is_signed_by(&self, key: &[u8]) -> bool {
+        let key = SubjectPublicKeyInfoDer::from(key);
+        let Ok(key) = RawPublicKeyEntity::try_from(&key) else { return false };
+        // An algorithm of signatures is several here, one for each kind of key; only one computes anything.
+        let fitting =
+            ALL_VERIFICATION_ALGS.iter().filter(|fitting| fitting.signature_alg_id().as_ref() == self.algorithm);
+        let verdicts = fitting.map(|algorithm| key.verify_signature(*algorithm, self.signed, self.signature));
+        let mut verdicts = verdicts
+            .skip_while(|verdict| matches!(verdict, Err(Error::UnsupportedSignatureAlgorithmForPublicKeyContext(_))));
+        verdicts.next().is_some_and(|verdict| verdict.is_ok())
+    }
+}
+
+/// An issuer as those name it whom it issued, and its key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IssuerNames<'a> {
+    pub(super) subject: &'a [u8],
+    pub(super) key_id: Option<&'a [u8]>,
+    pub(super) key: &'a [u8],
+}
+
+/// Whether a certificate that a client sends along can be part of a path at all, whoever signed it.
+pub(super) fn may_issue(certificate: &X509Certificate<'_>, now: UnixTime) -> bool {
+    let is_ca =
+        certificate.basic_constraints().is_ok_and(|found| found.is_some_and(|constraints| constraints.value.ca));
+    is_ca
+        && certificate.version() == X509Version::V3
+        && Validity::of_certificate(certificate).contains(now)
+        && may_sign_certificates(certificate).is_ok_and(|may| may)
+        && is_for_clients(certificate).is_ok_and(|may| may)
+}
+
+impl IssuerNames<'_> {
+    /// Whether it is the same issuer: the name and the key are. Several certificates may say so.
+    pub(super) fn is_same_issuer(&self, other: &IssuerNames<'_>) -> bool {
+        self.subject == other.subject && self.key == other.key
+    }
+}
+
+const CLIENT_AUTH: KeyPurposeId<'static> = KeyPurposeId::new(&[0x2b, 6, 1, 5, 5, 7, 3, 2]);
+const ANY: KeyPurposeId<'static> = KeyPurposeId::new(&[0x55, 0x1d, 0x25, 0]);
+
+/// What Go lets a client's certificate and its issuers be used for: no extended key usage is any, and `any` is any
+/// (`crypto/x509`, `checkChainForKeyUsage`).
+pub(super) struct ClientAuthEku;
+
+impl ExtendedKeyUsageValidator for ClientAuthEku {
+    fn validate(&self, usages: KeyPurposeIdIter<'_, '_>) -> Result<(), Error> {
+        let mut is_any = true;
+        for usage in usages {
+            let usage = usage?;
+            if usage == CLIENT_AUTH || usage == ANY {
+                return Ok(());
+            }
+            is_any = false;
+        }
+        let (required, present) = (KeyUsage::client_auth(), Vec::new());
+        if is_any {
+            Ok(())
+        } else {
+            Err(Error::RequiredEkuNotFoundContext(RequiredEkuNotFoundContext { required, present }))
+        }
+    }
+}
+
+/// The same of a certificate that is parsed already.
+pub(super) fn is_for_clients(certificate: &X509Certificate<'_>) -> Result<bool, CertificateError> {
+    let usages = certificate.extended_key_usage().map_err(|_| CertificateError::Malformed)?;
+    Ok(usages.is_none_or(|usages| usages.value.any || usages.value.client_auth))
 }

@@ -6,9 +6,9 @@ use x509_parser::oid_registry::*;
 use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
 
 use super::CertificateError;
+use super::bounds::Cost;
 use super::bounds::{has_bounded_lists, is_bounded};
-use super::cost::Cost;
-use super::directory_string::text;
+use super::subject::text;
 
 /// Extensions whose content Go looks at; what stands in another does not matter to it.
 const READ_BY_GO: [Oid<'static>; 13] = [

@@ -4,14 +4,14 @@ use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, Error, VerifiedPath};
 use x509_parser::certificate::X509Certificate;
 
+use super::bounds::Cost;
 use super::bounds::{MAX_ISSUER_ELEMENTS, MAX_LEAF_ELEMENTS};
+use super::ca::Validity;
 use super::ca::{CaCertificate, may_sign_certificates};
-use super::cost::Cost;
-use super::eku::ClientAuthEku;
-use super::link::{IssuerNames, Link, may_issue};
+use super::path::ClientAuthEku;
 use super::path::find;
+use super::path::{IssuerNames, Link, may_issue};
 use super::strict_parse::{parse, parse_presented};
-use super::validity::Validity;
 use super::{CertificateError, ClientChain, PathError};
 
 /// The CAs that sign client certificates of a cluster.
