@@ -5,8 +5,10 @@
 use std::fs;
 
 use portcullis_harness::project_root;
+use serde_json::Value;
 
 use crate::texts::files;
+use crate::threats;
 
 fn read(path: &str) -> String {
     fs::read_to_string(project_root().join(path)).unwrap()
@@ -44,4 +46,35 @@ fn decision_index_lists_every_record() {
         index += &format!("| {number} | [{title}]({file}) |\n");
     }
     assert_generated("docs/decisions/README.md", "index", &index);
+}
+
+/// A test as a link to its file, from a page below docs/.
+fn test_link(path: &str, name: &str) -> String {
+    let below_e2e = format!("testenv/e2e/tests/{path}.rs");
+    let file = if project_root().join(&below_e2e).exists() { below_e2e } else { format!("{path}.rs") };
+    format!("[{name}](../{file})")
+}
+
+#[test]
+fn feature_tables_name_existing_tests() {
+    let groups: Value = serde_json::from_str(&read("testenv/e2e/features.json")).unwrap();
+    let (mut tables, mut faults) = (Vec::new(), Vec::new());
+    for group in groups.as_array().unwrap() {
+        let mut table =
+            format!("## {}\n\n| feature | configuration | tests |\n|---|---|---|\n", group["group"].as_str().unwrap());
+        for feature in group["features"].as_array().unwrap() {
+            let text = |key: &str| feature[key].as_str().unwrap();
+            let mut links = Vec::new();
+            for test in feature["tests"].as_array().unwrap() {
+                let (path, name) = test.as_str().unwrap().split_once(".rs::").unwrap();
+                faults.extend(threats::fault(path, name));
+                links.push(test_link(path, name));
+            }
+            assert!(!links.is_empty(), "{} has no test", text("feature"));
+            table += &format!("| {} | {} | {} |\n", text("feature"), text("configure"), links.join(", "));
+        }
+        tables.push(table);
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert_generated("docs/features.md", "features", &tables.join("\n"));
 }

@@ -10,7 +10,7 @@ fn named(page: &str) -> Vec<(&str, &str)> {
 }
 
 /// Why a test does not exist, if it does not. Its path is that of the project, or one below the end-to-end tests.
-fn fault(path: &str, name: &str) -> Option<String> {
+pub(crate) fn fault(path: &str, name: &str) -> Option<String> {
     let places = [project_root(), project_root().join("testenv/e2e/tests")];
     let found = places.iter().find_map(|place| fs::read_to_string(place.join(format!("{path}.rs"))).ok());
     let Some(source) = found else { return Some(format!("there is no file {path}.rs")) };

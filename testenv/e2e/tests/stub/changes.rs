@@ -1,7 +1,8 @@
 //! A changed manifest takes effect without a restart, and an object that is wrong takes nobody along.
 
 use portcullis_e2e::{GatewayOptions, Manifest, allow_all};
-use serde_json::json;
+use portcullis_harness::project_root;
+use serde_json::{Value, json};
 
 use crate::world::{NAME, PODS, World};
 
@@ -46,6 +47,28 @@ fn subsets_send_requests_to_their_servers_only() {
     assert_eq!(second.records_for(configmaps).len(), 10);
     assert_eq!(second.records_for(PODS).len(), 0);
     assert_eq!(world.stub.records_for(PODS).len(), 10);
+}
+
+/// The policies of examples/policies, in front of three stubs.
+#[test]
+fn example_policies_choose_their_servers() {
+    let world = World::start("example", &GatewayOptions::default());
+    let others = [world.pki.stub("stub-1"), world.pki.stub("stub-2")];
+    let example = std::fs::read_to_string(project_root().join("examples/policies/prod.yaml")).unwrap();
+    let servers = [world.stub.url(), others[0].url(), others[1].url()];
+    let example = (0..3).fold(example, |text, at| text.replace(&format!("https://10.0.0.1{at}:6443"), &servers[at]));
+    let example: Value = serde_saphyr::from_str(&example).unwrap();
+    let manifest = Manifest::new(NAME, [world.stub.address(), others[0].address(), others[1].address()])
+        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
+        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca)
+        .set("/spec/flowControl", example["spec"]["flowControl"].clone())
+        .policies(example["spec"]["dispatchPolicies"].clone());
+    world.gateway.apply(&manifest).unwrap();
+    for _ in 0..10 {
+        assert_eq!(status_of(&world, NAME, PODS), 200);
+    }
+    assert_eq!(world.stub.records_for(PODS).len(), 0, "the server of the nodes");
+    assert!(others.iter().all(|server| !server.records_for(PODS).is_empty()));
 }
 
 #[test]
