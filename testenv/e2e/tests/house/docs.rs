@@ -78,3 +78,125 @@ fn feature_tables_name_existing_tests() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert_generated("docs/features.md", "features", &tables.join("\n"));
 }
+
+/// Anchors of a page, made from its headings as code hosts make them.
+fn anchors(page: &str) -> Vec<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|line| {
+            let words = line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+            words.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+        })
+        .collect()
+}
+
+/// Targets of the links in a page, without those in code blocks and on the network.
+fn links(page: &str) -> Vec<&str> {
+    let prose = page.split("```").step_by(2);
+    let targets = prose.flat_map(|text| text.split("](").skip(1).filter_map(|rest| rest.split(')').next()));
+    targets.filter(|target| !target.contains("://") && !target.contains(char::is_whitespace)).collect()
+}
+
+#[test]
+fn links_between_documents_resolve() {
+    let mut faults = Vec::new();
+    let mut pages = files("docs", &[".md"]);
+    let others = ["deploy", "envoy", "examples", "README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"];
+    pages.extend(others.iter().flat_map(|place| files(place, &[".md"])));
+    assert!(pages.len() > 70, "{}", pages.len());
+    for page in &pages {
+        let text = fs::read_to_string(page).unwrap();
+        for link in links(&text) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { page.clone() } else { page.parent().unwrap().join(path) };
+            let is_page = target.extension().is_some_and(|extension| extension == "md");
+            if !target.exists() {
+                faults.push(format!("{}: {link}: no such file", page.display()));
+            } else if !anchor.is_empty() && is_page {
+                let headings = anchors(&fs::read_to_string(&target).unwrap());
+                if !headings.iter().any(|heading| heading == anchor) {
+                    faults.push(format!("{}: {link}: no such heading", page.display()));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert_eq!(links("[a](b.md#c) ```\n[d](e)\n``` [f](https://g) [h](#i)"), ["b.md#c", "#i"]);
+    assert_eq!(anchors("# A `b`\ntext\n## C: d, e"), ["a-b", "c-d-e"]);
+}
+
+/// Functions and types of the map in docs/architecture.md: each is defined in a file of its row.
+#[test]
+fn architecture_map_names_existing_functions() {
+    let page = read("docs/architecture.md");
+    let map = page.split("## Where things happen\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let (mut named, mut faults) = (0, Vec::new());
+    for row in map.lines().filter(|line| line.starts_with("| ") && line.contains("](../")) {
+        let paths = links(row);
+        let sources = paths.iter().flat_map(|path| files(path.trim_start_matches("../"), &[".rs"]));
+        let text: String = sources.map(|path| fs::read_to_string(path).unwrap()).collect();
+        assert!(!text.is_empty(), "{row}");
+        let functions = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        for name in functions.split('`').skip(1).step_by(2) {
+            named += 1;
+            if !["(", "<"].iter().any(|end| text.contains(&format!("fn {name}{end}"))) {
+                faults.push(format!("docs/architecture.md: {} have no function {name}", paths.join(", ")));
+            }
+        }
+    }
+    assert!(named > 20 && faults.is_empty(), "{named}\n{}", faults.join("\n"));
+}
+
+/// Paths of the project in documents: in backquotes, with a folder of the root before the first slash.
+#[test]
+fn paths_in_documents_exist() {
+    const FOLDERS: [&str; 7] = ["filters/", "control-plane/", "testenv/", "envoy/", "deploy/", "docs/", "examples/"];
+    let mut faults = Vec::new();
+    for page in files("docs", &[".md"]).into_iter().chain(files("CONTRIBUTING.md", &[".md"])) {
+        let text = fs::read_to_string(&page).unwrap();
+        // Decisions describe the tree of their day.
+        if page.components().any(|part| part.as_os_str() == "decisions") {
+            continue;
+        }
+        for line in text.lines().filter(|line| !line.starts_with("    ")) {
+            for word in line.split('`').skip(1).step_by(2) {
+                let path = word.split(".rs::").next().unwrap();
+                let path = if path == word { path.to_owned() } else { format!("{path}.rs") };
+                let is_path =
+                    FOLDERS.iter().any(|folder| path.starts_with(folder)) && !path.contains(['*', ' ', '<', '{']);
+                let places = [project_root(), project_root().join("testenv/e2e/tests/kube")];
+                if is_path && !places.iter().any(|place| place.join(&path).exists()) {
+                    faults.push(format!("{}: {path}", page.display()));
+                }
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The picture of the product crates follows from their manifests.
+#[test]
+fn crate_picture_matches_the_manifests() {
+    let members = read("Cargo.toml");
+    let members = members.lines().filter_map(|line| line.trim().strip_prefix('"')?.strip_suffix("\","));
+    let product: Vec<&str> = members.filter(|member| !member.starts_with("testenv")).collect();
+    let package = |manifest: &str| manifest.split("name = \"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let manifests: Vec<(&str, String)> =
+        product.iter().map(|member| (*member, read(&format!("{member}/Cargo.toml")))).collect();
+    let short = |member: &str| member.rsplit('/').next().unwrap().to_owned();
+    let mut picture = String::from("```mermaid\nflowchart TD\n");
+    for (member, manifest) in &manifests {
+        // Tests may use more; the picture shows what is built into the products.
+        let sections =
+            manifest.split("\n[").filter(|section| !section.lines().next().unwrap_or("").contains("dev-dependencies]"));
+        let built: String = sections.filter(|section| section.contains("dependencies]")).collect();
+        for (other, other_manifest) in &manifests {
+            let name = package(other_manifest);
+            if built.lines().any(|line| line.split(['.', ' ']).next() == Some(name.as_str())) {
+                picture += &format!("    {} --> {}\n", short(member), short(other));
+            }
+        }
+    }
+    picture += "```\n";
+    assert_generated("docs/architecture.md", "crates", &picture);
+}
