@@ -1,6 +1,6 @@
 //! The commit that the build script finds, in source trees with and without git.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers are test code too")]
+#![cfg(test)]
 
 use std::ffi::OsStr;
 use std::fs;

@@ -2,7 +2,7 @@
 //! tests as an operator writes them. What they expect was derived from the rules by other means than this program; only that of
 //! `identities.jsonl` is its own answers, read over.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers are test code too")]
+#![cfg(test)]
 
 use std::fs::File;
 use std::path::PathBuf;

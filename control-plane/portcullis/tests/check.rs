@@ -1,6 +1,6 @@
 //! `portcullis check`, as an operator and as a program meets it.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
+#![cfg(test)]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

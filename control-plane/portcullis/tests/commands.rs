@@ -1,6 +1,6 @@
 //! What all commands have in common: how they are called, and how they tell what went wrong.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
+#![cfg(test)]
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

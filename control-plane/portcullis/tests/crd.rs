@@ -1,6 +1,6 @@
 //! `portcullis crd` as an operator meets it.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
+#![cfg(test)]
 
 use std::process::{Command, Output};
 

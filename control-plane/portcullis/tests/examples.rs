@@ -1,6 +1,6 @@
 //! The examples folder: every example passes `check --strict`, and policy tests in it pass.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers are test code too")]
+#![cfg(test)]
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! References to files and Secrets, as an operator meets them without a gateway.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
+#![cfg(test)]
 
 use std::path::Path;
 use std::process::{Command, Output};

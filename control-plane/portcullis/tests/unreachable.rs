@@ -1,7 +1,7 @@
 //! What is told to be unreachable can be taken away, and every request still goes the same way: the lint's sets held
 //! against the filter's own matching.
 
-#![allow(clippy::unwrap_used, reason = "a test's helpers are test code too")]
+#![cfg(test)]
 
 use portcullis_api::{
     CLUSTER_API_VERSION, CLUSTER_KIND, Code, DispatchPolicy, Rule, ServiceAccount, lint_cluster, parse_cluster,

@@ -1,5 +1,5 @@
 //! What a cell says, by results that nobody has found.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![cfg(test)]
 
 use portcullis_compatibility::table::{Table, make};
 use portcullis_compatibility::{Combination, Differences, Features, Filter, Outcome, Results, Run};

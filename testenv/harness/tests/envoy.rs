@@ -1,11 +1,6 @@
 //! The pinned Envoy starts, answers and ends.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a failing helper is a failing test"
-)]
+#![cfg(test)]
 
 use std::time::Duration;
 

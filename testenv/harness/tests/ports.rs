@@ -1,11 +1,6 @@
 //! No port is given out twice, in this process or in another.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a failing helper is a failing test"
-)]
+#![cfg(test)]
 
 use std::collections::HashSet;
 use std::net::TcpListener;

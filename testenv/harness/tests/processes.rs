@@ -1,11 +1,6 @@
 //! Children end with the value that stands for them, and with the process that started them.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a failing helper is a failing test"
-)]
+#![cfg(test)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,12 +1,6 @@
 //! `make up`: what it prints works, and a signal to it ends everything that it started.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a failing helper is a failing test"
-)]
+#![cfg(test)]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

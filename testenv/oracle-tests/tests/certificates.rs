@@ -1,6 +1,6 @@
 //! Client certificates: whom kube-apiserver's authenticator sees in a chain. Where we see nobody and it sees somebody, the
 //! case stands in a list here and in docs/compatibility.md; the other way round is never allowed.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![cfg(test)]
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,5 @@
 //! Bearer tokens, as kube-apiserver's authenticators find them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![cfg(test)]
 
 use portcullis_core::credential::{bearer_token, subprotocol_token};
 use portcullis_core::header_scan::{HeaderScan, Reserved};

@@ -1,5 +1,5 @@
 //! The user as header lines: as client-go writes them, and read back by kube-apiserver's filter as the same user.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![cfg(test)]
 
 use portcullis_core::identity::UserInfo;
 use portcullis_core::upstream_user::UpstreamUser;

@@ -1,5 +1,5 @@
 //! The client's own impersonation: what kube-apiserver's filter asks its authorizer, and as whom the request then acts.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![cfg(test)]
 
 use portcullis_oracle_tests::{Dice, Headers, Lab, Oracle, Outcome, impersonation, text};
 use serde_json::{Value, json};

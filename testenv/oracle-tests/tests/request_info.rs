@@ -1,5 +1,5 @@
 //! Request info, as `RequestInfoFactory` and `BasicLongRunningRequestCheck` see it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![cfg(test)]
 
 use portcullis_core::request_info::{RequestInfo, unescape_path};
 use portcullis_oracle_tests::{Dice, Oracle, bytes, narrowed_list, target, text};

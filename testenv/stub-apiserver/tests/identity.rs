@@ -1,11 +1,6 @@
 //! Who a request is taken for.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a failing helper is a failing test"
-)]
+#![cfg(test)]
 
 mod common;
 

@@ -1,11 +1,6 @@
 //! Records, faults, upgrades and the end of connections.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a failing helper is a failing test"
-)]
+#![cfg(test)]
 
 mod common;
 

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
-
 use super::*;
 
 const NOW: u64 = 1_700_000_000;

@@ -1,6 +1,6 @@
 //! `portcullis explain` as an operator and a policy test meet it.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test's helpers are test code too")]
+#![cfg(test)]
 
 mod certificates;
 

@@ -1,5 +1,7 @@
 //! Rules of the house that no other tool checks.
 
+#![cfg(test)]
+
 mod docs;
 mod images;
 mod texts;

@@ -1,5 +1,5 @@
 //! The promises, judged by a real kube-apiserver and a real kubectl.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![cfg(test)]
 
 mod anonymous;
 mod attack;

@@ -1,5 +1,5 @@
 //! The gateway in front of stub apiservers, which witness exactly what reaches them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![cfg(test)]
 
 mod acceptable;
 mod access_log;

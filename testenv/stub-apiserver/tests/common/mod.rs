@@ -1,11 +1,5 @@
 //! A stub with its authorities, for the tests.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a failing helper is a failing test"
-)]
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::time::Duration;

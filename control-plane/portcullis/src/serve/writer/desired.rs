@@ -37,7 +37,6 @@ pub(super) fn is_there(found: &Value, wanted: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
     use super::*;
 
