@@ -1,4 +1,5 @@
 //! The real kubectl works against the stub.
+#![cfg(test)]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The stub as a process says where it listens.
+#![cfg(test)]
 
 use std::time::Duration;
 
