@@ -113,7 +113,8 @@ build: ## Build the workspace: control plane, lab, test tools
 	@cargo build --workspace
 
 lint: ## Check format, lints and wording; warnings are errors
-	@cargo fmt --all --check
+	@$(SCRIPTS)/wording
+	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	$(SCRIPTS)/build-wasm lint
 	# The fuzz targets are a separate workspace; this path keeps libFuzzer itself from being built.
