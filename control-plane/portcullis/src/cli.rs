@@ -3,6 +3,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::completion::{Completion, Man};
 use crate::explain::Impersonation;
 use crate::gateway::{BecomeEnvoy, Gateway};
 use crate::serve::{LEASE_NAME, SourceArguments, StateArguments};
@@ -33,6 +34,8 @@ pub(crate) enum Command {
     Explain(Box<Explain>),
     Rbac(Rbac),
     Crd(Crd),
+    Completion(Completion),
+    Man(Man),
     BecomeEnvoy(BecomeEnvoy),
     Status(Status),
 }

@@ -3,6 +3,7 @@
 mod bootstrap;
 mod check;
 mod cli;
+mod completion;
 mod crd;
 mod explain;
 mod gateway;
@@ -57,6 +58,8 @@ fn main() -> ExitCode {
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Rbac(arguments) => rbac::run(&arguments),
         Command::Crd(arguments) => crd::run(&arguments),
+        Command::Completion(arguments) => completion::run(&arguments),
+        Command::Man(arguments) => completion::man(&arguments),
         Command::Status(arguments) => status::run(&arguments),
     }
 }

@@ -141,3 +141,25 @@ fn a_kubeconfig_comes_from_the_environment_and_has_contexts() {
     assert!(other.contains("$KUBECONFIG") && other.contains("gone"), "{other}");
     assert!(serve(&["--kubeconfig", "/none"], named).contains("cannot use the kubeconfig /none"));
 }
+
+#[test]
+fn completion_scripts_name_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = program(&["completion", shell]).output().unwrap();
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{shell}");
+        for command in ["serve", "check", "explain", "status", "--xds-socket"] {
+            assert!(script.contains(command.trim_start_matches("--")), "{shell}: {command}");
+        }
+    }
+}
+
+#[test]
+fn man_pages_cover_every_command() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(program(&["man", dir.path().to_str().unwrap()]).status().unwrap().success());
+    for page in ["portcullis.1", "portcullis-serve.1", "portcullis-explain-certificate.1"] {
+        let text = std::fs::read_to_string(dir.path().join(page)).unwrap();
+        assert!(text.contains(".SH SYNOPSIS"), "{page}");
+    }
+}
