@@ -129,7 +129,7 @@ fn links_between_documents_resolve() {
 #[test]
 fn architecture_map_names_existing_functions() {
     let page = read("docs/architecture.md");
-    let map = page.split("## Where things happen\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let map = page.split("## From question to code\n").nth(1).unwrap().split("\n## ").next().unwrap();
     let (mut named, mut faults) = (0, Vec::new());
     for row in map.lines().filter(|line| line.starts_with("| ") && line.contains("](../")) {
         let paths = links(row);

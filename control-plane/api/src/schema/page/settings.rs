@@ -12,7 +12,7 @@ const HEAD: &str = "# GatewaySettings
 in a file: in the directory of objects (`serve --config`), or by itself (`serve --settings`). Without one the defaults \
 hold; with several, or one that is wrong, those that were used before. Of `metadata` only the name is used. \
 `portcullis check` says whether it is good. What an edit ends stands in \
-[operations.md](../operations.md#what-a-change-ends-and-what-it-costs).
+[operations.md](../operations.md#effects-of-changes).
 
 A field that is not set, or null, has the default; `-` is none: an empty text or list, 0 or false. Bytes stand in base64.
 
