@@ -184,11 +184,11 @@ impl Host for StreamHost<'_> {
     }
 
     fn record_processing(&mut self, time: Duration) {
-        self.filter.metrics.judged(self.stream, time);
+        self.filter.metrics.record_processing(self.stream, time);
     }
 
     fn record_review_wait(&mut self, time: Duration) {
-        self.filter.metrics.waited(self.stream, time);
+        self.filter.metrics.record_review_wait(self.stream, time);
     }
 
     fn gauges_changed(&mut self) {

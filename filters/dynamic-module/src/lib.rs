@@ -12,6 +12,7 @@ mod memory;
 mod metrics;
 mod reviews;
 mod shutdown;
+mod timer;
 mod validator;
 
 envoy_abi::module! {

@@ -2,23 +2,20 @@
 //! sessions that took too long, for all clusters.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock, PoisonError, Weak};
-use std::thread;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 use envoy_abi::http::{FilterHandle, StreamScheduler};
-use envoy_abi::log;
 use portcullis_core::long_streams::{StreamRegistry as Registry, TerminationReason};
 use portcullis_core::weak_map::WeakMap;
 
 use crate::memory::uptime;
+use crate::timer::{Task, run_at};
 
 type StreamRegistry = Registry<LongStream>;
 
 /// By the cluster's name over all edits.
 static STREAMS: LazyLock<WeakMap<String, StreamRegistry>> = LazyLock::new(WeakMap::default);
-/// The queue of the process's one thread, `None` if it could not be started.
-static QUEUE: OnceLock<Option<&'static Queue>> = OnceLock::new();
 
 /// A handle of a long-running stream.
 #[derive(Clone, Debug)]
@@ -111,57 +108,15 @@ pub(crate) fn for_each(mut f: impl FnMut(&LongStream)) {
     STREAMS.for_each(|streams| streams.for_each(|stream| f(stream)));
 }
 
-#[derive(Debug, Default)]
-struct Queue {
-    ends: Mutex<Vec<(Duration, Weak<StreamRegistry>)>>,
-    is_changed: Condvar,
+/// Has the streams looked through at that uptime. Without a timer they go on.
+pub(crate) fn call_at(streams: &Arc<StreamRegistry>, at: Duration) {
+    run_at(streams, at);
 }
 
-/// Has the streams looked through at that uptime.
-pub(crate) fn call_at(streams: &Arc<StreamRegistry>, end: Duration) {
-    let Some(queue) = QUEUE.get_or_init(start) else { return };
-    let mut ends = queue.ends.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = ends.iter_mut().find(|(_, known)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(streams)));
-    match known {
-        Some((at, _)) => *at = end.min(*at),
-        None => ends.push((end, Arc::downgrade(streams))),
-    }
-    queue.is_changed.notify_one();
-}
-
-fn start() -> Option<&'static Queue> {
-    let queue: &'static Queue = Box::leak(Box::default());
-    let started = thread::Builder::new().name("portcullis-end".to_owned()).spawn(|| run(queue));
-    if started.is_err() {
-        log::error("portcullis: the thread that ends streams could not be started; they stay");
-    }
-    started.is_ok().then_some(queue)
-}
-
-fn run(queue: &Queue) {
-    loop {
-        for streams in due(queue) {
-            if let Some(next) = streams.expire(uptime(Instant::now()), LongStream::terminate) {
-                call_at(&streams, next);
-            }
+impl Task for StreamRegistry {
+    fn run(self: Arc<Self>) {
+        if let Some(next) = self.expire(uptime(Instant::now()), LongStream::terminate) {
+            call_at(&self, next);
         }
-    }
-}
-
-/// Waits until there is something to look through.
-fn due(queue: &Queue) -> Vec<Arc<StreamRegistry>> {
-    let mut ends = queue.ends.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        let now = uptime(Instant::now());
-        let (due, later): (Vec<_>, Vec<_>) = std::mem::take(&mut *ends).into_iter().partition(|(at, _)| *at <= now);
-        *ends = later;
-        if !due.is_empty() {
-            return due.iter().filter_map(|(_, streams)| streams.upgrade()).collect();
-        }
-        let next = ends.iter().map(|(at, _)| at.saturating_sub(now)).min();
-        ends = match next {
-            None => queue.is_changed.wait(ends).unwrap_or_else(PoisonError::into_inner),
-            Some(time) => queue.is_changed.wait_timeout(ends, time).unwrap_or_else(PoisonError::into_inner).0,
-        };
     }
 }

@@ -7,50 +7,37 @@ use portcullis_core::exchange::HeaderLines;
 #[derive(Debug)]
 pub(crate) struct HeaderMap {
     bytes: Vec<u8>,
-    count: usize,
+    /// Of each line, where its name begins, and the lengths of name and value.
+    lines: Vec<(usize, usize, usize)>,
 }
 
 impl HeaderMap {
-    /// Checks a map. `None` if it is not written as above, which is Envoy's fault.
+    /// Reads a map. `None` if it is not written as above, which is Envoy's fault.
     pub(crate) fn read(bytes: Vec<u8>) -> Option<Self> {
-        if bytes.is_empty() {
-            return Some(HeaderMap { bytes, count: 0 });
+        let mut lines = Vec::new();
+        if !bytes.is_empty() {
+            let (count, rest) = number(&bytes)?;
+            let (mut sizes, mut texts) = rest.split_at_checked(count.checked_mul(8)?)?;
+            lines.reserve_exact(count);
+            for _ in 0..count {
+                let start = bytes.len().checked_sub(texts.len())?;
+                let (name, rest) = number(sizes)?;
+                let (value, rest) = number(rest)?;
+                sizes = rest;
+                texts = behind_text(behind_text(texts, name)?, value)?;
+                lines.push((start, name, value));
+            }
         }
-        let (count, _) = number(&bytes)?;
-        let map = HeaderMap { bytes, count };
-        let is_whole = map.pairs()?.count() == count;
-        is_whole.then_some(map)
-    }
-
-    /// The names and values up to the first that is not there.
-    fn pairs(&self) -> Option<Pairs<'_>> {
-        let (_, rest) = number(&self.bytes)?;
-        let (sizes, texts) = rest.split_at_checked(self.count.checked_mul(8)?)?;
-        Some(Pairs { sizes, texts })
+        Some(HeaderMap { bytes, lines })
     }
 }
 
 impl HeaderLines for HeaderMap {
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.pairs().into_iter().flatten()
-    }
-}
-
-struct Pairs<'a> {
-    sizes: &'a [u8],
-    texts: &'a [u8],
-}
-
-impl<'a> Iterator for Pairs<'a> {
-    type Item = (&'a [u8], &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (name_size, sizes) = number(self.sizes)?;
-        let (value_size, sizes) = number(sizes)?;
-        let (name, texts) = text(self.texts, name_size)?;
-        let (value, texts) = text(texts, value_size)?;
-        *self = Pairs { sizes, texts };
-        Some((name, value))
+        self.lines.iter().filter_map(|(start, name, value)| {
+            let (name, rest) = self.bytes.get(*start..)?.split_at_checked(*name)?;
+            Some((name, rest.get(1..)?.get(..*value)?))
+        })
     }
 }
 
@@ -59,10 +46,11 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((usize::try_from(u32::from_le_bytes(*number)).ok()?, rest))
 }
 
-fn text(bytes: &[u8], size: usize) -> Option<(&[u8], &[u8])> {
-    let (text, rest) = bytes.split_at_checked(size)?;
+/// The bytes behind a text of that size and its NUL.
+fn behind_text(bytes: &[u8], size: usize) -> Option<&[u8]> {
+    let (_, rest) = bytes.split_at_checked(size)?;
     let (0, rest) = rest.split_first()? else { return None };
-    Some((text, rest))
+    Some(rest)
 }
 
 /// Writes a map.

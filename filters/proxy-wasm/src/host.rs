@@ -1,6 +1,7 @@
 //! [`Host`] by proxy-wasm hostcalls, for one stream of a VM.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub(crate) struct StreamHost<'a, H> {
     pub(crate) id: u32,
     pub(crate) root_id: u32,
     pub(crate) root: Option<&'a Rc<Root>>,
+    /// The uptime, if it was read just now: each call into Envoy costs.
+    pub(crate) uptime: Cell<Option<Duration>>,
     pub(crate) local: &'a mut LocalState,
 }
 
@@ -98,7 +101,8 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
     }
 
     fn moment(&self) -> Option<Moment> {
-        let (now, uptime) = (self.vm.hostcalls.now()?, self.vm.hostcalls.uptime()?);
+        let uptime = self.uptime.take().or_else(|| self.vm.hostcalls.uptime())?;
+        let now = self.vm.hostcalls.now()?;
         Some(Moment { now: UnixTime::since_unix_epoch(now), uptime })
     }
 
@@ -207,13 +211,13 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
 
     fn record_processing(&mut self, time: Duration) {
         if let Some(root) = self.root {
-            root.metrics.judged(time, &self.vm.hostcalls);
+            root.metrics.record_processing(time, &self.vm.hostcalls);
         }
     }
 
     fn record_review_wait(&mut self, time: Duration) {
         if let Some(root) = self.root {
-            root.metrics.waited(time, &self.vm.hostcalls);
+            root.metrics.record_review_wait(time, &self.vm.hostcalls);
         }
     }
 

@@ -1,6 +1,6 @@
 //! One VM: every configuration of the filter on one worker, and every request there. Maps Envoy's calls to [`Exchange`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -76,12 +76,12 @@ impl<H: Hostcalls> Vm<H> {
 
     /// A request's headers have come. Without a stream, which Envoy does not do, nothing goes on.
     pub fn request_headers(&mut self, id: u32) -> Next {
-        if let (Some(stream), Some(memory), Some(uptime)) =
-            (self.streams.get_mut(&id), &self.memory, self.hostcalls.uptime())
-        {
+        let uptime = self.hostcalls.uptime();
+        if let (Some(stream), Some(memory), Some(uptime)) = (self.streams.get_mut(&id), &self.memory, uptime) {
             stream.cluster = self.clusters.current(&self.hostcalls, memory, &mut self.long_streams, uptime);
         }
         let next = self.run(id, |exchange, config, host| {
+            host.uptime.set(uptime);
             host.local.fault.read(&host.vm.hostcalls);
             host.local.fault.strike("request-headers");
             match config {
@@ -153,7 +153,7 @@ impl<H: Hostcalls> Vm<H> {
         }
         // Metrics and the next call are the root context's.
         if self.hostcalls.act_for(root) {
-            compiled.metrics.show(&self.hostcalls);
+            compiled.metrics.publish(&self.hostcalls);
             self.arm(root);
         }
     }
@@ -186,7 +186,8 @@ impl<H: Hostcalls> Vm<H> {
         let Stream { root_id, root, cluster, exchange, local } = &mut stream;
         let route = cluster.as_ref().map(|known| &known.route);
         let config = root.as_ref().map(|root| (&root.gateway, route));
-        let mut host = StreamHost { vm: self, id, root_id: *root_id, root: root.as_ref(), local };
+        let mut host =
+            StreamHost { vm: self, id, root_id: *root_id, root: root.as_ref(), uptime: Cell::new(None), local };
         let result = hook(exchange, config, &mut host);
         self.arm(stream.root_id);
         self.streams.insert(id, stream);

@@ -13,6 +13,7 @@ mod cluster_metrics;
 mod outcome;
 #[cfg(test)]
 mod page;
+mod publisher;
 mod request_attributes;
 mod request_record;
 mod resource;
@@ -20,5 +21,6 @@ mod resource;
 pub use access_log::AccessLogEntry;
 pub use cluster_metrics::{ClusterMetrics, Gauges, Labels};
 pub use outcome::Outcome;
+pub use publisher::{MetricsSink, Publisher, publish_counts};
 pub use request_attributes::RequestAttributes;
 pub use request_record::RequestRecord;

@@ -30,6 +30,8 @@ mod metrics;
 mod reviews;
 #[path = "../../../dynamic-module/src/shutdown.rs"]
 mod shutdown;
+#[path = "../../../dynamic-module/src/timer.rs"]
+mod timer;
 
 /// The module that the stand-in drives.
 mod module {
