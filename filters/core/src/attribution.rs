@@ -1,5 +1,5 @@
-//! Extras that tell the upstream's audit log what it cannot see by itself: from which address a request comes, as which
-//! request of the gateway, and who asked to act as somebody else. They are the gateway's own: whoever sends one is refused.
+//! Extras for the upstream's audit log about what it cannot see by itself: the client's address, the gateway's request id, and
+//! the user who impersonates. They are the gateway's own: a client that sends one is refused.
 
 use crate::header_scan::HeaderScan;
 use crate::identity::UserInfo;
@@ -13,8 +13,8 @@ const CLIENT_ADDRESS: &str = "portcullis.dev/client-address";
 const ORIGINAL_USER: &str = "portcullis.dev/original-user";
 const REQUEST_ID: &str = "portcullis.dev/request-id";
 
-/// The lines of a request; `original` is who acts as somebody else. What no header can carry unchanged is left out: these
-/// lines are for people to read and give nobody a right.
+/// The lines of a request; `original` is the user who impersonates. A value that no header can carry unchanged is left out:
+/// these lines are for people to read and grant nothing.
 pub(crate) fn lines(names: &HeaderNames, scan: &HeaderScan<'_>, original: Option<&UserInfo>) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap_or_default().to_owned();
     // Envoy writes it: the address of the connection's peer, or the one that trusted proxies name.

@@ -1,5 +1,5 @@
-//! Who sends a request, and as whom it acts. Certificate, then bearer token, then nobody: the first credential that
-//! succeeds wins, and nobody only if none was presented.
+//! Authentication of a request. Certificate, then bearer token, then anonymous: the first credential that succeeds wins, and a
+//! client is anonymous only if it presented none.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::review::{Requester, Review, ReviewResult};
 use crate::upstream_user::UpstreamUser;
 use crate::x509::{ChainError, ClientChain};
 
-/// What a kind of credential says.
+/// The result of one kind of credential.
 enum AuthResult {
     /// It was not presented.
     Nothing,
@@ -24,7 +24,7 @@ enum AuthResult {
     Failed,
 }
 
-/// Who presents the credentials.
+/// Authenticates the client.
 pub(crate) fn authenticate(cluster: &Cluster, request: &RequestContext<'_>) -> Result<Client, Interrupt> {
     let mut has_failed = false;
     match certificate(cluster, request)? {
@@ -118,8 +118,8 @@ fn is_printable(token: &[u8]) -> bool {
 /// cluster has for reviews.
 const MAX_PARTS_AT_A_TIME: usize = 8;
 
-/// As whom the request acts: the client itself, or the one whom it may impersonate. Where the upstream judges impersonation,
-/// it is the client: whom it asks to be is not known to be true.
+/// The user that the request acts as: the client itself, or the user that it may impersonate. If the upstream judges
+/// impersonation, it is the client: the impersonated user is not known to be allowed.
 pub(crate) fn effective_user(
     cluster: &Cluster,
     client: Client,

@@ -29,10 +29,10 @@ pub enum CompileError {
     /// The client CA bundle.
     #[error(transparent)]
     ClientCa(#[from] ClientCaError),
-    /// A header name by which users are told.
+    /// A header name for users.
     #[error("the header name {0:?} is not a lower-case word")]
     HeaderName(String),
-    /// Nobody would be told, and so somebody with a certificate would be nobody to the upstream.
+    /// In this mode users are not forwarded, so that a client with a certificate would be anonymous to the upstream.
     #[error("{0} means nothing where what clients present goes upstream unchanged")]
     Unchanged(&'static str),
     /// Without an instance id the gateway would not recognise its own requests.
@@ -66,7 +66,7 @@ pub struct Cluster {
 /// How the upstream learns cache_identity sends a request.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// By which headers it is told.
+    /// Header names for users.
     pub(crate) names: HeaderNames,
     /// Set where tokens and impersonation go on, for the upstream to judge.
     pub(crate) passing: Option<Passing>,
@@ -77,9 +77,9 @@ pub(crate) struct Identity {
 /// [`UpstreamIdentity::RequestHeader`] and [`UpstreamIdentity::Unchanged`], compiled.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    /// What holds for users of credentials that nobody reviewed.
+    /// Policies for clients whose credential was not reviewed.
     pub(crate) unknown: Policies,
-    /// Whether users of certificates are told beside it. Otherwise nobody is told, and nothing taken for no credential.
+    /// Whether users of certificates are forwarded in headers. Otherwise no user is forwarded, and no credential is ignored.
     tells_certificates: bool,
 }
 
@@ -117,7 +117,7 @@ impl Identity {
         self.passing.is_some()
     }
 
-    /// Whether nobody is told ([`UpstreamIdentity::Unchanged`]).
+    /// Whether no user is forwarded ([`UpstreamIdentity::Unchanged`]).
     pub(crate) fn is_unchanged(&self) -> bool {
         self.passing.as_ref().is_some_and(|passing| !passing.tells_certificates)
     }
@@ -195,7 +195,7 @@ impl Cluster {
         self.close_connections
     }
 
-    /// What is counted of its requests.
+    /// The metrics of its requests.
     pub fn series(&self) -> &Arc<ClusterMetrics> {
         &self.series
     }
@@ -214,7 +214,8 @@ impl Cluster {
         }
     }
 
-    /// The filter state value that opens the route to a policy's server group. `None` for a pool that users are not told by.
+    /// The filter state value that opens the route to a policy's server group. `None` for a pool that this identity mode does
+    /// not use.
     pub(crate) fn destination(&self, policy: usize, pool: Pool, class: RequestClass) -> Option<&str> {
         let Destinations(table) = self.destinations.get(policy)?;
         let pool = Pool::ALL.iter().position(|candidate| *candidate == pool)?;
@@ -223,7 +224,7 @@ impl Cluster {
     }
 }
 
-/// Two clusters of one Envoy never share what is known of credentials, also where nobody said cache_identity they are.
+/// Two clusters of one Envoy never share caches of credentials, also if their configuration has no identity.
 fn cache_identity(config: &config::ClusterConfig) -> &str {
     if config.identity.is_empty() { &config.name } else { &config.identity }
 }
@@ -250,7 +251,8 @@ fn schema_of(policy: &config::Policy, config: &config::ClusterConfig) -> Option<
 }
 
 impl Destinations {
-    /// What there is no word for, no mistake leads to: where nobody is told, a pool with the gateway's credential.
+    /// Pools that the identity mode does not use have no destination, so that a bug cannot route a request to a pool with the
+    /// gateway's credential.
     fn of(group: &str, pools: &[Pool]) -> Self {
         let word = |pool, class| pools.contains(&pool).then(|| destination(group, pool, class).into_boxed_str());
         Destinations(Pool::ALL.map(|pool| RequestClass::ALL.map(|class| word(pool, class))))
@@ -298,7 +300,7 @@ mod tests {
         assert_eq!(owners[0], owners[4]);
     }
 
-    /// What one upstream answers to one requester says nothing about another's answers.
+    /// An upstream's answer to one requester says nothing about its answers to another.
     #[test]
     fn caches_of_other_reviewers_are_told_apart() {
         let asked = Asked::default();

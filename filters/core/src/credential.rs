@@ -42,7 +42,7 @@ pub fn bearer_token(authorization: &[u8]) -> Result<Option<Cow<'_, [u8]>>, Broke
     }
 }
 
-/// What stands between single blanks. A token has a thousand bytes, so several are looked at in one instruction.
+/// The words between single blanks. A token has a thousand bytes, so several are looked at in one instruction.
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -58,7 +58,7 @@ fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The bearer token among the subprotocols of a WebSocket request (apiserver, `pkg/authentication/request/websocket`).
 ///
 /// # Errors
-/// [`BrokenToken`] if there are two, if it does not decode, or if no other subprotocol stands beside it.
+/// [`BrokenToken`] if there are two, if it does not decode, or if there is no other subprotocol.
 pub fn subprotocol_token<'a>(lines: &[&'a [u8]]) -> Result<Option<Cow<'a, [u8]>>, BrokenToken> {
     let entries = || lines.iter().flat_map(|line| subprotocols(line));
     let mut tokens = entries().filter_map(|entry| entry.strip_prefix(SUBPROTOCOL_PREFIX));

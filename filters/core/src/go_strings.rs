@@ -1,4 +1,4 @@
-//! What Go's `strings` makes of text that is not ASCII, where kube-apiserver leaves a decision to it.
+//! Functions of Go's `strings` on text that is not ASCII, where kube-apiserver's decisions depend on them.
 
 /// `strings.EqualFold` with a word of lower-case ASCII letters: the long s folds to s, the Kelvin sign to k.
 pub(crate) fn equal_fold(value: &[u8], word: &[u8]) -> bool {

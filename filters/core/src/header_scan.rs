@@ -21,8 +21,7 @@ const NOT_LISTED: [&[u8]; 8] =
 /// Headers that Envoy has written by now; a `Connection` that lists one would hide where a request comes from.
 const HOP_WRITTEN: [&[u8]; 5] = [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"];
 
-/// The headers of which Envoy adds one to nearly every request, to tell where it is from. To kube-apiserver they say
-/// nothing.
+/// Headers of which Envoy adds one to nearly every request, for its origin. They mean nothing to kube-apiserver.
 const FROM_OUTSIDE: &[u8] = b"x-envoy-external-address";
 const FROM_INSIDE: &[u8] = b"x-envoy-internal";
 
@@ -44,7 +43,7 @@ pub enum BadConnection {
     TooManyNames,
 }
 
-/// What one pass over a request's headers found. Borrows from them.
+/// The findings of one pass over a request's headers. Borrows from them.
 #[derive(Default)]
 pub struct HeaderScan<'a> {
     /// `:method`.
@@ -57,21 +56,21 @@ pub struct HeaderScan<'a> {
     pub authorization: Option<&'a [u8]>,
     /// How many `Authorization` lines there are, joined ones counted apart.
     pub authorization_lines: usize,
-    /// Every `Impersonate-*` line: the client asks to act as somebody else.
+    /// Every `Impersonate-*` line.
     pub impersonation: Vec<(&'a [u8], &'a [u8])>,
     /// Whether there is a `Connection`.
     pub has_connection: bool,
     /// Whether the request asks for an upgrade: `Connection` lists the word, in any case, and there is an `Upgrade`.
     pub is_upgrade: bool,
-    /// Whether the head announces a body by its length. On an upgrade that is none: the bytes go upstream when the upgrade has
-    /// succeeded only, and a server that waits for them before it answers waits for ever. `Transfer-Encoding` Envoy takes out
-    /// of an upgrade's head, so that nobody waits.
+    /// Whether the head announces a body by its length. An upgrade must not: the bytes go upstream only after the upgrade has
+    /// succeeded, and a server that reads them before it answers waits for ever. Envoy removes `Transfer-Encoding` from an
+    /// upgrade's head, so that no server waits for that.
     pub has_body: bool,
     /// Whether the upgrade is to WebSocket, whose subprotocols may carry a token.
     pub is_websocket: bool,
     /// Whether a WebSocket subprotocol carries a token.
     pub token_subprotocol: bool,
-    /// What is wrong with `Connection`, if anything is.
+    /// The fault of `Connection`, if there is one.
     pub bad_connection: Option<BadConnection>,
     /// Every `Sec-WebSocket-Protocol` line.
     pub subprotocols: Vec<&'a [u8]>,
@@ -79,7 +78,7 @@ pub struct HeaderScan<'a> {
     pub forwarded_for: &'a [u8],
     /// `X-Request-Id`, which Envoy writes.
     pub request_id: &'a [u8],
-    /// The `X-Forwarded-Client-Cert` line. Of several the last one, and [`HeaderScan::forwarded_cert_lines`] tells.
+    /// The `X-Forwarded-Client-Cert` line; of several the last one, see [`HeaderScan::forwarded_cert_lines`].
     pub forwarded_cert: Option<&'a [u8]>,
     /// How many `X-Forwarded-Client-Cert` lines there are.
     pub forwarded_cert_lines: usize,
@@ -94,7 +93,7 @@ pub struct HeaderScan<'a> {
     connection_listed: usize,
 }
 
-/// What a request may keep of what tells who its client is, to be judged by the upstream.
+/// The client's own identity headers that a request keeps, for the upstream to judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ForwardedHeaders {
     /// `Authorization`.
@@ -113,7 +112,7 @@ pub struct HeaderRemovals {
 }
 
 impl HeaderRemovals {
-    /// The names. May tell one more than once.
+    /// Header names to remove; may contain duplicates.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         let authorization = self.authorization.then_some(&b"authorization"[..]);
         let from_outside = self.from_outside.then_some(FROM_OUTSIDE);
@@ -188,9 +187,9 @@ impl<'a> HeaderScan<'a> {
         scan
     }
 
-    /// Everything to take out of the request, whatever becomes of it: [`HeaderScan::to_remove`], what Envoy says of the client, and
-    /// what tells who the client is but for what it keeps. Owned, because the first change of the request ends what the scan
-    /// borrows.
+    /// Every header to remove from the request, also from a refused one: [`HeaderScan::to_remove`], Envoy's own headers about
+    /// the client, and the client's identity headers that it does not keep. Owned, because the first edit of the request ends
+    /// what the scan borrows.
     pub fn removals(&self, forwarded: ForwardedHeaders) -> HeaderRemovals {
         let impersonation = self.impersonation.iter().map(|(name, _)| *name).filter(|_| !forwarded.impersonation);
         HeaderRemovals {

@@ -8,14 +8,14 @@ pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
-/// Who somebody is, as kube-apiserver's `user.Info`.
+/// A user, as kube-apiserver's `user.Info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserInfo {
     /// The user's name.
     pub name: String,
     /// The user's UID, or empty.
     pub uid: String,
-    /// The groups, in the order in which the authenticator told them.
+    /// The groups, in the authenticator's order.
     pub groups: Vec<String>,
     /// Further attributes.
     pub extra: Vec<Extra>,
@@ -24,7 +24,7 @@ pub struct UserInfo {
 /// One key of a user's extra attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extra {
-    /// The key, as the authenticator told it.
+    /// The key, as the authenticator wrote it.
     pub key: String,
     /// Its values, in order.
     pub values: Vec<String>,
@@ -46,7 +46,7 @@ impl UserInfo {
         UserInfo::authenticated(self.name, self.uid, self.groups, self.extra)
     }
 
-    /// Who presents no credential.
+    /// The user of a client without a credential.
     pub fn anonymous() -> Self {
         UserInfo { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..UserInfo::default() }
     }
@@ -78,7 +78,7 @@ pub(crate) fn service_account_groups(namespace: &str) -> [String; 2] {
     ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")]
 }
 
-/// What the gateway's own extra keys start with.
+/// The prefix of the gateway's own extra keys.
 pub const RESERVED: &str = "portcullis.dev/";
 
 /// Whether a key belongs to the gateway. Keys arrive in lower case, whatever they were.

@@ -1,4 +1,4 @@
-//! What a gateway filter in front of kube-apiserver knows, independent of the host that runs it.
+//! Decisions of a gateway filter in front of kube-apiserver, independent of the host that runs it.
 //!
 //! A host (the dynamic module, the proxy-wasm filter) calls [`exchange::Exchange`] from the proxy's hooks and maps
 //! [`exchange::Host`] to the proxy; [`Gateway::decide`] says whether the request goes upstream, where, and with which headers,

@@ -16,7 +16,7 @@ enum Counter {
 
 /// A count that a host keeps whose workers share no memory.
 pub trait SharedCount: std::fmt::Debug + Send + Sync {
-    /// Takes a place if all workers together have taken fewer than `max`. False, too, where that cannot be told.
+    /// Takes a permit if all workers together have taken fewer than `max`. False, too, if that is not known.
     fn acquire(&self, max: u32) -> bool;
 
     /// Gives a place back.
@@ -43,8 +43,8 @@ impl InFlight {
         InFlight(Counter::Shared(count))
     }
 
-    /// Takes a place if fewer than `max` are taken. A `max` that shrank lets nobody in until enough have left; nobody who
-    /// is in is put out.
+    /// Takes a permit if fewer than `max` are taken. After `max` has shrunk, running requests go on, and new ones are refused
+    /// until enough have ended.
     pub fn acquire(self: &Arc<Self>, max: u32) -> Option<InFlightPermit> {
         let is_in = match &self.0 {
             Counter::Local(taken) => {

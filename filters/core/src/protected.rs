@@ -1,4 +1,4 @@
-//! Users and groups as whom nobody acts through this gateway, whatever the upstream would allow.
+//! Users and groups that no request may act as through this gateway, whatever the upstream would allow.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const NODES: &str = "system:nodes";
 pub(crate) struct Protected {
     /// Sorted.
     users: Box<[Box<[u8]>]>,
-    /// What stands before a trailing `*`.
+    /// The parts before a trailing `*`.
     prefixes: Box<[Box<[u8]>]>,
     /// Sorted.
     groups: Box<[Box<[u8]>]>,
@@ -43,11 +43,11 @@ impl Protected {
         }
     }
 
-    /// The client, as far as it may act. `names`: by which headers its groups are told, `None` where they are not and the
-    /// upstream finds them out itself.
+    /// The client, as far as it may act. `names`: the headers that carry its groups; `is_proxy`: the upstream finds them out
+    /// itself.
     ///
     /// # Errors
-    /// Who is protected, who is in a protected group that cannot be dropped, and whom nobody has reviewed.
+    /// Refused are protected users, members of a protected group that cannot be dropped, and clients that were not reviewed.
     pub(crate) fn enforce(&self, client: Client, names: &HeaderNames, is_proxy: bool) -> Result<Client, Refusal> {
         Ok(match client {
             Client::Anonymous => {
@@ -67,11 +67,11 @@ impl Protected {
         })
     }
 
-    /// Whom a client asks to be. A group that it asks for by name is refused and never dropped: what it asks for takes effect
-    /// or is refused.
+    /// Enforces protection on an impersonation. A group that it names is refused and never dropped: each part takes effect or
+    /// is refused.
     ///
     /// # Errors
-    /// What is protected.
+    /// Refused if a part is protected.
     pub(crate) fn enforce_target(&self, asked: &mut Impersonation) -> Result<(), Refusal> {
         let named = asked.parts.iter().filter(|part| part.resource == "groups");
         for group in named.map(|part| &part.name) {

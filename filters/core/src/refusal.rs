@@ -25,7 +25,7 @@ pub struct Refusal {
     pub cause: Cause,
 }
 
-/// What a 403 is about, for the `details`: a resource in the place of a kind, as kube-apiserver tells it. Empty for a plain path.
+/// The object of a 403, for the `details`: a resource in the place of a kind, as kube-apiserver does. Empty for a plain path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
     name: String,
@@ -52,9 +52,9 @@ pub enum Cause {
     Denied,
     /// As many requests run, or as many came, as may.
     FlowControl,
-    /// The client asked to act as somebody else.
+    /// The client asked to impersonate.
     Impersonation,
-    /// The client is, or asked to act as, somebody whom the gateway lets nobody act as.
+    /// The client is, or asked to impersonate, a protected identity.
     ProtectedIdentity,
     /// No dispatch policy matches.
     NoPolicy,
@@ -112,7 +112,7 @@ impl Refusal {
         Refusal::new(400, "BadRequest", Cause::BadRequest, message)
     }
 
-    /// 401, with kube-apiserver's own message: a presented credential failed, which one is nobody's business.
+    /// 401, with kube-apiserver's own message: a presented credential failed; the answer does not say which.
     pub fn unauthorized() -> Self {
         Refusal::new(401, "Unauthorized", Cause::Unauthorized, "Unauthorized")
     }
@@ -129,7 +129,7 @@ impl Refusal {
         Refusal::new(403, "Forbidden", Cause::Impersonation, "the request has an unknown Impersonate-* header")
     }
 
-    /// 403: an impersonated extra that only the gateway tells.
+    /// 403: an impersonated extra that only the gateway may write.
     pub fn reserved_extra() -> Self {
         let message = "extra keys that start with portcullis.dev/ are the gateway's own";
         Refusal::new(403, "Forbidden", Cause::Impersonation, message)
@@ -154,13 +154,13 @@ impl Refusal {
         Refusal::new(403, "Forbidden", Cause::Impersonation, message).about(object)
     }
 
-    /// 403: a user as whom nobody acts through this gateway.
+    /// 403: a user that no request may act as through this gateway.
     pub fn protected_user(name: &str) -> Self {
         let message = format!("this gateway lets nobody act as the user \"{name}\"");
         Refusal::new(403, "Forbidden", Cause::ProtectedIdentity, message)
     }
 
-    /// 403: a group as whose member nobody acts through this gateway.
+    /// 403: a group that no user of this gateway may be in.
     pub fn protected_group(name: &str) -> Self {
         let message = format!("this gateway lets nobody act as a member of the group \"{name}\"");
         Refusal::new(403, "Forbidden", Cause::ProtectedIdentity, message)
@@ -189,7 +189,7 @@ impl Refusal {
         Refusal::new(500, "InternalError", Cause::Internal, "the gateway failed to judge this request")
     }
 
-    /// 503: a bearer token was presented and nobody here can review it.
+    /// 503: a bearer token was presented, and this cluster has no reviewer.
     pub fn token_not_reviewed() -> Self {
         let message = "bearer tokens are not reviewed by this gateway; use a client certificate";
         Refusal::new(503, "ServiceUnavailable", Cause::Unchecked, message)
@@ -302,7 +302,7 @@ impl Object {
     }
 }
 
-/// What need not be escaped, which is mostly all of it, is copied in one piece.
+/// Text without special characters, which is mostly all of it, is copied in one piece.
 fn escape_json(text: &str, body: &mut String) {
     let mut rest = text;
     let is_special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';

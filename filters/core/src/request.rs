@@ -14,7 +14,7 @@ use crate::request_info::RequestInfo;
 use crate::review::{Review, ReviewAnswers, ReviewKey};
 use crate::upstream_user::UpstreamUser;
 
-/// What the host knows of the client's certificate.
+/// The client's certificate, as the host knows it.
 #[derive(Clone, Copy, Debug)]
 pub enum Peer<'a> {
     /// No certificate was presented.
@@ -36,7 +36,7 @@ pub struct RequestContext<'a> {
     pub settled: &'a ReviewAnswers,
     /// The time of the request: what certificates and tokens are valid by.
     pub now: UnixTime,
-    /// The time since any fixed point, by a clock that nobody sets: what rates and the age of answers are measured by.
+    /// The time since any fixed point, by a clock that only goes forward: for rates and the age of answers.
     pub uptime: Duration,
 }
 
@@ -62,7 +62,7 @@ impl From<Refusal> for Interrupt {
     }
 }
 
-/// Who sends a request.
+/// An authenticated client.
 #[derive(Clone, Debug)]
 pub(crate) enum Client {
     /// No credential was presented.
@@ -71,9 +71,9 @@ pub(crate) enum Client {
     Certificate(Arc<UpstreamUser>),
     /// The user whose token was presented, and how the review of the token is named.
     Bearer(Arc<UpstreamUser>, ReviewKey),
-    /// Somebody with a credential that is not reviewed.
+    /// A client with a credential that is not reviewed.
     Opaque,
-    /// The user as whom somebody else may act.
+    /// The impersonated user.
     Impersonated(Arc<UpstreamUser>),
 }
 
@@ -89,9 +89,9 @@ impl Client {
 
 /// As whom a request acts.
 pub(crate) struct EffectiveUser {
-    /// The user to dispatch by and to tell the upstream of.
+    /// The user for dispatch and for the upstream.
     pub(crate) client: Client,
-    /// Who acts as that user, if it is somebody else.
+    /// The user who impersonates, if one does.
     pub(crate) original: Option<UserInfo>,
 }
 

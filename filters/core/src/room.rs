@@ -60,7 +60,7 @@ impl<T: Aging> Room<T> {
     }
 }
 
-/// What one owner has remembered of one kind.
+/// The values of one owner in the room of one kind.
 #[derive(Debug)]
 pub(crate) struct Remembered<T> {
     room: Arc<Room<T>>,
@@ -68,7 +68,7 @@ pub(crate) struct Remembered<T> {
     tally: Arc<Tally>,
 }
 
-/// What one owner has in one room.
+/// The size of one owner's values in one room.
 #[derive(Debug, Default)]
 struct Tally {
     entries: AtomicU64,
@@ -105,7 +105,7 @@ impl<T: Aging> Remembered<T> {
         Remembered { room: Arc::clone(room), owner, tally: Arc::default() }
     }
 
-    /// What is remembered, as `read` reads it.
+    /// A value, as `read` reads it.
     pub(crate) fn get<R>(&self, key: &Key, read: impl FnOnce(&T) -> Option<R>) -> Option<R> {
         self.room.cache.get(&(self.owner, *key)).and_then(|kept| read(&kept.value))
     }

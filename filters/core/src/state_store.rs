@@ -7,9 +7,9 @@ use crate::limit::InFlight;
 use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
 
-/// What outlives a cluster's configurations, kept by the host for the whole process.
+/// State that outlives a cluster's configurations, kept by the host for the whole process.
 pub trait StateStore {
-    /// What an earlier configuration of the owner has learnt of credentials; empty if there was none.
+    /// The caches of an earlier configuration of the owner; empty if there was none.
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches>;
 
     /// The running requests of a flow control schema, by the cluster's name and the schema's.
@@ -38,8 +38,8 @@ impl StateStore for EphemeralState {
     }
 }
 
-/// What caches of credentials belong to: another cluster, another client CA, another reviewer or other lifetimes start with
-/// empty ones, an edit of policies keeps what is known.
+/// The owner of caches of credentials: another cluster, another client CA, another reviewer or other lifetimes begin with empty
+/// ones, an edit of policies keeps them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CacheOwner {
     pub(crate) identity: String,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(crate) type Ca = CertifiedIssuer<'static, KeyPair>;
 
-/// 2030-01-01, inside the validity of everything that is made here unless told otherwise.
+/// 2030-01-01, inside the validity of everything that is made here by default.
 pub(crate) fn now() -> UnixTime {
     at(1_893_456_000)
 }
@@ -59,7 +59,7 @@ pub(crate) fn issue(params: CertificateParams, issuer: &Ca) -> Vec<u8> {
     params.signed_by(&KeyPair::generate().unwrap(), issuer).unwrap().der().to_vec()
 }
 
-/// Whoever answers reviews.
+/// A reviewer.
 pub(crate) fn reviewer() -> crate::review::Reviewer {
     crate::review::Reviewer { cluster: "c".into(), user: None }
 }

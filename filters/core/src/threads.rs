@@ -1,5 +1,5 @@
-//! What workers share, used by many threads at once: what must hold whoever is first. `make tsan` runs these tests, and the others
-//! whose names say `thread`, under ThreadSanitizer.
+//! State that workers share, used by many threads at once. `make tsan` runs these tests, and the others whose names contain
+//! `thread`, under ThreadSanitizer.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -60,7 +60,7 @@ fn is_user(result: &ReviewResult, name: &str) -> bool {
     user.user().name == name && user.user().groups.first() == Some(&format!("of-{name}"))
 }
 
-/// One token's turn at one cluster: what is known of it, or a review. A third of the tokens are nobody's.
+/// One turn of a token at one cluster: its known answer, or a review. A third of the tokens are not valid.
 fn present(caches: &Arc<CredentialCaches>, reviewer: &Reviewer, (cluster, token): (usize, usize), at: Moment) {
     let (text, user) = (format!("token-{token}"), format!("user-{token}-at-{cluster}"));
     let is_good = token % 3 != 0;

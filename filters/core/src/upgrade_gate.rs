@@ -1,8 +1,8 @@
-//! What an upgrade's client may say before the upstream has agreed.
+//! Bytes of an upgrade's client before the upstream has agreed.
 
-/// What an upgrade's client sends goes upstream only after the upstream's 101. An upstream that refuses reads on, and would
-/// take it for the next request, on a connection that carries the gateway's credential. Envoy buffer_body it back itself from 1.39
-/// on, up to 1.38 only for WebSocket.
+/// Holds back an upgrade's body until the upstream's 101. An upstream that refuses reads on, and would take the bytes for the
+/// next request, on a connection that carries the gateway's credential. Envoy itself holds them back from 1.39 on, up to 1.38
+/// only for WebSocket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpgradeGate {
     /// There is none, or it is open.

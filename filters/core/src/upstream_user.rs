@@ -9,15 +9,15 @@ use crate::request_info::RequestInfo;
 /// The most groups and extra values of a user.
 const MAX_LINES: usize = 256;
 
-/// The most bytes of a user's lines. kube-apiserver takes more, but whoever owns an upstream tells users as it likes, and what
-/// is told is kept.
+/// Maximum number of bytes of a user's lines. kube-apiserver takes more, but the owner of an upstream chooses its users' names,
+/// and they are kept in memory.
 const MAX_BYTES: usize = 64 * 1024;
 /// Bytes that a user takes beside its texts: itself, and each line with two texts, the text that it is made of, and their
 /// allocations.
 const PER_USER: usize = 320;
 const PER_LINE: usize = 144;
 
-/// A user whom HTTP cannot carry unchanged. Told differently it would be somebody else, so it is refused, never repaired.
+/// A user that HTTP cannot carry unchanged. Changed it would be another user, so it is refused, never repaired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
     /// Without a name the upstream would act as the gateway itself.
@@ -40,12 +40,12 @@ pub enum IdentityError {
     Empty(&'static str),
 }
 
-/// The header names by which an upstream is told about a user, lower-case.
+/// The header names for users, lower-case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HeaderNames {
     user: Box<str>,
     group: Box<str>,
-    /// `None` where the UID is not told.
+    /// `None` if the UID is not sent.
     uid: Option<Box<str>>,
     extra_prefix: Box<str>,
 }
@@ -71,7 +71,7 @@ impl HeaderNames {
         }
     }
 
-    /// The name that tells the user.
+    /// The header of the user name.
     pub fn user(&self) -> &str {
         &self.user
     }
@@ -81,13 +81,13 @@ impl HeaderNames {
         [&self.user, &self.group, &self.extra_prefix].into_iter().chain(&self.uid).map(|name| &**name)
     }
 
-    /// The name that tells an extra attribute: key escaping is client-go's (client-go, `transport/round_trippers.go`).
+    /// The header of an extra attribute: key escaping is client-go's (client-go, `transport/round_trippers.go`).
     pub(crate) fn extra(&self, key: &str) -> String {
         format!("{}{}", self.extra_prefix, escape_key(key))
     }
 }
 
-/// A user with the header lines that tell the upstream about it, made once.
+/// A user with its header lines for the upstream, made once.
 #[derive(Debug, PartialEq, Eq)]
 pub struct UpstreamUser {
     user: UserInfo,
@@ -148,7 +148,7 @@ impl UpstreamUser {
         Ok(UpstreamUser { user, lines, memo: UserMatchCache::default(), bytes })
     }
 
-    /// What the user takes of memory, in bytes.
+    /// Memory that the user takes, in bytes.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -180,7 +180,7 @@ pub(crate) fn header_value(part: &'static str, value: &str) -> Result<String, Id
     Ok(value.to_owned())
 }
 
-/// Bytes that may not stand in a header's name, and the percent sign, become `%XX`, as client-go writes them. Names are
+/// Bytes that are not possible in a header's name, and the percent sign, become `%XX`, as client-go writes them. Names are
 /// lower-case on the wire, and kube-apiserver lowers a key before it decodes it, so an upper-case letter is escaped, too: the
 /// upstream reads the very key.
 fn escape_key(key: &str) -> String {

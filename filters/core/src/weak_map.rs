@@ -1,18 +1,18 @@
-//! What outlives the configuration that made it, for as long as anything uses it.
+//! A map of weak references: a value lives as long as something uses it, across configurations.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What is alive, by its key. Whoever uses a value keeps it alive; the next configuration of the same cluster is compiled
-/// before the one that it replaces is gone, and finds it here.
+/// Live values by key. A user of a value keeps it alive; the next configuration of the same cluster is compiled before the one
+/// that it replaces is gone, and finds the value here.
 #[derive(Debug)]
 pub struct WeakMap<K, V>(Mutex<Entries<K, V>>);
 
 #[derive(Debug)]
 struct Entries<K, V> {
     values: HashMap<K, Weak<V>>,
-    /// So many keys are looked through for dead ones.
+    /// Number of keys at which dead ones are swept.
     most: usize,
 }
 

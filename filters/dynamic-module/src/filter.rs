@@ -36,7 +36,7 @@ pub(crate) struct StreamState {
     pub(crate) local: LocalState,
 }
 
-/// What this host itself keeps of a stream.
+/// The host's own state of a stream.
 #[derive(Default)]
 pub(crate) struct LocalState {
     /// Reviews that the stream waits for.

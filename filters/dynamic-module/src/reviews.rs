@@ -1,6 +1,6 @@
-//! Carries reviews to the upstream: each question once at a time, whoever waits for its answer.
+//! Carries reviews to the upstream: each question once at a time, for all streams that wait for its answer.
 //!
-//! StreamRegistry ask on their workers; callouts run on Envoy's main thread and outlive the stream that asked first. No lock is held
+//! Streams ask on their workers; callouts run on Envoy's main thread and outlive the stream that asked first. No lock is held
 //! while Envoy is called, because Envoy may answer before the call returns.
 
 use std::collections::HashMap;
@@ -191,7 +191,7 @@ impl Drop for Unsent<'_> {
     }
 }
 
-/// What came of a callout.
+/// The result of a callout.
 #[derive(Debug)]
 struct Answer {
     status: u16,

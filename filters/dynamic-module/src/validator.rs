@@ -6,9 +6,9 @@ use rustls_pki_types::UnixTime;
 
 use crate::fault;
 
-/// Keeps the client's chain with the connection. Whether it names somebody is judged at every request, so that expiry and a
-/// change of CA act on open connections. By default it accepts any chain, as kube-apiserver's handshake does; with a CA it
-/// ends the handshake of a certificate that does not verify.
+/// Records the client's chain with the connection. Its user is found at every request, so that expiry and a change of CA act on
+/// open connections. By default it accepts any chain, as kube-apiserver's handshake does; with a CA it ends the handshake of a
+/// certificate that does not verify.
 pub(crate) struct KeepChain {
     client_ca: Option<ClientCa>,
     digest: Vec<u8>,

@@ -34,9 +34,9 @@ impl HandshakeHandle {
 
 /// Whether this Envoy keeps the connections apart whose handshakes run at the same time.
 ///
-/// Before 1.39 it keeps the one that is being judged in the validator's configuration, which all workers share: what is
-/// written to a handshake's filter state may end up in another's, and while that one is being freed
-/// (envoyproxy/envoy#45597). Nothing tells but the version, and nothing tells that but a function that came with it.
+/// Before 1.39 it keeps the present one in the validator's configuration, which all workers share: a write to a handshake's
+/// filter state may end up in another's, even while that one is being freed (envoyproxy/envoy#45597). The version alone
+/// decides, and a function that came with it shows the version.
 pub fn keeps_handshakes_apart() -> bool {
     static CAME_WITH_1_39: LazyLock<bool> =
         LazyLock::new(|| !exported(c"envoy_dynamic_module_callback_cluster_get_name").is_null());
@@ -51,7 +51,7 @@ pub trait CertValidator: Sized + Send + Sync + 'static {
     /// Judges the chain that the peer presented, leaf first, DER. Whether the handshake goes on.
     fn verify(&self, chain: &[&[u8]], handshake: &mut HandshakeHandle) -> bool;
 
-    /// Bytes that tell this configuration from others.
+    /// Bytes that distinguish this configuration from others.
     fn digest(&self) -> &[u8];
 }
 

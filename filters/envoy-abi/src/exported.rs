@@ -1,4 +1,4 @@
-//! What this Envoy exports beyond what every supported Envoy does.
+//! Functions that this Envoy exports beyond those of every supported Envoy.
 
 use std::ffi::{CStr, c_char, c_void};
 

@@ -50,7 +50,7 @@ impl Buffer {
     /// The bytes.
     ///
     /// # Safety
-    /// `ptr` is null, or points to `len` bytes that nobody writes to or frees during `'a`.
+    /// `ptr` is null, or points to `len` bytes that are neither written to nor freed during `'a`.
     pub unsafe fn bytes<'a>(self) -> &'a [u8] {
         if self.ptr.is_null() || self.len == 0 {
             return &[];
@@ -66,7 +66,7 @@ pub type ConfigPtr = *mut c_void;
 pub type FilterPtr = *mut c_void;
 /// A scheduler on Envoy's side.
 pub type SchedulerPtr = *mut c_void;
-/// What the module handed to Envoy to keep.
+/// A pointer of the module's own that Envoy keeps.
 pub type ModulePtr = *const c_void;
 
 /// `envoy_dynamic_module_type_http_callout_result`: there is an answer.

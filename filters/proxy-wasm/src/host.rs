@@ -27,7 +27,7 @@ use crate::vm::Vm;
 const CERTIFICATE_DIGEST: &str = "connection\0sha256_peer_certificate_digest";
 const CODE_DETAILS: &str = "response\0code_details";
 
-/// What this host itself keeps of a stream.
+/// The host's own state of a stream.
 #[derive(Default)]
 pub(crate) struct LocalState {
     /// The answers that have come, and how many are missing.

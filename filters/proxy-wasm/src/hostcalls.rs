@@ -46,13 +46,13 @@ pub trait Hostcalls: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn log(&self, message: &str);
     /// The time since 1970. `None`: nothing can be judged.
     fn now(&self) -> Option<Duration>;
-    /// The time since any fixed point, by a clock that nobody sets, the same for all workers.
+    /// The time since any fixed point, by a clock that only goes forward, the same for all workers.
     fn uptime(&self) -> Option<Duration>;
     /// Random bytes.
     fn random(&self) -> Option<[u8; 32]>;
     /// Has the current root context called after that time, again and again; zero ends it.
     fn tick_every(&self, period: Duration);
-    /// What follows concerns that context. False if it is gone: then it still concerns the one before.
+    /// Switches to a context. False if it is gone: then calls still concern the one before.
     #[must_use]
     fn act_for(&self, context: u32) -> bool;
     /// Lets the request go on that waits.
@@ -82,12 +82,12 @@ pub trait Hostcalls: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn clear_route_cache(&self) -> bool;
     /// Sends a request to an Envoy cluster on behalf of the current context. Returns its number.
     fn callout(&self, cluster: &str, headers: &[(&str, &str)], body: &[u8], timeout_ms: u32) -> Option<u32>;
-    /// The body of the callout's answer that is being told, up to that size.
+    /// The body of the present callout's response, up to that size.
     fn callout_body(&self, most: usize) -> Option<Vec<u8>>;
     /// Answers the current stream.
     #[must_use]
     fn reply(&self, response: &Response<'_>) -> bool;
-    /// What all workers share under a key, and the number by which [`Hostcalls::set_shared`] notices a change.
+    /// The value that all workers share under a key, and the number by which [`Hostcalls::set_shared`] notices a change.
     fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)>;
     /// Shares a value; false if it was changed since it had that number. 0 writes in any case.
     #[must_use]

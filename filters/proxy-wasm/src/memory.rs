@@ -18,13 +18,12 @@ use crate::shared_table;
 
 const SECRET: &[u8] = b"portcullis/secret";
 
-/// What outlives configurations: of one VM, and what it shares with the others.
+/// State that outlives configurations: of one VM, and what it shares with the others.
 #[derive(Debug)]
 pub(crate) struct VmMemory<H> {
     host: H,
     vm: u64,
-    /// The same for all VMs, so that they find each other's answers. Whoever knows it can tell which token an answer is
-    /// about.
+    /// The same for all VMs, so that they find each other's answers. With it an answer reveals its token.
     secret: hmac::Key,
     pub(crate) store: Store,
     caches: WeakMap<CacheOwner, CredentialCaches>,
@@ -71,7 +70,7 @@ impl<H: Hostcalls> VmMemory<H> {
     }
 }
 
-/// One schema's places, whoever counts them.
+/// The permits of one schema, counted over all VMs.
 #[derive(Debug)]
 struct Counted<H>(Arc<Places<H>>);
 

@@ -1,5 +1,5 @@
-//! Carries reviews to the upstream: each question once at a time for this VM, whoever waits for its answer. Callouts belong to
-//! the root context, so that they outlive the stream that asked first.
+//! Carries reviews to the upstream: each question once at a time for this VM, for all streams that wait for its answer.
+//! Callouts belong to the root context, so that they outlive the stream that asked first.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -38,10 +38,11 @@ pub(crate) struct Asking<'a, H> {
 }
 
 impl Reviews {
-    /// Has the questions answered for a waiting stream; `is_waiting` is false for a stream that has left. Returns what was answered at once, because Envoy cannot ask.
+    /// Has the questions answered for a waiting stream; `is_waiting` is false for a stream that has left. Returns the answers
+    /// that come at once, because Envoy cannot ask.
     ///
     /// # Errors
-    /// A refusal where too many reviews or waiters are under way; the stream may then be told answers all the same.
+    /// A refusal if too many reviews or waiters are under way; the stream may then get answers all the same.
     pub(crate) fn ask<H: Hostcalls>(
         &mut self,
         reviews: Vec<Review>,

@@ -1,4 +1,4 @@
-//! Token buckets, whose levels stand in shared data.
+//! Token buckets whose levels are shared data.
 
 use portcullis_core::bucket::{BucketState, SharedBucketState};
 

@@ -1,5 +1,5 @@
-//! Requests in flight, counted over all workers. What a VM holds stands in shared data under its number, beside what the
-//! others hold, and is renewed while it holds any: what a VM held that panicked is forgotten after a while.
+//! Requests in flight, counted over all workers. The permits of a VM are a row of shared data under its number, which it renews
+//! while it holds any: the permits of a VM that panicked are forgotten after a while.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

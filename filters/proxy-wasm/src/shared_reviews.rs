@@ -1,7 +1,7 @@
 //! Answers to reviews that all workers share: a worker that does not know an answer looks here before it asks the upstream.
 //!
-//! An answer stands under the keyed hash of its question, and holds the answer's status only, never the question, in which
-//! there is a token. There is a fixed number of places, and good answers have their own, so that a flood of bad ones displaces
+//! The key of an answer is the keyed hash of its question; its value is the answer's status only, never the question, which
+//! contains a token. There is a fixed number of places, and good answers have their own, so that a flood of bad ones displaces
 //! none of them.
 
 use portcullis_core::review::{MIN_TRUST_SECS, ReviewKey, ReviewResult};

@@ -1,6 +1,5 @@
-//! Numbers that all workers share and change in one step. They stand in a fixed number of values, which exist before the
-//! first worker runs: what is written for the first time is not compared with anything, and would undo what another one
-//! wrote.
+//! Numbers that all workers share and change in one step. They are in a fixed number of values, which exist before the first
+//! worker runs: a first write is not compared with anything, and would undo another worker's.
 
 use ring::digest::{SHA256, digest};
 
@@ -13,7 +12,7 @@ const TRIES: usize = 256;
 const ID: usize = 16;
 const ROW: usize = ID + 3 * 8;
 
-/// What a row is about.
+/// The subject of a row.
 pub(crate) type Id = [u8; ID];
 
 /// Which numbers.
@@ -34,7 +33,7 @@ pub(crate) struct Row {
     pub(crate) c: u64,
 }
 
-/// What stands for these words.
+/// The id of these words.
 pub(crate) fn id_of(words: &[&[u8]]) -> Id {
     let mut text = Vec::new();
     for word in words {

@@ -3,11 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What one request costs. In billionths of a token a rate per second is a whole number per nanosecond, so that nothing is
-/// ever rounded: no drift, however long and however often a bucket is asked.
+/// Cost of one request. In billionths of a token a rate per second is a whole number per nanosecond, so that nothing is ever
+/// rounded: no drift, however long and however often a bucket is asked.
 const TOKEN: u64 = 1_000_000_000;
 
-/// What a bucket admits. Two that are equal are the same bucket.
+/// The rate and burst of a bucket. Equal rates are the same bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rate {
     /// Requests per second; 0 never refills.
@@ -43,8 +43,8 @@ pub struct BucketState {
 
 /// A level that a host keeps whose workers share no memory.
 pub trait SharedBucketState: std::fmt::Debug + Send + Sync {
-    /// Changes the level in one step, by a function of the level before; `None` before it was ever changed. Where the
-    /// function says `None` it stays. Whether it was changed; false, too, where that cannot be told.
+    /// Changes the level in one step, by a function of the level before; `None` before the first change. If the function
+    /// returns `None`, the level stays. True if it was changed; false, too, if that is not known.
     fn change(&self, change: &dyn Fn(Option<BucketState>) -> Option<BucketState>) -> bool;
 }
 
@@ -59,8 +59,8 @@ impl TokenBucket {
         TokenBucket { rate, level: Kept::Elsewhere(level) }
     }
 
-    /// Takes a token, if there is one; who is refused takes nothing. `uptime` is the time since any fixed point, by a clock
-    /// that nobody sets; workers may read it out of order.
+    /// Takes a token, if there is one; a refused request takes nothing. `uptime` is the time since any fixed point, by a clock
+    /// that only goes forward; workers may read it out of order.
     pub fn take(&self, uptime: Duration) -> bool {
         let now = u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX);
         match &self.level {

@@ -14,8 +14,7 @@ use crate::x509::KnownChains;
 
 /// The proxy that runs the filter, for the stream whose hook is running.
 ///
-/// A host decides nothing: it reads what it is asked for, does what it is told, and reports what the proxy refused. A `bool`
-/// is false if the proxy refused.
+/// A host decides nothing: it reads, edits and reports what the exchange asks for. A `bool` is false if the proxy refused.
 pub trait Host {
     /// A handle of a long-running stream, by which the host finds the stream when no hook of it is running.
     type Stream: Clone;

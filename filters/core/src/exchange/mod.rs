@@ -2,7 +2,7 @@
 //! `portcullis explain` and tests.
 //!
 //! The host calls [`Exchange`] from the proxy's hooks; the exchange decides ([`crate::Gateway::decide_recording`]), waits for
-//! reviews, edits the request, opens its route, and counts and logs it. What it needs of the proxy is [`Host`].
+//! reviews, edits the request, opens its route, and counts and logs it. [`Host`] is its view of the proxy.
 //!
 //! # Invariants
 //! - Nothing goes upstream unless every edit succeeded and the route was opened: each early return answers the request here.
@@ -42,7 +42,7 @@ use crate::upgrade_gate::UpgradeGate;
 /// more for what was forgotten because the configuration changed meanwhile.
 const MAX_ROUNDS: u8 = 14;
 
-/// What the proxy does after a hook.
+/// The proxy's next step after a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The message goes on.

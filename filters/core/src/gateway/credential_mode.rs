@@ -10,11 +10,11 @@ use crate::upstream_user::UpstreamUser;
 
 /// How a request goes upstream.
 pub(super) enum CredentialMode {
-    /// With the gateway's credential, and headers that tell the user.
+    /// The gateway's credential, with the user in headers.
     GatewayCredential(Arc<UpstreamUser>),
     /// With the client's own token.
     ClientCredential {
-        /// The review by which the upstream has said that the token is somebody's.
+        /// The review by which the upstream has confirmed the token.
         confirmed: Option<ReviewKey>,
     },
     /// Without a credential.

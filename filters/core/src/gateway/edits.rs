@@ -16,8 +16,7 @@ pub enum Edit<'a> {
 }
 
 impl Forward<'_> {
-    /// What is written into the request, once what no client may send has been removed. `has_connection`:
-    /// [`HeaderScan::has_connection`].
+    /// The edits of the request after the removals. `has_connection`: [`HeaderScan::has_connection`].
     pub fn edits(&self, has_connection: bool) -> impl Iterator<Item = Edit<'_>> {
         let connection = match (self.is_upgrade, has_connection) {
             (true, _) => Some(Edit::Set(b"connection", b"Upgrade")),

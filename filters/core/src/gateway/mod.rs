@@ -34,7 +34,7 @@ pub struct Gateway {
     reserved: Vec<Box<[u8]>>,
 }
 
-/// What becomes of a request.
+/// The decision about a request.
 #[derive(Debug)]
 pub enum Decision<'c> {
     /// It goes upstream.
@@ -52,7 +52,7 @@ pub struct Forward<'c> {
     pub destination: &'c str,
     /// The user as header lines, or nothing for a request without credential.
     pub user: Option<Arc<UpstreamUser>>,
-    /// What stays of what tells who the client is.
+    /// The client's own identity headers that are kept.
     pub forwarded: ForwardedHeaders,
     /// Further lines about the user, for the upstream's audit log.
     pub attribution: Vec<(String, String)>,
@@ -126,7 +126,7 @@ impl Gateway {
         Reserved::of(&self.reserved, cluster.map_or(&[], |cluster| &cluster.identity.reserved))
     }
 
-    /// What meets a request for which the host has no cluster's configuration.
+    /// The answer to a request for which the host has no cluster's configuration.
     pub fn unrouted(scan: &HeaderScan<'_>) -> Refusal {
         // Without a path there is no route and so no configuration, which is not the gateway's fault.
         check_target(scan).err().unwrap_or_else(Refusal::not_configured)
@@ -137,7 +137,7 @@ impl Gateway {
         self.decide_recording(cluster, request, &mut RequestRecord::default())
     }
 
-    /// Judges a request, and tells what it was.
+    /// Decides a request, and records what it was.
     pub fn decide_recording<'c>(
         &'c self,
         cluster: &'c Cluster,
@@ -155,8 +155,8 @@ impl Gateway {
         }
     }
 
-    /// Who a request acts as, to dispatch policies: the authenticated user or the one whom it impersonates, else the
-    /// anonymous one. `None` if that is refused or not known yet. For tools; [`Gateway::decide`] asks itself.
+    /// The user by which policies are dispatched: the authenticated or the impersonated user, else the anonymous one. `None` if
+    /// the request is refused or the user is not known yet. For tools; [`Gateway::decide`] does this itself.
     pub fn acting_user(&self, cluster: &Cluster, request: &RequestContext<'_>) -> Option<UserInfo> {
         let EffectiveUser { client, .. } = self.identify(cluster, request, &mut RequestRecord::default()).ok()?;
         match client {

@@ -1,11 +1,11 @@
-//! What is wrong with a message whoever sends it.
+//! Checks of a message that do not depend on the client.
 
 use crate::cluster::Cluster;
 use crate::credential::bearer_token;
 use crate::header_scan::HeaderScan;
 use crate::refusal::Refusal;
 
-/// What is wrong with a message whoever sends it.
+/// Checks that do not depend on the client.
 pub(super) fn check_message(scan: &HeaderScan<'_>, cluster: &Cluster) -> Result<(), Refusal> {
     if cluster.deny_all_requests {
         return Err(Refusal::denied());
@@ -44,7 +44,7 @@ pub(super) fn check_target(scan: &HeaderScan<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a bearer token stands in `Authorization` and another one among the subprotocols.
+/// Whether there is a bearer token in `Authorization` and another one among the subprotocols.
 pub(super) fn presents_two_tokens(scan: &HeaderScan<'_>) -> bool {
     let is_bearer = |authorization| !matches!(bearer_token(authorization), Ok(None));
     scan.is_websocket && scan.token_subprotocol && scan.authorization.is_some_and(is_bearer)

@@ -17,11 +17,11 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 /// The start of the names of extras, in lower case as Envoy hands them out.
 const EXTRA: &[u8] = b"impersonate-extra-";
 
-/// Whom a client asks to be.
+/// An impersonation that a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Impersonation {
     pub(crate) target: UserInfo,
-    /// What the client must be allowed to impersonate, all of it.
+    /// The attributes that the client must be allowed to impersonate, all of them.
     pub(crate) parts: Vec<ResourceAttributes>,
 }
 

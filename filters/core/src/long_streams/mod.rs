@@ -14,7 +14,7 @@ pub struct StreamRegistry<T>(Mutex<Inner<T>>);
 
 #[derive(Debug)]
 struct Inner<T> {
-    /// The servers that are there, and for how long a stream may outlive its own; `None` before it was told.
+    /// The present servers, and how long a stream may outlive its own; `None` before the first configuration.
     served: Option<(HashSet<Box<str>>, Duration)>,
     servers: BTreeMap<Box<str>, Server<T>>,
     /// How long a session may take, if it may not for ever.

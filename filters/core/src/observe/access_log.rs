@@ -13,8 +13,8 @@ const DETAILS: usize = 512;
 /// Groups that a line names; the rest is a number.
 const GROUPS: usize = 32;
 
-/// The filter's part of a line of the access log: members of a JSON object. No credential ever stands in it, and of a
-/// path only what comes before the query, where commands of `exec` are.
+/// The filter's part of a line of the access log: members of a JSON object. It never contains a credential, and of a path only
+/// the part before the query, which holds commands of `exec`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLogEntry(JsonMembers);
 
@@ -90,8 +90,8 @@ impl JsonMembers {
         JsonMembers(String::with_capacity(bytes))
     }
 
-    /// A text of at most so many characters; `…` says that there were more. Nothing for an empty one. What is no UTF-8
-    /// becomes U+FFFD.
+    /// Adds a text of at most that many characters; `…` marks a cut. An empty text adds nothing. Bytes that are not UTF-8
+    /// become U+FFFD.
     pub(super) fn text(&mut self, name: &'static str, text: &[u8], most: usize) {
         if !text.is_empty() {
             self.name(name);

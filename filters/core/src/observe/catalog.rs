@@ -1,6 +1,6 @@
 //! Every metric of the filter, with its labels and the sets that their values come from.
 
-/// What kind of metric it is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows.
@@ -16,9 +16,9 @@ pub enum Kind {
 pub struct Metric {
     /// Its name, without Envoy's prefix.
     pub name: &'static str,
-    /// What kind it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What it says, for `docs/reference/metrics.md`.
+    /// Its description, for `docs/reference/metrics.md`.
     pub help: &'static str,
     /// Its labels, in order.
     pub labels: &'static [&'static str],
@@ -59,7 +59,7 @@ pub const LABELS: [Label; 8] = [
     Label { name: "kind", values: "The kind of answer that is remembered." },
 ];
 
-/// What Envoy puts before every name on its Prometheus page: its own word and our namespace.
+/// Envoy's prefix of every name on its Prometheus page: its own word and our namespace.
 pub const PREFIX: &str = "envoy_portcullis_";
 
 /// Requests.
@@ -118,8 +118,8 @@ pub const METRICS: [Metric; 6] = [REQUESTS, JUDGING, REVIEW_WAIT, SLOTS, REVIEWS
 /// The label `resource` of what is no resource.
 pub const NON_RESOURCE: &str = "NonResourceRequest";
 
-/// Kubernetes' own resources, and those subresources that somebody asks for. What is not among them counts under the name
-/// that a dispatch policy of the cluster gives it, or as `other`.
+/// Kubernetes' own resources, and subresources in common use. Another resource counts under the name that a dispatch policy of
+/// the cluster gives it, or as `other`.
 #[rustfmt::skip]
 pub const BUILT_IN: [&str; 125] = [
     // core

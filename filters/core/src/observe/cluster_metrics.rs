@@ -16,7 +16,7 @@ use std::sync::{PoisonError, RwLock};
 /// Values of the labels of [`super::catalog::REQUESTS`], in its order.
 pub type Labels<'a> = [&'a str; 7];
 
-/// What is counted of one cluster's requests under one configuration, and which of them the access log tells.
+/// The counts of one cluster's requests under one configuration, and the choice of those for the access log.
 #[derive(Debug)]
 pub struct ClusterMetrics {
     id: u64,
@@ -25,9 +25,9 @@ pub struct ClusterMetrics {
     pub(super) resources: Resources,
     /// Whether requests are logged that no policy decides about.
     logs_refused: bool,
-    /// Whether it is told of any who sent it.
+    /// Whether users are recorded.
     pub(super) tells_users: bool,
-    /// What is written for somebody's own routes and logs, if anything is.
+    /// The attributes of requests that are exported, if any.
     pub(super) shown: Option<config::ShownRequest>,
     tally: CounterTable,
     slots: Vec<(Box<str>, Arc<InFlight>)>,
@@ -121,7 +121,7 @@ impl ClusterMetrics {
         [&self.cluster, Verb::label(cell.verb), resource, number, schema, outcome.decision(), outcome.reason()]
     }
 
-    /// What the gauges say now.
+    /// The present values of the gauges.
     pub fn gauges(&self) -> Gauges {
         let cluster = || self.cluster.to_string();
         let mut gauges: Gauges = self
@@ -137,7 +137,7 @@ impl ClusterMetrics {
         gauges
     }
 
-    /// Whether the access log tells requests that this policy decides about; those that none does for `None`.
+    /// Whether the access log has requests of this policy; of no policy for `None`.
     pub(super) fn is_logged(&self, policy: Option<usize>) -> bool {
         match policy {
             Some(policy) => self.policies.get(policy).is_some_and(|policy| policy.is_logged),
@@ -178,13 +178,13 @@ impl CounterKey {
         }
     }
 
-    /// Where everything is counted that has no room of its own; the outcome is kept.
+    /// The key of everything that has no room of its own; the outcome is kept.
     const fn rest(self) -> Self {
         CounterKey { policy: 0, verb: 0, resource: 0, outcome: self.outcome }
     }
 }
 
-/// Keys are made here, of closed sets: nobody can choose them so that they collide.
+/// Keys are made here, from closed sets: no client can choose them so that they collide.
 #[derive(Debug, Default)]
 struct Mix(u64);
 

@@ -1,11 +1,11 @@
-//! What an operator sees: counts of requests by labels of closed sets, and lines of the access log.
+//! Metrics by labels of closed sets, and lines of the access log.
 //!
 //! - [`catalog`]: every metric with its labels, the one source of `docs/reference/metrics.md`.
-//! - `verb`, `resource`, `outcome`: the closed sets. What a client invents is `other`, so that no client makes a series.
-//! - [`ClusterMetrics`]: counts of one cluster's requests, in the process, until the host carries them to Envoy.
-//! - [`RequestRecord`]: what judging a request has found out about it, for both.
-//! - [`RequestAttributes`]: what a request asks for, for routes and logs of somebody's own.
-//! - `entry`, `json`: the access log's JSON, written here and nowhere else, because clients choose what stands in it.
+//! - `resource`, `outcome`: the closed sets. A client's invention is `other`, so that no client makes a series.
+//! - [`ClusterMetrics`]: counts of one cluster's requests; [`Publisher`]: the counts of all, until the proxy takes them.
+//! - [`RequestRecord`]: the findings about one request, for both.
+//! - [`RequestAttributes`]: the attributes of a request that are exported to other filters, routes and logs.
+//! - [`AccessLogEntry`]: the access log's JSON, written here and nowhere else, because clients choose its content.
 
 mod access_log;
 pub mod catalog;

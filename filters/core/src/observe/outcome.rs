@@ -1,7 +1,7 @@
 use crate::long_streams::TerminationReason;
 use crate::refusal::Cause;
 
-/// What became of a request, as far as the gateway decides it.
+/// The outcome of a request, as far as the gateway decides it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It went upstream.

@@ -9,7 +9,7 @@ use crate::request_info::RequestInfo;
 /// The most characters of a value: no name of Kubernetes' has more.
 const MAX_VALUE_CHARS: usize = 253;
 
-/// What a request asks for, for routes and logs of somebody's own.
+/// The attributes of a request that are exported to other filters, routes and logs.
 ///
 /// Values are texts of one line, and a value that was changed or cut to be one equals no name of Kubernetes'.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl RequestAttributes {
     }
 }
 
-/// What is no text, or would not stay on its line in a log, becomes U+FFFD; `…` says that there was more.
+/// Bytes that are not text, or would break the line of a log, become U+FFFD; `…` marks a cut.
 fn line(value: &[u8]) -> String {
     if value.len() <= MAX_VALUE_CHARS && value.iter().all(|byte| matches!(byte, b' '..=b'~')) {
         return String::from_utf8_lossy(value).into_owned();

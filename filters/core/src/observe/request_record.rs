@@ -11,17 +11,17 @@ use crate::request::Client;
 use crate::request_info::RequestInfo;
 use crate::upstream_user::UpstreamUser;
 
-/// What judging a request has found out about it. Costs nothing that is worth naming where the request is not logged.
+/// The findings about a request while it is decided. Costs next to nothing if the request is not logged.
 #[derive(Debug, Default)]
 pub struct RequestRecord {
     pub(super) cell: CounterKey,
     policy: Option<usize>,
-    /// The outer `None`: not known; the inner one: nobody.
+    /// The outer `None`: not known; the inner one: anonymous.
     client: Option<Option<Arc<UpstreamUser>>>,
     effective: Option<Arc<UpstreamUser>>,
     /// The line of the access log, if there is to be one.
     pub entry: Option<AccessLogEntry>,
-    /// What the host writes for somebody's own routes and logs, before the request goes on or is refused.
+    /// The attributes that the host exports before the request goes on or is refused.
     pub shown: Option<Box<RequestAttributes>>,
 }
 
@@ -31,7 +31,7 @@ impl RequestRecord {
         self.cell.resource = series.resources.code(info);
     }
 
-    /// Who sends the request.
+    /// Records the client.
     pub(crate) fn client(&mut self, series: &ClusterMetrics, client: &Client) {
         if series.tells_users && !matches!(client, Client::Opaque) {
             self.client = Some(client.user().cloned());
@@ -59,7 +59,7 @@ impl RequestRecord {
         }
     }
 
-    /// Writes the line, as far as the request can be told. It is written here because what it tells lives no longer.
+    /// Writes the entry, as far as the request is known: here, because the request's own texts do not live longer.
     pub(crate) fn add_request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>, scan: &HeaderScan<'_>) {
         if let Some(shown) = &series.shown {
             let user = self.acting().filter(|_| shown.user);
@@ -86,7 +86,7 @@ impl RequestRecord {
         self.entry = Some(entry);
     }
 
-    /// Adds what stands in the message itself.
+    /// Adds the parts of the message itself.
     pub(crate) fn add_message(&mut self, series: &ClusterMetrics, scan: &HeaderScan<'_>) {
         if self.entry.is_none() && series.is_logged(self.policy) {
             self.entry = Some(AccessLogEntry::of_cluster(&series.cluster));

@@ -15,7 +15,7 @@ const MAX_SEEDS: u64 = 8;
 pub(super) struct StaticHashTable {
     seed: u64,
     mask: u64,
-    /// Where each bucket begins in `slots`, and one more.
+    /// Start of each bucket in `slots`, and one more.
     starts: Box<[u32]>,
     slots: Box<[Slot]>,
 }
@@ -70,7 +70,7 @@ impl StaticHashTable {
         sizes.max().unwrap_or(0)
     }
 
-    /// What the keys are to be hashed with.
+    /// The seed that keys are hashed with.
     pub(super) fn seed(&self) -> u64 {
         self.seed
     }

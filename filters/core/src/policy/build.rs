@@ -6,11 +6,11 @@ use super::request_terms::{Dimension, Dimensions};
 use super::tree::{Branch, Candidate, Node, Tree};
 use super::tree::{Edge, EdgeMap};
 
-/// So few clauses are checked faster than told apart.
+/// Below this many clauses a linear scan beats another split.
 const LEAF: usize = 32;
-/// A clause that wants one of several values stands below each of them. It may stand in so many places; a further
-/// dimension in which it would exceed that is checked in the leaf instead. The first dimension is free: there a clause
-/// stands once per entry of the configuration.
+/// Maximum number of copies of a clause that wants one of several values: one below each value. A further dimension that would
+/// exceed it is checked in the leaf instead. The first dimension is free: there a clause has one copy per entry of the
+/// configuration.
 const MAX_COPIES: u32 = 64;
 
 /// A clause on its way down.
@@ -74,7 +74,7 @@ impl TreeBuilder<'_> {
         Some(Branch { node, first })
     }
 
-    /// Behind a clause that holds for whoever comes here, no other is ever the first.
+    /// A clause that always matches here makes all later ones unreachable.
     fn drop_unreachable(&self, items: &mut Vec<Item>) {
         let is_certain = |item: &Item| self.clauses.is_certain(item.clause, item.met);
         if let Some(certain) = items.iter().position(is_certain) {
@@ -125,7 +125,7 @@ impl TreeBuilder<'_> {
     }
 }
 
-/// Counts how well each dimension tells clauses apart.
+/// Counts how well each dimension separates clauses.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     by_dimension: [Counts; Dimension::COUNT],
@@ -133,7 +133,7 @@ pub(super) struct Tally {
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// How many items stand below each value.
+    /// Number of items below each value.
     below: Vec<u32>,
     /// The values that occur, so that only they are cleared.
     seen: Vec<u32>,

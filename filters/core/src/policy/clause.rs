@@ -9,7 +9,7 @@ pub(super) struct Clause {
     pub(super) conditions: Vec<Condition>,
 }
 
-/// What a clause asks in one dimension. Ids ascend.
+/// The constraint of a clause in one dimension. Ids ascend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Condition {
     pub(super) dimension: Dimension,
@@ -35,7 +35,7 @@ pub(super) struct Clauses {
 #[derive(Debug)]
 struct Head {
     policy: u32,
-    /// Where its conditions begin; they end where the next clause's begin.
+    /// Start of its conditions; they end at the start of the next clause's.
     start: u32,
 }
 
@@ -91,7 +91,7 @@ impl Clauses {
         self.packed(clause).iter().map(|packed| (packed.dimension, packed.wants, self.ids(packed)))
     }
 
-    /// What the clause wants, roughly.
+    /// The clause's signature.
     pub(super) fn lanes(&self, clause: u32) -> Signature {
         let mut lanes = Signature::NONE;
         for (dimension, wants, ids) in self.conditions(clause) {
@@ -123,7 +123,7 @@ impl Clauses {
     }
 }
 
-/// What counts here is bounded by the configuration's size, far below 2^32.
+/// Counts here are bounded by the configuration's size, far below 2^32.
 pub(super) fn count(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

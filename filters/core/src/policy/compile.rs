@@ -15,7 +15,7 @@ pub(super) struct Compiler<'c> {
     pub(super) plain: Clauses,
 }
 
-/// What a rule's field asks of a request.
+/// The constraint of a rule's field.
 #[derive(Clone, Debug)]
 enum FieldConstraint {
     Nothing,
@@ -68,8 +68,8 @@ impl<'c> Compiler<'c> {
         }
     }
 
-    /// Users and service accounts are a union, and everybody where both lists are empty. Excluded users beside service
-    /// accounts are two ways of matching.
+    /// Users and service accounts are a union, and match every user if both lists are empty. Excluded users together with
+    /// service accounts are two ways of matching.
     fn subjects(&mut self, rule: &'c config::Rule) -> Vec<FieldConstraint> {
         let users = self.field(Dimension::User, &rule.users, FieldConstraint::Impossible);
         if rule.users.is_empty() && rule.service_accounts.is_empty() {
@@ -88,7 +88,7 @@ impl<'c> Compiler<'c> {
         }
     }
 
-    /// What the entries cover.
+    /// The ids that the entries cover.
     fn read(&mut self, dimension: Dimension, entries: &[&'c str]) -> Vec<u32> {
         let Some(words) = self.words.get_mut(dimension.index()) else { return Vec::new() };
         entries.iter().filter_map(|entry| words.read(dimension, entry)).collect()

@@ -1,9 +1,9 @@
-//! Leaves of many clauses. What they want has been met or would not tell them apart, so it is what they exclude that
-//! decides; and a configuration in which thousands of rules exclude the same user must not make that user's requests
-//! thousands of times slower.
+//! Leaves of many clauses. Their wanted values have matched already or do not separate them, so the excluded values decide; and
+//! a configuration in which thousands of rules exclude the same user must not make that user's requests thousands of times
+//! slower.
 //!
-//! For each value that clauses of such a leaf exclude there is a set of these clauses, as bits, 64 in a block. Joined,
-//! the sets of what a request says name all that cannot hold: a block at a time, not a clause.
+//! For each value that clauses of such a leaf exclude there is a set of these clauses, as bits, 64 in a block. The union of the
+//! sets of a request's values holds all clauses that cannot match: a block at a time, not a clause.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::tree::{Edge, EdgeMap};
 
 /// Clauses in a block.
 pub(super) const BLOCK: usize = 64;
-/// So many of the sets are joined; what is in none of these is checked clause by clause.
+/// Maximum number of sets that are joined; the others are checked clause by clause.
 const MAX_SETS: usize = 16;
 
 /// Which clauses exclude what, for all crowded leaves.

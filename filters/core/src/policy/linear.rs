@@ -1,5 +1,5 @@
-//! The policies' meaning, told by walking their list: what the index is compared with, and what can say why a policy does
-//! not match. Far too slow for requests.
+//! The policies' meaning, by a walk over their list: the model that the index is compared with, and the source of the reasons
+//! why a policy does not match. Far too slow for requests.
 
 use std::fmt::Write;
 
@@ -86,7 +86,7 @@ struct Rule {
     non_resource_urls: Selector<Prefix>,
 }
 
-/// Users and service accounts: a union, and everybody where both lists are empty.
+/// Users and service accounts: a union, which matches every user if both lists are empty.
 #[derive(Debug)]
 struct Subjects {
     users: Selector<Prefix>,
@@ -193,9 +193,9 @@ enum Selector<P> {
     NoneOf(Vec<P>),
 }
 
-/// What an entry of a list is compared with.
+/// The pattern of one entry of a list.
 trait Pattern: Sized {
-    /// What one entry is matched against.
+    /// The value that an entry is matched against.
     type Subject<'a>: ?Sized;
 
     /// Reads an entry, without its leading `-`.
@@ -206,7 +206,7 @@ trait Pattern: Sized {
 }
 
 impl<P: Pattern> Selector<P> {
-    /// Compiles a list. What an empty one means is the field's own rule.
+    /// Compiles a list. The meaning of an empty one is the field's own rule.
     fn new(entries: &[String], empty: Selector<P>) -> Self {
         if entries.is_empty() {
             return empty;

@@ -1,12 +1,13 @@
 //! Dispatch policies: the first one that matches a request decides its server group.
 //!
-//! Policies are compiled into an index, so that a match does not walk their list (docs/decisions/0008-match-dispatch-policies-with-a-decision-tree.md).
-//! - `compile` reads rules into *clauses*: per dimension (user, verb, resource...) one of some values, or none of some.
-//!   Texts become ids (`vocabulary`).
-//! - `grow` builds a `tree` over them: it splits on the dimension that tells most apart, with a way on for each value and
-//!   one for the clauses that do not ask. What cannot be told apart so ends in a leaf.
-//! - A match turns what the request says into ids once (`facts`), follows the ways that these open and checks the
-//!   clauses in the leaves, but only where a policy can be that comes before the best match so far.
+//! Policies are compiled into an index, so that a match does not walk their list
+//! (docs/decisions/0008-match-dispatch-policies-with-a-decision-tree.md).
+//! - `compile` reads rules into *clauses*: per dimension (user, verb, resource...) one of some values, or none of some. Texts
+//!   become ids (`request_terms`).
+//! - `build` makes a `tree` of them: it splits on the dimension that separates most, with one edge for each value and one for
+//!   the clauses without a constraint there. Clauses that no split separates end in a leaf.
+//! - A match turns the request into ids once, follows the edges that these open and checks the clauses in the leaves, but only
+//!   where a policy can be that comes before the best match so far.
 
 mod buckets;
 mod build;
@@ -37,7 +38,7 @@ pub use linear::{LinearMatcher, Matched};
 /// The policies of a cluster, compiled.
 #[derive(Debug)]
 pub struct Policies {
-    /// Tells these from all others of the process.
+    /// Number of these policies, unique in the process.
     number: u64,
     groups: Vec<String>,
     known: Vocabularies,
@@ -72,8 +73,8 @@ impl Policies {
         }
     }
 
-    /// Compiles what holds for somebody of whom nothing is known: rules that ask for users, service accounts or groups, or
-    /// exclude some, do not match.
+    /// Compiles the policies for clients of which nothing is known: rules that want or exclude users, service accounts or
+    /// groups do not match.
     pub fn for_unknown(policies: &[config::Policy]) -> Self {
         let known = policies.iter().map(|policy| config::Policy {
             rules: policy.rules.iter().filter(|rule| !asks_who(rule)).cloned().collect(),

@@ -39,7 +39,7 @@ impl Names {
         Names { buckets, spans: spans.into(), text: text.into(), longest }
     }
 
-    /// The text's id. What is longer than every known text is not read.
+    /// The text's id. A text longer than every known one is not read.
     pub(crate) fn find(&self, first: &[u8], second: &[u8]) -> Option<u32> {
         if self.spans.is_empty() || first.len().saturating_add(second.len()) > self.longest {
             return None;

@@ -7,18 +7,18 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-/// So many ids lie on the stack. A request has one per dimension, two for a subresource, one for each group and prefix
-/// that a rule names.
+/// Number of ids stored inline before they spill to the heap. A request has one per dimension, two for a subresource, one for
+/// each group and prefix that a rule names.
 const INLINE: usize = 64;
 
-/// What a request and its user say, as ids that rules know; by dimension, ascending. What no rule names is left out.
+/// The terms of a request and its user, as ids that rules know; by dimension, ascending. A term that no rule names is left out.
 #[derive(Debug)]
 pub(super) struct RequestTerms {
     inline: [u32; INLINE],
     len: usize,
     /// All ids, where they are more than fit; otherwise nothing is allocated.
     spilled: Vec<u32>,
-    /// Where each dimension's ids begin and end.
+    /// Start and end of each dimension's ids.
     bounds: [(usize, usize); Dimension::COUNT],
     /// All of it, roughly.
     pub(super) lanes: Signature,
@@ -165,7 +165,7 @@ impl<'c> TermTableBuilder<'c> {
         *self.prefixes.entry(text).or_insert(next)
     }
 
-    /// So many entries as this could not tell apart fit no message.
+    /// More entries than ids can number do not fit into any xDS message.
     fn next(&self) -> u32 {
         u32::try_from(self.names.len().saturating_add(self.prefixes.len())).unwrap_or(u32::MAX)
     }
@@ -214,8 +214,8 @@ impl TermTable {
     }
 }
 
-/// What a rule can ask of a request. The order is the one in which a clause's conditions are checked: what tells most
-/// requests apart comes first.
+/// The attributes of a request that a rule can constrain. The order is the one in which a clause's conditions are checked: the
+/// most selective comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Dimension {
     User,
@@ -265,8 +265,8 @@ impl Dimensions {
     }
 }
 
-/// What the rules of one configuration know of a user: its name and groups as ids. Kept with the user, so that texts which
-/// never change are not looked up for each request; forgotten when another configuration asks.
+/// The ids of a user in the rules of one configuration: its name and groups. Kept with the user, so that texts which never
+/// change are not looked up for each request; replaced when another configuration asks.
 #[derive(Debug, Default)]
 pub struct UserMatchCache(RwLock<Known>);
 
@@ -279,7 +279,7 @@ struct Known {
     ids: Box<[u32]>,
 }
 
-/// What is remembered of somebody is no part of who it is.
+/// The cache is no part of the user's identity.
 impl PartialEq for UserMatchCache {
     fn eq(&self, _other: &Self) -> bool {
         true

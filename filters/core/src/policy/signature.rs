@@ -1,9 +1,9 @@
 use super::request_terms::Dimension;
 
-/// A rough picture of ids in eight bytes, one for each dimension: most clauses that ask for something else than a request
-/// says are told by one comparison, without reading them.
+/// A summary of ids in eight bytes, one for each dimension: most clauses that do not match a request are excluded by one
+/// comparison, without reading them.
 ///
-/// Seven bits of a byte stand for ids. The eighth is set in a request's picture always, in a clause's where it wants no
+/// Seven bits of a byte represent ids. The eighth is always set in a request's signature, and in a clause's if it wants no
 /// particular value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Signature(u64);

@@ -5,7 +5,7 @@ use super::request_terms::Dimension;
 use super::request_terms::RequestTerms;
 use super::signature::Signature;
 
-/// Where a search goes on.
+/// The next node of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Branch {
     pub(super) node: u32,
@@ -75,7 +75,7 @@ impl Search<'_> {
         }
     }
 
-    /// What begins with the earlier policy comes first: a match there spares more of the rest.
+    /// The node with the earlier policy comes first: a match there spares more of the rest.
     fn follow_split(&mut self, node: u32, dimension: Dimension, mut others: Option<Branch>) {
         let mut before = None;
         for id in self.facts.of(dimension) {

@@ -5,7 +5,7 @@ use super::field_selector::InvalidSelector;
 use super::{field_selector, label_selector};
 use crate::go_strings::equal_fold;
 
-/// What of a list's options bears on the verb and the name.
+/// The options of a list that bear on the verb and the name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ListOptions<'a> {
     pub(super) watch: bool,
@@ -13,8 +13,7 @@ pub(super) struct ListOptions<'a> {
     pub(super) required_name: Option<Cow<'a, [u8]>>,
 }
 
-/// Reads the options from a raw query. Where kube-apiserver could not decode them, it still honours `watch` and narrows
-/// nothing.
+/// Reads the options from a raw query. If kube-apiserver could not decode them, it still honours `watch` and narrows nothing.
 pub(super) fn read(query: &[u8]) -> ListOptions<'_> {
     let mut watch = None;
     let mut field_selector = None;
@@ -95,7 +94,7 @@ fn is_int64(value: &[u8]) -> bool {
     std::str::from_utf8(value).is_ok_and(|text| text.parse::<i64>().is_ok())
 }
 
-/// A name that can stand in a path (apimachinery, `path.IsValidPathSegmentName`).
+/// A name that is possible in a path (apimachinery, `path.IsValidPathSegmentName`).
 fn is_path_segment(name: &[u8]) -> bool {
     !name.is_empty() && name != b"." && name != b".." && !name.iter().any(|byte| matches!(byte, b'/' | b'%'))
 }

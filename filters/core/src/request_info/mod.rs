@@ -16,7 +16,7 @@ pub use list_options::Selectors;
 pub use shape::{AmbiguousPath, AmbiguousQuery, check_query, check_shape};
 pub use target::{RequestTarget, TargetError};
 
-/// What a request asks for, in Kubernetes' words. Bytes, because a client chooses them.
+/// The attributes of a request, in Kubernetes' words. Bytes, because a client chooses them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestInfo<'a> {
     /// Whether the request is for an API resource, or for a plain path such as `/healthz`.
@@ -39,12 +39,12 @@ pub struct RequestInfo<'a> {
     pub subresource: &'a [u8],
     /// The object's name; for lists and watches the name that a field selector requires.
     pub name: Cow<'a, [u8]>,
-    /// Index of the first path segment behind a `proxy` subresource or verb: from there on the path belongs to
-    /// somebody else's server.
+    /// Index of the first path segment behind a `proxy` subresource or verb: from there on the path belongs to the proxied
+    /// server.
     pub proxied_from: Option<usize>,
     /// Index of the path segment that names the resource; behind the namespace, where there is one.
     pub parts_from: usize,
-    /// Whether the verb stands in the path (`/api/v1/watch/pods`) rather than in the method.
+    /// Whether the verb is in the path (`/api/v1/watch/pods`) rather than in the method.
     pub verb_in_path: bool,
 }
 
@@ -146,8 +146,8 @@ impl<'a> RequestInfo<'a> {
         trim_slashes(self.path).split(|byte| *byte == b'/').skip(self.parts_from).take(count)
     }
 
-    /// The selectors that kube-apiserver shows its authorizers: of lists, watches and deletecollections whose verb does not
-    /// stand in the path, as they are written, also where they do not parse. `query` is raw.
+    /// The selectors that kube-apiserver shows its authorizers: of lists, watches and deletecollections whose verb is not in
+    /// the path, as they are written, also if they do not parse. `query` is raw.
     pub fn selectors<'q>(&self, query: &'q [u8]) -> Selectors<'q> {
         let has_selectors = matches!(&*self.verb, b"list" | b"watch" | b"deletecollection");
         if self.is_resource && has_selectors && !self.verb_in_path {
@@ -167,14 +167,14 @@ impl<'a> RequestInfo<'a> {
     }
 }
 
-/// So many segments are found at once: those of a namespaced subresource below an API group. Longer paths are rare.
+/// Number of segments found at once: those of a namespaced subresource below an API group. Longer paths are rare.
 const FOUND_AT_ONCE: usize = 8;
 
 /// The path's segments: outer slashes trimmed, inner empty ones kept.
 struct Segments<'a> {
     /// The first segments.
     found: [&'a [u8]; FOUND_AT_ONCE],
-    /// What stands behind them.
+    /// The bytes behind them.
     rest: &'a [u8],
     len: usize,
     taken: usize,

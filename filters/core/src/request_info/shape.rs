@@ -34,7 +34,7 @@ pub fn check_query(query: &[u8]) -> Result<(), AmbiguousQuery> {
     if has_too_many_parameters(query) { Err(AmbiguousQuery) } else { Ok(()) }
 }
 
-/// Refuses ambiguous forms in the part of a resource path that kube-apiserver itself reads. What stands behind a `proxy`
+/// Refuses ambiguous forms in the part of a resource path that kube-apiserver itself reads. The part behind a `proxy`
 /// subresource or verb belongs to the proxied server and passes untouched, as do plain paths.
 ///
 /// # Errors

@@ -56,7 +56,7 @@ impl<'a> RequestTarget<'a> {
         Ok(RequestInfo::resolve(method, &self.path, self.query)?)
     }
 
-    /// Checks that the target means the same to everybody who reads it.
+    /// Checks that every reader of the target understands the same.
     ///
     /// # Errors
     /// [`TargetError::Path`] and [`TargetError::Query`].

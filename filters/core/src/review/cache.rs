@@ -10,8 +10,7 @@ use crate::Moment;
 use crate::room::{Aging, Remembered};
 use crate::x509::CertificateCache;
 
-/// So long a good answer is kept beyond the time for which it is believed, so that whoever was let in is reviewed where strangers
-/// wait.
+/// Time that a good answer is kept beyond its lifetime, so that its client is reviewed in slots that strangers cannot take.
 const RENEWABLE: Duration = Duration::from_secs(600);
 
 /// Maximum number of reviews of one cluster under way at a time: about tokens, and as many for authenticated users who
@@ -20,11 +19,11 @@ const REVIEWS: usize = 64;
 /// Maximum number of reviews of one cluster under way at a time for clients that present no credential and impersonate: an
 /// anonymous user who may do so is rare, and anybody can ask.
 const UNAUTHENTICATED_REVIEWS: usize = 16;
-/// Further reviews that only renew a good answer that got too old. Strangers cannot cause them, so however many of them come,
-/// whoever was let in before is reviewed again.
+/// Further reviews that only renew a good answer that got too old. Strangers cannot cause them, so that clients with a good
+/// answer are reviewed again however many strangers come.
 const RENEWALS: usize = 64;
 
-/// So long, in seconds, a good answer about a token is believed even if the upstream answers 401.
+/// Time, in seconds, for which a good answer about a token is trusted even if the upstream answers 401.
 pub const MIN_TRUST_SECS: u64 = 10;
 
 /// Kinds of remembered answers: values of the label `kind` of the metric of cached credentials.
@@ -36,7 +35,7 @@ pub const CACHES: [&str; 6] =
 pub struct Lifetimes {
     /// A token's user; never longer than the token says itself.
     pub token: u64,
-    /// That a token is nobody's.
+    /// Lifetime of the answer that a token is not valid.
     pub rejected_token: u64,
     /// That a user may impersonate.
     pub allowed: u64,
@@ -62,7 +61,7 @@ impl Default for Lifetimes {
     }
 }
 
-/// What is known of one cluster's credentials, shared by all workers and kept over edits of its policies.
+/// The remembered credentials of one cluster, shared by all workers and kept over edits of its policies.
 #[derive(Debug)]
 pub struct CredentialCaches {
     /// Client certificates.
@@ -154,8 +153,7 @@ impl Drop for ReviewPermit {
 }
 
 impl CredentialCaches {
-    /// Nothing yet, of an owner of the process's memory. `secret` is random: without it nobody can tell which token a key belongs
-    /// to.
+    /// An empty cache of an owner of the process's memory. `secret` is random: without it a key does not reveal its token.
     pub fn new(secret: &[u8; 32], lifetimes: Lifetimes, store: &Store) -> Self {
         let owner = store.owner();
         let answers = |good, bad| Answers { good: Remembered::new(good, owner), bad: Remembered::new(bad, owner) };
@@ -234,9 +232,9 @@ impl CredentialCaches {
         }
     }
 
-    /// Believes no longer that a token is somebody's, if that was not said just now: whoever makes an upstream answer 401 to
-    /// good tokens causes one review of each in that time, and no more. It keeps its place, so that it is renewed where others
-    /// are reviewed.
+    /// Invalidates a good answer about a token, unless it came just now: a client that makes an upstream answer 401 to good
+    /// tokens causes one review of each in that time, and no more. The entry stays, so that it is renewed in slots that
+    /// strangers cannot take.
     pub(super) fn invalidate_if_older(&self, key: &ReviewKey, uptime: Duration) {
         let believed = Duration::from_secs(MIN_TRUST_SECS);
         let old = |answer: &CachedAnswer| {

@@ -41,7 +41,7 @@ pub struct Review {
     requester: Requester,
 }
 
-/// Who answers reviews.
+/// The upstream that answers reviews.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reviewer {
     /// The Envoy cluster to ask.
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Review {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// With the token's own expiry, if it tells one.
+    /// With the token's own expiry, if it has one.
     Token {
         expires: Option<u64>,
     },
@@ -90,7 +90,7 @@ enum Kind {
 pub enum ReviewResult {
     /// The token is this user's.
     User(Arc<UpstreamUser>),
-    /// The token is nobody's.
+    /// The token is not valid.
     Rejected,
     /// The user may.
     Allowed,
@@ -187,7 +187,7 @@ impl Review {
         }
     }
 
-    /// What is already known: from answers that this request has waited for, else from the caches.
+    /// The answer that is known already: from the reviews that this request has waited for, else from the caches.
     pub(crate) fn known(&self, settled: &ReviewAnswers, at: Moment) -> Option<ReviewResult> {
         let cached = || match self.kind {
             Kind::Token { .. } => self.caches.token(&self.key, at),

@@ -93,7 +93,7 @@ const SHORTEST_MS: u64 = 100;
 /// How long one server may take, milliseconds: within the deadline another one is asked.
 const PER_TRY_TIMEOUT_MS: &str = "2400";
 
-/// What there is of time and tries for one question.
+/// The time and tries that are left for one question.
 #[derive(Clone, Copy, Debug)]
 struct RetryBudget {
     since: Duration,

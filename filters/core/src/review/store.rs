@@ -1,5 +1,5 @@
-//! What is remembered of credentials, of all clusters together: each kind has its room in bytes, however many clusters there are,
-//! so that what strangers make a process remember is bounded. Kinds are apart, so that bad answers displace no good ones.
+//! The remembered answers about credentials, of all clusters together: each kind has its room in bytes, however many clusters
+//! there are, so that strangers cannot grow a process. Kinds are apart, so that bad answers displace no good ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use super::cache::CachedAnswer;
 use crate::room::Room;
 use crate::x509::CertificateRooms;
 
-/// Bytes that answers of each kind may take in the process. So many tokens are some 30,000 usual users.
+/// Bytes that answers of each kind may take in the process: 30,000 usual users for tokens.
 const TOKENS: u64 = 48 << 20;
 const ALLOWED: u64 = 8 << 20;
 const BAD: u64 = 4 << 20;
@@ -63,7 +63,7 @@ impl Store {
         }
     }
 
-    /// A number for somebody who shares the memory, and nothing of what is in it.
+    /// A number for a new owner, who shares the memory and none of its content.
     pub(crate) fn owner(&self) -> u64 {
         self.owners.fetch_add(1, Ordering::Relaxed)
     }

@@ -41,8 +41,8 @@ struct User {
     extra: Option<BTreeMap<String, Vec<String>>>,
 }
 
-/// Reads a TokenReview. `authenticated` alone decides. A user without a name is no answer; one whom no header can carry is
-/// nobody.
+/// Reads a TokenReview. `authenticated` alone decides. A user without a name is no answer; a user that no header can carry is
+/// rejected.
 pub(super) fn parse_response(body: &[u8]) -> ReviewResult {
     let Ok(Answer { kind, status }) = serde_json::from_slice::<Answer>(body) else { return ReviewResult::Failed };
     if kind != "TokenReview" {

@@ -10,7 +10,7 @@ const MAX_EXTENSIONS: usize = 32;
 const MAX_USAGES: usize = 32;
 /// Certificate policies of one certificate.
 const MAX_POLICIES: usize = 32;
-/// Elements of a client's own certificate: as many groups as are told to an upstream are 1,024 of them.
+/// Elements of a client's own certificate: 1,024 of them for groups.
 pub(super) const MAX_LEAF_ELEMENTS: usize = 1_536;
 /// Elements of an issuer's certificate; usual ones have fewer than 100.
 pub(super) const MAX_ISSUER_ELEMENTS: usize = 512;
@@ -64,7 +64,7 @@ fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     (tag & 0x1f != 0x1f).then_some((tag, content, tail))
 }
 
-/// Whether each list of a certificate is one that somebody may want.
+/// Whether each list of a certificate is of a useful length.
 pub(super) fn has_bounded_lists(certificate: &X509Certificate<'_>) -> bool {
     let extensions = certificate.extensions();
     extensions.len() <= MAX_EXTENSIONS

@@ -22,7 +22,7 @@ pub(super) struct CaCertificate {
     key: Vec<u8>,
     subject: Vec<u8>,
     key_id: Option<Vec<u8>>,
-    /// Intermediates that may stand below it.
+    /// Maximum number of intermediates below it.
     max_intermediates: Option<u32>,
 }
 
@@ -55,15 +55,15 @@ impl CaCertificate {
     }
 }
 
-/// What Go asks of every issuer, trusted or not (`crypto/x509`, `CheckSignatureFrom`): the key usage, if there is one. A
-/// library for paths does not look at it.
+/// Go's requirement of every issuer, trusted or not (`crypto/x509`, `CheckSignatureFrom`): the key usage, if there is one.
+/// webpki does not look at it.
 pub(super) fn may_sign_certificates(certificate: &X509Certificate<'_>) -> Result<bool, CertificateError> {
     let usage = certificate.key_usage().map_err(|_| CertificateError::Malformed)?;
     Ok(usage.is_none_or(|usage| usage.value.flags == 0 || usage.value.key_cert_sign()))
 }
 
-/// A trusted certificate is checked as any other: a CA, not one for servers only, and without critical extensions that
-/// nobody here reads.
+/// A trusted certificate is checked as any other: a CA, not one for servers only, and without critical extensions that are not
+/// read here.
 fn may_sign_clients(certificate: &X509Certificate<'_>) -> Result<bool, CertificateError> {
     let malformed = |_| CertificateError::Malformed;
     let is_ca = match certificate.basic_constraints().map_err(malformed)? {

@@ -16,16 +16,16 @@ const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// For how long the signatures of a chain are not checked again. Its validity is compared with the time of each request.
 const VERIFIED_FOR: Duration = Duration::from_secs(600);
 
-/// A user that a certificate names, ready to be told to the upstream. `None` if it names nobody.
+/// A user that a certificate names, with its header lines. `None` if it names none.
 pub type CertifiedUser = Option<Arc<UpstreamUser>>;
 
-/// Why a presented certificate authenticates nobody. The client's fault.
+/// The reason why a presented certificate does not authenticate. The client's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateRefused {
     /// It does not verify.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// It verifies, but its names cannot be told to the upstream without changing them.
+    /// It verifies, but headers cannot carry its names unchanged.
     #[error(transparent)]
     Identity(#[from] IdentityError),
 }
@@ -122,9 +122,8 @@ impl CertificateRooms {
     }
 }
 
-/// What is known of the certificates of one cluster, shared by all workers. Checking a signature costs a hundred times
-/// what the rest of a request does. Verified chains and refused ones are apart, so that a flood of bad ones displaces no good
-/// one.
+/// The remembered certificates of one cluster, shared by all workers. A check of a signature costs a hundred times the rest of
+/// a request. Verified chains and refused ones are apart, so that a flood of bad ones displaces no good one.
 #[derive(Debug)]
 pub struct CertificateCache {
     verified: Remembered<VerifiedChain>,
@@ -147,8 +146,8 @@ impl CertificateCache {
         (self.verified.entries(), self.refused.entries())
     }
 
-    /// Who presents the chain, at a moment, to be told by these names: always the same ones for one cache. The validity of the
-    /// whole path is compared at every call.
+    /// The user of a chain, at a moment, with these header names: always the same ones for one cache. The validity of the whole
+    /// path is compared at every call.
     ///
     /// # Errors
     /// [`CertificateRefused`], the client's fault.
@@ -183,8 +182,8 @@ impl CertificateCache {
         }
     }
 
-    /// Makes a chain that verified the only one that is remembered of its leaf: what stands behind a leaf is its holder's to choose, need
-    /// not be signed by anybody, and could fill the memory. Whether it is that now.
+    /// Makes a verified chain the only remembered one of its leaf: the certificates behind a leaf are its holder's choice, need
+    /// no signature, and could fill the memory. True if it is the remembered one now.
     fn is_latest(&self, chain: &ClientChain<'_>, until: Duration) -> bool {
         if chain.intermediates().next().is_none() {
             return true;

@@ -68,7 +68,7 @@ impl<'a> ClientChain<'a> {
         self.certificates().next().unwrap_or_default()
     }
 
-    /// What the client sent along to build a path.
+    /// The certificates behind the leaf.
     pub fn intermediates(&self) -> impl Iterator<Item = &'a [u8]> {
         self.certificates().skip(1)
     }

@@ -9,7 +9,7 @@ use super::{MAX_CERTIFICATES, encode_chain};
 /// Why the header cannot be used. Envoy writes it, so that none of this is the client's doing: the request fails closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForwardedError {
-    /// There are several lines or several elements: proxies before this one are not trusted to tell certificates.
+    /// There are several lines or several elements: proxies before this one are not trusted with certificates.
     #[error("x-forwarded-client-cert tells more than one connection")]
     Several,
     /// It is no list of `key=value`.

@@ -5,7 +5,7 @@ use ring::digest::{SHA256, digest};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Bytes of each of the two tables. Anybody can present new certificates that nobody signed.
+/// Bytes of each of the two tables: unsigned certificates are free to make.
 const MOST: usize = 1 << 20;
 
 /// Bytes of a chain that is kept. A larger one is read for each request, at the cost of the client that presents it.
@@ -39,9 +39,8 @@ impl Known {
 }
 
 impl KnownChains {
-    /// The chain ([`super::encode_chain`]) that a text holds, in which `read` finds it. `presented` is the digest of the
-    /// certificate with which the connection's client shook hands, as Envoy tells it. `None` if the text is not readable or of
-    /// another certificate: the request fails closed.
+    /// The chain ([`super::encode_chain`]) of a text, as `read` parses it. `presented` is the digest of the certificate of the
+    /// TLS handshake, from Envoy. `None` if the text is not readable or of another certificate: the request fails closed.
     pub fn chain(
         &mut self,
         presented: &[u8],
@@ -90,7 +89,7 @@ impl Table {
 /// Digits of a SHA-256 in hexadecimal.
 const DIGITS: usize = 64;
 
-/// The SHA-256 of something in lower-case hexadecimal digits, as Envoy tells digests.
+/// The SHA-256 of some bytes in lower-case hexadecimal digits, as Envoy writes digests.
 pub fn hex_digest(data: &[u8]) -> [u8; DIGITS] {
     let mut digits = [0; DIGITS];
     let found = digest(&SHA256, data);

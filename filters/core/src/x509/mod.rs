@@ -27,11 +27,11 @@ use rustls_pki_types::UnixTime;
 
 use crate::identity::UserInfo;
 
-/// Why a presented certificate does not authenticate. The client's fault; trying again does not help. Small, because it is
-/// kept for everybody who comes again.
+/// The reason why a presented certificate does not authenticate. The client's fault; trying again does not help. Small, because
+/// it is kept for clients that come again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// Nothing trusted stands above it, or not for this.
+    /// No path to a trusted certificate, or none for this purpose.
     #[error("the certificate does not verify: {0}")]
     Unverified(#[from] PathError),
     /// The CA is not valid at this time.
@@ -51,7 +51,7 @@ pub enum CertificateError {
 /// Why no path of certificates leads from the client's to a CA of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// Nobody who is trusted is named as an issuer.
+    /// The issuer's name is not a trusted one.
     #[error("no trusted issuer")]
     Issuer,
     /// The issuer that is named did not sign it.
@@ -94,7 +94,7 @@ impl From<webpki::Error> for PathError {
 /// A user that a certificate names, and for how long it may be believed.
 #[derive(Debug)]
 pub struct VerifiedUser {
-    /// The user as the certificate tells it, or nobody if the subject has no common name: then the certificate says nothing.
+    /// The user of the certificate; `None` if the subject has no common name: then the certificate says nothing.
     pub user: Option<UserInfo>,
     /// Validity of the whole path, the CA included.
     pub window: Validity,

@@ -1,5 +1,5 @@
-//! Who issued whom, found before anything that costs: names and key identifiers say which certificates may lie between the leaf
-//! and the trusted ones, then signatures are checked from the trusted ones downwards. One check finds what none of them signed.
+//! Path building before anything that costs: names and key identifiers select the certificates between the leaf and the trusted
+//! ones, then signatures are checked from the trusted ones downwards. One check finds a chain that none of them signed.
 
 use super::CertificateError;
 use super::PathError;
@@ -78,12 +78,13 @@ struct Search<'a, 'c> {
     links: &'a [Link<'a>],
     roots: &'a [IssuerNames<'a>],
     cost: &'c mut Cost,
-    /// Who issued each link, once a signature has shown it.
+    /// The issuer of each link, once a signature has shown it.
     issuers: Vec<Option<Issuer>>,
 }
 
 impl Search<'_, '_> {
-    /// By issuer, whom it may have issued. The leaf issued nobody, and a root that was sent along is known already.
+    /// By issuer, the certificates that it may have issued. The leaf issued none, and a root that was sent along is known
+    /// already.
     fn children(&mut self) -> Vec<Vec<usize>> {
         let mut all = Vec::with_capacity(self.links.len());
         for (at, link) in self.links.iter().enumerate() {
@@ -103,8 +104,9 @@ impl Search<'_, '_> {
         all
     }
 
-    /// What the roots issued. One certificate that they should have signed and did not is enough to end the search, unless they
-    /// signed another: where two of them have one name, and the certificate tells no key identifier, each is asked.
+    /// The certificates that the roots issued. One certificate that they should have signed and did not is enough to end the
+    /// search, unless they signed another: if two of them have one name, and the certificate has no key identifier, each is
+    /// tried.
     fn below_roots(&mut self, above: &[usize]) -> Result<Vec<usize>, PathError> {
         let (links, roots) = (self.links, self.roots);
         let mut issued = Vec::new();
@@ -166,7 +168,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// What of a certificate says who may have issued it, and whom it may have issued. None of it is known to be true.
+/// The names and key identifiers of a certificate and its issuer. Not known to be true.
 #[derive(Debug)]
 pub(super) struct Link<'a> {
     subject: &'a [u8],
@@ -212,7 +214,7 @@ impl<'a> Link<'a> {
         IssuerNames { subject: self.subject, key_id: self.key_id, key: self.key }
     }
 
-    /// Whether it says that this issuer made it: the name is the same, and the key identifier where both tell one.
+    /// Whether it names this issuer: the name is the same, and the key identifier if both have one.
     fn names_issuer(&self, issuer: &IssuerNames<'_>, cost: &mut Cost) -> bool {
         cost.equal(self.issuer, issuer.subject)
             && match (self.issuer_key_id, issuer.key_id) {
@@ -243,7 +245,7 @@ pub(super) struct IssuerNames<'a> {
     pub(super) key: &'a [u8],
 }
 
-/// Whether a certificate that a client sends along can be part of a path at all, whoever signed it.
+/// Whether a certificate of the client's can be part of a path at all, whatever its signature.
 pub(super) fn may_issue(certificate: &X509Certificate<'_>, now: UnixTime) -> bool {
     let is_ca =
         certificate.basic_constraints().is_ok_and(|found| found.is_some_and(|constraints| constraints.value.ca));
@@ -264,7 +266,7 @@ impl IssuerNames<'_> {
 const CLIENT_AUTH: KeyPurposeId<'static> = KeyPurposeId::new(&[0x2b, 6, 1, 5, 5, 7, 3, 2]);
 const ANY: KeyPurposeId<'static> = KeyPurposeId::new(&[0x55, 0x1d, 0x25, 0]);
 
-/// What Go lets a client's certificate and its issuers be used for: no extended key usage is any, and `any` is any
+/// Go's rule for the usage of a client's certificate and its issuers: no extended key usage is any, and `any` is any
 /// (`crypto/x509`, `checkChainForKeyUsage`).
 pub(super) struct ClientAuthEku;
 

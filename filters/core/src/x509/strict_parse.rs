@@ -10,7 +10,7 @@ use super::bounds::Cost;
 use super::bounds::{has_bounded_lists, is_bounded};
 use super::subject::text;
 
-/// Extensions whose content Go looks at; what stands in another does not matter to it.
+/// Extensions whose content Go looks at; the content of another does not matter to it.
 const READ_BY_GO: [Oid<'static>; 13] = [
     OID_PKIX_AUTHORITY_INFO_ACCESS,
     OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER,

@@ -12,8 +12,8 @@ const OID_UID: &str = "1.3.6.1.4.1.57683.2";
 /// The extra that names the credential in audit logs (apiserver, `pkg/authentication/user`).
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// User name from the last common name, groups from every organization in order, UID from its own attribute. Nobody, if
-/// there is no common name.
+/// User name from the last common name, groups from every organization in order, UID from its own attribute. `None` if there is
+/// no common name.
 pub(super) fn user_of(leaf: &[u8]) -> Result<Option<UserInfo>, CertificateError> {
     let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::Malformed)?;
     let mut name = String::new();

@@ -63,9 +63,9 @@ impl ClientCa {
         &self.digest
     }
 
-    /// Finds a path from the leaf to one of the CAs, for client authentication. The library for paths is given one path only,
-    /// and only when its signatures are known to be good: it checks them once more, and everything else. What Go asks of
-    /// issuers beyond the library is asked of that path.
+    /// Finds a path from the leaf to one of the CAs, for client authentication. webpki is given one path only, and only when
+    /// its signatures are known to be good: it checks them once more, and everything else. Go's further requirements of issuers
+    /// are checked on that path.
     pub(super) fn verify(
         &self,
         chain: &ClientChain<'_>,

@@ -77,11 +77,11 @@ pub unsafe fn filter_destroy<C: FilterConfig>(stream: ModulePtr) {
     });
 }
 
-/// Runs a hook of a stream; `stopped` is the answer for a stream that a panic has ended, then or now. What the hook asks
-/// for is carried out when nothing refers to the stream's state any more, because Envoy may call other hooks meanwhile.
+/// Runs a hook of a stream; `stopped` is the answer for a stream that a panic has ended, then or now. The effects that the hook
+/// asks for follow when nothing refers to the stream's state any more, because Envoy may call other hooks meanwhile.
 ///
 /// # Safety
-/// Called by Envoy on the stream's worker: both pointers are alive and used by nobody else until the hook has returned.
+/// Called by Envoy on the stream's worker: both pointers are alive and in no other use until the hook has returned.
 unsafe fn run<C: FilterConfig, R: Copy>(
     name: &'static str,
     (filter, stream): (FilterPtr, ModulePtr),

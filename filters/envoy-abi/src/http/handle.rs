@@ -41,7 +41,7 @@ pub struct LocalReply {
     pub details: String,
 }
 
-/// What is done at the end of a hook, because it may call other hooks of the same stream, which then is gone.
+/// The effect at the end of a hook, because it may call other hooks of the same stream, which then is gone.
 #[derive(Debug)]
 enum Ending {
     Reply(LocalReply),
@@ -143,7 +143,8 @@ impl FilterHandle {
         }
     }
 
-    /// Does what the hook has asked for. Nobody may refer to the stream's state any more: Envoy may call other hooks of it.
+    /// Applies the effect that the hook asked for. Nothing may refer to the stream's state any more: Envoy may call other hooks
+    /// of it.
     pub(crate) fn carry_out(self) {
         match self.ending {
             Some(Ending::Reply(reply)) => reply.send(self.filter),

@@ -28,8 +28,8 @@ const SUCCESS: u32 = 0;
 type Define = unsafe extern "C" fn(ConfigPtr, Buffer, *const Buffer, usize, *mut usize) -> u32;
 type Change = unsafe extern "C" fn(*mut c_void, usize, *const Buffer, usize, u64) -> u32;
 
-/// Where counters and gauges can be changed from. False if Envoy does not take the change, for instance because it is too
-/// old to take any from there.
+/// A handle by which counters and gauges can be changed. False if Envoy does not take the change, for instance because it is
+/// too old to take any from there.
 pub trait MetricSink {
     /// Adds to a counter; `labels` as many as it was defined with.
     #[must_use]

@@ -15,7 +15,7 @@ pub use scheduler::{ConfigScheduler, StreamScheduler};
 
 use crate::raw;
 
-/// What a filter answers to request headers.
+/// A filter's answer to request headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadersStatus {
     /// On to the next filter.
@@ -36,7 +36,7 @@ impl HeadersStatus {
     }
 }
 
-/// What a filter answers to a piece of a request's body.
+/// A filter's answer to a piece of a request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyStatus {
     /// On to the next filter.
@@ -77,10 +77,10 @@ impl HeaderMap {
 
 /// A filter's configuration in a listener, shared by all workers.
 pub trait FilterConfig: Sized + Send + Sync + 'static {
-    /// What a route or virtual host may carry for this filter.
+    /// The configuration of this filter on a route or virtual host.
     type Route: Send + Sync + 'static;
 
-    /// What is kept of a stream between its hooks.
+    /// The state of a stream between its hooks.
     type Stream: Default + 'static;
 
     /// Reads the configuration. `None` refuses it: Envoy keeps what it had. Main thread.

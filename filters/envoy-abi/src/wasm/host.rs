@@ -1,4 +1,4 @@
-//! What a VM may ask of Envoy. Everything concerns the context that Envoy calls, or the one of [`act_for`].
+//! Calls of a VM into Envoy. Everything concerns the context that Envoy calls, or the one of [`act_for`].
 
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -44,12 +44,12 @@ pub fn log_error(message: &str) {
     unsafe { raw::proxy_log(ERROR, message.as_ptr(), message.len()) };
 }
 
-/// The time since 1970; `None` if Envoy does not tell it.
+/// The time since 1970; `None` if Envoy has none.
 pub fn now() -> Option<Duration> {
     clock(REALTIME)
 }
 
-/// The time since any fixed point, by a clock that nobody sets, the same for all workers.
+/// The time since any fixed point, by a clock that only goes forward, the same for all workers.
 pub fn uptime() -> Option<Duration> {
     clock(MONOTONIC)
 }
@@ -75,8 +75,8 @@ pub fn tick_every(period: Duration) {
     unsafe { raw::proxy_set_tick_period_milliseconds(period) };
 }
 
-/// What follows concerns that context, until Envoy's call returns. False if there is no such context: then it still concerns
-/// the one before.
+/// Switches to a context, until Envoy's call returns. False if there is no such context: then calls still concern the one
+/// before.
 #[must_use]
 pub fn act_for(context: u32) -> bool {
     // SAFETY: no pointers.
@@ -100,7 +100,7 @@ pub fn configuration(size: usize) -> Option<Vec<u8>> {
     buffer(PLUGIN_CONFIGURATION, size)
 }
 
-/// The body of the callout's answer that is being told, up to that size.
+/// The body of the present callout's response, up to that size.
 pub fn callout_body(most: usize) -> Option<Vec<u8>> {
     buffer(CALLOUT_BODY, most)
 }
@@ -229,7 +229,7 @@ pub fn record_metric(id: u32, value: u64) {
     unsafe { raw::proxy_record_metric(id, value) };
 }
 
-/// What all workers share under a key, with the number by which [`set_shared`] notices that it was changed meanwhile.
+/// The value that all workers share under a key, with the number by which [`set_shared`] notices that it was changed meanwhile.
 pub fn shared(key: &[u8]) -> Option<(Vec<u8>, u32)> {
     let mut cas = 0;
     let cas_out: *mut u32 = &mut cas;
@@ -246,7 +246,7 @@ pub fn set_shared(key: &[u8], value: &[u8], cas: u32) -> bool {
     unsafe { raw::proxy_set_shared_data(key.as_ptr(), key.len(), value.as_ptr(), value.len(), cas) == raw::OK }
 }
 
-/// What a call returned, by memory of ours that Envoy filled.
+/// The bytes that a call returned, in memory of ours that Envoy filled.
 fn returned(call: impl FnOnce(*mut *mut u8, *mut usize) -> u32) -> Option<Vec<u8>> {
     let (mut data, mut size) = (null_mut(), 0);
     if call(&mut data, &mut size) != raw::OK {

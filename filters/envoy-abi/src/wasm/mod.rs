@@ -11,7 +11,7 @@ pub mod host;
 mod macros;
 pub mod raw;
 
-/// What becomes of a request or an answer after its headers.
+/// The answer to a request's or a response's headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadersStatus {
     /// It goes on.
@@ -20,7 +20,7 @@ pub enum HeadersStatus {
     Wait,
 }
 
-/// What becomes of a piece of a body.
+/// The answer to a piece of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyStatus {
     /// It goes on.
@@ -29,7 +29,7 @@ pub enum BodyStatus {
     Hold,
 }
 
-/// What becomes of trailers.
+/// The answer to trailers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrailersStatus {
     /// They go on.
@@ -103,7 +103,7 @@ pub trait Vm: Default {
     /// A callout of a root context has ended; without headers it failed.
     fn callout_done(&mut self, root: u32, token: u32, has_headers: bool);
 
-    /// A stream has ended, and what is written into its filter state by now stands in the access log.
+    /// A stream has ended; its filter state goes into the access log next.
     fn complete(&mut self, stream: u32);
 
     /// A root or stream context is gone. Comes once for each.

@@ -1,5 +1,5 @@
-//! What Envoy offers to a VM (proxy-wasm ABI 0.2.1). Sizes and pointers are those of wasm32; what is returned through a
-//! pointer to a pointer was allocated by the module's own `malloc` and belongs to it.
+//! Envoy's functions for a VM (proxy-wasm ABI 0.2.1). Sizes and pointers are those of wasm32; bytes that are returned through a
+//! pointer to a pointer were allocated by the module's own `malloc` and belong to it.
 #![expect(missing_docs, reason = "named as the ABI names them; described there")]
 
 /// `WasmResult::Ok`.

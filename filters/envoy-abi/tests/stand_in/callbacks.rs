@@ -1,4 +1,4 @@
-//! What the module may call of the stand-in.
+//! The stand-in's functions for the module.
 #![allow(unsafe_code, reason = "the other side of the ABI")]
 #![allow(clippy::undocumented_unsafe_blocks, reason = "one comment is for all callbacks")]
 
@@ -11,7 +11,7 @@ use envoy_abi::raw::{Buffer, ConfigPtr, FilterPtr, HeaderPair, ModulePtr, Schedu
 use crate::envoy::{ALIVE, Events, Kept, Posted, Stream, lock, of, text};
 use crate::module::Module;
 
-/// What a stream's scheduler points to.
+/// The target of a stream's scheduler.
 type StreamScheduler = (Weak<Stream>, Events);
 
 fn lend(value: &[u8], out: *mut Buffer) -> bool {

@@ -30,7 +30,7 @@ pub(crate) struct Stream {
 /// StreamRegistry of one worker that were woken.
 pub(crate) type Events = Arc<Mutex<Vec<Weak<Stream>>>>;
 
-/// What the module gave Envoy to keep.
+/// A pointer of the module's that Envoy keeps.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept(pub(crate) ModulePtr);
 
@@ -58,7 +58,7 @@ pub(crate) struct Worker<'a> {
     is_certified: bool,
 }
 
-/// What `ConfigPtr` points to.
+/// The target of `ConfigPtr`.
 #[derive(Default)]
 pub(crate) struct Posted {
     pub(crate) wakes: AtomicUsize,
@@ -197,7 +197,7 @@ impl Stream {
         self.hook(|filter, module| unsafe { entry::response_headers::<Module>(filter, module) })
     }
 
-    /// The stream ends, whoever ends it: the module's part is destroyed. Once; later calls find nothing.
+    /// The stream ends: the module's part is destroyed. Once; later calls find nothing.
     pub(crate) fn end(self: &Arc<Self>) {
         Stream::end_of(Arc::as_ptr(self).cast_mut().cast());
     }

@@ -1,5 +1,5 @@
-//! The ABI from the other side: a stand-in for Envoy drives a filter that uses everything of it. Under Miri (`make miri`) this shows
-//! that no pointer is used after its time, whenever streams end, and whoever panics.
+//! The ABI from the other side: a stand-in for Envoy drives a filter that uses everything of it. Under Miri (`make miri`) this
+//! shows that no pointer is used after its time, whenever streams end and hooks panic.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 mod callbacks;

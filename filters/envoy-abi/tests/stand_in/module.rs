@@ -1,4 +1,4 @@
-//! A filter that uses everything of the ABI, told by the request's path what to do.
+//! A filter that uses everything of the ABI; the request's path says how.
 
 use std::sync::Mutex;
 

@@ -48,7 +48,7 @@ use serde_json::json;
 
 const WORKERS: usize = 4;
 const TURNS: usize = 600;
-/// So often each worker presents a token, about when the others do. A fifth of the tokens are nobody's.
+/// Number of times that each worker presents a token, about when the others do. A fifth of the tokens are not valid.
 const EACH: usize = 3;
 const CONTINUE: u32 = 0;
 const WAIT: u32 = 4;

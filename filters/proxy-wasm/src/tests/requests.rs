@@ -31,7 +31,7 @@ fn digest_of(text: &[u8]) -> Vec<u8> {
     hex_digest(text).to_vec()
 }
 
-/// A certificate's digest and header, as Envoy tells them.
+/// A certificate's digest and header, as Envoy writes them.
 fn client(ca: &Ca, name: &str) -> (Vec<u8>, String) {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);

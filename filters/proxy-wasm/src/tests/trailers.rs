@@ -5,7 +5,7 @@ use super::requests::{ca, judge, request, vm};
 
 const STREAM: u32 = 10;
 
-/// Judges a request with these trailers. What becomes of them, and which go on.
+/// The outcome of a request with these trailers, and those that go on.
 fn sends(trailers: &[&str], sticks: Option<&str>) -> (Next, Vec<String>, u32) {
     let (host, ca) = (Fake::default(), ca());
     let mut vm = vm(&host, &ca);

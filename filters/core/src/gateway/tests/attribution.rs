@@ -1,4 +1,4 @@
-//! What the upstream's audit log is told beside the user.
+//! Attribution of a request in the upstream's audit log.
 
 use super::reviews::{TOKEN, access, reviewed, reviewing_with, token_of};
 use super::*;

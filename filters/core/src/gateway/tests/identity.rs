@@ -59,11 +59,11 @@ fn cases() -> impl Strategy<Value = Case> {
         .prop_map(|(peer, headers, answers, anonymous)| Case { peer, headers, answers, anonymous })
 }
 
-/// What the upstream has said yes to.
+/// The upstream's positive answers.
 #[derive(Default)]
 struct Earned {
     users: BTreeSet<String>,
-    /// Whether a token was presented that is nobody's.
+    /// Whether an invalid token was presented.
     has_rejected: bool,
     /// Client, resource, subresource, namespace and name.
     rights: BTreeSet<[String; 5]>,

@@ -1,4 +1,4 @@
-//! Protected identities: nobody acts as such a user or in such a group, whichever way it is told.
+//! Protected identities: no request acts as such a user or in such a group, by whatever header or credential.
 
 use portcullis_filter_config::{ProtectedIdentities, RequestHeaders};
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ fn masters(mode: Mode, drop_groups: bool) -> Fixture {
     protecting(mode, drop_groups, &["root", "system:serviceaccount:kube-system:*"], &["system:masters"], true)
 }
 
-/// What the upstream would say: whose the token is, and that everybody may impersonate.
+/// The upstream's answers: the token's user, and that every user may impersonate.
 fn answers(user: &str, groups: &[&str]) -> impl Fn(&str) -> (u16, String) {
     let user = serde_json::json!({"username": user, "groups": groups, "extra": {"scopes": ["all"]}});
     move |question| {
@@ -250,7 +250,7 @@ fn a_token_that_nobody_reviewed_may_be_anybodys() {
     }
 }
 
-/// If the upstream no longer believed the first one, it would take the other one, which nobody here has reviewed.
+/// If the upstream no longer believed the first one, it would take the other one, which was not reviewed here.
 #[test]
 fn two_tokens_are_none_where_the_upstream_reads_them() {
     let subprotocol = ("sec-websocket-protocol", "base64url.bearer.authorization.k8s.io.eHl6, v5.channel.k8s.io");
@@ -276,7 +276,7 @@ const GROUPS: [&str; 6] =
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Whoever comes by whatever credential and asks for whatever: no line that goes upstream names what is protected.
+    /// Any client with any credential and any impersonation: no line that goes upstream names a protected identity.
     #[test]
     fn nothing_protected_ever_goes_upstream(
         is_proxy: bool,

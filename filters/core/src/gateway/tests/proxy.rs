@@ -1,5 +1,5 @@
-//! `UpstreamIdentity::RequestHeader`: certificates are told by an authenticating proxy's headers, tokens and impersonation go
-//! upstream as they are.
+//! `UpstreamIdentity::RequestHeader`: users of certificates go upstream in an authenticating proxy's headers, tokens and
+//! impersonation unchanged.
 
 use portcullis_filter_config::RequestHeaders;
 
@@ -24,7 +24,7 @@ fn reviewing() -> Fixture {
     })
 }
 
-/// What leaves for the upstream: destination, then header lines but those of the message itself.
+/// The request as it leaves for the upstream: destination, then header lines except those of the message itself.
 pub(super) fn sent(fixture: &Fixture, peer: Peer<'_>, headers: Headers<'_>) -> Result<(String, Vec<String>), u16> {
     let mut all = vec![(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
     all.extend_from_slice(headers);
@@ -174,7 +174,7 @@ fn headers_that_a_client_could_send_are_never_believed() {
     }
 }
 
-/// Somebody of whom nothing is known matches no rule that asks who it is, neither by naming nor by excluding somebody.
+/// A client of which nothing is known matches no rule about users, neither one that names nor one that excludes users.
 #[test]
 fn an_unknown_user_matches_only_what_asks_for_nobody() {
     let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
@@ -207,7 +207,7 @@ fn an_unknown_user_matches_only_what_asks_for_nobody() {
     }
 }
 
-/// What answers behind a proxy may ask for credentials of its own.
+/// A server behind a proxy may ask for credentials of its own.
 #[test]
 fn a_401_is_about_the_token_only_where_the_upstream_judges_it_itself() {
     let fixture = reviewing();

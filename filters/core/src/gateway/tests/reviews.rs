@@ -16,7 +16,7 @@ pub(crate) fn reviewing_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture
     })
 }
 
-/// The upstream is asked, by whoever its credential is or as somebody.
+/// Reviews by the credential's own user, or as another one.
 pub(crate) fn asked(user: Option<&str>) -> Reviews {
     Reviews {
         cluster: "apiserver".into(),
@@ -156,7 +156,7 @@ fn failures_are_not_remembered_and_rejections_are_for_a_while() {
     assert_eq!(ask(10, (503, "")), (1, "503 unchecked".to_owned()));
 }
 
-/// Moments after a good or a bad answer came, by the clock that somebody may set and by the other; whether it is asked again.
+/// Moments after a good or a bad answer came, by the time of day and by the uptime; whether it is asked again.
 #[test]
 fn answers_age_by_the_clock_that_nobody_sets() {
     const DAY: i64 = 86_400;

@@ -1,4 +1,4 @@
-//! What a request leaves behind for the operator: labels, and a line where the configuration asks for one.
+//! The traces of a request for the operator: labels, and a line where the configuration asks for one.
 
 use std::collections::BTreeMap;
 

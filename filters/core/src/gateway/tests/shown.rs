@@ -1,4 +1,4 @@
-//! What a request asks for, for routes and logs of somebody's own.
+//! The attributes of a request, for routes and logs of an operator's own.
 
 use portcullis_filter_config::ShownRequest;
 

@@ -1,4 +1,4 @@
-//! Chains that cost a stranger nothing: nobody signed them, or not all of them. Judging one is bounded by its bytes.
+//! Chains that are free to make: unsigned, or signed in part. The cost of each is bounded by its bytes.
 
 use rcgen::Issuer;
 use rcgen::string::TeletexString;
@@ -30,7 +30,7 @@ fn list(count: usize, item: impl Fn(usize) -> Vec<u8>) -> Vec<u8> {
     element(0x30, &(0..count).flat_map(item).collect::<Vec<u8>>())
 }
 
-/// Any usage, behind so many others: whoever reads them all reads them for every path.
+/// Any usage, behind that many others: a reader of all reads them for every path.
 fn usages(count: usize) -> CustomExtension {
     let any = element(6, &[0x55, 0x1d, 0x25, 0]);
     let other = |number: usize| element(6, &[u8::try_from(number % 100).unwrap()]);
@@ -106,7 +106,7 @@ fn oversized() -> Vec<Case> {
     ]
 }
 
-/// Certificates that are read, but that nobody who counts has signed.
+/// Certificates that are read, but that no trusted key has signed.
 fn unsigned_ones(root: &testing::Ca) -> Vec<Case> {
     let ca = testing::ca_params;
     let long_name = |last: char| format!("{}{last}", "n".repeat(1_900));
@@ -129,7 +129,7 @@ fn unsigned_ones(root: &testing::Ca) -> Vec<Case> {
     ]
 }
 
-/// What a chain may cost: a step for every byte, and some for a chain of few.
+/// The bound of a chain's cost: a step for every byte, and some for a short chain.
 fn most_steps(bytes: usize) -> u64 {
     u64::try_from(bytes + 640).unwrap()
 }
@@ -152,7 +152,7 @@ fn an_unsigned_chain_costs_no_more_than_its_bytes() {
     }
 }
 
-/// As many attributes as an upstream is told of groups, and what else a certificate may want.
+/// As many attributes as a user may have groups, and the rest that a certificate may want.
 #[test]
 fn a_large_certificate_of_a_user_is_read() {
     let root = ca("ca");

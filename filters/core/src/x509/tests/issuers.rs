@@ -1,4 +1,4 @@
-//! What Go asks of certificates and a library for paths does not. testenv/oracle-tests asks Go itself; these hold without.
+//! Go's requirements of certificates beyond webpki's. testenv/oracle-tests asks Go itself; these hold without.
 
 use rcgen::string::{BmpString, TeletexString};
 use rcgen::{BasicConstraints, CertifiedIssuer, DnValue, IsCa, KeyUsagePurpose, SerialNumber};

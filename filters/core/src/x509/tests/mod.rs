@@ -191,7 +191,7 @@ fn the_cache_compares_validity_at_every_call() {
     assert!(user(now()).is_ok(), "a refusal is of its time");
 }
 
-/// What stands behind a leaf costs its holder nothing.
+/// The certificates behind a leaf cost its holder nothing.
 #[test]
 fn one_chain_of_a_leaf_is_remembered() {
     let authority = ca("ca");
