@@ -63,7 +63,7 @@ pub struct Cluster {
     series: Arc<ClusterMetrics>,
 }
 
-/// How the upstream learns cache_identity sends a request.
+/// The way by which the upstream learns the user of a request.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// Header names for users.

@@ -142,7 +142,7 @@ impl Protected {
         let mut reduced = user.user().clone();
         self.check_user(reduced.name.as_bytes())?;
         self.reduce(&mut reduced)?;
-        // Less of what was header_value can be header_value.
+        // Headers that carried all groups carry fewer.
         UpstreamUser::with_header_names(names, reduced).map(Arc::new).map_err(|_| Refusal::internal())
     }
 

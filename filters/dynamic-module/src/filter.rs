@@ -11,19 +11,19 @@ use portcullis_filter_config as config;
 use portcullis_filter_config::names;
 use serde::de::DeserializeOwned;
 
-use crate::fault::{self, Fault};
-use crate::host::StreamHost;
+use crate::fault;
+use crate::host::{LocalState, StreamHost};
 use crate::long_streams::{self, LongStream};
 use crate::memory::{ProcessMemory, uptime};
 use crate::metrics::Metrics;
-use crate::reviews::{Pending, Reviews};
+use crate::reviews::Reviews;
 use crate::shutdown;
 
 /// The HTTP filter of a listener: maps Envoy's hooks to [`Exchange`].
 pub(crate) struct Filter {
-    pub(crate) gateway: Gateway,
-    pub(crate) metrics: Metrics,
-    pub(crate) reviews: Reviews,
+    gateway: Gateway,
+    metrics: Metrics,
+    reviews: Reviews,
 }
 
 /// A cluster's configuration on a route or virtual host.
@@ -34,14 +34,6 @@ pub(crate) struct Route(RouteConfig<LongStream>);
 pub(crate) struct StreamState {
     exchange: Exchange<LongStream>,
     pub(crate) local: LocalState,
-}
-
-/// The host's own state of a stream.
-#[derive(Default)]
-pub(crate) struct LocalState {
-    /// Reviews that the stream waits for.
-    pub(crate) waiting: Option<std::sync::Arc<Pending>>,
-    pub(crate) fault: Fault,
 }
 
 impl Deref for Route {
@@ -161,7 +153,7 @@ impl FilterConfig for Filter {
 
 impl Filter {
     fn host<'a>(&'a self, local: &'a mut LocalState, stream: &'a mut FilterHandle) -> StreamHost<'a> {
-        StreamHost { filter: self, local, stream }
+        StreamHost { metrics: &self.metrics, reviews: &self.reviews, local, stream }
     }
 }
 

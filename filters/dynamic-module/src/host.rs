@@ -16,19 +16,29 @@ use portcullis_filter_config::names;
 use portcullis_filter_config::names::request::Field;
 use rustls_pki_types::UnixTime;
 
-use crate::filter::{Filter, LocalState};
+use crate::fault::Fault;
 use crate::long_streams::{LongStream, call_at};
 use crate::memory::uptime;
-use crate::reviews::Pending;
+use crate::metrics::Metrics;
+use crate::reviews::{Pending, Reviews};
 
 thread_local! {
     /// The chains that this worker has parsed.
     static KNOWN_CHAINS: RefCell<KnownChains> = RefCell::default();
 }
 
+/// The host's own state of a stream.
+#[derive(Default)]
+pub(crate) struct LocalState {
+    /// Reviews that the stream waits for.
+    pub(crate) waiting: Option<Arc<Pending>>,
+    pub(crate) fault: Fault,
+}
+
 /// A stream of Envoy's during one hook.
 pub(crate) struct StreamHost<'a> {
-    pub(crate) filter: &'a Filter,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) reviews: &'a Reviews,
     pub(crate) local: &'a mut LocalState,
     pub(crate) stream: &'a mut FilterHandle,
 }
@@ -160,7 +170,7 @@ impl Host for StreamHost<'_> {
 
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {
         let pending = Pending::new(self.stream.scheduler(), reviews.len());
-        self.filter.reviews.ask(reviews, &pending)?;
+        self.reviews.ask(reviews, &pending)?;
         self.local.waiting = Some(pending);
         Ok(Asked::Waiting)
     }
@@ -180,19 +190,19 @@ impl Host for StreamHost<'_> {
     }
 
     fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome) {
-        self.filter.metrics.count(series, seen, outcome);
+        self.metrics.count(series, seen, outcome);
     }
 
     fn record_processing(&mut self, time: Duration) {
-        self.filter.metrics.record_processing(self.stream, time);
+        self.metrics.record_processing(self.stream, time);
     }
 
     fn record_review_wait(&mut self, time: Duration) {
-        self.filter.metrics.record_review_wait(self.stream, time);
+        self.metrics.record_review_wait(self.stream, time);
     }
 
     fn gauges_changed(&mut self) {
-        self.filter.metrics.changed();
+        self.metrics.changed();
     }
 
     fn log(&mut self, members: &str) {

@@ -1,7 +1,8 @@
 //! [`Host`] by proxy-wasm hostcalls, for one stream of a VM.
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +20,10 @@ use rustls_pki_types::UnixTime;
 use crate::fault::Fault;
 use crate::header_map::HeaderMap;
 use crate::hostcalls::{Hostcalls, Map, Response};
-use crate::reviews::Asking;
+use crate::long_streams::LongStreams;
+use crate::reviews::{Asking, Reviews};
 use crate::root::Root;
 use crate::shared_reviews;
-use crate::vm::Vm;
 
 const CERTIFICATE_DIGEST: &str = "connection\0sha256_peer_certificate_digest";
 const CODE_DETAILS: &str = "response\0code_details";
@@ -37,9 +38,21 @@ pub(crate) struct LocalState {
     pub(crate) fault: Fault,
 }
 
+/// State that all streams of a VM share.
+#[derive(Default)]
+pub(crate) struct VmState<H> {
+    pub(crate) hostcalls: H,
+    /// By root context.
+    pub(crate) reviews: HashMap<u32, Reviews>,
+    /// Contexts of streams that have not ended.
+    pub(crate) live: HashSet<u32>,
+    pub(crate) long_streams: LongStreams,
+    pub(crate) known_chains: RefCell<KnownChains>,
+}
+
 /// A stream of Envoy's during one hook.
 pub(crate) struct StreamHost<'a, H> {
-    pub(crate) vm: &'a mut Vm<H>,
+    pub(crate) vm: &'a mut VmState<H>,
     pub(crate) id: u32,
     pub(crate) root_id: u32,
     pub(crate) root: Option<&'a Rc<Root>>,
@@ -178,9 +191,9 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
             return Ok(Asked::Found);
         }
         self.local.waiting = Some((ReviewAnswers::default(), reviews.len()));
-        let Vm { hostcalls, reviews: all, streams, .. } = &mut *self.vm;
+        let VmState { hostcalls, reviews: all, live, .. } = &mut *self.vm;
         let asking = Asking { hostcalls, root: self.root_id, via: root.gateway.via(), uptime };
-        let is_waiting = |other: &u32| streams.contains_key(other);
+        let is_waiting = |other: &u32| live.contains(other);
         let at_once = all.entry(self.root_id).or_default().ask(reviews, self.id, is_waiting, &asking)?;
         // No other stream waits for a question that was new.
         if at_once.is_empty() { Ok(Asked::Waiting) } else { Err(Refusal::review_failed()) }

@@ -19,7 +19,7 @@ impl LongStreams {
         self.streams.get_or_insert_with(name.to_owned(), StreamRegistry::default)
     }
 
-    /// StreamRegistry whose time is over.
+    /// Streams whose time is over.
     pub(crate) fn due(&mut self, uptime: Duration) -> Vec<(u32, TerminationReason)> {
         let (due, later): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.calls).into_iter().partition(|(at, _)| *at <= uptime);

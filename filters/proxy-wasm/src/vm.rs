@@ -1,19 +1,17 @@
 //! One VM: every configuration of the filter on one worker, and every request there. Maps Envoy's calls to [`Exchange`].
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use portcullis_core::Gateway;
 use portcullis_core::exchange::{Exchange, Next, RouteConfig};
-use portcullis_core::x509::KnownChains;
 
 use crate::clusters::{Clusters, Known};
 use crate::fault;
-use crate::host::{LocalState, StreamHost};
+use crate::host::{LocalState, StreamHost, VmState};
 use crate::hostcalls::Hostcalls;
-use crate::long_streams::LongStreams;
 use crate::memory::VmMemory;
 use crate::reviews::{Answer, Asking, Reviews};
 use crate::root::Root;
@@ -21,19 +19,16 @@ use crate::root::Root;
 /// The state of one VM.
 #[derive(Default)]
 pub struct Vm<H> {
-    pub(crate) hostcalls: H,
+    shared: VmState<H>,
     roots: HashMap<u32, Rc<Root>>,
-    pub(crate) reviews: HashMap<u32, Reviews>,
-    pub(crate) streams: HashMap<u32, Stream>,
+    streams: HashMap<u32, Stream>,
     clusters: Clusters,
-    pub(crate) long_streams: LongStreams,
-    pub(crate) known_chains: RefCell<KnownChains>,
     /// From the first configuration on.
     memory: Option<VmMemory<H>>,
 }
 
 /// The state of a stream between its hooks.
-pub(crate) struct Stream {
+struct Stream {
     root_id: u32,
     /// `None` if Envoy runs requests under a configuration that was refused: they fail closed.
     root: Option<Rc<Root>>,
@@ -49,19 +44,19 @@ impl<H: Hostcalls> Vm<H> {
     where
         H: Default,
     {
-        Vm { hostcalls, ..Vm::default() }
+        Vm { shared: VmState { hostcalls, ..VmState::default() }, ..Vm::default() }
     }
 
     /// Takes a configuration for a root context; false refuses it.
     pub fn configure(&mut self, root: u32, config: &[u8]) -> bool {
         if self.memory.is_none() {
-            self.memory = VmMemory::open(&self.hostcalls);
+            self.memory = VmMemory::open(&self.shared.hostcalls);
         }
         if self.memory.is_none() {
-            self.hostcalls.log("portcullis: Envoy has no randomness for this VM, or shares no data");
+            self.shared.hostcalls.log("portcullis: Envoy has no randomness for this VM, or shares no data");
             return false;
         }
-        let compiled = Root::compile(config, &self.hostcalls);
+        let compiled = Root::compile(config, &self.shared.hostcalls);
         let is_good = compiled.is_some();
         self.roots.extend(compiled.map(|compiled| (root, compiled)));
         is_good
@@ -71,14 +66,16 @@ impl<H: Hostcalls> Vm<H> {
     pub fn new_stream(&mut self, id: u32, root_id: u32) {
         let root = self.roots.get(&root_id).map(Rc::clone);
         let (exchange, local) = (Exchange::default(), LocalState::default());
+        self.shared.live.insert(id);
         self.streams.insert(id, Stream { root_id, root, cluster: None, exchange, local });
     }
 
     /// A request's headers have come. Without a stream, which Envoy does not do, nothing goes on.
     pub fn request_headers(&mut self, id: u32) -> Next {
-        let uptime = self.hostcalls.uptime();
+        let uptime = self.shared.hostcalls.uptime();
         if let (Some(stream), Some(memory), Some(uptime)) = (self.streams.get_mut(&id), &self.memory, uptime) {
-            stream.cluster = self.clusters.current(&self.hostcalls, memory, &mut self.long_streams, uptime);
+            stream.cluster =
+                self.clusters.current(&self.shared.hostcalls, memory, &mut self.shared.long_streams, uptime);
         }
         let next = self.run(id, |exchange, config, host| {
             host.uptime.set(uptime);
@@ -93,7 +90,7 @@ impl<H: Hostcalls> Vm<H> {
             }
         });
         next.unwrap_or_else(|| {
-            self.hostcalls.close_request();
+            self.shared.hostcalls.close_request();
             Next::Stop
         })
     }
@@ -134,26 +131,26 @@ impl<H: Hostcalls> Vm<H> {
 
     /// A root context's time has come.
     pub fn tick(&mut self, root: u32) {
-        self.hostcalls.tick_every(Duration::ZERO);
+        self.shared.hostcalls.tick_every(Duration::ZERO);
         fault::strike_if_armed("tick");
         let Some(compiled) = self.roots.get(&root).cloned() else { return };
         compiled.due.set(None);
         let answers = self.ask(root, |reviews, asking| reviews.ask_again(asking)).unwrap_or_default();
         self.resume(answers);
-        let due = self.hostcalls.uptime().map(|uptime| self.long_streams.due(uptime)).unwrap_or_default();
+        let due = self.shared.hostcalls.uptime().map(|uptime| self.shared.long_streams.due(uptime)).unwrap_or_default();
         for (id, why) in due {
-            if self.hostcalls.act_for(id) {
+            if self.shared.hostcalls.act_for(id) {
                 self.run(id, |exchange, _, host| exchange.terminate(why, host));
             }
         }
         let is_held = self.memory.as_ref().is_some_and(VmMemory::renew);
         compiled.holds_places.set(is_held);
-        if let (Some(memory), Some(uptime)) = (&self.memory, self.hostcalls.uptime()) {
+        if let (Some(memory), Some(uptime)) = (&self.memory, self.shared.hostcalls.uptime()) {
             compiled.remembers.set(memory.store.forget_old(uptime));
         }
         // Metrics and the next call are the root context's.
-        if self.hostcalls.act_for(root) {
-            compiled.metrics.publish(&self.hostcalls);
+        if self.shared.hostcalls.act_for(root) {
+            compiled.metrics.publish(&self.shared.hostcalls);
             self.arm(root);
         }
     }
@@ -169,9 +166,10 @@ impl<H: Hostcalls> Vm<H> {
 
     /// A context is gone.
     pub fn delete(&mut self, context: u32) {
+        self.shared.live.remove(&context);
         self.streams.remove(&context);
         self.roots.remove(&context);
-        if let (Some(mut reviews), Some(now)) = (self.reviews.remove(&context), self.hostcalls.uptime()) {
+        if let (Some(mut reviews), Some(now)) = (self.shared.reviews.remove(&context), self.shared.hostcalls.uptime()) {
             self.resume(reviews.give_up(now));
         }
     }
@@ -186,8 +184,14 @@ impl<H: Hostcalls> Vm<H> {
         let Stream { root_id, root, cluster, exchange, local } = &mut stream;
         let route = cluster.as_ref().map(|known| &known.route);
         let config = root.as_ref().map(|root| (&root.gateway, route));
-        let mut host =
-            StreamHost { vm: self, id, root_id: *root_id, root: root.as_ref(), uptime: Cell::new(None), local };
+        let mut host = StreamHost {
+            vm: &mut self.shared,
+            id,
+            root_id: *root_id,
+            root: root.as_ref(),
+            uptime: Cell::new(None),
+            local,
+        };
         let result = hook(exchange, config, &mut host);
         self.arm(stream.root_id);
         self.streams.insert(id, stream);
@@ -198,16 +202,16 @@ impl<H: Hostcalls> Vm<H> {
     /// own.
     fn arm(&self, root: u32) {
         let Some(compiled) = self.roots.get(&root) else { return };
-        let should_retry = self.reviews.get(&root).is_some_and(Reviews::has_more);
-        compiled.arm(should_retry, self.long_streams.next(), &self.hostcalls);
+        let should_retry = self.shared.reviews.get(&root).is_some_and(Reviews::has_more);
+        compiled.arm(should_retry, self.shared.long_streams.next(), &self.shared.hostcalls);
     }
 
     /// Works on the reviews of a root context.
     fn ask<R>(&mut self, root: u32, work: impl FnOnce(&mut Reviews, &Asking<'_, H>) -> R) -> Option<R> {
         let compiled = self.roots.get(&root)?;
-        let uptime = self.hostcalls.uptime()?;
-        let asking = Asking { hostcalls: &self.hostcalls, root, via: compiled.gateway.via(), uptime };
-        Some(work(self.reviews.entry(root).or_default(), &asking))
+        let uptime = self.shared.hostcalls.uptime()?;
+        let asking = Asking { hostcalls: &self.shared.hostcalls, root, via: compiled.gateway.via(), uptime };
+        Some(work(self.shared.reviews.entry(root).or_default(), &asking))
     }
 
     /// Gives answers to the streams that wait for them, and goes on with those that have all.
@@ -218,7 +222,7 @@ impl<H: Hostcalls> Vm<H> {
                 let Some((answers, missing)) = waiting else { continue };
                 answers.push(key, result.clone());
                 *missing = missing.saturating_sub(1);
-                if *missing == 0 && self.hostcalls.act_for(id) {
+                if *missing == 0 && self.shared.hostcalls.act_for(id) {
                     self.run(id, |exchange, config, host| {
                         host.local.fault.strike("resumed");
                         if let Some((gateway, route)) = config {

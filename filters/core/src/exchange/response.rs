@@ -6,8 +6,8 @@ use crate::observe::{AccessLogEntry, Outcome, RequestRecord};
 use crate::refusal::{Refusal, details};
 
 impl<T: Clone> Exchange<T> {
-    /// Takes a piece of the request's body. [`Next::Pause`] buffer_body it back: what an upgrade's client sends goes upstream after
-    /// the upstream's 101 only.
+    /// Takes a piece of the request's body. [`Next::Pause`] holds it back: an upgrade's body goes upstream only after the
+    /// upstream's 101.
     pub fn request_body(&mut self) -> Next {
         if self.upgrade.buffer_body() { Next::Pause } else { Next::Continue }
     }

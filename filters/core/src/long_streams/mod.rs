@@ -1,4 +1,4 @@
-//! StreamRegistry that run for long, by the server that they run on: when a server is taken away, its streams end a while later.
+//! Long-running streams by their server: when a server is removed, its streams end a grace period later.
 //! Sessions, which are what became an upgrade, may end after a time of their own, too.
 
 use std::collections::{BTreeMap, HashSet};

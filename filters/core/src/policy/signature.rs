@@ -12,7 +12,7 @@ const LOWEST: u64 = 0x0101_0101_0101_0101;
 const HIGHEST: u64 = 0x8080_8080_8080_8080;
 
 impl Signature {
-    /// Polarity nothing in particular, or says nothing that is known.
+    /// Wants nothing in particular, or says nothing that is known.
     pub(super) const NONE: Signature = Signature(HIGHEST);
 
     /// A request says these ids.

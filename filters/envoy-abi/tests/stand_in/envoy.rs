@@ -27,7 +27,7 @@ pub(crate) struct Stream {
     pub(crate) seen: Mutex<Vec<String>>,
 }
 
-/// StreamRegistry of one worker that were woken.
+/// Streams of one worker that were woken.
 pub(crate) type Events = Arc<Mutex<Vec<Weak<Stream>>>>;
 
 /// A pointer of the module's that Envoy keeps.

@@ -11,7 +11,7 @@ use envoy_abi::http::{
 pub(crate) struct Module {
     main: ConfigScheduler,
     metrics: (Counter, Gauge, Histogram),
-    /// StreamRegistry that wait, as others of the process know them.
+    /// Streams that wait, as others of the process know them.
     pub(crate) waiting: Mutex<Vec<StreamScheduler>>,
     pub(crate) answers: Mutex<Vec<Answer>>,
 }

@@ -1,5 +1,5 @@
 //! The module itself among many workers: its sources, the real filter, behind the stand-in for Envoy. `make tsan` runs this under
-//! ThreadSanitizer: reviews that several workers wait for, streams that end meanwhile, counts that are header_value to Envoy.
+//! ThreadSanitizer: reviews that several workers wait for, streams that end meanwhile, counts that are carried to Envoy.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(
     dead_code,
@@ -126,7 +126,7 @@ fn answer_reviews(config: &Config, busy: &AtomicUsize) -> usize {
     }
 }
 
-/// StreamRegistry come and wait, are answered, or end before that.
+/// Streams come and wait, are answered, or end before that.
 fn work(worker: &Worker<'_>) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     let mut count = |what| *counts.entry(what).or_default() += 1;
