@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-one test-wasm test-istio compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio kube module faulty previous wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-one test-wasm test-istio compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -99,9 +99,6 @@ faulty: ## Build the module that panics on demand, for tests
 manifests: ## Regenerate the generated parts of deploy/kubernetes
 	@$(MAKE) --no-print-directory build
 	target/debug/portcullis crd > deploy/kubernetes/base/crd.yaml
-
-previous: ## Build the module that reads only the previous configuration version, for tests
-	@$(SCRIPTS)/build-variant previous --features previous-version
 
 wasm: ## Build portcullis.wasm, for Envoys without dynamic modules; unpacks Debian's clang into .deps if there is none for wasm32
 	@$(SCRIPTS)/build-wasm

@@ -1,6 +1,6 @@
 use std::sync::LazyLock;
 
-use portcullis_filter_config::{CONFIG_VERSION, PREVIOUS_VERSION};
+use portcullis_filter_config::CONFIG_VERSION;
 
 /// Versions of Envoy that the gateway is tested with. A test holds them against testenv/scripts/versions.env.
 const ENVOY: &str = "1.38 to 1.40";
@@ -10,7 +10,7 @@ pub(crate) fn long() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| {
         let commit = option_env!("PORTCULLIS_COMMIT").unwrap_or("unknown");
         format!(
-            "{}\ncommit: {commit}\nfilter configuration: {CONFIG_VERSION}, and {PREVIOUS_VERSION} for older gateways\nEnvoy: {ENVOY}",
+            "{}\ncommit: {commit}\nfilter configuration: {CONFIG_VERSION}\nEnvoy: {ENVOY}",
             env!("CARGO_PKG_VERSION")
         )
     });

@@ -2,7 +2,7 @@ use portcullis_api::{Cluster, Settings, cluster_as_written, parse_cluster};
 use portcullis_filter_config::Servers;
 use serde_json::Value;
 
-use crate::flavour::Filter;
+use crate::filter_build::FilterBuild;
 use crate::names::ResourceNames;
 use crate::policy::cluster_config;
 use crate::resource::Resource;
@@ -13,7 +13,7 @@ use crate::route;
 /// Envoy lets what runs on a removed filter chain go on for its own drain time, and hears no more of it; but the routes
 /// that the chain uses it goes on taking. These have no server, so that the filter ends streams after the drain period, and
 /// no destination, so that nothing new goes upstream.
-pub fn farewell(document: &Value, settings: &Settings, filter: Filter) -> Option<Resource> {
+pub fn farewell(document: &Value, settings: &Settings, filter: FilterBuild) -> Option<Resource> {
     let raw = parse_cluster(document).ok()?;
     // As written, because whatever is wrong with it by now does not matter.
     let cluster: Cluster = cluster_as_written(&raw)?;

@@ -7,7 +7,7 @@
 mod cluster;
 mod diagnosis;
 mod farewell;
-mod flavour;
+mod filter_build;
 mod generation;
 mod group;
 mod identity;
@@ -32,12 +32,11 @@ use std::sync::Arc;
 use portcullis_api::{
     CLUSTER_KIND, ClientVerification, Cluster, Code, Problem, Settings, check_cluster, cluster_mistakes, parse_cluster,
 };
-use portcullis_filter_config::Inexpressible;
 use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason, Version};
 pub use farewell::farewell;
-pub use flavour::{Filter, Flavour, FlavourError};
+pub use filter_build::{FilterBuild, UnknownBuild};
 pub use names::ResourceNames;
 pub use offline::{Offline, lost_names, offline, offline_gateway};
 pub use resource::{Part, Resource, type_urls};
@@ -56,8 +55,8 @@ pub struct Input<'a> {
     /// The `UpstreamCluster` documents, as they were read. Their order decides only between two objects that are equal
     /// in every other respect.
     pub clusters: &'a [Arc<Value>],
-    /// The Envoys that it is for.
-    pub flavour: Flavour,
+    /// The build of the filter that its Envoys run.
+    pub filter: FilterBuild,
 }
 
 /// What comes out.
@@ -161,17 +160,17 @@ fn overruled(cluster: &Cluster, settings: &Settings) -> Option<Problem> {
 }
 
 /// Everything of one cluster but its filter chain, which the listener collects.
-fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Result<Chain, Inexpressible> {
+fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Chain {
     let settings = input.settings;
     let names = ResourceNames::of(cluster, settings);
-    let config = input.flavour.cluster_config(policy::cluster_config(cluster, &names, settings))?;
+    let config = policy::cluster_config(cluster, &names, settings);
     let groups = group::groups(cluster);
     let first = resources.len();
-    secrets::emit(cluster, &names, (settings, input.flavour), resources);
+    secrets::emit(cluster, &names, settings, resources);
     for group in &groups {
         cluster::emit(cluster, group, &names, settings, resources);
     }
-    resources.push(route::routes(cluster, &groups, &names, &config, input.flavour.filter));
+    resources.push(route::routes(cluster, &groups, &names, &config, input.filter));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));
-    Ok(Chain::serving(cluster, &names, settings, input.flavour))
+    Chain::serving(cluster, &names, settings, input.filter)
 }

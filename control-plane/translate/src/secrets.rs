@@ -4,19 +4,13 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
 use portcullis_api::{Cluster, KeyPair, Settings, Trust};
 use prost::Message;
 
-use crate::flavour::Flavour;
 use crate::listener;
 use crate::names::{ResourceNames, parts};
 use crate::proto::inline_bytes;
 use crate::resource::{Resource, type_urls};
 
 /// The secrets of a cluster. All keys and tokens travel so; CAs do too, so that their rotation changes no cluster.
-pub(crate) fn emit(
-    cluster: &Cluster,
-    names: &ResourceNames,
-    (settings, flavour): (&Settings, Flavour),
-    resources: &mut Vec<Resource>,
-) {
+pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, settings: &Settings, resources: &mut Vec<Resource>) {
     if let Some(pair) = &cluster.serving {
         resources.push(secret(names.part(parts::SERVING), certificate(pair)));
     }
@@ -27,9 +21,8 @@ pub(crate) fn emit(
         let generic = GenericSecret { secret: Some(inline_bytes(token.expose())), ..Default::default() };
         resources.push(secret(names.upstream(parts::TOKEN), secret::Type::GenericSecret(generic)));
     }
-    if let Some(context) = listener::client_validation(cluster, settings.client_ca_names, flavour.peer_source) {
-        resources.push(secret(names.part(parts::CLIENT_VALIDATION), secret::Type::ValidationContext(context)));
-    }
+    let validation = listener::client_validation(cluster, settings.client_ca_names);
+    resources.push(secret(names.part(parts::CLIENT_VALIDATION), secret::Type::ValidationContext(validation)));
     if let Trust::Bundle(pem) = &cluster.trust {
         let context =
             CertificateValidationContext { trusted_ca: Some(inline_bytes(pem.as_slice())), ..Default::default() };

@@ -1,15 +1,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use portcullis_api::{ClaimKind, Claims, Code, Problem, Settings, claims_of};
-use portcullis_filter_config::Inexpressible;
+use portcullis_api::{ClaimKind, Claims, Settings, claims_of};
 use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
 use crate::listener::{self, Chain};
 use crate::ownership::Lost;
 use crate::resource::{Resource, in_order};
-use crate::{Flavour, Input, Translation, check, emit, ownership, secrets};
+use crate::{FilterBuild, Input, Translation, check, emit, ownership, secrets};
 
 /// Translates again and again, and remembers what each document led to: an edit of one costs the work of one.
 ///
@@ -18,7 +17,7 @@ use crate::{Flavour, Input, Translation, check, emit, ownership, secrets};
 #[derive(Default)]
 pub struct Translator {
     /// Under which everything that is known was translated.
-    under: Option<(Settings, Flavour)>,
+    under: Option<(Settings, FilterBuild)>,
     /// By `metadata.name`: several if objects are named alike, and one's previous edition.
     known: HashMap<String, Vec<Known>>,
     listeners: Vec<Arc<Resource>>,
@@ -94,10 +93,10 @@ impl Translator {
 
     fn begin(&mut self, input: &Input<'_>) {
         let is_same =
-            |(settings, flavour): &(Settings, Flavour)| settings == input.settings && *flavour == input.flavour;
+            |(settings, filter): &(Settings, FilterBuild)| settings == input.settings && *filter == input.filter;
         if !self.under.as_ref().is_some_and(is_same) {
             let default_certificate = secrets::default_certificate(input.settings).map(Arc::new);
-            let under = Some((input.settings.clone(), input.flavour));
+            let under = Some((input.settings.clone(), input.filter));
             let client_ca_check = self.client_ca_check;
             *self = Self { under, default_certificate, client_ca_check, ..Self::default() };
         }
@@ -179,24 +178,15 @@ fn settle<'j>(one: &'j Judged, diagnosis: &mut Diagnosis, lost: &[Lost]) -> Opti
 
 fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option<ClientCaCheck>) -> Judged {
     let claims = claims_of(document);
-    let (cluster, mut diagnosis) = check(document, &claims.name, input.settings, client_ca);
-    let emitted = cluster.and_then(|mut cluster| {
+    let (cluster, diagnosis) = check(document, &claims.name, input.settings, client_ca);
+    let emitted = cluster.map(|mut cluster| {
         cluster.server_names.retain(|name| !lost.contains(name));
         cluster.virtual_ips.retain(|ip| !lost.contains(&ip.to_string()));
         let mut resources = Vec::new();
-        let emitted = emit(&cluster, input, &mut resources);
+        let chain = Arc::new(emit(&cluster, input, &mut resources));
         // In order, so that the whole is nearly in order.
         resources.sort();
-        match emitted {
-            Ok(chain) => {
-                Some(Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain: Arc::new(chain) })
-            }
-            Err(Inexpressible(what)) => {
-                let message = format!("{what} cannot be told to a gateway with the previous release's module");
-                diagnosis.refuse(Reason::Invalid, vec![Problem::coded(Code::Invalid, "spec", message)]);
-                None
-            }
-        }
+        Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain }
     });
     let reserved = Arc::new(Chain::reserved(&claims, lost));
     Judged { claims, diagnosis, emitted, reserved }

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::delta::DeltaStream;
 use crate::observer::{Observed, Observer};
@@ -46,8 +47,8 @@ struct Streams {
     next: u64,
     open: BTreeMap<u64, Open>,
     gone: BTreeMap<String, NodeStatus>,
-    /// By node id and by who told it.
-    turned_away: BTreeMap<(String, String), (String, u64)>,
+    /// By node id and peer.
+    turned_away: BTreeMap<(String, String), TurnedAway>,
 }
 
 #[derive(Clone)]
@@ -58,6 +59,10 @@ struct Open {
 
 /// Most nodes that are remembered because they were refused.
 const MAX_TURNED_AWAY: usize = 100;
+
+/// Time for which a refused node counts as there. Envoy asks again within five seconds by our bootstrap, and within thirty by
+/// its own default.
+const FROZEN_MEMORY: Duration = Duration::from_secs(60);
 
 /// Most nodes that are remembered after they left.
 const MAX_GONE: usize = 1_000;
@@ -123,28 +128,39 @@ impl Registry {
         streams.open.values().cloned().collect()
     }
 
-    /// Nodes whose streams were refused, the last hundred of them.
+    /// Nodes whose streams were refused, at most a hundred of them. One that was let in later is not among them.
     pub fn turned_away(&self) -> Vec<TurnedAway> {
-        let streams = lock(&self.streams);
-        let told = |((node, by), (reason, times)): (&(String, String), &(String, u64))| TurnedAway {
-            node: node.clone(),
-            by: by.clone(),
-            reason: reason.clone(),
-            times: *times,
-        };
-        streams.turned_away.iter().map(told).collect()
+        lock(&self.streams).turned_away.values().cloned().collect()
     }
 
-    pub(crate) fn turn_away(&self, node: &str, by: &str, reason: &str) {
-        tracing::warn!(node, by, reason, "a node was turned away");
+    /// Nodes that keep their last configuration because there is no view for them, with the reason, as long as they go on
+    /// asking.
+    pub fn frozen(&self, now: Instant) -> BTreeMap<String, String> {
+        let streams = lock(&self.streams);
+        let is_frozen = |one: &&TurnedAway| one.is_frozen && now.saturating_duration_since(one.last) < FROZEN_MEMORY;
+        streams.turned_away.values().filter(is_frozen).map(|one| (one.node.clone(), one.reason.clone())).collect()
+    }
+
+    /// Records that a stream was refused.
+    pub(crate) fn turn_away(&self, refused: TurnedAway) {
+        let TurnedAway { node, by, reason, .. } = &refused;
+        let key = (node.clone(), by.clone());
         let mut streams = lock(&self.streams);
-        let key = (node.to_owned(), by.to_owned());
-        if streams.turned_away.len() >= MAX_TURNED_AWAY && !streams.turned_away.contains_key(&key) {
+        let times = streams.turned_away.get(&key).map_or(0, |before| before.times);
+        if times == 0 {
+            tracing::warn!(node, by, reason, "a node was turned away");
+        } else {
+            tracing::debug!(node, by, reason, times, "a node was turned away again");
+        }
+        if streams.turned_away.len() >= MAX_TURNED_AWAY && times == 0 {
             streams.turned_away.pop_first();
         }
-        let (told, times) = streams.turned_away.entry(key).or_default();
-        reason.clone_into(told);
-        *times += 1;
+        streams.turned_away.insert(key, TurnedAway { times: times + 1, ..refused });
+    }
+
+    /// Forgets that a node was refused: it is let in now.
+    pub(crate) fn let_in(&self, node: &str, by: &str) {
+        lock(&self.streams).turned_away.remove(&(node.to_owned(), by.to_owned()));
     }
 
     pub(crate) fn open(&self, stream: Shared, view: View) -> u64 {
@@ -185,4 +201,32 @@ fn status(open: &Open) -> NodeStatus {
 /// A panic elsewhere leaves the maps whole: each change is one insertion or removal.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frozen_node_is_listed_until_it_is_let_in_or_stays_away() {
+        let (registry, start) = (Registry::default(), Instant::now());
+        let refused = |node: &str, is_frozen| TurnedAway {
+            node: node.to_owned(),
+            by: "the socket".to_owned(),
+            reason: "reads version 1".to_owned(),
+            times: 0,
+            is_frozen,
+            last: start,
+        };
+        registry.turn_away(refused("old", true));
+        registry.turn_away(refused("old", true));
+        registry.turn_away(refused("thief", false));
+        let frozen = BTreeMap::from([("old".to_owned(), "reads version 1".to_owned())]);
+        assert_eq!(registry.frozen(start), frozen, "one with another's name is not");
+        assert_eq!(registry.turned_away()[0].times, 2);
+        assert_eq!(registry.frozen(start + FROZEN_MEMORY), BTreeMap::new());
+        registry.let_in("old", "the socket");
+        assert_eq!(registry.frozen(start), BTreeMap::new());
+        assert_eq!(registry.turned_away().len(), 1);
+    }
 }

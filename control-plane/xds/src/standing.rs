@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 /// A resource that a node refuses, as it stands in the newest snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -49,4 +51,8 @@ pub struct TurnedAway {
     pub reason: String,
     /// How often.
     pub times: u64,
+    /// Whether there is no view for it, so that it keeps its last configuration; else it may not be that node.
+    pub is_frozen: bool,
+    /// The last time.
+    pub last: Instant,
 }

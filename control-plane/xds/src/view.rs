@@ -24,7 +24,8 @@ pub trait Views: Send + Sync {
     /// The view of a node.
     ///
     /// # Errors
-    /// Why nothing can be told to this node; its streams are refused with it.
+    /// The reason that there is no view for this node. Its streams are refused with it, so that it keeps its last
+    /// configuration, and may find another replica that serves it.
     fn view(&self, node: &NodeInfo) -> Result<View, String>;
 }
 

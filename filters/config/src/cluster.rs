@@ -7,7 +7,7 @@ use crate::Dispatch;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClusterConfig {
-    /// [`crate::CONFIG_VERSION`], or [`crate::PREVIOUS_VERSION`] without what is newer.
+    /// [`crate::CONFIG_VERSION`].
     pub version: u32,
     /// The cluster's name over all edits, `<instance>/<namespace or ->/<name>`: counts of running requests and token buckets
     /// are kept by it.

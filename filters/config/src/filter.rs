@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FilterConfig {
-    /// [`crate::CONFIG_VERSION`], or [`crate::PREVIOUS_VERSION`] without what is newer.
+    /// [`crate::CONFIG_VERSION`].
     pub version: u32,
     /// The gateway's instance id: what it writes into `Via`, and what it refuses to meet there.
     pub instance: String,

@@ -27,10 +27,7 @@ pub use destination::{GENERATION_MARK, Pool, RequestClass, destination, destinat
 pub use dispatch::Dispatch;
 pub use filter::{FilterConfig, PeerSource};
 pub use validator::ValidatorConfig;
-pub use version::{
-    CONFIG_VERSION, Inexpressible, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM, NODE_METADATA, PREVIOUS_VERSION,
-    is_readable,
-};
+pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};
 
 /// Extra attributes of a user that the gateway needs leave to tell in any cluster: those that current kube-apiservers attach
 /// to tokens and certificates. Without a grant (`portcullis rbac`) the upstream refuses the whole request of a user who

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::{CONFIG_VERSION, ClusterConfig, FilterConfig, PREVIOUS_VERSION, ValidatorConfig};
+use crate::{CONFIG_VERSION, ClusterConfig, FilterConfig, ValidatorConfig};
 
 const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference");
 
@@ -67,8 +67,7 @@ fn for_readers(schema: &mut Value) {
 fn plain(text: &str) -> String {
     let text = text
         .replace("[`crate::names::HOST_SERVER`]", "`server` of the filter metadata `portcullis`")
-        .replace("[`crate::CONFIG_VERSION`]", &format!("`{CONFIG_VERSION}`"))
-        .replace("[`crate::PREVIOUS_VERSION`]", &format!("`{PREVIOUS_VERSION}`"));
+        .replace("[`crate::CONFIG_VERSION`]", &format!("`{CONFIG_VERSION}`"));
     let mut words = text.split('`');
     let mut plain = words.next().unwrap_or_default().trim_end_matches('[').to_owned();
     // What stands between two backticks, and what behind it up to the next.

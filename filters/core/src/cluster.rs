@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portcullis_filter_config as config;
 use portcullis_filter_config::{
-    FlowControlLimit, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination, is_readable,
+    CONFIG_VERSION, FlowControlLimit, Pool, RequestClass, RequestHeaders, UpstreamIdentity, destination,
 };
 
 use crate::bucket::{Rate, TokenBucket};
@@ -150,7 +150,7 @@ impl Cluster {
     /// # Errors
     /// [`CompileError`], the control plane's fault.
     pub fn compile(config: &config::ClusterConfig, memory: &impl StateStore) -> Result<Self, CompileError> {
-        if !is_readable(config.version) || !config.is_of_its_version() {
+        if config.version != CONFIG_VERSION {
             return Err(CompileError::Version(config.version));
         }
         let written = config.policies.policies();

@@ -45,6 +45,8 @@ impl AgentOptions {
 pub struct Agent {
     process: Process,
     spec: Spec,
+    dir: PathBuf,
+    name: String,
     admin: Admin,
     http: SocketAddr,
 }
@@ -55,8 +57,17 @@ impl Agent {
     /// # Errors
     /// [`Error::Missing`], or the step that failed with the last log lines.
     pub fn start(dir: &Path, name: &str, options: &AgentOptions) -> Result<Self> {
-        let envoy = options.version.as_deref().map_or_else(deps::envoy, deps::envoy_version)?;
         let (http, admin) = (ports::free_address()?, ports::free_address()?);
+        let spec = Self::spec(dir, name, options, (http, admin))?;
+        inotify::wait_for_room();
+        let process = Process::start(spec.clone())?;
+        let agent = Self { process, spec, dir: dir.to_owned(), name: name.to_owned(), admin: Admin::new(admin), http };
+        agent.wait_answering()?;
+        Ok(agent)
+    }
+
+    fn spec(dir: &Path, name: &str, options: &AgentOptions, (http, admin): (SocketAddr, SocketAddr)) -> Result<Spec> {
+        let envoy = options.version.as_deref().map_or_else(deps::envoy, deps::envoy_version)?;
         let mut spec = Spec::new(name, deps::portcullis()?, dir)
             .arg("gateway")
             .arg("--envoy")
@@ -72,12 +83,16 @@ impl Agent {
         for socket in &options.xds_sockets {
             spec = spec.arg("--xds-socket").arg(socket);
         }
-        spec = spec.args(&options.flags).arg("--").arg("--reject-unknown-dynamic-fields").args(&options.envoy_flags);
-        inotify::wait_for_room();
-        let process = Process::start(spec.clone())?;
-        let agent = Self { process, spec, admin: Admin::new(admin), http };
-        agent.wait_answering()?;
-        Ok(agent)
+        Ok(spec.args(&options.flags).arg("--").arg("--reject-unknown-dynamic-fields").args(&options.envoy_flags))
+    }
+
+    /// Starts it again, after it has ended, with the same addresses and other options.
+    ///
+    /// # Errors
+    /// As [`Agent::start`].
+    pub fn start_again_with(&mut self, options: &AgentOptions) -> Result<()> {
+        self.spec = Self::spec(&self.dir, &self.name, options, (self.http, self.admin.address()))?;
+        self.start_again()
     }
 
     /// Starts it again, after it has ended, with the same addresses.

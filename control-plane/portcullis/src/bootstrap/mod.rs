@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) use network::Network;
-use portcullis_filter_config::NODE_METADATA;
+use portcullis_filter_config::NODE_CONFIG_VERSION;
 pub(crate) use secrets::Paths;
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn common(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>)
         "node": {
             "id": arguments.node_id,
             "cluster": "portcullis",
-            "metadata": {NODE_METADATA: arguments.config_version},
+            "metadata": {NODE_CONFIG_VERSION: arguments.config_version},
         },
         "admin": {"address": socket_address(&arguments.admin_address)},
         // Nothing but the admin page takes statistics; every five seconds those of thousands of pools would hold up xDS.

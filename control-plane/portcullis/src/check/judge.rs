@@ -2,7 +2,7 @@ use portcullis_api::{
     Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_settings, without_references,
 };
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
-use portcullis_translate::{Diagnosis, Flavour, Input, Reason, choose_settings};
+use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_settings};
 
 use serde_json::Value;
 
@@ -76,7 +76,7 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
 }
 
 fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings) -> Vec<Diagnosis> {
-    let input = Input { settings, clusters: &resolved.documents, flavour: Flavour::default() };
+    let input = Input { settings, clusters: &resolved.documents, filter: FilterBuild::Module };
     let mut diagnoses = Judge::default().0.translate(&input).diagnoses;
     resolved.explain(objects, &mut diagnoses);
     diagnoses

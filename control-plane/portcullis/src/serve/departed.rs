@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use portcullis_api::Settings;
-use portcullis_translate::{Filter, Resource, farewell};
+use portcullis_translate::{FilterBuild, Resource, farewell};
 use serde_json::Value;
 
 use super::model::Documents;
@@ -25,7 +25,7 @@ pub(super) struct Departed {
 struct Gone {
     name: String,
     document: Value,
-    told: BTreeMap<Filter, Option<Arc<Resource>>>,
+    told: BTreeMap<FilterBuild, Option<Arc<Resource>>>,
 }
 
 impl Departed {
@@ -41,7 +41,11 @@ impl Departed {
     }
 
     /// What Envoy is told of them.
-    pub(super) fn resources(&mut self, settings: &Settings, filter: Filter) -> impl Iterator<Item = Arc<Resource>> {
+    pub(super) fn resources(
+        &mut self,
+        settings: &Settings,
+        filter: FilterBuild,
+    ) -> impl Iterator<Item = Arc<Resource>> {
         if self.under.as_ref() != Some(settings) {
             self.under = Some(settings.clone());
             self.gone.iter_mut().for_each(|gone| gone.told.clear());
@@ -93,7 +97,7 @@ mod tests {
     }
 
     fn told(departed: &mut Departed) -> Vec<String> {
-        departed.resources(&Settings::default(), Filter::Module).map(|resource| resource.name.clone()).collect()
+        departed.resources(&Settings::default(), FilterBuild::Module).map(|resource| resource.name.clone()).collect()
     }
 
     #[test]

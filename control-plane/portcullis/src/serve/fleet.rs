@@ -39,6 +39,8 @@ pub(super) struct Fleet<'a> {
     reports: &'a Reports,
     /// What those that follow other replicas answered there.
     answers: BTreeMap<String, Arc<Answers>>,
+    /// Those that keep their last configuration, and the reason.
+    frozen: BTreeMap<String, String>,
 }
 
 impl<'a> Fleet<'a> {
@@ -48,7 +50,9 @@ impl<'a> Fleet<'a> {
         snapshot: Option<Arc<Snapshot>>,
         reports: &'a Reports,
     ) -> Self {
-        Self { registry, nodes: registry.nodes(), snapshot, reports, answers: health.answers(Instant::now()) }
+        let now = Instant::now();
+        let (answers, frozen) = (health.answers(now), registry.frozen(now));
+        Self { registry, nodes: registry.nodes(), snapshot, reports, answers, frozen }
     }
 
     /// Every node that was seen.
@@ -69,7 +73,8 @@ impl<'a> Fleet<'a> {
             gateways.push(health.gateway(&node.id, told(standing, node)));
         }
         let is_here = |name: &str| self.nodes.iter().any(|node| node.connected && node.id == name);
-        let reporting = health.all.into_iter().flat_map(BTreeMap::keys).chain(self.answers.keys());
+        let reporting =
+            health.all.into_iter().flat_map(BTreeMap::keys).chain(self.answers.keys()).chain(self.frozen.keys());
         let elsewhere: BTreeSet<&String> = reporting.filter(|name| !is_here(name)).collect();
         let key = (owner.to_owned(), content_hash.to_owned());
         gateways.extend(elsewhere.into_iter().map(|name| health.gateway(name, self.elsewhere(name, &key))));
@@ -78,7 +83,10 @@ impl<'a> Fleet<'a> {
 
     /// Where a gateway stands that follows another replica, as its agent says.
     fn elsewhere(&self, node: &str, version: &(String, String)) -> Standing {
-        let Some(answers) = self.answers.get(node) else { return Standing::Elsewhere };
+        let Some(answers) = self.answers.get(node) else {
+            let frozen = self.frozen.get(node).cloned();
+            return frozen.map_or(Standing::Elsewhere, |message| Standing::Refused { message });
+        };
         match answers.get(version) {
             Some(Answer::Acknowledged) => Standing::Acknowledged,
             Some(Answer::Refused) => {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_sources::ObjectSet;
-use portcullis_translate::{Diagnosis, Flavour};
+use portcullis_translate::{Diagnosis, FilterBuild};
 use portcullis_xds::Snapshot;
 use tokio::sync::watch;
 
@@ -48,29 +48,29 @@ impl Follower {
     pub(super) async fn follow(
         mut self,
         mut objects: watch::Receiver<Arc<ObjectSet>>,
-        mut flavours: watch::Receiver<BTreeSet<Flavour>>,
+        mut filters: watch::Receiver<BTreeSet<FilterBuild>>,
     ) {
         loop {
             let newest = objects.borrow_and_update().clone();
-            let wanted = flavours.borrow_and_update().clone();
+            let wanted = filters.borrow_and_update().clone();
             self.take(&newest, &wanted, Instant::now());
-            if !self.wait(&mut objects, &mut flavours).await {
+            if !self.wait(&mut objects, &mut filters).await {
                 return;
             }
         }
     }
 
-    /// Until there are newer objects, an Envoy of another flavour has come, or what they lead to changes by itself; false if
+    /// Until there are newer objects, an Envoy with another build of the filter has come, or what they lead to changes by itself; false if
     /// there will be none.
     async fn wait(
         &self,
         objects: &mut watch::Receiver<Arc<ObjectSet>>,
-        flavours: &mut watch::Receiver<BTreeSet<Flavour>>,
+        filters: &mut watch::Receiver<BTreeSet<FilterBuild>>,
     ) -> bool {
         let changed = async {
             tokio::select! {
                 changed = objects.changed() => changed.is_ok(),
-                changed = flavours.changed() => changed.is_ok(),
+                changed = filters.changed() => changed.is_ok(),
             }
         };
         match self.model.next_change() {
@@ -79,7 +79,7 @@ impl Follower {
         }
     }
 
-    fn take(&mut self, objects: &Arc<ObjectSet>, flavours: &BTreeSet<Flavour>, now: Instant) {
+    fn take(&mut self, objects: &Arc<ObjectSet>, filters: &BTreeSet<FilterBuild>, now: Instant) {
         self.outlets.metrics.source(objects.is_stale());
         let is_empty = objects.clusters.is_empty() && objects.settings.is_empty();
         let mut told = self.last_good.told();
@@ -89,7 +89,7 @@ impl Follower {
             self.finish(objects, told);
             return;
         }
-        let outcome = self.model.update(objects, flavours, now);
+        let outcome = self.model.update(objects, filters, now);
         match outcome {
             Ok(update) => {
                 self.last_good = LastGood::default();

@@ -1,7 +1,7 @@
 //! `portcullis serve`: objects in, xDS out.
 
 mod departed;
-mod flavours;
+mod filter_views;
 mod fleet;
 mod follow;
 #[cfg(test)]

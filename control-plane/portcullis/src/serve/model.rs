@@ -8,7 +8,7 @@ use portcullis_api::status::Served;
 use portcullis_core::x509::ClientCa;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
-    self as translated, Diagnosis, Filter, Flavour, Input, Reason, Resource as Translated, Translation, Translator,
+    self as translated, Diagnosis, FilterBuild, Input, Reason, Resource as Translated, Translation, Translator,
     Version, choose_settings, type_urls,
 };
 use portcullis_xds::{Part, Resource, Snapshot};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::Resolved;
 use super::departed::Departed;
-use super::flavours::view_of;
+use super::filter_views::view_for;
 use super::lingering::Lingering;
 use super::version;
 use super::withdrawn::{self, Kept, Withdrawn};
@@ -34,14 +34,14 @@ pub(crate) struct Model {
     translator: Judge,
     entries: Entries,
     snapshot: Snapshot,
-    views: BTreeMap<Flavour, FlavourView>,
+    views: BTreeMap<FilterBuild, FilterView>,
     /// Views that were served before this program started, until they are made anew.
     before: BTreeMap<String, Snapshot>,
 }
 
-/// What Envoys of another flavour are told of the same objects.
+/// The snapshot for Envoys with another build of the filter.
 #[derive(Default)]
-struct FlavourView {
+struct FilterView {
     translator: Judge,
     /// Objects that are not served.
     refused: BTreeSet<String>,
@@ -97,11 +97,11 @@ impl Model {
         }
     }
 
-    /// Follows the objects, for Envoys of the default flavour and of these.
+    /// Follows the objects, for Envoys with the module and with these builds of the filter.
     pub(crate) fn update(
         &mut self,
         objects: &ObjectSet,
-        flavours: &BTreeSet<Flavour>,
+        filters: &BTreeSet<FilterBuild>,
         now: Instant,
     ) -> Result<Update, ModelError> {
         let mut choice = choose_settings(&objects.settings, Some(check_client_ca));
@@ -119,20 +119,20 @@ impl Model {
             keep_last_good(&mut self.translator.0, settings, &resolved.documents, &mut self.accepted, &mut judge);
         let lingering = self.lingering.follow(&translation.resources, settings, now);
         self.departed.follow(before, &self.accepted);
-        let views: Vec<_> = flavours
+        let views: Vec<_> = filters
             .iter()
-            .filter_map(|flavour| {
-                let input = Input { settings, clusters: &effective, flavour: *flavour };
-                let name = view_of(*flavour).0?;
-                let departed: Vec<_> = self.departed.resources(settings, flavour.filter).collect();
+            .filter_map(|filter| {
+                let input = Input { settings, clusters: &effective, filter: *filter };
+                let name = view_for(*filter).0?;
+                let departed: Vec<_> = self.departed.resources(settings, *filter).collect();
                 let made =
-                    || FlavourView { snapshot: self.before.remove(&name).unwrap_or_default(), ..Default::default() };
-                let view = self.views.entry(*flavour).or_insert_with(made);
+                    || FilterView { snapshot: self.before.remove(&name).unwrap_or_default(), ..Default::default() };
+                let view = self.views.entry(*filter).or_insert_with(made);
                 let snapshot = view.update(&input, &lingering, &departed);
                 Some((name, snapshot))
             })
             .collect();
-        translation.resources.extend(self.departed.resources(settings, Filter::Module));
+        translation.resources.extend(self.departed.resources(settings, FilterBuild::Module));
         let newest = objects.clusters.iter().zip(&translation.diagnoses).filter(|(_, diagnosis)| diagnosis.accepted);
         let newest = newest.map(|(document, diagnosis)| (diagnosis.name.clone(), Arc::clone(document)));
         self.withdrawn.follow(newest, &self.accepted);
@@ -146,17 +146,16 @@ impl Model {
     }
 }
 
-impl FlavourView {
+impl FilterView {
     fn update(&mut self, input: &Input<'_>, lingering: &[Arc<Translated>], departed: &[Arc<Translated>]) -> Snapshot {
         let translation = self.translator.0.translate(input);
         let refused = translation.diagnoses.iter().filter(|one| !one.accepted).map(|one| one.name.clone()).collect();
         for name in BTreeSet::difference(&refused, &self.refused) {
-            tracing::warn!(flavour = %input.flavour, name, "not served to the gateways of this flavour");
+            tracing::warn!(filter = %input.filter, name, "not served to the gateways with this build of the filter");
         }
         self.refused = refused;
         let mut resources = translation.resources;
-        // Farewells are told in the newest words only: an older filter ends no streams.
-        resources.extend(departed.iter().filter(|_| input.flavour.is_newest_version()).cloned());
+        resources.extend(departed.iter().cloned());
         self.snapshot = self.snapshot.succeeded_by(self.entries.of(&resources, lingering));
         self.snapshot.clone()
     }
@@ -194,7 +193,7 @@ fn keep_last_good(
     accepted: &mut Documents,
     judge: &mut impl FnMut(&str) -> Kept,
 ) -> (Translation, Documents, Vec<Arc<Value>>) {
-    let mut translation = translator.translate(&Input { settings, clusters: documents, flavour: Flavour::default() });
+    let mut translation = translator.translate(&Input { settings, clusters: documents, filter: FilterBuild::Module });
     let mut documents = documents.to_vec();
     let mut refused = Vec::new();
     for (index, (document, diagnosis)) in documents.iter_mut().zip(&translation.diagnoses).enumerate() {
@@ -208,7 +207,7 @@ fn keep_last_good(
         }
     }
     if !refused.is_empty() {
-        translation = translator.translate(&Input { settings, clusters: &documents, flavour: Flavour::default() });
+        translation = translator.translate(&Input { settings, clusters: &documents, filter: FilterBuild::Module });
     }
     version::stamp(&mut translation.diagnoses, &documents);
     let effective = documents.clone();

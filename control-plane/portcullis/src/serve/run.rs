@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::flavours::Flavours;
+use super::filter_views::FilterViews;
 use super::follow::{Follower, Outlets};
 use super::guard::Hosts;
 use super::http::{Pages, router};
@@ -110,12 +110,12 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         source.kind == SourceKind::Kubernetes,
         Duration::from_secs(u64::from(arguments.keep_withdrawn_hours) * 60 * 60),
     );
-    let views = Arc::new(Flavours::default());
-    let flavours = views.wanted();
+    let views = Arc::new(FilterViews::default());
+    let filters = views.wanted();
     let follow = tokio::spawn(async move {
         let work = async {
             if let Some(objects) = source.sets.await {
-                follower.follow(objects, flavours).await;
+                follower.follow(objects, filters).await;
             }
         };
         watchdog.watch(work).await;

@@ -20,7 +20,7 @@ use envoy_types::util::pack_any;
 use portcullis_api::AccessLog;
 use portcullis_filter_config::names;
 
-use crate::flavour::Filter;
+use crate::filter_build::FilterBuild;
 use crate::proto::{boolean, inline_string};
 
 /// Members that Envoy writes: names, operators, and whether the value is a text. A text of these never holds a quote.
@@ -38,10 +38,10 @@ const OWN: [(&str, &str, bool); 10] = [
 ];
 
 /// The log of requests that a cluster wants told: those for which the filter has left members.
-pub(super) fn of_requests(destination: &AccessLog, filter: Filter) -> Vec<Log> {
+pub(super) fn of_requests(destination: &AccessLog, filter: FilterBuild) -> Vec<Log> {
     match filter {
-        Filter::Module => of_metadata(destination),
-        Filter::Wasm => of_filter_state(destination),
+        FilterBuild::Module => of_metadata(destination),
+        FilterBuild::Wasm => of_filter_state(destination),
     }
 }
 

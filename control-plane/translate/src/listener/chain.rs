@@ -7,7 +7,7 @@ use portcullis_api::{Cidr, Cluster, Settings};
 
 use super::door::range;
 use super::{hcm, peer, tls};
-use crate::flavour::Flavour;
+use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, parts, stat_name};
 use crate::proto::seconds;
 
@@ -15,19 +15,24 @@ use crate::proto::seconds;
 const HANDSHAKE_TIMEOUT: u64 = 10;
 
 /// The chain of a cluster that is served.
-pub(super) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, flavour: Flavour) -> FilterChain {
+pub(super) fn serving(
+    cluster: &Cluster,
+    names: &ResourceNames,
+    settings: &Settings,
+    filter: FilterBuild,
+) -> FilterChain {
     let certificate = match cluster.serving {
         Some(_) => names.part(parts::SERVING),
         None => ResourceNames::gateway(&settings.instance).part(parts::DEFAULT_CERTIFICATE),
     };
     let validation = names.part(parts::CLIENT_VALIDATION);
-    let socket = tls::with_client_certificate(certificate, validation, cluster, flavour.peer_source);
+    let socket = tls::with_client_certificate(certificate, validation);
     let server_names = host_names(cluster);
-    let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings, flavour);
+    let manager = hcm::serving(stat_name(&cluster.name), names.part(parts::ROUTES), settings, filter);
     FilterChain {
         name: names.chain().to_owned(),
         filter_chain_match: Some(FilterChainMatch { server_names, ..Default::default() }),
-        filters: peer::recorder(flavour.peer_source).into_iter().chain([http_connection_manager(manager)]).collect(),
+        filters: peer::recorder(filter).into_iter().chain([http_connection_manager(manager)]).collect(),
         transport_socket: Some(socket),
         transport_socket_connect_timeout: Some(seconds(HANDSHAKE_TIMEOUT)),
         ..Default::default()

@@ -24,7 +24,7 @@ use portcullis_api::Settings;
 use portcullis_filter_config::names as agreed;
 
 use super::{access_log, local_reply, peer, wasm};
-use crate::flavour::{Filter, Flavour};
+use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, stat_name};
 use crate::policy::reserved_headers;
 use crate::proto::{ads, boolean, extension, json_any, module, seconds, uint};
@@ -43,20 +43,20 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: (u32, u32) = (1024 * 1024, 256 * 1024 * 1024);
 
 /// The manager of a cluster that is served.
-pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, flavour: Flavour) -> Manager {
+pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, filter: FilterBuild) -> Manager {
     let rds = Rds { config_source: Some(ads()), route_config_name: routes };
-    let certificate = peer::forwarded(flavour.peer_source);
+    let certificate = peer::forwarded(filter);
     HttpConnectionManager {
         forward_client_cert_details: certificate.forward_client_cert_details,
         set_current_client_cert_details: certificate.set_current_client_cert_details,
-        forward_client_cert_matcher: peer::matcher(flavour.peer_source),
+        forward_client_cert_matcher: peer::matcher(filter),
         route_specifier: Some(RouteSpecifier::Rds(rds)),
         http_filters: client_address(settings)
             .into_iter()
-            .chain([portcullis_filter(settings, flavour), router()])
+            .chain([portcullis_filter(settings, filter), router()])
             .collect(),
         early_header_mutation_extensions: vec![early_mutation(settings)],
-        access_log: access_log::of_requests(&settings.access_log, flavour.filter),
+        access_log: access_log::of_requests(&settings.access_log, filter),
         ..common(stat_prefix, settings)
     }
 }
@@ -134,14 +134,14 @@ fn http2(streams: u32) -> Http2ProtocolOptions {
     }
 }
 
-fn portcullis_filter(settings: &Settings, flavour: Flavour) -> HttpFilter {
-    if flavour.filter == Filter::Wasm {
-        return http_filter("envoy.filters.http.wasm", pack_any(wasm::filter(settings, flavour)));
+fn portcullis_filter(settings: &Settings, filter: FilterBuild) -> HttpFilter {
+    if filter == FilterBuild::Wasm {
+        return http_filter("envoy.filters.http.wasm", pack_any(wasm::filter(settings, filter)));
     }
     let config = DynamicModuleFilter {
         dynamic_module_config: Some(module()),
         filter_name: agreed::HTTP_FILTER.to_owned(),
-        filter_config: Some(json_any(&flavour.filter_config(settings))),
+        filter_config: Some(json_any(&filter.filter_config(settings))),
         ..Default::default()
     };
     http_filter(agreed::HTTP_FILTER, pack_any(config))

@@ -23,7 +23,7 @@ use prost::Message;
 
 use door::Door;
 
-use crate::flavour::Flavour;
+use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, stat_name};
 use crate::proto::{ip_socket, seconds, uint};
 use crate::resource::{Part, Resource};
@@ -54,8 +54,8 @@ pub(crate) enum Chain {
 
 impl Chain {
     /// The chain of a cluster that is served.
-    pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, flavour: Flavour) -> Self {
-        let serving = chain::serving(cluster, names, settings, flavour);
+    pub(crate) fn serving(cluster: &Cluster, names: &ResourceNames, settings: &Settings, filter: FilterBuild) -> Self {
+        let serving = chain::serving(cluster, names, settings, filter);
         let closed = chain::closed(serving.name.clone(), chain::host_names(cluster));
         let served = chain::host_names(cluster).into_iter();
         let encoded = |chain: FilterChain| {

@@ -1,4 +1,4 @@
-//! The client's certificate on its way to the filter ([`PeerSource`]).
+//! The client's certificate on its way to the filter ([`portcullis_filter_config::PeerSource`]).
 
 use envoy_types::pb::envoy::config::core::v3::{SubstitutionFormatString, substitution_format_string::Format};
 use envoy_types::pb::envoy::config::listener::v3::{Filter, filter};
@@ -17,13 +17,14 @@ use envoy_types::pb::xds::r#type::matcher::v3::matcher::{MatcherList, MatcherTyp
 use envoy_types::pb::xds::r#type::matcher::v3::string_matcher::MatchPattern;
 use envoy_types::pb::xds::r#type::matcher::v3::{Matcher, StringMatcher};
 use envoy_types::util::pack_any;
-use portcullis_filter_config::{PeerSource, names};
+use portcullis_filter_config::names;
 
+use crate::filter_build::FilterBuild;
 use crate::proto::inline_string;
 
 /// The network filter that keeps the certificate with the connection, once the handshake is over.
-pub(super) fn recorder(source: PeerSource) -> Option<Filter> {
-    if source != PeerSource::Connection {
+pub(super) fn recorder(filter: FilterBuild) -> Option<Filter> {
+    if filter == FilterBuild::Wasm {
         return None;
     }
     let on_downstream_tls_handshake = vec![
@@ -53,13 +54,13 @@ fn state(key: &str, format: &str) -> FilterStateValue {
 }
 
 /// What becomes of `x-forwarded-client-cert`: a client's own is dropped in either case.
-pub(super) fn forwarded(source: PeerSource) -> ForwardClientCertConfig {
-    match source {
-        PeerSource::Validator | PeerSource::Connection => ForwardClientCertConfig {
+pub(super) fn forwarded(filter: FilterBuild) -> ForwardClientCertConfig {
+    match filter {
+        FilterBuild::Module => ForwardClientCertConfig {
             forward_client_cert_details: ForwardClientCertDetails::Sanitize.into(),
             ..Default::default()
         },
-        PeerSource::ForwardedClientCert => whole_chain(),
+        FilterBuild::Wasm => whole_chain(),
     }
 }
 
@@ -72,8 +73,8 @@ fn whole_chain() -> ForwardClientCertConfig {
 
 /// Writes the chain into each request of a connection that presented more than one certificate: a connection's filter state
 /// has room for the first one only.
-pub(super) fn matcher(source: PeerSource) -> Option<Matcher> {
-    if source != PeerSource::Connection {
+pub(super) fn matcher(filter: FilterBuild) -> Option<Matcher> {
+    if filter == FilterBuild::Wasm {
         return None;
     }
     let key = names::CLIENT_DIGESTS.to_owned();

@@ -1,5 +1,4 @@
 use envoy_types::pb::envoy::config::core::v3::{TransportSocket, transport_socket};
-use envoy_types::pb::envoy::extensions::transport_sockets::tls::cert_validator::dynamic_modules::v3::DynamicModuleCertValidatorConfig;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::TrustChainVerification;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::downstream_tls_context::SessionTicketKeysType;
@@ -9,70 +8,35 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::{
 };
 use envoy_types::util::pack_any;
 use portcullis_api::{ClientCaNames, ClientVerification, Cluster};
-use portcullis_filter_config::{PeerSource, ValidatorConfig, names};
 
-use crate::policy::text;
-use crate::proto::{boolean, extension, inline_bytes, json_any, module, sds};
+use crate::proto::{boolean, inline_bytes, sds};
 
-/// TLS that asks for a client certificate and judges it by the secret `validation`, or as [`PeerSource::Validator`] does. The
-/// filter verifies it again, request by request.
-pub(super) fn with_client_certificate(
-    certificate: String,
-    validation: String,
-    cluster: &Cluster,
-    source: PeerSource,
-) -> TransportSocket {
-    // Whether there is a secret does not depend on what it names.
-    let context = match client_validation(cluster, ClientCaNames::default(), source) {
-        Some(_) => ValidationContextType::ValidationContextSdsSecretConfig(sds(validation)),
-        None => ValidationContextType::ValidationContext(module_validation(&ValidatorConfig::default())),
-    };
-    socket(certificate, Some(context))
+/// TLS that asks for a client certificate and judges it by the secret `validation`. The filter verifies it again, request by
+/// request.
+pub(super) fn with_client_certificate(certificate: String, validation: String) -> TransportSocket {
+    socket(certificate, Some(ValidationContextType::ValidationContextSdsSecretConfig(sds(validation))))
 }
 
 /// What the handshake makes of client certificates, as a secret, so that a change of the client CA ends no connection.
-/// `None` where it does not depend on the cluster.
 ///
 /// `trusted_ca` gives the names of acceptable authorities in the handshake (RFC 8446 4.2.4): Envoy takes them from there for
 /// its own validator only. `ACCEPT_UNTRUSTED` then lets certificates of others in, and leaves them to the filter, as
 /// kube-apiserver's handshake does. The price: with `trusted_ca` BoringSSL decodes all extensions of what is presented before it looks
 /// at a signature, and keeps them with the connection.
-pub(crate) fn client_validation(
-    cluster: &Cluster,
-    names: ClientCaNames,
-    source: PeerSource,
-) -> Option<CertificateValidationContext> {
+pub(crate) fn client_validation(cluster: &Cluster, names: ClientCaNames) -> CertificateValidationContext {
     let own = |trust_chain_verification: TrustChainVerification| CertificateValidationContext {
         trusted_ca: cluster.client_ca.as_ref().map(|pem| inline_bytes(pem.as_slice())),
         trust_chain_verification: trust_chain_verification.into(),
         ..Default::default()
     };
-    match (source, cluster.client_verification) {
-        (PeerSource::Validator, ClientVerification::Request) => None,
-        (PeerSource::Validator, ClientVerification::Handshake) => {
-            let client_ca = cluster.client_ca.as_ref().map(text);
-            Some(module_validation(&ValidatorConfig { client_ca }))
-        }
-        (_, ClientVerification::Request) if names == ClientCaNames::Omitted => Some(CertificateValidationContext {
+    match cluster.client_verification {
+        ClientVerification::Request if names == ClientCaNames::Omitted => CertificateValidationContext {
             trust_chain_verification: TrustChainVerification::AcceptUntrusted.into(),
             ..Default::default()
-        }),
-        (_, ClientVerification::Request) => Some(own(TrustChainVerification::AcceptUntrusted)),
+        },
+        ClientVerification::Request => own(TrustChainVerification::AcceptUntrusted),
         // Without a CA Envoy's own validator verifies nothing; the filter then believes no certificate.
-        (_, ClientVerification::Handshake) => Some(own(TrustChainVerification::VerifyTrustChain)),
-    }
-}
-
-/// The module's own validator, the only way of modules of the previous version.
-fn module_validation(config: &ValidatorConfig) -> CertificateValidationContext {
-    let validator = DynamicModuleCertValidatorConfig {
-        dynamic_module_config: Some(module()),
-        validator_name: names::CERT_VALIDATOR.to_owned(),
-        validator_config: Some(json_any(config)),
-    };
-    CertificateValidationContext {
-        custom_validator_config: Some(extension("envoy.tls.cert_validator.dynamic_modules", validator)),
-        ..Default::default()
+        ClientVerification::Handshake => own(TrustChainVerification::VerifyTrustChain),
     }
 }
 

@@ -8,11 +8,11 @@ use envoy_types::pb::envoy::extensions::wasm::v3::{
 use portcullis_api::Settings;
 use portcullis_filter_config::names;
 
-use crate::flavour::Flavour;
+use crate::filter_build::FilterBuild;
 use crate::proto::{json_any, seconds};
 
 /// The filter as portcullis.wasm. All chains name the same VM, so that a worker runs one for all clusters.
-pub(super) fn filter(settings: &Settings, flavour: Flavour) -> Wasm {
+pub(super) fn filter(settings: &Settings, filter: FilterBuild) -> Wasm {
     let file = DataSource {
         specifier: Some(data_source::Specifier::Filename(settings.wasm_file.clone())),
         ..Default::default()
@@ -25,7 +25,7 @@ pub(super) fn filter(settings: &Settings, flavour: Flavour) -> Wasm {
     };
     let config = PluginConfig {
         name: names::HTTP_FILTER.to_owned(),
-        configuration: Some(json_any(&flavour.filter_config(settings))),
+        configuration: Some(json_any(&filter.filter_config(settings))),
         // What is under way when a VM panics fails closed, and the next request after this time makes another VM.
         failure_policy: FailurePolicy::FailReload.into(),
         reload_config: Some(ReloadConfig {

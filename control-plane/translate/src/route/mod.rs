@@ -20,7 +20,7 @@ use portcullis_api::Cluster;
 use portcullis_filter_config::{ClusterConfig, Pool, destinations, names as agreed};
 use ring::digest::{SHA256, digest};
 
-use crate::flavour::Filter;
+use crate::filter_build::FilterBuild;
 use crate::group::Group;
 use crate::identity::hex;
 use crate::names::{ResourceNames, parts};
@@ -34,7 +34,7 @@ pub(crate) fn routes(
     groups: &[Group],
     names: &ResourceNames,
     config: &ClusterConfig,
-    filter: Filter,
+    filter: FilterBuild,
 ) -> Resource {
     let common = destination::Common::of(cluster);
     let mut entries = BTreeMap::new();
@@ -64,7 +64,7 @@ pub(crate) fn without_destinations(
     cluster: &str,
     names: &ResourceNames,
     config: &ClusterConfig,
-    filter: Filter,
+    filter: FilterBuild,
 ) -> Resource {
     let body = status_body::fixed("this cluster is served no longer", "ServiceUnavailable", 503);
     let gone = Route { name: "gone".to_owned(), ..direct_response(503, body) };
@@ -85,11 +85,11 @@ pub(crate) fn without_destinations(
 fn virtual_host(
     cluster: &str,
     config: &ClusterConfig,
-    filter: Filter,
+    filter: FilterBuild,
 ) -> (VirtualHost, Option<sorted::VirtualHostMetadata>) {
     let host = VirtualHost { name: cluster.to_owned(), domains: vec!["*".to_owned()], ..Default::default() };
     match filter {
-        Filter::Module => {
+        FilterBuild::Module => {
             let config = DynamicModuleFilterPerRoute {
                 dynamic_module_config: Some(module()),
                 // No name: the field's name differs between Envoy 1.39 and 1.40, and the module has one configuration only.
@@ -100,7 +100,7 @@ fn virtual_host(
             let entry = HashMap::from([(agreed::HTTP_FILTER.to_owned(), pack_any(config))]);
             (VirtualHost { typed_per_filter_config: entry, ..host }, None)
         }
-        Filter::Wasm => {
+        FilterBuild::Wasm => {
             let text = json_text(config);
             let digest = hex(digest(&SHA256, text.as_bytes()).as_ref());
             let fields = [(agreed::wasm::CONFIG_KEY, text), (agreed::wasm::DIGEST_KEY, digest)];
@@ -109,10 +109,10 @@ fn virtual_host(
     }
 }
 
-fn filter_state_input(filter: Filter) -> TypedExtensionConfig {
+fn filter_state_input(filter: FilterBuild) -> TypedExtensionConfig {
     let prefix = match filter {
-        Filter::Module => "",
-        Filter::Wasm => agreed::wasm::FILTER_STATE_PREFIX,
+        FilterBuild::Module => "",
+        FilterBuild::Wasm => agreed::wasm::FILTER_STATE_PREFIX,
     };
     let input = FilterStateInput { key: format!("{prefix}{}", agreed::DESTINATION), ..Default::default() };
     TypedExtensionConfig { name: "destination".to_owned(), typed_config: Some(pack_any(input)) }

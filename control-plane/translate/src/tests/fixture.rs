@@ -8,7 +8,7 @@ use portcullis_api::Settings;
 use serde_json::{Value, json};
 
 use crate::generation::DIGITS;
-use crate::{Flavour, Input, Translation, choose_settings, translate};
+use crate::{FilterBuild, Input, Translation, choose_settings, translate};
 
 /// A certificate and its key.
 pub(super) struct Pair {
@@ -135,5 +135,5 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: Value) {
 
 pub(super) fn translated(settings: &Settings, clusters: &[Value]) -> Translation {
     let clusters: Vec<_> = clusters.iter().cloned().map(Arc::new).collect();
-    translate(&Input { settings, clusters: &clusters, flavour: Flavour::default() })
+    translate(&Input { settings, clusters: &clusters, filter: FilterBuild::Module })
 }

@@ -1,11 +1,10 @@
 use std::sync::Arc;
 
-use portcullis_filter_config::{CONFIG_VERSION, PREVIOUS_VERSION};
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, set, translated};
 use super::render::render;
-use crate::{Filter, Flavour, Input, Translation, translate, type_urls};
+use crate::{FilterBuild, Input, Translation, translate, type_urls};
 
 /// Everything but secrets, whose content is no matter of a golden.
 fn shown(pki: &Pki, translation: &Translation, wanted: impl Fn(&str) -> bool) -> String {
@@ -34,25 +33,20 @@ fn hide_identity(text: &str) -> String {
     out + rest
 }
 
-/// Only a module of the release before gets a validator of its own.
 #[test]
-fn the_flavour_decides_how_certificates_reach_the_filter() {
+fn filter_build_decides_how_certificates_reach_the_filter() {
     let pki = Pki::new();
     let (settings, clusters) = (pki.settings(), [Arc::new(pki.cluster("prod.example.com"))]);
-    let told = |envoy, version| {
-        let flavour = Flavour::of_node(envoy, Filter::Module, version).unwrap();
-        let input = Input { settings: &settings, clusters: &clusters, flavour };
+    let listener_for = |filter| {
+        let input = Input { settings: &settings, clusters: &clusters, filter };
         shown(&pki, &translate(&input), |name| name.contains("/listener"))
     };
-    let (current, previous) = (told(Some((1, 40)), CONFIG_VERSION), told(Some((1, 40)), PREVIOUS_VERSION));
-    assert_eq!((told(Some((1, 38)), CONFIG_VERSION), told(None, CONFIG_VERSION)), (current.clone(), current.clone()));
-    for (mark, is_current) in [
-        ("custom_validator_config", false),
-        ("envoy.filters.network.set_filter_state", true),
-        ("forward_client_cert_matcher", true),
-        ("/client-validation", true),
-    ] {
-        assert_eq!((current.contains(mark), previous.contains(mark)), (is_current, !is_current), "{mark}");
+    let (module, wasm) = (listener_for(FilterBuild::Module), listener_for(FilterBuild::Wasm));
+    for mark in ["envoy.filters.network.set_filter_state", "forward_client_cert_matcher"] {
+        assert_eq!((module.contains(mark), wasm.contains(mark)), (true, false), "{mark}");
+    }
+    for listener in [module, wasm] {
+        assert!(listener.contains("/client-validation") && !listener.contains("custom_validator_config"));
     }
 }
 

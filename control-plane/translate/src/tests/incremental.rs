@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, set};
-use crate::{Flavour, Input, Translator, translate};
+use crate::{FilterBuild, Input, Translator, translate};
 
 /// What happens to the objects.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ proptest! {
                 Step::Settings(choice) => gateway = settings(&pki, choice),
             }
             let clusters: Vec<_> = objects.iter().map(|(_, document)| Arc::clone(document)).collect();
-            let input = Input { settings: &gateway, clusters: &clusters, flavour: Flavour::default() };
+            let input = Input { settings: &gateway, clusters: &clusters, filter: FilterBuild::Module };
             prop_assert_eq!(translator.translate(&input), translate(&input));
         }
     }
@@ -91,11 +91,11 @@ fn what_did_not_change_is_the_same_resource() {
     let gateway = pki.settings();
     let mut clusters: Vec<_> = (0..3).map(|number| Arc::new(edition(&pki, number, 0))).collect();
     let mut translator = Translator::default();
-    let before = translator.translate(&Input { settings: &gateway, clusters: &clusters, flavour: Flavour::default() });
+    let before = translator.translate(&Input { settings: &gateway, clusters: &clusters, filter: FilterBuild::Module });
     let mut edited = edition(&pki, 1, 0);
     set(&mut edited, "/spec/dispatchPolicies/1/rules/0/verbs", json!(["get"]));
     clusters[1] = Arc::new(edited);
-    let after = translator.translate(&Input { settings: &gateway, clusters: &clusters, flavour: Flavour::default() });
+    let after = translator.translate(&Input { settings: &gateway, clusters: &clusters, filter: FilterBuild::Module });
     let pairs = before.resources.iter().zip(&after.resources);
     let other: Vec<_> = pairs.filter(|(a, b)| !Arc::ptr_eq(a, b)).map(|(_, made)| made.name.as_str()).collect();
     assert!(!other.is_empty() && other.iter().all(|name| name.contains("/c1.example.com/")), "{other:?}");

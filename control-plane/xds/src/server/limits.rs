@@ -88,13 +88,15 @@ pub enum Excess {
     Names,
     /// A response stayed without an answer.
     Answer,
-    /// Who says to be a node that it may not be, or that cannot be served.
+    /// A peer says to be a node that it may not be.
     Node,
+    /// There is no view for the node: it keeps its last configuration.
+    Frozen,
 }
 
 impl Excess {
     /// The words of all of them.
-    pub const LABELS: [&'static str; 10] = [
+    pub const LABELS: [&'static str; 11] = [
         Self::Handshakes.label(),
         Self::HandshakeTime.label(),
         Self::HandshakeFailed.label(),
@@ -105,6 +107,7 @@ impl Excess {
         Self::Names.label(),
         Self::Answer.label(),
         Self::Node.label(),
+        Self::Frozen.label(),
     ];
 
     /// A word for counters.
@@ -120,6 +123,7 @@ impl Excess {
             Self::Names => "names",
             Self::Answer => "answer",
             Self::Node => "node",
+            Self::Frozen => "frozen",
         }
     }
 }

@@ -15,7 +15,7 @@ use super::outgoing::Parcel;
 use crate::delta::{self, DeltaStream, Draft};
 use crate::kind::Kind;
 use crate::registry::{Shared, lock};
-use crate::{NodeInfo, Observer, Registry, Served, Snapshot, View};
+use crate::{NodeInfo, Observer, Registry, Served, Snapshot, TurnedAway, View};
 
 /// Longest id of a node.
 const MAX_ID: usize = 256;
@@ -212,22 +212,30 @@ impl Task {
         true
     }
 
-    /// Whether this peer may be that node, and what the node is told.
+    /// The view of a node, if the peer may be that node.
     fn admit(&self, node: &Node) -> Result<View, Status> {
-        let id: String = node.id.chars().take(MAX_ID).collect();
         let peer = self.admission.peer();
-        let turn_away = |reason: &str| {
-            self.admission.turned_away(Excess::Node);
-            self.served.registry.turn_away(&id, &peer.told(), reason);
+        let turn_away = |reason: &str, is_frozen| {
+            self.admission.turned_away(if is_frozen { Excess::Frozen } else { Excess::Node });
+            self.served.registry.turn_away(TurnedAway {
+                node: node.id.chars().take(MAX_ID).collect(),
+                by: peer.told(),
+                reason: reason.to_owned(),
+                times: 0,
+                is_frozen,
+                last: Instant::now(),
+            });
         };
-        peer.may_be(&node.id).inspect_err(|status| turn_away(status.message()))?;
+        peer.may_be(&node.id).inspect_err(|status| turn_away(status.message(), false))?;
         if node.id.is_empty() || node.id.len() > MAX_ID {
             return Err(Status::invalid_argument("a node id has 1 to 256 bytes"));
         }
-        self.served.views.view(&NodeInfo::of(node)).map_err(|reason| {
-            turn_away(&reason);
+        let view = self.served.views.view(&NodeInfo::of(node)).map_err(|reason| {
+            turn_away(&reason, true);
             Status::failed_precondition(reason)
-        })
+        })?;
+        self.served.registry.let_in(&node.id, &peer.told());
+        Ok(view)
     }
 }
 

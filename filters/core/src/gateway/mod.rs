@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use credential_mode::CredentialMode;
 pub use edits::{Edit, subprotocols_without_tokens};
-use portcullis_filter_config::{FilterConfig, PeerSource, Pool, RequestClass, is_readable};
+use portcullis_filter_config::{CONFIG_VERSION, FilterConfig, PeerSource, Pool, RequestClass};
 use validate::{check_message, check_target, presents_two_tokens};
 
 use crate::attribution;
@@ -81,7 +81,7 @@ impl Gateway {
     /// # Errors
     /// [`CompileError`], the control plane's fault.
     pub fn compile(config: &FilterConfig) -> Result<Self, CompileError> {
-        if !is_readable(config.version) || !config.is_of_its_version() {
+        if config.version != CONFIG_VERSION {
             return Err(CompileError::Version(config.version));
         }
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');

@@ -2,23 +2,19 @@
 
 use std::time::Duration;
 
-use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
+use portcullis_e2e::{GatewayOptions, Manifest};
+use portcullis_filter_config::CONFIG_VERSION;
 use portcullis_harness::certs::Identity;
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
-use portcullis_harness::{deps, project_root, wait};
+use portcullis_harness::rundir::RunDir;
+use portcullis_harness::{deps, wait};
 use serde_json::Value;
 
-use crate::world::{NAME, PODS, World};
+use crate::saboteur::Saboteur;
+use crate::world::{NAME, PODS, Pki, World};
 
 const SOON: Duration = Duration::from_secs(20);
-
-fn previous_module(bootstrap_flags: &[&str]) -> GatewayOptions {
-    let dir = project_root().join("target/previous/debug");
-    assert!(dir.join("libportcullis.so").is_file(), "run `make previous`");
-    let bootstrap_flags = bootstrap_flags.iter().map(|flag| (*flag).to_owned()).collect();
-    GatewayOptions { module_dir: Some(dir), bootstrap_flags, ..GatewayOptions::default() }
-}
 
 fn status_of(target: &TlsTarget, identity: &Identity) -> Option<u16> {
     Some(H2Client::connect(&target.clone().identity(identity)).ok()?.get(PODS, &[]).ok()?.status)
@@ -26,12 +22,6 @@ fn status_of(target: &TlsTarget, identity: &Identity) -> Option<u16> {
 
 fn configs_of(envoy: &Envoy) -> String {
     envoy.admin().config_dump().unwrap().to_string()
-}
-
-/// Writes the manifest and waits for a condition of the status.
-fn tell(gateway: &Gateway, manifest: &Manifest, what: &str, holds: impl FnMut(&Value) -> bool) -> Value {
-    gateway.write(manifest).unwrap();
-    gateway.plane().wait_status(what, SOON, holds).unwrap()
 }
 
 #[test]
@@ -61,42 +51,41 @@ fn each_envoy_is_told_what_its_version_understands() {
 }
 
 #[test]
-fn the_previous_module_is_told_the_previous_configuration() {
-    let world = World::start("previous-module", &previous_module(&["--config-version", "1"]));
-    assert_eq!(status_of(&world.gateway.target(NAME), &world.pki.alice), Some(200));
-    let status = world.gateway.plane().status().unwrap();
-    assert_eq!(status["nodes"][0]["view"], "config-1/validator");
-    assert!(!configs_of(world.gateway.envoy()).contains("drainSeconds"));
-}
-
-#[test]
-fn a_current_module_reads_the_previous_configuration() {
-    let bootstrap_flags = ["--config-version", "1"].map(str::to_owned).to_vec();
-    let world = World::start("previous-config", &GatewayOptions { bootstrap_flags, ..GatewayOptions::default() });
-    assert_eq!(status_of(&world.gateway.target(NAME), &world.pki.alice), Some(200));
-}
-
-#[test]
-fn a_module_that_is_told_what_it_does_not_know_serves_nothing_and_says_so() {
-    let world = World::without_cluster("wrong-version", &previous_module(&[]));
-    let refused = |status: &Value| status["nodes"][0]["refused"].as_array().is_some_and(|all| !all.is_empty());
-    let status = tell(&world.gateway, &world.manifest(), "the module refuses", refused);
-    assert_eq!(status["nodes"][0]["refused"][0]["owner"], NAME, "{status:#}");
-    let log =
-        || world.gateway.envoy().process().log().contains("configuration version 2 is not supported").then_some(());
+fn module_refuses_a_configuration_of_another_version() {
+    let run = RunDir::new("wrong-version").unwrap();
+    let (pki, saboteur) = (Pki::new(), Saboteur::start(&run));
+    let stub = pki.stub("stub-0");
+    let manifest = Manifest::new(NAME, [stub.address()])
+        .upstream(&pki.gateway, &pki.server_ca, "kubernetes")
+        .serving(&saboteur.serving_identity(NAME), &pki.client_ca);
+    saboteur.publish_version(std::slice::from_ref(&manifest), CONFIG_VERSION + 1);
+    let node = saboteur.wait("the module refuses", |node| node.refused.iter().any(|one| one.owner.is_some()));
+    assert_eq!(node.refused[0].owner.as_deref(), Some(NAME));
+    let why = format!("configuration version {} is not supported", CONFIG_VERSION + 1);
+    let log = || saboteur.envoy.process().log().contains(&why).then_some(());
     wait::until("the module says why", SOON, log).unwrap();
-    assert_eq!(status_of(&world.gateway.target(NAME), &world.pki.alice), None);
-    assert!(world.client_records().is_empty());
+    let target = TlsTarget::new(saboteur.address).sni(NAME).trust(&saboteur.serving_ca);
+    assert_eq!(status_of(&target, &pki.alice), None);
+    assert!(stub.records_for(PODS).is_empty());
 }
 
-#[test]
-fn a_module_of_an_unknown_release_is_turned_away() {
-    let bootstrap_flags = ["--config-version", "99"].map(str::to_owned).to_vec();
-    let options = GatewayOptions { bootstrap_flags, ..GatewayOptions::default() };
-    let world = World::without_cluster("unknown-version", &options);
-    let told = |status: &Value| status["turnedAway"][0]["reason"].as_str().is_some_and(|text| text.contains("99"));
-    let status = tell(&world.gateway, &world.manifest(), "it is turned away", told);
+/// A gateway of another release that starts beside a newer control plane, in the words of the bootstrap's flags.
+fn turned_away(test: &str, bootstrap_flags: &[&str], reason: &str) {
+    let bootstrap_flags = bootstrap_flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let world = World::without_cluster(test, &GatewayOptions { bootstrap_flags, ..GatewayOptions::default() });
+    world.gateway.write(&world.manifest()).unwrap();
+    let plane = world.gateway.plane();
+    let is_listed = |status: &Value| {
+        status["turnedAway"][0]["reason"].as_str().is_some_and(|text| text.contains(reason))
+            && status["objects"].to_string().contains("gateway envoy-0")
+    };
+    let status = plane.wait_status("the status names the gateway and the reason", SOON, is_listed).unwrap();
     assert_eq!(status["turnedAway"][0]["node"], "envoy-0");
     assert_eq!(status["nodes"], Value::Array(Vec::new()));
     assert!(!configs_of(world.gateway.envoy()).contains(NAME));
+}
+
+#[test]
+fn gateway_of_another_release_starts_without_configuration() {
+    turned_away("unknown-version", &["--config-version", "99"], "reads configuration version 99");
 }

@@ -14,7 +14,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, wait};
-use portcullis_translate::{Filter, Flavour, Input, Resource as Translated, choose_settings, translate, type_urls};
+use portcullis_translate::{FilterBuild, Input, Resource as Translated, choose_settings, translate, type_urls};
 use portcullis_xds::{Doors, NodeStatus, OneView, Part, Registry, Resource, Served, Snapshot, Socket};
 use prost::Message;
 use serde_json::Value;
@@ -70,13 +70,32 @@ impl Saboteur {
 
     /// Serves the manifests; the chains of those named are such that Envoy refuses them.
     pub(crate) fn publish(&self, manifests: &[Manifest], bad: &[&str]) -> Arc<Snapshot> {
-        let read = |one: &Manifest| Arc::new(serde_json::from_str(&one.to_text()).unwrap());
-        let documents: Vec<Arc<Value>> = manifests.iter().map(read).collect();
+        self.publish_as(manifests, |one| entry(one, bad))
+    }
+
+    /// Serves the manifests in the words of another configuration version.
+    pub(crate) fn publish_version(&self, manifests: &[Manifest], version: u32) {
+        let (written, other) = (format!("\"version\":{CONFIG_VERSION},"), format!("\"version\":{version},"));
+        assert_eq!(written.len(), other.len(), "lengths of messages stay as they are");
+        let replaced = |bytes: &[u8]| replace(bytes, written.as_bytes(), other.as_bytes());
+        self.publish_as(manifests, |mut one| {
+            one.value = replaced(&one.value);
+            entry(one, &[])
+        });
+    }
+
+    fn publish_as(
+        &self,
+        manifests: &[Manifest],
+        served: impl Fn(Translated) -> (String, String, Resource),
+    ) -> Arc<Snapshot> {
+        let documents: Vec<Arc<Value>> =
+            manifests.iter().map(|one| Arc::new(serde_json::from_str(&one.to_text()).unwrap())).collect();
         let settings = choose_settings(std::slice::from_ref(&self.settings), None).settings.unwrap();
-        let translation = translate(&Input { settings: &settings, clusters: &documents, flavour: flavour() });
+        let translation = translate(&Input { settings: &settings, clusters: &documents, filter: filter() });
         assert!(translation.diagnoses.iter().all(|one| one.accepted), "{:?}", translation.diagnoses);
-        let snapshot =
-            Arc::new(Snapshot::new(translation.resources.into_iter().map(|one| entry(one.as_ref().clone(), bad))));
+        let resources = translation.resources.into_iter().map(|one| served(one.as_ref().clone()));
+        let snapshot = Arc::new(Snapshot::new(resources));
         self.snapshots.send_replace(Some(Arc::clone(&snapshot)));
         snapshot
     }
@@ -89,16 +108,13 @@ impl Saboteur {
     }
 }
 
-/// What the product tells an Envoy of the version and build that the tests run.
-fn flavour() -> Flavour {
-    let version = deps::envoy_versions().pop().unwrap();
-    let mut numbers = version.split('.').map(|number| number.parse().unwrap());
-    let envoy = numbers.next().zip(numbers.next());
-    let filter = if deps::runs_wasm() { Filter::Wasm } else { Filter::Module };
-    Flavour::of_node(envoy, filter, CONFIG_VERSION).unwrap()
+/// The build of the filter that the tests run.
+fn filter() -> FilterBuild {
+    if deps::runs_wasm() { FilterBuild::Wasm } else { FilterBuild::Module }
 }
 
-fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
+/// A resource as a control plane serves it; the chains of the clusters in `bad` are such that Envoy refuses them.
+pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
     let mut value = Vec::new();
     let mut parts = Vec::new();
     let mut end = one.parts.first().map_or(one.value.len(), |part| part.start);
@@ -124,6 +140,16 @@ fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource) {
         resource = resource.owned_by(owner);
     }
     (one.type_url, one.name, resource)
+}
+
+fn replace(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut replaced = bytes.to_vec();
+    for start in 0..replaced.len().saturating_sub(old.len()) {
+        if replaced[start..].starts_with(old) {
+            replaced[start..start + old.len()].copy_from_slice(new);
+        }
+    }
+    replaced
 }
 
 /// A chain with a filter that no Envoy has.

@@ -119,11 +119,11 @@ pub(super) const METRICS: [&Metric; 16] = [
 pub(super) const KINDS: [&str; 3] = ["UpstreamCluster", "GatewaySettings", "File"];
 pub(super) const STATES: [&str; 3] = ["accepted", "invalid", "conflicted"];
 pub(super) const TYPES: [&str; 6] = ["clusters", "endpoints", "secrets", "listeners", "routes", "other"];
-pub(super) const NODE_STATES: [&str; 4] = ["connected", "in_sync", "refusing", "reporting"];
+pub(super) const NODE_STATES: [&str; 5] = ["connected", "in_sync", "refusing", "reporting", "frozen"];
 pub(super) const ORIGINS: [&str; 2] = ["source", "last_good"];
 pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
 /// Why xDS turns somebody away.
-pub(super) const REASONS: [&str; 10] = Excess::LABELS;
+pub(super) const REASONS: [&str; 11] = Excess::LABELS;
 
 #[cfg(test)]
 pub(super) const LABELS: [Label; 8] = [
@@ -136,7 +136,7 @@ pub(super) const LABELS: [Label; 8] = [
     Label {
         name: "state",
         values: &NODE_STATES,
-        help: "Of a node; one may be counted under several. `reporting` are those whose agents told in the last 30 seconds how their endpoints are, at whatever replica Envoy is connected.",
+        help: "Of a node; one may be counted under several. `reporting` are those whose agents told in the last 30 seconds how their endpoints are, at whatever replica Envoy is connected. `frozen` are those whose filter reads another configuration version: they keep their last configuration.",
     },
     Label { name: "type", values: &TYPES, help: "The type of resource." },
     Label { name: "from", values: &ORIGINS, help: "`last_good` is the file of --state-dir." },

@@ -150,6 +150,8 @@ impl Metrics {
 
     /// The page.
     pub(crate) fn text(&self, nodes: &Registry, health: &HealthRegistry, source: &SourceHealth) -> String {
+        let frozen = number(nodes.frozen(Instant::now()).len());
+        self.nodes.get_or_create(&[("state", "frozen")]).set(frozen);
         let nodes = nodes.nodes();
         let count = |state, counts: &dyn Fn(&portcullis_xds::NodeStatus) -> bool| {
             let count = nodes.iter().filter(|node| counts(node)).count();

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use portcullis_filter_config::CONFIG_VERSION;
 use portcullis_translate::holds_key;
 use portcullis_xds::{Part, Resource, Snapshot};
 use ring::digest::{SHA256, digest};
@@ -12,10 +13,8 @@ use serde::{Deserialize, Serialize};
 
 /// The first word of the file.
 const MAGIC: &str = "portcullis-last-good";
-/// The version of what follows. Later ones are not read: the source has the truth.
-const VERSION: &str = "2";
-/// Versions that are read. The first knows neither views nor parts.
-const READABLE: [&str; 2] = ["1", VERSION];
+/// The version of what follows. Others are not read: the source has the truth.
+const VERSION: &str = "3";
 
 /// Why the content of a file is not used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +23,8 @@ pub(crate) enum SavedError {
     Foreign,
     #[error("has a version that this program does not know")]
     Version,
+    #[error("is of a release with another version of the filter's configuration")]
+    ConfigVersion,
     #[error("is corrupted: its hash is not the one that it says")]
     Corrupted,
     #[error("cannot be understood")]
@@ -32,8 +33,10 @@ pub(crate) enum SavedError {
 
 #[derive(Serialize, Deserialize)]
 struct Saved {
+    /// The version of the filter's configuration in the resources. Gateways of this release read no other.
+    config_version: u32,
     resources: Vec<SavedResource>,
-    /// What Envoys of other flavours are told, by view.
+    /// The same for Envoys with other builds of the filter, by view.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     views: BTreeMap<String, Vec<SavedResource>>,
 }
@@ -81,7 +84,7 @@ pub(super) fn encode(snapshot: &Snapshot, with_keys: bool) -> Vec<u8> {
     };
     let views = snapshot.views().map(|(name, view)| (name.to_owned(), of_view(view))).collect();
     // Strings and lists always serialise; an empty text would be refused by the reader.
-    let body = serde_json::to_vec(&Saved { resources, views }).unwrap_or_default();
+    let body = serde_json::to_vec(&Saved { config_version: CONFIG_VERSION, resources, views }).unwrap_or_default();
     let mut bytes = format!("{MAGIC} {VERSION} {}\n", hash(&body)).into_bytes();
     bytes.extend(body);
     bytes
@@ -129,13 +132,16 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Snapshot, SavedError> {
     if words.next() != Some(MAGIC) {
         return Err(SavedError::Foreign);
     }
-    if !words.next().is_some_and(|version| READABLE.contains(&version)) {
+    if words.next() != Some(VERSION) {
         return Err(SavedError::Version);
     }
     if words.next() != Some(hash(body).as_str()) {
         return Err(SavedError::Corrupted);
     }
     let saved: Saved = serde_json::from_slice(body).map_err(|_| SavedError::Content)?;
+    if saved.config_version != CONFIG_VERSION {
+        return Err(SavedError::ConfigVersion);
+    }
     let resources: Result<Vec<_>, _> = saved.resources.into_iter().map(restored).collect();
     let snapshot = Snapshot::new(resources?);
     let view = |(name, resources): (String, Vec<SavedResource>)| {
@@ -208,7 +214,7 @@ mod tests {
         let base = Snapshot::new([cluster.clone(), listener.clone(), entry(type_urls::secret(), "s", secret)]);
         let other = entry(type_urls::secret(), "s", b"\xff another CANARY");
         let view = Snapshot::new([cluster, listener, entry(type_urls::assignment(), "r", b"older words"), other]);
-        base.with_views([("config-1/validator".to_owned(), view)])
+        base.with_views([("wasm".to_owned(), view)])
     }
 
     #[test]
@@ -220,7 +226,7 @@ mod tests {
         assert_eq!(after.version(), before.version(), "an Envoy that has it all is asked for nothing");
         assert!(after.get(&type_urls::secret(), "s").unwrap().is_held());
         assert_eq!(after.get(&type_urls::cluster(), "c"), before.get(&type_urls::cluster(), "c"));
-        let view = View(Some("config-1/validator".to_owned()));
+        let view = View(Some("wasm".to_owned()));
         let (old, new) = (before.view(&view).unwrap(), after.view(&view).unwrap());
         assert_eq!(new.version(), old.version());
         for (url, name, resource) in old.resources().filter(|(url, ..)| **url != type_urls::secret()) {
@@ -243,7 +249,16 @@ mod tests {
             bad[index] ^= 1;
             assert!(decode(&bad).is_err(), "{index}");
         }
-        let other = String::from_utf8(good).unwrap().replacen(" 2 ", " 3 ", 1);
+        let other = String::from_utf8(good).unwrap().replacen(" 3 ", " 4 ", 1);
         assert_eq!(decode(other.as_bytes()).unwrap_err(), SavedError::Version);
+    }
+
+    #[test]
+    fn file_of_another_configuration_version_is_not_used() {
+        let saved = Saved { config_version: CONFIG_VERSION - 1, resources: Vec::new(), views: BTreeMap::new() };
+        let body = serde_json::to_vec(&saved).unwrap();
+        let mut bytes = format!("{MAGIC} {VERSION} {}\n", hash(&body)).into_bytes();
+        bytes.extend(body);
+        assert_eq!(decode(&bytes).unwrap_err(), SavedError::ConfigVersion);
     }
 }

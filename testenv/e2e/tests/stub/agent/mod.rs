@@ -3,6 +3,7 @@
 mod conditions;
 mod exit;
 mod metrics;
+mod release;
 mod renewal;
 mod replicas;
 mod reports;

@@ -26,7 +26,7 @@ const PER_SECOND: f64 = 500.0;
 /// So many good answers at least come while a gateway ends: a second of the load, and it has several.
 const MEANWHILE: u64 = 500;
 
-fn lanes(target: &TlsTarget, each: u32) -> Vec<Lane> {
+pub(super) fn lanes(target: &TlsTarget, each: u32) -> Vec<Lane> {
     let both = [("http1", Protocol::Http1), ("http2", Protocol::Http2)];
     let lane = |(name, protocol), number| Lane::new(format!("{name}-{number}"), target, protocol);
     both.into_iter().flat_map(|one| (0..each).map(move |number| lane(one, number))).collect()

@@ -1,0 +1,96 @@
+use std::collections::BTreeSet;
+
+use portcullis_filter_config::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER};
+use portcullis_translate::FilterBuild;
+use portcullis_xds::{NodeInfo, View, Views};
+use tokio::sync::watch;
+
+/// Chooses the view of each Envoy by the build of its filter, and collects the builds that some Envoy runs: only those are
+/// translated. An Envoy whose filter reads another configuration version gets none, and keeps what it has (decision 0080).
+pub(crate) struct FilterViews {
+    wanted: watch::Sender<BTreeSet<FilterBuild>>,
+}
+
+impl Default for FilterViews {
+    fn default() -> Self {
+        Self { wanted: watch::Sender::new(BTreeSet::new()) }
+    }
+}
+
+impl FilterViews {
+    /// The builds other than the module.
+    pub(crate) fn wanted(&self) -> watch::Receiver<BTreeSet<FilterBuild>> {
+        self.wanted.subscribe()
+    }
+}
+
+/// The view for a build of the filter.
+pub(crate) fn view_for(filter: FilterBuild) -> View {
+    View((filter != FilterBuild::default()).then(|| filter.to_string()))
+}
+
+/// The reason that an Envoy with this metadata is not served; `None` if its filter reads the version that is written.
+fn frozen_because(version: Option<&str>) -> Option<String> {
+    let found = match version.map(str::parse::<u32>) {
+        Some(Ok(CONFIG_VERSION)) => return None,
+        Some(Ok(other)) => format!("its filter reads configuration version {other}"),
+        Some(Err(_)) => format!("the {NODE_CONFIG_VERSION} of its bootstrap is no version"),
+        None => format!("its bootstrap has no {NODE_CONFIG_VERSION}"),
+    };
+    Some(format!(
+        "it keeps its last configuration: {found}, and this control plane writes version {CONFIG_VERSION}; \
+         bring the gateway to this release (filter and `portcullis bootstrap`), control planes first"
+    ))
+}
+
+impl Views for FilterViews {
+    fn view(&self, node: &NodeInfo) -> Result<View, String> {
+        if let Some(reason) = frozen_because(node.metadata.get(NODE_CONFIG_VERSION).map(String::as_str)) {
+            return Err(reason);
+        }
+        let filter = FilterBuild::from_metadata(node.metadata.get(NODE_FILTER).map(String::as_str));
+        let filter = filter.map_err(|error| error.to_string())?;
+        if filter != FilterBuild::default() {
+            self.wanted.send_if_modified(|wanted| wanted.insert(filter));
+        }
+        Ok(view_for(filter))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(metadata: &[(&str, &str)]) -> NodeInfo {
+        let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        NodeInfo { id: "n".to_owned(), envoy: Some((1, 40)), metadata }
+    }
+
+    #[test]
+    fn node_gets_the_view_of_its_filter_build() {
+        let views = FilterViews::default();
+        let version = CONFIG_VERSION.to_string();
+        let current = (NODE_CONFIG_VERSION, version.as_str());
+        assert_eq!(views.view(&node(&[current])), Ok(View(None)));
+        assert_eq!(views.view(&node(&[current, (NODE_FILTER, "module")])), Ok(View(None)));
+        assert!(views.wanted().borrow().is_empty());
+        assert_eq!(views.view(&node(&[current, (NODE_FILTER, "wasm")])), Ok(View(Some("wasm".to_owned()))));
+        assert_eq!(*views.wanted().borrow(), BTreeSet::from([FilterBuild::Wasm]));
+        assert!(views.view(&node(&[current, (NODE_FILTER, "x")])).is_err());
+    }
+
+    #[test]
+    fn node_of_another_or_no_version_is_not_served() {
+        let views = FilterViews::default();
+        let (older, newer) = ((CONFIG_VERSION - 1).to_string(), (CONFIG_VERSION + 1).to_string());
+        for version in [older.as_str(), newer.as_str()] {
+            let reason = views.view(&node(&[(NODE_CONFIG_VERSION, version), (NODE_FILTER, "wasm")])).unwrap_err();
+            assert!(reason.contains(&format!("reads configuration version {version}, ")), "{reason}");
+        }
+        for (metadata, words) in [(&[][..], "has no"), (&[(NODE_CONFIG_VERSION, "x")], "is no version")] {
+            let reason = views.view(&node(metadata)).unwrap_err();
+            assert!(reason.contains(words) && reason.contains(NODE_CONFIG_VERSION), "{reason}");
+        }
+        assert!(views.wanted().borrow().is_empty(), "nothing is translated for it");
+    }
+}
