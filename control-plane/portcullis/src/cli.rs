@@ -204,7 +204,7 @@ pub(crate) struct Bootstrap {
     /// is one, and `portcullis bootstrap` sets no bound.
     #[arg(long, env = "PORTCULLIS_MAX_HEAP_MIB", value_name = "N", value_parser = clap::value_parser!(u64).range(64..))]
     pub(crate) max_heap_mib: Option<u64>,
-    /// The newest configuration that this Envoy's module reads: that of this release, if the module is of this release.
+    /// The configuration version that this Envoy's filter reads: that of this release, if the filter is of this release.
     #[arg(long, value_name = "VERSION", default_value_t = portcullis_filter_config::CONFIG_VERSION)]
     pub(crate) config_version: u32,
     /// Which build of the filter this Envoy runs: the dynamic module, or portcullis.wasm at wasmFile of the GatewaySettings.

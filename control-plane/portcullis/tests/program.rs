@@ -235,10 +235,10 @@ fn a_kept_configuration_that_is_not_whole_or_not_private_is_told_and_not_used() 
     std::fs::create_dir(&state).unwrap();
     let kept = state.join("last-good");
     for (content, mode, told) in [
-        ("portcullis-last-good 1 0123\n{}", 0o600, "is corrupted"),
+        ("portcullis-last-good 3 0123\n{}", 0o600, "is corrupted"),
         ("portcullis-last-good 9 0123\n{}", 0o600, "has a version"),
         ("{}\n", 0o600, "is not a last good configuration"),
-        ("portcullis-last-good 1 0123\n{}", 0o644, "may be read or written by others"),
+        ("portcullis-last-good 3 0123\n{}", 0o644, "may be read or written by others"),
     ] {
         std::fs::write(&kept, content).unwrap();
         std::fs::set_permissions(&kept, std::fs::Permissions::from_mode(mode)).unwrap();

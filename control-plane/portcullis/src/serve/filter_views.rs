@@ -38,8 +38,8 @@ fn frozen_because(version: Option<&str>) -> Option<String> {
         None => format!("its bootstrap has no {NODE_CONFIG_VERSION}"),
     };
     Some(format!(
-        "it keeps its last configuration: {found}, and this control plane writes version {CONFIG_VERSION}; \
-         bring the gateway to this release (filter and `portcullis bootstrap`), control planes first"
+        "{found}, and this control plane writes version {CONFIG_VERSION}: it keeps its last configuration until the gateway \
+         (filter and bootstrap) is of the same release"
     ))
 }
 
