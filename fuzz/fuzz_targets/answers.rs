@@ -1,4 +1,4 @@
-//! What an upstream answers to reviews: only a plain yes lets anybody in.
+//! An upstream's answers to reviews: only a plain yes authenticates a user.
 #![no_main]
 
 use std::sync::LazyLock;

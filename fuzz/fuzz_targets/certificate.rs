@@ -1,5 +1,5 @@
-//! Certificates: hostile bytes never verify and cost no more than there are of them, and what stands behind a good signature
-//! names nobody whom no header carries.
+//! Certificates: hostile bytes never verify and cost linear time, and a valid signature gives only users that headers can
+//! carry.
 #![no_main]
 
 use std::sync::LazyLock;

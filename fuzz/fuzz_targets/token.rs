@@ -1,4 +1,4 @@
-//! A bearer token: asked about as it was presented, and never believed past the expiry that it tells.
+//! A bearer token: reviewed as it was presented, and never cached past its own expiry.
 #![no_main]
 
 use base64::Engine;

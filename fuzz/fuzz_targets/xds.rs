@@ -1,5 +1,5 @@
-//! One Envoy's conversation in both variants of xDS, with a client that says anything: no panic, nothing is told that was not
-//! served or not asked for, and with a client that takes everything from then on it ends.
+//! One Envoy's delta xDS stream with arbitrary requests: no panic, only served and requested resources are sent, and a client
+//! that acknowledges everything from then on reaches the end.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -51,7 +51,7 @@ impl Authority {
         certificate(&self.key, &self.key, &name("ca"), &element(0x30, subject), &element(0x30, extensions))
     }
 
-    /// A certificate that nobody trusted signed, with such extensions. Its issuer is named as this CA, or as its subject is.
+    /// A self-signed certificate with these extensions. Its issuer has the name of this CA, or of its own subject.
     pub fn stranger(&self, is_below_ca: bool, extensions: &[u8]) -> Vec<u8> {
         let key = Ed25519KeyPair::from_seed_unchecked(&[2; 32]).unwrap();
         let issuer = name(if is_below_ca { "ca" } else { "x" });

@@ -1,4 +1,4 @@
-//! What the fuzz targets share: a gateway in front of one cluster, with answers to reviews that the target chooses.
+//! A gateway in front of one cluster, with answers to reviews that the fuzz target chooses.
 
 pub mod der;
 
@@ -11,7 +11,7 @@ use rustls_pki_types::UnixTime;
 /// 2030-01-01.
 pub const NOW: u64 = 1_893_456_000;
 
-/// How long after [`NOW`] it is, by the clock that nobody sets.
+/// The uptime since [`NOW`].
 pub fn age(now: u64) -> std::time::Duration {
     std::time::Duration::from_secs(now.saturating_sub(NOW))
 }
