@@ -99,7 +99,7 @@ fn accepts(settings: &Value, manifest: &Value) -> (bool, String) {
 /// The first column of the list of what is refused here and accepted there.
 fn published() -> Vec<String> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/kubegateway.md")).unwrap();
-    let section = page.split("\n## ").find(|section| section.starts_with("What is refused here")).unwrap();
+    let section = page.split("\n## ").find(|section| section.starts_with("Refused here")).unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
     rows.map(|row| row.trim_start_matches("| ").split(" | ").next().unwrap().to_owned()).collect()
 }
