@@ -2,7 +2,7 @@ use std::process::ExitCode;
 
 use portcullis_api::cluster_definition;
 
-use crate::cli::Crd;
+use crate::arguments::Crd;
 
 pub(crate) fn run(arguments: &Crd) -> ExitCode {
     match arguments.output.text(&cluster_definition()) {

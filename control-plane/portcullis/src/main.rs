@@ -1,5 +1,6 @@
 //! `portcullis`: the control plane's one program.
 
+mod arguments;
 mod bootstrap;
 mod check;
 mod cli;
@@ -24,7 +25,8 @@ use std::sync::OnceLock;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use cli::{Cli, Command, LogFormat};
+use arguments::LogFormat;
+use cli::{Cli, Command};
 
 /// The client of Kubernetes logs answers that it cannot read, and answers hold keys. What it fails at is told by the
 /// source, and by the election of a leader.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cli::ManifestOutput;
+use crate::arguments::ManifestOutput;
 
 /// Why something cannot be printed.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use portcullis_core::request_info::unescape_path;
 use portcullis_filter_config::DEFAULT_EXTRAS;
 use serde_json::{Value, json};
 
-use crate::cli::Rbac;
+use crate::arguments::Rbac;
 use crate::objects::{ObjectsError, read_objects};
 
 /// Why the manifests do not tell what is needed.

@@ -10,7 +10,10 @@ use serde_json::Value;
 use crate::documents::parse;
 use crate::spans::Located;
 use crate::stamp::Stamp;
-use crate::{Document, FileDiagnosis, MAX_FILE, ObjectSet, Position, WHOLE};
+use crate::{Document, FileDiagnosis, ObjectSet, Position, WHOLE};
+
+/// Most bytes of a file.
+pub const MAX_FILE: u64 = 16 * 1024 * 1024;
 
 /// What is known of one file.
 #[derive(Clone, Debug, Default)]

@@ -21,9 +21,10 @@ use portcullis_api::{Materials, ObjectKind, kind_of};
 use serde_json::Value;
 
 pub use directory::{DirectoryError, Watched, watch};
+pub use files::MAX_FILE;
 pub use kubernetes::{ConnectError, KubernetesAccess, KubernetesSets, SourceHealth, connect, watch_kubernetes};
 pub use merge::with_settings;
-pub use once::{Input, InputError, MAX_FILE, read_inputs};
+pub use once::{Input, InputError, read_inputs};
 pub use references::{Root, read_references};
 pub use spans::{Position, Spans};
 

@@ -6,9 +6,6 @@ use crate::documents::parse;
 use crate::files::{list, read};
 use crate::{Document, FileDiagnosis, ObjectSet};
 
-/// Most bytes of a file.
-pub const MAX_FILE: u64 = 16 * 1024 * 1024;
-
 /// Something to read objects from, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
@@ -20,7 +17,7 @@ pub enum Input {
     Text {
         /// The name.
         name: String,
-        /// At most [`MAX_FILE`] of them.
+        /// At most [`crate::MAX_FILE`] of them.
         bytes: Vec<u8>,
     },
 }

@@ -1,7 +1,7 @@
 use portcullis_api::Settings;
 use portcullis_filter_config::{FilterConfig, NODE_FILTER_MODULE, NODE_FILTER_WASM, PeerSource};
 
-use crate::policy::reserved_headers;
+use crate::generation::reserved_headers;
 
 /// The build of the filter that an Envoy runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

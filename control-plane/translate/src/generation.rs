@@ -1,8 +1,9 @@
 use portcullis_api::{self as api, Cluster, PeerName, Settings, Trust, token_account};
+use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
+use portcullis_filter_config::{self as config, UpstreamIdentity};
 use ring::digest::{SHA256, digest};
 
-use crate::identity::{endpoints, sha256_hex};
-use crate::policy::upstream_identity;
+use crate::digest::sha256_hex;
 
 /// Digits of a generation in names.
 pub(crate) const DIGITS: usize = 16;
@@ -67,4 +68,32 @@ fn told(cluster: &Cluster, settings: &Settings) -> String {
 /// Whose a token is. One that does not say stands for itself.
 fn account(token: &[u8]) -> Vec<u8> {
     token_account(token).unwrap_or_else(|| digest(&SHA256, token).as_ref().to_vec())
+}
+
+/// The addresses of all servers, disabled ones included.
+pub(crate) fn endpoints(cluster: &Cluster) -> String {
+    let servers: Vec<String> = cluster.servers.iter().map(|server| server.endpoint.to_string()).collect();
+    servers.join(",")
+}
+
+/// How the user is told to the servers.
+pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> UpstreamIdentity {
+    match cluster.upstream_identity {
+        api::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,
+        api::UpstreamIdentity::RequestHeader { .. } => {
+            let api::RequestHeaders { user, group, uid, extra_prefix, reserved: _ } = settings.request_headers.clone();
+            let reserved = reserved_headers(settings);
+            UpstreamIdentity::RequestHeader(config::RequestHeaders { user, group, uid, extra_prefix, reserved })
+        }
+    }
+}
+
+/// The header names of an authenticating proxy that no filter knows by itself: the names that the gateway writes, and those
+/// that the servers may believe beside them.
+pub(crate) fn reserved_headers(settings: &Settings) -> Vec<String> {
+    let api::RequestHeaders { user, group, uid, extra_prefix, reserved } = &settings.request_headers;
+    let is_known = |name: &str| EARLY_REMOVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let named =
+        [user, group, uid, extra_prefix].into_iter().chain(reserved).filter(|name| !name.is_empty() && !is_known(name));
+    named.cloned().collect()
 }

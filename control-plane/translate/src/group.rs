@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 
 use portcullis_api::{Cluster, Endpoint, Policy, Server, Strategy};
 
-use crate::identity::sha256_hex;
+use crate::digest::sha256_hex;
 
 /// The group of all servers. It is always there: reviews are sent through it.
 pub(crate) const ALL: &str = "all";

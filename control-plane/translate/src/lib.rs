@@ -6,6 +6,7 @@
 
 mod cluster;
 mod diagnosis;
+mod digest;
 mod farewell;
 mod filter_build;
 mod generation;

@@ -6,9 +6,10 @@ use portcullis_api::{
 use portcullis_filter_config::{ClusterConfig, FilterConfig};
 use serde_json::Value;
 
+use crate::generation::reserved_headers;
 use crate::names::ResourceNames;
 use crate::ownership;
-use crate::policy::{cluster_config, reserved_headers};
+use crate::policy::cluster_config;
 use crate::with_default_client_ca;
 
 /// An `UpstreamCluster` as the filter would judge by it, for tools that answer without a gateway.

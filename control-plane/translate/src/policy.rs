@@ -2,10 +2,9 @@ use std::time::Duration;
 
 use portcullis_api as api;
 use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes, Rule, Settings};
-use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
-use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews, UpstreamIdentity};
+use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews};
 
-use crate::generation::Generation;
+use crate::generation::{Generation, upstream_identity};
 use crate::group::{ALL, group_name};
 use crate::identity::identity;
 use crate::names::ResourceNames;
@@ -78,18 +77,6 @@ pub(crate) fn text(pem: &PublicBytes) -> String {
     String::from_utf8_lossy(pem.as_slice()).into_owned()
 }
 
-/// How the user is told to the servers.
-pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> UpstreamIdentity {
-    match cluster.upstream_identity {
-        api::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,
-        api::UpstreamIdentity::RequestHeader { .. } => {
-            let api::RequestHeaders { user, group, uid, extra_prefix, reserved: _ } = settings.request_headers.clone();
-            let reserved = reserved_headers(settings);
-            UpstreamIdentity::RequestHeader(config::RequestHeaders { user, group, uid, extra_prefix, reserved })
-        }
-    }
-}
-
 fn protected(checked: &api::ProtectedIdentities) -> config::ProtectedIdentities {
     let api::ProtectedIdentities { users, groups, drop_groups } = checked.clone();
     config::ProtectedIdentities { users, groups, drop_groups }
@@ -120,16 +107,6 @@ fn reviews(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Opt
         allowed_seconds: cache.allowed_impersonation.as_secs(),
         denied_seconds: cache.denied_impersonation.as_secs(),
     })
-}
-
-/// The header names of an authenticating proxy that no filter knows by itself: the names that the gateway writes, and those
-/// that the servers may believe beside them.
-pub(crate) fn reserved_headers(settings: &Settings) -> Vec<String> {
-    let api::RequestHeaders { user, group, uid, extra_prefix, reserved } = &settings.request_headers;
-    let is_known = |name: &str| EARLY_REMOVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
-    let named =
-        [user, group, uid, extra_prefix].into_iter().chain(reserved).filter(|name| !name.is_empty() && !is_known(name));
-    named.cloned().collect()
 }
 
 fn rule(raw: &Rule) -> config::Rule {

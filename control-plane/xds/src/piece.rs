@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::Resource;
 use crate::hash::hash_of;
 
 /// Content that can be refused by itself. Its bytes may be secret.
@@ -61,13 +60,6 @@ impl Key {
 
 /// Pieces by key: those of one resource stand one behind the other, itself before its parts.
 pub(crate) type Pieces = BTreeMap<Key, Piece>;
-
-/// Adds the pieces of a resource that is made of parts.
-pub(crate) fn add_pieces(pieces: &mut Pieces, name: &str, resource: &Resource) {
-    for (owner, piece) in resource.pieces() {
-        pieces.insert(Key { resource: name.to_owned(), part: owner.map(str::to_owned) }, piece.clone());
-    }
-}
 
 /// What a resource's bytes are made of. They may be secret.
 pub(crate) type Body = Vec<Bytes>;

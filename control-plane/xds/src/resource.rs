@@ -4,7 +4,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::hash::hash_of;
-use crate::piece::Piece;
+use crate::piece::{Key, Piece, Pieces};
 
 /// A resource, encoded. Its bytes may be secret. Copies share everything: a snapshot has thousands.
 #[derive(Clone, PartialEq, Eq)]
@@ -178,6 +178,13 @@ impl Resource {
     /// The message, as it stands in `Any.value`.
     pub fn body(&self) -> &Bytes {
         &self.0.body
+    }
+}
+
+/// Adds the pieces of a resource that is made of parts.
+pub(crate) fn add_pieces(pieces: &mut Pieces, name: &str, resource: &Resource) {
+    for (owner, piece) in resource.pieces() {
+        pieces.insert(Key { resource: name.to_owned(), part: owner.map(str::to_owned) }, piece.clone());
     }
 }
 

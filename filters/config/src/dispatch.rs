@@ -4,7 +4,7 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{Policy, Rule};
+use crate::policy::{Policy, Rule};
 
 /// Where requests go.
 ///

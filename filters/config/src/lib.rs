@@ -14,18 +14,20 @@ mod destination;
 mod dispatch;
 mod filter;
 pub mod names;
+mod policy;
 #[cfg(test)]
 mod reference;
 mod validator;
 mod version;
 
 pub use cluster::{
-    ClusterConfig, FlowControlLimit, FlowControlSchema, Policy, ProtectedIdentities, RequestHeaders, Reviews, Rule,
-    Servers, ServiceAccount, ShownRequest, UpstreamIdentity,
+    ClusterConfig, FlowControlLimit, FlowControlSchema, ProtectedIdentities, RequestHeaders, Reviews, Servers,
+    ShownRequest, UpstreamIdentity,
 };
 pub use destination::{GENERATION_MARK, Pool, RequestClass, destination, destinations, without_generation};
 pub use dispatch::Dispatch;
 pub use filter::{FilterConfig, PeerSource};
+pub use policy::{Policy, Rule, ServiceAccount};
 pub use validator::ValidatorConfig;
 pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};
 

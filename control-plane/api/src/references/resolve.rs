@@ -6,15 +6,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
 use super::settings;
-use super::shape::mistake;
+use super::shape::{NO_FILE, filled, mistake};
 use super::slot::{Reference, SLOTS, Slot, references_of};
 use crate::{Materials, Problem, SecretBytes};
 
 /// Told for a Secret that is not there and for one that is somebody else's: the difference is nobody's business.
 const NO_SECRET: &str = "there is no Secret of this name in the control plane's namespace that is labelled for this \
                          UpstreamCluster (portcullis.dev/upstream-cluster)";
-pub(super) const NO_FILE: &str = "there is no file at this path below the root of references that the control plane can read \
-                       (at most 1 MiB)";
 
 /// A document whose references are replaced by what they refer to.
 #[derive(Clone)]
@@ -73,10 +71,6 @@ fn found<'m>(
         (Some(_), ..) => Err("Secrets are read with the Kubernetes source only"),
         _ => Err("files are read with the directory source and --references-root only"),
     }
-}
-
-pub(super) fn filled(bytes: Option<&SecretBytes>) -> Option<&SecretBytes> {
-    bytes.filter(|bytes| !bytes.expose().trim_ascii().is_empty())
 }
 
 /// Writes the values into the fields that the reference replaces, and takes the reference away.

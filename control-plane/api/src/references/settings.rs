@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::resolve::{NO_FILE, filled};
 use super::shape::mistake;
+use super::shape::{NO_FILE, filled};
 use super::slot::{Reference, UNKNOWN_AUTHORITY};
 use crate::types::PairInFiles;
 use crate::{Certificate, ClientAuthority, Code, Materials, Problem, SecretBytes};

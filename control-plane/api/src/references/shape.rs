@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
 use super::slot::{Reference, SLOTS};
-use crate::{Code, Problem, UpstreamCluster};
+use crate::{Code, Problem, SecretBytes, UpstreamCluster};
 
 /// Most bytes of a path.
 const MAX_PATH: usize = 1024;
@@ -62,4 +62,13 @@ fn path_mistake(path: &str) -> Option<&'static str> {
     }
     let odd = path.split('/').any(|step| matches!(step, "" | "." | ".."));
     odd.then_some("a file's path must not hold .. or . or //")
+}
+
+/// The mistake of a reference to a file that cannot be read.
+pub(super) const NO_FILE: &str = "there is no file at this path below the root of references that the control plane can read \
+                       (at most 1 MiB)";
+
+/// The bytes, unless there are only blanks.
+pub(super) fn filled(bytes: Option<&SecretBytes>) -> Option<&SecretBytes> {
+    bytes.filter(|bytes| !bytes.expose().trim_ascii().is_empty())
 }

@@ -12,7 +12,7 @@ use portcullis_filter_config::NODE_CONFIG_VERSION;
 pub(crate) use secrets::Paths;
 use serde_json::{Value, json};
 
-use crate::cli::{Bootstrap, FilterBuild};
+use crate::arguments::{Bootstrap, FilterBuild};
 
 /// Why no bootstrap can be made. The operator has to act.
 #[derive(Debug, thiserror::Error)]

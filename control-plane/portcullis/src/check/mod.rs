@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use portcullis_sources::{Input, InputError, MAX_FILE, ObjectSet, Root, read_inputs, read_references};
 
-use crate::cli::{Check, CheckOutput};
+use crate::arguments::{Check, CheckOutput};
 
 /// A check of nothing is an error: its caller relies on something being checked.
 #[derive(Debug, thiserror::Error)]

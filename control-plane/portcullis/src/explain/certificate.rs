@@ -13,7 +13,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::cli::ExplainCertificate;
+use super::arguments::ExplainCertificate;
 
 /// What is wrong with the call. The certificates themselves are answered about, whatever they are.
 #[derive(Debug, thiserror::Error)]

@@ -9,8 +9,9 @@ use portcullis_core::{Peer, Refusal, RequestContext};
 use rustls_pki_types::UnixTime;
 
 use super::answer::{Answer, DispatchAnswer, RefusalAnswer, RequestInfoAnswer, text};
+use super::arguments::Impersonation;
 use super::credential;
-use super::request::{Impersonation, Request};
+use super::request::Request;
 use super::world::{Served, World};
 
 /// Stands for the credential of a user whom the call names. Only asked about, never sent.

@@ -1,6 +1,7 @@
 //! `portcullis explain`: what the gateway would do with a request, told by the filter's own code.
 
 mod answer;
+mod arguments;
 mod certificate;
 mod credential;
 mod expect;
@@ -11,9 +12,9 @@ mod world;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 
-use crate::cli::{Explain, ExplainCommand};
 use answer::Answer;
-pub(crate) use request::Impersonation;
+pub(crate) use arguments::Explain;
+use arguments::ExplainCommand;
 use request::{Named, Request};
 use world::World;
 

@@ -4,7 +4,7 @@ use portcullis_core::identity::{Extra, UserInfo};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::cli::Explain;
+use super::arguments::{Explain, Impersonation};
 
 /// A request to explain, and what is assumed about it.
 #[derive(Debug, Deserialize)]
@@ -48,18 +48,6 @@ pub(super) struct Reviews {
     pub(super) token: Option<Value>,
     /// Of every SubjectAccessReview.
     pub(super) impersonation: Option<Impersonation>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Impersonation {
-    /// The user may.
-    Allow,
-    /// The user may not.
-    #[default]
-    Deny,
-    /// The upstream does not answer.
-    Error,
 }
 
 impl User {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::{Bootstrap, LogFormat};
+use crate::arguments::{Bootstrap, LogFormat};
 
 /// Run one Envoy as a gateway: start it, tell whether it is ready, and let it go without hurting a request.
 ///

@@ -5,7 +5,7 @@ use portcullis_api::Settings;
 use portcullis_translate::{FilterBuild, Resource, farewell};
 use serde_json::Value;
 
-use super::model::Documents;
+use super::documents::Documents;
 
 /// So many removed objects are remembered, the latest ones.
 const MOST: usize = 256;

@@ -1,6 +1,7 @@
 //! `portcullis serve`: objects in, xDS out.
 
 mod departed;
+mod documents;
 mod filter_views;
 mod fleet;
 mod follow;

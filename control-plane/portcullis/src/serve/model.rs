@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::Resolved;
 use super::departed::Departed;
+use super::documents::Documents;
 use super::filter_views::view_for;
 use super::lingering::Lingering;
 use super::version;
@@ -62,9 +63,6 @@ impl Default for Judge {
 pub(crate) fn check_client_ca(pem: &str) -> Result<(), String> {
     ClientCa::from_pem(pem).map(drop).map_err(|error| error.to_string())
 }
-
-/// Documents by the name of their object.
-pub(super) type Documents = BTreeMap<String, Arc<Value>>;
 
 /// What a set of objects leads to.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use super::state::{Keeper, LastGood, StateArguments, StateWriter};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
 use super::xds::XdsError;
-use crate::cli::Serve;
+use crate::arguments::Serve;
 use crate::leader::campaign;
 use crate::listen;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use portcullis_api::{Materials, resolve};
 use serde_json::Value;
 
-use super::model::Documents;
+use super::documents::Documents;
 
 /// For how long an object is served with what its references led to, after that is gone.
 pub(super) const USUAL: Duration = Duration::from_secs(24 * 60 * 60);

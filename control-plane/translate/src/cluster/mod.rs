@@ -16,9 +16,9 @@ use envoy_types::pb::envoy::config::core::v3::TcpKeepalive;
 use portcullis_api::{Cluster, Host, Settings};
 use portcullis_filter_config::Pool;
 
+use crate::generation::upstream_identity;
 use crate::group::Group;
 use crate::names::ResourceNames;
-use crate::policy::upstream_identity;
 use crate::proto::{ads, seconds, uint};
 use crate::resource::Resource;
 

@@ -25,8 +25,8 @@ use portcullis_filter_config::names as agreed;
 
 use super::{access_log, local_reply, peer, wasm};
 use crate::filter_build::FilterBuild;
+use crate::generation::reserved_headers;
 use crate::names::{ResourceNames, stat_name};
-use crate::policy::reserved_headers;
 use crate::proto::{ads, boolean, extension, json_any, module, seconds, uint};
 use crate::route::direct_response;
 use crate::status_body;

@@ -20,9 +20,9 @@ use portcullis_api::Cluster;
 use portcullis_filter_config::{ClusterConfig, Pool, destinations, names as agreed};
 use ring::digest::{SHA256, digest};
 
+use crate::digest::hex;
 use crate::filter_build::FilterBuild;
 use crate::group::Group;
-use crate::identity::hex;
 use crate::names::{ResourceNames, parts};
 use crate::proto::{header, inline_string, json_any, json_text, module};
 use crate::resource::{Resource, type_urls};

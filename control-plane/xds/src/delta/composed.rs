@@ -1,7 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::piece::{Body, Key, Pieces, add_pieces, bodies};
+use crate::piece::{Body, Key, Pieces, bodies};
 use crate::quarantine::{Offer, Quarantine, Refusal};
+use crate::resource::add_pieces;
 use crate::{Resource, Snapshot, Standing};
 
 /// The resources of one type that are made of parts: what of them may be sent.

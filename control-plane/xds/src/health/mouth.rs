@@ -5,13 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::service::health::v3::HealthCheckSpecifier;
+use envoy_types::pb::google::protobuf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Answers;
 use super::relay::{answers, entries};
-use super::service::{INTERVAL, Snapshots};
-use crate::{Parcel, Registry};
+use crate::{Parcel, Registry, Snapshot};
+
+/// How often reports are wished.
+pub(super) const INTERVAL: protobuf::Duration = protobuf::Duration { seconds: 5, nanos: 0 };
+
+/// What is served: reports about other clusters are not kept.
+pub(super) type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
 
 /// How often it is looked for news. An agent reports at most once a second.
 const TURN: Duration = Duration::from_secs(2);

@@ -12,15 +12,14 @@ use envoy_types::pb::envoy::service::health::v3::{
     ClusterEndpointsHealth, EndpointHealthResponse, HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse,
     HealthCheckSpecifier,
 };
-use envoy_types::pb::google::protobuf::Duration;
 use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::mouth::Mouth;
+use super::mouth::{INTERVAL, Mouth, Snapshots};
 use super::relay::{self, MAX_ENTRIES};
 use super::{Answers, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
-use crate::{Admission, Excess, Outgoing, Parcel, Registry, Snapshot, admission};
+use crate::{Admission, Excess, Outgoing, Parcel, Registry, admission};
 
 /// Most clusters of one report; more are not read.
 const MAX_CLUSTERS: usize = 20_000;
@@ -28,11 +27,6 @@ const MAX_CLUSTERS: usize = 20_000;
 const MAX_NAMED: usize = 2_000;
 /// Longest name of a node or a cluster.
 const MAX_NAME: usize = 1_024;
-/// How often reports are wished.
-pub(super) const INTERVAL: Duration = Duration { seconds: 5, nanos: 0 };
-
-/// What is served: reports about other clusters are not kept.
-pub(super) type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
 
 /// The health discovery service, that keeps what it is told in `registry`. Its streams end when the sender of `snapshots`
 /// is gone.

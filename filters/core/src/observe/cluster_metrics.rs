@@ -1,7 +1,7 @@
+use super::Outcome;
 use super::catalog::{CACHED, Metric, REVIEWS, SLOTS};
 use super::resource::Resources;
 use super::resource::Verb;
-use super::{Outcome, RequestRecord};
 use crate::limit::InFlight;
 use crate::review::CredentialCaches;
 use crate::state_store::StateStore;
@@ -104,8 +104,8 @@ impl ClusterMetrics {
     }
 
     /// Counts a request. Allocates nothing, unless nothing like it was counted before.
-    pub fn count(&self, seen: &RequestRecord, outcome: Outcome) {
-        self.tally.count(CounterKey { outcome: outcome.code(), ..seen.cell });
+    pub(crate) fn count(&self, key: CounterKey, outcome: Outcome) {
+        self.tally.count(CounterKey { outcome: outcome.code(), ..key });
     }
 
     /// Takes out what was counted since the last time.
@@ -151,7 +151,7 @@ const MAX_VALUE_CHARS: usize = 16_384;
 
 /// A combination of labels of closed sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CounterKey {
+pub(crate) struct CounterKey {
     /// The policy's number from 1, or 0.
     pub(super) policy: u32,
     /// [`super::resource::Verb::code`]

@@ -43,7 +43,7 @@ impl Publisher {
         if self.latest.load(Ordering::Relaxed) != metrics.id() {
             self.register(metrics);
         }
-        metrics.count(record, outcome);
+        metrics.count(record.cell, outcome);
     }
 
     /// The metrics of all clusters, for a publisher that can write no more: another one writes them.

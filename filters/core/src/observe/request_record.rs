@@ -14,7 +14,7 @@ use crate::upstream_user::UpstreamUser;
 /// The findings about a request while it is decided. Costs next to nothing if the request is not logged.
 #[derive(Debug, Default)]
 pub struct RequestRecord {
-    pub(super) cell: CounterKey,
+    pub(crate) cell: CounterKey,
     policy: Option<usize>,
     /// The outer `None`: not known; the inner one: anonymous.
     client: Option<Option<Arc<UpstreamUser>>>,

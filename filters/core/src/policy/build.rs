@@ -1,10 +1,10 @@
 //! Builds a [`Tree`] over clauses.
 
 use super::clause::{Clauses, Polarity, count};
+use super::dimension::{Dimension, Dimensions};
+use super::edges::{Edge, EdgeMap};
 use super::exclusion_index::{BLOCK, ExclusionIndexBuilder};
-use super::request_terms::{Dimension, Dimensions};
 use super::tree::{Branch, Candidate, Node, Tree};
-use super::tree::{Edge, EdgeMap};
 
 /// Below this many clauses a linear scan beats another split.
 const LEAF: usize = 32;

@@ -1,5 +1,5 @@
+use super::dimension::{Dimension, Dimensions};
 use super::request_terms::RequestTerms;
-use super::request_terms::{Dimension, Dimensions};
 use super::signature::Signature;
 
 /// One way of matching a policy: conditions that must all hold.

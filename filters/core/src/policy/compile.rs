@@ -1,8 +1,8 @@
 use portcullis_filter_config as config;
 
 use super::clause::{Clause, Clauses, Condition, Polarity};
+use super::dimension::Dimension;
 use super::names::List;
-use super::request_terms::Dimension;
 use super::request_terms::TermTableBuilder;
 use super::request_terms::Vocabularies;
 use crate::identity::UserInfo;

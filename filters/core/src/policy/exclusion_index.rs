@@ -8,9 +8,9 @@
 use std::collections::BTreeMap;
 
 use super::clause::{Clauses, Polarity, count};
+use super::dimension::{Dimension, Dimensions};
+use super::edges::{Edge, EdgeMap};
 use super::request_terms::RequestTerms;
-use super::request_terms::{Dimension, Dimensions};
-use super::tree::{Edge, EdgeMap};
 
 /// Clauses in a block.
 pub(super) const BLOCK: usize = 64;

@@ -13,6 +13,8 @@ mod buckets;
 mod build;
 mod clause;
 mod compile;
+mod dimension;
+mod edges;
 mod exclusion_index;
 mod linear;
 pub(crate) mod names;

@@ -1,3 +1,4 @@
+use super::dimension::Dimension;
 use super::names::Names;
 use super::prefixes::Prefixes;
 use super::signature::Signature;
@@ -211,57 +212,6 @@ impl TermTable {
 
     pub(super) fn prefixes(&self, subject: &[u8]) -> impl Iterator<Item = u32> {
         self.prefixes.of(subject)
-    }
-}
-
-/// The attributes of a request that a rule can constrain. The order is the one in which a clause's conditions are checked: the
-/// most selective comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Dimension {
-    User,
-    UserGroup,
-    ResourceName,
-    Namespace,
-    Path,
-    Resource,
-    Verb,
-    ApiGroup,
-    ApiVersion,
-}
-
-impl Dimension {
-    pub(super) const COUNT: usize = 9;
-
-    /// In the order of their indices.
-    pub(super) const ALL: [Dimension; Dimension::COUNT] = [
-        Dimension::User,
-        Dimension::UserGroup,
-        Dimension::ResourceName,
-        Dimension::Namespace,
-        Dimension::Path,
-        Dimension::Resource,
-        Dimension::Verb,
-        Dimension::ApiGroup,
-        Dimension::ApiVersion,
-    ];
-
-    pub(super) const fn index(self) -> usize {
-        self as usize
-    }
-}
-
-/// A set of dimensions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Dimensions(u16);
-
-impl Dimensions {
-    #[must_use]
-    pub(super) const fn with(self, dimension: Dimension) -> Self {
-        Dimensions(self.0 | 1 << dimension.index())
-    }
-
-    pub(super) const fn contains(self, dimension: Dimension) -> bool {
-        self.0 & 1 << dimension.index() != 0
     }
 }
 

@@ -1,4 +1,4 @@
-use super::request_terms::Dimension;
+use super::dimension::Dimension;
 
 /// A summary of ids in eight bytes, one for each dimension: most clauses that do not match a request are excluded by one
 /// comparison, without reading them.

@@ -5,13 +5,11 @@ use std::time::Duration;
 use portcullis_filter_config::Reviews;
 use ring::hmac;
 
+use super::store::CachedAnswer;
 use super::{Requester, ReviewKey, ReviewResult, Store};
 use crate::Moment;
-use crate::room::{Aging, Remembered};
+use crate::room::Remembered;
 use crate::x509::CertificateCache;
-
-/// Time that a good answer is kept beyond its lifetime, so that its client is reviewed in slots that strangers cannot take.
-const RENEWABLE: Duration = Duration::from_secs(600);
 
 /// Maximum number of reviews of one cluster under way at a time: about tokens, and as many for authenticated users who
 /// impersonate.
@@ -96,40 +94,6 @@ impl UnderWay {
 struct Answers {
     good: Remembered<CachedAnswer>,
     bad: Remembered<CachedAnswer>,
-}
-
-/// An answer, and for how long it is believed.
-#[derive(Clone, Debug)]
-pub(crate) struct CachedAnswer {
-    /// The uptime at which it came.
-    since: Duration,
-    /// The uptime from which on it is believed no more.
-    until: Duration,
-    /// The time of day from which on it is not, in seconds since 1970: a token's own expiry.
-    expires: Option<u64>,
-    result: ReviewResult,
-}
-
-impl CachedAnswer {
-    fn is_believed(&self, at: Moment) -> bool {
-        at.uptime < self.until && self.expires.is_none_or(|expires| at.now.as_secs() < expires)
-    }
-}
-
-impl Aging for CachedAnswer {
-    fn bytes(&self) -> u64 {
-        match &self.result {
-            ReviewResult::User(user) => user.bytes(),
-            _ => 0,
-        }
-    }
-
-    fn kept_until(&self) -> Duration {
-        match &self.result {
-            ReviewResult::User(_) | ReviewResult::Allowed => self.until.saturating_add(RENEWABLE),
-            _ => self.until,
-        }
-    }
 }
 
 impl Answers {

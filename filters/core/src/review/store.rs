@@ -5,9 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::cache::CachedAnswer;
-use crate::room::Room;
+use super::ReviewResult;
+use crate::moment::Moment;
+use crate::room::{Aging, Room};
 use crate::x509::CertificateRooms;
+
+/// Time that a good answer is kept beyond its lifetime, so that its client is reviewed in slots that strangers cannot take.
+const RENEWABLE: Duration = Duration::from_secs(600);
 
 /// Bytes that answers of each kind may take in the process: 30,000 usual users for tokens.
 const TOKENS: u64 = 48 << 20;
@@ -24,6 +28,40 @@ const SHARDS_OF_A_WORKER: usize = 4;
 
 /// How often entries are looked through for old ones.
 const SWEPT: Duration = Duration::from_secs(10);
+
+/// An answer, and for how long it is believed.
+#[derive(Clone, Debug)]
+pub(crate) struct CachedAnswer {
+    /// The uptime at which it came.
+    pub(super) since: Duration,
+    /// The uptime from which on it is believed no more.
+    pub(super) until: Duration,
+    /// The time of day from which on it is not, in seconds since 1970: a token's own expiry.
+    pub(super) expires: Option<u64>,
+    pub(super) result: ReviewResult,
+}
+
+impl CachedAnswer {
+    pub(super) fn is_believed(&self, at: Moment) -> bool {
+        at.uptime < self.until && self.expires.is_none_or(|expires| at.now.as_secs() < expires)
+    }
+}
+
+impl Aging for CachedAnswer {
+    fn bytes(&self) -> u64 {
+        match &self.result {
+            ReviewResult::User(user) => user.bytes(),
+            _ => 0,
+        }
+    }
+
+    fn kept_until(&self) -> Duration {
+        match &self.result {
+            ReviewResult::User(_) | ReviewResult::Allowed => self.until.saturating_add(RENEWABLE),
+            _ => self.until,
+        }
+    }
+}
 
 /// The memory of a process for credentials.
 #[derive(Debug)]
@@ -94,7 +132,7 @@ impl Store {
 mod tests {
     use super::*;
     use crate::review::{CredentialCaches, Lifetimes};
-    use crate::room::{Aging, Remembered};
+    use crate::room::Remembered;
 
     const NOTHING: Duration = Duration::ZERO;
 

@@ -1,6 +1,6 @@
 use super::CertificateError;
-use super::path::is_for_clients;
-use super::path::{IssuerNames, Link};
+use super::eku::is_for_clients;
+use super::link::{IssuerNames, Link};
 use super::strict_parse::parse;
 use rustls_pki_types::TrustAnchor;
 use rustls_pki_types::UnixTime;
@@ -112,4 +112,15 @@ impl Validity {
     pub fn contains(self, now: UnixTime) -> bool {
         i64::try_from(now.as_secs()).is_ok_and(|now| self.not_before <= now && now <= self.not_after)
     }
+}
+
+/// Whether a certificate of the client's can be part of a path at all, whatever its signature.
+pub(super) fn may_issue(certificate: &X509Certificate<'_>, now: UnixTime) -> bool {
+    let is_ca =
+        certificate.basic_constraints().is_ok_and(|found| found.is_some_and(|constraints| constraints.value.ca));
+    is_ca
+        && certificate.version() == X509Version::V3
+        && Validity::of_certificate(certificate).contains(now)
+        && may_sign_certificates(certificate).is_ok_and(|may| may)
+        && is_for_clients(certificate).is_ok_and(|may| may)
 }

@@ -7,10 +7,11 @@ use x509_parser::certificate::X509Certificate;
 use super::bounds::Cost;
 use super::bounds::{MAX_ISSUER_ELEMENTS, MAX_LEAF_ELEMENTS};
 use super::ca::Validity;
+use super::ca::may_issue;
 use super::ca::{CaCertificate, may_sign_certificates};
-use super::path::ClientAuthEku;
+use super::eku::ClientAuthEku;
+use super::link::{IssuerNames, Link};
 use super::path::find;
-use super::path::{IssuerNames, Link, may_issue};
 use super::strict_parse::{parse, parse_presented};
 use super::{CertificateError, ClientChain, PathError};
 

@@ -21,7 +21,7 @@ use self::network::Network;
 use self::send::Peer;
 use self::servers::Servers;
 use super::admin::{Admin, AdminError};
-use crate::cli::Bootstrap;
+use crate::arguments::Bootstrap;
 
 /// The time between two reports, at least and at most. Control planes forget a report after 30 seconds.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));

@@ -33,7 +33,7 @@ fn seen(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (S
         _ => Outcome::Forwarded,
     };
     let series = fixture.route.cluster.series();
-    series.count(&seen, outcome);
+    series.count(seen.cell, outcome);
     let mut labels = Vec::new();
     series.take(|values, count| labels.push(format!("{} {count}", values.join(" "))));
     let line = seen.entry.map(|entry| serde_json::from_str(&format!("{{{}}}", entry.finish(outcome, None))).unwrap());

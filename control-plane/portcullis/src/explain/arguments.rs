@@ -1,0 +1,111 @@
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde::Deserialize;
+
+use crate::arguments::ManifestOutput;
+
+/// Tell what the gateway would do with a request, offline, by the filter's own code.
+///
+///   portcullis explain -f manifests/ GET /api/v1/namespaces/default/pods --user alice --group dev
+///   portcullis explain -f cluster.yaml GET /api/v1/pods --header 'Authorization: Bearer x' \
+///       --token-review '{"authenticated":true,"user":{"username":"alice"}}'
+///   portcullis explain GET '/api/v1/pods?watch=1'                  # without -f: request info and credential only
+///   portcullis explain -f manifests/ --batch < requests.jsonl
+///
+/// A part of the answer that does not apply is null. With --batch each line of standard input is a request:
+///
+///   {"id","method","target","host","headers":[[name,value]],"user":{"name","uid","groups":[],"extra":{key:[]}},
+///    "reviews":{"token":{TokenReview status},"impersonation":"allow|deny|error"},"expect":{}}
+///
+/// All but method and target may be left out. "user" is who the request is, as if authentication had said so; without it
+/// and without a credential it is anonymous. Nobody may impersonate unless "reviews" says so, and a token without a review
+/// is a review that failed. With "expect", any part of the answer, the call is a test: differences are told on standard
+/// error and in the answer, and the exit status is 1.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, args_conflicts_with_subcommands = true)]
+pub(crate) struct Explain {
+    #[command(subcommand)]
+    pub(crate) command: Option<ExplainCommand>,
+    /// Manifest, or directory of *.yaml, *.yml and *.json files; may be repeated.
+    #[arg(short = 'f', long = "filename", alias = "file", value_name = "FILE_OR_DIR")]
+    pub(crate) files: Vec<PathBuf>,
+    /// How the answer is printed; with --batch each is a line of JSON.
+    #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml, conflicts_with = "batch")]
+    pub(crate) output: ManifestOutput,
+    /// Read requests from standard input, one JSON object a line, and answer each by a line.
+    #[arg(long, conflicts_with_all = ["method", "target", "user", "header", "host"])]
+    pub(crate) batch: bool,
+    /// HTTP method.
+    #[arg(value_name = "METHOD")]
+    pub(crate) method: Option<String>,
+    /// Path and query, as they stand in the request.
+    #[arg(value_name = "TARGET")]
+    pub(crate) target: Option<String>,
+    /// Host name that the client asks for; needed if there are several clusters.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) host: Option<String>,
+    /// Header line; may be repeated.
+    #[arg(long, short = 'H', value_name = "NAME: VALUE")]
+    pub(crate) header: Vec<String>,
+    /// The authenticated user.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// The user's UID.
+    #[arg(long, value_name = "UID", requires = "user")]
+    pub(crate) uid: Option<String>,
+    /// A group of the user; may be repeated.
+    #[arg(long, value_name = "GROUP", requires = "user")]
+    pub(crate) group: Vec<String>,
+    /// An extra value of the user; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE", requires = "user")]
+    pub(crate) extra: Vec<String>,
+    /// What the upstream answers to a TokenReview: its status.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) token_review: Option<String>,
+    /// What the upstream answers to every SubjectAccessReview.
+    #[arg(long, value_name = "ANSWER")]
+    pub(crate) impersonation: Option<Impersonation>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExplainCommand {
+    /// Tell whom a client certificate names.
+    Certificate(ExplainCertificate),
+}
+
+/// Tell whom a client certificate names: {"outcome":"user|none|error","name","uid","groups","extra","reason"}.
+///
+/// "none" is a certificate that verifies and names nobody; the groups are those of the certificate itself. Exit status 0
+/// whatever the outcome.
+#[derive(Debug, Args)]
+pub(crate) struct ExplainCertificate {
+    /// The client's certificate; further ones in the file are its chain.
+    #[arg(long, value_name = "PEM")]
+    pub(crate) certificate: PathBuf,
+    /// Intermediate certificates that the client sends.
+    #[arg(long, value_name = "PEM")]
+    pub(crate) chain: Option<PathBuf>,
+    /// The CAs of client certificates (clientCAData).
+    #[arg(long, value_name = "PEM")]
+    pub(crate) ca: PathBuf,
+    /// The time of the request; now if left out.
+    #[arg(long, value_name = "RFC3339")]
+    pub(crate) at: Option<String>,
+    /// How the answer is printed.
+    #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml)]
+    pub(crate) output: ManifestOutput,
+}
+
+/// The upstream's answer to access reviews.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Impersonation {
+    /// The user may.
+    Allow,
+    /// The user may not.
+    #[default]
+    Deny,
+    /// The upstream does not answer.
+    Error,
+}
