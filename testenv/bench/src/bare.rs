@@ -7,7 +7,9 @@ use serde_json::{Map, Value, json};
 use crate::case::Case;
 use crate::error::BenchError;
 use crate::filtered;
-use crate::world::NAME;
+
+/// The host name of the cluster.
+pub(crate) const NAME: &str = "prod.example.com";
 
 /// What Envoy does not tell in its configuration dump.
 pub(crate) struct Secrets<'a> {

@@ -14,13 +14,12 @@ use portcullis_harness::{deps, ports, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubOptions, StubServer, TokenEntry};
 use serde_json::Value;
 
+use crate::bare::NAME;
 use crate::case::Case;
 use crate::error::BenchError;
 use crate::profile::Profile;
 use crate::{Options, bare, callgrind, client};
 
-/// The host name of the cluster.
-pub(crate) const NAME: &str = "prod.example.com";
 /// Starting Envoy under valgrind takes its time.
 const STARTS: Duration = Duration::from_secs(120);
 /// Requests before anything is counted: connections, caches and the credential's review.

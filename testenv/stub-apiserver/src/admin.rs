@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::server::App;
+use crate::app::App;
 use crate::status::{self, Answer};
 
 const MAX_BODY: usize = 1 << 20;

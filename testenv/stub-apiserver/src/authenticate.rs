@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hyper::HeaderMap;
-use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::header::AUTHORIZATION;
 use rustls_pki_types::CertificateDer;
 
+use crate::app::App;
 use crate::certificate;
 use crate::options::Anonymous;
 use crate::route::decode;
-use crate::server::App;
+use crate::text::lossy;
 use crate::upgrade::wants_upgrade;
 use crate::user::User;
 
@@ -121,9 +122,4 @@ pub(crate) fn extra(headers: &HeaderMap, prefix: &str) -> BTreeMap<String, Vec<S
         }
     }
     extra
-}
-
-/// A header's value as text.
-pub(crate) fn lossy(value: &HeaderValue) -> String {
-    String::from_utf8_lossy(value.as_bytes()).into_owned()
 }

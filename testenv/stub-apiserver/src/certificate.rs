@@ -1,14 +1,15 @@
 //! Client certificates: verified per request, and read as Kubernetes reads them.
 
 use rustls::DistinguishedName;
+use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::{EndEntityCert, KeyUsage, anchor_from_trusted_cert};
 use x509_parser::der_parser::oid;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
+use crate::StubError;
 use crate::user::User;
-use crate::{StubError, tls};
 
 /// Authorities whose certificates are believed.
 #[derive(Debug, Clone)]
@@ -21,7 +22,7 @@ impl Authorities {
     pub(crate) fn from_pem(what: &'static str, pem: &str) -> Result<Self, StubError> {
         let bad = |reason: String| StubError::Pem { what, reason };
         let mut authorities = Self { anchors: Vec::new(), names: Vec::new() };
-        for certificate in tls::certificates(what, pem)? {
+        for certificate in certificates(what, pem)? {
             let anchor = anchor_from_trusted_cert(&certificate).map_err(|error| bad(error.to_string()))?;
             authorities.names.push(DistinguishedName::in_sequence(&anchor.subject));
             authorities.anchors.push(anchor.to_owned());
@@ -74,4 +75,14 @@ pub(crate) fn common_name(leaf: &CertificateDer<'_>) -> Option<String> {
 
 fn text(attribute: &AttributeTypeAndValue<'_>) -> String {
     String::from_utf8_lossy(attribute.attr_value().data).into_owned()
+}
+
+/// The certificates of a PEM text.
+pub(crate) fn certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, StubError> {
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+    match read {
+        Ok(list) if !list.is_empty() => Ok(list),
+        Ok(_) => Err(StubError::Pem { what, reason: "no certificate".to_owned() }),
+        Err(error) => Err(StubError::Pem { what, reason: error.to_string() }),
+    }
 }

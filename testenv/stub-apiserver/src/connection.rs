@@ -6,29 +6,17 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use rustls_pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
+use crate::app::App;
 use crate::certificate;
 use crate::handler::handle;
-use crate::server::App;
+use crate::peer::Peer;
 
 /// A client that does not finish its handshake by then is gone.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-
-/// Who is at the other end.
-#[derive(Debug)]
-pub(crate) struct Peer {
-    pub(crate) id: u64,
-    pub(crate) chain: Vec<CertificateDer<'static>>,
-    pub(crate) common_name: Option<String>,
-    /// Ends the connection after what is running.
-    pub(crate) goaway: Notify,
-    /// Ends the connection at once.
-    pub(crate) abort: Notify,
-}
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(app: Arc<App>, acceptor: TlsAcceptor, tcp: TcpStream) {

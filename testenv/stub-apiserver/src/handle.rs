@@ -7,7 +7,8 @@ use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
 
-use crate::server::{App, Bound};
+use crate::app::App;
+use crate::server::Bound;
 use crate::{Counters, Fault, Record, StubError, StubOptions};
 
 /// A running stub. Dropping it closes every connection and frees its port.

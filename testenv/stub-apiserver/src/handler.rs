@@ -11,12 +11,12 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode, Version};
 use serde_json::json;
 
-use crate::connection::Peer;
+use crate::app::App;
 use crate::faults::Action;
 use crate::load::Running;
+use crate::peer::Peer;
 use crate::resources::Resource;
 use crate::route::{Route, Target, route};
-use crate::server::App;
 use crate::status::{self, Answer, full};
 use crate::user::User;
 use crate::{authenticate, authorize, discovery, impersonate, objects, protobuf, reviews, streams, upgrade};

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use hyper::HeaderMap;
 use serde_json::Value;
 
-use crate::authenticate::{extra, lossy};
+use crate::authenticate::extra;
 use crate::authorize::may_impersonate;
 use crate::options::StubOptions;
 use crate::status::{self, Answer, object_details};
+use crate::text::lossy;
 use crate::user::User;
 
 const ACCOUNT_PREFIX: &str = "system:serviceaccount:";

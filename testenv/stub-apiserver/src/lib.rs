@@ -6,6 +6,7 @@
 //! so that both cannot be wrong in the same way.
 
 mod admin;
+mod app;
 mod authenticate;
 mod authorize;
 mod certificate;
@@ -21,6 +22,7 @@ mod load;
 mod objects;
 mod options;
 mod patch;
+mod peer;
 mod protobuf;
 mod record;
 mod resources;
@@ -30,6 +32,7 @@ mod server;
 mod status;
 mod store;
 mod streams;
+mod text;
 mod tls;
 mod upgrade;
 mod user;

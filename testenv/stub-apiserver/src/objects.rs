@@ -3,13 +3,13 @@
 use hyper::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
-use crate::authenticate::lossy;
 use crate::patch::merge;
 use crate::protobuf;
 use crate::resources::Resource;
 use crate::route::{Target, flag, query};
 use crate::status::{self, Answer};
 use crate::store::{Filter, Key, Refused, Store, set_metadata};
+use crate::text::lossy;
 use crate::watch;
 
 /// One request about kept objects.

@@ -3,10 +3,10 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use crate::app::App;
 use crate::authorize::{Attributes, allowed};
 use crate::resources::REVIEWS;
 use crate::route::Target;
-use crate::server::App;
 use crate::status::{self, Answer};
 use crate::user::{TokenEntry, User};
 

@@ -1,53 +1,17 @@
 //! The server's state and its accept loop.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use crate::app::App;
 use crate::certificate::Authorities;
 use crate::faults::Faults;
-use crate::load::Load;
 use crate::record::Records;
-use crate::store::Store;
 use crate::{StubError, StubOptions, admin, connection, tls};
-
-/// All that a request can meet.
-pub(crate) struct App {
-    pub(crate) options: StubOptions,
-    pub(crate) client_ca: Option<Authorities>,
-    pub(crate) requestheader_ca: Option<Authorities>,
-    pub(crate) records: Records,
-    pub(crate) faults: Faults,
-    pub(crate) load: Arc<Load>,
-    pub(crate) store: Arc<Store>,
-    /// Counts how often all connections were cut.
-    pub(crate) cuts: watch::Sender<u64>,
-    acceptor: RwLock<TlsAcceptor>,
-}
-
-impl App {
-    /// Connections from now on meet this certificate.
-    pub(crate) fn show(&self, certificate: &str, key: &str) -> Result<(), StubError> {
-        let hints: Vec<&Authorities> = self.client_ca.iter().chain(self.requestheader_ca.iter()).collect();
-        let (tls_cert, tls_key) = (certificate.to_owned(), key.to_owned());
-        let options = StubOptions { tls_cert, tls_key, ..self.options.clone() };
-        let acceptor = TlsAcceptor::from(tls::server_config(&options, &hints)?);
-        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
-        Ok(())
-    }
-
-    /// Closes every connection at once, as the end of a process does.
-    pub(crate) fn cut(&self) {
-        self.cuts.send_modify(|count| *count += 1);
-    }
-
-    fn acceptor(&self) -> TlsAcceptor {
-        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
 
 /// A server that listens but does not answer yet.
 pub(crate) struct Bound {

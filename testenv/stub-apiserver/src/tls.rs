@@ -8,18 +8,8 @@ use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureSc
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 
-use crate::certificate::Authorities;
+use crate::certificate::{Authorities, certificates};
 use crate::{StubError, StubOptions};
-
-/// The certificates of a PEM text.
-pub(crate) fn certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, StubError> {
-    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
-    match read {
-        Ok(list) if !list.is_empty() => Ok(list),
-        Ok(_) => Err(StubError::Pem { what, reason: "no certificate".to_owned() }),
-        Err(error) => Err(StubError::Pem { what, reason: error.to_string() }),
-    }
-}
 
 /// The server's side of TLS. `hints` are the authorities named to clients; client-go shows only certificates of these.
 pub(crate) fn server_config(options: &StubOptions, hints: &[&Authorities]) -> Result<Arc<ServerConfig>, StubError> {

@@ -7,9 +7,9 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 
-use crate::authenticate::lossy;
 use crate::load::Running;
 use crate::status::{self, Answer, full};
+use crate::text::lossy;
 
 /// The protocol that a request wants to go over to, if `Connection` says so as well.
 pub(crate) fn wants_upgrade(headers: &HeaderMap) -> Option<String> {

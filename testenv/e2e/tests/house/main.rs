@@ -4,6 +4,7 @@
 
 mod docs;
 mod images;
+mod modules;
 mod texts;
 mod threats;
 

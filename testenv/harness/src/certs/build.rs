@@ -4,16 +4,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
+use super::extensions::Issuer;
 use super::key::PrivateKey;
-use super::spec::{CertSpec, Usage};
+use super::spec::CertSpec;
 use super::{der, extensions};
 use crate::{Error, Result};
-
-/// Who signs.
-pub(super) struct Issuer<'a> {
-    pub(super) name: &'a [u8],
-    pub(super) key: &'a PrivateKey,
-}
 
 /// The subject as DER.
 pub(super) fn name(spec: &CertSpec) -> Vec<u8> {
@@ -74,14 +69,4 @@ fn now() -> Result<i64> {
         .ok()
         .and_then(|since| i64::try_from(since.as_secs()).ok())
         .ok_or_else(|| Error::Certificate("the clock is before 1970".to_owned()))
-}
-
-/// The object identifier of a usage below id-kp (RFC 5280 4.2.1.12).
-pub(super) fn usage_oid(usage: Usage) -> Vec<u8> {
-    match usage {
-        Usage::Server => der::oid(&[1, 3, 6, 1, 5, 5, 7, 3, 1]),
-        Usage::Client => der::oid(&[1, 3, 6, 1, 5, 5, 7, 3, 2]),
-        Usage::CodeSigning => der::oid(&[1, 3, 6, 1, 5, 5, 7, 3, 3]),
-        Usage::Any => der::oid(&[2, 5, 29, 37, 0]),
-    }
 }

@@ -2,10 +2,15 @@
 
 use std::net::IpAddr;
 
-use super::build::{Issuer, usage_oid};
 use super::der;
 use super::key::PrivateKey;
-use super::spec::CertSpec;
+use super::spec::{CertSpec, Usage};
+
+/// The signer of a certificate.
+pub(super) struct Issuer<'a> {
+    pub(super) name: &'a [u8],
+    pub(super) key: &'a PrivateKey,
+}
 
 /// All extensions as one SEQUENCE.
 pub(super) fn all(spec: &CertSpec, key: &PrivateKey, issuer: &Issuer<'_>) -> Vec<u8> {
@@ -47,4 +52,14 @@ fn alternative_names(spec: &CertSpec) -> Vec<u8> {
     });
     let uris = spec.uris.iter().map(|uri| der::element(0x86, uri.as_bytes()));
     der::element(0x30, &dns.chain(uris).chain(ips).collect::<Vec<_>>().concat())
+}
+
+/// The object identifier of a usage below id-kp (RFC 5280 4.2.1.12).
+fn usage_oid(usage: Usage) -> Vec<u8> {
+    match usage {
+        Usage::Server => der::oid(&[1, 3, 6, 1, 5, 5, 7, 3, 1]),
+        Usage::Client => der::oid(&[1, 3, 6, 1, 5, 5, 7, 3, 2]),
+        Usage::CodeSigning => der::oid(&[1, 3, 6, 1, 5, 5, 7, 3, 3]),
+        Usage::Any => der::oid(&[2, 5, 29, 37, 0]),
+    }
 }

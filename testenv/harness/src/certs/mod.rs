@@ -56,7 +56,7 @@ impl Ca {
     /// [`crate::Error::Certificate`].
     pub fn issue(&self, spec: &CertSpec) -> Result<Identity> {
         let key = PrivateKey::generate()?;
-        let issuer = build::Issuer { name: &self.name, key: &self.identity.key };
+        let issuer = extensions::Issuer { name: &self.name, key: &self.identity.key };
         let leaf = build::certificate(spec, &key, &issuer)?;
         // A root is not sent: who trusts it has it.
         let below_root = self.identity.chain.iter().filter(|_| !self.is_root()).cloned();
@@ -93,7 +93,7 @@ impl Ca {
 /// [`crate::Error::Certificate`].
 pub fn self_signed(spec: &CertSpec) -> Result<Identity> {
     let key = PrivateKey::generate()?;
-    let issuer = build::Issuer { name: &build::name(spec), key: &key };
+    let issuer = extensions::Issuer { name: &build::name(spec), key: &key };
     let certificate = build::certificate(spec, &key, &issuer)?;
     Ok(Identity { chain: vec![certificate], key, self_signed: true })
 }

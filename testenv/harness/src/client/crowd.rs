@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
-use super::{H2Client, TlsTarget};
 use crate::{Error, Result};
 
 /// The threads that many connections share.
@@ -26,13 +25,5 @@ impl Crowd {
 
     pub(super) fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
-    }
-
-    /// One more connection.
-    ///
-    /// # Errors
-    /// As [`H2Client::connect`].
-    pub fn connect(&self, target: &TlsTarget) -> Result<H2Client> {
-        H2Client::connect_on(Arc::clone(&self.runtime), target)
     }
 }

@@ -44,6 +44,16 @@ pub struct H2Stream<'a> {
     body: Incoming,
 }
 
+impl Crowd {
+    /// One more connection.
+    ///
+    /// # Errors
+    /// As [`H2Client::connect`].
+    pub fn connect(&self, target: &TlsTarget) -> Result<H2Client> {
+        H2Client::connect_on(Arc::clone(self.runtime()), target)
+    }
+}
+
 impl H2Client {
     /// Connects with ALPN `h2`.
     ///

@@ -1,0 +1,229 @@
+//! Modules of a crate import in one direction.
+//!
+//! A module is a file. An arrow leads from a module to the one that defines what it names, also through re-exports; between a
+//! module and those inside it there is none, because a parent declares and re-exports its children.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use portcullis_harness::project_root;
+
+use crate::texts::files;
+
+/// The names on the way from the crate's root to a module or an item.
+type Names = Vec<String>;
+/// The modules that each module imports from.
+type Graph = BTreeMap<Names, BTreeSet<Names>>;
+
+/// A crate's modules.
+#[derive(Default)]
+struct Crate {
+    modules: BTreeMap<Names, Vec<Import>>,
+    /// Of each module, the items that it re-exports, and where they are.
+    exports: BTreeMap<Names, BTreeMap<String, Names>>,
+}
+
+/// A path in a module.
+struct Import {
+    names: Names,
+    is_export: bool,
+}
+
+#[test]
+fn modules_of_no_crate_import_in_a_circle() {
+    let mut crates = 0;
+    for folder in ["filters", "control-plane", "testenv", "fuzz"] {
+        for root in files(folder, &["src/lib.rs", "src/main.rs"]) {
+            let source = root.parent().unwrap();
+            if source.components().any(|part| part.as_os_str() == "target") {
+                continue;
+            }
+            let circle = circle(&read_crate(source, root.file_name().unwrap().to_str().unwrap()).graph());
+            let shown: Vec<_> = circle.iter().map(|names| names.join("::")).collect();
+            assert!(circle.is_empty(), "{}: {}", root.display(), shown.join(" -> "));
+            crates += 1;
+        }
+    }
+    assert!(crates > 15, "{crates}");
+}
+
+#[test]
+fn module_circle_is_found_through_groups_exports_and_inline_paths() {
+    let modules = |texts: &[(&str, &str)]| {
+        let mut read = Crate::default();
+        for (name, text) in texts {
+            let names = name.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            read.add(names, text);
+        }
+        circle(&read.graph()).len()
+    };
+    let root = ("", "mod a; mod b; mod c; pub use c::Thing;");
+    assert_eq!(
+        modules(&[root, ("a", "use crate::{b::{self, X}, d};"), ("b", "fn f() { super::a::f() }"), ("c", "")]),
+        2
+    );
+    assert_eq!(modules(&[root, ("a", "use crate::Thing;"), ("b", ""), ("c", "use super::a::f;")]), 2);
+    assert_eq!(modules(&[root, ("a", "fn f() -> crate::b::X {}"), ("b", "// use crate::a;"), ("c", "")]), 0);
+    assert_eq!(modules(&[root, ("a", "use self::x::f;"), ("a::x", "use super::f;"), ("b", ""), ("c", "")]), 0);
+    let tests = "#[cfg(test)]\nmod tests {\n    use crate::a::f;\n}\n";
+    assert_eq!(modules(&[root, ("a", "use crate::b::X;"), ("b", tests), ("c", "")]), 0);
+}
+
+fn read_crate(source: &Path, root: &str) -> Crate {
+    let mut read = Crate::default();
+    for file in files(source.strip_prefix(project_root()).unwrap().to_str().unwrap(), &[".rs"]) {
+        let name = file.strip_prefix(source).unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
+        let is_test = name.split('/').any(|part| matches!(part, "tests" | "testing" | "threads"));
+        let is_other_root = matches!(name.as_str(), "lib" | "main") && format!("{name}.rs") != root;
+        if is_test || is_other_root {
+            continue;
+        }
+        let name = name.trim_end_matches("/mod");
+        let names =
+            if matches!(name, "lib" | "main") { Names::new() } else { name.split('/').map(str::to_owned).collect() };
+        read.add(names, &fs::read_to_string(&file).unwrap());
+    }
+    read
+}
+
+impl Crate {
+    fn add(&mut self, names: Names, text: &str) {
+        let mut imports = Vec::new();
+        read_imports(&product(text), &mut imports);
+        self.modules.insert(names, imports);
+    }
+
+    fn graph(mut self) -> Graph {
+        for (module, imports) in &self.modules {
+            for import in imports.iter().filter(|import| import.is_export) {
+                if let Some(target) = self.absolute(module, &import.names) {
+                    let exports = self.exports.entry(module.clone()).or_default();
+                    exports.extend(target.last().cloned().map(|item| (item, target)));
+                }
+            }
+        }
+        let arrows = |(module, imports): (&Names, &Vec<Import>)| {
+            let targets = imports.iter().filter_map(|import| self.defining(&self.absolute(module, &import.names)?, 0));
+            let others = targets.filter(|target| !target.starts_with(module) && !module.starts_with(target));
+            (module.clone(), others.collect())
+        };
+        self.modules.iter().map(arrows).collect()
+    }
+
+    /// A path from the crate's root. `None` for a path into another crate.
+    fn absolute(&self, module: &[String], path: &[String]) -> Option<Names> {
+        let (first, mut rest) = path.split_first()?;
+        let child = || [module, std::slice::from_ref(first)].concat();
+        let mut base = match first.as_str() {
+            "crate" => Names::new(),
+            "self" => module.to_vec(),
+            "super" => module[..module.len().checked_sub(1)?].to_vec(),
+            _ if self.modules.contains_key(&child()) => child(),
+            _ => return None,
+        };
+        while let Some(further) = rest.split_first().filter(|(next, _)| *next == "super").map(|(_, further)| further) {
+            base.pop()?;
+            rest = further;
+        }
+        base.extend_from_slice(rest);
+        Some(base)
+    }
+
+    /// The module that defines an item.
+    fn defining(&self, path: &[String], depth: usize) -> Option<Names> {
+        let length = (0..=path.len()).take_while(|length| self.modules.contains_key(&path[..*length])).last()?;
+        let (module, rest) = path.split_at(length);
+        let export = rest.first().and_then(|item| self.exports.get(module)?.get(item));
+        match export {
+            Some(target) if depth < 5 => self.defining(target, depth + 1),
+            _ => Some(module.to_vec()),
+        }
+    }
+}
+
+/// The text without comments and tests.
+fn product(text: &str) -> String {
+    let code: String = text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
+    match code.find("#[cfg(test)]\nmod tests {") {
+        Some(start) => code[..start].to_owned(),
+        None => code,
+    }
+}
+
+/// All paths of two names and more, and those of groups.
+fn read_imports(code: &str, imports: &mut Vec<Import>) {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut rest = code;
+    while let Some(start) = rest.find(is_name) {
+        let before = code[..code.len() - rest.len() + start].trim_end();
+        let is_export = before.strip_suffix("use").is_some_and(|before| {
+            let before = before.trim_end();
+            before.ends_with("pub") || before.ends_with("pub(crate)") || before.ends_with("pub(super)")
+        });
+        rest = &rest[start..];
+        let mut found = Vec::new();
+        let after = read_tree(rest, &mut Names::new(), &mut found);
+        imports.extend(found.into_iter().filter(|names| names.len() > 1).map(|names| Import { names, is_export }));
+        rest = after;
+    }
+}
+
+/// Reads `a::b` or `a::{b, c::d}`; returns what is behind it.
+fn read_tree<'t>(mut text: &'t str, names: &mut Names, found: &mut Vec<Names>) -> &'t str {
+    let depth = names.len();
+    loop {
+        let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+        let (name, rest) = text.split_at(end);
+        if name != "self" || depth == 0 {
+            names.push(name.to_owned());
+        }
+        let Some(next) = rest.strip_prefix("::") else {
+            found.push(names.clone());
+            names.truncate(depth);
+            return rest;
+        };
+        if let Some(mut group) = next.strip_prefix('{') {
+            loop {
+                group = group.trim_start_matches([' ', '\n', ',']);
+                if let Some(after) = group.strip_prefix('}') {
+                    names.truncate(depth);
+                    return after;
+                }
+                if !group.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+                    names.truncate(depth);
+                    return group;
+                }
+                group = read_tree(group, names, found);
+                group = group
+                    .trim_start()
+                    .strip_prefix("as ")
+                    .map_or(group, |alias| alias.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_'));
+            }
+        }
+        if !next.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+            found.push(names.clone());
+            names.truncate(depth);
+            return next;
+        }
+        text = next;
+    }
+}
+
+/// Modules of one circle, or none.
+fn circle(graph: &Graph) -> Vec<Names> {
+    let reach = |start: &Names| {
+        let (mut seen, mut queue) = (BTreeSet::new(), vec![start]);
+        while let Some(module) = queue.pop() {
+            for next in graph.get(module).into_iter().flatten() {
+                if seen.insert(next) {
+                    queue.push(next);
+                }
+            }
+        }
+        seen
+    };
+    let Some(first) = graph.keys().find(|module| reach(module).contains(module)) else { return Vec::new() };
+    let reached = reach(first);
+    reached.into_iter().filter(|module| reach(module).contains(first)).cloned().collect()
+}
