@@ -1,5 +1,4 @@
-use std::fmt::Write;
-
+use portcullis_filter_config::hex;
 use ring::digest::{Context, SHA256};
 
 /// The SHA-256 of a list, in hexadecimal. Every part is preceded by its length, so that no two lists run together.
@@ -10,13 +9,4 @@ pub(crate) fn sha256_hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Strin
         context.update(part);
     }
     hex(context.finish().as_ref())
-}
-
-/// Bytes as lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

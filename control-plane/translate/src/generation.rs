@@ -70,6 +70,14 @@ fn account(token: &[u8]) -> Vec<u8> {
     token_account(token).unwrap_or_else(|| digest(&SHA256, token).as_ref().to_vec())
 }
 
+/// The identity of a cluster in the keys of credential caches, which start empty with each generation of the object, and
+/// when its servers or the CA that signs for its users change. Disabling a server changes nothing.
+pub(crate) fn identity(cluster: &Cluster, instance: &str, generation: &Generation) -> String {
+    let client_ca = cluster.client_ca.as_ref().map_or(&b""[..], |pem| pem.as_slice());
+    let hash = sha256_hex([generation.whole().as_bytes(), endpoints(cluster).as_bytes(), client_ca]);
+    format!("{instance}/-/{}/{hash}", cluster.name)
+}
+
 /// The addresses of all servers, disabled ones included.
 pub(crate) fn endpoints(cluster: &Cluster) -> String {
     let servers: Vec<String> = cluster.servers.iter().map(|server| server.endpoint.to_string()).collect();

@@ -7,17 +7,16 @@
 mod cluster;
 mod diagnosis;
 mod digest;
-mod farewell;
+mod explain_input;
 mod filter_build;
 mod generation;
 mod group;
-mod identity;
 mod listener;
 mod names;
-mod offline;
 mod ownership;
 mod policy;
 mod proto;
+mod removed_cluster;
 mod resource;
 mod route;
 mod secrets;
@@ -36,10 +35,10 @@ use portcullis_api::{
 use serde_json::Value;
 
 pub use diagnosis::{Diagnosis, Reason, Version};
-pub use farewell::farewell;
+pub use explain_input::{ExplainInput, explain_gateway, explain_input, lost_names};
 pub use filter_build::{FilterBuild, UnknownBuild};
 pub use names::ResourceNames;
-pub use offline::{Offline, lost_names, offline, offline_gateway};
+pub use removed_cluster::tombstone_routes;
 pub use resource::{Part, Resource, type_urls};
 pub use secrets::holds_key;
 pub use settings::{SettingsChoice, choose_settings};
@@ -90,7 +89,7 @@ fn check(
             let problems = forbidden(&cluster, settings, client_ca);
             let cluster = with_default_client_ca(cluster, settings);
             let mut warnings = checked.warnings;
-            warnings.extend(overruled(&cluster, settings));
+            warnings.extend(ineffective_fields(&cluster, settings));
             warnings.extend(unverified(&cluster));
             if problems.is_empty() {
                 (Some(cluster), Diagnosis::accepted(CLUSTER_KIND, name, warnings))
@@ -151,8 +150,8 @@ fn unverified(cluster: &Cluster) -> Option<Problem> {
 }
 
 /// What an object wishes and the settings do not grant, though it is served.
-fn overruled(cluster: &Cluster, settings: &Settings) -> Option<Problem> {
-    policy::is_reviewed_nevertheless(cluster, settings).then(|| {
+fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> Option<Problem> {
+    policy::review_is_forced(cluster, settings).then(|| {
         let message = "has no effect: the GatewaySettings have protectedIdentities, so every token is reviewed";
         Problem::coded(Code::NoEffect, "spec.portcullis.requestHeader.tokenReview", message).hint(
             "remove it, and let requestHeader.user create TokenReviews (portcullis rbac); without that tokens get 503",

@@ -4,9 +4,8 @@ use portcullis_api as api;
 use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes, Rule, Settings};
 use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews};
 
-use crate::generation::{Generation, upstream_identity};
+use crate::generation::{Generation, identity, upstream_identity};
 use crate::group::{ALL, group_name};
-use crate::identity::identity;
 use crate::names::ResourceNames;
 
 /// The cluster's part of the filter's configuration.
@@ -83,7 +82,7 @@ fn protected(checked: &api::ProtectedIdentities) -> config::ProtectedIdentities 
 }
 
 /// Whether a cluster wishes no reviews of tokens and gets them: whose a token is must be known where identities are protected.
-pub(crate) fn is_reviewed_nevertheless(cluster: &Cluster, settings: &Settings) -> bool {
+pub(crate) fn review_is_forced(cluster: &Cluster, settings: &Settings) -> bool {
     let wishes_none =
         matches!(cluster.upstream_identity, api::UpstreamIdentity::RequestHeader { token_review: false, .. });
     wishes_none && settings.protected.is_some()

@@ -65,9 +65,9 @@ pub(crate) fn in_order(resources: Vec<Arc<Resource>>) -> Vec<Arc<Resource>> {
     }
     by_type.iter_mut().for_each(|list| list.sort());
     by_type.sort_by(|a, b| a.first().cmp(&b.first()));
-    let mut sorted = Vec::with_capacity(count);
-    sorted.extend(by_type.into_iter().flatten());
-    sorted
+    let mut deterministic_encoding = Vec::with_capacity(count);
+    deterministic_encoding.extend(by_type.into_iter().flatten());
+    deterministic_encoding
 }
 
 impl fmt::Debug for Resource {

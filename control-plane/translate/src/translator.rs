@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
 use crate::listener::{self, Chain};
-use crate::ownership::Lost;
+use crate::ownership::LostName;
 use crate::resource::{Resource, in_order};
 use crate::{FilterBuild, Input, Translation, check, emit, ownership, secrets};
 
@@ -19,7 +19,7 @@ pub struct Translator {
     /// Under which everything that is known was translated.
     under: Option<(Settings, FilterBuild)>,
     /// By `metadata.name`: several if objects are named alike, and one's previous edition.
-    known: HashMap<String, Vec<Known>>,
+    known: HashMap<String, Vec<CachedTranslation>>,
     listeners: Vec<Arc<Resource>>,
     /// What the listeners are made of.
     chains: Vec<Arc<Chain>>,
@@ -31,9 +31,9 @@ pub struct Translator {
 /// Why the filter would refuse a client CA bundle (PEM), if it would.
 pub type ClientCaCheck = fn(&str) -> Result<(), String>;
 
-struct Known {
+struct CachedTranslation {
     document: Arc<Value>,
-    judged: Arc<Judged>,
+    checked: Arc<CheckedCluster>,
     /// The turn in which it was asked for last.
     used: u64,
     /// Names that it claims and does not get.
@@ -41,7 +41,7 @@ struct Known {
 }
 
 /// What a document leads to, whatever other documents there are.
-pub(crate) struct Judged {
+pub(crate) struct CheckedCluster {
     claims: Claims,
     diagnosis: Diagnosis,
     /// `None` if it is refused.
@@ -65,12 +65,13 @@ impl Translator {
     /// Translates all objects.
     pub fn translate(&mut self, input: &Input<'_>) -> Translation {
         self.begin(input);
-        let judged: Vec<Arc<Judged>> = input.clusters.iter().map(|document| self.judge(document, &[], input)).collect();
-        let claims: Vec<&Claims> = judged.iter().map(|one| &one.claims).collect();
+        let checked: Vec<Arc<CheckedCluster>> =
+            input.clusters.iter().map(|document| self.judge(document, &[], input)).collect();
+        let claims: Vec<&Claims> = checked.iter().map(|one| &one.claims).collect();
         let mut translation = Translation::default();
-        let mut chains = Vec::with_capacity(judged.len());
+        let mut chains = Vec::with_capacity(checked.len());
         let conflicts = ownership::conflicts(&claims, input.settings.names_below_wildcards);
-        for ((document, one), lost) in input.clusters.iter().zip(&judged).zip(conflicts) {
+        for ((document, one), lost) in input.clusters.iter().zip(&checked).zip(conflicts) {
             let one = &self.without(document, one, &lost, input);
             let mut diagnosis = one.diagnosis.clone();
             match settle(one, &mut diagnosis, &lost) {
@@ -104,7 +105,13 @@ impl Translator {
     }
 
     /// The same object without the names that another one owns; it is served under the others, or keeps them closed.
-    fn without(&mut self, document: &Arc<Value>, one: &Arc<Judged>, lost: &[Lost], input: &Input<'_>) -> Arc<Judged> {
+    fn without(
+        &mut self,
+        document: &Arc<Value>,
+        one: &Arc<CheckedCluster>,
+        lost: &[LostName],
+        input: &Input<'_>,
+    ) -> Arc<CheckedCluster> {
         if lost.is_empty() {
             return Arc::clone(one);
         }
@@ -112,25 +119,26 @@ impl Translator {
         self.judge(document, &lost, input)
     }
 
-    fn judge(&mut self, document: &Arc<Value>, lost: &[String], input: &Input<'_>) -> Arc<Judged> {
+    fn judge(&mut self, document: &Arc<Value>, lost: &[String], input: &Input<'_>) -> Arc<CheckedCluster> {
         let check = self.client_ca_check;
         let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         if !self.known.contains_key(name) {
             self.known.insert(name.to_owned(), Vec::new());
         }
         let Some(known) = self.known.get_mut(name) else { return Arc::new(judge(document, lost, input, check)) };
-        let same =
-            |one: &&mut Known| one.lost == lost && (Arc::ptr_eq(&one.document, document) || one.document == *document);
+        let same = |one: &&mut CachedTranslation| {
+            one.lost == lost && (Arc::ptr_eq(&one.document, document) || one.document == *document)
+        };
         if let Some(one) = known.iter_mut().find(same) {
             one.used = self.turn;
             // A source that reads anew has equal documents in other places.
             one.document = Arc::clone(document);
-            return Arc::clone(&one.judged);
+            return Arc::clone(&one.checked);
         }
-        let judged = Arc::new(judge(document, lost, input, check));
+        let checked = Arc::new(judge(document, lost, input, check));
         let (document, used, lost) = (Arc::clone(document), self.turn, lost.to_vec());
-        known.push(Known { document, judged: Arc::clone(&judged), used, lost });
-        judged
+        known.push(CachedTranslation { document, checked: Arc::clone(&checked), used, lost });
+        checked
     }
 
     /// Of an edition that is refused the one before it is translated as well, in a turn of its own: so what was asked for
@@ -160,7 +168,7 @@ impl Translator {
 }
 
 /// What of an object is served, and what its writer is told about names that another one owns.
-fn settle<'j>(one: &'j Judged, diagnosis: &mut Diagnosis, lost: &[Lost]) -> Option<&'j Emitted> {
+fn settle<'j>(one: &'j CheckedCluster, diagnosis: &mut Diagnosis, lost: &[LostName]) -> Option<&'j Emitted> {
     let problems: Vec<_> = lost.iter().map(|lost| lost.problem.clone()).collect();
     if one.emitted.is_none() {
         problems.into_iter().for_each(|problem| diagnosis.also(problem));
@@ -176,7 +184,7 @@ fn settle<'j>(one: &'j Judged, diagnosis: &mut Diagnosis, lost: &[Lost]) -> Opti
     }
 }
 
-fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option<ClientCaCheck>) -> Judged {
+fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option<ClientCaCheck>) -> CheckedCluster {
     let claims = claims_of(document);
     let (cluster, diagnosis) = check(document, &claims.name, input.settings, client_ca);
     let emitted = cluster.map(|mut cluster| {
@@ -189,5 +197,5 @@ fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option
         Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain }
     });
     let reserved = Arc::new(Chain::reserved(&claims, lost));
-    Judged { claims, diagnosis, emitted, reserved }
+    CheckedCluster { claims, diagnosis, emitted, reserved }
 }

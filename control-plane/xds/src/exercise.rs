@@ -7,7 +7,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Reso
 use envoy_types::pb::google::rpc::Status;
 use prost::Message;
 
-use crate::delta::{DeltaStream, Draft};
+use crate::delta::{DeltaStream, PendingResponse};
 use crate::kind::{CDS, EDS, LDS, RDS, SDS};
 use crate::{Part, Resource, Snapshot};
 
@@ -36,8 +36,8 @@ pub fn exercise(bytes: &[u8]) {
                 if let Ok(request) = DeltaDiscoveryRequest::decode(script.take(length)) {
                     // Whatever it asks for by name it may be told.
                     client.asked.insert("s".to_owned());
-                    let drafts = client.stream.on_request(request);
-                    client.hear(drafts);
+                    let pending = client.stream.on_request(request);
+                    client.hear(pending);
                 }
             }
             2 => client.reconnect(),
@@ -122,7 +122,7 @@ fn resources(bits: usize, edition: usize) -> Vec<(String, String, Resource)> {
         all.push((url, name.clone(), cluster.with_companion(EDS, name.clone())));
         let start = listener.len();
         listener.extend(body.as_bytes());
-        parts.push(Part { owner: name, range: start..listener.len(), instead: Some("-".into()) });
+        parts.push(Part { owner: name, range: start..listener.len(), fallback: Some("-".into()) });
     }
     all.push((LDS.to_owned(), "l".to_owned(), Resource::new(listener).with_parts(parts)));
     all.push((SDS.to_owned(), "s".to_owned(), Resource::new(b"SECRET".to_vec())));
@@ -152,8 +152,8 @@ impl Client {
     fn change(&mut self, script: &mut Script<'_>) {
         self.snapshot = Arc::new(self.snapshot.succeeded_by(resources(script.byte(), script.byte())));
         self.serve();
-        let drafts = self.stream.on_snapshot(Arc::clone(&self.snapshot));
-        self.hear(drafts);
+        let pending = self.stream.on_snapshot(Arc::clone(&self.snapshot));
+        self.hear(pending);
     }
 
     fn reconnect(&mut self) {
@@ -191,12 +191,12 @@ impl Client {
         if said.type_url == SDS {
             self.asked.extend(said.names.iter().cloned());
         }
-        let drafts = self.stream.on_request(request(said));
-        self.hear(drafts);
+        let pending = self.stream.on_request(request(said));
+        self.hear(pending);
     }
 
-    fn hear(&mut self, drafts: Vec<Draft>) {
-        for draft in drafts {
+    fn hear(&mut self, pending: Vec<PendingResponse>) {
+        for draft in pending {
             let size = draft.size();
             let response = draft.encode();
             let bodies = response.resources.iter().map(body);

@@ -4,6 +4,7 @@
 //! Envoy's conversation about it is a stream of its own. [`serve`] runs such conversations on a Unix socket and keeps a
 //! [`Registry`] of them. A [`HealthRegistry`] holds what Envoys report about their endpoints.
 
+mod blocked;
 mod delta;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -11,12 +12,10 @@ pub mod dialogue;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod exercise;
-mod hash;
 mod health;
 mod kind;
 mod observer;
 mod peer;
-mod piece;
 mod quarantine;
 mod registry;
 mod resource;
@@ -26,7 +25,6 @@ mod socket;
 mod standing;
 mod tls;
 mod view;
-mod wait;
 
 pub use delta::TypeStatus;
 pub use health::{
@@ -35,10 +33,10 @@ pub use health::{
 pub use observer::Observer;
 pub use registry::{NodeStatus, Registry};
 pub use resource::{Part, Resource};
-pub(crate) use server::{Admission, Outgoing, Parcel, admission};
-pub use server::{Doors, Excess, Limits, ServeError, Served, serve};
+pub(crate) use server::{Admission, QueuedResponse, ResponseStream, admission};
+pub use server::{Limits, Listeners, Rejection, ServeError, Served, serve};
 pub use snapshot::Snapshot;
 pub use socket::{Socket, SocketError};
-pub use standing::{Refused, Standing, TurnedAway};
+pub use standing::{Refused, RejectedNode, Standing};
 pub use tls::{Credentials, TlsError};
 pub use view::{NodeInfo, OneView, View, Views};

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::Excess;
+use crate::Rejection;
 
 /// Who wants to know what happens in conversations, for counters. It is called in between, so it must not wait.
 ///
@@ -15,7 +15,7 @@ pub trait Observer: Send + Sync {
     /// A node has acknowledged the whole of a snapshot that came while it was connected.
     fn caught_up(&self, snapshot: &str);
     /// Somebody was turned away, or sent away.
-    fn turned_away(&self, why: Excess);
+    fn turned_away(&self, why: Rejection);
 }
 
 /// At most one of them.

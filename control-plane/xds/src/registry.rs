@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::delta::DeltaStream;
 use crate::observer::{Observed, Observer};
-use crate::{Refused, Snapshot, Standing, TurnedAway, TypeStatus, View};
+use crate::{Refused, RejectedNode, Snapshot, Standing, TypeStatus, View};
 
 /// Where one node stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ struct Streams {
     open: BTreeMap<u64, Open>,
     gone: BTreeMap<String, NodeStatus>,
     /// By node id and peer.
-    turned_away: BTreeMap<(String, String), TurnedAway>,
+    turned_away: BTreeMap<(String, String), RejectedNode>,
 }
 
 #[derive(Clone)]
@@ -129,7 +129,7 @@ impl Registry {
     }
 
     /// Nodes whose streams were refused, at most a hundred of them. One that was let in later is not among them.
-    pub fn turned_away(&self) -> Vec<TurnedAway> {
+    pub fn turned_away(&self) -> Vec<RejectedNode> {
         lock(&self.streams).turned_away.values().cloned().collect()
     }
 
@@ -137,13 +137,13 @@ impl Registry {
     /// asking.
     pub fn frozen(&self, now: Instant) -> BTreeMap<String, String> {
         let streams = lock(&self.streams);
-        let is_frozen = |one: &&TurnedAway| one.is_frozen && now.saturating_duration_since(one.last) < FROZEN_MEMORY;
+        let is_frozen = |one: &&RejectedNode| one.is_frozen && now.saturating_duration_since(one.last) < FROZEN_MEMORY;
         streams.turned_away.values().filter(is_frozen).map(|one| (one.node.clone(), one.reason.clone())).collect()
     }
 
     /// Records that a stream was refused.
-    pub(crate) fn turn_away(&self, refused: TurnedAway) {
-        let TurnedAway { node, by, reason, .. } = &refused;
+    pub(crate) fn turn_away(&self, refused: RejectedNode) {
+        let RejectedNode { node, by, reason, .. } = &refused;
         let key = (node.clone(), by.clone());
         let mut streams = lock(&self.streams);
         let times = streams.turned_away.get(&key).map_or(0, |before| before.times);
@@ -155,7 +155,7 @@ impl Registry {
         if streams.turned_away.len() >= MAX_TURNED_AWAY && times == 0 {
             streams.turned_away.pop_first();
         }
-        streams.turned_away.insert(key, TurnedAway { times: times + 1, ..refused });
+        streams.turned_away.insert(key, RejectedNode { times: times + 1, ..refused });
     }
 
     /// Forgets that a node was refused: it is let in now.
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn frozen_node_is_listed_until_it_is_let_in_or_stays_away() {
         let (registry, start) = (Registry::default(), Instant::now());
-        let refused = |node: &str, is_frozen| TurnedAway {
+        let refused = |node: &str, is_frozen| RejectedNode {
             node: node.to_owned(),
             by: "the socket".to_owned(),
             reason: "reads version 1".to_owned(),

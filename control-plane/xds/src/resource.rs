@@ -1,10 +1,10 @@
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-
-use crate::hash::hash_of;
-use crate::piece::{Key, Piece, Pieces};
+use portcullis_filter_config::hex;
+use ring::digest::{Context, SHA256};
 
 /// A resource, encoded. Its bytes may be secret. Copies share everything: a snapshot has thousands.
 #[derive(Clone, PartialEq, Eq)]
@@ -16,10 +16,10 @@ struct Content {
     body: Bytes,
     companion: Option<(String, String)>,
     owner: Option<String>,
-    is_held: bool,
+    is_version_only: bool,
     lingers: bool,
     /// What stands before the parts, and the parts with their owners. Empty if it is in one piece.
-    pieces: Vec<(Option<String>, Piece)>,
+    chunks: Vec<(Option<String>, Chunk)>,
 }
 
 /// A part of a resource that belongs to somebody and can be left out without the rest. Protobuf reads encodings that stand
@@ -31,7 +31,7 @@ pub struct Part {
     /// Where it stands in the resource's bytes.
     pub range: Range<usize>,
     /// What stands there when the part has to be left out.
-    pub instead: Option<Bytes>,
+    pub fallback: Option<Bytes>,
 }
 
 impl std::fmt::Debug for Resource {
@@ -45,15 +45,22 @@ impl Resource {
     pub fn new(body: impl Into<Bytes>) -> Self {
         let body = body.into();
         let version = hash_of(&body);
-        let content =
-            Content { version, body, companion: None, owner: None, is_held: false, lingers: false, pieces: Vec::new() };
+        let content = Content {
+            version,
+            body,
+            companion: None,
+            owner: None,
+            is_version_only: false,
+            lingers: false,
+            chunks: Vec::new(),
+        };
         Self(Arc::new(content))
     }
 
     /// A resource of which nothing is known but its version, because others hold it: it is never sent and never taken
     /// away. A node that has it in this version has all of it; one that has not gets it when somebody knows it again.
-    pub fn held(version: impl Into<String>) -> Self {
-        Self::new(Bytes::new()).with(|content| (content.version, content.is_held) = (version.into(), true))
+    pub fn version_only(version: impl Into<String>) -> Self {
+        Self::new(Bytes::new()).with(|content| (content.version, content.is_version_only) = (version.into(), true))
     }
 
     fn with(mut self, change: impl FnOnce(&mut Content)) -> Self {
@@ -62,8 +69,8 @@ impl Resource {
     }
 
     /// Whether only its version is known.
-    pub fn is_held(&self) -> bool {
-        self.0.is_held
+    pub fn is_version_only(&self) -> bool {
+        self.0.is_version_only
     }
 
     /// Names another resource that is sent again whenever this one is sent. Envoy builds a changed cluster anew and waits
@@ -109,65 +116,65 @@ impl Resource {
         let body = &self.0.body;
         let mut end = parts.first().map_or(body.len(), |part| part.range.start);
         let fits = end <= body.len();
-        let mut pieces = Vec::new();
+        let mut chunks = Vec::new();
         if fits {
-            pieces.push((None, Piece::new(body.slice(..end), None)));
+            chunks.push((None, Chunk::new(body.slice(..end), None)));
         }
         for part in parts {
             let range = part.range;
-            let is_sorted = pieces.last().is_none_or(|(last, _)| last.as_ref() < Some(&part.owner));
+            let is_sorted = chunks.last().is_none_or(|(last, _)| last.as_ref() < Some(&part.owner));
             if !is_sorted || range.start != end || range.end < range.start || range.end > body.len() || !fits {
                 return self;
             }
             end = range.end;
-            let piece = Piece::new(body.slice(range), part.instead);
-            pieces.push((Some(part.owner), piece));
+            let chunk = Chunk::new(body.slice(range), part.fallback);
+            chunks.push((Some(part.owner), chunk));
         }
-        if end == body.len() { self.with(|content| content.pieces = pieces) } else { self }
+        if end == body.len() { self.with(|content| content.chunks = chunks) } else { self }
     }
 
     /// The parts, as [`Resource::with_parts`] takes them; `None` if it is in one piece.
     pub fn parts(&self) -> Option<Vec<Part>> {
         let mut end = 0;
         let mut parts = Vec::new();
-        for (owner, piece) in &self.0.pieces {
+        for (owner, chunk) in &self.0.chunks {
             let start = end;
-            end += piece.body().len();
+            end += chunk.body().len();
             if let Some(owner) = owner {
-                let instead = piece.instead().map(|instead| instead.body().clone());
-                parts.push(Part { owner: owner.clone(), range: start..end, instead });
+                let fallback = chunk.fallback().map(|fallback| fallback.body().clone());
+                parts.push(Part { owner: owner.clone(), range: start..end, fallback });
             }
         }
-        (!self.0.pieces.is_empty()).then_some(parts)
+        (!self.0.chunks.is_empty()).then_some(parts)
     }
 
     /// What stands before the parts, and the parts with their owners; nothing if it is in one piece.
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = (Option<&str>, &Piece)> {
-        self.0.pieces.iter().map(|(owner, piece)| (owner.as_deref(), piece))
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = (Option<&str>, &Chunk)> {
+        self.0.chunks.iter().map(|(owner, chunk)| (owner.as_deref(), chunk))
     }
 
     /// Whether it is made of parts, be they none at the moment.
     pub(crate) fn is_composed(&self) -> bool {
-        !self.0.pieces.is_empty()
+        !self.0.chunks.is_empty()
     }
 
     /// Everybody whom a part belongs to.
     pub(crate) fn part_owners(&self) -> impl Iterator<Item = &str> {
-        self.0.pieces.iter().filter_map(|(owner, _)| owner.as_deref())
+        self.0.chunks.iter().filter_map(|(owner, _)| owner.as_deref())
     }
 
     /// The version of an owner's part.
     pub(crate) fn part_version(&self, owner: &str) -> Option<&str> {
-        self.pieces().find(|(other, _)| *other == Some(owner)).map(|(_, piece)| piece.version())
+        self.chunks().find(|(other, _)| *other == Some(owner)).map(|(_, chunk)| chunk.version())
     }
 
     /// Whether this is the other one: equal versions are equal contents.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let (one, other) = (&self.0, &other.0);
         Arc::ptr_eq(one, other)
-            || (&one.version, &one.companion, &one.owner, one.is_held, one.lingers)
-                == (&other.version, &other.companion, &other.owner, other.is_held, other.lingers)
-                && one.pieces == other.pieces
+            || (&one.version, &one.companion, &one.owner, one.is_version_only, one.lingers)
+                == (&other.version, &other.companion, &other.owner, other.is_version_only, other.lingers)
+                && one.chunks == other.chunks
     }
 
     /// The hash of the content.
@@ -181,11 +188,115 @@ impl Resource {
     }
 }
 
-/// Adds the pieces of a resource that is made of parts.
-pub(crate) fn add_pieces(pieces: &mut Pieces, name: &str, resource: &Resource) {
-    for (owner, piece) in resource.pieces() {
-        pieces.insert(Key { resource: name.to_owned(), part: owner.map(str::to_owned) }, piece.clone());
+/// Content that can be refused by itself. Its bytes may be secret.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    version: String,
+    body: Bytes,
+    /// What stands in its place where it has to be left out.
+    fallback: Option<Box<Chunk>>,
+}
+
+impl std::fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({} bytes)", self.version, self.body.len())
     }
+}
+
+impl Chunk {
+    pub(crate) fn new(body: Bytes, fallback: Option<Bytes>) -> Self {
+        let fallback = fallback.map(|body| Box::new(Self::new(body, None)));
+        Self { version: hash_of(&body), body, fallback }
+    }
+
+    /// The hash of the content.
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
+    pub(crate) fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    pub(crate) fn fallback(&self) -> Option<&Self> {
+        self.fallback.as_deref()
+    }
+}
+
+/// Which piece of which resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChunkKey {
+    pub(crate) resource: String,
+    /// The owner of a part; `None` is the resource itself, without its parts.
+    pub(crate) part: Option<String>,
+}
+
+impl ChunkKey {
+    pub(crate) fn whole(resource: &str) -> Self {
+        Self { resource: resource.to_owned(), part: None }
+    }
+
+    /// How error texts may call it.
+    pub(crate) fn name(&self) -> &str {
+        self.part.as_deref().unwrap_or(&self.resource)
+    }
+}
+
+/// Pieces by key: those of one resource stand one behind the other, itself before its parts.
+pub(crate) type Chunks = BTreeMap<ChunkKey, Chunk>;
+
+/// Adds the pieces of a resource that is made of parts.
+pub(crate) fn add_chunks(chunks: &mut Chunks, name: &str, resource: &Resource) {
+    for (owner, chunk) in resource.chunks() {
+        chunks.insert(ChunkKey { resource: name.to_owned(), part: owner.map(str::to_owned) }, chunk.clone());
+    }
+}
+
+/// What a resource's bytes are made of. They may be secret.
+pub(crate) type Body = Vec<Bytes>;
+
+/// The body of every resource.
+pub(crate) fn bodies(chunks: &Chunks) -> BTreeMap<&str, Body> {
+    let mut parts: BTreeMap<&str, Body> = BTreeMap::new();
+    for (key, chunk) in chunks {
+        parts.entry(&key.resource).or_default().push(chunk.body().clone());
+    }
+    parts
+}
+
+/// How many bytes a body has.
+pub(crate) fn length(body: &[Bytes]) -> usize {
+    body.iter().map(Bytes::len).sum()
+}
+
+/// A hash of several texts, each of which ends where it ends.
+pub(crate) struct ContentHash(Context);
+
+impl Default for ContentHash {
+    fn default() -> Self {
+        Self(Context::new(&SHA256))
+    }
+}
+
+impl ContentHash {
+    /// No text holds a NUL.
+    pub(crate) fn add(&mut self, text: &str) {
+        self.0.update(text.as_bytes());
+        self.0.update(&[0]);
+    }
+
+    /// 16 of the 32 bytes: far more than is needed to tell versions apart.
+    pub(crate) fn finish(self) -> String {
+        let digest = self.0.finish();
+        hex(digest.as_ref().get(..16).unwrap_or_default())
+    }
+}
+
+/// The hash of a body.
+pub(crate) fn hash_of(body: &[u8]) -> String {
+    let mut hash = ContentHash::default();
+    hash.0.update(body);
+    hash.finish()
 }
 
 #[cfg(test)]
@@ -193,14 +304,14 @@ mod tests {
     use super::*;
 
     fn part(owner: &str, range: Range<usize>) -> Part {
-        Part { owner: owner.to_owned(), range, instead: None }
+        Part { owner: owner.to_owned(), range, fallback: None }
     }
 
     #[test]
     fn parts_are_the_end_of_the_bytes_without_gaps() {
         let whole = || Resource::new(b"baseonetwo".to_vec());
         let shown = |resource: &Resource| -> Vec<(Option<String>, Vec<u8>)> {
-            resource.pieces().map(|(owner, piece)| (owner.map(str::to_owned), piece.body().to_vec())).collect()
+            resource.chunks().map(|(owner, chunk)| (owner.map(str::to_owned), chunk.body().to_vec())).collect()
         };
         let good = whole().with_parts([part("1", 4..7), part("2", 7..10)]);
         assert_eq!(

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::hash::Hash;
 use crate::kind::{CDS, Kind};
+use crate::resource::ContentHash;
 use crate::{Resource, View};
 
 /// Everything that Envoy may ask for at one time.
@@ -23,13 +23,13 @@ struct OneType {
     /// Names of what is made of parts.
     composed: Vec<String>,
     /// Names of those of which only the version is known.
-    held: Vec<String>,
+    version_only: Vec<String>,
     version: String,
 }
 
 impl OneType {
     fn new(resources: BTreeMap<String, Resource>) -> Self {
-        let mut hash = Hash::default();
+        let mut hash = ContentHash::default();
         let mut owned: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut composed = Vec::new();
         for (name, resource) in &resources {
@@ -45,8 +45,9 @@ impl OneType {
                 composed.push(name.clone());
             }
         }
-        let held = resources.iter().filter(|(_, resource)| resource.is_held()).map(|(name, _)| name.clone()).collect();
-        Self { resources, owned, composed, held, version: hash.finish() }
+        let version_only =
+            resources.iter().filter(|(_, resource)| resource.is_version_only()).map(|(name, _)| name.clone()).collect();
+        Self { resources, owned, composed, version_only, version: hash.finish() }
     }
 
     /// Whether these are its resources, sorted by name.
@@ -74,7 +75,7 @@ impl Snapshot {
         let mut resources: Vec<_> = resources.into_iter().collect();
         // Stable, so that of two with one name the later one comes last.
         resources.sort_by(|one, other| (one.0.as_ref(), one.1.as_ref()).cmp(&(other.0.as_ref(), other.1.as_ref())));
-        let mut whole = Hash::default();
+        let mut whole = ContentHash::default();
         let mut types = BTreeMap::new();
         while let Some((last, ..)) = resources.last() {
             let start = resources.partition_point(|(type_url, ..)| type_url.as_ref() < last.as_ref());
@@ -165,8 +166,8 @@ impl Snapshot {
     }
 
     /// The names of those resources of one type of which only the version is known.
-    pub(crate) fn held<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a String> + use<'a> {
-        self.types.get(type_url).into_iter().flat_map(|one| &one.held)
+    pub(crate) fn version_only<'a>(&'a self, type_url: &str) -> impl Iterator<Item = &'a String> + use<'a> {
+        self.types.get(type_url).into_iter().flat_map(|one| &one.version_only)
     }
 
     /// The names of one type's resources.
@@ -202,7 +203,7 @@ impl Snapshot {
     /// A hash of an owner's resources and of its parts of others, equal wherever they are equal; `None` if the snapshot
     /// holds none of them. Those that linger do not count: they depend on what the object was before, and when.
     pub fn version_of(&self, owner: &str) -> Option<String> {
-        let mut hash = Hash::default();
+        let mut hash = ContentHash::default();
         let mut is_there = false;
         for (type_url, name) in self.owned_by(owner) {
             let Some(resource) = self.get(type_url, name).filter(|resource| !resource.lingers()) else { continue };
@@ -312,7 +313,7 @@ mod tests {
             let parts = [("A", 1..2), ("B", 2..3)].map(|(owner, range)| crate::Part {
                 owner: owner.to_owned(),
                 range,
-                instead: None,
+                fallback: None,
             });
             let listener = Resource::new(chains.to_vec()).with_parts(parts);
             base.iter().cloned().chain([("l".to_owned(), "all".to_owned(), listener)]).collect::<Vec<_>>()

@@ -42,7 +42,7 @@ impl Standing {
 
 /// A node whose streams are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TurnedAway {
+pub struct RejectedNode {
     /// The id that it tells.
     pub node: String,
     /// Who told it.

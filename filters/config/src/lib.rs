@@ -13,6 +13,7 @@ mod cluster;
 mod destination;
 mod dispatch;
 mod filter;
+mod hex;
 pub mod names;
 mod policy;
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use cluster::{
 pub use destination::{GENERATION_MARK, Pool, RequestClass, destination, destinations, without_generation};
 pub use dispatch::Dispatch;
 pub use filter::{FilterConfig, PeerSource};
+pub use hex::hex;
 pub use policy::{Policy, Rule, ServiceAccount};
 pub use validator::ValidatorConfig;
 pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};

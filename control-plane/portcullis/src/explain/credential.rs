@@ -1,9 +1,9 @@
 use std::borrow::Cow;
-use std::fmt::Write;
 
 use portcullis_core::credential::{BrokenToken, bearer_token, subprotocol_token};
 use portcullis_core::gateway::subprotocols_without_tokens;
 use portcullis_core::header_scan::HeaderScan;
+use portcullis_filter_config::hex;
 use ring::digest::{SHA256, digest};
 
 use super::answer::{CredentialAnswer, text};
@@ -44,10 +44,5 @@ pub(super) fn read(scan: &HeaderScan<'_>) -> CredentialAnswer {
 }
 
 fn sha256_hex(bytes: &[u8]) -> String {
-    let mut hex = String::with_capacity(64);
-    for byte in digest(&SHA256, bytes).as_ref() {
-        // Writing to a String does not fail.
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    hex(digest(&SHA256, bytes).as_ref())
 }

@@ -14,7 +14,7 @@ use portcullis_core::state_store::CacheOwner;
 use portcullis_core::{CompileError, Gateway, StateStore};
 use portcullis_filter_config::ClusterConfig;
 use portcullis_sources::ObjectSet;
-use portcullis_translate::{choose_settings, lost_names, offline, offline_gateway};
+use portcullis_translate::{choose_settings, explain_gateway, explain_input, lost_names};
 use serde_json::Value;
 
 use crate::objects::{ObjectsError, read_objects};
@@ -66,7 +66,7 @@ impl World {
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, WorldError> {
         let all = all_objects(paths)?;
         let settings = settings(&all)?;
-        let gateway = Gateway::compile(&offline_gateway(&settings)).map_err(WorldError::Gateway)?;
+        let gateway = Gateway::compile(&explain_gateway(&settings)).map_err(WorldError::Gateway)?;
         let mut world = World {
             gateway,
             clusters: Vec::new(),
@@ -97,7 +97,8 @@ impl World {
         }
         for (document, lost) in objects.clusters.iter().zip(lost_names(&objects.clusters, settings)) {
             let name = document.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
-            let read = offline(document, settings).map_err(|problem| WorldError::Cluster(name.clone(), problem))?;
+            let read =
+                explain_input(document, settings).map_err(|problem| WorldError::Cluster(name.clone(), problem))?;
             for problem in &read.problems {
                 self.problems.push(format!("UpstreamCluster {name} would be refused: {problem}"));
             }

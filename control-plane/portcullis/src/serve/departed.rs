@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use portcullis_api::Settings;
-use portcullis_translate::{FilterBuild, Resource, farewell};
+use portcullis_translate::{FilterBuild, Resource, tombstone_routes};
 use serde_json::Value;
 
 use super::documents::Documents;
@@ -52,7 +52,7 @@ impl Departed {
         }
         self.gone.iter_mut().filter_map(move |gone| {
             let Gone { document, told, .. } = gone;
-            let make = || farewell(document, settings, filter).map(Arc::new);
+            let make = || tombstone_routes(document, settings, filter).map(Arc::new);
             told.entry(filter).or_insert_with(make).clone()
         })
     }

@@ -257,7 +257,7 @@ fn entry(one: &Arc<Translated>) -> Resource {
     let part = |part: &translated::Part| Part {
         owner: part.owner.clone(),
         range: part.start..part.end,
-        instead: Some(part.instead.clone().into()),
+        fallback: Some(part.instead.clone().into()),
     };
     let body = Bytes::from_owner(Body(Arc::clone(one)));
     let mut resource = Resource::new(body);

@@ -43,7 +43,7 @@ enum RunError {
     #[error(transparent)]
     Source(#[from] SourceError),
     #[error(transparent)]
-    Doors(#[from] XdsError),
+    Listeners(#[from] XdsError),
     #[error("cannot listen at {0}")]
     Http(SocketAddr, #[source] io::Error),
     #[error("the status pages failed")]
@@ -66,7 +66,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     raise_descriptors();
     let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
     let source = Source::open(&arguments.source, last_good.snapshot.is_some()).await?;
-    let doors = arguments.xds.open().await?;
+    let listeners = arguments.xds.open().await?;
     let failed = |error| RunError::Http(arguments.http_address, error);
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
     let http_address = listener.local_addr().map_err(failed)?;
@@ -126,7 +126,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         let _ = stopped.await;
     };
     let served = Served { snapshots, registry, health, views };
-    let mut xds = tokio::spawn(portcullis_xds::serve(doors, served, shutdown));
+    let mut xds = tokio::spawn(portcullis_xds::serve(listeners, served, shutdown));
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

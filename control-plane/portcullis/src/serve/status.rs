@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use portcullis_api::status::{ClusterStatus, told};
 use portcullis_translate::Diagnosis;
-use portcullis_xds::{NodeStatus, Refused, TurnedAway};
+use portcullis_xds::{NodeStatus, Refused, RejectedNode};
 use serde::Serialize;
 
 use super::fleet::Reports;
@@ -41,8 +41,8 @@ pub(crate) struct Stranger {
     pub(crate) times: u64,
 }
 
-impl From<TurnedAway> for Stranger {
-    fn from(one: TurnedAway) -> Self {
+impl From<RejectedNode> for Stranger {
+    fn from(one: RejectedNode) -> Self {
         Self { node: one.node, by: told(&one.by), reason: told(&one.reason), times: one.times }
     }
 }
@@ -131,7 +131,7 @@ impl Status {
         endpoints: Reports,
         snapshot: String,
         source: SourceStatus,
-        turned_away: Vec<TurnedAway>,
+        turned_away: Vec<RejectedNode>,
     ) -> Self {
         let nodes = nodes.iter().map(|node| Node {
             in_sync: node.in_sync && node.snapshot == snapshot,

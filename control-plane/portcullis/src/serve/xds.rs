@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use portcullis_xds::{Credentials, Doors, Socket, SocketError, TlsError};
+use portcullis_xds::{Credentials, Listeners, Socket, SocketError, TlsError};
 use tokio::net::TcpListener;
 
 /// Where Envoys come in.
@@ -46,10 +46,10 @@ pub(crate) enum XdsError {
 
 impl XdsArguments {
     /// Opens them.
-    pub(crate) async fn open(&self) -> Result<Doors, XdsError> {
-        let mut doors = Doors::default();
+    pub(crate) async fn open(&self) -> Result<Listeners, XdsError> {
+        let mut listeners = Listeners::default();
         if let Some(path) = &self.xds_socket {
-            doors.socket = Some(Socket::bind(path)?);
+            listeners.socket = Some(Socket::bind(path)?);
             tracing::info!(xds_socket = %path.display(), "listening");
         }
         if let (Some(address), Some(certificate), Some(key), Some(client_ca)) =
@@ -59,8 +59,8 @@ impl XdsArguments {
             let failed = |error| XdsError::Listen(address, error);
             let listener = TcpListener::bind(address).await.map_err(failed)?;
             tracing::info!(xds_address = %listener.local_addr().map_err(failed)?, "listening");
-            doors.network = Some((listener, Arc::new(credentials)));
+            listeners.network = Some((listener, Arc::new(credentials)));
         }
-        Ok(doors)
+        Ok(listeners)
     }
 }

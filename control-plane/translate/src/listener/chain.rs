@@ -5,7 +5,7 @@ use envoy_types::pb::envoy::extensions::filters::network::direct_response::v3::C
 use envoy_types::util::pack_any;
 use portcullis_api::{Cidr, Cluster, Settings};
 
-use super::door::range;
+use super::port::range;
 use super::{hcm, peer, tls};
 use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, parts, stat_name};

@@ -6,10 +6,10 @@
 
 mod access_log;
 mod chain;
-mod door;
 mod hcm;
 mod local_reply;
 mod peer;
+mod port;
 mod tls;
 mod wasm;
 
@@ -21,7 +21,7 @@ use envoy_types::pb::envoy::config::listener::v3::{FilterChain, Listener};
 use portcullis_api::{Claims, Cluster, Settings};
 use prost::Message;
 
-use door::Door;
+use port::ListenerPort;
 
 use crate::filter_build::FilterBuild;
 use crate::names::{ResourceNames, stat_name};
@@ -90,42 +90,43 @@ pub(crate) fn listeners(settings: &Settings, chains: Vec<Chain>) -> Vec<Resource
         Chain::Reserved { .. } => None,
     });
     let serving: Serving = serving.collect();
-    door::doors(settings).iter().map(|door| listener(settings, door, &reserved, &serving)).collect()
+    port::ports(settings).iter().map(|port| listener(settings, port, &reserved, &serving)).collect()
 }
 
 /// By owner: encoded chains, and what may stand in their place.
 type Serving = BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>;
 
-fn listener(settings: &Settings, door: &Door<'_>, reserved: &[String], serving: &Serving) -> Resource {
+fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String], serving: &Serving) -> Resource {
     let names = ResourceNames::gateway(&settings.instance);
-    let name = ResourceNames::listener().part(door.part);
+    let name = ResourceNames::listener().part(port.part);
     let default = chain::default(settings);
     let mut own = Vec::new();
     if !reserved.is_empty() {
         own.push(chain::closed(names.part("reserved"), reserved.to_vec()).encode_to_vec());
     }
     // A chain for everybody would let everybody in.
-    if let (true, Some(default)) = (door.is_guarded(), &default) {
+    if let (true, Some(default)) = (port.requires_proxy_protocol(), &default) {
         own.push(default.encode_to_vec());
     }
-    let suffix = if door.is_guarded() { "-proxied" } else { "" };
+    let suffix = if port.requires_proxy_protocol() { "-proxied" } else { "" };
     let listener = Listener {
         stat_prefix: stat_name(&settings.instance) + suffix,
-        address: Some(ip_socket(settings.address, door.port)),
-        default_filter_chain: default.filter(|_| !door.is_guarded()),
+        address: Some(ip_socket(settings.address, port.port)),
+        default_filter_chain: default.filter(|_| !port.requires_proxy_protocol()),
         per_connection_buffer_limit_bytes: Some(uint(BUFFER_LIMIT)),
-        listener_filters: door.listener_filters(),
+        listener_filters: port.listener_filters(),
         listener_filters_timeout: Some(seconds(10)),
         name: name.clone(),
         ..Default::default()
     };
     let mut resource = Resource::new(name, &listener);
-    let guarded = |chains: &[Vec<u8>]| EncodedChains::of(chains.iter().map(|chain| door.guarded(chain.clone())));
-    resource.value.extend(guarded(&own));
+    let restrict_sources =
+        |chains: &[Vec<u8>]| EncodedChains::of(chains.iter().map(|chain| port.restrict_sources(chain.clone())));
+    resource.value.extend(restrict_sources(&own));
     for (owner, (chains, instead)) in serving {
         let start = resource.value.len();
-        resource.value.extend(guarded(chains));
-        let (owner, instead) = (owner.clone(), guarded(instead));
+        resource.value.extend(restrict_sources(chains));
+        let (owner, instead) = (owner.clone(), restrict_sources(instead));
         resource.parts.push(Part { owner, start, end: resource.value.len(), instead });
     }
     resource

@@ -1,6 +1,5 @@
 //! Which object gets which of the names that several claim.
 
-mod rank;
 #[cfg(test)]
 mod tests;
 
@@ -8,11 +7,9 @@ use std::collections::HashMap;
 
 use portcullis_api::{ClaimKind, Claims, NamesBelowWildcards, Problem};
 
-use rank::{Rank, Seniority};
-
 /// A name that an object claims and another one owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
+pub(crate) struct LostName {
     pub(crate) name: String,
     pub(crate) kind: ClaimKind,
     /// What its writer is told.
@@ -25,7 +22,7 @@ pub(crate) struct Lost {
 /// then to the older object, then by name, then to the one that was read first. Who would take it out of another object's
 /// wildcard gets it only if it had it before, or is the stronger one by age and name. Whether the owner itself is served
 /// does not matter: a typo in it must not hand its clients to somebody else.
-pub(crate) fn conflicts(claims: &[&Claims], below: NamesBelowWildcards) -> Vec<Vec<Lost>> {
+pub(crate) fn conflicts(claims: &[&Claims], below: NamesBelowWildcards) -> Vec<Vec<LostName>> {
     let owners = Owners::of(claims, below);
     let lost = |(index, claim): (usize, &&Claims)| {
         let names = claim.names.iter().filter_map(|(name, kind)| {
@@ -34,7 +31,7 @@ pub(crate) fn conflicts(claims: &[&Claims], below: NamesBelowWildcards) -> Vec<V
                 Owner::Claimant(owner) => taken(name, *kind, claim, claims.get(*owner)?),
                 Owner::Wildcard(wildcard, owner) => covered(name, *kind, wildcard, claims.get(*owner)?),
             };
-            Some(Lost { name: name.clone(), kind: *kind, problem })
+            Some(LostName { name: name.clone(), kind: *kind, problem })
         });
         names.collect()
     };
@@ -52,25 +49,25 @@ enum Owner<'a> {
 struct Owners<'a> {
     by_name: HashMap<&'a str, Owner<'a>>,
     /// By what stands behind the `*.`.
-    wildcards: HashMap<&'a str, Contender<'a>>,
+    wildcards: HashMap<&'a str, Claimant<'a>>,
 }
 
 /// One who claims a name.
 #[derive(Clone, Copy)]
-struct Contender<'a> {
+struct Claimant<'a> {
     name: &'a str,
     index: usize,
-    rank: Rank<'a>,
+    priority: ClaimPriority<'a>,
 }
 
 impl<'a> Owners<'a> {
     fn of(claims: &[&'a Claims], below: NamesBelowWildcards) -> Self {
         let mut owners = Self { by_name: HashMap::new(), wildcards: HashMap::new() };
-        for contenders in contenders(claims).chunk_by(|one, other| one.name == other.name) {
-            let Some(name) = contenders.first().map(|one| one.name) else { continue };
+        for claimants in claimants(claims).chunk_by(|one, other| one.name == other.name) {
+            let Some(name) = claimants.first().map(|one| one.name) else { continue };
             let closest = owners.closest(name).filter(|_| below == NamesBelowWildcards::Conflict);
-            let is_free = |one: &&Contender<'a>| closest.is_none_or(|(_, wildcard)| !one.is_beaten_by(&wildcard));
-            let owner = contenders.iter().find(is_free);
+            let is_free = |one: &&Claimant<'a>| closest.is_none_or(|(_, wildcard)| !one.is_beaten_by(&wildcard));
+            let owner = claimants.iter().find(is_free);
             if let (Some(owner), Some(parent)) = (owner, name.strip_prefix("*.")) {
                 owners.wildcards.insert(parent, *owner);
             }
@@ -85,7 +82,7 @@ impl<'a> Owners<'a> {
     }
 
     /// The wildcard that serves a name which nobody else does. As Envoy has it, a wildcard stands for any number of labels.
-    fn closest(&self, name: &'a str) -> Option<(&'a str, Contender<'a>)> {
+    fn closest(&self, name: &'a str) -> Option<(&'a str, Claimant<'a>)> {
         let mut rest = name;
         while let Some((_, parent)) = rest.split_once('.') {
             if let Some(owner) = self.wildcards.get(parent) {
@@ -99,27 +96,27 @@ impl<'a> Owners<'a> {
 
 /// Who claims which name, of each name the strongest first. A name comes behind all wildcards that cover it: these have
 /// fewer labels, or as many.
-fn contenders<'a>(claims: &[&'a Claims]) -> Vec<Contender<'a>> {
+fn claimants<'a>(claims: &[&'a Claims]) -> Vec<Claimant<'a>> {
     let claim = |(index, claim): (usize, &&'a Claims)| {
         let claim: &'a Claims = claim;
-        let seniority = Seniority::new(claim, index);
+        let age = Age::new(claim, index);
         claim.names.iter().map(move |(name, kind)| {
-            let rank = Rank { is_new: !claim.held.contains(name), kind: *kind, seniority };
-            Contender { name, index, rank }
+            let priority = ClaimPriority { is_new: !claim.held.contains(name), kind: *kind, age };
+            Claimant { name, index, priority }
         })
     };
     let mut all: Vec<_> = claims.iter().enumerate().flat_map(claim).collect();
     let depth = |name: &str| (name.matches('.').count(), !name.starts_with('*'));
-    all.sort_by_cached_key(|one| (depth(one.name), one.name, one.rank));
+    all.sort_by_cached_key(|one| (depth(one.name), one.name, one.priority));
     all
 }
 
-impl Contender<'_> {
+impl Claimant<'_> {
     /// Whether it may not take a name out of this wildcard. What it was given once it keeps: else an older object could take
     /// a younger one's name by a wildcard of its own.
     fn is_beaten_by(&self, wildcard: &Self) -> bool {
-        let order = |one: &Self| (one.rank.is_new, one.rank.seniority);
-        self.rank.is_new && self.index != wildcard.index && order(wildcard) < order(self)
+        let order = |one: &Self| (one.priority.is_new, one.priority.age);
+        self.priority.is_new && self.index != wildcard.index && order(wildcard) < order(self)
     }
 }
 
@@ -144,5 +141,30 @@ fn field(kind: ClaimKind) -> &'static str {
         ClaimKind::Name => "metadata.name",
         ClaimKind::ServerName => "spec.secureServing.serverNames",
         ClaimKind::VirtualIp => "spec.portcullis.virtualIPs",
+    }
+}
+
+/// How strong a claim is among those of the same name. Lower is stronger.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct ClaimPriority<'a> {
+    /// Whether the name was not the object's before.
+    is_new: bool,
+    kind: ClaimKind,
+    age: Age<'a>,
+}
+
+/// Which object comes first. An object without a creation time counts as younger than any that has one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Age<'a> {
+    undated: bool,
+    created: Option<&'a str>,
+    name: &'a str,
+    index: usize,
+}
+
+impl<'a> Age<'a> {
+    fn new(claims: &'a Claims, index: usize) -> Self {
+        let created = claims.creation_timestamp.as_deref();
+        Self { undated: created.is_none(), created, name: &claims.name, index }
     }
 }

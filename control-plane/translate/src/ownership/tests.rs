@@ -130,7 +130,7 @@ fn objects(drawn: &[(u8, u16, u16)]) -> Vec<Claims> {
 /// Who gets what, by object.
 fn given(objects: &[Claims]) -> std::collections::BTreeMap<String, Vec<String>> {
     let lost = conflicts(&objects.iter().collect::<Vec<_>>(), NamesBelowWildcards::Conflict);
-    let own = |(claims, lost): (&Claims, Vec<Lost>)| {
+    let own = |(claims, lost): (&Claims, Vec<LostName>)| {
         let names = claims.names.iter().map(|(name, _)| name.clone());
         (claims.name.clone(), names.filter(|name| lost.iter().all(|lost| lost.name != *name)).collect())
     };

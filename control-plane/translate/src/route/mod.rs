@@ -1,10 +1,10 @@
 //! The route configuration of one cluster: the filter's decision selects a destination, anything else is refused.
 
 mod destination;
-mod sorted;
+mod deterministic_encoding;
 
 #[cfg(test)]
-pub(crate) use sorted::RouteParts;
+pub(crate) use deterministic_encoding::RouteParts;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +20,6 @@ use portcullis_api::Cluster;
 use portcullis_filter_config::{ClusterConfig, Pool, destinations, names as agreed};
 use ring::digest::{SHA256, digest};
 
-use crate::digest::hex;
 use crate::filter_build::FilterBuild;
 use crate::group::Group;
 use crate::names::{ResourceNames, parts};
@@ -46,12 +45,12 @@ pub(crate) fn routes(
             entries.insert(key, on_match(route));
         }
     }
-    let matcher = sorted::Matcher::exact(filter_state_input(filter), entries, on_match(deny()));
+    let matcher = deterministic_encoding::Matcher::exact(filter_state_input(filter), entries, on_match(deny()));
     let name = names.part(parts::ROUTES);
     let (host, metadata) = virtual_host(&cluster.name, config, filter);
     Resource {
         type_url: type_urls::route_configuration(),
-        value: sorted::route_configuration(&name, &host, metadata, Some(matcher)),
+        value: deterministic_encoding::route_configuration(&name, &host, metadata, Some(matcher)),
         name,
         assignment: None,
         owner: None,
@@ -73,7 +72,7 @@ pub(crate) fn without_destinations(
     let name = names.part(parts::ROUTES);
     Resource {
         type_url: type_urls::route_configuration(),
-        value: sorted::route_configuration(&name, &host, metadata, None),
+        value: deterministic_encoding::route_configuration(&name, &host, metadata, None),
         name,
         assignment: None,
         owner: None,
@@ -86,7 +85,7 @@ fn virtual_host(
     cluster: &str,
     config: &ClusterConfig,
     filter: FilterBuild,
-) -> (VirtualHost, Option<sorted::VirtualHostMetadata>) {
+) -> (VirtualHost, Option<deterministic_encoding::VirtualHostMetadata>) {
     let host = VirtualHost { name: cluster.to_owned(), domains: vec!["*".to_owned()], ..Default::default() };
     match filter {
         FilterBuild::Module => {
@@ -102,9 +101,9 @@ fn virtual_host(
         }
         FilterBuild::Wasm => {
             let text = json_text(config);
-            let digest = hex(digest(&SHA256, text.as_bytes()).as_ref());
+            let digest = portcullis_filter_config::hex(digest(&SHA256, text.as_bytes()).as_ref());
             let fields = [(agreed::wasm::CONFIG_KEY, text), (agreed::wasm::DIGEST_KEY, digest)];
-            (host, Some(sorted::VirtualHostMetadata::of(agreed::wasm::METADATA, fields)))
+            (host, Some(deterministic_encoding::VirtualHostMetadata::of(agreed::wasm::METADATA, fields)))
         }
     }
 }

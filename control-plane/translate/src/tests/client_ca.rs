@@ -9,7 +9,7 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, base64, set, translated};
-use crate::{Reason, Translation, choose_settings, offline};
+use crate::{Reason, Translation, choose_settings, explain_input};
 
 fn cluster(pki: &Pki, own_ca: Option<&str>) -> Value {
     let mut cluster = pki.cluster("prod.example.com");
@@ -22,7 +22,7 @@ fn settings(pki: &Pki, default_ca: Option<&str>) -> Settings {
 }
 
 fn identity_of(cluster: &Value, settings: &Settings) -> String {
-    offline(cluster, settings).unwrap().config.identity
+    explain_input(cluster, settings).unwrap().config.identity
 }
 
 /// Bytes by type and name.

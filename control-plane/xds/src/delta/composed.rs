@@ -1,8 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::piece::{Body, Key, Pieces, bodies};
 use crate::quarantine::{Offer, Quarantine, Refusal};
-use crate::resource::add_pieces;
+use crate::resource::{Body, ChunkKey, Chunks, add_chunks, bodies};
 use crate::{Resource, Snapshot, Standing};
 
 /// The resources of one type that are made of parts: what of them may be sent.
@@ -32,10 +31,10 @@ impl Composed {
         for (name, resource) in snapshot.composed(type_url).filter(|(name, _)| due.contains(*name)) {
             let is_new = !self.by_name.contains_key(name);
             let one = self.by_name.entry(name.to_owned()).or_default();
-            if !one.quarantine.is_aimed_at(resource.version()) {
-                let mut pieces = Pieces::new();
-                add_pieces(&mut pieces, name, resource);
-                one.quarantine.aim(Offer::wanted(resource.version(), pieces));
+            if !one.quarantine.has_target(resource.version()) {
+                let mut chunks = Chunks::new();
+                add_chunks(&mut chunks, name, resource);
+                one.quarantine.set_target(Offer::wanted(resource.version(), chunks));
             }
             if let Some(version) = known.get(name).filter(|_| is_new) {
                 one.quarantine.resume(version);
@@ -61,7 +60,7 @@ impl Composed {
     /// The body of a resource to send.
     pub(super) fn body(&self, name: &str, resource: &Resource) -> Body {
         let offer = self.by_name.get(name).and_then(|one| one.offer.as_ref());
-        let body = offer.and_then(|offer| bodies(&offer.pieces).remove(name));
+        let body = offer.and_then(|offer| bodies(&offer.chunks).remove(name));
         body.unwrap_or_else(|| vec![resource.body().clone()])
     }
 
@@ -109,7 +108,7 @@ impl Composed {
 
     /// Where the other side stands with a part.
     pub(super) fn standing(&self, name: &str, owner: &str, version: &str) -> Standing {
-        let key = Key { resource: name.to_owned(), part: Some(owner.to_owned()) };
+        let key = ChunkKey { resource: name.to_owned(), part: Some(owner.to_owned()) };
         self.by_name.get(name).map_or(Standing::Pending, |one| one.quarantine.standing(&key, version))
     }
 }

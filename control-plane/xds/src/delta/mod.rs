@@ -18,9 +18,9 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use envoy_types::pb::google::protobuf::Any;
 
+use crate::blocked::Blocked;
 use crate::kind::Kind;
-use crate::piece::length;
-use crate::wait::Wait;
+use crate::resource::length;
 use crate::{Refused, Snapshot, Standing};
 use subscription::{Change, Subscription};
 
@@ -42,7 +42,7 @@ impl DeltaStream {
         self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_complete(&self.snapshot, url))
     }
 
-    fn advance(&mut self) -> Vec<Draft> {
+    fn advance(&mut self) -> Vec<PendingResponse> {
         for ((_, type_url), subscription) in &mut self.subscriptions {
             subscription.refresh(&self.snapshot, type_url);
         }
@@ -52,61 +52,61 @@ impl DeltaStream {
             let gates = self.gates(key.0);
             let Some(subscription) = self.subscriptions.get_mut(&key) else { continue };
             let Some(change) = subscription.next_change(&self.snapshot, &key.1, gates) else { continue };
-            self.touch_companions(&key.1, &change);
+            self.mark_companions_dirty(&key.1, &change);
             self.nonces += 1;
             let nonce = self.nonces.to_string();
             if let Some(subscription) = self.subscriptions.get_mut(&key) {
                 subscription.sent(&nonce, &change, self.snapshot.type_version(&key.1));
             }
             let version = self.snapshot.type_version(&key.1).to_owned();
-            responses.push(Draft { type_url: key.1, version, nonce, change });
+            responses.push(PendingResponse { type_url: key.1, version, nonce, change });
         }
         responses
     }
 
     /// Marks what has to be sent again with a change. Companions come later in the order of types, so that they follow in
     /// the same turn.
-    fn touch_companions(&mut self, type_url: &str, change: &Change) {
+    fn mark_companions_dirty(&mut self, type_url: &str, change: &Change) {
         for name in change.updates.keys() {
             let Some(resource) = self.snapshot.get(type_url, name) else { continue };
             let Some((type_url, name)) = resource.companion() else { continue };
             let key = (Kind::of(type_url), type_url.to_owned());
-            self.subscriptions.entry(key).or_default().touch(name);
+            self.subscriptions.entry(key).or_default().mark_dirty(name);
         }
     }
 
     /// What has to wait of a type now, given where the others stand. What belongs to one owner refers to nothing of another
     /// owner, so that nobody waits for somebody else's.
-    fn gates(&self, kind: Kind) -> Gates {
-        let busy = |wanted: fn(Kind) -> bool, busy: fn(&Subscription, &Snapshot, &str) -> Wait| {
+    fn gates(&self, kind: Kind) -> SendGates {
+        let busy = |wanted: fn(Kind) -> bool, busy: fn(&Subscription, &Snapshot, &str) -> Blocked| {
             self.subscriptions
                 .iter()
                 .filter(|((other, _), _)| *other != kind && wanted(*other))
                 .map(|((_, type_url), subscription)| busy(subscription, &self.snapshot, type_url))
-                .fold(Wait::Nobody, Wait::and)
+                .fold(Blocked::None, Blocked::and)
         };
         if kind.is_referred_to() {
             let referrers = busy(|kind| !kind.is_referred_to(), Subscription::out_of_sync);
             let clusters = busy(|kind| kind == Kind::Cluster, Subscription::unsettled);
-            let removals = if self.knows_referrers() { referrers.and(clusters) } else { Wait::Everybody };
-            return Gates { updates: Wait::Nobody, removals };
+            let removals = if self.knows_referrers() { referrers.and(clusters) } else { Blocked::All };
+            return SendGates { updates: Blocked::None, removals };
         }
         if kind == Kind::Routes && !self.knows_clusters() {
-            return Gates { updates: Wait::Everybody, removals: Wait::Everybody };
+            return SendGates { updates: Blocked::All, removals: Blocked::All };
         }
         let referred = busy(Kind::is_referred_to, Subscription::updating);
         let updates = if kind == Kind::Routes { referred.clone().and(self.kept()) } else { referred.clone() };
-        Gates { updates, removals: referred }
+        SendGates { updates, removals: referred }
     }
 
     /// Whose routes stay as the node has them: it refuses what newer ones lead to, and they would lead nowhere.
-    fn kept(&self) -> Wait {
+    fn kept(&self) -> Blocked {
         let of = |wanted: fn(Kind) -> bool| self.subscriptions.iter().filter(move |((kind, _), _)| wanted(*kind));
         let has_routes = |owner: &&str| {
             of(|kind| kind == Kind::Routes).any(|((_, url), routes)| routes.has_of(&self.snapshot, url, owner))
         };
         let lacking = of(Kind::is_referred_to).flat_map(|((_, url), one)| one.lacking(&self.snapshot, url));
-        lacking.filter(has_routes).map(|owner| Wait::for_owner(Some(owner))).fold(Wait::Nobody, Wait::and)
+        lacking.filter(has_routes).map(|owner| Blocked::for_owner(Some(owner))).fold(Blocked::None, Blocked::and)
     }
 
     /// Whether the node can take routes. One that comes back while it warms clusters does not ask for them, nor say which it
@@ -164,7 +164,7 @@ impl DeltaStream {
     }
 
     /// Takes a request: a subscription, an acknowledgement or both. Returns responses in the order to send them.
-    pub(crate) fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<Draft> {
+    pub(crate) fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<PendingResponse> {
         if self.node.is_empty()
             && let Some(node) = &request.node
         {
@@ -176,7 +176,7 @@ impl DeltaStream {
     }
 
     /// Takes a newer snapshot. Returns responses in the order to send them.
-    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<Draft> {
+    pub(crate) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<PendingResponse> {
         for ((_, type_url), subscription) in &mut self.subscriptions {
             subscription.on_snapshot(self.snapshot.changes(&snapshot, type_url));
         }
@@ -247,21 +247,21 @@ impl DeltaStream {
 
 /// What has to wait of a type.
 #[derive(Clone, Debug)]
-struct Gates {
-    updates: Wait,
-    removals: Wait,
+struct SendGates {
+    updates: Blocked,
+    removals: Blocked,
 }
 
 /// A response, its bytes shared with the snapshot.
 #[derive(Clone, Debug)]
-pub(crate) struct Draft {
+pub(crate) struct PendingResponse {
     type_url: String,
     version: String,
     nonce: String,
     change: Change,
 }
 
-impl Draft {
+impl PendingResponse {
     /// Bytes of the resources, without names.
     pub(crate) fn size(&self) -> usize {
         self.change.updates.values().map(|update| length(&update.body)).sum()

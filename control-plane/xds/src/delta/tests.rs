@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
 
-use super::{DeltaStream, Draft};
+use super::{DeltaStream, PendingResponse};
 use crate::kind::{CDS, EDS, LDS, RDS, SDS};
 use crate::{Resource, Snapshot};
 
@@ -31,11 +31,11 @@ impl Encoded {
     }
 
     fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
-        self.0.on_request(request).into_iter().map(Draft::encode).collect()
+        self.0.on_request(request).into_iter().map(PendingResponse::encode).collect()
     }
 
     fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
-        self.0.on_snapshot(snapshot).into_iter().map(Draft::encode).collect()
+        self.0.on_snapshot(snapshot).into_iter().map(PendingResponse::encode).collect()
     }
 }
 

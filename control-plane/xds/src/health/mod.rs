@@ -1,6 +1,6 @@
 //! What Envoys report about their endpoints' health, by Envoy's own health discovery protocol.
 
-mod mouth;
+mod answer_sender;
 mod registry;
 mod relay;
 mod service;

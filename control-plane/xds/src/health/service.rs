@@ -16,10 +16,10 @@ use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::mouth::{INTERVAL, Mouth, Snapshots};
+use super::answer_sender::{AnswerSender, INTERVAL, Snapshots};
 use super::relay::{self, MAX_ENTRIES};
 use super::{Answers, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
-use crate::{Admission, Excess, Outgoing, Parcel, Registry, admission};
+use crate::{Admission, QueuedResponse, Registry, Rejection, ResponseStream, admission};
 
 /// Most clusters of one report; more are not read.
 const MAX_CLUSTERS: usize = 20_000;
@@ -57,22 +57,22 @@ impl HealthDiscoveryService for Service {
         // Nothing is to be checked for us: Envoy's own checks are what we want to hear of.
         let wish = HealthCheckSpecifier { interval: Some(INTERVAL), ..Default::default() };
         // There is room for one message.
-        let _ = sender.try_send(Parcel { content: Ok(wish), room: None });
+        let _ = sender.try_send(QueuedResponse { content: Ok(wish), room: None });
         let (registry, mut life) = (Arc::clone(&self.registry), self.snapshots.clone());
-        let answers = Outgoing::new(receiver, Arc::clone(&admission));
+        let answers = ResponseStream::new(receiver, Arc::clone(&admission));
         let (named, name) = watch::channel(String::new());
-        let ear = Ear { registry, snapshots: self.snapshots.clone(), admission, named };
-        let mut mouth = Mouth::new(Arc::clone(&self.nodes), self.snapshots.clone());
+        let ear = HealthStream { registry, snapshots: self.snapshots.clone(), admission, named };
+        let mut answer_sender = AnswerSender::new(Arc::clone(&self.nodes), self.snapshots.clone());
         tokio::spawn(async move {
             let ended = tokio::select! {
                 ended = ear.listen(request.into_inner()) => ended,
                 () = sender.closed() => return,
-                () = mouth.say(name, &sender) => return,
+                () = answer_sender.say(name, &sender) => return,
                 () = async { while life.changed().await.is_ok() {} } => Ok(()),
             };
             if let Err(status) = ended {
                 // Whoever left needs no reason.
-                let _ = sender.send(Parcel { content: Err(status), room: None }).await;
+                let _ = sender.send(QueuedResponse { content: Err(status), room: None }).await;
             }
         });
         Ok(Response::new(answers.boxed()))
@@ -87,7 +87,7 @@ impl HealthDiscoveryService for Service {
 }
 
 /// Takes the reports of one stream.
-pub(super) struct Ear {
+pub(super) struct HealthStream {
     pub(super) registry: Arc<HealthRegistry>,
     pub(super) snapshots: Snapshots,
     pub(super) admission: Arc<Admission>,
@@ -95,7 +95,7 @@ pub(super) struct Ear {
     pub(super) named: watch::Sender<String>,
 }
 
-impl Ear {
+impl HealthStream {
     /// Takes reports until the stream ends.
     pub(super) async fn listen(
         &self,
@@ -103,7 +103,7 @@ impl Ear {
     ) -> Result<(), Status> {
         let limits = self.admission.limits();
         let Ok(first) = tokio::time::timeout(limits.idle, messages.next()).await else {
-            self.admission.turned_away(Excess::Idle);
+            self.admission.turned_away(Rejection::Idle);
             return Err(Status::deadline_exceeded("say which node this is"));
         };
         let Some(Ok(first)) = first else { return Ok(()) };
@@ -136,7 +136,7 @@ impl Ear {
     /// The node that somebody says to be, if it may be that one.
     fn node(&self, request: HealthCheckRequest) -> Result<String, Status> {
         let id = request.node.map(|node| node.id).unwrap_or_default();
-        self.admission.peer().may_be(&id).inspect_err(|_| self.admission.turned_away(Excess::Node))?;
+        self.admission.peer().may_be(&id).inspect_err(|_| self.admission.turned_away(Rejection::Node))?;
         if id.is_empty() || id.len() > MAX_NAME {
             return Err(Status::invalid_argument("a node id has 1 to 1024 bytes"));
         }

@@ -13,18 +13,23 @@ use envoy_types::pb::envoy::service::health::v3::{HealthCheckRequest, HealthChec
 use futures_util::stream;
 use tokio::sync::watch;
 
-use super::service::Ear;
+use super::service::HealthStream;
 use super::{Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
 use crate::kind::CDS;
 use crate::{Admission, Limits, Resource, Snapshot};
 
 /// Where clusters of these names are served.
-fn ear(clusters: &[&str]) -> Ear {
+fn ear(clusters: &[&str]) -> HealthStream {
     let url = CDS;
     let one = |name: &&str| (url.to_owned(), (*name).to_owned(), Resource::new(Vec::new()));
     let (_, snapshots) = watch::channel(Some(Arc::new(Snapshot::new(clusters.iter().map(one)))));
     let limits = Limits { report_pause: Duration::ZERO, idle: Duration::from_millis(20), ..Limits::default() };
-    Ear { registry: Arc::default(), snapshots, admission: Admission::local(limits), named: watch::Sender::default() }
+    HealthStream {
+        registry: Arc::default(),
+        snapshots,
+        admission: Admission::local(limits),
+        named: watch::Sender::default(),
+    }
 }
 
 fn told(healthy: u32, total: u32) -> BTreeMap<String, Endpoints> {

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
-use crate::hash::{Hash, hash_of};
-use crate::piece::{Key, Piece, Pieces};
+use crate::resource::{Chunk, ChunkKey, Chunks};
+use crate::resource::{ContentHash, hash_of};
 
 /// Pieces that are sent, or wanted, together.
 #[derive(Clone, Debug, Default)]
@@ -9,16 +9,16 @@ pub(crate) struct Offer {
     /// A hash of what it holds. Where something is left out because it was refused, that stands behind it, so that another
     /// control plane that is told this version knows it, too.
     pub(crate) version: String,
-    pub(crate) pieces: Pieces,
+    pub(crate) chunks: Chunks,
 }
 
 impl Offer {
     /// Whether both hold the same, whatever was refused on the way to them.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let same = |((key, piece), (other_key, other)): ((&Key, &Piece), (&Key, &Piece))| {
-            key == other_key && piece.version() == other.version()
+        let same = |((key, chunk), (other_key, other)): ((&ChunkKey, &Chunk), (&ChunkKey, &Chunk))| {
+            key == other_key && chunk.version() == other.version()
         };
-        self.pieces.len() == other.pieces.len() && self.pieces.iter().zip(&other.pieces).all(same)
+        self.chunks.len() == other.chunks.len() && self.chunks.iter().zip(&other.chunks).all(same)
     }
 
     /// What stands in the version because it was left out.
@@ -32,13 +32,13 @@ impl Offer {
     }
 
     /// The version as it is sent: with what it is made of, so that another control plane knows what the other side has,
-    /// even if it wants something else itself. See [`Told`].
+    /// even if it wants something else itself. See [`ReportedVersion`].
     pub(crate) fn told(&self) -> String {
-        if self.pieces.len() > MAX_PARTS {
+        if self.chunks.len() > MAX_PARTS {
             return self.version.clone();
         }
         let (hash, left_out) = self.version.split_at(self.hash().len());
-        let made_of: String = self.pieces.iter().map(|(key, piece)| digest(key, piece)).collect();
+        let made_of: String = self.chunks.iter().map(|(key, chunk)| digest(key, chunk)).collect();
         format!("{hash}{MADE_OF}{made_of}{left_out}")
     }
 }
@@ -54,21 +54,21 @@ const MAX_TOLD: usize = 64;
 
 impl Offer {
     /// What is wanted.
-    pub(crate) fn wanted(version: &str, pieces: Pieces) -> Self {
-        Self { version: version.to_owned(), pieces }
+    pub(crate) fn wanted(version: &str, chunks: Chunks) -> Self {
+        Self { version: version.to_owned(), chunks }
     }
 
     /// What is sent.
-    pub(super) fn of<'a>(pieces: Pieces, target: &Self, refused: impl Iterator<Item = &'a str>) -> Self {
-        let mut offer = Self { version: target.version.clone(), pieces };
+    pub(super) fn of<'a>(chunks: Chunks, target: &Self, refused: impl Iterator<Item = &'a str>) -> Self {
+        let mut offer = Self { version: target.version.clone(), chunks };
         if offer.is_same(target) {
             return offer;
         }
-        let mut hash = Hash::default();
-        for (key, piece) in &offer.pieces {
+        let mut hash = ContentHash::default();
+        for (key, chunk) in &offer.chunks {
             hash.add(&key.resource);
             hash.add(key.part.as_deref().unwrap_or_default());
-            hash.add(piece.version());
+            hash.add(chunk.version());
         }
         offer.version = hash.finish();
         let refused: BTreeSet<_> = refused.map(short).collect();
@@ -82,7 +82,7 @@ impl Offer {
 
 /// What a version tells that the other side has.
 #[derive(Debug)]
-pub(super) struct Told<'a> {
+pub(super) struct ReportedVersion<'a> {
     /// The version as an [`Offer`] has it.
     pub(super) version: String,
     /// The versions that were left out, shortened.
@@ -91,7 +91,7 @@ pub(super) struct Told<'a> {
     pub(super) made_of: BTreeSet<&'a str>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ReportedVersion<'a> {
     /// Reads what [`Offer::told`] wrote, or a version that says less.
     pub(super) fn read(told: &'a str) -> Self {
         let (rest, left_out) =
@@ -109,12 +109,12 @@ impl<'a> Told<'a> {
 const DIGEST: usize = 8;
 
 /// Enough of a piece to find it among some thousand.
-pub(super) fn digest(key: &Key, piece: &Piece) -> String {
-    format!("{}{}", place(key), piece.version().get(..5).unwrap_or("-----"))
+pub(super) fn digest(key: &ChunkKey, chunk: &Chunk) -> String {
+    format!("{}{}", place(key), chunk.version().get(..5).unwrap_or("-----"))
 }
 
 /// Enough of a key to tell what is gone from what is wanted otherwise.
-pub(super) fn place(key: &Key) -> String {
+pub(super) fn place(key: &ChunkKey) -> String {
     hash_of(key.name().as_bytes()).get(..3).unwrap_or("---").to_owned()
 }
 
@@ -130,7 +130,7 @@ pub(super) fn short(version: &str) -> &str {
 
 /// Parts suspects into those to try first and those to try then. Whom the error names is tried last: it is most likely
 /// bad, and the others are to be served soon.
-pub(super) fn split(keys: &[Key], message: &str) -> (BTreeSet<Key>, BTreeSet<Key>) {
+pub(super) fn split(keys: &[ChunkKey], message: &str) -> (BTreeSet<ChunkKey>, BTreeSet<ChunkKey>) {
     let (named, others): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(|key| message.contains(key.name()));
     if !named.is_empty() && !others.is_empty() {
         return (others.into_iter().collect(), named.into_iter().collect());

@@ -4,28 +4,28 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::*;
-use crate::hash::Hash;
+use crate::resource::ContentHash;
 
 /// Part and content. A content with `!` is bad; `x@` is bad unless some other part is `x`; the whole itself is `=`.
 type Parts<'a> = &'a [(&'a str, &'a str)];
 
 fn offer(parts: Parts<'_>) -> Offer {
-    let mut pieces = Pieces::new();
-    let mut hash = Hash::default();
+    let mut chunks = Chunks::new();
+    let mut hash = ContentHash::default();
     for (part, content) in parts {
-        let key = Key { resource: "l".to_owned(), part: (*part != "=").then(|| (*part).to_owned()) };
-        let instead = key.part.is_some().then(|| Bytes::from("closed"));
-        pieces.insert(key, Piece::new(Bytes::copy_from_slice(content.as_bytes()), instead));
+        let key = ChunkKey { resource: "l".to_owned(), part: (*part != "=").then(|| (*part).to_owned()) };
+        let fallback = key.part.is_some().then(|| Bytes::from("closed"));
+        chunks.insert(key, Chunk::new(Bytes::copy_from_slice(content.as_bytes()), fallback));
         hash.add(part);
         hash.add(content);
     }
-    Offer::wanted(&hash.finish(), pieces)
+    Offer::wanted(&hash.finish(), chunks)
 }
 
 fn show(offer: &Offer) -> String {
-    let text = |piece: &Piece| String::from_utf8_lossy(piece.body()).into_owned();
-    let one = |(key, piece): (&Key, &Piece)| format!("{}:{}", key.part.as_deref().unwrap_or("="), text(piece));
-    offer.pieces.iter().map(one).collect::<Vec<_>>().join(" ")
+    let text = |chunk: &Chunk| String::from_utf8_lossy(chunk.body()).into_owned();
+    let one = |(key, chunk): (&ChunkKey, &Chunk)| format!("{}:{}", key.part.as_deref().unwrap_or("="), text(chunk));
+    offer.chunks.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
 /// Why Envoy refuses an offer.
@@ -62,7 +62,7 @@ fn settle(quarantine: &mut Quarantine) -> Vec<String> {
 
 fn settled(parts: Parts<'_>) -> Quarantine {
     let mut quarantine = Quarantine::default();
-    quarantine.aim(offer(parts));
+    quarantine.set_target(offer(parts));
     settle(&mut quarantine);
     quarantine
 }
@@ -74,23 +74,23 @@ fn bad(quarantine: &Quarantine) -> Vec<&str> {
 #[test]
 fn what_is_good_is_offered_once() {
     let mut quarantine = Quarantine::default();
-    quarantine.aim(offer(&[("=", "1"), ("a", "1")]));
+    quarantine.set_target(offer(&[("=", "1"), ("a", "1")]));
     assert_eq!(settle(&mut quarantine), ["=:1 a:1"]);
     assert!(quarantine.is_in_sync());
-    quarantine.aim(offer(&[("=", "1"), ("b", "1")]));
+    quarantine.set_target(offer(&[("=", "1"), ("b", "1")]));
     assert_eq!(settle(&mut quarantine), ["=:1 b:1"]);
 }
 
 #[test]
 fn an_edit_that_is_bad_leaves_what_was_accepted() {
     let mut quarantine = settled(&[("=", "1"), ("a", "1"), ("b", "1")]);
-    quarantine.aim(offer(&[("=", "1"), ("a", "2!"), ("b", "1")]));
+    quarantine.set_target(offer(&[("=", "1"), ("a", "2!"), ("b", "1")]));
     assert_eq!(settle(&mut quarantine), ["! =:1 a:2! b:1", "=:1 a:1 b:1"], "the second tells what was refused");
     assert_eq!(bad(&quarantine), ["a"]);
     assert!(!quarantine.is_in_sync());
-    quarantine.aim(offer(&[("=", "1"), ("a", "2!"), ("b", "2")]));
+    quarantine.set_target(offer(&[("=", "1"), ("a", "2!"), ("b", "2")]));
     assert_eq!(settle(&mut quarantine), ["=:1 a:1 b:2"], "the rest goes on");
-    quarantine.aim(offer(&[("=", "1"), ("a", "3"), ("b", "2")]));
+    quarantine.set_target(offer(&[("=", "1"), ("a", "3"), ("b", "2")]));
     assert_eq!(settle(&mut quarantine), ["=:1 a:3 b:2"]);
     assert!(quarantine.is_in_sync());
 }
@@ -98,7 +98,7 @@ fn an_edit_that_is_bad_leaves_what_was_accepted() {
 #[test]
 fn a_new_part_that_is_bad_is_replaced_by_what_stands_instead() {
     let mut quarantine = settled(&[("=", "1"), ("a", "1")]);
-    quarantine.aim(offer(&[("=", "1"), ("a", "2"), ("b", "1!"), ("c", "1")]));
+    quarantine.set_target(offer(&[("=", "1"), ("a", "2"), ("b", "1!"), ("c", "1")]));
     let said = settle(&mut quarantine);
     assert_eq!(said.last().unwrap(), "=:1 a:2 b:closed c:1", "{said:#?}");
     assert_eq!(bad(&quarantine), ["b"]);
@@ -108,7 +108,7 @@ fn a_new_part_that_is_bad_is_replaced_by_what_stands_instead() {
 fn at_the_first_time_the_good_ones_are_served_whoever_is_bad() {
     let said = |parts| {
         let mut quarantine = Quarantine::default();
-        quarantine.aim(offer(parts));
+        quarantine.set_target(offer(parts));
         (settle(&mut quarantine), bad(&quarantine).join(" "))
     };
     let (offers, refused) = said(&[("=", "1"), ("a", "1"), ("b", "1!"), ("c", "1"), ("d", "1")]);
@@ -120,7 +120,7 @@ fn at_the_first_time_the_good_ones_are_served_whoever_is_bad() {
 #[test]
 fn whom_the_error_names_is_tried_last() {
     let mut quarantine = settled(&[("=", "1")]);
-    quarantine.aim(offer(&[("=", "1"), ("aa", "1"), ("bb", "1!"), ("cc", "1"), ("dd", "1")]));
+    quarantine.set_target(offer(&[("=", "1"), ("aa", "1"), ("bb", "1!"), ("cc", "1"), ("dd", "1")]));
     let first = quarantine.next().unwrap();
     quarantine.on_nack(&first, "error in i/-/bb");
     assert_eq!(show(&quarantine.next().unwrap()), "=:1 aa:1 bb:closed cc:1 dd:1");
@@ -130,7 +130,7 @@ fn whom_the_error_names_is_tried_last() {
 fn two_that_depend_on_each_other_are_not_parted() {
     let mut quarantine = settled(&[("=", "1"), ("a", "x"), ("b", "1")]);
     // Of the two halves neither is good without the other.
-    quarantine.aim(offer(&[("=", "1"), ("a", "y"), ("b", "y@"), ("c", "1!"), ("d", "1")]));
+    quarantine.set_target(offer(&[("=", "1"), ("a", "y"), ("b", "y@"), ("c", "1!"), ("d", "1")]));
     let said = settle(&mut quarantine);
     assert_eq!(said.last().unwrap(), "=:1 a:y b:y@ c:closed d:1", "{said:#?}");
     assert_eq!(bad(&quarantine), ["c"]);
@@ -140,10 +140,10 @@ fn two_that_depend_on_each_other_are_not_parted() {
 fn another_control_plane_learns_from_the_version_what_was_refused() {
     let target = offer(&[("=", "1"), ("a", "1"), ("b", "1!")]);
     let mut first = Quarantine::default();
-    first.aim(target.clone());
+    first.set_target(target.clone());
     settle(&mut first);
     let mut second = Quarantine::default();
-    second.aim(target.clone());
+    second.set_target(target.clone());
     second.resume(&first.accepted.version);
     assert_eq!(settle(&mut second), [""; 0]);
     assert_eq!(bad(&second), ["b"]);
@@ -152,7 +152,7 @@ fn another_control_plane_learns_from_the_version_what_was_refused() {
 /// A control plane that wants `wanted` and is told what another one had the other side take.
 fn after_restart(before: &Quarantine, wanted: Parts<'_>) -> Quarantine {
     let mut second = Quarantine::default();
-    second.aim(offer(wanted));
+    second.set_target(offer(wanted));
     second.resume(&before.accepted.told());
     second
 }
@@ -174,14 +174,14 @@ fn what_somebody_else_had_accepted_is_not_touched_by_the_search() {
 fn what_nobody_has_the_bytes_of_stays_until_something_else_changes() {
     let mut before = settled(&[("=", "1"), ("a", "1"), ("b", "1")]);
     let edited = [("=", "1"), ("a", "1"), ("b", "2!")];
-    before.aim(offer(&edited));
+    before.set_target(offer(&edited));
     settle(&mut before);
     assert_eq!(show(&before.accepted), "=:1 a:1 b:1");
     let mut second = after_restart(&before, &edited);
     assert_eq!(settle(&mut second), [""; 0]);
     assert_eq!(bad(&second), ["b"]);
     assert!(!second.is_in_sync());
-    second.aim(offer(&[("=", "1"), ("a", "2"), ("b", "2!")]));
+    second.set_target(offer(&[("=", "1"), ("a", "2"), ("b", "2!")]));
     assert_eq!(settle(&mut second), ["=:1 a:2 b:closed"]);
     let mut third = after_restart(&before, &[("=", "1"), ("a", "1"), ("b", "3")]);
     assert_eq!(settle(&mut third), ["=:1 a:1 b:3"]);
@@ -201,7 +201,7 @@ fn one_bad_among_many_costs_few_trials_and_stops_nobody() {
             let mut wanted = vec![("=", "1")];
             wanted.extend(names.iter().enumerate().map(|(index, name)| (name.as_str(), content(index))));
             let mut quarantine = Quarantine::default();
-            quarantine.aim(offer(&wanted));
+            quarantine.set_target(offer(&wanted));
             if is_strange {
                 quarantine.resume("from another world");
             }
@@ -215,7 +215,7 @@ fn one_bad_among_many_costs_few_trials_and_stops_nobody() {
             }
             assert!(pushes <= most, "{pushes} for {bad_ones} bad among {others}");
             assert_eq!(bad(&quarantine).len(), bad_ones);
-            let served = quarantine.accepted.pieces.values().filter(|piece| piece.body().as_ref() == b"1").count();
+            let served = quarantine.accepted.chunks.values().filter(|chunk| chunk.body().as_ref() == b"1").count();
             assert_eq!(served, others + 1, "the good ones and the base");
         }
     }
@@ -226,7 +226,7 @@ fn what_stands_for_others_is_not_blamed_on_them() {
     // Whatever stands in is bad: the closing chain itself.
     let is_bad = |offer: &Offer| show(offer).contains('!') || show(offer).contains("closed");
     let mut quarantine = Quarantine::default();
-    quarantine.aim(offer(&[("=", "1"), ("a", "1"), ("b", "1!"), ("c", "1"), ("d", "1")]));
+    quarantine.set_target(offer(&[("=", "1"), ("a", "1"), ("b", "1!"), ("c", "1"), ("d", "1")]));
     let mut steps = 0;
     while let Some(offer) = quarantine.next() {
         steps += 1;
@@ -256,10 +256,10 @@ proptest! {
             }).collect();
             let mut wanted = vec![("=", "1")];
             wanted.extend(texts.iter().map(|(part, content)| (part.as_str(), content.as_str())));
-            if is_restarted && !has.pieces.is_empty() {
+            if is_restarted && !has.chunks.is_empty() {
                 quarantine = after_restart(&quarantine, &wanted);
             } else {
-                quarantine.aim(offer(&wanted));
+                quarantine.set_target(offer(&wanted));
             }
             let mut steps = 0;
             while let Some(offer) = quarantine.next() {
@@ -269,18 +269,18 @@ proptest! {
                     quarantine.on_nack(&offer, &message);
                     continue;
                 }
-                for (key, before) in &has.pieces {
-                    let Some(wanted) = quarantine.target.pieces.get(key) else { continue };
+                for (key, before) in &has.chunks {
+                    let Some(wanted) = quarantine.target.chunks.get(key) else { continue };
                     // After a restart nobody has the bytes of what is wanted otherwise than it is.
                     let is_safe = !is_restarted || wanted.version() == before.version();
-                    prop_assert!(!is_safe || offer.pieces.contains_key(key), "{key:?} was {before:?}");
+                    prop_assert!(!is_safe || offer.chunks.contains_key(key), "{key:?} was {before:?}");
                 }
                 has = offer.clone();
                 quarantine.on_ack(offer);
             }
             for (part, content) in &texts {
-                let key = Key { resource: "l".to_owned(), part: Some(part.clone()) };
-                let has = has.pieces.get(&key).map(|piece| String::from_utf8_lossy(piece.body()).into_owned());
+                let key = ChunkKey { resource: "l".to_owned(), part: Some(part.clone()) };
+                let has = has.chunks.get(&key).map(|chunk| String::from_utf8_lossy(chunk.body()).into_owned());
                 let is_right = |has: &String| content.contains('!') && !has.contains('!') || *has == *content;
                 prop_assert!(has.as_ref().is_some_and(is_right), "{part} is to be {content}, and is {has:?}");
             }

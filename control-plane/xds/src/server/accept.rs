@@ -12,9 +12,9 @@ use tokio::task::AbortHandle;
 use tokio_rustls::LazyConfigAcceptor;
 
 use super::connection::Peers;
-use super::limits::Excess;
-use super::link::{Link, Transport};
-use super::lobby::{Lobby, Source};
+use super::limits::Rejection;
+use super::link::{AdmittedConnection, Transport};
+use super::pending_handshakes::{PendingHandshakes, Source};
 use crate::registry::lock;
 use crate::tls::Credentials;
 
@@ -24,7 +24,7 @@ const BREATH: Duration = Duration::from_millis(100);
 const HUSH: Duration = Duration::from_secs(1);
 
 /// What takes connections that were let in.
-pub(super) type Links = mpsc::Sender<io::Result<Link>>;
+pub(super) type Links = mpsc::Sender<io::Result<AdmittedConnection>>;
 
 /// Lets in whoever may use the socket.
 pub(super) async fn unix(listener: UnixListener, peers: Arc<Peers>, links: Links) {
@@ -39,14 +39,19 @@ pub(super) async fn unix(listener: UnixListener, peers: Arc<Peers>, links: Links
 /// Lets in whoever has a certificate of ours. Everybody is accepted at once, so that nobody waits for those who say
 /// nothing; who has to go for them says the lobby.
 pub(super) async fn tls(listener: TcpListener, credentials: Arc<Credentials>, peers: Arc<Peers>, links: Links) {
-    let door = Arc::new(Door { lobby: Mutex::new(Lobby::new(&peers.limits)), credentials, peers, log: Log::default() });
+    let door = Arc::new(Door {
+        lobby: Mutex::new(PendingHandshakes::new(&peers.limits)),
+        credentials,
+        peers,
+        log: Log::default(),
+    });
     while !links.is_closed() {
         match listener.accept().await {
             Ok((stream, from)) => Door::greet(&door, stream, from, links.clone()),
             Err(error) => {
                 if let Some(gone) = lock(&door.lobby).make_room() {
                     gone.abort();
-                    door.turned_away(Excess::Handshakes, "the system has no more room");
+                    door.turned_away(Rejection::Handshakes, "the system has no more room");
                 }
                 refused(&error).await;
             }
@@ -55,7 +60,7 @@ pub(super) async fn tls(listener: TcpListener, credentials: Arc<Credentials>, pe
 }
 
 struct Door {
-    lobby: Mutex<Lobby<AbortHandle>>,
+    lobby: Mutex<PendingHandshakes<AbortHandle>>,
     credentials: Arc<Credentials>,
     peers: Arc<Peers>,
     log: Log,
@@ -71,8 +76,8 @@ impl Door {
                 lock(&door.lobby).leave(number);
                 match shaken {
                     Ok(Ok(transport)) => enter(transport, &door.peers, &links).await,
-                    Ok(Err(error)) => door.turned_away(Excess::HandshakeFailed, &error.to_string()),
-                    Err(_) => door.turned_away(Excess::HandshakeTime, "its handshake took too long"),
+                    Ok(Err(error)) => door.turned_away(Rejection::HandshakeFailed, &error.to_string()),
+                    Err(_) => door.turned_away(Rejection::HandshakeTime, "its handshake took too long"),
                 }
             });
             task.abort_handle()
@@ -81,7 +86,7 @@ impl Door {
         let gone = lock(&door.lobby).enter(Source::of(from.ip()), shake);
         if let Some(gone) = gone {
             gone.abort();
-            door.turned_away(Excess::Handshakes, "its handshake gave way to newer ones");
+            door.turned_away(Rejection::Handshakes, "its handshake gave way to newer ones");
         }
     }
 
@@ -89,12 +94,12 @@ impl Door {
         // Small messages go back and forth.
         stream.set_nodelay(true)?;
         let greeting = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        lock(&self.lobby).speak(number);
+        lock(&self.lobby).mark_spoken(number);
         let stream = greeting.into_stream(self.credentials.newest()).await?;
         Ok(Transport::Tls(Box::new(stream)))
     }
 
-    fn turned_away(&self, excess: Excess, why: &str) {
+    fn turned_away(&self, excess: Rejection, why: &str) {
         self.peers.turned_away(excess);
         if let Some(unsaid) = self.log.may_speak(Instant::now()) {
             tracing::warn!(why, unsaid, "an xDS client was turned away");
@@ -105,7 +110,7 @@ impl Door {
 /// Lets a connection in, if its peer may have another one.
 async fn enter(transport: Transport, peers: &Arc<Peers>, links: &Links) {
     match peers.connect(transport.peer()) {
-        Ok(connection) => drop(links.send(Ok(Link::new(transport, connection))).await),
+        Ok(connection) => drop(links.send(Ok(AdmittedConnection::new(transport, connection))).await),
         Err(excess) => {
             tracing::warn!(
                 by = transport.peer().told(),

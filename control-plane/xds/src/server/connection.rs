@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
-use super::limits::{Excess, Limits};
+use super::limits::{Limits, Rejection};
 use crate::observer::Observed;
 use crate::peer::Peer;
 use crate::registry::lock;
@@ -18,12 +18,12 @@ pub(crate) struct Peers {
     pub(crate) limits: Limits,
     pub(crate) observed: Observed,
     /// A peer without connections stays until what it has used up is made up for, lest it start afresh by coming again.
-    open: Mutex<BTreeMap<Peer, Arc<Account>>>,
+    open: Mutex<BTreeMap<Peer, Arc<PeerQuota>>>,
     network: AtomicUsize,
 }
 
 /// What one peer has.
-struct Account {
+struct PeerQuota {
     connections: AtomicUsize,
     streams: AtomicUsize,
     /// Streams that may be opened, and when that was so.
@@ -34,9 +34,9 @@ struct Account {
     unread: Arc<Semaphore>,
 }
 
-impl Account {
+impl PeerQuota {
     /// Whether it is as if the peer had never been there.
-    fn is_rested(&self, now: Instant) -> bool {
+    fn is_at_rest(&self, now: Instant) -> bool {
         let is_full = |bucket: &Mutex<Bucket>| {
             let mut bucket = lock(bucket);
             bucket.level(now) >= bucket.size
@@ -78,7 +78,7 @@ impl Peers {
     }
 
     /// Counts a connection of a peer, if it may have another one.
-    pub(crate) fn connect(self: &Arc<Self>, peer: Peer) -> Result<Arc<Connection>, Excess> {
+    pub(crate) fn connect(self: &Arc<Self>, peer: Peer) -> Result<Arc<Connection>, Rejection> {
         let is_local = peer == Peer::Local;
         let account = self.account(&peer);
         let most = if is_local { self.limits.connections } else { self.limits.connections_per_peer };
@@ -92,19 +92,19 @@ impl Peers {
         let of_peer = connection.account.connections.fetch_add(1, Ordering::Relaxed);
         let of_all = self.network.fetch_add(usize::from(!is_local), Ordering::Relaxed);
         if of_peer >= most || (!is_local && of_all >= self.limits.connections) {
-            return Err(Excess::Connections);
+            return Err(Rejection::Connections);
         }
         Ok(connection)
     }
 
-    fn account(&self, peer: &Peer) -> Arc<Account> {
+    fn account(&self, peer: &Peer) -> Arc<PeerQuota> {
         let mut open = lock(&self.open);
         if let Some(account) = open.get(peer) {
             return Arc::clone(account);
         }
         let now = Instant::now();
-        open.retain(|_, account| !account.is_rested(now));
-        let account = Arc::new(Account {
+        open.retain(|_, account| !account.is_at_rest(now));
+        let account = Arc::new(PeerQuota {
             connections: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
             openings: Mutex::new(Bucket::new(f64::from(self.limits.stream_burst), 1.0)),
@@ -115,7 +115,7 @@ impl Peers {
         account
     }
 
-    pub(crate) fn turned_away(&self, excess: Excess) {
+    pub(crate) fn turned_away(&self, excess: Rejection) {
         self.observed.tell(|observer| observer.turned_away(excess));
     }
 }
@@ -128,7 +128,7 @@ fn units(bytes: usize) -> usize {
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     pub(crate) peers: Arc<Peers>,
-    account: Arc<Account>,
+    account: Arc<PeerQuota>,
     /// Streams that have said which node they are.
     streams: AtomicUsize,
     closed: AtomicBool,
@@ -145,7 +145,7 @@ impl Drop for Connection {
 
 impl Connection {
     /// Counts a stream, if the peer may have another one.
-    pub(crate) fn open_stream(self: &Arc<Self>) -> Result<Arc<Admission>, Excess> {
+    pub(crate) fn open_stream(self: &Arc<Self>) -> Result<Arc<Admission>, Rejection> {
         let is_local = self.peer == Peer::Local;
         let before = self.account.streams.fetch_add(1, Ordering::Relaxed);
         let admission = Admission { connection: Arc::clone(self), is_admitted: AtomicBool::new(false) };
@@ -156,11 +156,11 @@ impl Connection {
         if openings.level(Instant::now()) < 1.0 {
             // Whoever opens and resets without end is not listened to any further.
             self.close();
-            return Err(Excess::Streams);
+            return Err(Rejection::Streams);
         }
         openings.level -= 1.0;
         if before >= self.peers.limits.streams_per_peer {
-            return Err(Excess::Streams);
+            return Err(Rejection::Streams);
         }
         Ok(Arc::new(admission))
     }
@@ -215,7 +215,7 @@ impl Admission {
         &self.connection.peers.limits
     }
 
-    pub(crate) fn turned_away(&self, excess: Excess) {
+    pub(crate) fn turned_away(&self, excess: Rejection) {
         self.connection.peers.turned_away(excess);
     }
 

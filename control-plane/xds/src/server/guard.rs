@@ -11,17 +11,17 @@ use tonic::codegen::{BoxFuture, Context, Poll, Service, http};
 use tonic::server::NamedService;
 
 use super::connection::{Admission, Connection};
-use super::limits::Excess;
+use super::limits::Rejection;
 
 /// A service behind the bounds.
 #[derive(Clone)]
-pub(super) struct Guarded<S>(pub(super) S);
+pub(super) struct Admitted<S>(pub(super) S);
 
-impl<S: NamedService> NamedService for Guarded<S> {
+impl<S: NamedService> NamedService for Admitted<S> {
     const NAME: &'static str = S::NAME;
 }
 
-impl<S> Service<http::Request<Body>> for Guarded<S>
+impl<S> Service<http::Request<Body>> for Admitted<S>
 where
     S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
@@ -36,7 +36,7 @@ where
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let connection = request.extensions().get::<Arc<Connection>>().cloned();
-        let opened = connection.ok_or(Excess::Node).and_then(|connection| {
+        let opened = connection.ok_or(Rejection::Node).and_then(|connection| {
             connection.open_stream().inspect_err(|excess| connection.peers.turned_away(*excess))
         });
         let Ok(admission) = opened else {
@@ -60,7 +60,7 @@ fn bounded(body: Body, admission: Arc<Admission>) -> Body {
         match left.checked_sub(length) {
             Some(less) => left = less,
             None => {
-                admission.turned_away(Excess::Message);
+                admission.turned_away(Rejection::Message);
                 return Err(Status::resource_exhausted("too large a message for a node that is not known yet"));
             }
         }

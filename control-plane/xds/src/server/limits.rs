@@ -69,7 +69,7 @@ impl Default for Limits {
 
 /// Why somebody was turned away, or sent away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Excess {
+pub enum Rejection {
     /// A handshake gave way to newer ones.
     Handshakes,
     /// A handshake took too long.
@@ -94,7 +94,7 @@ pub enum Excess {
     Frozen,
 }
 
-impl Excess {
+impl Rejection {
     /// The words of all of them.
     pub const LABELS: [&'static str; 11] = [
         Self::Handshakes.label(),

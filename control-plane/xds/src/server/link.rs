@@ -11,7 +11,7 @@ use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
 use super::connection::Connection;
-use super::limits::Excess;
+use super::limits::Rejection;
 use crate::peer::Peer;
 
 /// What a connection goes over.
@@ -35,13 +35,13 @@ impl Transport {
 }
 
 /// A connection that was let in. It ends when nobody on it says for a while which node it is.
-pub(crate) struct Link {
+pub(crate) struct AdmittedConnection {
     transport: Transport,
     connection: Arc<Connection>,
     look: Pin<Box<Sleep>>,
 }
 
-impl Link {
+impl AdmittedConnection {
     pub(crate) fn new(transport: Transport, connection: Arc<Connection>) -> Self {
         let look = Box::pin(sleep(connection.peers.limits.idle));
         Self { transport, connection, look }
@@ -51,7 +51,7 @@ impl Link {
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.look.as_mut().poll(cx).is_ready() {
             if self.connection.is_idle() && !self.connection.is_closed() {
-                self.connection.peers.turned_away(Excess::Idle);
+                self.connection.peers.turned_away(Rejection::Idle);
                 self.connection.close();
             }
             let next = Instant::now() + self.connection.peers.limits.idle;
@@ -61,7 +61,7 @@ impl Link {
     }
 }
 
-impl Connected for Link {
+impl Connected for AdmittedConnection {
     type ConnectInfo = Arc<Connection>;
 
     fn connect_info(&self) -> Arc<Connection> {
@@ -69,7 +69,7 @@ impl Connected for Link {
     }
 }
 
-impl AsyncRead for Link {
+impl AsyncRead for AdmittedConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.check(cx)?;
         match &mut self.get_mut().transport {
@@ -79,7 +79,7 @@ impl AsyncRead for Link {
     }
 }
 
-impl AsyncWrite for Link {
+impl AsyncWrite for AdmittedConnection {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.get_mut().transport {
             Transport::Unix(stream) => Pin::new(stream).poll_write(cx, buf),

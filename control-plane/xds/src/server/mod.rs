@@ -5,8 +5,8 @@ mod connection;
 mod guard;
 mod limits;
 mod link;
-mod lobby;
 mod outgoing;
+mod pending_handshakes;
 mod task;
 
 use std::future::Future;
@@ -30,9 +30,9 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::{Credentials, HealthRegistry, Registry, Snapshot, Socket, Views};
 use connection::Peers;
 pub(crate) use connection::{Admission, admission};
-use guard::Guarded;
-pub use limits::{Excess, Limits};
-pub(crate) use outgoing::{Outgoing, Parcel};
+use guard::Admitted;
+pub use limits::{Limits, Rejection};
+pub(crate) use outgoing::{QueuedResponse, ResponseStream};
 use task::Task;
 
 /// Responses that wait for a slow connection; more stay unmade.
@@ -59,7 +59,7 @@ pub enum ServeError {
 
 /// Where Envoys come in.
 #[derive(Debug, Default)]
-pub struct Doors {
+pub struct Listeners {
     /// For processes of this machine that may use the socket; these may be any node.
     pub socket: Option<Socket>,
     /// For clients with a certificate of ours; these may be a node of a name in their certificate.
@@ -83,19 +83,19 @@ pub struct Served {
 
 /// Serves the incremental aggregated discovery service and health reports, until `shutdown` is done and every
 /// stream has ended.
-pub async fn serve(doors: Doors, served: Served, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+pub async fn serve(doors: Listeners, served: Served, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
     let (links, incoming) = mpsc::channel(1);
     let limits = doors.limits.clone();
     let peers = Peers::new(doors.limits, served.registry.observed.clone());
-    let mut doormen = JoinSet::new();
+    let mut acceptors = JoinSet::new();
     let mut _file = None;
     if let Some(socket) = doors.socket {
         let (listener, file) = socket.into_parts();
         _file = Some(file);
-        doormen.spawn(accept::unix(listener, Arc::clone(&peers), links.clone()));
+        acceptors.spawn(accept::unix(listener, Arc::clone(&peers), links.clone()));
     }
     if let Some((listener, credentials)) = doors.network {
-        doormen.spawn(accept::tls(listener, credentials, Arc::clone(&peers), links.clone()));
+        acceptors.spawn(accept::tls(listener, credentials, Arc::clone(&peers), links.clone()));
     }
     drop(links);
     let health =
@@ -110,8 +110,8 @@ pub async fn serve(doors: Doors, served: Served, shutdown: impl Future<Output = 
         .http2_max_header_list_size(HEADERS)
         .http2_max_pending_accept_reset_streams(Some(RESETS))
         .http2_max_local_error_reset_streams(Some(RESETS))
-        .add_service(Guarded(service))
-        .add_service(Guarded(health.max_decoding_message_size(limits.report)))
+        .add_service(Admitted(service))
+        .add_service(Admitted(health.max_decoding_message_size(limits.report)))
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown)
         .await?;
     Ok(())
@@ -139,9 +139,9 @@ impl AggregatedDiscoveryService for Service {
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        let (responses, parcels) = mpsc::channel(WAITING);
+        let (responses, queued) = mpsc::channel(WAITING);
         let admission = connection::admission(&request)?;
-        let outgoing = Outgoing::new(parcels, Arc::clone(&admission));
+        let outgoing = ResponseStream::new(queued, Arc::clone(&admission));
         let task = Task { served: self.served.clone(), admission, responses };
         tokio::spawn(task.run(request.into_inner()));
         Ok(Response::new(outgoing.boxed()))

@@ -10,12 +10,12 @@ use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
 use super::connection::Admission;
-use super::limits::Excess;
-use super::outgoing::Parcel;
-use crate::delta::{self, DeltaStream, Draft};
+use super::limits::Rejection;
+use super::outgoing::QueuedResponse;
+use crate::delta::{self, DeltaStream, PendingResponse};
 use crate::kind::Kind;
 use crate::registry::{Shared, lock};
-use crate::{NodeInfo, Observer, Registry, Served, Snapshot, TurnedAway, View};
+use crate::{NodeInfo, Observer, Registry, RejectedNode, Served, Snapshot, View};
 
 /// Longest id of a node.
 const MAX_ID: usize = 256;
@@ -26,7 +26,7 @@ const MAX_REASON: usize = 4 * 1024;
 pub(super) struct Task {
     pub(super) served: Served,
     pub(super) admission: Arc<Admission>,
-    pub(super) responses: mpsc::Sender<Parcel<DeltaDiscoveryResponse>>,
+    pub(super) responses: mpsc::Sender<QueuedResponse<DeltaDiscoveryResponse>>,
 }
 
 /// Takes a stream out of the registry when its task ends, however it does.
@@ -55,7 +55,7 @@ impl Task {
     {
         if let Err(status) = self.converse(requests).await {
             // Whoever left needs no reason.
-            let _ = self.responses.send(Parcel { content: Err(status), room: None }).await;
+            let _ = self.responses.send(QueuedResponse { content: Err(status), room: None }).await;
         }
     }
 
@@ -79,9 +79,9 @@ impl Task {
         let stream = Arc::new(Mutex::new(DeltaStream::new(newest.unwrap_or_default())));
         let (shared, registry): (Shared, _) = (stream.clone(), Arc::clone(&self.served.registry));
         let _entry = Entry { id: registry.open(shared, view.clone()), registry };
-        let mut state = State { waiting: Some(first), sync: Sync::default(), owed: Owed::default() };
+        let mut state = State { waiting: Some(first), sync: Sync::default(), owed: UnackedTimer::default() };
         loop {
-            let drafts = match self.next(&mut requests, &mut snapshots, &view, &mut state).await? {
+            let pending = match self.next(&mut requests, &mut snapshots, &view, &mut state).await? {
                 Event::Ended => return Ok(()),
                 Event::Request(request) => self.take(&stream, &node, *request).await?,
                 Event::Snapshot(newest) => {
@@ -90,7 +90,7 @@ impl Task {
                 }
             };
             self.tell_sync(&mut state.sync, &stream);
-            if !self.send(&stream, drafts).await {
+            if !self.send(&stream, pending).await {
                 return Ok(());
             }
             state.owed.look(lock(&stream).oldest_unanswered(), Instant::now());
@@ -106,7 +106,7 @@ impl Task {
             Ok(Some(Ok(first))) => Ok(Some(first)),
             Ok(Some(Err(_)) | None) => Ok(None),
             Err(_) => {
-                self.admission.turned_away(Excess::Idle);
+                self.admission.turned_away(Rejection::Idle);
                 Err(Status::deadline_exceeded("say which node this is"))
             }
         }
@@ -131,7 +131,7 @@ impl Task {
                 Some(Ok(request)) => Ok(Event::Request(Box::new(request))),
                 Some(Err(status)) => {
                     if status.code() == tonic::Code::OutOfRange {
-                        self.admission.turned_away(Excess::Message);
+                        self.admission.turned_away(Rejection::Message);
                     }
                     Ok(Event::Ended)
                 }
@@ -142,7 +142,7 @@ impl Task {
                 Err(_) => Event::Ended,
             }),
             () = tokio::time::sleep(patience), if state.owed.is_any() => {
-                self.admission.turned_away(Excess::Answer);
+                self.admission.turned_away(Rejection::Answer);
                 // What is unread is released only with the connection.
                 self.admission.close_connection();
                 Err(Status::deadline_exceeded("a response has no answer"))
@@ -156,7 +156,7 @@ impl Task {
         stream: &Mutex<DeltaStream>,
         node: &str,
         mut request: DeltaDiscoveryRequest,
-    ) -> Result<Vec<Draft>, Status> {
+    ) -> Result<Vec<PendingResponse>, Status> {
         if request.node.as_ref().is_some_and(|told| told.id != node) {
             return Err(Status::invalid_argument("the node id changed within a stream"));
         }
@@ -165,26 +165,26 @@ impl Task {
         }
         let limits = self.admission.limits();
         let start = Instant::now();
-        let (drafts, names) = {
+        let (pending, names) = {
             let mut stream = lock(stream);
             self.served.registry.observed.tell(|observer| count_answer(observer, &request));
             log_refusal(&stream, &request);
             if !delta::is_within_limits(&request) {
-                self.admission.turned_away(Excess::Names);
+                self.admission.turned_away(Rejection::Names);
                 return Err(Status::invalid_argument("a name is too long"));
             }
-            let drafts = stream.on_request(request);
-            (drafts, stream.subscription_count())
+            let pending = stream.on_request(request);
+            (pending, stream.subscription_count())
         };
         if names > limits.names {
-            self.admission.turned_away(Excess::Names);
+            self.admission.turned_away(Rejection::Names);
             return Err(Status::resource_exhausted("too many names"));
         }
         let pause = self.admission.worked(start.elapsed());
         if pause > Duration::ZERO {
             tokio::time::sleep(pause).await;
         }
-        Ok(drafts)
+        Ok(pending)
     }
 
     fn tell_sync(&self, sync: &mut Sync, stream: &Mutex<DeltaStream>) {
@@ -196,8 +196,8 @@ impl Task {
 
     /// Sends what the state machine says. A response is made when the peer has room for it. Tells whether anybody listens
     /// still.
-    async fn send(&self, stream: &Mutex<DeltaStream>, drafts: Vec<Draft>) -> bool {
-        for draft in drafts {
+    async fn send(&self, stream: &Mutex<DeltaStream>, pending: Vec<PendingResponse>) -> bool {
+        for draft in pending {
             let room = tokio::select! {
                 room = self.admission.unread(draft.size()) => room,
                 () = self.responses.closed() => return false,
@@ -205,7 +205,7 @@ impl Task {
             let response = draft.encode();
             lock(stream).log(&response);
             self.served.registry.observed.tell(|observer| observer.sent(Kind::of(&response.type_url).label()));
-            if self.responses.send(Parcel { content: Ok(response), room }).await.is_err() {
+            if self.responses.send(QueuedResponse { content: Ok(response), room }).await.is_err() {
                 return false;
             }
         }
@@ -216,8 +216,8 @@ impl Task {
     fn admit(&self, node: &Node) -> Result<View, Status> {
         let peer = self.admission.peer();
         let turn_away = |reason: &str, is_frozen| {
-            self.admission.turned_away(if is_frozen { Excess::Frozen } else { Excess::Node });
-            self.served.registry.turn_away(TurnedAway {
+            self.admission.turned_away(if is_frozen { Rejection::Frozen } else { Rejection::Node });
+            self.served.registry.turn_away(RejectedNode {
                 node: node.id.chars().take(MAX_ID).collect(),
                 by: peer.told(),
                 reason: reason.to_owned(),
@@ -253,14 +253,14 @@ struct State {
     /// A request that came already.
     waiting: Option<DeltaDiscoveryRequest>,
     sync: Sync,
-    owed: Owed,
+    owed: UnackedTimer,
 }
 
 /// For how long the other side has owed an answer.
 #[derive(Default)]
-struct Owed(Option<(u64, Instant)>);
+struct UnackedTimer(Option<(u64, Instant)>);
 
-impl Owed {
+impl UnackedTimer {
     fn look(&mut self, oldest: Option<u64>, now: Instant) {
         if self.0.map(|(number, _)| number) != oldest {
             self.0 = oldest.map(|number| (number, now));

@@ -15,7 +15,7 @@ use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, wait};
 use portcullis_translate::{FilterBuild, Input, Resource as Translated, choose_settings, translate, type_urls};
-use portcullis_xds::{Doors, NodeStatus, OneView, Part, Registry, Resource, Served, Snapshot, Socket};
+use portcullis_xds::{Listeners, NodeStatus, OneView, Part, Registry, Resource, Served, Snapshot, Socket};
 use prost::Message;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -58,7 +58,7 @@ impl Saboteur {
             health: Arc::default(),
             views: Arc::new(OneView),
         };
-        let doors = Doors { socket: Some(socket), ..Doors::default() };
+        let doors = Listeners { socket: Some(socket), ..Listeners::default() };
         runtime.spawn(portcullis_xds::serve(doors, served, std::future::pending()));
         let envoy = Envoy::start(&dir, "envoy-0", &EnvoyOptions::new(bootstrap)).unwrap();
         Self { snapshots, registry, address, serving_ca, settings, envoy, _plane: plane, _runtime: runtime }
@@ -127,7 +127,7 @@ pub(crate) fn entry(one: Translated, bad: &[&str]) -> (String, String, Resource)
         value.extend(&chain);
         let range = end..end + chain.len();
         end = range.end;
-        parts.push(Part { owner: part.owner, range, instead: Some(part.instead.into()) });
+        parts.push(Part { owner: part.owner, range, fallback: Some(part.instead.into()) });
     }
     let mut resource = Resource::new(value);
     if one.type_url == type_urls::listener() {

@@ -33,8 +33,8 @@ fn chains(objects: &Objects) -> Arc<Snapshot> {
     for (name, content) in objects {
         let start = body.len();
         body.extend(format!("{name}={content};").into_bytes());
-        let instead = Some(format!("{name}=closed;").into_bytes().into());
-        parts.push(Part { owner: name.clone(), range: start..body.len(), instead });
+        let fallback = Some(format!("{name}=closed;").into_bytes().into());
+        parts.push(Part { owner: name.clone(), range: start..body.len(), fallback });
     }
     Arc::new(Snapshot::new([(LDS.to_owned(), "l".to_owned(), Resource::new(body).with_parts(parts))]))
 }

@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::rundir::RunDir;
 use portcullis_xds::{
-    Credentials, Doors, Excess, HealthRegistry, Limits, Observer, OneView, Registry, Resource, Served, Snapshot,
+    Credentials, HealthRegistry, Limits, Listeners, Observer, OneView, Registry, Rejection, Resource, Served, Snapshot,
 };
 use rustix::process::{Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::ServerName;
@@ -44,7 +44,7 @@ impl Observer for Counts {
     fn acknowledged(&self, _: &'static str) {}
     fn refused(&self, _: &'static str) {}
     fn caught_up(&self, _: &str) {}
-    fn turned_away(&self, why: Excess) {
+    fn turned_away(&self, why: Rejection) {
         *self.0.lock().unwrap().entry(why.label()).or_default() += 1;
     }
 }
@@ -94,7 +94,7 @@ impl Site {
             health: Arc::clone(&health),
             views: Arc::new(OneView),
         };
-        let doors = Doors { network: Some((listener, Arc::new(credentials))), limits, ..Doors::default() };
+        let doors = Listeners { network: Some((listener, Arc::new(credentials))), limits, ..Listeners::default() };
         tokio::spawn(portcullis_xds::serve(doors, served, std::future::pending()));
         Self { address, registry, health, snapshots, counts, server_ca, client_ca, _run: run }
     }

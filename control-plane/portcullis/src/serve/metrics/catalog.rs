@@ -1,6 +1,6 @@
 //! Every metric of the control plane, for its page and for `docs/reference/control-plane-metrics.md`.
 
-use portcullis_xds::Excess;
+use portcullis_xds::Rejection;
 
 /// A metric as it is told.
 #[cfg_attr(not(test), expect(dead_code, reason = "the reference tells more than the page"))]
@@ -123,7 +123,7 @@ pub(super) const NODE_STATES: [&str; 5] = ["connected", "in_sync", "refusing", "
 pub(super) const ORIGINS: [&str; 2] = ["source", "last_good"];
 pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
 /// Why xDS turns somebody away.
-pub(super) const REASONS: [&str; 11] = Excess::LABELS;
+pub(super) const REASONS: [&str; 11] = Rejection::LABELS;
 
 #[cfg(test)]
 pub(super) const LABELS: [Label; 8] = [

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_sources::SourceHealth;
 use portcullis_translate::{Diagnosis, Reason};
-use portcullis_xds::{Endpoints, Excess, HealthRegistry, Observer, Registry, Snapshot};
+use portcullis_xds::{Endpoints, HealthRegistry, Observer, Registry, Rejection, Snapshot};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -251,7 +251,7 @@ impl Observer for Metrics {
         self.refusals.get_or_create(&[("type", kind)]).inc();
     }
 
-    fn turned_away(&self, why: Excess) {
+    fn turned_away(&self, why: Rejection) {
         self.turned_away.get_or_create(&[("reason", why.label())]).inc();
     }
 

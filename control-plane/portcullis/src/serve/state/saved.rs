@@ -1,11 +1,10 @@
 //! How a snapshot is written: a line that says what follows, then JSON.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use portcullis_filter_config::CONFIG_VERSION;
+use portcullis_filter_config::{CONFIG_VERSION, hex};
 use portcullis_translate::holds_key;
 use portcullis_xds::{Part, Resource, Snapshot};
 use ring::digest::{SHA256, digest};
@@ -105,12 +104,12 @@ fn common(type_url: &str, name: &str, resource: &Resource) -> SavedResource {
 }
 
 fn saved(type_url: &str, name: &str, resource: &Resource, with_keys: bool) -> SavedResource {
-    let is_kept = !resource.is_held() && (with_keys || !holds_key(type_url, resource.body()));
+    let is_kept = !resource.is_version_only() && (with_keys || !holds_key(type_url, resource.body()));
     let part = |part: Part| SavedPart {
         owner: part.owner,
         start: part.range.start,
         end: part.range.end,
-        instead: part.instead.map(|instead| STANDARD.encode(instead)),
+        instead: part.fallback.map(|fallback| STANDARD.encode(fallback)),
     };
     SavedResource {
         owner: resource.owner().map(str::to_owned),
@@ -164,15 +163,15 @@ fn restored(saved: SavedResource) -> Result<(String, String, Resource), SavedErr
     let decoded = |text: String| STANDARD.decode(text).map_err(|_| SavedError::Content);
     let mut resource = match saved.body {
         Some(body) => Resource::new(decoded(body)?),
-        None => Resource::held(saved.version.clone()),
+        None => Resource::version_only(saved.version.clone()),
     };
     if resource.version() != saved.version {
         return Err(SavedError::Content);
     }
     if let Some(parts) = saved.parts {
         let part = |part: SavedPart| {
-            let instead = part.instead.map(decoded).transpose()?.map(Into::into);
-            Ok(Part { owner: part.owner, range: part.start..part.end, instead })
+            let fallback = part.instead.map(decoded).transpose()?.map(Into::into);
+            Ok(Part { owner: part.owner, range: part.start..part.end, fallback })
         };
         let parts: Result<Vec<_>, SavedError> = parts.into_iter().map(part).collect();
         resource = resource.with_parts(parts?);
@@ -187,11 +186,7 @@ fn restored(saved: SavedResource) -> Result<(String, String, Resource), SavedErr
 }
 
 fn hash(bytes: &[u8]) -> String {
-    digest(&SHA256, bytes).as_ref().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    hex(digest(&SHA256, bytes).as_ref())
 }
 
 #[cfg(test)]
@@ -208,7 +203,7 @@ mod tests {
         };
         let secret = b"\xff no secret at all, so that nobody knows what it holds: CANARY";
         let cluster = entry(type_urls::cluster(), "c", b"cluster");
-        let part = Part { owner: "a.test".to_owned(), range: 4..8, instead: Some("none".into()) };
+        let part = Part { owner: "a.test".to_owned(), range: 4..8, fallback: Some("none".into()) };
         let listener = Resource::new(b"basepart".to_vec()).with_parts([part]);
         let listener = (type_urls::listener(), "l".to_owned(), listener);
         let base = Snapshot::new([cluster.clone(), listener.clone(), entry(type_urls::secret(), "s", secret)]);
@@ -224,7 +219,7 @@ mod tests {
         let bytes = encode(&before, false);
         let after = decode(&bytes).unwrap();
         assert_eq!(after.version(), before.version(), "an Envoy that has it all is asked for nothing");
-        assert!(after.get(&type_urls::secret(), "s").unwrap().is_held());
+        assert!(after.get(&type_urls::secret(), "s").unwrap().is_version_only());
         assert_eq!(after.get(&type_urls::cluster(), "c"), before.get(&type_urls::cluster(), "c"));
         let view = View(Some("wasm".to_owned()));
         let (old, new) = (before.view(&view).unwrap(), after.view(&view).unwrap());
@@ -232,7 +227,7 @@ mod tests {
         for (url, name, resource) in old.resources().filter(|(url, ..)| **url != type_urls::secret()) {
             assert_eq!(new.get(url, name), Some(resource), "{url} {name}");
         }
-        assert!(new.get(&type_urls::secret(), "s").unwrap().is_held());
+        assert!(new.get(&type_urls::secret(), "s").unwrap().is_version_only());
         let text = String::from_utf8(bytes).unwrap();
         assert!(!text.contains("CANARY") && !text.contains(&STANDARD.encode("CANARY")[..6]));
         assert_eq!(encode(&after, true), encode(&before, false), "what is held elsewhere stays so");

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use super::composed::Composed;
-use super::{Gates, TypeStatus};
+use super::{SendGates, TypeStatus};
+use crate::blocked::Blocked;
 use crate::kind::Kind;
-use crate::piece::Body;
-use crate::wait::Wait;
+use crate::resource::Body;
 use crate::{Resource, Snapshot};
 
 /// A response's content: resources or removals, never both.
@@ -66,10 +66,10 @@ pub(super) struct Subscription {
     /// Versions that the other side refused. They are not sent again.
     refused: BTreeMap<String, Refusal>,
     /// Groups of resources, refused together: sent again in halves, until the bad one stands alone.
-    suspects: Vec<BTreeSet<String>>,
+    candidates: Vec<BTreeSet<String>>,
     composed: Composed,
     /// Names that were touched before this type was asked for.
-    touched_early: BTreeSet<String>,
+    dirty_early: BTreeSet<String>,
     /// Names for which something may be due; for all others nothing is. So a turn costs what changed, not what there is.
     due: BTreeSet<String>,
     /// Whether this type was asked for before on this stream.
@@ -112,7 +112,7 @@ impl Subscription {
             self.resumed = !request.initial_resource_versions.is_empty();
             self.due.extend(request.initial_resource_versions.keys().cloned());
             self.known.extend(request.initial_resource_versions);
-            for name in std::mem::take(&mut self.touched_early) {
+            for name in std::mem::take(&mut self.dirty_early) {
                 self.known.remove(&name);
             }
         }
@@ -125,14 +125,14 @@ impl Subscription {
 
     /// A name that is asked for again is sent again: the other side wants it for something new.
     fn subscribe(&mut self, name: String) {
-        self.touch(&name);
+        self.mark_dirty(&name);
         self.names.insert(name);
     }
 
     /// Forgets that a resource was sent.
-    pub(super) fn touch(&mut self, name: &str) {
+    pub(super) fn mark_dirty(&mut self, name: &str) {
         if !self.opened {
-            self.touched_early.insert(name.to_owned());
+            self.dirty_early.insert(name.to_owned());
         }
         self.due.insert(name.to_owned());
         self.known.remove(name);
@@ -218,8 +218,8 @@ impl Subscription {
         let half = change.updates.len() / 2;
         let mut names = change.updates.into_keys();
         let first: BTreeSet<_> = names.by_ref().take(half).collect();
-        self.suspects.push(names.collect());
-        self.suspects.push(first);
+        self.candidates.push(names.collect());
+        self.candidates.push(first);
     }
 
     fn is_wanted(&self, name: &str) -> bool {
@@ -227,7 +227,7 @@ impl Subscription {
     }
 
     /// What is to be sent now, if anything may be.
-    pub(super) fn next_change(&mut self, snapshot: &Snapshot, type_url: &str, gates: Gates) -> Option<Change> {
+    pub(super) fn next_change(&mut self, snapshot: &Snapshot, type_url: &str, gates: SendGates) -> Option<Change> {
         if self.in_flight.is_some() {
             return None;
         }
@@ -239,20 +239,20 @@ impl Subscription {
         if !unknown.is_empty() {
             return Some(Change { removals: unknown, ..Default::default() });
         }
-        if gates.updates != Wait::Everybody {
+        if gates.updates != Blocked::All {
             let updates = self.next_updates(snapshot, type_url, &gates.updates);
             if !updates.is_empty() {
                 return Some(Change { updates, ..Default::default() });
             }
         }
-        if gates.removals != Wait::Everybody {
-            let may_go = |name: &&String| gates.removals.lets(self.owner(snapshot, type_url, name));
+        if gates.removals != Blocked::All {
+            let may_go = |name: &&String| gates.removals.allows(self.owner(snapshot, type_url, name));
             let removals: BTreeSet<_> = self.removals(snapshot, type_url).filter(may_go).cloned().collect();
             if !removals.is_empty() {
                 return Some(Change { removals, ..Default::default() });
             }
         }
-        (gates.updates == Wait::Nobody && std::mem::take(&mut self.owes_answer)).then(Change::default)
+        (gates.updates == Blocked::None && std::mem::take(&mut self.owes_answer)).then(Change::default)
     }
 
     fn forget_done(&mut self, snapshot: &Snapshot, type_url: &str) {
@@ -276,22 +276,22 @@ impl Subscription {
     /// A refused version that is no longer in the snapshot need not be remembered.
     fn forget_refusals(&mut self, snapshot: &Snapshot, type_url: &str) {
         self.refused.retain(|name, refusal| refusal.is_of(snapshot, type_url, name));
-        if self.refused.is_empty() && self.suspects.is_empty() && !self.composed.is_refused() {
+        if self.refused.is_empty() && self.candidates.is_empty() && !self.composed.is_refused() {
             self.status.nack = None;
         }
     }
 
-    fn next_updates(&mut self, snapshot: &Snapshot, type_url: &str, wait: &Wait) -> BTreeMap<String, Update> {
-        let may_go = |(_, resource): &(&String, &Resource)| wait.lets(resource.owner());
+    fn next_updates(&mut self, snapshot: &Snapshot, type_url: &str, wait: &Blocked) -> BTreeMap<String, Update> {
+        let may_go = |(_, resource): &(&String, &Resource)| wait.allows(resource.owner());
         let update = |(name, resource): (&String, &Resource)| {
             let version = self.composed.version(name, resource)?.to_owned();
             let owner = resource.owner().map(str::to_owned);
             Some((name.clone(), Update { version, owner, body: self.composed.body(name, resource) }))
         };
-        while let Some(group) = self.suspects.pop() {
+        while let Some(group) = self.candidates.pop() {
             let is_suspect = |(name, _): &(&String, &Resource)| group.contains(*name);
             if self.updates(snapshot, type_url).filter(is_suspect).any(|one| !may_go(&one)) {
-                self.suspects.push(group);
+                self.candidates.push(group);
                 return BTreeMap::new();
             }
             let updates: BTreeMap<_, _> =
@@ -314,7 +314,7 @@ impl Subscription {
 
     /// A resource, if it is to be sent.
     fn outdated<'a>(&'a self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a Resource> {
-        let is_sendable = |resource: &&Resource| self.is_wanted(name) && !resource.is_held();
+        let is_sendable = |resource: &&Resource| self.is_wanted(name) && !resource.is_version_only();
         let resource = snapshot.get(type_url, name).filter(is_sendable)?;
         let version = self.composed.version(name, resource)?;
         let is_known = self.known.get(name).is_some_and(|known| known == version);

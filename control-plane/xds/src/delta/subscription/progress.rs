@@ -1,7 +1,7 @@
 //! How far a type is.
 
 use super::{Refusal, Subscription, UNSURE};
-use crate::wait::Wait;
+use crate::blocked::Blocked;
 use crate::{Refused, Resource, Snapshot, Standing};
 
 impl Subscription {
@@ -15,37 +15,37 @@ impl Subscription {
 
     /// Whose resources are changing: what refers to them has to wait. Not for removals that still hold; a resource that came
     /// back while its removal was under way has to be sent again first.
-    pub(in crate::delta) fn updating(&self, snapshot: &Snapshot, type_url: &str) -> Wait {
-        let owner = |name: &String| Wait::for_owner(self.owner(snapshot, type_url, name));
-        let waiting = self.updates(snapshot, type_url).map(|(_, resource)| Wait::for_owner(resource.owner()));
+    pub(in crate::delta) fn updating(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
+        let owner = |name: &String| Blocked::for_owner(self.owner(snapshot, type_url, name));
+        let waiting = self.updates(snapshot, type_url).map(|(_, resource)| Blocked::for_owner(resource.owner()));
         let under_way = self.in_flight.iter().flat_map(|in_flight| {
             let back = in_flight.change.removals.iter().filter(|name| snapshot.get(type_url, name).is_some());
             in_flight.change.updates.keys().chain(back).map(owner)
         });
-        waiting.chain(under_way).fold(Wait::Nobody, Wait::and)
+        waiting.chain(under_way).fold(Blocked::None, Blocked::and)
     }
 
     /// Whose resources are changing or going; something may be refused.
-    pub(in crate::delta) fn unsettled(&self, snapshot: &Snapshot, type_url: &str) -> Wait {
-        let owner = |name: &String| Wait::for_owner(self.owner(snapshot, type_url, name));
+    pub(in crate::delta) fn unsettled(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
+        let owner = |name: &String| Blocked::for_owner(self.owner(snapshot, type_url, name));
         let going = self.removals(snapshot, type_url).map(owner);
         let gone = self.in_flight.iter().flat_map(|in_flight| in_flight.change.removals.iter().map(owner));
         let unknown = self.due.iter().any(|name| self.is_unknown(snapshot, type_url, name));
-        let first = if self.owes_answer || unknown { Wait::Everybody } else { Wait::Nobody };
-        going.chain(gone).fold(self.updating(snapshot, type_url).and(first), Wait::and)
+        let first = if self.owes_answer || unknown { Blocked::All } else { Blocked::None };
+        going.chain(gone).fold(self.updating(snapshot, type_url).and(first), Blocked::and)
     }
 
     /// Whose resources are not as they are wanted.
-    pub(in crate::delta) fn out_of_sync(&self, snapshot: &Snapshot, type_url: &str) -> Wait {
-        let refused = self.refused(snapshot, type_url).map(|refused| Wait::for_owner(refused.owner.as_deref()));
-        let waits = refused.fold(self.unsettled(snapshot, type_url), Wait::and);
+    pub(in crate::delta) fn out_of_sync(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
+        let refused = self.refused(snapshot, type_url).map(|refused| Blocked::for_owner(refused.owner.as_deref()));
+        let waits = refused.fold(self.unsettled(snapshot, type_url), Blocked::and);
         // A part that is not as it is wanted, although nothing is to be sent, stands in for one that is refused.
-        if self.composed.is_in_sync() || waits != Wait::Nobody { waits } else { Wait::Everybody }
+        if self.composed.is_in_sync() || waits != Blocked::None { waits } else { Blocked::All }
     }
 
     /// Nothing to send and nothing under way; something may be refused.
     fn is_settled(&self, snapshot: &Snapshot, type_url: &str) -> bool {
-        self.in_flight.is_none() && self.unsettled(snapshot, type_url) == Wait::Nobody
+        self.in_flight.is_none() && self.unsettled(snapshot, type_url) == Blocked::None
     }
 
     /// Settled, nothing is refused, and the other side has what others hold.
@@ -54,7 +54,7 @@ impl Subscription {
         self.is_settled(snapshot, type_url)
             && !self.refused.iter().any(is_current)
             && self.composed.is_in_sync()
-            && !snapshot.held(type_url).any(|name| self.is_wanted(name) && !self.has(snapshot, type_url, name))
+            && !snapshot.version_only(type_url).any(|name| self.is_wanted(name) && !self.has(snapshot, type_url, name))
     }
 
     fn has(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {

@@ -324,8 +324,8 @@ fn listener(parts: &[(&str, &str)]) -> Arc<crate::Snapshot> {
     for (owner, content) in parts {
         let start = body.len();
         body.extend(content.as_bytes());
-        let instead = Some("-".into());
-        ranges.push(crate::Part { owner: (*owner).to_owned(), range: start..body.len(), instead });
+        let fallback = Some("-".into());
+        ranges.push(crate::Part { owner: (*owner).to_owned(), range: start..body.len(), fallback });
     }
     let resource = crate::Resource::new(body).with_parts(ranges);
     Arc::new(crate::Snapshot::new([(LDS.to_owned(), "l".to_owned(), resource)]))
@@ -396,7 +396,7 @@ fn what_others_hold_is_neither_sent_nor_taken_away() {
     let version = full.get(SDS, "s").unwrap().version().to_owned();
     let one = |(url, name, body): &(&str, &str, &str)| {
         let resource = match *url {
-            SDS => Resource::held(version.clone()),
+            SDS => Resource::version_only(version.clone()),
             _ => Resource::new(body.as_bytes().to_vec()),
         };
         ((*url).to_owned(), (*name).to_owned(), resource)

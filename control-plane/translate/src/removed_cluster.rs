@@ -13,7 +13,7 @@ use crate::route;
 /// Envoy lets what runs on a removed filter chain go on for its own drain time, and hears no more of it; but the routes
 /// that the chain uses it goes on taking. These have no server, so that the filter ends streams after the drain period, and
 /// no destination, so that nothing new goes upstream.
-pub fn farewell(document: &Value, settings: &Settings, filter: FilterBuild) -> Option<Resource> {
+pub fn tombstone_routes(document: &Value, settings: &Settings, filter: FilterBuild) -> Option<Resource> {
     let raw = parse_cluster(document).ok()?;
     // As written, because whatever is wrong with it by now does not matter.
     let cluster: Cluster = cluster_as_written(&raw)?;

@@ -14,7 +14,7 @@ use crate::with_default_client_ca;
 
 /// An `UpstreamCluster` as the filter would judge by it, for tools that answer without a gateway.
 #[derive(Clone, Debug)]
-pub struct Offline {
+pub struct ExplainInput {
     /// The filter's configuration.
     pub config: ClusterConfig,
     /// `upstreamSubset` of each policy, as it was written.
@@ -33,7 +33,7 @@ pub fn lost_names(documents: &[Arc<Value>], settings: &Settings) -> Vec<Vec<(Str
 }
 
 /// The listener's part of the filter's configuration, for the same tools.
-pub fn offline_gateway(settings: &Settings) -> FilterConfig {
+pub fn explain_gateway(settings: &Settings) -> FilterConfig {
     FilterConfig { reserved_headers: reserved_headers(settings), ..FilterConfig::new(&settings.instance) }
 }
 
@@ -41,7 +41,7 @@ pub fn offline_gateway(settings: &Settings) -> FilterConfig {
 ///
 /// # Errors
 /// A document that is no `UpstreamCluster`: its writer's fault.
-pub fn offline(document: &Value, settings: &Settings) -> Result<Offline, Problem> {
+pub fn explain_input(document: &Value, settings: &Settings) -> Result<ExplainInput, Problem> {
     let raw =
         parse_cluster(document).map_err(|first| cluster_mistakes(document).into_iter().next().unwrap_or(first))?;
     let (cluster, problems) = match check_cluster(&raw, true).outcome {
@@ -60,5 +60,5 @@ pub fn offline(document: &Value, settings: &Settings) -> Result<Offline, Problem
     let config = cluster_config(&cluster, &names, settings);
     let subsets = raw.spec.dispatch_policies.iter().map(|policy| policy.upstream_subset.clone()).collect();
     let strategies = cluster.policies.iter().map(|policy| policy.strategy.as_str()).collect();
-    Ok(Offline { config, subsets, strategies, problems })
+    Ok(ExplainInput { config, subsets, strategies, problems })
 }

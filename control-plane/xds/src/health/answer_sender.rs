@@ -11,26 +11,26 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::Answers;
 use super::relay::{answers, entries};
-use crate::{Parcel, Registry, Snapshot};
+use crate::{QueuedResponse, Registry, Snapshot};
 
-/// How often reports are wished.
+/// The interval at which an agent is to report.
 pub(super) const INTERVAL: protobuf::Duration = protobuf::Duration { seconds: 5, nanos: 0 };
 
-/// What is served: reports about other clusters are not kept.
+/// The served snapshot. Reports about clusters that are not in it are not kept.
 pub(super) type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
 
 /// How often it is looked for news. An agent reports at most once a second.
 const TURN: Duration = Duration::from_secs(2);
 
 /// Says to one agent what its gateway answered at this replica, whenever that has changed.
-pub(super) struct Mouth {
+pub(super) struct AnswerSender {
     nodes: Arc<Registry>,
     snapshots: Snapshots,
     /// Hashes by owner, of one version of the snapshot.
     hashes: (String, BTreeMap<String, String>),
 }
 
-impl Mouth {
+impl AnswerSender {
     pub(super) fn new(nodes: Arc<Registry>, snapshots: Snapshots) -> Self {
         Self { nodes, snapshots, hashes: Default::default() }
     }
@@ -39,7 +39,7 @@ impl Mouth {
     pub(super) async fn say(
         &mut self,
         mut named: watch::Receiver<String>,
-        sender: &mpsc::Sender<Parcel<HealthCheckSpecifier>>,
+        sender: &mpsc::Sender<QueuedResponse<HealthCheckSpecifier>>,
     ) {
         let Ok(node) = named.wait_for(|node| !node.is_empty()).await.map(|node| node.clone()) else {
             return std::future::pending().await;
@@ -55,7 +55,7 @@ impl Mouth {
             }
             let cluster_health_checks = entries(&news);
             let message = HealthCheckSpecifier { cluster_health_checks, interval: Some(INTERVAL) };
-            if sender.send(Parcel { content: Ok(message), room: None }).await.is_err() {
+            if sender.send(QueuedResponse { content: Ok(message), room: None }).await.is_err() {
                 return;
             }
             said = news;

@@ -20,22 +20,22 @@ impl Source {
 
 /// Handshakes under way. `T` is what ends one.
 #[derive(Debug)]
-pub(super) struct Lobby<T> {
+pub(super) struct PendingHandshakes<T> {
     total: usize,
     per_source: usize,
     next: u64,
     /// In the order in which they came.
-    guests: BTreeMap<u64, Guest<T>>,
+    guests: BTreeMap<u64, PendingHandshake<T>>,
 }
 
 #[derive(Debug)]
-struct Guest<T> {
+struct PendingHandshake<T> {
     source: Source,
     has_spoken: bool,
     handle: T,
 }
 
-impl<T> Lobby<T> {
+impl<T> PendingHandshakes<T> {
     pub(super) fn new(limits: &Limits) -> Self {
         Self {
             total: limits.handshakes.max(1),
@@ -58,12 +58,12 @@ impl<T> Lobby<T> {
         };
         let leaves = crowded.and_then(|source| self.oldest_of(source));
         let gone = leaves.and_then(|number| self.guests.remove(&number));
-        self.guests.insert(number, Guest { source, has_spoken: false, handle: handle(number) });
+        self.guests.insert(number, PendingHandshake { source, has_spoken: false, handle: handle(number) });
         gone.map(|guest| guest.handle)
     }
 
     /// A whole first message came: it is no longer silent.
-    pub(super) fn speak(&mut self, number: u64) {
+    pub(super) fn mark_spoken(&mut self, number: u64) {
         if let Some(guest) = self.guests.get_mut(&number) {
             guest.has_spoken = true;
         }
@@ -89,7 +89,7 @@ impl<T> Lobby<T> {
         let mut counts: BTreeMap<Source, usize> = BTreeMap::new();
         self.guests.values().for_each(|guest| *counts.entry(guest.source).or_default() += 1);
         let most = counts.values().max().copied()?;
-        let is_largest = |guest: &&Guest<T>| counts.get(&guest.source) == Some(&most);
+        let is_largest = |guest: &&PendingHandshake<T>| counts.get(&guest.source) == Some(&most);
         let candidates = || self.guests.values().filter(is_largest);
         candidates().find(|guest| !guest.has_spoken).or_else(|| candidates().next()).map(|guest| guest.source)
     }
@@ -105,15 +105,15 @@ impl<T> Lobby<T> {
 mod tests {
     use super::*;
 
-    fn lobby(total: usize, per_source: usize) -> Lobby<u64> {
-        Lobby::new(&Limits { handshakes: total, handshakes_per_source: per_source, ..Limits::default() })
+    fn lobby(total: usize, per_source: usize) -> PendingHandshakes<u64> {
+        PendingHandshakes::new(&Limits { handshakes: total, handshakes_per_source: per_source, ..Limits::default() })
     }
 
     fn source(text: &str) -> Source {
         Source::of(text.parse().unwrap())
     }
 
-    fn enter(lobby: &mut Lobby<u64>, from: &str) -> Option<u64> {
+    fn enter(lobby: &mut PendingHandshakes<u64>, from: &str) -> Option<u64> {
         lobby.enter(source(from), |number| number)
     }
 
@@ -122,12 +122,12 @@ mod tests {
         let mut lobby = lobby(100, 3);
         assert_eq!([(); 3].map(|()| enter(&mut lobby, "192.0.2.1")), [None; 3]);
         assert_eq!(enter(&mut lobby, "192.0.2.2"), None, "others have room of their own");
-        lobby.speak(0);
+        lobby.mark_spoken(0);
         assert_eq!(enter(&mut lobby, "192.0.2.1"), Some(1));
         lobby.leave(2);
         assert_eq!(enter(&mut lobby, "192.0.2.1"), None);
-        lobby.speak(4);
-        lobby.speak(5);
+        lobby.mark_spoken(4);
+        lobby.mark_spoken(5);
         assert_eq!(enter(&mut lobby, "192.0.2.1"), Some(0), "the oldest, if all have spoken");
     }
 
@@ -138,7 +138,7 @@ mod tests {
             assert_eq!(enter(&mut lobby, from), None);
         }
         assert_eq!(enter(&mut lobby, "192.0.2.4"), Some(1), "the one with three");
-        lobby.speak(0);
+        lobby.mark_spoken(0);
         // Of 2 and 3, with two each, the one that has waited longest in silence.
         assert_eq!(enter(&mut lobby, "192.0.2.5"), Some(2));
         assert_eq!(lobby.make_room(), Some(4));
@@ -148,7 +148,7 @@ mod tests {
     fn a_flood_of_addresses_leaves_whoever_speaks() {
         let mut lobby = lobby(64, 8);
         enter(&mut lobby, "192.0.2.1");
-        lobby.speak(0);
+        lobby.mark_spoken(0);
         for number in 0..10_000_u32 {
             let from = IpAddr::from((0x7f00_0000 + number % 1_000).to_be_bytes());
             assert_ne!(lobby.enter(Source::of(from), |number| number), Some(0));

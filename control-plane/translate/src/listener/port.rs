@@ -10,7 +10,7 @@ use crate::names::parts;
 use crate::proto::uint;
 
 /// A port at which clients come in.
-pub(super) struct Door<'a> {
+pub(super) struct ListenerPort<'a> {
     /// The listener's name.
     pub(super) part: &'static str,
     pub(super) port: u16,
@@ -20,20 +20,20 @@ pub(super) struct Door<'a> {
 
 /// Every port. What stands at `listener.port` has one name whoever comes there: under another one Envoy would refuse it
 /// because the address is taken.
-pub(super) fn doors(settings: &Settings) -> Vec<Door<'_>> {
-    let main = |trusted| Door { part: parts::LISTENER, port: settings.port, trusted };
+pub(super) fn ports(settings: &Settings) -> Vec<ListenerPort<'_>> {
+    let main = |trusted| ListenerPort { part: parts::LISTENER, port: settings.port, trusted };
     match &settings.proxy_protocol {
         None => vec![main(None)],
         Some(proxies) => match proxies.port {
             None => vec![main(Some(proxies.trusted.as_slice()))],
             Some(port) => {
-                vec![main(None), Door { part: parts::PROXIED_LISTENER, port, trusted: Some(&proxies.trusted) }]
+                vec![main(None), ListenerPort { part: parts::PROXIED_LISTENER, port, trusted: Some(&proxies.trusted) }]
             }
         },
     }
 }
 
-impl Door<'_> {
+impl ListenerPort<'_> {
     pub(super) fn listener_filters(&self) -> Vec<ListenerFilter> {
         let inspector = listener_filter("tls_inspector", TlsInspector::default());
         match self.trusted {
@@ -43,13 +43,13 @@ impl Door<'_> {
     }
 
     /// Whether only some may come in.
-    pub(super) fn is_guarded(&self) -> bool {
+    pub(super) fn requires_proxy_protocol(&self) -> bool {
         self.trusted.is_some()
     }
 
     /// The encoded chain, for those only who may come in: by the address that the connection really comes from, whatever
     /// the PROXY header says. Whom no chain takes, Envoy closes the door on, before any handshake.
-    pub(super) fn guarded(&self, mut chain: Vec<u8>) -> Vec<u8> {
+    pub(super) fn restrict_sources(&self, mut chain: Vec<u8>) -> Vec<u8> {
         if let Some(trusted) = self.trusted {
             // A message that comes twice is one with the fields of both.
             let condition = FilterChainMatch {
