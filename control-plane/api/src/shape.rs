@@ -111,10 +111,35 @@ fn problem(path: &[Step], message: &str) -> Problem {
 fn meant(path: &[Step], message: &str) -> Option<String> {
     let Some(Step::Field(written)) = path.last() else { return None };
     let (_, known) = message.strip_prefix("unknown field")?.split_once(", expected ")?;
+    if let Some(renamed) = renamed(path) {
+        return Some(format!("its name is {renamed} now"));
+    }
     let known = known.split('`').skip(1).step_by(2);
     let best = known.map(|name| (distance(written, name), name)).min()?;
     let close = best.0 <= 1 + best.1.len() / 4;
     close.then(|| format!("{} is meant?", best.1))
+}
+
+/// Fields of [`crate::UpstreamCluster`] and [`crate::GatewaySettings`] whose names changed, with their new names.
+const RENAMED: [(&str, &str); 8] = [
+    ("spec.portcullis.anonymous", "allowAnonymous"),
+    ("spec.portcullis.credentialCache.allowedImpersonation", "authorizedTTL"),
+    ("spec.portcullis.credentialCache.deniedImpersonation", "unauthorizedTTL"),
+    ("spec.portcullis.credentialCache.rejectedToken", "rejectedTokenTTL"),
+    ("spec.portcullis.credentialCache.token", "tokenTTL"),
+    ("spec.portcullis.sessionLimit", "maxSessionDuration"),
+    ("spec.requestHeaders", "requestHeaderNames"),
+    ("spec.wasmFile", "wasmModulePath"),
+];
+
+/// The new name of the field at this path, if it has one.
+fn renamed(path: &[Step]) -> Option<&'static str> {
+    let names = path.iter().map(|step| match step {
+        Step::Field(name) => name.as_str(),
+        Step::Item(_) => "[]",
+    });
+    let path = names.collect::<Vec<_>>().join(".");
+    RENAMED.iter().find(|(old, _)| *old == path).map(|(_, new)| *new)
 }
 
 /// How many letters have to be added, removed or replaced; upper and lower case count as the same.
@@ -135,4 +160,31 @@ pub(crate) fn distance(from: &str, to: &str) -> usize {
         }
     }
     row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RENAMED;
+    use crate::{
+        CLUSTER_API_VERSION, CLUSTER_KIND, SETTINGS_API_VERSION, SETTINGS_KIND, cluster_mistakes, settings_mistakes,
+    };
+    use serde_json::{Value, json};
+
+    fn nested(path: &str) -> Value {
+        path.rsplit('.').fold(json!("1m"), |inner, name| json!({ name: inner }))
+    }
+
+    #[test]
+    fn renamed_fields_are_refused_with_their_new_name() {
+        for (path, new) in RENAMED {
+            let is_cluster = path.starts_with("spec.portcullis");
+            let (version, kind) =
+                if is_cluster { (CLUSTER_API_VERSION, CLUSTER_KIND) } else { (SETTINGS_API_VERSION, SETTINGS_KIND) };
+            let document = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a.test"}, "spec": nested(path)["spec"]});
+            let found = if is_cluster { cluster_mistakes(&document) } else { settings_mistakes(&document) };
+            let [problem] = found.as_slice() else { panic!("{path}: {found:?}") };
+            assert_eq!((problem.path.as_str(), problem.hint.clone()), (path, Some(format!("its name is {new} now"))));
+            assert!(problem.message.starts_with("unknown field"), "{problem}");
+        }
+    }
 }

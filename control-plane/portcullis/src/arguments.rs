@@ -83,7 +83,7 @@ pub(crate) struct Bootstrap {
     /// The configuration version that this Envoy's filter reads: that of this release, if the filter is of this release.
     #[arg(long, value_name = "VERSION", default_value_t = portcullis_filter_config::CONFIG_VERSION)]
     pub(crate) config_version: u32,
-    /// Which build of the filter this Envoy runs: the dynamic module, or portcullis.wasm at wasmFile of the GatewaySettings.
+    /// Which build of the filter this Envoy runs: the dynamic module, or portcullis.wasm at wasmModulePath of the GatewaySettings.
     #[arg(long, value_enum, value_name = "BUILD", default_value_t = FilterBuild::Module)]
     pub(crate) filter: FilterBuild,
 }

@@ -89,7 +89,8 @@ pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> Upstr
     match cluster.upstream_identity {
         api::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,
         api::UpstreamIdentity::RequestHeader { .. } => {
-            let api::RequestHeaders { user, group, uid, extra_prefix, reserved: _ } = settings.request_headers.clone();
+            let api::RequestHeaders { user, group, uid, extra_prefix, reserved: _ } =
+                settings.request_header_names.clone();
             let reserved = reserved_headers(settings);
             UpstreamIdentity::RequestHeader(config::RequestHeaders { user, group, uid, extra_prefix, reserved })
         }
@@ -99,7 +100,7 @@ pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> Upstr
 /// The header names of an authenticating proxy that no filter knows by itself: the names that the gateway writes, and those
 /// that the servers may believe beside them.
 pub(crate) fn reserved_headers(settings: &Settings) -> Vec<String> {
-    let api::RequestHeaders { user, group, uid, extra_prefix, reserved } = &settings.request_headers;
+    let api::RequestHeaders { user, group, uid, extra_prefix, reserved } = &settings.request_header_names;
     let is_known = |name: &str| EARLY_REMOVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     let named =
         [user, group, uid, extra_prefix].into_iter().chain(reserved).filter(|name| !name.is_empty() && !is_known(name));

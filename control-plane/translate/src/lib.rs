@@ -140,12 +140,12 @@ pub(crate) fn with_default_client_ca(mut cluster: Cluster, settings: &Settings) 
 /// A warning about a cluster that looks at no client certificate: users who have nothing else are anonymous. Where anonymous
 /// requests are refused they get 401, and in the handshake nothing without a CA is accepted at all.
 fn unverified(cluster: &Cluster) -> Option<Problem> {
-    let hides_it = cluster.anonymous && cluster.client_verification == ClientVerification::Request;
+    let hides_it = cluster.allow_anonymous && cluster.client_verification == ClientVerification::Request;
     (cluster.client_ca.is_none() && hides_it).then(|| {
         let message = "is not set, and the GatewaySettings have no defaultClientCA: clients with a certificate and no token \
                        are anonymous; KubeGateway verifies them by its --client-ca-file";
         let problem = Problem::coded(Code::DiffersFromKubegateway, "spec.secureServing.clientCAData", message);
-        problem.hint("set one of the two; or portcullis.anonymous: false, if clients have tokens only")
+        problem.hint("set one of the two; or portcullis.allowAnonymous: false, if clients have tokens only")
     })
 }
 

@@ -322,7 +322,7 @@ fn with_more(settings: &str, options: &GatewayOptions) -> Result<String> {
         listener.extend(more.clone());
     }
     if let (Some(spec), Some(file)) = (object.pointer_mut("/spec").and_then(Value::as_object_mut), &options.wasm) {
-        spec.insert("wasmFile".to_owned(), file.to_string_lossy().into());
+        spec.insert("wasmModulePath".to_owned(), file.to_string_lossy().into());
     }
     Ok(format!("{object:#}"))
 }

@@ -130,7 +130,7 @@ pub fn settings(instance: &str, address: SocketAddr, default_certificate: &Ident
             "instance": instance,
             "listener": {"address": address.ip().to_string(), "port": address.port()},
             "allowLoopbackUpstreams": true,
-            "wasmFile": deps::wasm_path(),
+            "wasmModulePath": deps::wasm_path(),
             "defaultCertificate": {
                 "certData": encode(&default_certificate.pem()),
                 "keyData": encode(&default_certificate.key_pem()),

@@ -10,7 +10,7 @@ use crate::{CLUSTER, LOCALHOST, Told};
 /// The gateway's settings, for a gateway that listens at `address`.
 pub(crate) fn settings(address: SocketAddr, wasm: Option<&Path>) -> String {
     let (ip, port) = (address.ip(), address.port());
-    let wasm = wasm.map(|file| format!("  wasmFile: {}\n", file.display())).unwrap_or_default();
+    let wasm = wasm.map(|file| format!("  wasmModulePath: {}\n", file.display())).unwrap_or_default();
     format!(
         r#"# Settings of the gateway that all its clusters share: docs/reference/gatewaysettings.md
 apiVersion: portcullis.dev/v1alpha1

@@ -75,7 +75,7 @@ pub struct Cluster {
     /// How long watches and sessions may outlive the server that they run on, once it is removed.
     pub drain_period: Duration,
     /// After how long a session is ended, if at all.
-    pub session_limit: Option<Duration>,
+    pub max_session_duration: Option<Duration>,
     /// How it is found out whether a server is healthy.
     pub health_check: HealthCheck,
     /// What its feature gates ask for.
@@ -83,7 +83,7 @@ pub struct Cluster {
     /// Limits that policies may name.
     pub schemas: Vec<Schema>,
     /// Whether requests without a credential are let through.
-    pub anonymous: bool,
+    pub allow_anonymous: bool,
     /// For how long answers about credentials are believed.
     pub credential_cache: CredentialCache,
     /// Keys of extra attributes beside the default ones, sorted, each once.
@@ -146,9 +146,10 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let extra_authorities = check_authorities(&raw.spec.portcullis.extra_authorities, &name, findings);
     let request_timeout = check_timeout(raw.spec.portcullis.request_timeout.as_deref(), findings);
     let drain_period = check_drain_period(raw.spec.portcullis.drain_period.as_deref(), findings);
-    let session_limit = check_session_limit(raw.spec.portcullis.session_limit.as_deref(), findings);
+    let max_session_duration =
+        check_max_session_duration(raw.spec.portcullis.max_session_duration.as_deref(), findings);
     let health_check = check_health(&raw.spec.portcullis.health_check, findings);
-    let anonymous = raw.spec.portcullis.anonymous.unwrap_or(true);
+    let allow_anonymous = raw.spec.portcullis.allow_anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
     let forwarded_extras = check_extras(&raw.spec.portcullis.forwarded_extras, findings);
     let upstream_identity = check_identity(&raw.spec, findings);
@@ -171,11 +172,11 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         policies,
         request_timeout,
         drain_period,
-        session_limit,
+        max_session_duration,
         health_check,
         gates,
         schemas,
-        anonymous,
+        allow_anonymous,
         credential_cache,
         forwarded_extras,
         audit_attribution: raw.spec.portcullis.audit_attribution,
@@ -310,12 +311,12 @@ fn check_drain_period(raw: Option<&str>, findings: &mut Findings) -> Duration {
 }
 
 /// 0 is refused: it could mean no session as well as no limit.
-fn check_session_limit(raw: Option<&str>, findings: &mut Findings) -> Option<Duration> {
+fn check_max_session_duration(raw: Option<&str>, findings: &mut Findings) -> Option<Duration> {
     let problem = match parse_duration(raw?) {
         Ok(limit) if SESSION_LIMITS.contains(&limit) => return Some(limit),
         Ok(_) => "must be from 1s to 720h; leave it out for sessions without a limit".to_owned(),
         Err(error) => error.to_string(),
     };
-    findings.problem("spec.portcullis.sessionLimit", problem);
+    findings.problem("spec.portcullis.maxSessionDuration", problem);
     None
 }

@@ -4,29 +4,29 @@ use super::Findings;
 use crate::CredentialCacheSpec;
 use crate::parse_duration;
 
-/// The longest that an answer may be believed: somebody who lost a right keeps it for that long.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// A user who loses a right keeps it for up to this long.
+const MAX_TTL: Duration = Duration::from_secs(3600);
 
-/// For how long answers of the servers about credentials are believed, in whole seconds.
+/// Lifetimes of the servers' answers about credentials, in whole seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CredentialCache {
-    /// Whose a token is.
-    pub token: Duration,
-    /// That a token is nobody's.
-    pub rejected_token: Duration,
-    /// That a user may impersonate.
-    pub allowed_impersonation: Duration,
-    /// That a user may not impersonate.
-    pub denied_impersonation: Duration,
+    /// Of a token's user.
+    pub token_ttl: Duration,
+    /// Of the answer that a token is invalid.
+    pub rejected_token_ttl: Duration,
+    /// Of the answer that a user may impersonate.
+    pub authorized_ttl: Duration,
+    /// Of the answer that a user may not impersonate.
+    pub unauthorized_ttl: Duration,
 }
 
 pub(super) fn check_credential_cache(raw: &CredentialCacheSpec, findings: &mut Findings) -> CredentialCache {
-    let mut lifetime = |field: &str, raw: &Option<String>, default: u64| {
+    let mut ttl = |field: &str, raw: &Option<String>, default: u64| {
         let default = Duration::from_secs(default);
         let path = format!("spec.portcullis.credentialCache.{field}");
         match raw.as_deref().map(parse_duration) {
             None => default,
-            Some(Ok(lifetime)) if lifetime <= LONGEST => lifetime,
+            Some(Ok(ttl)) if ttl <= MAX_TTL => ttl,
             Some(Ok(_)) => {
                 findings.problem(path, "must be from 0 to 1h");
                 default
@@ -38,10 +38,10 @@ pub(super) fn check_credential_cache(raw: &CredentialCacheSpec, findings: &mut F
         }
     };
     CredentialCache {
-        token: lifetime("token", &raw.token, 120),
-        rejected_token: lifetime("rejectedToken", &raw.rejected_token, 10),
-        allowed_impersonation: lifetime("allowedImpersonation", &raw.allowed_impersonation, 300),
-        denied_impersonation: lifetime("deniedImpersonation", &raw.denied_impersonation, 30),
+        token_ttl: ttl("tokenTTL", &raw.token_ttl, 120),
+        rejected_token_ttl: ttl("rejectedTokenTTL", &raw.rejected_token_ttl, 10),
+        authorized_ttl: ttl("authorizedTTL", &raw.authorized_ttl, 300),
+        unauthorized_ttl: ttl("unauthorizedTTL", &raw.unauthorized_ttl, 30),
     }
 }
 

@@ -148,7 +148,7 @@ fn is_header_name(name: &str) -> bool {
 
 fn check_reserved(raw: &[String], findings: &mut Findings) -> Vec<String> {
     if raw.len() > MAX_RESERVED {
-        findings.problem("spec.requestHeaders.reserved", format!("must be at most {MAX_RESERVED} names"));
+        findings.problem("spec.requestHeaderNames.reserved", format!("must be at most {MAX_RESERVED} names"));
     }
     let mut reserved: Vec<String> = Vec::new();
     for (index, name) in raw.iter().enumerate() {
@@ -156,7 +156,7 @@ fn check_reserved(raw: &[String], findings: &mut Findings) -> Vec<String> {
         let is_needed = NEEDED.iter().any(|needed| needed.starts_with(&name) || name.starts_with(needed));
         if !is_header_name(&name) || is_needed {
             let message = "must be a header name, or the start of one, of at least 5 characters that nothing else uses";
-            findings.problem(format!("spec.requestHeaders.reserved[{index}]"), message);
+            findings.problem(format!("spec.requestHeaderNames.reserved[{index}]"), message);
         }
         reserved.push(name);
     }
@@ -172,7 +172,7 @@ pub(super) fn check_header_names(raw: &RequestHeaderNames, findings: &mut Findin
         let name = raw.to_ascii_lowercase();
         if !name.starts_with("x-") || !is_header_name(&name) {
             let message = "must be a header name that starts with X- and that nothing else uses";
-            findings.problem(format!("spec.requestHeaders.{field}"), message);
+            findings.problem(format!("spec.requestHeaderNames.{field}"), message);
         }
         name
     };
@@ -191,7 +191,8 @@ pub(super) fn check_header_names(raw: &RequestHeaderNames, findings: &mut Findin
         all.iter().enumerate().any(|(index, name)| all.iter().skip(index + 1).any(|other| other == name));
     let is_extra = all.iter().any(|name| name.starts_with(&headers.extra_prefix));
     if is_told_twice || is_extra {
-        findings.problem("spec.requestHeaders", "must be four different names, none of which starts with extraPrefix");
+        findings
+            .problem("spec.requestHeaderNames", "must be four different names, none of which starts with extraPrefix");
     }
     headers
 }

@@ -42,13 +42,13 @@ pub struct Settings {
     /// Where the access log goes.
     pub access_log: AccessLog,
     /// The headers by which servers are told about users.
-    pub request_headers: RequestHeaders,
+    pub request_header_names: RequestHeaders,
     /// As whom nobody acts; `None` if nobody is protected.
     pub protected: Option<ProtectedIdentities>,
     /// Bounds.
     pub limits: Limits,
     /// Where Envoys find portcullis.wasm.
-    pub wasm_file: String,
+    pub wasm_module_path: String,
 }
 
 /// Where proxies connect that tell a client's address.
@@ -113,10 +113,10 @@ impl Default for Settings {
             allow_loopback_upstreams: false,
             names_below_wildcards: NamesBelowWildcards::default(),
             access_log: AccessLog::Stdout,
-            request_headers: RequestHeaders::default(),
+            request_header_names: RequestHeaders::default(),
             protected: None,
             limits: Limits::default(),
-            wasm_file: "/usr/lib/portcullis/portcullis.wasm".to_owned(),
+            wasm_module_path: "/usr/lib/portcullis/portcullis.wasm".to_owned(),
         }
     }
 }
@@ -138,10 +138,10 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
         names_below_wildcards: raw.spec.names_below_wildcards,
         access_log: check_access_log(raw, &mut findings),
-        request_headers: check_header_names(&raw.spec.request_headers, &mut findings),
+        request_header_names: check_header_names(&raw.spec.request_header_names, &mut findings),
         protected: check_protected(&raw.spec.protected_identities, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
-        wasm_file: check_wasm_file(raw, default.wasm_file, &mut findings),
+        wasm_module_path: check_wasm_module_path(raw, default.wasm_module_path, &mut findings),
     };
     if settings.port == 0 {
         findings.problem("spec.listener.port", "must not be 0");
@@ -242,10 +242,10 @@ fn check_access_log(raw: &GatewaySettings, findings: &mut Findings) -> AccessLog
     }
 }
 
-fn check_wasm_file(raw: &GatewaySettings, default: String, findings: &mut Findings) -> String {
-    let file = raw.spec.wasm_file.clone().unwrap_or(default);
+fn check_wasm_module_path(raw: &GatewaySettings, default: String, findings: &mut Findings) -> String {
+    let file = raw.spec.wasm_module_path.clone().unwrap_or(default);
     if !file.starts_with('/') || file.contains('\0') {
-        findings.problem("spec.wasmFile", "must be an absolute path");
+        findings.problem("spec.wasmModulePath", "must be an absolute path");
     }
     file
 }

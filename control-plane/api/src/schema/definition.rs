@@ -22,6 +22,7 @@ pub fn cluster_definition() -> Value {
                 "plural": PLURAL,
                 "singular": CLUSTER_KIND.to_lowercase(),
                 "shortNames": ["uc"],
+                "categories": ["portcullis"],
             },
             "scope": "Cluster",
             "versions": [{

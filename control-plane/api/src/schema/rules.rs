@@ -238,7 +238,7 @@ fn ours() -> Vec<(&'static str, Value)> {
     vec![
         ("portcullis.requestTimeout", timeout),
         ("portcullis.drainPeriod", drain),
-        ("portcullis.sessionLimit", session),
+        ("portcullis.maxSessionDuration", session),
         ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS})),
         ("portcullis.virtualIPs[]", json!({"maxLength": 45, "pattern": "^[0-9A-Fa-f:.]+$"})),
         (
@@ -254,10 +254,10 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.extraAuthorities[]", json!({"maxLength": 255, "pattern": SERVED_NAME})),
         ("portcullis.clientCertificateVerification", json!({"enum": ["", "Request", "Handshake"]})),
         ("portcullis.upstreamIdentity", json!({"enum": ["", "Impersonate", "RequestHeader"]})),
-        ("portcullis.credentialCache.token", lifetime()),
-        ("portcullis.credentialCache.rejectedToken", lifetime()),
-        ("portcullis.credentialCache.allowedImpersonation", lifetime()),
-        ("portcullis.credentialCache.deniedImpersonation", lifetime()),
+        ("portcullis.credentialCache.tokenTTL", lifetime()),
+        ("portcullis.credentialCache.rejectedTokenTTL", lifetime()),
+        ("portcullis.credentialCache.authorizedTTL", lifetime()),
+        ("portcullis.credentialCache.unauthorizedTTL", lifetime()),
         ("portcullis.healthCheck.path", json!({"maxLength": MAX_PATH, "pattern": r##"^/[!"$-~]*$"##})),
         ("portcullis.healthCheck.interval", check()),
         ("portcullis.healthCheck.timeout", check()),

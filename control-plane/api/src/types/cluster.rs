@@ -112,10 +112,9 @@ pub struct PortcullisSpec {
     /// 24h, 5m if unset. On a disabled server they go on for ever. If the object is removed, Envoy's own drain time (10m)
     /// ends what is left.
     pub drain_period: Option<String>,
-    /// After how long a session is ended (exec, attach, port-forward, an upgrade of whatever is proxied), idle or not: a Go
-    /// duration from 1s to 720h, never if unset. An edit acts on sessions that run, too; their time counts from their
-    /// beginning.
-    pub session_limit: Option<String>,
+    /// Maximum duration of a session (exec, attach, port-forward, any upgraded connection), idle or busy: a Go duration from
+    /// 1s to 720h, unlimited if unset. An edit applies to running sessions, counted from their start.
+    pub max_session_duration: Option<String>,
     /// Addresses of the gateway at which this cluster is served whatever name a client asks for, or none. Each must be in
     /// the ranges that the gateway's settings allow.
     #[serde(rename = "virtualIPs")]
@@ -126,8 +125,8 @@ pub struct PortcullisSpec {
     pub health_check: HealthCheckSpec,
     /// Host names that a request's `:authority` may carry beside those that the cluster serves.
     pub extra_authorities: Vec<String>,
-    /// Whether requests without a credential are let through, for the servers to judge; true if unset.
-    pub anonymous: Option<bool>,
+    /// Forwards requests without a credential as anonymous requests, which the servers authorize; true if unset.
+    pub allow_anonymous: Option<bool>,
     /// When a client certificate is verified: `Request` (if empty) or `Handshake`.
     pub client_certificate_verification: String,
     /// How the servers learn who sends a request: `Impersonate` (if empty), by impersonation headers and the gateway's right to
@@ -135,7 +134,7 @@ pub struct PortcullisSpec {
     pub upstream_identity: String,
     /// What there is to choose with `upstreamIdentity: RequestHeader`.
     pub request_header: RequestHeaderSpec,
-    /// For how long answers of the servers about credentials are believed.
+    /// Lifetimes of the servers' answers about credentials.
     pub credential_cache: CredentialCacheSpec,
     /// Keys of extra attributes that users carry beside the default ones; `portcullis rbac` lets the gateway tell them.
     pub forwarded_extras: Vec<String>,
@@ -174,16 +173,20 @@ pub struct HealthCheckSpec {
     pub unhealthy_threshold: Option<u32>,
 }
 
-/// For how long answers of the servers about credentials are believed. Go durations up to 1h; 0 asks every time.
+/// Lifetimes of the servers' answers about credentials: Go durations up to 1h; 0 caches nothing.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct CredentialCacheSpec {
-    /// Whose a token is: 2m if unset, and never longer than the token says itself.
-    pub token: Option<String>,
-    /// That a token is nobody's: 10s if unset.
-    pub rejected_token: Option<String>,
-    /// That a user may impersonate: 5m if unset.
-    pub allowed_impersonation: Option<String>,
-    /// That a user may not impersonate: 30s if unset.
-    pub denied_impersonation: Option<String>,
+    /// Lifetime of a token's user: 2m if unset, and never beyond the token's own expiry.
+    #[serde(rename = "tokenTTL")]
+    pub token_ttl: Option<String>,
+    /// Lifetime of the answer that a token is invalid: 10s if unset.
+    #[serde(rename = "rejectedTokenTTL")]
+    pub rejected_token_ttl: Option<String>,
+    /// Lifetime of the answer that a user may impersonate: 5m if unset.
+    #[serde(rename = "authorizedTTL")]
+    pub authorized_ttl: Option<String>,
+    /// Lifetime of the answer that a user may not impersonate: 30s if unset.
+    #[serde(rename = "unauthorizedTTL")]
+    pub unauthorized_ttl: Option<String>,
 }

@@ -49,14 +49,14 @@ pub struct GatewaySettingsSpec {
     pub access_log: AccessLogSettings,
     /// The headers by which servers are told about users, where an `UpstreamCluster` has `upstreamIdentity: RequestHeader`. A
     /// change ends connections.
-    pub request_headers: RequestHeaderNames,
+    pub request_header_names: RequestHeaderNames,
     /// As whom nobody acts through this gateway; nobody is protected if unset.
     pub protected_identities: ProtectedIdentitySettings,
     /// Bounds.
     pub limits: LimitSettings,
     /// Where Envoys that run `portcullis.wasm` in the place of the module (`portcullis bootstrap --filter wasm`) find it, an
     /// absolute path; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
-    pub wasm_file: Option<String>,
+    pub wasm_module_path: Option<String>,
 }
 
 /// The names of client CAs in TLS handshakes (`certificate_authorities`, RFC 8446, 4.2.4).

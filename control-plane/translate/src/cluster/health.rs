@@ -61,7 +61,7 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -
 fn headers(cluster: &Cluster, pool: Pool, settings: &Settings) -> Vec<HeaderValueOption> {
     let user = match (&cluster.upstream_identity, pool) {
         (UpstreamIdentity::RequestHeader { user, .. }, Pool::Http2 | Pool::Upgrade) => {
-            Some(header(&settings.request_headers.user, user))
+            Some(header(&settings.request_header_names.user, user))
         }
         _ => None,
     };

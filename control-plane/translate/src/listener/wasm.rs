@@ -14,7 +14,7 @@ use crate::proto::{json_any, seconds};
 /// The filter as portcullis.wasm. All chains name the same VM, so that a worker runs one for all clusters.
 pub(super) fn filter(settings: &Settings, filter: FilterBuild) -> Wasm {
     let file = DataSource {
-        specifier: Some(data_source::Specifier::Filename(settings.wasm_file.clone())),
+        specifier: Some(data_source::Specifier::Filename(settings.wasm_module_path.clone())),
         ..Default::default()
     };
     let vm = VmConfig {

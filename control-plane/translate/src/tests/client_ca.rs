@@ -72,7 +72,7 @@ fn clusters_without_any_client_ca_are_reported() {
     assert_eq!((told.accepted, told.cautions[0].code), (true, Code::DiffersFromKubegateway));
     assert_eq!(told.cautions[0].path, "spec.secureServing.clientCAData");
 
-    set(&mut cluster, "/spec/portcullis", json!({"anonymous": false}));
+    set(&mut cluster, "/spec/portcullis", json!({"allowAnonymous": false}));
     let told = diagnosis(&cluster, &without);
     assert!(told.accepted && told.cautions.is_empty(), "a 401 tells such clients: {:?}", told.cautions);
 

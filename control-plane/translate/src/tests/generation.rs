@@ -11,7 +11,7 @@ use crate::{choose_settings, type_urls};
 fn names(cluster: &Value, request_headers: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
     let document = json!({
         "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "lab"},
-        "spec": {"instance": "lab", "requestHeaders": request_headers},
+        "spec": {"instance": "lab", "requestHeaderNames": request_headers},
     });
     let settings = choose_settings(&[document], None).settings.unwrap();
     let translation = translated(&settings, std::slice::from_ref(cluster));

@@ -17,7 +17,7 @@ fn a_service_account_token_is_what_it_is_directly() {
 }
 
 fn a_token_is_what_it_is_directly(world: &World) {
-    let short = json!({"credentialCache": {"token": "1s", "rejectedToken": "1s"}});
+    let short = json!({"credentialCache": {"tokenTTL": "1s", "rejectedTokenTTL": "1s"}});
     world.gateway.apply(&world.manifest().set("/spec/portcullis", world.portcullis(short))).unwrap();
     world.admin(&["create", "serviceaccount", "robot"]);
     let token = world.admin(&["create", "token", "robot"]).trim().to_owned();

@@ -111,7 +111,7 @@ fn default_client_ca_edit_acts_on_open_connections() {
     assert_eq!((ask(&alice), ask(&dora)), (401, 200));
     world.gateway.write_file("settings.yaml", &text).unwrap();
 
-    let strict = manifest.set("/spec/portcullis", json!({"anonymous": false}));
+    let strict = manifest.set("/spec/portcullis", json!({"allowAnonymous": false}));
     world.gateway.apply(&strict).unwrap();
     set_default(&world, Value::Null);
     assert_eq!((ask(&alice), ask(&dora)), (401, 401), "without any CA no certificate is looked at");

@@ -54,7 +54,7 @@ fn a_certificate_that_does_not_verify_ends_the_handshake() {
 #[test]
 fn a_certificate_that_expires_names_nobody_on_open_connections() {
     let world = World::start("expires", &GatewayOptions::default());
-    let limited = world.manifest().set("/spec/portcullis", json!({"sessionLimit": "24s"}));
+    let limited = world.manifest().set("/spec/portcullis", json!({"maxSessionDuration": "24s"}));
     world.gateway.apply(&limited).unwrap();
     let short = CertSpec::client("alice", ["dev"]).valid_for(Duration::from_secs(20));
     let short = world.pki.client_ca.issue(&short).unwrap();

@@ -34,7 +34,7 @@ fn review(status: &serde_json::Value) -> String {
 }
 
 fn lifetimes(world: &World, token: &str, rejected: &str) {
-    let caches = json!({"credentialCache": {"token": token, "rejectedToken": rejected}});
+    let caches = json!({"credentialCache": {"tokenTTL": token, "rejectedTokenTTL": rejected}});
     world.gateway.apply(&world.manifest().set("/spec/portcullis", caches)).unwrap();
 }
 

@@ -78,7 +78,7 @@ impl Drop for Over<'_> {
 fn storm(test: &str, length: Duration) {
     let world = World::start(test, &GatewayOptions::default());
     // So short that the regular user's token is reviewed again amidst the storm.
-    let manifest = world.manifest().set("/spec/portcullis", json!({"credentialCache": {"token": "1s"}}));
+    let manifest = world.manifest().set("/spec/portcullis", json!({"credentialCache": {"tokenTTL": "1s"}}));
     world.gateway.apply(&manifest).unwrap();
     let target = world.gateway.target(NAME).timeout(SOON);
     let (crowd, bystanders) = (Crowd::new(2).unwrap(), Crowd::new(1).unwrap());

@@ -80,7 +80,7 @@ pub(crate) fn tells(stream: &mut H2Stream<'_>, client: &H2Client, name: &str) {
 #[test]
 fn every_upgrade_ends_by_the_session_limit_and_a_watch_does_not() {
     let world = World::start("session-limit", &GatewayOptions::default());
-    limited(&world, &json!({"sessionLimit": format!("{}s", LIMIT.as_secs())}));
+    limited(&world, &json!({"maxSessionDuration": format!("{}s", LIMIT.as_secs())}));
     let alice = world.gateway.target(NAME).identity(&world.pki.alice);
     let robot = world.gateway.target(NAME);
     let bearer = format!("Authorization: Bearer {ROBOT}\r\n");
@@ -133,12 +133,12 @@ fn edited() -> Option<()> {
     let open = |agent| (Instant::now(), session(&alice, "GET", &exec, WEBSOCKET, agent, ""));
     let (begun, mut old) = open("old");
     // Long enough for it to be too old for the limit that comes, and for the limit that went to end it.
-    limited(&world, &json!({"sessionLimit": "4s"}));
-    limited(&world, &json!({"sessionLimit": "1h"}));
+    limited(&world, &json!({"maxSessionDuration": "4s"}));
+    limited(&world, &json!({"maxSessionDuration": "1h"}));
     lives(&mut old, begun, seconds(4))?;
     goes_on(&mut old, begun, seconds(6));
     let edited = Instant::now();
-    limited(&world, &json!({"sessionLimit": "5s"}));
+    limited(&world, &json!({"maxSessionDuration": "5s"}));
     let (newer, mut new) = open("new");
     old.read_to_end().unwrap();
     // Had it been given the time from the edit on, it would have ended later than this.

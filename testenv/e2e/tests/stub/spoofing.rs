@@ -48,7 +48,7 @@ fn forged() -> impl Iterator<Item = (&'static str, &'static str)> {
 
 fn world(test: &str) -> World {
     let world = World::start(test, &GatewayOptions::default());
-    world.gateway.change_settings(|spec| spec["requestHeaders"] = json!({"reserved": [LEGACY]})).unwrap();
+    world.gateway.change_settings(|spec| spec["requestHeaderNames"] = json!({"reserved": [LEGACY]})).unwrap();
     world
 }
 

@@ -40,13 +40,13 @@ The control plane writes it where Kubernetes stores the object, and tells the sa
 const DEFAULTS: [Default; 26] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
-    ("spec.portcullis.anonymous", "`true`"),
+    ("spec.portcullis.allowAnonymous", "`true`"),
     ("spec.portcullis.auditAttribution", "`false`"),
     ("spec.portcullis.clientCertificateVerification", "`Request`"),
-    ("spec.portcullis.credentialCache.allowedImpersonation", "`5m`"),
-    ("spec.portcullis.credentialCache.deniedImpersonation", "`30s`"),
-    ("spec.portcullis.credentialCache.rejectedToken", "`10s`"),
-    ("spec.portcullis.credentialCache.token", "`2m`"),
+    ("spec.portcullis.credentialCache.authorizedTTL", "`5m`"),
+    ("spec.portcullis.credentialCache.unauthorizedTTL", "`30s`"),
+    ("spec.portcullis.credentialCache.rejectedTokenTTL", "`10s`"),
+    ("spec.portcullis.credentialCache.tokenTTL", "`2m`"),
     ("spec.portcullis.drainPeriod", "`5m`"),
     ("spec.portcullis.healthCheck.healthyThreshold", "`1`"),
     ("spec.portcullis.healthCheck.interval", "`5s`"),
@@ -122,11 +122,11 @@ fn the_defaults_are_those_of_the_check() {
     let duration = |field: &str| parse_duration(written(&format!("spec.portcullis.{field}"))).unwrap();
     assert_eq!(cluster.request_timeout, duration("requestTimeout"));
     assert_eq!(cluster.drain_period, duration("drainPeriod"));
-    assert_eq!(cluster.credential_cache.token, duration("credentialCache.token"));
-    assert_eq!(cluster.credential_cache.rejected_token, duration("credentialCache.rejectedToken"));
-    assert_eq!(cluster.credential_cache.allowed_impersonation, duration("credentialCache.allowedImpersonation"));
-    assert_eq!(cluster.credential_cache.denied_impersonation, duration("credentialCache.deniedImpersonation"));
-    assert_eq!(cluster.anonymous.to_string(), written("spec.portcullis.anonymous"));
+    assert_eq!(cluster.credential_cache.token_ttl, duration("credentialCache.tokenTTL"));
+    assert_eq!(cluster.credential_cache.rejected_token_ttl, duration("credentialCache.rejectedTokenTTL"));
+    assert_eq!(cluster.credential_cache.authorized_ttl, duration("credentialCache.authorizedTTL"));
+    assert_eq!(cluster.credential_cache.unauthorized_ttl, duration("credentialCache.unauthorizedTTL"));
+    assert_eq!(cluster.allow_anonymous.to_string(), written("spec.portcullis.allowAnonymous"));
     assert_eq!(cluster.audit_attribution.to_string(), written("spec.portcullis.auditAttribution"));
     assert_eq!(cluster.client_verification, ClientVerification::Request);
     assert_eq!(format!("{:?}", cluster.upstream_identity), written("spec.portcullis.upstreamIdentity"));

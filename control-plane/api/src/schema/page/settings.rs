@@ -37,11 +37,11 @@ const DEFAULTS: [Default; 16] = [
     ("spec.listener.port", "`6443`"),
     ("spec.namesBelowWildcards", "`Conflict`"),
     ("spec.protectedIdentities.action", "`Refuse`"),
-    ("spec.requestHeaders.extraPrefix", "`X-Remote-Extra-`"),
-    ("spec.requestHeaders.group", "`X-Remote-Group`"),
-    ("spec.requestHeaders.uid", "`X-Remote-Uid`"),
-    ("spec.requestHeaders.user", "`X-Remote-User`"),
-    ("spec.wasmFile", "`/usr/lib/portcullis/portcullis.wasm`"),
+    ("spec.requestHeaderNames.extraPrefix", "`X-Remote-Extra-`"),
+    ("spec.requestHeaderNames.group", "`X-Remote-Group`"),
+    ("spec.requestHeaderNames.uid", "`X-Remote-Uid`"),
+    ("spec.requestHeaderNames.user", "`X-Remote-User`"),
+    ("spec.wasmModulePath", "`/usr/lib/portcullis/portcullis.wasm`"),
 ];
 
 fn schema() -> Value {

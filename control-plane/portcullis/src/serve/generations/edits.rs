@@ -196,7 +196,7 @@ impl Object {
         let limits = if self.other_limits { json!({"maxRequests": 5}) } else { json!({}) };
         json!({
             "apiVersion": "portcullis.dev/v1alpha1", "kind": "GatewaySettings", "metadata": {"name": "a"},
-            "spec": {"requestHeaders": headers, "limits": limits},
+            "spec": {"requestHeaderNames": headers, "limits": limits},
         })
     }
 

@@ -53,11 +53,11 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
         .set(
             "/spec/portcullis",
             json!({
-                "requestTimeout": "1m15s", "drainPeriod": "90s", "sessionLimit": "24h",
+                "requestTimeout": "1m15s", "drainPeriod": "90s", "maxSessionDuration": "24h",
                 "virtualIPs": ["10.9.8.7", "2001:db8::1"],
-                "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "eu-1a"}], "anonymous": false, "extraAuthorities": ["*.Example.com"],
+                "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "eu-1a"}], "allowAnonymous": false, "extraAuthorities": ["*.Example.com"],
                 "clientCertificateVerification": "Handshake", "forwardedExtras": ["example.com/role"],
-                "credentialCache": {"token": "0", "deniedImpersonation": "1.5m"}, "auditAttribution": true,
+                "credentialCache": {"tokenTTL": "0", "unauthorizedTTL": "1.5m"}, "auditAttribution": true,
             }),
         )
 }
@@ -263,10 +263,10 @@ fn ours() -> Vec<Row> {
         rows.push(("/spec/portcullis/drainPeriod", json!(text), Refused("spec.portcullis.drainPeriod")));
     }
     for text in ["1s", "720h", "24h0m0s"] {
-        rows.push(("/spec/portcullis/sessionLimit", json!(text), Accepted));
+        rows.push(("/spec/portcullis/maxSessionDuration", json!(text), Accepted));
     }
     for text in ["", "0", "0.5s", "30d", "720h1s", "-1s"] {
-        rows.push(("/spec/portcullis/sessionLimit", json!(text), Refused("spec.portcullis.sessionLimit")));
+        rows.push(("/spec/portcullis/maxSessionDuration", json!(text), Refused("spec.portcullis.maxSessionDuration")));
     }
     let servers = "/spec/portcullis/servers";
     let server = |zone: &str| json!({"endpoint": "https://10.0.0.1:6443", "zone": zone});
@@ -287,16 +287,16 @@ fn ours() -> Vec<Row> {
     ]);
     let cache = "/spec/portcullis/credentialCache";
     for text in ["0", "00s", "1.s", ".5s", "1m1s1ms1us1ns", "0h0m"] {
-        rows.push((cache, json!({"token": text}), Accepted));
+        rows.push((cache, json!({"tokenTTL": text}), Accepted));
     }
     for text in ["", "00", "0s0", ".s", "1..s", "1.2.3s", "1", "1d", "+1s", " 1s", "0\n"] {
-        rows.push((cache, json!({"token": text}), Refused("spec.portcullis.credentialCache.token")));
+        rows.push((cache, json!({"tokenTTL": text}), Refused("spec.portcullis.credentialCache.tokenTTL")));
     }
     let verification = "/spec/portcullis/clientCertificateVerification";
     let extras = "/spec/portcullis/forwardedExtras";
     rows.extend([
-        (cache, json!({"token": "0", "rejectedToken": "1h", "allowedImpersonation": null}), Accepted),
-        (cache, json!({"token": "1h1s"}), Refused("spec.portcullis.credentialCache.token")),
+        (cache, json!({"tokenTTL": "0", "rejectedTokenTTL": "1h", "authorizedTTL": null}), Accepted),
+        (cache, json!({"tokenTTL": "1h1s"}), Refused("spec.portcullis.credentialCache.tokenTTL")),
         (verification, json!(""), Accepted),
         (verification, json!("request"), Refused("spec.portcullis.clientCertificateVerification")),
         ("/spec/portcullis/extraAuthorities", json!(["A.test", "*.b.test"]), Accepted),

@@ -49,7 +49,7 @@ fn identity_headers_of_other_names_tell_users_and_mean_nothing_from_a_client() {
         "user": "X-Auth-User", "group": "X-Auth-Group", "uid": "X-Auth-Uid", "extraPrefix": "X-Auth-Extra-",
         "reserved": ["Legacy-User", "Legacy-Group", "Legacy-Uid", "Legacy-Extra-"],
     });
-    world.gateway.change_settings(|spec| spec["requestHeaders"] = headers).unwrap();
+    world.gateway.change_settings(|spec| spec["requestHeaderNames"] = headers).unwrap();
     wait::until("users are told", SOON, || (first(&senders[0]).0 == 201).then_some(())).unwrap();
     std::thread::scope(|scope| {
         let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(&world, sender))).collect();

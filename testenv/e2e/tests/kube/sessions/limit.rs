@@ -10,7 +10,7 @@ const LIMIT: Duration = Duration::from_secs(4);
 
 /// A forgotten session ends, and what it ran. Whoever began later goes on, and so does whoever watches or follows a log.
 pub(super) fn ends_forgotten_sessions(place: &Place) {
-    let limited = json!({"sessionLimit": "4s"});
+    let limited = json!({"maxSessionDuration": "4s"});
     let told = place.world.portcullis(limited.clone());
     place.world.gateway.apply(&place.world.manifest().set("/spec/portcullis", told)).unwrap();
     place.world.gateway.apply(&place.impersonating().set("/spec/portcullis", limited)).unwrap();

@@ -85,7 +85,7 @@ fn every_kind_of_object_is_acknowledged() {
     let kinds = [
         ("/spec/clientConfig", client.clone()),
         ("/spec/portcullis", json!({"clientCertificateVerification": "Handshake"})),
-        ("/spec/portcullis", json!({"anonymous": false, "auditAttribution": true, "requestTimeout": "30s"})),
+        ("/spec/portcullis", json!({"allowAnonymous": false, "auditAttribution": true, "requestTimeout": "30s"})),
         ("/spec/dispatchPolicies", json!([subset("LeastRequest"), subset("Random"), subset("RoundRobin")])),
         ("/spec/servers", json!([{"endpoint": by_name}])),
         ("/spec/servers", json!([{"endpoint": server, "disabled": true}])),

@@ -198,7 +198,7 @@ fn timeout(site: &mut Site, turn: usize) {
 }
 
 fn caches(site: &mut Site, turn: usize) {
-    site.change("/spec/portcullis/credentialCache", either(turn, json!({"token": "1s"}), json!({"token": "2m"})));
+    site.change("/spec/portcullis/credentialCache", either(turn, json!({"tokenTTL": "1s"}), json!({"tokenTTL": "2m"})));
 }
 
 fn authorities(site: &mut Site, turn: usize) {
@@ -231,7 +231,7 @@ fn drain_period(site: &mut Site, turn: usize) {
 
 /// Longer than any session of the test is old; ends of sessions are for `stub/sessions.rs`.
 fn session_limit(site: &mut Site, turn: usize) {
-    site.change("/spec/portcullis/sessionLimit", either(turn, json!("24h"), json!("48h")));
+    site.change("/spec/portcullis/maxSessionDuration", either(turn, json!("24h"), json!("48h")));
 }
 
 fn attribution(site: &mut Site, turn: usize) {
@@ -239,7 +239,7 @@ fn attribution(site: &mut Site, turn: usize) {
 }
 
 fn anonymous(site: &mut Site, turn: usize) {
-    site.change("/spec/portcullis/anonymous", either(turn, json!(false), json!(true)));
+    site.change("/spec/portcullis/allowAnonymous", either(turn, json!(false), json!(true)));
 }
 
 fn logging(site: &mut Site, turn: usize) {

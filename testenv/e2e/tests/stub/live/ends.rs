@@ -50,7 +50,7 @@ const OF_A_CLUSTER: &[Edit] = &[
 const OF_THE_GATEWAY: &[Edit] = &[
     ("accessLog.destination", Ends::All, |site| settings(site, "/accessLog", json!({"destination": "stderr"}))),
     ("limits.maxConcurrentStreams", Ends::All, |site| settings(site, "/limits", json!({"maxConcurrentStreams": 99}))),
-    ("requestHeaders", Ends::All, |site| settings(site, "/requestHeaders", json!({"user": "X-Auth-User"}))),
+    ("requestHeaderNames", Ends::All, |site| settings(site, "/requestHeaderNames", json!({"user": "X-Auth-User"}))),
     ("listener.trustedHops", Ends::All, |site| settings(site, "/listener/trustedHops", json!(1))),
     ("a port for proxies", Ends::None, |site| proxies(site, "127.0.0.0/8")),
     ("trustedProxies", Ends::None, |site| proxies(site, "127.0.0.0/9")),

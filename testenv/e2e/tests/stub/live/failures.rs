@@ -138,7 +138,7 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64, check: Check) 
     let portcullis = json!({
         "healthCheck": {"interval": format!("{interval}s"), "timeout": format!("{timeout}s")},
         // So short that tokens are reviewed again while servers are gone.
-        "credentialCache": {"token": "2s"},
+        "credentialCache": {"tokenTTL": "2s"},
     });
     let mut field = Field::start(test, portcullis);
     let crowd = Crowd::new(2).unwrap();

@@ -250,7 +250,7 @@ fn name_reserved_by_an_edit_stays_out_of_open_connections() {
         before.extend(ways().into_iter().map(|way| way.unwrap()));
     }
     assert!(before.iter().all(|(_, has_legacy)| *has_legacy), "nothing reserves it yet: {before:?}");
-    motion.gateway.change_settings(|spec| spec["requestHeaders"] = json!({"reserved": [LEGACY.0]})).unwrap();
+    motion.gateway.change_settings(|spec| spec["requestHeaderNames"] = json!({"reserved": [LEGACY.0]})).unwrap();
     let is_old = |way: &((usize, u64), bool)| before.iter().any(|(connection, _)| *connection == way.0);
     let moved = wait::until("open connections lead to the new pools", SOON, || {
         let ways: Vec<_> = ways().into_iter().flatten().collect();
