@@ -20,14 +20,14 @@ pub struct Refusal {
     /// Seconds for `Retry-After`. client-go repeats any method on it, so only where the upstream certainly saw nothing.
     pub retry_after: Option<u32>,
     /// Of a 403, what was forbidden.
-    pub object: Option<Box<Object>>,
+    pub object: Option<Box<ForbiddenObject>>,
     /// Word for access logs and metrics, of a closed set.
     pub cause: Cause,
 }
 
 /// The object of a 403, for the `details`: a resource in the place of a kind, as kube-apiserver does. Empty for a plain path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Object {
+pub struct ForbiddenObject {
     name: String,
     group: String,
     resource: String,
@@ -138,7 +138,8 @@ impl Refusal {
     /// 403, in kube-apiserver's words. The grants of constrained impersonation are not looked at.
     pub fn may_not_impersonate(client: &str, part: &ResourceAttributes) -> Self {
         let ResourceAttributes { group, resource, subresource, namespace, name } = part;
-        let object = Object { name: name.clone(), group: (*group).to_owned(), resource: (*resource).to_owned() };
+        let object =
+            ForbiddenObject { name: name.clone(), group: (*group).to_owned(), resource: (*resource).to_owned() };
         let dot = if group.is_empty() { "" } else { "." };
         let slash = if subresource.is_empty() { "" } else { "/" };
         let place = if namespace.is_empty() {
@@ -169,12 +170,13 @@ impl Refusal {
     /// 403: no dispatch policy.
     pub fn no_policy(info: &RequestInfo<'_>) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let object = Object { name: text(&info.name), group: text(info.api_group), resource: text(info.resource) };
+        let object =
+            ForbiddenObject { name: text(&info.name), group: text(info.api_group), resource: text(info.resource) };
         let message = "no dispatch policy of the gateway matches this request";
         Refusal::new(403, "Forbidden", Cause::NoPolicy, message).about(object)
     }
 
-    fn about(self, object: Object) -> Self {
+    fn about(self, object: ForbiddenObject) -> Self {
         Refusal { object: Some(Box::new(object)), ..self }
     }
 
@@ -282,7 +284,7 @@ pub fn details(reason: &str) -> String {
     format!("{}{reason}", names::REPLY_DETAILS_PREFIX)
 }
 
-impl Object {
+impl ForbiddenObject {
     /// As Go writes it: what is empty is left out.
     fn write(&self, body: &mut String) {
         body.push_str(r#","details":{"#);

@@ -25,7 +25,7 @@ pub(crate) trait Aging {
 /// The room of one kind.
 #[derive(Debug)]
 pub(crate) struct Room<T> {
-    cache: Cache<(u64, Key), Arc<Kept<T>>, ByBytes>,
+    cache: Cache<(u64, Key), Arc<RoomEntry<T>>, ByBytes>,
     most: u64,
 }
 
@@ -77,13 +77,13 @@ struct Tally {
 
 /// A value, counted as its owner's for as long as it is there.
 #[derive(Debug)]
-struct Kept<T> {
+struct RoomEntry<T> {
     value: T,
     bytes: u64,
     tally: Arc<Tally>,
 }
 
-impl<T> Drop for Kept<T> {
+impl<T> Drop for RoomEntry<T> {
     fn drop(&mut self) {
         self.tally.entries.fetch_sub(1, Ordering::Relaxed);
         self.tally.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -93,8 +93,8 @@ impl<T> Drop for Kept<T> {
 #[derive(Clone, Debug)]
 struct ByBytes;
 
-impl<T> Weighter<(u64, Key), Arc<Kept<T>>> for ByBytes {
-    fn weight(&self, _key: &(u64, Key), kept: &Arc<Kept<T>>) -> u64 {
+impl<T> Weighter<(u64, Key), Arc<RoomEntry<T>>> for ByBytes {
+    fn weight(&self, _key: &(u64, Key), kept: &Arc<RoomEntry<T>>) -> u64 {
         kept.bytes
     }
 }
@@ -125,7 +125,7 @@ impl<T: Aging> Remembered<T> {
         }
         self.tally.entries.fetch_add(1, Ordering::Relaxed);
         self.tally.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let kept = Kept { value, bytes, tally: Arc::clone(&self.tally) };
+        let kept = RoomEntry { value, bytes, tally: Arc::clone(&self.tally) };
         self.room.cache.insert((self.owner, *key), Arc::new(kept));
     }
 

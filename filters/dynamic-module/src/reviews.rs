@@ -20,17 +20,17 @@ use crate::memory::uptime;
 pub(crate) struct Reviews {
     main: ConfigScheduler,
     via: String,
-    inner: Mutex<Inner>,
+    inner: Mutex<PendingState>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct PendingState {
     flights: PendingReviews<Weak<Pending>>,
     /// Asked for, not yet sent.
     outbox: Vec<ReviewKey>,
     callouts: HashMap<CalloutId, ReviewKey>,
     /// Answers that came before their callout's id was known.
-    early: HashMap<CalloutId, Answer>,
+    early: HashMap<CalloutId, CalloutResult>,
 }
 
 /// A stream that waits for answers.
@@ -120,7 +120,7 @@ impl Reviews {
 
     /// Takes an answer.
     pub(crate) fn done(&self, id: CalloutId, response: &CalloutResponse<'_>) {
-        let answer = Answer::of(response);
+        let answer = CalloutResult::of(response);
         let key = {
             let mut inner = self.lock();
             let Some(key) = inner.callouts.get(&id).copied() else {
@@ -134,7 +134,7 @@ impl Reviews {
         self.lock().callouts.remove(&id);
     }
 
-    fn answered(&self, key: &ReviewKey, answer: &Answer) {
+    fn answered(&self, key: &ReviewKey, answer: &CalloutResult) {
         if !answer.is_given_up || !self.ask_again(key) {
             self.finish(key, answer.status, &answer.body);
         }
@@ -163,7 +163,7 @@ impl Reviews {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, PendingState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -193,17 +193,17 @@ impl Drop for Unsent<'_> {
 
 /// The result of a callout.
 #[derive(Debug)]
-struct Answer {
+struct CalloutResult {
     status: u16,
     body: Vec<u8>,
     is_given_up: bool,
 }
 
-impl Answer {
+impl CalloutResult {
     /// A body that is too long is not worth a copy: none is as good.
     fn of(response: &CalloutResponse<'_>) -> Self {
         let length = response.chunks.iter().fold(0usize, |sum, chunk| sum.saturating_add(chunk.len()));
         let body = if length > MAX_ANSWER { Vec::new() } else { response.chunks.concat() };
-        Answer { status: response.status, body, is_given_up: response.is_given_up }
+        CalloutResult { status: response.status, body, is_given_up: response.is_given_up }
     }
 }

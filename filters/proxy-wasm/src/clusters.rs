@@ -20,18 +20,18 @@ const IDLE: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub(crate) struct Clusters {
     /// By digest.
-    compiled: HashMap<Vec<u8>, Entry>,
+    compiled: HashMap<Vec<u8>, CompiledEntry>,
 }
 
 /// One cluster's configuration, with the streams of the cluster.
-pub(crate) struct Known {
+pub(crate) struct KnownCluster {
     name: String,
     pub(crate) route: RouteConfig<u32>,
 }
 
-struct Entry {
+struct CompiledEntry {
     /// `None` for what does not compile.
-    known: Option<Rc<Known>>,
+    known: Option<Rc<KnownCluster>>,
     used: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Clusters {
         memory: &VmMemory<H>,
         long_streams: &mut LongStreams,
         uptime: Duration,
-    ) -> Option<Rc<Known>> {
+    ) -> Option<Rc<KnownCluster>> {
         let told = host.property(names::wasm::DIGEST).filter(|digest| !digest.is_empty());
         if let Some(entry) = told.as_ref().and_then(|digest| self.compiled.get_mut(digest)) {
             entry.used = uptime;
@@ -63,7 +63,7 @@ impl Clusters {
         }
         let known = compile(&text, host, memory, long_streams, uptime).map(Rc::new);
         self.forget(known.as_ref().map(|known| known.name.as_str()), uptime);
-        self.compiled.insert(digest, Entry { known: known.clone(), used: uptime });
+        self.compiled.insert(digest, CompiledEntry { known: known.clone(), used: uptime });
         known
     }
 
@@ -82,7 +82,7 @@ fn compile<H: Hostcalls>(
     memory: &VmMemory<H>,
     long_streams: &mut LongStreams,
     uptime: Duration,
-) -> Option<Known> {
+) -> Option<KnownCluster> {
     let config: ClusterConfig = serde_json::from_slice(text)
         .map_err(|error| host.log(&format!("portcullis: a cluster's configuration does not parse: {error}")))
         .ok()?;
@@ -93,5 +93,5 @@ fn compile<H: Hostcalls>(
     if let Some(at) = next {
         long_streams.call_at(&route.streams, at);
     }
-    Some(Known { name: config.name, route })
+    Some(KnownCluster { name: config.name, route })
 }

@@ -6,7 +6,7 @@ use envoy_abi::wasm::{self, BodyStatus, HeadersStatus, TrailersStatus, host};
 use portcullis_core::exchange::Next;
 
 use crate::header_map;
-use crate::hostcalls::{Hostcalls, Map, MetricKind, Response};
+use crate::hostcalls::{Hostcalls, LocalResponse, Map, MetricKind};
 use crate::vm::Vm;
 
 /// The Envoy that runs this VM.
@@ -96,7 +96,7 @@ impl Hostcalls for Envoy {
         host::callout_body(most)
     }
 
-    fn reply(&self, response: &Response<'_>) -> bool {
+    fn reply(&self, response: &LocalResponse<'_>) -> bool {
         host::send_response(response.status, response.details, &header_map::write(response.headers), response.body)
     }
 

@@ -5,13 +5,13 @@ use portcullis_core::exchange::HeaderLines;
 
 /// A map that was read from Envoy.
 #[derive(Debug)]
-pub(crate) struct HeaderMap {
+pub(crate) struct OwnedHeaders {
     bytes: Vec<u8>,
     /// Of each line, where its name begins, and the lengths of name and value.
     lines: Vec<(usize, usize, usize)>,
 }
 
-impl HeaderMap {
+impl OwnedHeaders {
     /// Reads a map. `None` if it is not written as above, which is Envoy's fault.
     pub(crate) fn read(bytes: Vec<u8>) -> Option<Self> {
         let mut lines = Vec::new();
@@ -28,11 +28,11 @@ impl HeaderMap {
                 lines.push((start, name, value));
             }
         }
-        Some(HeaderMap { bytes, lines })
+        Some(OwnedHeaders { bytes, lines })
     }
 }
 
-impl HeaderLines for HeaderMap {
+impl HeaderLines for OwnedHeaders {
     fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.lines.iter().filter_map(|(start, name, value)| {
             let (name, rest) = self.bytes.get(*start..)?.split_at_checked(*name)?;

@@ -18,8 +18,8 @@ use portcullis_filter_config::names::request::Field;
 use rustls_pki_types::UnixTime;
 
 use crate::fault::Fault;
-use crate::header_map::HeaderMap;
-use crate::hostcalls::{Hostcalls, Map, Response};
+use crate::header_map::OwnedHeaders;
+use crate::hostcalls::{Hostcalls, LocalResponse, Map};
 use crate::long_streams::LongStreams;
 use crate::reviews::{Asking, Reviews};
 use crate::root::Root;
@@ -83,21 +83,21 @@ impl<H: Hostcalls> StreamHost<'_, H> {
 
 impl<H: Hostcalls> Host for StreamHost<'_, H> {
     type Headers<'h>
-        = HeaderMap
+        = OwnedHeaders
     where
         Self: 'h;
     type Stream = u32;
 
-    fn request_headers(&self) -> Option<HeaderMap> {
-        HeaderMap::read(self.vm.hostcalls.headers(Map::Request)?)
+    fn request_headers(&self) -> Option<OwnedHeaders> {
+        OwnedHeaders::read(self.vm.hostcalls.headers(Map::Request)?)
     }
 
     fn request_header(&self, name: &str) -> Option<Cow<'_, [u8]>> {
         self.vm.hostcalls.header(Map::Request, name).map(Cow::Owned)
     }
 
-    fn request_trailers(&self) -> Option<HeaderMap> {
-        HeaderMap::read(self.vm.hostcalls.headers(Map::RequestTrailers)?)
+    fn request_trailers(&self) -> Option<OwnedHeaders> {
+        OwnedHeaders::read(self.vm.hostcalls.headers(Map::RequestTrailers)?)
     }
 
     fn response_status(&self) -> Option<Cow<'_, [u8]>> {
@@ -171,7 +171,8 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
     fn reply(&mut self, refusal: &Refusal) -> bool {
         let (headers, body, details) = (refusal.headers(), refusal.body(), refusal.details());
         let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let response = Response { status: refusal.code, details: &details, headers: &headers, body: body.as_bytes() };
+        let response =
+            LocalResponse { status: refusal.code, details: &details, headers: &headers, body: body.as_bytes() };
         self.vm.hostcalls.reply(&response)
     }
 

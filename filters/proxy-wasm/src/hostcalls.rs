@@ -29,7 +29,7 @@ pub enum MetricKind {
 
 /// A response of the filter's own.
 #[derive(Clone, Copy, Debug)]
-pub struct Response<'a> {
+pub struct LocalResponse<'a> {
     /// HTTP status.
     pub status: u16,
     /// Envoy's word for how the answer came about.
@@ -86,7 +86,7 @@ pub trait Hostcalls: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn callout_body(&self, most: usize) -> Option<Vec<u8>>;
     /// Answers the current stream.
     #[must_use]
-    fn reply(&self, response: &Response<'_>) -> bool;
+    fn reply(&self, response: &LocalResponse<'_>) -> bool;
     /// The value that all workers share under a key, and the number by which [`Hostcalls::set_shared`] notices a change.
     fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)>;
     /// Shares a value; false if it was changed since it had that number. 0 writes in any case.

@@ -23,7 +23,7 @@ pub(crate) struct Reviews {
 }
 
 /// An answer, and the streams that wait for it.
-pub(crate) struct Answer {
+pub(crate) struct ReviewOutcome {
     pub(crate) key: ReviewKey,
     pub(crate) result: ReviewResult,
     pub(crate) waiters: Vec<u32>,
@@ -49,7 +49,7 @@ impl Reviews {
         stream: u32,
         is_waiting: impl Fn(&u32) -> bool,
         asking: &Asking<'_, H>,
-    ) -> Result<Vec<Answer>, Refusal> {
+    ) -> Result<Vec<ReviewOutcome>, Refusal> {
         let mut answers = Vec::new();
         for review in reviews {
             let key = review.key();
@@ -66,7 +66,7 @@ impl Reviews {
     }
 
     /// Puts questions again that Envoy gave up. Returns what is answered by that, because Envoy cannot ask.
-    pub(crate) fn ask_again<H: Hostcalls>(&mut self, asking: &Asking<'_, H>) -> Vec<Answer> {
+    pub(crate) fn ask_again<H: Hostcalls>(&mut self, asking: &Asking<'_, H>) -> Vec<ReviewOutcome> {
         std::mem::take(&mut self.again).iter().filter_map(|key| self.send(key, asking)).collect()
     }
 
@@ -75,7 +75,7 @@ impl Reviews {
         !self.again.is_empty()
     }
 
-    fn send<H: Hostcalls>(&mut self, key: &ReviewKey, asking: &Asking<'_, H>) -> Option<Answer> {
+    fn send<H: Hostcalls>(&mut self, key: &ReviewKey, asking: &Asking<'_, H>) -> Option<ReviewOutcome> {
         let (review, left) = self.flights.get(key, asking.uptime)?;
         match callout(&review, u32::try_from(left).unwrap_or(1), asking) {
             Some(token) => {
@@ -92,7 +92,7 @@ impl Reviews {
         token: u32,
         has_headers: bool,
         asking: &Asking<'_, H>,
-    ) -> Option<Answer> {
+    ) -> Option<ReviewOutcome> {
         let key = self.callouts.remove(&token)?;
         if !has_headers && self.flights.should_retry(&key, asking.uptime) {
             self.again.push(key);
@@ -107,14 +107,14 @@ impl Reviews {
         Some(answer)
     }
 
-    fn finish(&mut self, key: &ReviewKey, status: u16, body: &[u8], uptime: Duration) -> Option<Answer> {
+    fn finish(&mut self, key: &ReviewKey, status: u16, body: &[u8], uptime: Duration) -> Option<ReviewOutcome> {
         let (review, _) = self.flights.get(key, uptime)?;
         let result = review.settle(status, body, uptime);
-        Some(Answer { key: *key, result, waiters: self.flights.finish(key) })
+        Some(ReviewOutcome { key: *key, result, waiters: self.flights.finish(key) })
     }
 
     /// Ends everything without an answer.
-    pub(crate) fn give_up(&mut self, uptime: Duration) -> Vec<Answer> {
+    pub(crate) fn give_up(&mut self, uptime: Duration) -> Vec<ReviewOutcome> {
         self.flights.keys().iter().filter_map(|key| self.finish(key, 0, &[], uptime)).collect()
     }
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use portcullis_core::Gateway;
 use portcullis_core::exchange::{Exchange, Next, RouteConfig};
 
-use crate::clusters::{Clusters, Known};
+use crate::clusters::{Clusters, KnownCluster};
 use crate::fault;
 use crate::host::{LocalState, StreamHost, VmState};
 use crate::hostcalls::Hostcalls;
 use crate::memory::VmMemory;
-use crate::reviews::{Answer, Asking, Reviews};
+use crate::reviews::{Asking, ReviewOutcome, Reviews};
 use crate::root::Root;
 
 /// The state of one VM.
@@ -33,7 +33,7 @@ struct Stream {
     /// `None` if Envoy runs requests under a configuration that was refused: they fail closed.
     root: Option<Rc<Root>>,
     /// The configuration by which it is decided, also after it waited.
-    cluster: Option<Rc<Known>>,
+    cluster: Option<Rc<KnownCluster>>,
     exchange: Exchange<u32>,
     local: LocalState,
 }
@@ -215,8 +215,8 @@ impl<H: Hostcalls> Vm<H> {
     }
 
     /// Gives answers to the streams that wait for them, and goes on with those that have all.
-    fn resume(&mut self, answers: impl IntoIterator<Item = Answer>) {
-        for Answer { key, result, waiters } in answers {
+    fn resume(&mut self, answers: impl IntoIterator<Item = ReviewOutcome>) {
+        for ReviewOutcome { key, result, waiters } in answers {
             for id in waiters {
                 let waiting = self.streams.get_mut(&id).and_then(|stream| stream.local.waiting.as_mut());
                 let Some((answers, missing)) = waiting else { continue };

@@ -10,10 +10,10 @@ use std::time::Duration;
 ///
 /// Times are the host's uptime, which only goes forward.
 #[derive(Debug)]
-pub struct StreamRegistry<T>(Mutex<Inner<T>>);
+pub struct StreamRegistry<T>(Mutex<RegistryState<T>>);
 
 #[derive(Debug)]
-struct Inner<T> {
+struct RegistryState<T> {
     /// The present servers, and how long a stream may outlive its own; `None` before the first configuration.
     served: Option<(HashSet<Box<str>>, Duration)>,
     servers: BTreeMap<Box<str>, Server<T>>,
@@ -78,7 +78,7 @@ pub struct StreamGuard<T> {
 
 impl<T> Default for StreamRegistry<T> {
     fn default() -> Self {
-        StreamRegistry(Mutex::new(Inner {
+        StreamRegistry(Mutex::new(RegistryState {
             served: None,
             servers: BTreeMap::new(),
             session_limit: None,
@@ -160,12 +160,12 @@ impl<T: Clone> StreamRegistry<T> {
 }
 
 impl<T> StreamRegistry<T> {
-    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+    fn lock(&self) -> MutexGuard<'_, RegistryState<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T> Inner<T> {
+impl<T> RegistryState<T> {
     fn end_on_gone_servers(&mut self, now: Duration, end: &impl Fn(&T, TerminationReason)) {
         let Some((_, grace)) = &self.served else { return };
         for server in self.servers.values_mut() {

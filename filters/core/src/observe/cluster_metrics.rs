@@ -1,6 +1,6 @@
 use super::Outcome;
 use super::catalog::{CACHED, Metric, REVIEWS, SLOTS};
-use super::resource::Resources;
+use super::resource::ResourceLabels;
 use super::resource::Verb;
 use crate::limit::InFlight;
 use crate::review::CredentialCaches;
@@ -21,8 +21,8 @@ pub type Labels<'a> = [&'a str; 7];
 pub struct ClusterMetrics {
     id: u64,
     pub(super) cluster: Box<str>,
-    pub(super) policies: Box<[Policy]>,
-    pub(super) resources: Resources,
+    pub(super) policies: Box<[PolicyLabels]>,
+    pub(super) resources: ResourceLabels,
     /// Whether requests are logged that no policy decides about.
     logs_refused: bool,
     /// Whether users are recorded.
@@ -36,7 +36,7 @@ pub struct ClusterMetrics {
 
 /// Words for what one policy decides.
 #[derive(Debug)]
-pub(super) struct Policy {
+pub(super) struct PolicyLabels {
     pub(super) number: Box<str>,
     pub(super) schema: Box<str>,
     pub(super) group: Box<str>,
@@ -60,7 +60,7 @@ impl ClusterMetrics {
             }
             _ => None,
         };
-        let words = policies.iter().zip(0_usize..).map(|(policy, number)| Policy {
+        let words = policies.iter().zip(0_usize..).map(|(policy, number)| PolicyLabels {
             number: number.to_string().into(),
             schema: policy.flow_control_schema.as_deref().unwrap_or("-").into(),
             group: without_generation(&policy.group).into(),
@@ -71,7 +71,7 @@ impl ClusterMetrics {
             // The last part is the object's name, the rest is the gateway's own.
             cluster: config.name.rsplit('/').next().unwrap_or_default().into(),
             policies: words.collect(),
-            resources: Resources::of(policies),
+            resources: ResourceLabels::of(policies),
             logs_refused: config.log_refused,
             tells_users: config.log_refused || shows_users || policies.iter().any(|policy| policy.log),
             shown: config.request_info.clone(),
@@ -88,7 +88,7 @@ impl ClusterMetrics {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             cluster: "-".into(),
             policies: Box::default(),
-            resources: Resources::of(&[]),
+            resources: ResourceLabels::of(&[]),
             logs_refused: true,
             tells_users: true,
             shown: None,
@@ -156,7 +156,7 @@ pub(crate) struct CounterKey {
     pub(super) policy: u32,
     /// [`super::resource::Verb::code`]
     pub(super) verb: u8,
-    /// [`super::resource::Resources::code`]
+    /// [`super::resource::ResourceLabels::code`]
     pub(super) resource: u16,
     /// [`super::Outcome::code`]
     pub(super) outcome: u8,

@@ -12,11 +12,11 @@ pub struct Publisher {
     unrouted: Arc<ClusterMetrics>,
     /// The [`ClusterMetrics::id`] that was counted last: known for certain, so that most requests take no lock.
     latest: AtomicU64,
-    known: Mutex<Known>,
+    known: Mutex<PublishedState>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct PublishedState {
     clusters: Vec<Arc<ClusterMetrics>>,
     /// Gauges that the proxy shows, with their values.
     shown: BTreeMap<(&'static str, Vec<String>), u64>,
@@ -89,7 +89,7 @@ impl Publisher {
         self.latest.store(metrics.id(), Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, PublishedState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

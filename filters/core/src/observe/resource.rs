@@ -17,12 +17,12 @@ static KNOWN: LazyLock<Names> = LazyLock::new(|| Names::new(BUILT_IN.iter().map(
 
 /// The resources that count apart for one cluster: Kubernetes' own, and those that its policies name.
 #[derive(Debug)]
-pub(super) struct Resources {
+pub(super) struct ResourceLabels {
     named: Box<[Box<str>]>,
     index: Names,
 }
 
-impl Resources {
+impl ResourceLabels {
     pub(super) fn of(policies: &[Policy]) -> Self {
         let entries = policies.iter().flat_map(|policy| &policy.rules).flat_map(|rule| &rule.resources);
         let names: BTreeSet<&str> = entries
@@ -32,7 +32,7 @@ impl Resources {
         let named: Box<[Box<str>]> = names.into_iter().take(MOST_NAMED).map(Into::into).collect();
         let first = FIRST.saturating_add(u32::try_from(BUILT_IN.len()).unwrap_or(0));
         let index = Names::new(named.iter().map(|name| parts(name)).zip(first..));
-        Resources { named, index }
+        ResourceLabels { named, index }
     }
 
     pub(super) fn code(&self, info: &RequestInfo<'_>) -> u16 {
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use portcullis_filter_config::Rule;
 
-    fn label(resources: &Resources, resource: &str, subresource: &str) -> String {
+    fn label(resources: &ResourceLabels, resource: &str, subresource: &str) -> String {
         let (resource, subresource) = (resource.as_bytes(), subresource.as_bytes());
         let info = RequestInfo { is_resource: true, resource, subresource, ..RequestInfo::default() };
         resources.label(resources.code(&info)).to_owned()
@@ -134,8 +134,12 @@ mod tests {
     fn only_what_kubernetes_or_the_policies_name_has_a_label() {
         let entries = ["widgets", "-gadgets", "widgets/scale", "*", "*/status", "pods", "x\"y", "Ünicode", ""];
         let rule = Rule { resources: entries.map(str::to_owned).to_vec(), ..Rule::default() };
-        let resources =
-            Resources::of(&[Policy { group: "all".into(), flow_control_schema: None, log: false, rules: vec![rule] }]);
+        let resources = ResourceLabels::of(&[Policy {
+            group: "all".into(),
+            flow_control_schema: None,
+            log: false,
+            rules: vec![rule],
+        }]);
         let table = [
             ("pods", "", "pods"),
             ("pods", "exec", "pods/exec"),
@@ -158,7 +162,7 @@ mod tests {
 
     #[test]
     fn every_built_in_resource_has_its_own_label() {
-        let resources = Resources::of(&[]);
+        let resources = ResourceLabels::of(&[]);
         for name in BUILT_IN {
             let (resource, subresource) = parts(name);
             assert_eq!(label(&resources, resource, subresource), name);
@@ -169,8 +173,12 @@ mod tests {
     fn policies_name_only_so_many() {
         let names = (0..5_000).map(|n| format!("r{n}")).collect();
         let rule = Rule { resources: names, ..Rule::default() };
-        let resources =
-            Resources::of(&[Policy { group: "all".into(), flow_control_schema: None, log: false, rules: vec![rule] }]);
+        let resources = ResourceLabels::of(&[Policy {
+            group: "all".into(),
+            flow_control_schema: None,
+            log: false,
+            rules: vec![rule],
+        }]);
         let kept = (0..5_000).filter(|n| label(&resources, &format!("r{n}"), "") != "other").count();
         assert_eq!(kept, MOST_NAMED);
     }

@@ -10,7 +10,7 @@ use crate::request_info::RequestInfo;
 
 /// The policies, read but not indexed.
 #[derive(Debug)]
-pub struct LinearMatcher(Vec<Vec<Rule>>);
+pub struct LinearMatcher(Vec<Vec<LinearRule>>);
 
 /// The first rule that matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Matched {
 impl LinearMatcher {
     /// Reads policies, in the order in which they are tried.
     pub fn new(policies: &[config::Policy]) -> Self {
-        LinearMatcher(policies.iter().map(|policy| policy.rules.iter().map(Rule::new).collect()).collect())
+        LinearMatcher(policies.iter().map(|policy| policy.rules.iter().map(LinearRule::new).collect()).collect())
     }
 
     /// The first rule that the request matches.
@@ -59,7 +59,7 @@ impl LinearMatcher {
 
 /// The fields of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
+enum FieldMatcher {
     Verbs,
     NonResourceUrls,
     ApiGroups,
@@ -73,7 +73,7 @@ enum Field {
 
 /// A rule, compiled. All fields that apply to a request's kind must match.
 #[derive(Debug)]
-struct Rule {
+struct LinearRule {
     raw: config::Rule,
     verbs: Selector<Exact>,
     api_groups: Selector<Exact>,
@@ -93,9 +93,9 @@ struct Subjects {
     service_accounts: Vec<config::ServiceAccount>,
 }
 
-impl Rule {
+impl LinearRule {
     fn new(rule: &config::Rule) -> Self {
-        Rule {
+        LinearRule {
             raw: rule.clone(),
             verbs: Selector::new(&rule.verbs, Selector::nothing()),
             api_groups: Selector::new(&rule.api_groups, Selector::nothing()),
@@ -114,18 +114,18 @@ impl Rule {
     }
 
     /// The first field that keeps the request out.
-    fn failed_field(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<Field> {
+    fn failed_field(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<FieldMatcher> {
         let resource = info.is_resource;
         let fields = [
-            (Field::Verbs, self.verbs.matches(&info.verb)),
-            (Field::NonResourceUrls, resource || self.non_resource_urls.matches(info.path)),
-            (Field::ApiGroups, !resource || self.api_groups.matches(info.api_group)),
-            (Field::Resources, !resource || self.resources.matches(&(info.resource, info.subresource))),
-            (Field::ApiVersions, !resource || self.api_versions.matches(info.api_version)),
-            (Field::ResourceNames, !resource || self.resource_names.matches(&info.name)),
-            (Field::Namespaces, !resource || self.namespaces.matches(info.namespace)),
-            (Field::Users, self.subjects.include(user)),
-            (Field::UserGroups, self.matches_groups(user)),
+            (FieldMatcher::Verbs, self.verbs.matches(&info.verb)),
+            (FieldMatcher::NonResourceUrls, resource || self.non_resource_urls.matches(info.path)),
+            (FieldMatcher::ApiGroups, !resource || self.api_groups.matches(info.api_group)),
+            (FieldMatcher::Resources, !resource || self.resources.matches(&(info.resource, info.subresource))),
+            (FieldMatcher::ApiVersions, !resource || self.api_versions.matches(info.api_version)),
+            (FieldMatcher::ResourceNames, !resource || self.resource_names.matches(&info.name)),
+            (FieldMatcher::Namespaces, !resource || self.namespaces.matches(info.namespace)),
+            (FieldMatcher::Users, self.subjects.include(user)),
+            (FieldMatcher::UserGroups, self.matches_groups(user)),
         ];
         fields.into_iter().find(|(_, holds)| !holds).map(|(field, _)| field)
     }
@@ -136,20 +136,20 @@ impl Rule {
         let entries = |list: &[String]| if list.is_empty() { "are empty and".to_owned() } else { format!("{list:?}") };
         let raw = &self.raw;
         let (name, list, said) = match field {
-            Field::Verbs => ("verbs", &raw.verbs, text(&info.verb)),
-            Field::NonResourceUrls => ("nonResourceURLs", &raw.non_resource_urls, text(info.path)),
-            Field::ApiGroups => ("apiGroups", &raw.api_groups, text(info.api_group)),
-            Field::Resources => {
+            FieldMatcher::Verbs => ("verbs", &raw.verbs, text(&info.verb)),
+            FieldMatcher::NonResourceUrls => ("nonResourceURLs", &raw.non_resource_urls, text(info.path)),
+            FieldMatcher::ApiGroups => ("apiGroups", &raw.api_groups, text(info.api_group)),
+            FieldMatcher::Resources => {
                 let both = [info.resource, info.subresource].join(&b'/');
                 let shown = if info.subresource.is_empty() { info.resource } else { &both };
                 ("resources", &raw.resources, text(shown))
             }
-            Field::ApiVersions => ("apiVersions", &raw.api_versions, text(info.api_version)),
-            Field::ResourceNames => ("resourceNames", &raw.resource_names, text(&info.name)),
-            Field::Namespaces => ("namespaces", &raw.namespaces, text(info.namespace)),
-            Field::Users if raw.service_accounts.is_empty() => ("users", &raw.users, format!("{:?}", user.name)),
-            Field::Users => ("users and serviceAccounts", &raw.users, format!("{:?}", user.name)),
-            Field::UserGroups => ("userGroups", &raw.user_groups, format!("{:?}", user.groups)),
+            FieldMatcher::ApiVersions => ("apiVersions", &raw.api_versions, text(info.api_version)),
+            FieldMatcher::ResourceNames => ("resourceNames", &raw.resource_names, text(&info.name)),
+            FieldMatcher::Namespaces => ("namespaces", &raw.namespaces, text(info.namespace)),
+            FieldMatcher::Users if raw.service_accounts.is_empty() => ("users", &raw.users, format!("{:?}", user.name)),
+            FieldMatcher::Users => ("users and serviceAccounts", &raw.users, format!("{:?}", user.name)),
+            FieldMatcher::UserGroups => ("userGroups", &raw.user_groups, format!("{:?}", user.groups)),
         };
         Some(format!("{name} {} do not cover {said}", entries(list)))
     }

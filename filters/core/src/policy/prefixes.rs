@@ -2,12 +2,12 @@
 /// a text begins with, whatever their number.
 #[derive(Debug)]
 pub(super) struct Prefixes {
-    entries: Box<[Entry]>,
+    entries: Box<[PrefixEntry]>,
     text: Box<[u8]>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct PrefixEntry {
     start: usize,
     len: usize,
     id: u32,
@@ -19,7 +19,7 @@ impl Prefixes {
     pub(super) fn new<'k>(keys: impl Iterator<Item = (&'k str, u32)>) -> Self {
         let mut prefixes = Prefixes { entries: Box::default(), text: Box::default() };
         let mut text: Vec<u8> = Vec::new();
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<PrefixEntry> = Vec::new();
         // The chain of what the entry before begins with, itself included.
         let mut open: Vec<(usize, &str)> = Vec::new();
         for (at, (key, id)) in keys.enumerate() {
@@ -27,7 +27,7 @@ impl Prefixes {
                 open.pop();
             }
             let parent = open.last().map(|(parent, _)| *parent);
-            entries.push(Entry { start: text.len(), len: key.len(), id, parent });
+            entries.push(PrefixEntry { start: text.len(), len: key.len(), id, parent });
             text.extend_from_slice(key.as_bytes());
             open.push((at, key));
         }
@@ -47,7 +47,7 @@ impl Prefixes {
         chain.skip_while(move |entry| entry.len > shared).map(|entry| entry.id)
     }
 
-    fn text(&self, entry: &Entry) -> &[u8] {
+    fn text(&self, entry: &PrefixEntry) -> &[u8] {
         self.text.get(entry.start..entry.start.saturating_add(entry.len)).unwrap_or_default()
     }
 }

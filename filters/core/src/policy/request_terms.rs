@@ -218,10 +218,10 @@ impl TermTable {
 /// The ids of a user in the rules of one configuration: its name and groups. Kept with the user, so that texts which never
 /// change are not looked up for each request; replaced when another configuration asks.
 #[derive(Debug, Default)]
-pub struct UserMatchCache(RwLock<Known>);
+pub struct UserMatchCache(RwLock<CachedTerms>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct CachedTerms {
     /// Of which [`super::Policies`]; none has the number 0.
     policies: u64,
     /// The first of the ids are the user's, the others its groups'.
@@ -248,17 +248,17 @@ impl UserMatchCache {
         drop(known);
         let facts = work_out();
         let (user, groups) = (facts.of(Dimension::User), facts.of(Dimension::UserGroup));
-        let known = Known { policies, users: user.len(), ids: [user, groups].concat().into() };
+        let known = CachedTerms { policies, users: user.len(), ids: [user, groups].concat().into() };
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = known;
         facts
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Known> {
+    fn read(&self) -> RwLockReadGuard<'_, CachedTerms> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl CachedTerms {
     fn facts(&self) -> RequestTerms {
         let (user, groups) = self.ids.split_at_checked(self.users).unwrap_or_default();
         let mut facts = RequestTerms::nothing();

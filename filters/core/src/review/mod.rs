@@ -32,7 +32,7 @@ pub type ReviewKey = [u8; 32];
 /// A question to ask with the gateway's own credential.
 pub struct Review {
     key: ReviewKey,
-    kind: Kind,
+    kind: ReviewKind,
     path: &'static str,
     body: String,
     cluster: Arc<str>,
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Review {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ReviewKind {
     /// With the token's own expiry, if it has one.
     Token {
         expires: Option<u64>,
@@ -147,7 +147,7 @@ impl Review {
     pub(crate) fn of_token(token: &[u8], reviewer: &Reviewer, caches: &Arc<CredentialCaches>) -> Review {
         Review {
             key: caches.token_key(token),
-            kind: Kind::Token { expires: token::expiry(token) },
+            kind: ReviewKind::Token { expires: token::expiry(token) },
             path: token::PATH,
             body: token::request_body(token),
             cluster: Arc::clone(&reviewer.cluster),
@@ -177,7 +177,7 @@ impl Review {
         let body = access::request_body(user, attributes);
         Review {
             key: caches.access_key(&body),
-            kind: Kind::Access,
+            kind: ReviewKind::Access,
             path: access::PATH,
             body,
             cluster: Arc::clone(&reviewer.cluster),
@@ -190,8 +190,8 @@ impl Review {
     /// The answer that is known already: from the reviews that this request has waited for, else from the caches.
     pub(crate) fn known(&self, settled: &ReviewAnswers, at: Moment) -> Option<ReviewResult> {
         let cached = || match self.kind {
-            Kind::Token { .. } => self.caches.token(&self.key, at),
-            Kind::Access => self.caches.access(&self.key, at),
+            ReviewKind::Token { .. } => self.caches.token(&self.key, at),
+            ReviewKind::Access => self.caches.access(&self.key, at),
         };
         settled.get(&self.key).or_else(cached)
     }
@@ -203,7 +203,7 @@ impl Review {
 
     /// Whether it asks whose a token is; otherwise whether a user may impersonate another.
     pub fn is_of_token(&self) -> bool {
-        matches!(self.kind, Kind::Token { .. })
+        matches!(self.kind, ReviewKind::Token { .. })
     }
 
     /// The Envoy cluster to ask.
@@ -236,8 +236,8 @@ impl Review {
     pub fn settle(&self, status: u16, body: &[u8], came: Duration) -> ReviewResult {
         let result = self.read(status, body);
         let expires = match self.kind {
-            Kind::Token { expires } => expires,
-            Kind::Access => None,
+            ReviewKind::Token { expires } => expires,
+            ReviewKind::Access => None,
         };
         self.caches.insert(self.key, &result, expires, came);
         result
@@ -249,8 +249,8 @@ impl Review {
         match self.kind {
             // The parser skips what it does not keep without looking whether it is text.
             _ if status != 201 || body.len() > MAX_ANSWER || std::str::from_utf8(body).is_err() => ReviewResult::Failed,
-            Kind::Token { .. } => token::parse_response(body),
-            Kind::Access => access::parse_response(body),
+            ReviewKind::Token { .. } => token::parse_response(body),
+            ReviewKind::Access => access::parse_response(body),
         }
     }
 }

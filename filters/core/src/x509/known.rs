@@ -21,17 +21,17 @@ pub struct KnownChains {
 
 #[derive(Debug, Default)]
 struct Table {
-    chains: HashMap<Vec<u8>, Known>,
+    chains: HashMap<Vec<u8>, ParsedChain>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Known {
+struct ParsedChain {
     text: Vec<u8>,
     chain: Rc<[u8]>,
 }
 
-impl Known {
+impl ParsedChain {
     /// Bytes, with what a place in the table takes.
     fn size(&self) -> usize {
         self.text.len().saturating_add(self.chain.len()).saturating_add(256)
@@ -56,11 +56,11 @@ impl KnownChains {
             Some(known) => known.chain,
             None => read(text).filter(|chain| is_presented(chain, Some(presented)))?.into(),
         };
-        self.keep(presented, Known { text: text.to_vec(), chain: Rc::clone(&chain) });
+        self.keep(presented, ParsedChain { text: text.to_vec(), chain: Rc::clone(&chain) });
         Some(chain)
     }
 
-    fn keep(&mut self, presented: &[u8], known: Known) {
+    fn keep(&mut self, presented: &[u8], known: ParsedChain) {
         if known.size() > LARGEST {
             return;
         }
@@ -72,14 +72,14 @@ impl KnownChains {
 }
 
 impl Table {
-    fn put(&mut self, presented: Vec<u8>, known: Known) {
+    fn put(&mut self, presented: Vec<u8>, known: ParsedChain) {
         self.bytes = self.bytes.saturating_add(known.size());
         if let Some(before) = self.chains.insert(presented, known) {
             self.bytes = self.bytes.saturating_sub(before.size());
         }
     }
 
-    fn take(&mut self, presented: &[u8]) -> Option<Known> {
+    fn take(&mut self, presented: &[u8]) -> Option<ParsedChain> {
         let known = self.chains.remove(presented)?;
         self.bytes = self.bytes.saturating_sub(known.size());
         Some(known)
@@ -160,7 +160,7 @@ mod tests {
             let text = text(number / 2, if number % 5 == 0 { 10 } else { 15_000 });
             known.chain(&hex_digest(&text), &text, read).unwrap();
             for Table { chains, bytes } in [&known.young, &known.old] {
-                let kept: usize = chains.values().map(super::Known::size).sum();
+                let kept: usize = chains.values().map(super::ParsedChain::size).sum();
                 assert!(kept == *bytes && kept <= MOST, "{kept}, counted {bytes}");
             }
         }

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::hostcalls::{Hostcalls, Map, MetricKind, Response};
+use crate::hostcalls::{Hostcalls, LocalResponse, Map, MetricKind};
 
 /// An Envoy with one stream at a time, whose clones share everything, as workers do.
 #[derive(Clone, Debug, Default)]
@@ -141,7 +141,7 @@ impl Hostcalls for Fake {
         Some(body.get(..most).map_or(body.clone(), <[u8]>::to_vec))
     }
 
-    fn reply(&self, response: &Response<'_>) -> bool {
+    fn reply(&self, response: &LocalResponse<'_>) -> bool {
         self.state().replies.push((response.status, response.details.to_owned()));
         true
     }

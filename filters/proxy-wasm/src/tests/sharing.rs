@@ -6,7 +6,7 @@ use serde_json::json;
 use std::time::Duration;
 
 use super::host::Fake;
-use crate::header_map::{self, HeaderMap};
+use crate::header_map::{self, OwnedHeaders};
 use crate::memory::VmMemory;
 use crate::shared_reviews;
 
@@ -56,12 +56,12 @@ fn maps_survive_the_abi_and_what_is_cut_is_none() {
     let lines = [(":path", "/"), ("empty", ""), ("a", "b")];
     let bytes = header_map::write(&lines);
     let expected: Vec<_> = lines.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
-    assert_eq!(HeaderMap::read(bytes.clone()).unwrap().lines().collect::<Vec<_>>(), expected);
+    assert_eq!(OwnedHeaders::read(bytes.clone()).unwrap().lines().collect::<Vec<_>>(), expected);
     for length in 1..bytes.len() {
-        assert!(HeaderMap::read(bytes[..length].to_vec()).is_none(), "{length}");
+        assert!(OwnedHeaders::read(bytes[..length].to_vec()).is_none(), "{length}");
     }
     let huge = [&u32::MAX.to_le_bytes()[..], &[0; 8]].concat();
-    assert!(HeaderMap::read(huge.to_vec()).is_none());
+    assert!(OwnedHeaders::read(huge.to_vec()).is_none());
 }
 
 #[test]
