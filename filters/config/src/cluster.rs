@@ -12,9 +12,9 @@ pub struct ClusterConfig {
     /// The cluster's name over all edits, `<instance>/<namespace or ->/<name>`: counts of running requests and token buckets
     /// are kept by it.
     pub name: String,
-    /// Who this cluster is: instance, object UID and a hash of servers, upstream trust and client CA. Caches of
-    /// credentials are kept by it, so that a recreated or re-pointed cluster starts with empty ones. Empty is `name`, enough
-    /// where the servers behind the name never become others without a restart.
+    /// Identity of this cluster: instance, object UID and a hash of servers, upstream trust and client CA. It keys the caches
+    /// of credentials, so that a recreated or re-pointed cluster starts with empty ones. Empty is `name`, enough if the servers
+    /// behind the name never become others without a restart.
     #[serde(default)]
     pub identity: String,
     /// The host names that a request's `:authority` may carry, lower-case, without port; `*.example.com` covers one
@@ -27,30 +27,30 @@ pub struct ClusterConfig {
     /// Answers every request with 429, before anything else is asked of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deny_all_requests: bool,
-    /// Whether a request that was answered was its connection's last: HTTP/1.1 `Connection: close`, HTTP/2 GOAWAY. What
-    /// runs on the connection goes on.
+    /// Whether a request that was answered was its connection's last: HTTP/1.1 `Connection: close`, HTTP/2 GOAWAY. Other
+    /// requests on the connection go on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub close_connections: bool,
     /// Whether requests without a credential are let through, for the upstream to judge.
     #[serde(default = "yes")]
     pub anonymous: bool,
-    /// Whether the upstream is told, as extras of the user, where a request comes from and who acts as somebody else.
+    /// Whether the client's address and the impersonating user go upstream as extras of the user.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub audit_attribution: bool,
     /// How tokens and impersonation are reviewed. Without it both are refused, or in [`UpstreamIdentity::RequestHeader`] and
-    /// [`UpstreamIdentity::Unchanged`] go upstream as requests of somebody unknown.
+    /// [`UpstreamIdentity::Unchanged`] go upstream as requests of an unknown client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviews: Option<Reviews>,
-    /// How the authenticated user is told to the upstream. [`UpstreamIdentity::Unchanged`]: not at all, what the client presents
-    /// goes on as it is.
+    /// How the authenticated user goes upstream. [`UpstreamIdentity::Unchanged`]: not at all, the client's own credentials go
+    /// on as they are.
     pub upstream_identity: UpstreamIdentity,
-    /// As whom nobody acts through this gateway. With it tokens that are not reviewed are refused.
+    /// Users and groups that no request may act as through this gateway. With it tokens that are not reviewed are refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected: Option<ProtectedIdentities>,
     /// Limits that policies name. Those that do not limit (`exempt`) do not stand here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flow_control_schemas: Vec<FlowControlSchema>,
-    /// Whether the access log tells requests that are refused before a policy decides about them.
+    /// Whether the access log has requests that are refused before a policy decides about them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log_refused: bool,
     /// The servers that streams may run on. Without it no stream is ended.
@@ -59,20 +59,21 @@ pub struct ClusterConfig {
     /// How long a session (what became an upgrade) may take from its beginning, seconds. Without it it may for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_limit_seconds: Option<u64>,
-    /// What is written about a request for routes and logs of one's own. Without it nothing is.
+    /// The attributes of a request that are exported for routes and logs of an operator's own. Without it none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_info: Option<ShownRequest>,
-    /// Where requests go: by the first policy that matches, and no match is 403; or [`Dispatch::Everything`] to the group `all`.
+    /// Dispatch of requests: by the first policy that matches, and no match is 403; or [`Dispatch::Everything`] to the group
+    /// `all`.
     pub policies: Dispatch,
 }
 
-/// What a request asks for, as filter state and metadata ([`crate::names::request`]), also of requests that are refused as far
-/// as it is known by then.
+/// Export of a request's attributes, as filter state and metadata ([`crate::names::request`]), also of requests that are
+/// refused as far as they are known by then.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ShownRequest {
-    /// Whether the name of the user is written as well by whom policies are chosen: of somebody unknown it is not.
+    /// Whether the name of the user for dispatch is exported as well: not of an unknown client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub user: bool,
 }
@@ -84,26 +85,26 @@ pub struct ShownRequest {
 pub struct Servers {
     /// As their endpoints' metadata name them ([`crate::names::HOST_SERVER`]), those that take no new requests included.
     pub names: Vec<String>,
-    /// How long watches and sessions may outlive the server that they run on, seconds, from when the filter was told. Other
-    /// requests have the request timeout.
+    /// Time that watches and sessions may outlive their server, seconds, from the update on. Other requests have the request
+    /// timeout.
     pub drain_seconds: u64,
 }
 
-/// Who answers reviews, and for how long answers are believed, in seconds. Failures are never remembered.
+/// The upstream that answers reviews, and the lifetimes of its answers, in seconds. Failures are never remembered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Reviews {
     /// The Envoy cluster to ask, one that carries the gateway's credential.
     pub cluster: String,
-    /// The name by which an authenticating proxy asks ([`UpstreamIdentity::RequestHeader`], and by `x-remote-user` in
-    /// [`UpstreamIdentity::Unchanged`]): its certificate names nobody.
+    /// The user name with which an authenticating proxy asks ([`UpstreamIdentity::RequestHeader`], and by `x-remote-user` in
+    /// [`UpstreamIdentity::Unchanged`]): its certificate is for no user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// A token's user; never longer than the token says itself.
     #[serde(default = "two_minutes")]
     pub token_seconds: u64,
-    /// That a token is nobody's.
+    /// Lifetime of the answer that a token is not valid.
     #[serde(default = "ten_seconds")]
     pub rejected_token_seconds: u64,
     /// That a user may impersonate.
@@ -134,11 +135,11 @@ fn yes() -> bool {
     true
 }
 
-/// How the authenticated user is told to the upstream.
+/// The way in which the authenticated user goes upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub enum UpstreamIdentity {
-    /// `Impersonate-*` headers beside the gateway's own credential. What clients themselves impersonate is reviewed.
+    /// `Impersonate-*` headers with the gateway's own credential. Impersonation by clients is reviewed.
     Impersonate,
     /// As an authenticating proxy of kube-apiserver (`--requestheader-*`): the user of a client certificate in these headers,
     /// beside the front-proxy certificate. A token goes upstream as it is, and so does what clients impersonate: the
@@ -150,7 +151,7 @@ pub enum UpstreamIdentity {
     Unchanged,
 }
 
-/// Users and groups as whom nobody acts: neither by a credential nor by impersonation.
+/// Users and groups that no request may act as: neither by a credential nor by impersonation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -161,8 +162,8 @@ pub struct ProtectedIdentities {
     /// Groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// Whether a user in such a group goes on without it, where the gateway tells the groups. Otherwise the request is refused,
-    /// as it is in any case if a group is asked for by `Impersonate-Group`, or if the upstream finds it out itself.
+    /// Whether a user in such a group goes on without it, if the gateway sends the groups. Otherwise the request is refused, as
+    /// it is in any case if a group is asked for by `Impersonate-Group`, or if the upstream finds it out itself.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub drop_groups: bool,
 }
@@ -177,9 +178,9 @@ pub struct RequestHeaders {
     pub user: String,
     /// One line for each group.
     pub group: String,
-    /// The user's UID; not told if empty.
+    /// The user's UID; not sent if empty.
     pub uid: String,
-    /// What the names of extra attributes start with.
+    /// The prefix of extra attributes.
     pub extra_prefix: String,
     /// Further prefixes of names that the upstream believes: the [`crate::FilterConfig::reserved_headers`] that belong to this
     /// edition of the cluster. A connection may still have the listener of another edition.
@@ -208,16 +209,16 @@ impl Default for RequestHeaders {
 pub struct FlowControlSchema {
     /// Unique in the cluster.
     pub name: String,
-    /// What is limited.
+    /// The limit.
     pub limit: FlowControlLimit,
 }
 
-/// What a schema limits, exactly, over all workers of an Envoy.
+/// The limit of a schema, exact over all workers of an Envoy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum FlowControlLimit {
-    /// So many requests at a time; 0 refuses all.
+    /// Maximum number of requests at a time; 0 refuses all.
     MaxRequestsInflight(u32),
     /// In any `t` seconds at most `burst + qps × t` requests.
     TokenBucket {

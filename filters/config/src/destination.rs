@@ -12,7 +12,7 @@ pub enum Pool {
     /// request.
     Anonymous,
     /// HTTP/2 without any credential of the gateway's, for requests with a token of the client's own that the upstream has
-    /// confirmed: a rejected one would close the connection under everybody else on it.
+    /// confirmed: a rejected one would close the connection of all others on it.
     PassThrough,
 }
 
@@ -20,7 +20,7 @@ impl Pool {
     /// All pools.
     pub const ALL: [Pool; 4] = [Pool::Http2, Pool::Upgrade, Pool::Anonymous, Pool::PassThrough];
 
-    /// The pools of a server group where users are told in this way.
+    /// The pools of a server group in this identity mode.
     pub const fn of(identity: &UpstreamIdentity) -> &'static [Pool] {
         match identity {
             UpstreamIdentity::Impersonate => &[Pool::Http2, Pool::Upgrade, Pool::Anonymous],
@@ -40,7 +40,7 @@ impl Pool {
     }
 }
 
-/// What a route may do with a request: how long it may take, and whether it may be repeated.
+/// The rules of a route for a request: its time limit, and whether it may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RequestClass {
     /// Reads that end by themselves: the request timeout holds, a reset before headers may be retried.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::policy::{Policy, Rule};
 
-/// Where requests go.
+/// Dispatch of requests to server groups.
 ///
 /// Written as the list, or as the word `Everything`. Nothing in its place is an error, so that a list that got lost opens
 /// nothing.
@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for Dispatch {
     }
 }
 
-/// By hand, so that a mistake in a policy is told where it is.
+/// By hand, so that an error in a policy has its place.
 struct Words;
 
 impl<'de> Visitor<'de> for Words {

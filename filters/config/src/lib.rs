@@ -33,9 +33,9 @@ pub use policy::{Policy, Rule, ServiceAccount};
 pub use validator::ValidatorConfig;
 pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};
 
-/// Extra attributes of a user that the gateway needs leave to tell in any cluster: those that current kube-apiservers attach
-/// to tokens and certificates. Without a grant (`portcullis rbac`) the upstream refuses the whole request of a user who
-/// carries one; others are told, too, and need a grant each (`spec.portcullis.forwardedExtras`).
+/// Extra attributes of a user that the gateway needs a grant for in any cluster: those that current kube-apiservers attach to
+/// tokens and certificates. Without a grant (`portcullis rbac`) the upstream refuses the whole request of a user who carries
+/// one; others are sent, too, and need a grant each (`spec.portcullis.forwardedExtras`).
 pub const DEFAULT_EXTRAS: [&str; 6] = [
     "authentication.kubernetes.io/credential-id",
     "authentication.kubernetes.io/node-name",

@@ -24,16 +24,16 @@ pub const CLIENT_CERTIFICATE: &str = "portcullis.client_certificate";
 /// presented, separated by commas (`%DOWNSTREAM_PEER_CHAIN_FINGERPRINTS_256%`).
 pub const CLIENT_DIGESTS: &str = "portcullis.client_digests";
 
-/// Dynamic metadata, written by the filter alone at the end of a request that the access log tells: under the key
-/// [`LOG_MEMBERS`], members of a JSON object.
+/// Dynamic metadata, written by the filter alone at the end of a request in the access log: under the key [`LOG_MEMBERS`],
+/// members of a JSON object.
 pub const LOG: &str = "portcullis.log";
 
 /// The key in [`LOG`].
 pub const LOG_MEMBERS: &str = "members";
 
-/// What a request asks for ([`crate::ShownRequest`]), for routes and logs of one's own. Written by the filter alone: as filter
-/// state under [`request::Field::state`], as text that any matcher reads, and by the dynamic module also as dynamic metadata
-/// of the namespace [`request::METADATA`].
+/// Attributes of a request ([`crate::ShownRequest`]), for routes and logs of an operator's own. Written by the filter alone: as
+/// filter state under [`request::Field::state`], as text that any matcher reads, and by the dynamic module also as dynamic
+/// metadata of the namespace [`request::METADATA`].
 pub mod request {
     /// The namespace of the dynamic metadata.
     pub const METADATA: &str = "portcullis.request";
@@ -99,9 +99,9 @@ pub const REPLY_DETAILS_PREFIX: &str = "portcullis_";
 /// upstream could believe and that Envoy itself never writes. Each prefix costs 1,000 instructions a request.
 pub const EARLY_REMOVED_PREFIXES: [&str; 1] = ["x-remote-"];
 
-/// What differs where the filter is portcullis.wasm.
+/// Names that differ for portcullis.wasm.
 pub mod wasm {
-    /// What the filter writes as filter state `x`, Envoy keeps as `wasm.x`.
+    /// Envoy's prefix of filter state that a wasm filter writes: `x` is `wasm.x`.
     pub const FILTER_STATE_PREFIX: &str = "wasm.";
 
     /// Metadata of a virtual host, written by the control plane: under the key [`CONFIG_KEY`] the text of the cluster's
@@ -123,6 +123,6 @@ pub mod wasm {
     /// The attribute of which server answers ([`super::HOST`]).
     pub const SERVER: &str = "xds\0upstream_host_metadata\0filter_metadata\0portcullis\0server";
 
-    /// Filter state, written by the filter alone at the end of a request that the access log tells: members of a JSON object.
+    /// Filter state, written by the filter alone at the end of a request in the access log: members of a JSON object.
     pub const LOG_MEMBERS: &str = "portcullis.log";
 }

@@ -10,7 +10,7 @@ pub struct Policy {
     /// The flow control schema that its requests count under; one that is not in the list does not limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_control_schema: Option<String>,
-    /// Whether the access log tells the requests that match.
+    /// Whether the access log has the requests that match.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log: bool,
     /// A request that matches any of them matches the policy.
@@ -18,7 +18,7 @@ pub struct Policy {
 }
 
 /// A dispatch policy's rule. Fields are combined with AND, a list's entries as `UpstreamCluster` documents it: `*` is
-/// everything, `-x` excludes `x`, exclusions count only where no positive entry stands beside them.
+/// everything, `-x` excludes `x`, exclusions count only without positive entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -1,5 +1,5 @@
-//! `docs/reference/filter-config.md` and `filter-config.schema.json`, written from the types for whoever configures an Envoy
-//! by hand: `UPDATE_DOCS=1 cargo test --workspace --lib -- reference`.
+//! `docs/reference/filter-config.md` and `filter-config.schema.json`, written from the types for operators who configure an
+//! Envoy by hand: `UPDATE_DOCS=1 cargo test --workspace --lib -- reference`.
 
 use std::fmt::Write;
 
@@ -144,7 +144,7 @@ fn below(field: &Value, path: &str, page: &mut String) {
     }
 }
 
-/// The fields of an object, or of each kind of object that may stand there.
+/// The fields of an object, or of each kind of object that is possible there.
 fn below_item(schema: &Value, path: &str, page: &mut String) {
     rows(schema, path, page);
     for choice in ["oneOf", "anyOf"].iter().filter_map(|key| schema[*key].as_array()).flatten() {

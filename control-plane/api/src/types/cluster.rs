@@ -15,7 +15,7 @@ pub struct UpstreamCluster {
     pub kind: String,
     /// `metadata.name` is the host name.
     pub metadata: ObjectMeta,
-    /// What is wished.
+    /// The specification.
     #[serde(default)]
     pub spec: UpstreamClusterSpec,
     /// Ignored.
@@ -23,7 +23,7 @@ pub struct UpstreamCluster {
     pub status: Option<Value>,
 }
 
-/// What an `UpstreamCluster` wishes.
+/// The specification of an `UpstreamCluster`.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct UpstreamClusterSpec {
@@ -132,16 +132,17 @@ pub struct PortcullisSpec {
     /// How the servers learn who sends a request: `Impersonate` (if empty), by impersonation headers and the gateway's right to
     /// impersonate; or `RequestHeader`, as an authenticating proxy, where tokens and impersonation are judged by the servers.
     pub upstream_identity: String,
-    /// What there is to choose with `upstreamIdentity: RequestHeader`.
+    /// Options of `upstreamIdentity: RequestHeader`.
     pub request_header: RequestHeaderSpec,
     /// Lifetimes of the servers' answers about credentials.
     pub credential_cache: CredentialCacheSpec,
-    /// Keys of extra attributes that users carry beside the default ones; `portcullis rbac` lets the gateway tell them.
+    /// Keys of extra attributes that users have in addition to the default ones; `portcullis rbac` grants the gateway to send
+    /// them.
     pub forwarded_extras: Vec<String>,
-    /// Tells the servers' audit logs, as extra attributes of the user, the client's address, the request's id and who
-    /// impersonates; false if unset, because a user sees these, too (`kubectl auth whoami`).
+    /// Writes the client's address, the request's id and the impersonating user into the servers' audit logs, as extra
+    /// attributes of the user; false if unset, because a user sees these, too (`kubectl auth whoami`).
     pub audit_attribution: bool,
-    /// Where certificates, keys and tokens stand that are not in the object itself.
+    /// References to certificates, keys and tokens that are not in the object itself.
     pub references: References,
 }
 
@@ -151,7 +152,7 @@ pub struct PortcullisSpec {
 pub struct ServerDetails {
     /// Which server: its endpoint in `spec.servers`.
     pub endpoint: String,
-    /// Where it stands. Gateways of the same zone (`portcullis bootstrap --zone`) send their requests to it as long as a
+    /// The server's zone. Gateways of the same zone (`portcullis bootstrap --zone`) send their requests to it as long as a
     /// server of the zone is healthy, then to all others. A gateway without a zone spreads over all.
     pub zone: String,
 }
@@ -160,16 +161,16 @@ pub struct ServerDetails {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct HealthCheckSpec {
-    /// What is asked for, a query may follow: `/readyz` if unset.
+    /// The path of the check, a query may follow: `/readyz` if unset.
     pub path: Option<String>,
     /// The time between two checks, a Go duration from 1s to 5m: 5s if unset.
     pub interval: Option<String>,
     /// How long a check may take, a Go duration from 1s to 5m: 5s if unset.
     pub timeout: Option<String>,
-    /// So many good checks make a server healthy, 1 to 10: 1 if unset. A server that is new needs one.
+    /// Number of good checks that make a server healthy, 1 to 10: 1 if unset. A server that is new needs one.
     pub healthy_threshold: Option<u32>,
-    /// So many bad checks make a server unhealthy, 1 to 10: 1 if unset. If set, an answer other than the expected is a bad
-    /// check like others, and else makes a server unhealthy at once.
+    /// Number of bad checks that make a server unhealthy, 1 to 10: 1 if unset. If set, an unexpected answer counts as one bad
+    /// check; if unset, it makes a server unhealthy at once.
     pub unhealthy_threshold: Option<u32>,
 }
 

@@ -20,9 +20,9 @@ pub struct FlowControlSchema {
     pub strategy: String,
     /// No limit.
     pub exempt: Option<Exempt>,
-    /// So many requests at a time.
+    /// Limits the requests at a time.
     pub max_requests_inflight: Option<MaxRequestsInflight>,
-    /// So many requests per second.
+    /// Limits the requests per second.
     pub token_bucket: Option<TokenBucket>,
     /// `maxRequestsInflight` over all gateways.
     pub global_max_requests_inflight: Option<MaxRequestsInflight>,
@@ -35,7 +35,7 @@ pub struct FlowControlSchema {
 #[serde(deny_unknown_fields)]
 pub struct Exempt {}
 
-/// So many requests at a time.
+/// A limit of requests at a time.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct MaxRequestsInflight {
@@ -43,7 +43,7 @@ pub struct MaxRequestsInflight {
     pub max: i32,
 }
 
-/// So many requests per second.
+/// A limit of requests per second.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct TokenBucket {

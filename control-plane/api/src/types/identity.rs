@@ -13,8 +13,8 @@ pub struct RequestHeaderSpec {
     pub user: Option<String>,
 }
 
-/// The names of the headers that tell the servers about a user, as their `--requestheader-*` flags have them. Whatever names
-/// stand here, no client's header of such a name reaches a server.
+/// The header names for users, as the servers' `--requestheader-*` flags have them. No client's header of one of these names
+/// reaches a server.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RequestHeaderNames {
@@ -22,7 +22,7 @@ pub struct RequestHeaderNames {
     pub user: Option<String>,
     /// The user's groups (`--requestheader-group-headers`); `X-Remote-Group` if unset.
     pub group: Option<String>,
-    /// The user's UID (`--requestheader-uid-headers`, kube-apiserver 1.32 and later); `X-Remote-Uid` if unset, not told if
+    /// The user's UID (`--requestheader-uid-headers`, kube-apiserver 1.32 and later); `X-Remote-Uid` if unset, not sent if
     /// empty.
     pub uid: Option<String>,
     /// The start of the names of the user's extra attributes (`--requestheader-extra-headers-prefix`); `X-Remote-Extra-` if

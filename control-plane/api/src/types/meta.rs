@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// What the gateway reads of Kubernetes' `ObjectMeta`; its other fields are allowed and ignored.
+/// The fields of Kubernetes' `ObjectMeta` that the gateway reads; its other fields are allowed and ignored.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectMeta {

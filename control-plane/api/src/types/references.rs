@@ -1,8 +1,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Where certificates, keys and tokens stand that are not in the object itself. Each excludes the fields in whose place
-/// it stands. What is referred to may change at any time and acts as an edit of the object does.
+/// References to certificates, keys and tokens that are not in the object itself. Each excludes the fields that it replaces. A
+/// change of the referenced Secret or file acts as an edit of the object does.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct References {

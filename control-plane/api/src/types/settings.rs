@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{ObjectMeta, PairInFiles, RequestHeaderNames};
 use crate::{PublicBytes, SecretBytes};
 
-/// What holds for the whole gateway.
+/// The settings of the whole gateway.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GatewaySettings {
@@ -15,7 +15,7 @@ pub struct GatewaySettings {
     pub kind: String,
     /// Only the name is used.
     pub metadata: ObjectMeta,
-    /// What is wished.
+    /// The specification.
     #[serde(default)]
     pub spec: GatewaySettingsSpec,
     /// Ignored.
@@ -23,16 +23,17 @@ pub struct GatewaySettings {
     pub status: Option<Value>,
 }
 
-/// What the gateway's operator wishes.
+/// The specification of the settings.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct GatewaySettingsSpec {
-    /// The gateway's instance id, a DNS label; `portcullis` if unset. It starts every resource name and stands in `Via`.
+    /// The gateway's instance id, a DNS label; `portcullis` if unset. It is the prefix of every resource name and part of
+    /// `Via`.
     pub instance: Option<String>,
-    /// Where clients connect.
+    /// The addresses and ports for clients.
     pub listener: ListenerSettings,
-    /// Served to names that have no certificate of their own, and to names that nobody serves (503). Without it the
-    /// handshake with an unknown name fails.
+    /// Served to names that have no certificate of their own, and to unknown names (503). Without it the handshake with an
+    /// unknown name fails.
     pub default_certificate: Option<Certificate>,
     /// The CAs of client certificates for clusters that have none of their own (`spec.secureServing.clientCAData`), as
     /// KubeGateway's `--client-ca-file`. A cluster with neither looks at no client certificate.
@@ -41,21 +42,21 @@ pub struct GatewaySettingsSpec {
     /// Whether the TLS handshake names the client CAs of a cluster, by which a client with several certificates chooses.
     #[serde(rename = "clientCANames")]
     pub client_ca_names: ClientCaNames,
-    /// Lets servers stand at loopback addresses: for labs and tests.
+    /// Allows servers at loopback addresses: for labs and tests.
     pub allow_loopback_upstreams: bool,
     /// Whether an `UpstreamCluster` may take a name out of another one's wildcard.
     pub names_below_wildcards: NamesBelowWildcards,
     /// The access log.
     pub access_log: AccessLogSettings,
-    /// The headers by which servers are told about users, where an `UpstreamCluster` has `upstreamIdentity: RequestHeader`. A
-    /// change ends connections.
+    /// The header names for users, for each `UpstreamCluster` with `upstreamIdentity: RequestHeader`. A change ends
+    /// connections.
     pub request_header_names: RequestHeaderNames,
-    /// As whom nobody acts through this gateway; nobody is protected if unset.
+    /// Users and groups that no request may act as through this gateway. Unset protects none.
     pub protected_identities: ProtectedIdentitySettings,
     /// Bounds.
     pub limits: LimitSettings,
-    /// Where Envoys that run `portcullis.wasm` in the place of the module (`portcullis bootstrap --filter wasm`) find it, an
-    /// absolute path; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
+    /// The path of `portcullis.wasm` for Envoys that run it in place of the module (`portcullis bootstrap --filter wasm`),
+    /// absolute; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
     pub wasm_module_path: Option<String>,
 }
 
@@ -66,23 +67,23 @@ pub enum ClientCaNames {
     /// as long as the connection is open.
     #[default]
     Sent,
-    /// They are not, but where `clientCertificateVerification` is `Handshake`: a certificate that nobody signed costs less, and a client
-    /// with several certificates may choose the wrong one.
+    /// They are omitted, except with `clientCertificateVerification: Handshake`: an unsigned certificate costs less, and a
+    /// client with several certificates may choose the wrong one.
     Omitted,
 }
 
-/// What becomes of a name below another object's wildcard: `api.a.example.com` where somebody else has `*.a.example.com`.
+/// The owner of a name below another object's wildcard: `api.a.example.com` where another object has `*.a.example.com`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
 pub enum NamesBelowWildcards {
-    /// It belongs to whoever has the wildcard, unless it was given to another object before.
+    /// The object with the wildcard, unless another object had the name before.
     #[default]
     Conflict,
-    /// Whoever claims the longer name gets it: for operators who write all objects themselves.
+    /// The object that claims the longer name: for operators who write all objects themselves.
     Allow,
 }
 
-/// Users and groups as whom nobody acts through the gateway, in any of its clusters: neither by a certificate or token nor
-/// by impersonation.
+/// Users and groups that no request may act as through the gateway, in any of its clusters: neither by a certificate or token
+/// nor by impersonation.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ProtectedIdentitySettings {
@@ -90,12 +91,12 @@ pub struct ProtectedIdentitySettings {
     pub users: Vec<String>,
     /// Groups; `system:masters` is recommended.
     pub groups: Vec<String>,
-    /// What becomes of a request whose user is in such a group: `Refuse` (if empty), or `DropGroup`, which lets it go on
-    /// without the group where the gateway tells the servers who is in which.
+    /// The action on a request whose user is in such a group: `Refuse` (if empty), or `DropGroup`, which lets it go on without
+    /// the group if the gateway itself sends the groups to the servers.
     pub action: String,
 }
 
-/// The access log. Which requests it tells is the word of each `UpstreamCluster`.
+/// The access log. Each `UpstreamCluster` chooses the requests that are in it.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct AccessLogSettings {
@@ -103,7 +104,7 @@ pub struct AccessLogSettings {
     pub destination: Option<String>,
 }
 
-/// Where clients connect.
+/// The addresses and ports for clients.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ListenerSettings {
@@ -111,21 +112,21 @@ pub struct ListenerSettings {
     pub address: Option<String>,
     /// 6443 if unset.
     pub port: Option<u16>,
-    /// Addresses that clusters may claim as virtual IPs (`spec.portcullis.virtualIPs`), as ranges like `10.0.0.0/8`; none
-    /// if empty. Whoever connects to a virtual IP gets its cluster whatever name is asked for, so an address that several
-    /// clusters share must not stand here.
+    /// Addresses that clusters may claim as virtual IPs (`spec.portcullis.virtualIPs`), as ranges like `10.0.0.0/8`; none if
+    /// empty. A client that connects to a virtual IP gets its cluster whatever name it asks for, so an address that several
+    /// clusters share must not be in here.
     #[serde(rename = "virtualIPs")]
     pub virtual_ips: Vec<String>,
-    /// Clients whose connections come through proxies that tell who they are (PROXY protocol, version 1 or 2).
+    /// Ports for proxies that send the client's address (PROXY protocol, version 1 or 2).
     pub proxy_protocol: Option<ProxyProtocolSettings>,
-    /// How many HTTP proxies stand between clients and every port of the gateway, each of which appends the address of its own
-    /// client to `X-Forwarded-For`; 0 if unset, 16 at most. The entry so far from the right is the client's address; with fewer
-    /// entries it is the connection's. A change ends connections.
+    /// Number of HTTP proxies between clients and every port of the gateway, each of which appends the address of its own
+    /// client to `X-Forwarded-For`; 0 if unset, 16 at most. The entry at that place from the right is the client's address;
+    /// with fewer entries it is the connection's. A change ends connections.
     pub trusted_hops: Option<u32>,
 }
 
-/// Where proxies connect that tell a client's address by PROXY protocol. There every connection must begin with its header
-/// and come from a trusted proxy.
+/// Ports for proxies that send a client's address by PROXY protocol. Every connection to them must begin with its header and
+/// come from a trusted proxy.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ProxyProtocolSettings {
@@ -143,7 +144,7 @@ pub struct Certificate {
     pub cert_data: PublicBytes,
     /// The key, PEM.
     pub key_data: SecretBytes,
-    /// In place of both: files below the root of references (`serve --references-root`). What changes in them acts as an edit
+    /// In place of both: files below the root of references (`serve --references-root`). A change of the files acts as an edit
     /// does.
     pub file: Option<PairInFiles>,
 }
