@@ -12,7 +12,10 @@ use envoy_types::pb::envoy::service::health::v3::{
     ClusterEndpointsHealth, EndpointHealth, EndpointHealthResponse, HealthCheckRequest,
     HealthCheckRequestOrEndpointHealthResponse, LocalityEndpointsHealth,
 };
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{Struct, Value};
 use envoy_types::pb::google::rpc::Status;
+use portcullis_filter_config::{CONFIG_VERSION, NODE_CONFIG_VERSION};
 use portcullis_xds::{UnhealthyReason, UnhealthyServer};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -30,7 +33,10 @@ pub(super) struct Pretender {
 
 impl Pretender {
     pub(super) fn new(socket: &Path, id: &str) -> Self {
-        let node = Node { id: id.to_owned(), ..Node::default() };
+        // As a bootstrap of this release has it: the control plane serves no other configuration version.
+        let version = Value { kind: Some(Kind::NumberValue(CONFIG_VERSION.into())) };
+        let metadata = Struct { fields: [(NODE_CONFIG_VERSION.to_owned(), version)].into() };
+        let node = Node { id: id.to_owned(), metadata: Some(metadata), ..Node::default() };
         Self { node, socket: socket.to_owned(), runtime: Runtime::new().unwrap() }
     }
 
