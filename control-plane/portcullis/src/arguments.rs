@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clap_complete::Shell;
+use portcullis_api::parse_duration;
 
 use crate::serve::{LEASE_NAME, SourceArguments, StateArguments};
 
@@ -29,10 +31,16 @@ pub(crate) struct Serve {
     pub(crate) state: StateArguments,
     #[command(flatten)]
     pub(crate) xds: crate::serve::XdsArguments,
-    /// For how long an object goes on with the keys it had when the Secret or file that it refers to is withdrawn; 0 ends
-    /// that at once. A restart ends it, too.
-    #[arg(long, env = "PORTCULLIS_KEEP_WITHDRAWN_HOURS", value_name = "HOURS", default_value_t = 24)]
-    pub(crate) keep_withdrawn_hours: u16,
+    /// How long an object is served with the keys it had, after the Secret or file that it refers to is revoked (deleted);
+    /// 0s ends that at once. A restart ends it, too.
+    #[arg(
+        long,
+        env = "PORTCULLIS_REVOKED_REFERENCE_GRACE",
+        value_name = "DURATION",
+        value_parser = parse_duration,
+        default_value = "24h",
+    )]
+    pub(crate) revoked_reference_grace: Duration,
     /// Where /healthz, /readyz, /metrics and /status are served; port 0 takes a free one. Anybody who can connect may read.
     #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
     pub(crate) http_address: SocketAddr,

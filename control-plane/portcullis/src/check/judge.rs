@@ -6,7 +6,7 @@ use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_setting
 
 use serde_json::Value;
 
-use crate::serve::{Judge, Resolved, check_client_ca};
+use crate::serve::{CheckedTranslator, Resolved, check_client_ca};
 
 /// What became of everything that was read.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Report {
     }
 }
 
-/// Judges every object as the gateway would, and looks for what is hardly meant. `now` is in seconds since 1970.
+/// CheckedTranslators every object as the gateway would, and looks for what is hardly meant. `now` is in seconds since 1970.
 pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
     let without_settings = objects.settings.is_empty();
     let (documents, believes_certificate) = believed(objects);
@@ -77,7 +77,7 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
 
 fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings) -> Vec<Diagnosis> {
     let input = Input { settings, clusters: &resolved.documents, filter: FilterBuild::Module };
-    let mut diagnoses = Judge::default().0.translate(&input).diagnoses;
+    let mut diagnoses = CheckedTranslator::default().0.translate(&input).diagnoses;
     resolved.explain(objects, &mut diagnoses);
     diagnoses
 }

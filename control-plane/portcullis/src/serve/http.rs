@@ -8,7 +8,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use tokio::sync::Semaphore;
 
-use super::guard::Hosts;
+use super::host_check::AllowedHosts;
 use super::observer::Observer;
 use super::page::page;
 use super::probes::{self, Probes};
@@ -30,7 +30,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
 pub(super) struct Pages {
     pub(super) observer: Arc<Observer>,
     /// The names under which it may be asked.
-    pub(super) hosts: Arc<Hosts>,
+    pub(super) hosts: Arc<AllowedHosts>,
 }
 
 /// Only reads: any other method is answered with 405.
@@ -54,7 +54,7 @@ async fn status(State(pages): State<Pages>) -> Response {
     Json(pages.observer.status().as_ref()).into_response()
 }
 
-async fn guard(State(hosts): State<Arc<Hosts>>, request: Request, next: Next) -> Response {
+async fn guard(State(hosts): State<Arc<AllowedHosts>>, request: Request, next: Next) -> Response {
     let written = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     let asked = request.uri().authority().map(|authority| authority.as_str()).or(written);
     if hosts.allow(asked) {

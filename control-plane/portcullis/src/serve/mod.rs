@@ -1,34 +1,42 @@
 //! `portcullis serve`: objects in, xDS out.
+//!
+//! | step | module |
+//! |---|---|
+//! | read objects from a directory or a Kubernetes API | `source` |
+//! | put what they refer to in place of their references | `references` |
+//! | translate them, with what was served before as a fallback | `reconcile_loop`, `reconciler`, `retention` |
+//! | serve the snapshot to each Envoy, by the build of its filter | `filter_views`, the crate portcullis-xds |
+//! | save the snapshot for the next start | `state` |
+//! | judge the objects by what the gateways report | `observer`, `gateway_states` |
+//! | tell the operator | `diagnosis_log`, `status`, `page`, `metrics`, `probes`, and `writer` for Kubernetes |
 
-mod departed;
-mod documents;
+mod diagnosis_log;
 mod filter_views;
-mod fleet;
-mod follow;
+mod gateway_states;
 #[cfg(test)]
 mod generations;
-mod guard;
+mod host_check;
 mod http;
-mod lingering;
 mod metrics;
-mod model;
 mod observer;
 mod page;
 mod probes;
+mod reconcile_loop;
+mod reconciler;
 mod references;
+mod retention;
 mod run;
 mod source;
 mod source_state;
 mod state;
 mod status;
-mod tell;
 mod version;
 mod watchdog;
-mod withdrawn;
 mod writer;
 mod xds;
+mod xds_resources;
 
-pub(crate) use model::{Judge, Model, ModelError, check_client_ca};
+pub(crate) use reconciler::{CheckedTranslator, check_client_ca};
 pub(crate) use references::Resolved;
 pub(crate) use run::run;
 pub(crate) use source::{LEASE_NAME, SourceArguments};

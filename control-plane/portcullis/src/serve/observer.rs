@@ -8,7 +8,7 @@ use portcullis_translate::{Diagnosis, Reason};
 use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
 
-use super::fleet::{Fleet, reports};
+use super::gateway_states::{GatewayStates, reports};
 use super::source_state::SourceState;
 use super::status::{Object, Status};
 
@@ -107,13 +107,13 @@ impl Observer {
         let snapshot = self.observed.snapshots.borrow().clone();
         let version = snapshot.as_ref().map(|one| one.version().to_owned()).unwrap_or_default();
         let endpoints = reports(&self.observed.health);
-        let fleet = Fleet::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
+        let gateways = GatewayStates::new(&self.observed.registry, &self.observed.health, snapshot.clone(), &endpoints);
         let mut known = BTreeMap::new();
         let objects = diagnoses.iter().map(|diagnosis| {
             let key = key(diagnosis, &known);
             let hash = snapshot.as_ref().map(|snapshot| memory.hashes.of(snapshot, &diagnosis.name));
             let before = memory.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
-            let status = judge(diagnosis, &fleet, &hash.unwrap_or_default(), before, &now);
+            let status = judge(diagnosis, &gateways, &hash.unwrap_or_default(), before, &now);
             known.insert(key, status.conditions.clone());
             Object::new(diagnosis.clone(), status)
         });
@@ -121,7 +121,7 @@ impl Observer {
         // What is gone is forgotten.
         memory.conditions = known;
         let turned_away = self.observed.registry.turned_away();
-        Status::new(objects, fleet.nodes(), endpoints.clone(), version, self.observed.source.told(), turned_away)
+        Status::new(objects, gateways.nodes(), endpoints.clone(), version, self.observed.source.told(), turned_away)
     }
 
     /// A panic elsewhere leaves the memory whole: it is replaced in one step.
@@ -140,7 +140,7 @@ fn key(diagnosis: &Diagnosis, known: &BTreeMap<Key, Vec<Condition>>) -> Key {
 
 fn judge(
     diagnosis: &Diagnosis,
-    fleet: &Fleet<'_>,
+    gateways: &GatewayStates<'_>,
     content_hash: &str,
     before: &[Condition],
     now: &Timestamp,
@@ -152,7 +152,7 @@ fn judge(
         let conditions = vec![accepted(&verdict, generation, before, now)];
         return ClusterStatus { observed_generation: generation, conditions, ..ClusterStatus::default() };
     }
-    let gateways = fleet.gateways(&diagnosis.name, content_hash);
+    let gateways = gateways.gateways(&diagnosis.name, content_hash);
     let served = diagnosis.version.served;
     let seen = Observation { verdict, generation, served, content_hash, gateways };
     ClusterStatus::of(&seen, before, now)

@@ -12,15 +12,15 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::filter_views::FilterViews;
-use super::follow::{Follower, Outlets};
-use super::guard::Hosts;
+use super::reconcile_loop::{Outputs, ReconcileLoop};
+use super::host_check::AllowedHosts;
 use super::http::{Pages, router};
 use super::metrics::Metrics;
 use super::observer::{Observed, Observer};
 use super::probes::Probes;
 use super::source::{Source, SourceError, SourceKind};
 use super::source_state::SourceState;
-use super::state::{Keeper, LastGood, StateArguments, StateWriter};
+use super::state::{StateKeeper, LastGood, StateArguments, StateWriter};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
 use super::xds::XdsError;
@@ -86,7 +86,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
     }));
-    let hosts = Arc::new(Hosts::new(&arguments.http_hosts));
+    let hosts = Arc::new(AllowedHosts::new(&arguments.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch())];
     if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
         let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
@@ -102,20 +102,23 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: source.health.clone(),
     };
     let pages = router(Pages { observer, hosts }, probes);
-    let (keeper, mut writing) = keep(&arguments.state, &metrics);
-    let outlets = Outlets { snapshots: snapshot_sender, diagnoses: diagnosis_sender, metrics, keeper };
-    let follower = Follower::new(
-        outlets,
-        last_good,
-        source.kind == SourceKind::Kubernetes,
-        Duration::from_secs(u64::from(arguments.keep_withdrawn_hours) * 60 * 60),
-    );
+    let (state, mut writing) = save_state(&arguments.state, &metrics);
+    let outputs = Outputs {
+        snapshots: snapshot_sender,
+        diagnoses: diagnosis_sender,
+        metrics,
+        watchdog: Arc::clone(&watchdog),
+        state,
+    };
+    let trusts_empty_source = source.kind == SourceKind::Kubernetes;
+    let reconcile_loop =
+        ReconcileLoop::new(outputs, last_good, trusts_empty_source, arguments.revoked_reference_grace);
     let views = Arc::new(FilterViews::default());
     let filters = views.wanted();
     let follow = tokio::spawn(async move {
         let work = async {
             if let Some(objects) = source.sets.await {
-                follower.follow(objects, filters).await;
+                reconcile_loop.run(objects, filters).await;
             }
         };
         watchdog.watch(work).await;
@@ -162,8 +165,8 @@ fn raise_descriptors() {
     }
 }
 
-/// Starts to keep what is served, if that is wished.
-fn keep(arguments: &StateArguments, metrics: &Arc<Metrics>) -> (Option<Keeper>, JoinHandle<()>) {
+/// Starts to save snapshots, if --state-dir is set.
+fn save_state(arguments: &StateArguments, metrics: &Arc<Metrics>) -> (Option<StateKeeper>, JoinHandle<()>) {
     match &arguments.state_dir {
         Some(directory) => {
             let (keeper, writer) = StateWriter::new(directory.clone(), arguments.state_secrets, Arc::clone(metrics));

@@ -5,7 +5,7 @@ use portcullis_translate::Diagnosis;
 use portcullis_xds::{NodeStatus, Refused, RejectedNode};
 use serde::Serialize;
 
-use super::fleet::Reports;
+use super::gateway_states::EndpointHealth;
 use super::source_state::SourceStatus;
 
 /// Most characters of a message, and most warnings of an object.
@@ -19,20 +19,20 @@ pub(crate) struct Status {
     pub(crate) objects: Vec<Object>,
     pub(crate) nodes: Vec<Node>,
     /// How the nodes see the endpoints: by Envoy cluster, then by node.
-    pub(crate) endpoints: Reports,
+    pub(crate) endpoints: EndpointHealth,
     /// A hash of everything that is served; empty before the first translation.
     pub(crate) snapshot: String,
     /// Where the objects come from.
     pub(crate) source: SourceStatus,
     /// Envoys whose streams are refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) turned_away: Vec<Stranger>,
+    pub(crate) turned_away: Vec<RejectedNodeStatus>,
 }
 
 /// An Envoy whose streams are refused.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Stranger {
+pub(crate) struct RejectedNodeStatus {
     /// The id that it tells.
     pub(crate) node: String,
     /// Who tells it.
@@ -41,7 +41,7 @@ pub(crate) struct Stranger {
     pub(crate) times: u64,
 }
 
-impl From<RejectedNode> for Stranger {
+impl From<RejectedNode> for RejectedNodeStatus {
     fn from(one: RejectedNode) -> Self {
         Self { node: one.node, by: told(&one.by), reason: told(&one.reason), times: one.times }
     }
@@ -128,7 +128,7 @@ impl Status {
     pub(crate) fn new(
         objects: Vec<Object>,
         nodes: &[NodeStatus],
-        endpoints: Reports,
+        endpoints: EndpointHealth,
         snapshot: String,
         source: SourceStatus,
         turned_away: Vec<RejectedNode>,
@@ -148,7 +148,7 @@ impl Status {
                 .collect(),
             refused: node.refused.iter().map(Refusal::from).collect(),
         });
-        let turned_away = turned_away.into_iter().map(Stranger::from).collect();
+        let turned_away = turned_away.into_iter().map(RejectedNodeStatus::from).collect();
         Self { objects, nodes: nodes.collect(), endpoints, snapshot, source, turned_away }
     }
 }

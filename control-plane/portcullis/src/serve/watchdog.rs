@@ -1,23 +1,29 @@
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often whatever is watched shows that it lives.
-const BEAT: Duration = Duration::from_secs(1);
-/// Without a sign of life for so long it is taken for dead. Translating thousands of objects for the first time takes a
-/// few seconds, in which there is none.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The interval between two signs of life of the watched task.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
+/// The time without a sign of life after which the task counts as dead. Translating thousands of objects for the first time
+/// takes a few seconds, in which there is none.
+const DEAD_AFTER: Duration = Duration::from_secs(60);
 
-/// Tells whether a task still works: neither ended, nor panicked, nor caught in an endless loop.
+/// Shows whether a task still works: it has not ended, has not panicked, and is not caught in an endless loop.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    last: Mutex<Instant>,
+    last_heartbeat: Mutex<Instant>,
+    /// Whether the task waits for a thread that may never return.
+    is_blocked: AtomicBool,
 }
+
+/// Silences the watchdog's task until it is dropped.
+pub(super) struct Blocked<'a>(&'a AtomicBool);
 
 impl Watchdog {
     pub(super) fn new(now: Instant) -> Self {
-        Self { last: Mutex::new(now) }
+        Self { last_heartbeat: Mutex::new(now), is_blocked: AtomicBool::new(false) }
     }
 
     /// Does the work and shows signs of life until it ends.
@@ -26,19 +32,33 @@ impl Watchdog {
         loop {
             tokio::select! {
                 done = &mut work => return done,
-                () = tokio::time::sleep(BEAT) => self.beat(Instant::now()),
+                () = tokio::time::sleep(HEARTBEAT_INTERVAL) => self.heartbeat(Instant::now()),
             }
         }
     }
 
-    fn beat(&self, now: Instant) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = now;
+    /// Announces that the task waits for a blocking thread: a thread that never returns must look like a dead task.
+    pub(super) fn block(&self) -> Blocked<'_> {
+        self.is_blocked.store(true, Ordering::Relaxed);
+        Blocked(&self.is_blocked)
+    }
+
+    fn heartbeat(&self, now: Instant) {
+        if !self.is_blocked.load(Ordering::Relaxed) {
+            *self.last_heartbeat.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        }
     }
 
     /// Whether there was a sign of life lately.
     pub(super) fn is_alive(&self, now: Instant) -> bool {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        now.saturating_duration_since(last) < PATIENCE
+        let last = *self.last_heartbeat.lock().unwrap_or_else(PoisonError::into_inner);
+        now.saturating_duration_since(last) < DEAD_AFTER
+    }
+}
+
+impl Drop for Blocked<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -47,21 +67,34 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_ended_or_hangs_is_dead_after_a_while() {
+    async fn task_that_ended_is_dead_after_a_minute() {
         let start = Instant::now();
         let watchdog = Watchdog::new(start);
         assert!(watchdog.is_alive(start + Duration::from_secs(59)));
         assert!(!watchdog.is_alive(start + Duration::from_secs(60)));
-        watchdog.beat(start + Duration::from_secs(30));
+        watchdog.heartbeat(start + Duration::from_secs(30));
         assert!(watchdog.is_alive(start + Duration::from_secs(89)));
-        let last = || *watchdog.last.lock().unwrap();
+        let last = || *watchdog.last_heartbeat.lock().unwrap();
         let before = last();
-        let beaten = watchdog.watch(async {
+        let work = watchdog.watch(async {
             while last() == before {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         });
-        tokio::time::timeout(Duration::from_secs(20), beaten).await.unwrap();
-        assert!(!watchdog.is_alive(last() + PATIENCE));
+        tokio::time::timeout(Duration::from_secs(20), work).await.unwrap();
+        assert!(!watchdog.is_alive(last() + DEAD_AFTER));
+    }
+
+    #[test]
+    fn task_that_waits_for_a_stuck_thread_is_dead_after_a_minute() {
+        let start = Instant::now();
+        let watchdog = Watchdog::new(start);
+        let later = start + Duration::from_secs(70);
+        let blocked = watchdog.block();
+        watchdog.heartbeat(later);
+        assert!(!watchdog.is_alive(later));
+        drop(blocked);
+        watchdog.heartbeat(later);
+        assert!(watchdog.is_alive(later));
     }
 }

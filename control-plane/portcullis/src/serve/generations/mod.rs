@@ -18,8 +18,8 @@ use proptest::strategy::ValueTree;
 
 use self::edits::{Edit, Object, Pki};
 use self::envoy::{Applied, Envoy, Step};
-use super::model::Model;
-use super::withdrawn;
+use super::reconciler::Reconciler;
+use super::retention::DEFAULT_GRACE_PERIOD;
 
 /// Digits of a generation.
 const DIGITS: usize = 16;
@@ -72,7 +72,7 @@ enum Names {
 struct World {
     pki: Pki,
     object: Object,
-    model: Model,
+    reconciler: Reconciler,
     /// What was served last.
     served: Snapshot,
     envoy: Envoy,
@@ -90,7 +90,7 @@ impl World {
         let mut world = Self {
             pki: Pki::new(),
             object: Object::default(),
-            model: Model::default(),
+            reconciler: Reconciler::default(),
             served: Snapshot::default(),
             envoy: Envoy::new(Arc::new(Snapshot::default())),
             names,
@@ -116,13 +116,13 @@ impl World {
                 self.publish();
             }
             Event::Restart => {
-                self.model = Model::default();
+                self.reconciler = Reconciler::default();
                 self.object.is_forgotten();
                 let snapshot = self.snapshot();
                 self.envoy.reconnect(snapshot);
             }
             Event::Resume => {
-                self.model = Model::after(Some(&self.served), withdrawn::USUAL);
+                self.reconciler = Reconciler::resume(Some(&self.served), DEFAULT_GRACE_PERIOD);
                 self.object.is_forgotten();
                 let saved = Arc::new(Snapshot::new(self.as_told(&self.served)));
                 self.envoy.reconnect(saved);
@@ -138,12 +138,12 @@ impl World {
 
     fn snapshot(&mut self) -> Arc<Snapshot> {
         let set = self.object.set(&self.pki);
-        let update = self.model.update(&set, &BTreeSet::new(), self.now).unwrap();
+        let update = self.reconciler.reconcile(&set, &BTreeSet::new(), self.now).unwrap();
         let is_accepted = update.diagnoses.iter().any(|one| one.name == edits::NAME && one.accepted);
         self.object.is_accepted(is_accepted);
         if is_accepted {
             // Another control plane over the same objects, one that saw no edit.
-            let other = Model::default().update(&set, &BTreeSet::new(), self.now).unwrap();
+            let other = Reconciler::default().reconcile(&set, &BTreeSet::new(), self.now).unwrap();
             let version = |snapshot: &Snapshot| snapshot.version_of(edits::NAME);
             assert_eq!(version(&update.snapshot), version(&other.snapshot), "replicas agree on what is served");
         }

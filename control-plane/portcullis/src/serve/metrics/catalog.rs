@@ -81,11 +81,11 @@ pub(super) const TURNED_AWAY: Metric = metric(
     &["reason"],
     "Handshakes, connections, streams and messages at the doors of xDS that were refused or ended",
 );
-pub(super) const WITHDRAWN: Metric = metric(
-    "portcullis_withdrawn_references",
+pub(super) const REVOKED_REFERENCES: Metric = metric(
+    "portcullis_revoked_references",
     "gauge",
     &[],
-    "Objects that are served with keys whose Secret or file is withdrawn",
+    "Objects that are served with keys whose Secret or file is revoked",
 );
 pub(super) const UNHEALTHY: Metric = metric(
     "portcullis_unhealthy_servers",
@@ -111,7 +111,7 @@ pub(super) const METRICS: [&Metric; 16] = [
     &SERVING,
     &STATE_WRITES,
     &TURNED_AWAY,
-    &WITHDRAWN,
+    &REVOKED_REFERENCES,
     &UNHEALTHY,
     &BUILD,
 ];

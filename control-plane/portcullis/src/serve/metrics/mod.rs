@@ -67,7 +67,7 @@ pub(crate) struct Metrics {
     serving: Family<One, Gauge>,
     state_writes: Family<One, Counter>,
     turned_away: Family<One, Counter>,
-    withdrawn: Gauge,
+    revoked: Gauge,
     unhealthy: Gauge,
     memory: Mutex<Memory>,
 }
@@ -99,7 +99,7 @@ impl Default for Metrics {
             serving: Family::default(),
             state_writes: Family::default(),
             turned_away: Family::default(),
-            withdrawn: Gauge::default(),
+            revoked: Gauge::default(),
             unhealthy: Gauge::default(),
             memory: Mutex::default(),
         };
@@ -125,7 +125,7 @@ impl Metrics {
         add(page, &catalog::SERVING, self.serving.clone());
         add(page, &catalog::STATE_WRITES, self.state_writes.clone());
         add(page, &catalog::TURNED_AWAY, self.turned_away.clone());
-        add(page, &catalog::WITHDRAWN, self.withdrawn.clone());
+        add(page, &catalog::REVOKED_REFERENCES, self.revoked.clone());
         add(page, &catalog::UNHEALTHY, self.unhealthy.clone());
         let build: Family<One, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
@@ -173,8 +173,8 @@ impl Metrics {
         text
     }
 
-    /// Takes what became of a set of objects, and how long that took.
-    pub(crate) fn translated(&self, diagnoses: &[Diagnosis], took: Duration) {
+    /// Takes the diagnoses of a set of objects, and how long it took to reconcile it.
+    pub(crate) fn reconciled(&self, diagnoses: &[Diagnosis], took: Duration) {
         self.translation.observe(took.as_secs_f64());
         self.count_objects(diagnoses);
         let told = |one: &Diagnosis| (one.kind.clone(), one.name.clone(), one.message.clone());
@@ -215,9 +215,9 @@ impl Metrics {
         }
     }
 
-    /// Takes how many objects are served with what is withdrawn.
-    pub(crate) fn withdrawn(&self, count: usize) {
-        self.withdrawn.set(number(count));
+    /// Takes the number of objects that are served with revoked references.
+    pub(crate) fn revoked_references(&self, count: usize) {
+        self.revoked.set(number(count));
     }
 
     /// Takes whether the source can be read.
@@ -321,10 +321,10 @@ mod tests {
             let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
             assert!(text.lines().any(|told| told == line), "{line}\n{text}");
         };
-        metrics.translated(&[told(true, "")], Duration::ZERO);
+        metrics.reconciled(&[told(true, "")], Duration::ZERO);
         has("portcullis_objects{kind=\"UpstreamCluster\",state=\"accepted\"} 1");
         for message in ["one", "one", "two"] {
-            metrics.translated(&[told(false, message)], Duration::ZERO);
+            metrics.reconciled(&[told(false, message)], Duration::ZERO);
         }
         has("portcullis_refused_edits_total{kind=\"UpstreamCluster\"} 2");
         has("portcullis_objects{kind=\"UpstreamCluster\",state=\"accepted\"} 0");

@@ -6,7 +6,7 @@ use portcullis_xds::Snapshot;
 use tokio::sync::watch;
 
 use super::super::metrics::Metrics;
-use super::{file, saved};
+use super::{file, format};
 
 /// The shortest pause between two writes.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -14,10 +14,10 @@ const PAUSE: Duration = Duration::from_secs(1);
 const SHARE: u32 = 10;
 
 /// Takes what is served, for the writer.
-pub(in super::super) struct Keeper(watch::Sender<Option<Arc<Snapshot>>>);
+pub(in super::super) struct StateKeeper(watch::Sender<Option<Arc<Snapshot>>>);
 
-impl Keeper {
-    pub(in super::super) fn keep(&self, snapshot: Arc<Snapshot>) {
+impl StateKeeper {
+    pub(in super::super) fn save(&self, snapshot: Arc<Snapshot>) {
         self.0.send_replace(Some(snapshot));
     }
 }
@@ -31,9 +31,9 @@ pub(in super::super) struct StateWriter {
 }
 
 impl StateWriter {
-    pub(in super::super) fn new(directory: PathBuf, with_keys: bool, metrics: Arc<Metrics>) -> (Keeper, Self) {
+    pub(in super::super) fn new(directory: PathBuf, with_keys: bool, metrics: Arc<Metrics>) -> (StateKeeper, Self) {
         let (sender, snapshots) = watch::channel(None);
-        (Keeper(sender), Self { snapshots, directory, with_keys, metrics })
+        (StateKeeper(sender), Self { snapshots, directory, with_keys, metrics })
     }
 
     /// Runs until the keeper is gone and the last snapshot is written.
@@ -66,7 +66,7 @@ impl StateWriter {
 
     async fn write(&self, snapshot: &Arc<Snapshot>) -> bool {
         let (snapshot, directory, with_keys) = (Arc::clone(snapshot), self.directory.clone(), self.with_keys);
-        let write = move || file::write(&directory, &saved::encode(&snapshot, with_keys));
+        let write = move || file::write(&directory, &format::encode(&snapshot, with_keys));
         let outcome =
             tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(std::io::Error::other(error)));
         if let Err(error) = &outcome {
@@ -102,7 +102,7 @@ mod tests {
         let (keeper, writer) = StateWriter::new(state.clone(), false, metrics);
         let writing = tokio::spawn(writer.run());
         for number in 0..50 {
-            keeper.keep(snapshot(&number.to_string()));
+            keeper.save(snapshot(&number.to_string()));
             tokio::task::yield_now().await;
         }
         drop(keeper);

@@ -5,7 +5,7 @@
 
 mod file;
 mod keeper;
-mod saved;
+mod format;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use clap::Args;
 use portcullis_translate::{Diagnosis, Reason, Version};
 use portcullis_xds::Snapshot;
 
-pub(super) use keeper::{Keeper, StateWriter};
-use saved::SavedError;
+pub(super) use keeper::{StateKeeper, StateWriter};
+use format::SavedError;
 
 /// The file's name in --state-dir.
 const FILE: &str = "last-good";
@@ -79,12 +79,12 @@ impl LastGood {
     }
 
     /// What is to be told of it as long as it matters.
-    pub(super) fn told(&self) -> Vec<Diagnosis> {
+    pub(super) fn diagnoses(&self) -> Vec<Diagnosis> {
         self.told.iter().cloned().collect()
     }
 
     /// Told when the source holds nothing at all.
-    pub(super) fn told_empty(&self) -> Diagnosis {
+    pub(super) fn diagnosis_of_empty_source(&self) -> Diagnosis {
         let message = "the source holds no object, which is taken for a source that is not there yet: what was served \
                        before is served still; GatewaySettings alone would serve nothing";
         diagnosis(&self.path, Some(message), "")
@@ -92,7 +92,7 @@ impl LastGood {
 }
 
 fn load(path: &Path) -> Result<Option<Snapshot>, StateError> {
-    file::read(path)?.map(|bytes| saved::decode(&bytes)).transpose().map_err(StateError::from)
+    file::read(path)?.map(|bytes| format::decode(&bytes)).transpose().map_err(StateError::from)
 }
 
 fn diagnosis(name: &str, refused: Option<&str>, warning: &str) -> Diagnosis {

@@ -5,7 +5,7 @@ use kube::{Client, Error};
 use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND};
 use serde_json::Value;
 
-use super::pacer::Outcome;
+use super::write_queue::Outcome;
 
 /// Who owns the fields that are written.
 pub(super) const MANAGER: &str = "portcullis";

@@ -1,14 +1,14 @@
 //! Status, written back to Kubernetes by the replica that leads.
 //!
 //! - [`desired`]: what is written, and whether it is there already.
-//! - [`pacer`]: what is written when; pure, time is an argument.
+//! - [`queue`]: what is written when; pure, time is an argument.
 //! - [`apply`]: one write, as a server-side apply of the status alone.
 //!
 //! Translation never waits for it: it looks at what was judged last, whenever it gets to it.
 
 mod apply;
 mod desired;
-mod pacer;
+mod write_queue;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use super::observer::Observer;
 use super::status::Object;
 use apply::apply;
-use pacer::{Moment, Outcome, Pacer};
+use write_queue::{Moment, Outcome, WriteQueue};
 
 /// Most writes at a time.
 const AT_ONCE: usize = 8;
@@ -57,28 +57,28 @@ impl Writer {
     pub(super) async fn run(mut self) {
         let clusters = apply::clusters(self.client.clone());
         let start = Instant::now();
-        let mut pacer = Pacer::default();
+        let mut queue = WriteQueue::default();
         let mut writes = FuturesUnordered::new();
         let mut planned: Option<Instant> = None;
         loop {
             if !*self.leads.borrow_and_update() {
-                self.follow(&mut pacer);
+                self.follow(&mut queue);
                 planned = None;
             } else if planned.is_none_or(|at| at.elapsed() >= TURN) {
-                self.plan(&mut pacer, start.elapsed());
+                self.plan(&mut queue, start.elapsed());
                 planned = Some(Instant::now());
             }
             while writes.len() < AT_ONCE
-                && let Some((name, object)) = pacer.take(start.elapsed())
+                && let Some((name, object)) = queue.take(start.elapsed())
             {
                 writes.push(apply(clusters.clone(), name, object));
             }
-            let next = pacer.next().filter(|_| writes.len() < AT_ONCE);
+            let next = queue.next().filter(|_| writes.len() < AT_ONCE);
             let pause = next.map_or(TURN, |next| next.saturating_sub(start.elapsed()).min(TURN));
             tokio::select! {
                 Some((name, outcome, why)) = writes.next() => {
-                    tell(&pacer, &name, outcome, &why);
-                    pacer.done(&name, outcome, start.elapsed());
+                    tell(&queue, &name, outcome, &why);
+                    queue.done(&name, outcome, start.elapsed());
                 }
                 changed = self.diagnoses.changed() => {
                     if changed.is_err() {
@@ -94,18 +94,18 @@ impl Writer {
     }
 
     /// Another replica writes: what it says of times holds here, too.
-    fn follow(&mut self, pacer: &mut Pacer<Value>) {
-        pacer.forget();
+    fn follow(&mut self, queue: &mut WriteQueue<Value>) {
+        queue.forget();
         if self.statuses.has_changed().unwrap_or_default() {
             let statuses = self.statuses.borrow_and_update().clone();
-            self.remember(pacer, &statuses);
+            self.remember(queue, &statuses);
         }
     }
 
-    /// Tells the pacer what every object's status is to be.
-    fn plan(&self, pacer: &mut Pacer<Value>, now: Moment) {
+    /// Tells the queue what every object's status is to be.
+    fn plan(&self, queue: &mut WriteQueue<Value>, now: Moment) {
         let statuses = self.statuses.borrow().clone();
-        self.remember(pacer, &statuses);
+        self.remember(queue, &statuses);
         let status = self.observer.status();
         let objects = status.objects.iter().filter_map(|object| Some((object, uid(object)?)));
         let mut present = std::collections::BTreeSet::new();
@@ -118,15 +118,15 @@ impl Writer {
             let Ok(wanted) = desired::applied(name, uid, &object.status) else { continue };
             let found = statuses.get(name).unwrap_or(&Value::Null);
             let is_there = wanted.get("status").is_some_and(|wanted| desired::is_there(found, wanted));
-            pacer.want(name, wanted, is_there, now);
+            queue.want(name, wanted, is_there, now);
         }
-        pacer.keep(|name| present.contains(name));
+        queue.keep(|name| present.contains(name));
     }
 
     /// Of objects that are new here, somebody else may have written the status: its times go on.
-    fn remember(&self, pacer: &Pacer<Value>, statuses: &BTreeMap<String, Value>) {
+    fn remember(&self, queue: &WriteQueue<Value>, statuses: &BTreeMap<String, Value>) {
         let diagnoses = self.diagnoses.borrow().clone();
-        let objects = diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND && !pacer.knows(&one.name));
+        let objects = diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND && !queue.knows(&one.name));
         for (diagnosis, uid) in objects.filter_map(|one| Some((one, one.version.uid.as_deref()?))) {
             if let Some(status) = statuses.get(&diagnosis.name) {
                 self.observer.remember(&diagnosis.name, uid, conditions(status));
@@ -150,11 +150,11 @@ fn waits_for_gateways(object: &Object) -> bool {
     reason(ConditionType::Programmed) == Some("NoGateways") || reason(ConditionType::Ready) == Some("NoReport")
 }
 
-fn tell(pacer: &Pacer<Value>, name: &str, outcome: Outcome, why: &str) {
+fn tell(queue: &WriteQueue<Value>, name: &str, outcome: Outcome, why: &str) {
     match outcome {
-        Outcome::Written if pacer.is_away() => tracing::info!("the status is written to Kubernetes again"),
+        Outcome::Written if queue.is_away() => tracing::info!("the status is written to Kubernetes again"),
         Outcome::Refused => tracing::warn!(name, why, "Kubernetes refuses a status"),
-        Outcome::Away if !pacer.is_away() => tracing::warn!(name, why, "the status cannot be written to Kubernetes"),
+        Outcome::Away if !queue.is_away() => tracing::warn!(name, why, "the status cannot be written to Kubernetes"),
         _ => tracing::debug!(name, ?outcome, why, "status"),
     }
 }

@@ -7,11 +7,11 @@ use std::net::IpAddr;
 /// browser it is the page's own (DNS rebinding). It cannot make the browser send another name. So only addresses and
 /// `localhost` are answered, and the names that the operator gave.
 #[derive(Debug, Default)]
-pub(super) struct Hosts {
+pub(super) struct AllowedHosts {
     names: BTreeSet<String>,
 }
 
-impl Hosts {
+impl AllowedHosts {
     pub(super) fn new(names: &[String]) -> Self {
         Self { names: names.iter().map(|name| name.trim_end_matches('.').to_ascii_lowercase()).collect() }
     }
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn addresses_localhost_and_names_that_were_given_are_answered() {
-        let hosts = Hosts::new(&["Portcullis.kube-system.svc".to_owned()]);
+        let hosts = AllowedHosts::new(&["Portcullis.kube-system.svc".to_owned()]);
         for host in [
             "127.0.0.1",
             "127.0.0.1:9080",

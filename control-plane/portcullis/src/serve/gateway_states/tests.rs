@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use portcullis_api::status::Standing;
 use portcullis_xds::{Answer, Answers, HealthRegistry, Registry, Snapshot};
 
-use super::{Fleet, Reports};
+use super::{GatewayStates, EndpointHealth};
 
 const OWNER: &str = "prod.example.com";
 const SERVED: &str = "hash-of-what-is-served";
@@ -20,18 +20,18 @@ fn refused() -> Standing {
 
 /// How a gateway is listed that is not connected, after its agent's last words this long ago; `None` if it is not.
 fn listed(told: Option<Answers>, age: Duration) -> Option<Standing> {
-    let (registry, health, reports) = (Registry::default(), HealthRegistry::default(), Reports::new());
+    let (registry, health, reports) = (Registry::default(), HealthRegistry::default(), EndpointHealth::new());
     let at = Instant::now().checked_sub(age).unwrap();
     health.record("envoy-0", BTreeMap::new(), at);
     if let Some(told) = told {
         health.answered("envoy-0", told);
     }
-    let fleet = Fleet::new(&registry, &health, Some(Arc::new(Snapshot::default())), &reports);
-    let gateways = fleet.gateways(OWNER, SERVED);
+    let states = GatewayStates::new(&registry, &health, Some(Arc::new(Snapshot::default())), &reports);
+    let gateways = states.gateways(OWNER, SERVED);
     assert!(gateways.iter().all(|gateway| gateway.name == "envoy-0" && gateway.health.is_none()), "{gateways:?}");
     let key = (OWNER.to_owned(), SERVED.to_owned());
-    let standing = fleet.elsewhere("envoy-0", &key);
-    assert_eq!(fleet.elsewhere("envoy-1", &key), Standing::Elsewhere, "of others nothing is known");
+    let standing = states.elsewhere("envoy-0", &key);
+    assert_eq!(states.elsewhere("envoy-1", &key), Standing::Elsewhere, "of others nothing is known");
     let listed = gateways.into_iter().next().map(|gateway| gateway.standing);
     assert_eq!(listed.clone().unwrap_or(Standing::Elsewhere), standing, "what is not listed is not judged");
     listed

@@ -8,89 +8,89 @@ fn at(millis: u64) -> Moment {
     START + Duration::from_millis(millis)
 }
 
-fn take(pacer: &mut Pacer<u8>, millis: u64) -> Option<u8> {
-    pacer.take(at(millis)).map(|(_, value)| value)
+fn take(queue: &mut WriteQueue<u8>, millis: u64) -> Option<u8> {
+    queue.take(at(millis)).map(|(_, value)| value)
 }
 
 #[test]
 fn the_newest_is_written_once_a_second() {
-    let mut pacer = Pacer::default();
-    pacer.want("a", 1, false, at(0));
-    assert_eq!(take(&mut pacer, 0), Some(1));
-    pacer.want("a", 2, false, at(10));
-    assert_eq!(take(&mut pacer, 20), None, "one write at a time");
-    pacer.done("a", Outcome::Written, at(30));
-    pacer.want("a", 3, false, at(40));
-    assert_eq!((take(&mut pacer, 1_029), pacer.next()), (None, Some(at(1_030))));
-    assert_eq!(take(&mut pacer, 1_030), Some(3));
-    pacer.done("a", Outcome::Written, at(1_040));
-    pacer.want("a", 3, false, at(2_500));
-    assert_eq!(take(&mut pacer, 2_500), None, "the server has not told yet that it has it");
-    pacer.want("a", 3, true, at(3_000));
-    assert_eq!((take(&mut pacer, 60_000), pacer.next()), (None, None), "nothing has changed");
-    pacer.want("a", 3, false, at(60_000));
-    assert_eq!(take(&mut pacer, 60_000), Some(3), "somebody wrote over it");
+    let mut queue = WriteQueue::default();
+    queue.want("a", 1, false, at(0));
+    assert_eq!(take(&mut queue, 0), Some(1));
+    queue.want("a", 2, false, at(10));
+    assert_eq!(take(&mut queue, 20), None, "one write at a time");
+    queue.done("a", Outcome::Written, at(30));
+    queue.want("a", 3, false, at(40));
+    assert_eq!((take(&mut queue, 1_029), queue.next()), (None, Some(at(1_030))));
+    assert_eq!(take(&mut queue, 1_030), Some(3));
+    queue.done("a", Outcome::Written, at(1_040));
+    queue.want("a", 3, false, at(2_500));
+    assert_eq!(take(&mut queue, 2_500), None, "the server has not told yet that it has it");
+    queue.want("a", 3, true, at(3_000));
+    assert_eq!((take(&mut queue, 60_000), queue.next()), (None, None), "nothing has changed");
+    queue.want("a", 3, false, at(60_000));
+    assert_eq!(take(&mut queue, 60_000), Some(3), "somebody wrote over it");
 }
 
 #[test]
 fn objects_do_not_wait_for_each_other_and_none_starves() {
-    let mut pacer = Pacer::default();
+    let mut queue = WriteQueue::default();
     for key in ["a", "b", "c"] {
-        pacer.want(key, 1, false, at(0));
+        queue.want(key, 1, false, at(0));
     }
     let mut taken = Vec::new();
-    while let Some((key, _)) = pacer.take(at(0)) {
-        pacer.done(&key, Outcome::Written, at(0));
-        pacer.want(&key, 2, false, at(0));
+    while let Some((key, _)) = queue.take(at(0)) {
+        queue.done(&key, Outcome::Written, at(0));
+        queue.want(&key, 2, false, at(0));
         taken.push(key);
     }
     assert_eq!(taken, ["a", "b", "c"]);
-    assert_eq!(pacer.take(at(1_000)).unwrap().0, "a");
+    assert_eq!(queue.take(at(1_000)).unwrap().0, "a");
 }
 
 #[test]
 fn a_server_that_is_away_is_left_alone() {
-    let mut pacer = Pacer::default();
-    pacer.want("a", 1, false, at(0));
-    pacer.want("b", 1, false, at(0));
+    let mut queue = WriteQueue::default();
+    queue.want("a", 1, false, at(0));
+    queue.want("b", 1, false, at(0));
     let mut now = 0;
     let mut pauses = Vec::new();
     for _ in 0..7 {
-        let (key, _) = pacer.take(at(now)).unwrap();
-        pacer.done(&key, Outcome::Away, at(now));
-        let next = u64::try_from((pacer.next().unwrap() - START).as_millis()).unwrap();
+        let (key, _) = queue.take(at(now)).unwrap();
+        queue.done(&key, Outcome::Away, at(now));
+        let next = u64::try_from((queue.next().unwrap() - START).as_millis()).unwrap();
         pauses.push(next - now);
         now = next;
-        assert!(pacer.take(at(now - 1)).is_none());
+        assert!(queue.take(at(now - 1)).is_none());
     }
     assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
-    let (key, value) = pacer.take(at(now)).unwrap();
+    let (key, value) = queue.take(at(now)).unwrap();
     assert_eq!(value, 1, "nothing is lost");
-    pacer.done(&key, Outcome::Written, at(now));
-    assert!(!pacer.is_away());
-    assert!(pacer.take(at(now)).is_some(), "the other one follows at once");
+    queue.done(&key, Outcome::Written, at(now));
+    assert!(!queue.is_away());
+    assert!(queue.take(at(now)).is_some(), "the other one follows at once");
 }
 
 #[test]
 fn what_is_gone_or_refused_rests() {
-    let mut pacer = Pacer::default();
-    pacer.want("a", 1, false, at(0));
-    pacer.want("b", 1, false, at(0));
-    assert!(pacer.take(at(0)).is_some() && pacer.take(at(0)).is_some());
-    pacer.done("a", Outcome::Gone, at(0));
-    pacer.done("b", Outcome::Refused, at(0));
-    assert_eq!(take(&mut pacer, 5_000), None);
-    pacer.want("b", 2, false, at(5_000));
-    assert_eq!(take(&mut pacer, 59_999), None);
-    assert_eq!(take(&mut pacer, 60_000), Some(2));
-    pacer.keep(|_| false);
-    assert!(!pacer.knows("a") && pacer.knows("b"), "what is under way is kept until it ends");
-    pacer.done("b", Outcome::Written, at(60_000));
-    pacer.keep(|_| false);
-    assert!(!pacer.knows("b"));
-    pacer.want("c", 1, false, at(61_000));
-    pacer.forget();
-    assert!(take(&mut pacer, 61_000).is_none() && !pacer.knows("c"));
+    let mut queue = WriteQueue::default();
+    queue.want("a", 1, false, at(0));
+    queue.want("b", 1, false, at(0));
+    assert!(queue.take(at(0)).is_some() && queue.take(at(0)).is_some());
+    queue.done("a", Outcome::Gone, at(0));
+    queue.done("b", Outcome::Refused, at(0));
+    assert_eq!(take(&mut queue, 5_000), None);
+    queue.want("b", 2, false, at(5_000));
+    assert_eq!(take(&mut queue, 59_999), None);
+    assert_eq!(take(&mut queue, 60_000), Some(2));
+    queue.keep(|_| false);
+    assert!(!queue.knows("a") && queue.knows("b"), "what is under way is kept until it ends");
+    queue.done("b", Outcome::Written, at(60_000));
+    queue.keep(|_| false);
+    assert!(!queue.knows("b"));
+    queue.want("c", 1, false, at(61_000));
+    queue.forget();
+    assert!(take(&mut queue, 61_000).is_none() && !queue.knows("c"));
 }
 
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ proptest! {
     #[test]
     fn no_object_is_written_faster_than_once_a_second(steps in prop::collection::vec(step(), 1..200)) {
         const KEYS: [&str; 3] = ["a", "b", "c"];
-        let mut pacer: Pacer<u8> = Pacer::default();
+        let mut queue: WriteQueue<u8> = WriteQueue::default();
         let mut now = 0;
         let mut wanted = [None; 3];
         let mut server = [None; 3];
@@ -137,10 +137,10 @@ proptest! {
                 Step::Take => {
                     for (key, name) in KEYS.iter().enumerate() {
                         if let Some(value) = wanted[key] {
-                            pacer.want(name, value, server[key] == Some(value), at(now));
+                            queue.want(name, value, server[key] == Some(value), at(now));
                         }
                     }
-                    while let Some((name, value)) = pacer.take(at(now)) {
+                    while let Some((name, value)) = queue.take(at(now)) {
                         let key = KEYS.iter().position(|one| *one == name).unwrap();
                         prop_assert_eq!(Some(value), wanted[key], "the newest");
                         prop_assert_ne!(Some(value), server[key], "not what is there");
@@ -154,7 +154,7 @@ proptest! {
                         if outcome == Outcome::Written {
                             server[key] = Some(value);
                         }
-                        pacer.done(KEYS[key], outcome, at(now));
+                        queue.done(KEYS[key], outcome, at(now));
                         last_end[key] = Some(now);
                     }
                 }

@@ -11,10 +11,10 @@ use portcullis_xds::{Answer, Answers, Endpoints, HealthRegistry, NodeStatus, Reg
 mod tests;
 
 /// Endpoints by Envoy cluster, then by node.
-pub(super) type Reports = BTreeMap<String, BTreeMap<String, Health>>;
+pub(super) type EndpointHealth = BTreeMap<String, BTreeMap<String, Health>>;
 
 /// What the gateways report now.
-pub(super) fn reports(health: &HealthRegistry) -> Reports {
+pub(super) fn reports(health: &HealthRegistry) -> EndpointHealth {
     let server = |one: portcullis_xds::UnhealthyServer| UnhealthyServer {
         server: one.server,
         reason: one.reason.as_str().to_owned(),
@@ -32,23 +32,23 @@ pub(super) fn reports(health: &HealthRegistry) -> Reports {
 }
 
 /// What the gateways make of the objects, at one time.
-pub(super) struct Fleet<'a> {
+pub(super) struct GatewayStates<'a> {
     registry: &'a Registry,
     nodes: Vec<NodeStatus>,
     snapshot: Option<Arc<Snapshot>>,
-    reports: &'a Reports,
+    reports: &'a EndpointHealth,
     /// What those that follow other replicas answered there.
     answers: BTreeMap<String, Arc<Answers>>,
     /// Those that keep their last configuration, and the reason.
     frozen: BTreeMap<String, String>,
 }
 
-impl<'a> Fleet<'a> {
+impl<'a> GatewayStates<'a> {
     pub(super) fn new(
         registry: &'a Registry,
         health: &HealthRegistry,
         snapshot: Option<Arc<Snapshot>>,
-        reports: &'a Reports,
+        reports: &'a EndpointHealth,
     ) -> Self {
         let now = Instant::now();
         let (answers, frozen) = (health.answers(now), registry.frozen(now));

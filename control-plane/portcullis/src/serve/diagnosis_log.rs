@@ -11,7 +11,7 @@ use tracing::Level;
 
 /// Tells what is new.
 #[derive(Default)]
-pub(super) struct Teller {
+pub(super) struct DiagnosisLog {
     told: BTreeSet<Line>,
     /// The set before: what is still the same document was looked through already.
     before: Arc<ObjectSet>,
@@ -31,10 +31,10 @@ struct Line {
     message: String,
 }
 
-impl Teller {
+impl DiagnosisLog {
     /// Tells what is wrong with a set that was not with the one before. `diagnoses` are those of its files, its settings
     /// and its clusters, in this order.
-    pub(super) fn tell(&mut self, objects: &Arc<ObjectSet>, diagnoses: &[Diagnosis]) {
+    pub(super) fn follow(&mut self, objects: &Arc<ObjectSet>, diagnoses: &[Diagnosis]) {
         let lines: BTreeSet<Line> = lines(objects, diagnoses).collect();
         lines.difference(&self.told).for_each(Line::tell);
         self.told = lines;
@@ -135,7 +135,7 @@ mod tests {
     use portcullis_sources::{Input, read_inputs};
 
     use super::*;
-    use crate::serve::Model;
+    use crate::serve::reconciler::Reconciler;
 
     #[test]
     fn a_problem_has_its_place_field_and_hint() {
@@ -144,7 +144,7 @@ mod tests {
                     spec:\n  serverz: []\n";
         let set = read_inputs(&[Input::Text { name: "f.yaml".to_owned(), bytes: text.into() }]).unwrap();
         let update =
-            Model::default().update(&set, &std::collections::BTreeSet::new(), std::time::Instant::now()).unwrap();
+            Reconciler::default().reconcile(&set, &std::collections::BTreeSet::new(), std::time::Instant::now()).unwrap();
         let found: Vec<Line> = lines(&set, &update.diagnoses).collect();
         let [line] = &found[..] else { panic!("{found:?}") };
         assert_eq!((line.file.as_deref(), line.line, line.column), (Some("f.yaml"), Some(9), Some(3)));

@@ -16,7 +16,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// Decides what is written when: never one object twice within [`PACE`], the newest value only, nothing that is there
 /// already, and nothing at all while the server is away.
 #[derive(Debug)]
-pub(super) struct Pacer<V> {
+pub(super) struct WriteQueue<V> {
     objects: BTreeMap<String, Entry<V>>,
     /// Nothing is written before.
     paused_until: Moment,
@@ -44,13 +44,13 @@ pub(super) enum Outcome {
     Away,
 }
 
-impl<V> Default for Pacer<V> {
+impl<V> Default for WriteQueue<V> {
     fn default() -> Self {
         Self { objects: BTreeMap::new(), paused_until: Moment::ZERO, failures: 0 }
     }
 }
 
-impl<V: Clone + PartialEq> Pacer<V> {
+impl<V: Clone + PartialEq> WriteQueue<V> {
     /// Whether it has been told of an object.
     pub(super) fn knows(&self, key: &str) -> bool {
         self.objects.contains_key(key)
@@ -77,7 +77,7 @@ impl<V: Clone + PartialEq> Pacer<V> {
         self.keep(|_| false);
     }
 
-    /// The next thing to write, if it is time. [`Pacer::done`] has to follow.
+    /// The next thing to write, if it is time. [`WriteQueue::done`] has to follow.
     pub(super) fn take(&mut self, now: Moment) -> Option<(String, V)> {
         if now < self.paused_until {
             return None;
@@ -91,7 +91,7 @@ impl<V: Clone + PartialEq> Pacer<V> {
         Some((key.clone(), value))
     }
 
-    /// When [`Pacer::take`] is worth asking again, if nothing else happens.
+    /// When [`WriteQueue::take`] is worth asking again, if nothing else happens.
     pub(super) fn next(&self) -> Option<Moment> {
         let waiting = self.objects.values().filter(|entry| entry.wanted.is_some() && entry.in_flight.is_none());
         waiting.map(|entry| entry.not_before.max(self.paused_until)).min()

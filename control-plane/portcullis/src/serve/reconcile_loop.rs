@@ -1,0 +1,163 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portcullis_sources::ObjectSet;
+use portcullis_translate::{Diagnosis, FilterBuild};
+use portcullis_xds::Snapshot;
+use tokio::sync::watch;
+
+use super::diagnosis_log::DiagnosisLog;
+use super::metrics::{Metrics, Origin};
+use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
+use super::state::{LastGood, StateKeeper};
+use super::watchdog::Watchdog;
+
+/// Receivers of the results.
+pub(super) struct Outputs {
+    pub(super) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
+    pub(super) diagnoses: watch::Sender<Arc<Vec<Diagnosis>>>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) watchdog: Arc<Watchdog>,
+    /// Saves the snapshot for the next start; none without --state-dir.
+    pub(super) state: Option<StateKeeper>,
+}
+
+/// Reconciles every newer set of objects and publishes the result.
+pub(super) struct ReconcileLoop {
+    outputs: Outputs,
+    reconciler: Reconciler,
+    log: DiagnosisLog,
+    /// The snapshot from before this program started, served until the source has led to one.
+    last_good: LastGood,
+    /// Whether a source without any object is taken for what the operator wants.
+    trusts_empty_source: bool,
+}
+
+impl ReconcileLoop {
+    pub(super) fn new(
+        outputs: Outputs,
+        last_good: LastGood,
+        trusts_empty_source: bool,
+        revoked_reference_grace: Duration,
+    ) -> Self {
+        let reconciler = Reconciler::resume(last_good.snapshot.as_deref(), revoked_reference_grace);
+        let this = Self { outputs, reconciler, log: DiagnosisLog::default(), last_good, trusts_empty_source };
+        if let Some(snapshot) = this.last_good.snapshot.clone() {
+            this.publish(snapshot, Origin::LastGood, Instant::now());
+        }
+        let diagnoses = this.last_good.diagnoses();
+        this.outputs.diagnoses.send_replace(Arc::new(diagnoses));
+        this
+    }
+
+    /// Runs until the senders are gone.
+    pub(super) async fn run(
+        mut self,
+        mut objects: watch::Receiver<Arc<ObjectSet>>,
+        mut filters: watch::Receiver<BTreeSet<FilterBuild>>,
+    ) {
+        loop {
+            let newest = objects.borrow_and_update().clone();
+            let wanted = filters.borrow_and_update().clone();
+            self.follow(newest, wanted, Instant::now()).await;
+            if !self.wait(&mut objects, &mut filters).await {
+                return;
+            }
+        }
+    }
+
+    /// Waits for newer objects, for an Envoy with another build of the filter, or for an expiry; false if the senders are gone.
+    async fn wait(
+        &self,
+        objects: &mut watch::Receiver<Arc<ObjectSet>>,
+        filters: &mut watch::Receiver<BTreeSet<FilterBuild>>,
+    ) -> bool {
+        let changed = async {
+            tokio::select! {
+                changed = objects.changed() => changed.is_ok(),
+                changed = filters.changed() => changed.is_ok(),
+            }
+        };
+        match self.reconciler.next_expiry() {
+            None => changed.await,
+            Some(expiry) => tokio::time::timeout_at(expiry.into(), changed).await.unwrap_or(true),
+        }
+    }
+
+    async fn follow(&mut self, objects: Arc<ObjectSet>, filters: BTreeSet<FilterBuild>, now: Instant) {
+        self.outputs.metrics.source(objects.is_stale());
+        let is_empty = objects.clusters.is_empty() && objects.settings.is_empty();
+        if is_empty && self.last_good.snapshot.is_some() && !self.trusts_empty_source {
+            let mut diagnoses = self.last_good.diagnoses();
+            diagnoses.extend(objects.diagnoses.iter().map(diagnosis_of_file));
+            diagnoses.push(self.last_good.diagnosis_of_empty_source());
+            self.report(&objects, diagnoses);
+            return;
+        }
+        match self.reconcile(&objects, filters, now).await {
+            Ok(reconciled) => {
+                self.last_good = LastGood::default();
+                self.outputs.metrics.reconciled(&reconciled.diagnoses, now.elapsed());
+                self.outputs.metrics.revoked_references(reconciled.serving_revoked);
+                // In this order: a reader of the diagnoses and then of the snapshot never takes an older snapshot for the
+                // result of an object's newest version.
+                self.publish(Arc::new(reconciled.snapshot), Origin::Source, now);
+                self.report(&objects, reconciled.diagnoses);
+            }
+            Err(ReconcileError::NoSettings(mut diagnoses)) => {
+                self.outputs.metrics.reconciled(&diagnoses, now.elapsed());
+                diagnoses.extend(self.last_good.diagnoses());
+                self.report(&objects, diagnoses);
+            }
+        }
+    }
+
+    /// Reconciles on a thread of its own: thousands of objects take seconds, in which a worker of the runtime would serve no
+    /// stream. A panic there is a panic here.
+    async fn reconcile(
+        &mut self,
+        objects: &Arc<ObjectSet>,
+        filters: BTreeSet<FilterBuild>,
+        now: Instant,
+    ) -> Result<Reconciled, ReconcileError> {
+        let mut reconciler = std::mem::take(&mut self.reconciler);
+        let objects = Arc::clone(objects);
+        let work = tokio::task::spawn_blocking(move || {
+            let result = reconciler.reconcile(&objects, &filters, now);
+            (reconciler, result)
+        });
+        let blocked = self.outputs.watchdog.block();
+        let done = work.await;
+        drop(blocked);
+        match done {
+            Ok((reconciler, result)) => {
+                self.reconciler = reconciler;
+                result
+            }
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime ends.
+                Err(_) => std::future::pending().await,
+            },
+        }
+    }
+
+    fn report(&mut self, objects: &Arc<ObjectSet>, diagnoses: Vec<Diagnosis>) {
+        self.log.follow(objects, &diagnoses);
+        self.outputs.diagnoses.send_replace(Arc::new(diagnoses));
+    }
+
+    fn publish(&self, snapshot: Arc<Snapshot>, origin: Origin, since: Instant) {
+        if let (Some(state), Origin::Source) = (&self.outputs.state, origin) {
+            state.save(Arc::clone(&snapshot));
+        }
+        let before = self.outputs.snapshots.borrow().clone();
+        let is_new = before.is_none_or(|before| *before != *snapshot);
+        self.outputs.metrics.published(&snapshot, origin, since, is_new);
+        if is_new {
+            tracing::info!(snapshot = snapshot.version(), "serving");
+            self.outputs.snapshots.send_replace(Some(snapshot));
+        }
+    }
+}

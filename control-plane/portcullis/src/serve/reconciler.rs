@@ -1,0 +1,255 @@
+//! One set of objects in, one snapshot and one diagnosis of each object out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portcullis_api::Settings;
+use portcullis_api::status::Served;
+use portcullis_core::x509::ClientCa;
+use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
+use portcullis_translate::{
+    Diagnosis, FilterBuild, Input, Reason, Resource, Translation, Translator, Version, choose_settings,
+};
+use portcullis_xds::Snapshot;
+use serde_json::Value;
+
+use super::filter_views::view_for;
+use super::references::Resolved;
+use super::retention::{Fallback, Grace, Outcome, Retention};
+use super::version;
+use super::xds_resources::XdsResources;
+
+/// Appended to the diagnosis of an object whose last accepted version is served although a reference of it is revoked.
+const REVOKED: &str = "; a Secret or file that the last accepted version refers to is revoked: that version is still served with the keys it had then, until the time of --revoked-reference-grace is over or the control plane restarts";
+
+/// Translates sets of objects into snapshots, with the last good settings and clusters as fallbacks: a wrong edit changes
+/// nothing, as if an API server had refused it.
+#[derive(Default)]
+pub(super) struct Reconciler {
+    settings: Option<Arc<Settings>>,
+    retention: Retention,
+    translator: CheckedTranslator,
+    resources: XdsResources,
+    snapshot: Snapshot,
+    views: BTreeMap<FilterBuild, FilterSnapshot>,
+    /// Views that were served before this program started, until they are translated again.
+    resumed_views: BTreeMap<String, Snapshot>,
+}
+
+/// The snapshot for Envoys with another build of the filter.
+#[derive(Default)]
+struct FilterSnapshot {
+    translator: CheckedTranslator,
+    /// Objects that these Envoys are not served.
+    refused: BTreeSet<String>,
+    resources: XdsResources,
+    snapshot: Snapshot,
+}
+
+/// A translator that refuses the client CAs that the filter would refuse.
+pub(crate) struct CheckedTranslator(pub(crate) Translator);
+
+impl Default for CheckedTranslator {
+    fn default() -> Self {
+        Self(Translator::default().check_client_cas(check_client_ca))
+    }
+}
+
+/// The reason for which the filter would refuse a client CA bundle (PEM).
+pub(crate) fn check_client_ca(pem: &str) -> Result<(), String> {
+    ClientCa::from_pem(pem).map(drop).map_err(|error| error.to_string())
+}
+
+/// The result of a set of objects.
+#[derive(Debug)]
+pub(super) struct Reconciled {
+    pub(super) snapshot: Snapshot,
+    pub(super) diagnoses: Vec<Diagnosis>,
+    /// The number of objects that are served with revoked references.
+    pub(super) serving_revoked: usize,
+}
+
+/// The reason for which a set of objects has no snapshot. The operator has to correct the objects.
+#[derive(Debug)]
+pub(super) enum ReconcileError {
+    /// No usable settings since the start. Default settings could open a port that the operator never asked for.
+    NoSettings(Vec<Diagnosis>),
+}
+
+/// A translation and the documents that it is of, in the same order.
+struct Translated {
+    translation: Translation,
+    documents: Vec<Arc<Value>>,
+}
+
+impl Reconciler {
+    /// A reconciler that goes on from the snapshot that was served before this program started. `grace_period`: how long an
+    /// object is served whose references are revoked.
+    pub(super) fn resume(last_good: Option<&Snapshot>, grace_period: Duration) -> Self {
+        let views = last_good.into_iter().flat_map(Snapshot::views);
+        Self {
+            snapshot: last_good.cloned().unwrap_or_default(),
+            resumed_views: views.map(|(name, view)| (name.to_owned(), view.clone())).collect(),
+            retention: Retention::new(grace_period),
+            ..Self::default()
+        }
+    }
+
+    /// Translates a set of objects, for Envoys with the module and for Envoys with the builds of the filter in `filters`.
+    /// Diagnoses are in the order of the set's files, settings and clusters.
+    pub(super) fn reconcile(
+        &mut self,
+        objects: &ObjectSet,
+        filters: &BTreeSet<FilterBuild>,
+        now: Instant,
+    ) -> Result<Reconciled, ReconcileError> {
+        let mut diagnoses: Vec<_> = objects.diagnoses.iter().map(diagnosis_of_file).collect();
+        diagnoses.extend(self.follow_settings(objects));
+        let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
+        let resolved = Resolved::of(objects);
+        let Translated { translation, documents } = self.translate(&settings, objects, &resolved, now);
+        let retired = self.retention.retired_groups();
+        let views = self.follow_views(&settings, &documents, &retired, filters);
+        self.follow_resources(&settings, translation.resources, &retired);
+        diagnoses.extend(explained(translation.diagnoses, objects, &resolved));
+        let snapshot = self.snapshot.clone().with_views(views);
+        Ok(Reconciled { snapshot, diagnoses, serving_revoked: self.retention.revoked_count() })
+    }
+
+    /// The next time at which the same objects lead to another snapshot.
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        self.retention.next_expiry()
+    }
+
+    /// Takes the set's settings if they are good; the ones before stay in use otherwise.
+    fn follow_settings(&mut self, objects: &ObjectSet) -> Vec<Diagnosis> {
+        let mut choice = choose_settings(&objects.settings, Some(check_client_ca));
+        version::stamp(&mut choice.diagnoses, &objects.settings);
+        locate(&mut choice.diagnoses, &objects.settings_places);
+        if let Some(settings) = choice.settings {
+            self.settings = Some(Arc::new(settings));
+        }
+        choice.diagnoses
+    }
+
+    /// Translates for the module, with fallbacks in place of invalid documents, and records the outcome.
+    fn translate(&mut self, settings: &Settings, objects: &ObjectSet, resolved: &Resolved, now: Instant) -> Translated {
+        let translator = &mut self.translator.0;
+        let mut translate = |clusters: &[Arc<Value>]| {
+            translator.translate(&Input { settings, clusters, filter: FilterBuild::Module })
+        };
+        let mut translation = translate(&resolved.documents);
+        let mut documents = resolved.documents.clone();
+        let diagnoses = &translation.diagnoses;
+        let fallbacks = self.retention.fall_back(&mut documents, diagnoses, &objects.materials, now);
+        if !fallbacks.is_empty() {
+            translation = translate(&documents);
+        }
+        version::stamp(&mut translation.diagnoses, &documents);
+        let outcome = Outcome {
+            written: &objects.clusters,
+            translated: &documents,
+            fallbacks: &fallbacks,
+            translation: &translation,
+            settings,
+        };
+        self.retention.record(&outcome, now);
+        explain_fallbacks(&mut translation.diagnoses, fallbacks);
+        Translated { translation, documents }
+    }
+
+    /// Translates for the other builds of the filter.
+    fn follow_views(
+        &mut self,
+        settings: &Settings,
+        documents: &[Arc<Value>],
+        retired: &[Arc<Resource>],
+        filters: &BTreeSet<FilterBuild>,
+    ) -> Vec<(String, Snapshot)> {
+        let mut views = Vec::new();
+        for filter in filters {
+            let Some(name) = view_for(*filter).0 else { continue };
+            let resumed = self.resumed_views.remove(&name);
+            let view = self.views.entry(*filter).or_insert_with(|| FilterSnapshot::resume(resumed));
+            let tombstones = self.retention.tombstones(settings, *filter);
+            let input = Input { settings, clusters: documents, filter: *filter };
+            views.push((name, view.follow(&input, retired, tombstones)));
+        }
+        views
+    }
+
+    /// Makes the module's snapshot of the translated resources and of all that is retained.
+    fn follow_resources(&mut self, settings: &Settings, mut translated: Vec<Arc<Resource>>, retired: &[Arc<Resource>]) {
+        translated.extend(self.retention.tombstones(settings, FilterBuild::Module));
+        self.snapshot = self.snapshot.succeeded_by(self.resources.follow(&translated, retired));
+    }
+}
+
+impl FilterSnapshot {
+    fn resume(last_good: Option<Snapshot>) -> Self {
+        Self { snapshot: last_good.unwrap_or_default(), ..Self::default() }
+    }
+
+    fn follow(&mut self, input: &Input<'_>, retired: &[Arc<Resource>], tombstones: Vec<Arc<Resource>>) -> Snapshot {
+        let translation = self.translator.0.translate(input);
+        let refused = translation.diagnoses.iter().filter(|one| !one.accepted).map(|one| one.name.clone()).collect();
+        for name in BTreeSet::difference(&refused, &self.refused) {
+            tracing::warn!(filter = %input.filter, name, "not served to the gateways with this build of the filter");
+        }
+        self.refused = refused;
+        let mut resources = translation.resources;
+        resources.extend(tombstones);
+        self.snapshot = self.snapshot.succeeded_by(self.resources.follow(&resources, retired));
+        self.snapshot.clone()
+    }
+}
+
+/// Puts the diagnoses of the invalid documents in place of those of their fallbacks.
+fn explain_fallbacks(diagnoses: &mut [Diagnosis], fallbacks: Vec<Fallback>) {
+    for Fallback { index, diagnosis: mut invalid, grace } in fallbacks {
+        let Some(diagnosis) = diagnoses.get_mut(index) else { continue };
+        if diagnosis.accepted {
+            invalid.message.push_str(match grace {
+                Grace::NotNeeded => "; the last accepted version is still served",
+                Grace::Running | Grace::Over => REVOKED,
+            });
+            invalid.version.served = Served::Older(diagnosis.version.generation);
+        }
+        *diagnosis = invalid;
+    }
+}
+
+/// The diagnoses of clusters, in the words of the documents that the operator wrote.
+fn explained(mut diagnoses: Vec<Diagnosis>, objects: &ObjectSet, resolved: &Resolved) -> Vec<Diagnosis> {
+    version::stamp(&mut diagnoses, &objects.clusters);
+    resolved.explain(objects, &mut diagnoses);
+    locate(&mut diagnoses, &objects.cluster_places);
+    diagnoses
+}
+
+/// Adds file and line of each object to its diagnosis.
+fn locate(diagnoses: &mut [Diagnosis], places: &[Place]) {
+    for (diagnosis, place) in diagnoses.iter_mut().zip(places) {
+        diagnosis.at = Some(format!("{}:{}", place.file, place.spans.start().line));
+    }
+}
+
+/// The diagnosis of a file or document that holds no object.
+pub(super) fn diagnosis_of_file(file: &FileDiagnosis) -> Diagnosis {
+    let message = file.message.clone();
+    let (message, warnings) = if file.refused { (message, Vec::new()) } else { (String::new(), vec![message]) };
+    Diagnosis {
+        kind: "File".to_owned(),
+        name: file.file.clone(),
+        at: file.at.map(|at| format!("{}:{}", file.file, at.line)),
+        accepted: !file.refused,
+        reason: if file.refused { Reason::Invalid } else { Reason::Accepted },
+        message,
+        warnings,
+        problems: Vec::new(),
+        cautions: Vec::new(),
+        names: Vec::new(),
+        version: Version::default(),
+    }
+}

@@ -1,0 +1,74 @@
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use portcullis_api::{Materials, SecretBytes, SecretMaterial};
+use portcullis_sources::{Input, ObjectSet, read_inputs};
+
+use crate::serve::reconciler::{Reconciled, Reconciler};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// A set of objects in which `a.test` refers to the Secret `wanted`, and this one is there.
+fn set(wanted: &str, there: Option<&str>) -> ObjectSet {
+    let text = format!(
+        "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {{name: a}}\n---\n\
+         apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamCluster\nmetadata: {{name: a.test}}\nspec:\n  \
+         servers: [{{endpoint: \"https://10.0.0.1\"}}]\n  clientConfig: {{insecure: true}}\n  \
+         portcullis: {{references: {{token: {{secret: {{name: {wanted}}}}}, serving: {{secret: {{name: {wanted}}}}}}}}}\n  \
+         dispatchPolicies: [{{rules: [{{verbs: [get], nonResourceURLs: [\"/\"]}}]}}]\n"
+    );
+    let set = read_inputs(&[Input::Text { name: "f.yaml".to_owned(), bytes: text.into() }]).unwrap();
+    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
+    let certificate = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
+    let data = [("token", "T0KEN".to_owned()), ("tls.crt", certificate.pem()), ("tls.key", key.serialize_pem())];
+    let data = data.map(|(name, text)| (name.to_owned(), SecretBytes::new(text.into_bytes())));
+    let secret = SecretMaterial { clusters: ["a.test".to_owned()].into(), data: data.into() };
+    let secrets = there.map(|name| (name.to_owned(), secret)).into_iter().collect();
+    ObjectSet { materials: Materials::Secrets(secrets), ..set }
+}
+
+fn is_served(update: &Reconciled) -> bool {
+    // A removed object has a tombstone, which is no cluster.
+    let clusters = portcullis_translate::type_urls::cluster();
+    update.snapshot.resources().any(|(url, _, one)| url == clusters && one.owner() == Some("a.test"))
+}
+
+fn message(update: &Reconciled) -> String {
+    update.diagnoses.iter().find(|one| one.name == "a.test").unwrap().message.clone()
+}
+
+#[test]
+fn revoked_reference_keeps_serving_for_the_grace_period() {
+    let start = Instant::now();
+    let mut reconciler = Reconciler::resume(None, 24 * HOUR);
+    let mut at = |hours: u32, wanted: &str, there: Option<&str>| {
+        let update = reconciler.reconcile(&set(wanted, there), &BTreeSet::new(), start + hours * HOUR).unwrap();
+        (is_served(&update), update.serving_revoked, message(&update), reconciler.next_expiry())
+    };
+    let (served, revoked, told, _) = at(0, "one", Some("one"));
+    assert!(served && revoked == 0, "{told}");
+    let (served, revoked, told, next) = at(1, "one", None);
+    assert!(served && revoked == 1 && told.contains("is revoked"), "{told}");
+    assert_eq!(next, Some(start + 25 * HOUR));
+    let (served, revoked, ..) = at(24, "one", None);
+    assert!(served && revoked == 1);
+    let (served, revoked, told, next) = at(25, "one", None);
+    assert!(!served && revoked == 0 && next.is_none_or(|next| next > start + 25 * HOUR), "{told}");
+    let (served, ..) = at(26, "one", Some("one"));
+    assert!(served, "the Secret is back");
+}
+
+#[test]
+fn wrong_edit_of_a_reference_starts_no_grace_period() {
+    let start = Instant::now();
+    let mut reconciler = Reconciler::resume(None, Duration::ZERO);
+    let mut at = |hours: u32, wanted: &str, there: Option<&str>| {
+        let update = reconciler.reconcile(&set(wanted, there), &BTreeSet::new(), start + hours * HOUR).unwrap();
+        (is_served(&update), update.serving_revoked, message(&update))
+    };
+    assert!(at(0, "one", Some("one")).0);
+    let (served, revoked, told) = at(100, "other", Some("one"));
+    assert!(served && revoked == 0 && told.contains("still served") && !told.contains("revoked"), "{told}");
+    let (served, ..) = at(101, "other", None);
+    assert!(!served, "the reference of the served version is revoked, too");
+}
