@@ -143,8 +143,9 @@ mod tests {
                     apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamCluster\nmetadata: {name: a.test}\n\
                     spec:\n  serverz: []\n";
         let set = read_inputs(&[Input::Text { name: "f.yaml".to_owned(), bytes: text.into() }]).unwrap();
-        let update =
-            Reconciler::default().reconcile(&set, &std::collections::BTreeSet::new(), std::time::Instant::now()).unwrap();
+        let update = Reconciler::default()
+            .reconcile(&set, &std::collections::BTreeSet::new(), std::time::Instant::now())
+            .unwrap();
         let found: Vec<Line> = lines(&set, &update.diagnoses).collect();
         let [line] = &found[..] else { panic!("{found:?}") };
         assert_eq!((line.file.as_deref(), line.line, line.column), (Some("f.yaml"), Some(9), Some(3)));

@@ -136,9 +136,8 @@ impl Reconciler {
     /// Translates for the module, with fallbacks in place of invalid documents, and records the outcome.
     fn translate(&mut self, settings: &Settings, objects: &ObjectSet, resolved: &Resolved, now: Instant) -> Translated {
         let translator = &mut self.translator.0;
-        let mut translate = |clusters: &[Arc<Value>]| {
-            translator.translate(&Input { settings, clusters, filter: FilterBuild::Module })
-        };
+        let mut translate =
+            |clusters: &[Arc<Value>]| translator.translate(&Input { settings, clusters, filter: FilterBuild::Module });
         let mut translation = translate(&resolved.documents);
         let mut documents = resolved.documents.clone();
         let diagnoses = &translation.diagnoses;

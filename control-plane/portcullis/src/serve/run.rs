@@ -12,15 +12,15 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::filter_views::FilterViews;
-use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::host_check::AllowedHosts;
 use super::http::{Pages, router};
 use super::metrics::Metrics;
 use super::observer::{Observed, Observer};
 use super::probes::Probes;
+use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::source::{Source, SourceError, SourceKind};
 use super::source_state::SourceState;
-use super::state::{StateKeeper, LastGood, StateArguments, StateWriter};
+use super::state::{LastGood, StateArguments, StateKeeper, StateWriter};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
 use super::xds::XdsError;
@@ -111,8 +111,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         state,
     };
     let trusts_empty_source = source.kind == SourceKind::Kubernetes;
-    let reconcile_loop =
-        ReconcileLoop::new(outputs, last_good, trusts_empty_source, arguments.revoked_reference_grace);
+    let reconcile_loop = ReconcileLoop::new(outputs, last_good, trusts_empty_source, arguments.revoked_reference_grace);
     let views = Arc::new(FilterViews::default());
     let filters = views.wanted();
     let follow = tokio::spawn(async move {

@@ -28,7 +28,8 @@ impl XdsResources {
             all.push((one.type_url.as_str(), one.name.as_str(), resource.clone()));
             self.by_address.insert(address, (kept, resource));
         }
-        let retired = retired.iter().map(|one| (one.type_url.as_str(), one.name.as_str(), xds_resource(one).lingering()));
+        let retired =
+            retired.iter().map(|one| (one.type_url.as_str(), one.name.as_str(), xds_resource(one).lingering()));
         all.extend(retired);
         all
     }

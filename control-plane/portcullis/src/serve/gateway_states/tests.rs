@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use portcullis_api::status::Standing;
 use portcullis_xds::{Answer, Answers, HealthRegistry, Registry, Snapshot};
 
-use super::{GatewayStates, EndpointHealth};
+use super::{EndpointHealth, GatewayStates};
 
 const OWNER: &str = "prod.example.com";
 const SERVED: &str = "hash-of-what-is-served";

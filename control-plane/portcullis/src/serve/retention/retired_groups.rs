@@ -78,7 +78,8 @@ impl RetiredGroups {
                 }
             }
         }
-        self.retired.retain(|_, retired| dropped.get(&retired.resource.owner).is_none_or(|until| retired.until > *until));
+        self.retired
+            .retain(|_, retired| dropped.get(&retired.resource.owner).is_none_or(|until| retired.until > *until));
     }
 
     /// The next time at which a group is retained no longer.

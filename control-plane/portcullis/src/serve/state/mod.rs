@@ -4,8 +4,8 @@
 //! has it keeps it, and one that has not gets it when the source is back.
 
 mod file;
-mod keeper;
 mod format;
+mod keeper;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use clap::Args;
 use portcullis_translate::{Diagnosis, Reason, Version};
 use portcullis_xds::Snapshot;
 
-pub(super) use keeper::{StateKeeper, StateWriter};
 use format::SavedError;
+pub(super) use keeper::{StateKeeper, StateWriter};
 
 /// The file's name in --state-dir.
 const FILE: &str = "last-good";
