@@ -35,7 +35,7 @@ COPY --from=build /src/target/module/libportcullis.so /usr/local/lib/portcullis/
 COPY --from=envoy /out/envoy /usr/local/bin/envoy
 USER 65532:65532
 ENTRYPOINT ["portcullis"]
-CMD ["gateway", "--help"]
+CMD ["agent", "--help"]
 
 FROM debian:trixie-slim AS kubernetes
 COPY deploy/compose/healthy /usr/local/bin/healthy

@@ -84,7 +84,7 @@ pub(crate) struct Bootstrap {
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub(crate) max_downstream_connections: u64,
     /// Most memory that Envoy's heap may take, MiB. Near it Envoy resets the streams that hold most, then answers requests
-    /// with 503, then takes no connections. Without it `portcullis gateway` takes nine tenths of its cgroup's limit, if there
+    /// with 503, then takes no connections. Without it `portcullis agent` takes nine tenths of its cgroup's limit, if there
     /// is one, and `portcullis bootstrap` sets no bound.
     #[arg(long, env = "PORTCULLIS_MAX_HEAP_MIB", value_name = "N", value_parser = clap::value_parser!(u64).range(64..))]
     pub(crate) max_heap_mib: Option<u64>,

@@ -1,8 +1,8 @@
 use clap::{Parser, Subcommand};
 
+use crate::agent::{Agent, BecomeEnvoy};
 use crate::arguments::{Bootstrap, Check, Completion, Crd, Man, Rbac, Serve};
 use crate::explain::Explain;
-use crate::gateway::{BecomeEnvoy, Gateway};
 use crate::status::Status;
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.
@@ -11,7 +11,7 @@ use crate::status::Status;
 ///
 ///   portcullis check -f DIR                               # are the objects good?
 ///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
-///   portcullis gateway --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
+///   portcullis agent --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
 ///   portcullis status                                     # what became of them?
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, long_version = crate::version::long(), verbatim_doc_comment)]
@@ -24,7 +24,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(Serve),
-    Gateway(Gateway),
+    Agent(Agent),
     Bootstrap(Bootstrap),
     Check(Check),
     Explain(Box<Explain>),

@@ -1,5 +1,6 @@
 //! `portcullis`: the control plane's one program.
 
+mod agent;
 mod arguments;
 mod bootstrap;
 mod check;
@@ -7,7 +8,6 @@ mod cli;
 mod completion;
 mod crd;
 mod explain;
-mod gateway;
 mod leader;
 mod listen;
 mod objects;
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     let format = match &cli.command {
         Command::Serve(serve) => serve.log_format,
-        Command::Gateway(gateway) => gateway.log_format,
+        Command::Agent(gateway) => gateway.log_format,
         _ => LogFormat::Text,
     };
     let _ = LOG_FORMAT.set(format);
@@ -53,8 +53,8 @@ fn main() -> ExitCode {
     }
     match cli.command {
         Command::Serve(arguments) => serve::run(&arguments),
-        Command::Gateway(arguments) => gateway::run(&arguments),
-        Command::BecomeEnvoy(arguments) => gateway::become_envoy(&arguments),
+        Command::Agent(arguments) => agent::run(&arguments),
+        Command::BecomeEnvoy(arguments) => agent::become_envoy(&arguments),
         Command::Bootstrap(arguments) => bootstrap::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),

@@ -42,7 +42,7 @@ fn errors_are_printed_whatever_is_logged() {
 
 #[test]
 fn the_agent_writes_its_log_as_json_when_asked() {
-    let flags = ["gateway", "--xds-socket", "/x.sock", "--envoy", "/nowhere", "--http-address", "127.0.0.1:0"];
+    let flags = ["agent", "--xds-socket", "/x.sock", "--envoy", "/nowhere", "--http-address", "127.0.0.1:0"];
     let output = program(&[&flags[..], &["--log-format", "json"]].concat()).output().unwrap();
     assert!(!output.status.success());
     let log = told(&output);

@@ -1,4 +1,4 @@
-//! `portcullis gateway`: Envoy as an operator runs it.
+//! `portcullis agent`: Envoy as an operator runs it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,17 +9,17 @@ use crate::envoy::Admin;
 use crate::process::{Process, Spec};
 use crate::{Error, Result, deps, inotify, ports};
 
-/// How to start an Envoy by `portcullis gateway`.
+/// How to start an Envoy by `portcullis agent`.
 #[derive(Debug, Clone)]
 pub struct AgentOptions {
     /// Envoy's version, like `1.38.3`; `None` = the pinned version.
     pub version: Option<String>,
     /// The sockets of the control planes.
     pub xds_sockets: Vec<PathBuf>,
-    /// `--unready-seconds`.
-    pub unready_seconds: u32,
-    /// `--drain-seconds`.
-    pub drain_seconds: u32,
+    /// `--shutdown-delay`.
+    pub shutdown_delay_seconds: u32,
+    /// `--drain-timeout`.
+    pub drain_timeout_seconds: u32,
     /// More flags of the agent.
     pub flags: Vec<String>,
     /// Flags of Envoy.
@@ -32,15 +32,15 @@ impl AgentOptions {
         Self {
             version: None,
             xds_sockets: xds_sockets.into_iter().map(Path::to_owned).collect(),
-            unready_seconds: 0,
-            drain_seconds: 1,
+            shutdown_delay_seconds: 0,
+            drain_timeout_seconds: 1,
             flags: Vec::new(),
             envoy_flags: ["--concurrency", "2"].map(str::to_owned).into(),
         }
     }
 }
 
-/// A running `portcullis gateway`. Ends with this value.
+/// A running `portcullis agent`. Ends with this value.
 #[derive(Debug)]
 pub struct Agent {
     process: Process,
@@ -69,15 +69,15 @@ impl Agent {
     fn spec(dir: &Path, name: &str, options: &AgentOptions, (http, admin): (SocketAddr, SocketAddr)) -> Result<Spec> {
         let envoy = options.version.as_deref().map_or_else(deps::envoy, deps::envoy_version)?;
         let mut spec = Spec::new(name, deps::portcullis()?, dir)
-            .arg("gateway")
+            .arg("agent")
             .arg("--envoy")
             .arg(envoy)
             .arg("--module-dir")
             .arg(deps::module_dir()?)
             .args(["--node-id", name])
             .args(["--http-address", &http.to_string(), "--admin-address", &admin.to_string()])
-            .args(["--unready-seconds", &options.unready_seconds.to_string()])
-            .args(["--drain-seconds", &options.drain_seconds.to_string()])
+            .args(["--shutdown-delay", &format!("{}s", options.shutdown_delay_seconds)])
+            .args(["--drain-timeout", &format!("{}s", options.drain_timeout_seconds)])
             // cargo points it at its own builds, among which Envoy would find a module that it was not told to load.
             .env_remove("LD_LIBRARY_PATH");
         for socket in &options.xds_sockets {

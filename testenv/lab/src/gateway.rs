@@ -1,4 +1,4 @@
-//! The gateway as operators run it: a control plane over a directory, and `portcullis gateway`.
+//! The gateway as operators run it: a control plane over a directory, and `portcullis agent`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ impl Gateway {
         Ok(Gateway { agent: None, plane, serving, address, manifests, keys, filter })
     }
 
-    /// Starts `portcullis gateway` and waits until clients are served and the cluster is Ready.
+    /// Starts `portcullis agent` and waits until clients are served and the cluster is Ready.
     pub(crate) fn serve(&mut self, run: &RunDir) -> Result<()> {
         let mut options = AgentOptions::new([self.plane.xds_socket()]);
         if self.filter == Filter::Wasm {

@@ -32,7 +32,7 @@ pub(crate) struct Network {
     xds_server_name: Option<String>,
     /// Directory into which two files are written that lead Envoy to its certificate and to the CAs, as Envoy finds it. Envoy
     /// then reads these anew when they are replaced; without it `portcullis bootstrap` has them read at Envoy's start alone.
-    /// `portcullis gateway` needs none.
+    /// `portcullis agent` needs none.
     #[arg(long, value_name = "DIR", requires = "xds_address")]
     pub(crate) xds_sds_dir: Option<PathBuf>,
 }

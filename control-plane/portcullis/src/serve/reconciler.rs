@@ -21,7 +21,7 @@ use super::version;
 use super::xds_resources::XdsResources;
 
 /// Appended to the diagnosis of an object whose last accepted version is served although a reference of it is revoked.
-const REVOKED: &str = "; a Secret or file that the last accepted version refers to is revoked: that version is still served with the keys it had then, until the time of --revoked-reference-grace is over or the control plane restarts";
+const REVOKED: &str = "; a Secret or file that the version accepted last refers to is revoked: that version is still served with the keys it had then, until the time of --revoked-reference-grace is over or the control plane restarts";
 
 /// Translates sets of objects into snapshots, with the last good settings and clusters as fallbacks: a wrong edit changes
 /// nothing, as if an API server had refused it.
@@ -210,7 +210,7 @@ fn explain_fallbacks(diagnoses: &mut [Diagnosis], fallbacks: Vec<Fallback>) {
         let Some(diagnosis) = diagnoses.get_mut(index) else { continue };
         if diagnosis.accepted {
             invalid.message.push_str(match grace {
-                Grace::NotNeeded => "; the last accepted version is still served",
+                Grace::NotNeeded => "; the version that was accepted last is still served",
                 Grace::Running | Grace::Over => REVOKED,
             });
             invalid.version.served = Served::Older(diagnosis.version.generation);

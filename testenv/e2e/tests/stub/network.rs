@@ -92,7 +92,7 @@ fn an_envoy_with_a_certificate_of_its_name_is_served() {
     assert!(envoy.admin().config_dump().unwrap().to_string().contains(SECRET));
 }
 
-/// An Envoy that is not started by `portcullis gateway`.
+/// An Envoy that is not started by `portcullis agent`.
 #[test]
 fn xds_certificates_are_found_by_files_of_the_bootstrap() {
     let world = World::start("sds-dir");

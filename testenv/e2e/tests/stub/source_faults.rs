@@ -105,7 +105,7 @@ fn files_that_are_no_manifests_change_nothing() {
     fs::remove_file(&junk).unwrap();
     wait_all_accepted(&world);
     traffic.goes_on(&world, "a whole file");
-    assert!(metrics(&world).contains("portcullis_refused_edits_total{kind=\"File\"}"));
+    assert!(metrics(&world).contains("portcullis_rejected_updates_total{kind=\"File\"}"));
     assert_eq!((get(&world, "/healthz"), get(&world, "/readyz")), (200, 200));
 }
 
@@ -163,7 +163,7 @@ fn a_control_plane_that_restarts_without_its_source_serves_the_same() {
     assert_eq!(status["snapshot"], before, "Envoy has all of it already");
     assert!(status.to_string().contains("what was served before is served still"), "{status}");
     traffic.goes_on(&world, "a restart without the source");
-    assert!(metrics(&world).contains("portcullis_serving{from=\"last_good\"} 1"));
+    assert!(metrics(&world).contains("portcullis_snapshot_source{source=\"last_good\"} 1"));
     assert_eq!((get(&world, "/healthz"), get(&world, "/readyz")), (200, 200));
     fs::create_dir(&manifests).unwrap();
     let told = |status: &Value| status.to_string().contains("the source holds no object");
@@ -172,7 +172,7 @@ fn a_control_plane_that_restarts_without_its_source_serves_the_same() {
     fs::remove_dir(&manifests).unwrap();
     fs::rename(away(&manifests), &manifests).unwrap();
     wait_all_accepted(&world);
-    let fresh = |_: &Value| metrics(&world).contains("portcullis_serving{from=\"source\"} 1");
+    let fresh = |_: &Value| metrics(&world).contains("portcullis_snapshot_source{source=\"source\"} 1");
     world.gateway.plane().wait_status("the source is used", SOON, fresh).unwrap();
     world.gateway.apply(&world.manifest()).unwrap();
     traffic.goes_on(&world, "the source is back");

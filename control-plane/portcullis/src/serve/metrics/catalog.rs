@@ -2,10 +2,10 @@
 
 use portcullis_xds::Rejection;
 
-/// A metric as it is told.
-#[cfg_attr(not(test), expect(dead_code, reason = "the reference tells more than the page"))]
+/// A metric.
+#[cfg_attr(not(test), expect(dead_code, reason = "the reference shows more than the page"))]
 pub(super) struct Metric {
-    /// As it stands on the page.
+    /// The full name, with `_total` where it is a counter.
     pub(super) name: &'static str,
     pub(super) kind: &'static str,
     pub(super) labels: &'static [&'static str],
@@ -28,58 +28,54 @@ pub(super) const OBJECTS: Metric = metric(
     "portcullis_objects",
     "gauge",
     &["kind", "state"],
-    "Objects of the source by what became of them, and files of it that cannot be used",
+    "Objects of the source by outcome, and files of it that cannot be used",
 );
-pub(super) const REFUSED_EDITS: Metric = metric(
-    "portcullis_refused_edits_total",
+pub(super) const REJECTED_UPDATES: Metric = metric(
+    "portcullis_rejected_updates_total",
     "counter",
     &["kind"],
-    "Editions of objects and files that were refused, each once; what was accepted before stays in use",
+    "Updates of objects and files that were refused, each once; the version that was accepted before stays in use",
 );
-pub(super) const TRANSLATION: Metric = metric(
-    "portcullis_translation_seconds",
+pub(super) const TRANSLATION: Metric =
+    metric("portcullis_translation_seconds", "histogram", &[], "Time from a set of objects to the snapshot of it");
+pub(super) const PROPAGATION: Metric = metric(
+    "portcullis_propagation_seconds",
     "histogram",
     &[],
-    "Time from a set of objects to the snapshot that is served",
-);
-pub(super) const CHANGE: Metric = metric(
-    "portcullis_change_to_acknowledgement_seconds",
-    "histogram",
-    &[],
-    "Time from a set of objects, read, to the acknowledgement of all of it by one node that was connected",
+    "Time from reading a set of objects to the acknowledgement of its whole snapshot by a connected node",
 );
 pub(super) const RESOURCES: Metric =
     metric("portcullis_resources", "gauge", &["type"], "Resources of the snapshot that is served");
-pub(super) const PUSHES: Metric =
-    metric("portcullis_pushes_total", "counter", &["type"], "xDS responses sent to nodes");
-pub(super) const ACKNOWLEDGEMENTS: Metric =
-    metric("portcullis_acknowledgements_total", "counter", &["type"], "xDS responses that nodes acknowledged");
-pub(super) const REFUSALS: Metric =
-    metric("portcullis_refusals_total", "counter", &["type"], "xDS responses that nodes refused (NACK)");
-pub(super) const NODES: Metric = metric("portcullis_nodes", "gauge", &["state"], "Nodes by where they stand");
+pub(super) const XDS_RESPONSES: Metric =
+    metric("portcullis_xds_responses_total", "counter", &["type"], "xDS responses sent to nodes");
+pub(super) const XDS_ACKS: Metric =
+    metric("portcullis_xds_acks_total", "counter", &["type"], "xDS responses that nodes acknowledged");
+pub(super) const XDS_NACKS: Metric =
+    metric("portcullis_xds_nacks_total", "counter", &["type"], "xDS responses that nodes refused (NACK)");
+pub(super) const XDS_NODES: Metric = metric("portcullis_xds_nodes", "gauge", &["state"], "Nodes by state");
 pub(super) const SOURCE_STALE: Metric = metric(
     "portcullis_source_stale_seconds",
     "gauge",
     &[],
-    "For how long the source could not be read, 0 if it can: what was read before stays in use",
+    "Time for which the source could not be read, 0 if it can be: the objects that were read before stay in use",
 );
-pub(super) const SERVING: Metric = metric(
-    "portcullis_serving",
+pub(super) const SNAPSHOT_SOURCE: Metric = metric(
+    "portcullis_snapshot_source",
     "gauge",
-    &["from"],
-    "1 for where that comes from which is served, 0 for the others; all 0 while nothing is served",
+    &["source"],
+    "1 for the source of the served snapshot, 0 for the others; all 0 while nothing is served",
 );
 pub(super) const STATE_WRITES: Metric = metric(
     "portcullis_state_writes_total",
     "counter",
     &["outcome"],
-    "Times that the last good configuration was written to --state-dir",
+    "Writes of the last good configuration to --state-dir",
 );
-pub(super) const TURNED_AWAY: Metric = metric(
-    "portcullis_xds_turned_away_total",
+pub(super) const XDS_REJECTIONS: Metric = metric(
+    "portcullis_xds_rejections_total",
     "counter",
     &["reason"],
-    "Handshakes, connections, streams and messages at the doors of xDS that were refused or ended",
+    "Handshakes, connections, streams and messages that the xDS server refused or ended",
 );
 pub(super) const REVOKED_REFERENCES: Metric = metric(
     "portcullis_revoked_references",
@@ -91,7 +87,7 @@ pub(super) const UNHEALTHY: Metric = metric(
     "portcullis_unhealthy_servers",
     "gauge",
     &[],
-    "Servers that a gateway finds unhealthy, of all clusters: of each cluster as many as the gateway that finds most",
+    "Unhealthy servers of all clusters; gateways may differ, and the one that finds most of a cluster counts",
 );
 pub(super) const BUILD: Metric =
     metric("portcullis_build_info", "gauge", &["version"], "Always 1; the control plane's version");
@@ -99,18 +95,18 @@ pub(super) const BUILD: Metric =
 #[cfg(test)]
 pub(super) const METRICS: [&Metric; 16] = [
     &OBJECTS,
-    &REFUSED_EDITS,
+    &REJECTED_UPDATES,
     &TRANSLATION,
-    &CHANGE,
+    &PROPAGATION,
     &RESOURCES,
-    &PUSHES,
-    &ACKNOWLEDGEMENTS,
-    &REFUSALS,
-    &NODES,
+    &XDS_RESPONSES,
+    &XDS_ACKS,
+    &XDS_NACKS,
+    &XDS_NODES,
     &SOURCE_STALE,
-    &SERVING,
+    &SNAPSHOT_SOURCE,
     &STATE_WRITES,
-    &TURNED_AWAY,
+    &XDS_REJECTIONS,
     &REVOKED_REFERENCES,
     &UNHEALTHY,
     &BUILD,
@@ -122,7 +118,7 @@ pub(super) const TYPES: [&str; 6] = ["clusters", "endpoints", "secrets", "listen
 pub(super) const NODE_STATES: [&str; 5] = ["connected", "in_sync", "refusing", "reporting", "frozen"];
 pub(super) const ORIGINS: [&str; 2] = ["source", "last_good"];
 pub(super) const OUTCOMES: [&str; 2] = ["written", "failed"];
-/// Why xDS turns somebody away.
+/// The reasons of xDS rejections.
 pub(super) const REASONS: [&str; 11] = Rejection::LABELS;
 
 #[cfg(test)]
@@ -132,22 +128,26 @@ pub(super) const LABELS: [Label; 8] = [
         values: &KINDS,
         help: "The object's kind; `File` for a file or document that holds none of ours.",
     },
-    Label { name: "state", values: &STATES, help: "Of an object: whether it is served, or why not." },
+    Label { name: "state", values: &STATES, help: "The outcome of an object: `accepted` is served." },
     Label {
         name: "state",
         values: &NODE_STATES,
-        help: "Of a node; one may be counted under several. `reporting` are those whose agents told in the last 30 seconds how their endpoints are, at whatever replica Envoy is connected. `frozen` are those whose filter reads another configuration version: they keep their last configuration.",
+        help: "The state of a node; a node may be counted under several. `reporting`: its agent reported the health of endpoints in the last 30 seconds, whichever replica Envoy is connected to. `frozen`: its filter reads another configuration version, so it keeps its last configuration.",
     },
     Label { name: "type", values: &TYPES, help: "The type of resource." },
-    Label { name: "from", values: &ORIGINS, help: "`last_good` is the file of --state-dir." },
-    Label { name: "outcome", values: &OUTCOMES, help: "What became of it." },
+    Label {
+        name: "source",
+        values: &ORIGINS,
+        help: "`source` are the objects, `last_good` is the file of --state-dir.",
+    },
+    Label { name: "outcome", values: &OUTCOMES, help: "The outcome of the write." },
     Label {
         name: "reason",
         values: &REASONS,
-        help: "`handshakes`: one gave way to newer ones. `handshake_time`: it took too long. `handshake_failed`: no \
-               certificate of ours. `connections`, `streams`: too many of one peer. `idle`: nobody said which node it is. \
-               `message`, `names`: too large, or too many. `answer`: a response stayed without one. `node`: a node id that \
-               is no name of the certificate, or an Envoy that cannot be served.",
+        help: "`handshakes`: ended in favour of newer ones. `handshake_time`: took too long. `handshake_failed`: no \
+               trusted certificate. `connections`, `streams`: too many of one peer. `idle`: no node id was sent in time. \
+               `message`, `names`: too large, or too many. `answer`: a response was neither acknowledged nor refused in \
+               time. `node`: the node id is no name of the certificate, or the Envoy cannot be served.",
     },
     Label { name: "version", values: &[], help: "The version of the program." },
 ];

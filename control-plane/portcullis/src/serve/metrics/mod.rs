@@ -1,4 +1,4 @@
-//! What the control plane counts.
+//! The metrics of the control plane.
 
 mod catalog;
 #[cfg(test)]
@@ -17,24 +17,24 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry as Page;
+use prometheus_client::registry::Registry as MetricRegistry;
 
 use catalog::Metric;
 
 /// The type of the page's text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Snapshots whose acknowledgement is timed at most.
-const TIMED: usize = 64;
+/// The number of snapshots whose propagation is timed, the latest ones.
+const MAX_TIMED_SNAPSHOTS: usize = 64;
 
-/// Upper bounds of times, in seconds.
-const SECONDS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+/// Upper bounds of histogram buckets, in seconds.
+const BUCKETS: [f64; 14] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
-/// Every value is one of the catalog's.
-type One = [(&'static str, &'static str); 1];
-type Two = [(&'static str, &'static str); 2];
+/// Label values are those of the catalog.
+type OneLabel = [(&'static str, &'static str); 1];
+type TwoLabels = [(&'static str, &'static str); 2];
 
-/// Where that comes from which is served.
+/// The origin of the served snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     Source,
@@ -50,34 +50,34 @@ impl Origin {
     }
 }
 
-/// Counters, and the page that tells them.
+/// All metrics, and the page at /metrics.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    page: Page,
-    objects: Family<Two, Gauge>,
-    refused_edits: Family<One, Counter>,
+    page: MetricRegistry,
+    objects: Family<TwoLabels, Gauge>,
+    rejected_updates: Family<OneLabel, Counter>,
     translation: Histogram,
-    change: Histogram,
-    resources: Family<One, Gauge>,
-    pushes: Family<One, Counter>,
-    acknowledgements: Family<One, Counter>,
-    refusals: Family<One, Counter>,
-    nodes: Family<One, Gauge>,
+    propagation: Histogram,
+    resources: Family<OneLabel, Gauge>,
+    responses: Family<OneLabel, Counter>,
+    acks: Family<OneLabel, Counter>,
+    nacks: Family<OneLabel, Counter>,
+    nodes: Family<OneLabel, Gauge>,
     source_stale: Gauge,
-    serving: Family<One, Gauge>,
-    state_writes: Family<One, Counter>,
-    turned_away: Family<One, Counter>,
+    snapshot_source: Family<OneLabel, Gauge>,
+    state_writes: Family<OneLabel, Counter>,
+    rejections: Family<OneLabel, Counter>,
     revoked: Gauge,
     unhealthy: Gauge,
-    memory: Mutex<Memory>,
+    state: Mutex<State>,
 }
 
-/// What is remembered between two events.
+/// State between two events.
 #[derive(Debug, Default)]
-struct Memory {
-    /// Snapshots and when the objects came that they were made of.
+struct State {
+    /// Versions of snapshots, with the time at which their objects were read.
     changes: VecDeque<(String, Instant)>,
-    /// What was refused in the last set.
+    /// The objects that were refused in the last set: kind, name and message.
     refused: BTreeSet<(String, String, String)>,
     stale_since: Option<Instant>,
 }
@@ -85,23 +85,23 @@ struct Memory {
 impl Default for Metrics {
     fn default() -> Self {
         let mut metrics = Self {
-            page: Page::default(),
+            page: MetricRegistry::default(),
             objects: Family::default(),
-            refused_edits: Family::default(),
-            translation: Histogram::new(SECONDS),
-            change: Histogram::new(SECONDS),
+            rejected_updates: Family::default(),
+            translation: Histogram::new(BUCKETS),
+            propagation: Histogram::new(BUCKETS),
             resources: Family::default(),
-            pushes: Family::default(),
-            acknowledgements: Family::default(),
-            refusals: Family::default(),
+            responses: Family::default(),
+            acks: Family::default(),
+            nacks: Family::default(),
             nodes: Family::default(),
             source_stale: Gauge::default(),
-            serving: Family::default(),
+            snapshot_source: Family::default(),
             state_writes: Family::default(),
-            turned_away: Family::default(),
+            rejections: Family::default(),
             revoked: Gauge::default(),
             unhealthy: Gauge::default(),
-            memory: Mutex::default(),
+            state: Mutex::default(),
         };
         metrics.register();
         metrics.make_series();
@@ -113,38 +113,38 @@ impl Metrics {
     fn register(&mut self) {
         let page = &mut self.page;
         add(page, &catalog::OBJECTS, self.objects.clone());
-        add(page, &catalog::REFUSED_EDITS, self.refused_edits.clone());
+        add(page, &catalog::REJECTED_UPDATES, self.rejected_updates.clone());
         add(page, &catalog::TRANSLATION, self.translation.clone());
-        add(page, &catalog::CHANGE, self.change.clone());
+        add(page, &catalog::PROPAGATION, self.propagation.clone());
         add(page, &catalog::RESOURCES, self.resources.clone());
-        add(page, &catalog::PUSHES, self.pushes.clone());
-        add(page, &catalog::ACKNOWLEDGEMENTS, self.acknowledgements.clone());
-        add(page, &catalog::REFUSALS, self.refusals.clone());
-        add(page, &catalog::NODES, self.nodes.clone());
+        add(page, &catalog::XDS_RESPONSES, self.responses.clone());
+        add(page, &catalog::XDS_ACKS, self.acks.clone());
+        add(page, &catalog::XDS_NACKS, self.nacks.clone());
+        add(page, &catalog::XDS_NODES, self.nodes.clone());
         add(page, &catalog::SOURCE_STALE, self.source_stale.clone());
-        add(page, &catalog::SERVING, self.serving.clone());
+        add(page, &catalog::SNAPSHOT_SOURCE, self.snapshot_source.clone());
         add(page, &catalog::STATE_WRITES, self.state_writes.clone());
-        add(page, &catalog::TURNED_AWAY, self.turned_away.clone());
+        add(page, &catalog::XDS_REJECTIONS, self.rejections.clone());
         add(page, &catalog::REVOKED_REFERENCES, self.revoked.clone());
         add(page, &catalog::UNHEALTHY, self.unhealthy.clone());
-        let build: Family<One, Gauge> = Family::default();
+        let build: Family<OneLabel, Gauge> = Family::default();
         build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
         add(page, &catalog::BUILD, build);
     }
 
-    /// A rate needs a first value.
+    /// Creates every series with 0: a rate needs a first value.
     fn make_series(&self) {
         self.count_objects(&[]);
-        catalog::KINDS.iter().for_each(|kind| drop(self.refused_edits.get_or_create(&[("kind", *kind)])));
+        catalog::KINDS.iter().for_each(|kind| drop(self.rejected_updates.get_or_create(&[("kind", *kind)])));
         for kind in catalog::TYPES {
             drop(self.resources.get_or_create(&[("type", kind)]));
-            for counter in [&self.pushes, &self.acknowledgements, &self.refusals] {
+            for counter in [&self.responses, &self.acks, &self.nacks] {
                 drop(counter.get_or_create(&[("type", kind)]));
             }
         }
         catalog::NODE_STATES.iter().for_each(|state| drop(self.nodes.get_or_create(&[("state", *state)])));
-        catalog::ORIGINS.iter().for_each(|origin| drop(self.serving.get_or_create(&[("from", *origin)])));
-        catalog::REASONS.iter().for_each(|why| drop(self.turned_away.get_or_create(&[("reason", *why)])));
+        catalog::ORIGINS.iter().for_each(|origin| drop(self.snapshot_source.get_or_create(&[("source", *origin)])));
+        catalog::REASONS.iter().for_each(|why| drop(self.rejections.get_or_create(&[("reason", *why)])));
         catalog::OUTCOMES.iter().for_each(|outcome| drop(self.state_writes.get_or_create(&[("outcome", *outcome)])));
     }
 
@@ -179,11 +179,11 @@ impl Metrics {
         self.count_objects(diagnoses);
         let told = |one: &Diagnosis| (one.kind.clone(), one.name.clone(), one.message.clone());
         let refused: BTreeSet<_> = diagnoses.iter().filter(|one| !one.accepted).map(told).collect();
-        let mut memory = self.lock();
-        for (kind, ..) in refused.difference(&memory.refused) {
-            self.refused_edits.get_or_create(&[("kind", kind_label(kind))]).inc();
+        let mut state = self.lock();
+        for (kind, ..) in refused.difference(&state.refused) {
+            self.rejected_updates.get_or_create(&[("kind", kind_label(kind))]).inc();
         }
-        memory.refused = refused;
+        state.refused = refused;
     }
 
     fn count_objects(&self, diagnoses: &[Diagnosis]) {
@@ -203,15 +203,15 @@ impl Metrics {
             self.resources.get_or_create(&[("type", kind)]).set(number(snapshot.count(kind)));
         }
         for other in catalog::ORIGINS {
-            self.serving.get_or_create(&[("from", other)]).set(i64::from(other == origin.label()));
+            self.snapshot_source.get_or_create(&[("source", other)]).set(i64::from(other == origin.label()));
         }
         if !is_new {
             return;
         }
-        let mut memory = self.lock();
-        memory.changes.push_back((snapshot.version().to_owned(), since));
-        if memory.changes.len() > TIMED {
-            memory.changes.pop_front();
+        let mut state = self.lock();
+        state.changes.push_back((snapshot.version().to_owned(), since));
+        if state.changes.len() > MAX_TIMED_SNAPSHOTS {
+            state.changes.pop_front();
         }
     }
 
@@ -222,8 +222,8 @@ impl Metrics {
 
     /// Takes whether the source can be read.
     pub(crate) fn source(&self, is_stale: bool) {
-        let mut memory = self.lock();
-        memory.stale_since = is_stale.then(|| memory.stale_since.unwrap_or_else(Instant::now));
+        let mut state = self.lock();
+        state.stale_since = is_stale.then(|| state.stale_since.unwrap_or_else(Instant::now));
     }
 
     /// Takes whether the last good configuration could be written.
@@ -233,37 +233,37 @@ impl Metrics {
     }
 
     /// Each change is whole: a panic elsewhere leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Observer for Metrics {
     fn sent(&self, kind: &'static str) {
-        self.pushes.get_or_create(&[("type", kind)]).inc();
+        self.responses.get_or_create(&[("type", kind)]).inc();
     }
 
     fn acknowledged(&self, kind: &'static str) {
-        self.acknowledgements.get_or_create(&[("type", kind)]).inc();
+        self.acks.get_or_create(&[("type", kind)]).inc();
     }
 
     fn refused(&self, kind: &'static str) {
-        self.refusals.get_or_create(&[("type", kind)]).inc();
+        self.nacks.get_or_create(&[("type", kind)]).inc();
     }
 
     fn turned_away(&self, why: Rejection) {
-        self.turned_away.get_or_create(&[("reason", why.label())]).inc();
+        self.rejections.get_or_create(&[("reason", why.label())]).inc();
     }
 
     fn caught_up(&self, snapshot: &str) {
         let since = self.lock().changes.iter().rev().find(|(version, _)| version == snapshot).map(|(_, since)| *since);
         if let Some(since) = since {
-            self.change.observe(since.elapsed().as_secs_f64());
+            self.propagation.observe(since.elapsed().as_secs_f64());
         }
     }
 }
 
-fn add(page: &mut Page, metric: &Metric, made: impl prometheus_client::registry::Metric) {
+fn add(page: &mut MetricRegistry, metric: &Metric, made: impl prometheus_client::registry::Metric) {
     // The page's writer adds _total itself.
     page.register(metric.name.trim_end_matches("_total"), metric.help, made);
 }
@@ -298,7 +298,7 @@ fn unhealthy(health: &HealthRegistry) -> i64 {
 mod tests {
     use super::*;
 
-    fn told(accepted: bool, message: &str) -> Diagnosis {
+    fn diagnosis(accepted: bool, message: &str) -> Diagnosis {
         Diagnosis {
             kind: "UpstreamCluster".to_owned(),
             name: "a.test".to_owned(),
@@ -315,31 +315,31 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_is_refused_counts_once() {
+    fn refused_edit_counts_once() {
         let metrics = Metrics::default();
         let has = |line: &str| {
             let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
-            assert!(text.lines().any(|told| told == line), "{line}\n{text}");
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         };
-        metrics.reconciled(&[told(true, "")], Duration::ZERO);
+        metrics.reconciled(&[diagnosis(true, "")], Duration::ZERO);
         has("portcullis_objects{kind=\"UpstreamCluster\",state=\"accepted\"} 1");
         for message in ["one", "one", "two"] {
-            metrics.reconciled(&[told(false, message)], Duration::ZERO);
+            metrics.reconciled(&[diagnosis(false, message)], Duration::ZERO);
         }
-        has("portcullis_refused_edits_total{kind=\"UpstreamCluster\"} 2");
+        has("portcullis_rejected_updates_total{kind=\"UpstreamCluster\"} 2");
         has("portcullis_objects{kind=\"UpstreamCluster\",state=\"accepted\"} 0");
         has("portcullis_translation_seconds_count 4");
     }
 
     #[test]
-    fn a_change_is_timed_until_each_acknowledgement() {
+    fn propagation_is_timed_until_each_acknowledgement() {
         let metrics = Metrics::default();
         let snapshot = Snapshot::default();
         metrics.published(&snapshot, Origin::LastGood, Instant::now(), true);
         metrics.caught_up(snapshot.version());
         metrics.caught_up("another");
         let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
-        assert!(text.contains("portcullis_change_to_acknowledgement_seconds_count 1\n"), "{text}");
-        assert!(text.contains("portcullis_serving{from=\"last_good\"} 1\n"), "{text}");
+        assert!(text.contains("portcullis_propagation_seconds_count 1\n"), "{text}");
+        assert!(text.contains("portcullis_snapshot_source{source=\"last_good\"} 1\n"), "{text}");
     }
 }

@@ -104,10 +104,12 @@ fn whoever_is_waited_for_tells_that_it_is_ready() {
     }
     let gateway = &project.services["gateway"];
     let command = gateway.texts("command");
-    let seconds =
-        |flag: &str| -> u64 { command.iter().find_map(|word| word.strip_prefix(flag)).unwrap().parse().unwrap() };
+    let seconds = |flag: &str| -> u64 {
+        let value = command.iter().find_map(|word| word.strip_prefix(flag)).unwrap();
+        value.trim_end_matches('s').parse().unwrap()
+    };
     let patience = gateway.fields["stop_grace_period"].as_str().unwrap().trim_end_matches('s').parse::<u64>().unwrap();
-    assert!(patience >= seconds("--unready-seconds=") + seconds("--drain-seconds=") + 10);
+    assert!(patience >= seconds("--shutdown-delay=") + seconds("--drain-timeout=") + 10);
 }
 
 #[test]

@@ -130,7 +130,7 @@ impl World {
             (".svc:9443".to_owned(), format!(".svc:{}", self.place.xds)),
             ("--http-address=0.0.0.0:9081".to_owned(), admin),
             // No load balancer has to notice.
-            ("--unready-seconds=10".to_owned(), "--unready-seconds=1".to_owned()),
+            ("--shutdown-delay=10s".to_owned(), "--shutdown-delay=1s".to_owned()),
         ];
         let placed = Placed { name: "gateway-0", replaced: &replaced, http, hosts: &self.place.hosts() };
         Pod::start(&self.cluster, &self.rendered, GATEWAY, &placed)

@@ -54,15 +54,15 @@ fn workloads_survive_what_a_cluster_does_to_them() {
 #[test]
 fn a_gateway_has_time_to_let_its_clients_go() {
     let Some(rendered) = Rendered::of("overlays/complete") else { return };
-    let seconds = |name: &str| flag(rendered.container(GATEWAY), name).parse::<u64>().unwrap();
+    let seconds = |name: &str| flag(rendered.container(GATEWAY), name).trim_end_matches('s').parse::<u64>().unwrap();
     let pod = &rendered.get("Deployment", GATEWAY)["spec"]["template"]["spec"];
     let patience = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
     // Ten seconds are the most that the agent gives Envoy for its own end.
-    assert!(patience >= seconds("unready-seconds") + seconds("drain-seconds") + 10);
+    assert!(patience >= seconds("shutdown-delay") + seconds("drain-timeout") + 10);
     // Shorter than a load balancer takes to notice would send clients away to nowhere.
     let probe = &rendered.container(GATEWAY)["readinessProbe"];
     let noticed = probe["periodSeconds"].as_u64().unwrap() * probe["failureThreshold"].as_u64().unwrap();
-    assert!(seconds("unready-seconds") >= noticed + 5);
+    assert!(seconds("shutdown-delay") >= noticed + 5);
 }
 
 /// A port that nobody listens at, or a probe of another page, would only show in a cluster.

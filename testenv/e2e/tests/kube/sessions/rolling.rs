@@ -43,7 +43,7 @@ impl Site {
         }
         let plane = ControlPlane::start(&world.run.make_dir(&format!("{name}-plane")).unwrap(), &manifests).unwrap();
         let mut options = AgentOptions::new([plane.xds_socket()]);
-        (options.unready_seconds, options.drain_seconds) = (1, DRAIN);
+        (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (1, DRAIN);
         let agent = Agent::start(world.run.path(), name, &options).unwrap();
         agent.wait_ready(SOON).unwrap();
         Site { agent, address, _plane: plane }

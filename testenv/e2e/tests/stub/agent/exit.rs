@@ -84,7 +84,7 @@ fn leaves_in_order(version: Option<String>) {
 fn leave(version: Option<String>) -> Option<()> {
     let grounds = Grounds::new("agent-exit");
     let site = Site::start(&grounds, "envoy-0", |options| {
-        (options.version, options.unready_seconds, options.drain_seconds) = (version, UNREADY, DRAIN);
+        (options.version, options.shutdown_delay_seconds, options.drain_timeout_seconds) = (version, UNREADY, DRAIN);
     });
     let target = grounds.target(site.address);
     let (busy, quiet) = (H2Client::connect(&target).unwrap(), H2Client::connect(&target).unwrap());
@@ -154,7 +154,7 @@ fn older_envoys_leave_as_well() {
 #[test]
 fn a_gateway_without_connections_leaves_at_once() {
     let grounds = Grounds::new("agent-idle");
-    let site = Site::start(&grounds, "envoy-0", |options| options.drain_seconds = 60);
+    let site = Site::start(&grounds, "envoy-0", |options| options.drain_timeout_seconds = 60);
     site.agent.process().signal(Signal::Term).unwrap();
     assert_eq!(site.agent.process().wait_exit(SOON).unwrap().code(), Some(0));
 }
@@ -162,7 +162,9 @@ fn a_gateway_without_connections_leaves_at_once() {
 #[test]
 fn a_second_signal_ends_at_once() {
     let grounds = Grounds::new("agent-twice");
-    let site = Site::start(&grounds, "envoy-0", |options| (options.unready_seconds, options.drain_seconds) = (60, 60));
+    let site = Site::start(&grounds, "envoy-0", |options| {
+        (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (60, 60)
+    });
     let client = H2Client::connect(&grounds.target(site.address)).unwrap();
     let mut stream = watch(&client);
     let envoy = site.agent.envoy_pid().unwrap();

@@ -1,4 +1,4 @@
-//! `portcullis gateway` with a real Envoy: readiness, exit, health reports, and several control planes.
+//! `portcullis agent` with a real Envoy: readiness, exit, health reports, and several control planes.
 
 mod conditions;
 mod exit;

@@ -85,7 +85,7 @@ impl Site {
         let older = OlderPlane::start(plane.xds_socket().with_file_name("older.sock"), &manifests);
         let sockets = [older.socket.clone(), plane.xds_socket().to_owned()];
         let mut options = AgentOptions::new(sockets.iter().map(PathBuf::as_path));
-        (options.unready_seconds, options.drain_seconds) = (1, 5);
+        (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (1, 5);
         let flags = ["--config-version".to_owned(), OLDER.to_string()].to_vec();
         let agent = Agent::start(grounds.run.path(), name, &AgentOptions { flags, ..options.clone() }).unwrap();
         agent.wait_ready(SOON).unwrap();

@@ -36,7 +36,7 @@ fn roll(test: &str, plan: &Plan) {
     let grounds = Grounds::new(test);
     let mut sites = ["envoy-0", "envoy-1"].map(|name| {
         Site::start(&grounds, name, |options| {
-            (options.unready_seconds, options.drain_seconds) = (plan.unready, plan.drain);
+            (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (plan.unready, plan.drain);
         })
     });
     let backends =

@@ -3,13 +3,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use portcullis_api::parse_duration;
 
 use crate::arguments::{Bootstrap, LogFormat};
 
 /// Run one Envoy as a gateway: start it, tell whether it is ready, and let it go without hurting a request.
 ///
-///   portcullis gateway --envoy /usr/bin/envoy --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
-///   portcullis gateway ... --http-address 0.0.0.0:9081 -- --concurrency 4 --log-level warning
+///   portcullis agent --envoy /usr/bin/envoy --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
+///   portcullis agent ... --http-address 0.0.0.0:9081 -- --concurrency 4 --log-level warning
 ///
 /// Envoy's bootstrap is made as by `portcullis bootstrap`, and its output goes where this program's goes. What stands
 /// behind -- is handed to Envoy.
@@ -18,10 +19,10 @@ use crate::arguments::{Bootstrap, LogFormat};
 /// about to end), /metrics (Envoy's, the filter's among them). Point the load balancer's or Kubernetes' readiness at
 /// /readyz.
 ///
-/// On SIGTERM or SIGINT /readyz fails at once. --unready-seconds later, when the load balancer has noticed, Envoy begins to
+/// On SIGTERM or SIGINT /readyz fails at once. --shutdown-delay later, when the load balancer has noticed, Envoy begins to
 /// send its clients away: GOAWAY on HTTP/2, Connection: close on HTTP/1.1, with an answer that they were waiting for.
 /// Everything that is open goes on, new requests included; watches end one after the other, as if the apiserver had ended
-/// them. Envoy ends when the last connection has gone, at the latest after --drain-seconds more; what is still open then,
+/// them. Envoy ends when the last connection has gone, at the latest after --drain-timeout more; what is still open then,
 /// as a rule sessions like exec, is cut.
 /// A second signal ends Envoy at once. Both times together have to stay below terminationGracePeriodSeconds (Kubernetes)
 /// or TimeoutStopSec (systemd); their defaults fit Kubernetes' 30 seconds.
@@ -32,7 +33,7 @@ use crate::arguments::{Bootstrap, LogFormat};
 /// Every 2 seconds, or more seldom if Envoy is busy, each control plane is told which servers are healthy, for the condition Ready.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
-pub(crate) struct Gateway {
+pub(crate) struct Agent {
     #[command(flatten)]
     pub(crate) bootstrap: Bootstrap,
     /// Envoy's executable.
@@ -42,30 +43,32 @@ pub(crate) struct Gateway {
     #[arg(long, env = "PORTCULLIS_MODULE_DIR", value_name = "DIR")]
     pub(crate) module_dir: Option<PathBuf>,
     /// Where /healthz, /readyz and /metrics are served; port 0 takes a free one. Anybody who can connect may read.
-    #[arg(long, env = "PORTCULLIS_GATEWAY_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9081")]
+    #[arg(long, env = "PORTCULLIS_AGENT_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9081")]
     pub(crate) http_address: SocketAddr,
-    /// How long load balancers get to notice that /readyz fails, before clients are sent away.
-    #[arg(long, env = "PORTCULLIS_UNREADY_SECONDS", value_name = "N", default_value_t = 5)]
-    pub(crate) unready_seconds: u32,
-    /// How long clients get to leave, and watches to go on, before what is left is cut.
-    #[arg(long, env = "PORTCULLIS_DRAIN_SECONDS", value_name = "N", default_value_t = 20)]
-    pub(crate) drain_seconds: u32,
+    /// Time from the failure of /readyz until Envoy sends its clients away: load balancers need it to notice.
+    #[arg(
+        long,
+        env = "PORTCULLIS_SHUTDOWN_DELAY",
+        value_name = "DURATION",
+        value_parser = parse_duration,
+        default_value = "5s",
+    )]
+    pub(crate) shutdown_delay: Duration,
+    /// Time for clients to leave, and for watches to go on, before Envoy cuts what is still open.
+    #[arg(
+        long,
+        env = "PORTCULLIS_DRAIN_TIMEOUT",
+        value_name = "DURATION",
+        value_parser = parse_duration,
+        default_value = "20s",
+    )]
+    pub(crate) drain_timeout: Duration,
     /// How this program's log is written, on standard error; RUST_LOG says how much of it. Envoy's own log goes its own way.
     #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
     /// More arguments of Envoy.
     #[arg(last = true, value_name = "ENVOY_FLAG")]
     pub(crate) envoy_flags: Vec<String>,
-}
-
-impl Gateway {
-    pub(super) fn unready(&self) -> Duration {
-        Duration::from_secs(self.unready_seconds.into())
-    }
-
-    pub(super) fn drain(&self) -> Duration {
-        Duration::from_secs(self.drain_seconds.into())
-    }
 }
 
 /// Become Envoy, and end when the program that started this ends. Not for people.

@@ -12,7 +12,7 @@ use super::drain::drain;
 use super::envoy::{Envoy, Filter, exit_code};
 use super::metrics::Metrics;
 use super::probe::{Sight, leave, probe};
-use super::{Gateway, pages, report};
+use super::{Agent, pages, report};
 use crate::listen;
 
 /// Why the gateway cannot start or go on. The operator has to act.
@@ -32,7 +32,7 @@ enum RunError {
     Wait(#[source] io::Error),
 }
 
-pub(crate) fn run(arguments: &Gateway) -> ExitCode {
+pub(crate) fn run(arguments: &Agent) -> ExitCode {
     // One thread, the process's first: Envoy must not outlive the thread that starts it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::Runtime);
     match runtime.and_then(|runtime| runtime.block_on(supervise(arguments))) {
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Gateway) -> ExitCode {
     }
 }
 
-async fn supervise(arguments: &Gateway) -> Result<ExitStatus, RunError> {
+async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
     let mut end = Asked::new()?;
     let address = arguments.bootstrap.admin_address;
     if !address.ip().is_loopback() {
@@ -64,7 +64,7 @@ async fn supervise(arguments: &Gateway) -> Result<ExitStatus, RunError> {
         () = end.asked() => {}
     }
     leave(&sight);
-    tracing::info!(unready = ?arguments.unready(), drain = ?arguments.drain(), "asked to end: draining");
+    tracing::info!(unready = ?arguments.shutdown_delay, drain = ?arguments.drain_timeout, "asked to end: draining");
     tokio::select! {
         status = envoy.ended() => return ended(status),
         () = end.asked() => tracing::warn!("asked again: ending at once"),
@@ -73,10 +73,10 @@ async fn supervise(arguments: &Gateway) -> Result<ExitStatus, RunError> {
     envoy.end().await.map_err(RunError::Wait)
 }
 
-async fn farewell(arguments: &Gateway, admin: Admin, filter: &mut Filter) {
-    sleep(arguments.unready()).await;
+async fn farewell(arguments: &Agent, admin: Admin, filter: &mut Filter) {
+    sleep(arguments.shutdown_delay).await;
     // An Envoy that does not answer is no reason to stay longer.
-    if timeout(arguments.drain(), drain(admin, filter, arguments.drain())).await.is_err() {
+    if timeout(arguments.drain_timeout, drain(admin, filter, arguments.drain_timeout)).await.is_err() {
         tracing::info!("connections that are still open are cut");
     }
 }

@@ -1,4 +1,4 @@
-//! `portcullis gateway`: one Envoy, started, watched, told about, and let go in order.
+//! `portcullis agent`: one Envoy, started, watched, told about, and let go in order.
 
 mod admin;
 mod arguments;
@@ -12,6 +12,6 @@ mod probe;
 mod report;
 mod run;
 
-pub(crate) use arguments::{BecomeEnvoy, Gateway};
+pub(crate) use arguments::{Agent, BecomeEnvoy};
 pub(crate) use become_envoy::become_envoy;
 pub(crate) use run::run;

@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
-use super::{Gateway, memory};
+use super::{Agent, memory};
 
 /// How long Envoy may take to end once it is told to. With 1,000 clusters on a busy machine it took 4 s.
 const LAST_GRACE: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ pub(super) struct Envoy {
 impl Envoy {
     /// Starts Envoy. To be called by a thread that lives as long as Envoy is to live: the kernel takes that thread's end
     /// for the parent's.
-    pub(super) fn start(arguments: &Gateway) -> io::Result<Self> {
+    pub(super) fn start(arguments: &Agent) -> io::Result<Self> {
         let max_heap = arguments.bootstrap.max_heap().or_else(memory::heap_limit);
         tracing::info!(max_heap, "starting Envoy");
         let network = &arguments.bootstrap.network;
