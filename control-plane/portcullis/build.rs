@@ -1,4 +1,4 @@
-//! Names the commit for `portcullis --version`: that of PORTCULLIS_COMMIT, else the one that git tells of this source tree, else
+//! Names the commit for `portcullis --version`: PORTCULLIS_COMMIT, else the commit of this source tree according to git, else
 //! `unknown`.
 
 use std::path::Path;
@@ -29,7 +29,7 @@ fn is_repository() -> bool {
     root.is_some() && root == of_git
 }
 
-/// What git answers; none without git, and outside of a repository.
+/// The output of git; none without git, and outside of a repository.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
     let answer = String::from_utf8(output.stdout).ok()?.trim().to_owned();

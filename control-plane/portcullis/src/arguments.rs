@@ -15,9 +15,9 @@ use crate::serve::{LEASE_NAME, SourceArguments, StateArguments};
 ///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
 ///   portcullis serve --source kubernetes --settings settings.yaml --xds-socket /run/portcullis/xds.sock
 ///
-/// A bad object is left out and told by /status; the others go on. A file that cannot be parsed keeps its last good
+/// A bad object is left out and listed at /status; the others go on. A file that cannot be parsed keeps its last good
 /// objects. Replace files by renaming a finished one into place. A Kubernetes API that does not answer keeps its last
-/// objects, too; /status tells since when.
+/// objects, too; /status shows since when.
 ///
 /// HTTP: / (a page for people), /status (the same as JSON: objects with their conditions, Envoys and what each of them has
 /// acknowledged; no secrets), /healthz (the objects are followed), /readyz (something is served), /metrics
@@ -41,7 +41,7 @@ pub(crate) struct Serve {
         default_value = "24h",
     )]
     pub(crate) revoked_reference_grace: Duration,
-    /// Where /healthz, /readyz, /metrics and /status are served; port 0 takes a free one. Anybody who can connect may read.
+    /// Address of /healthz, /readyz, /metrics and /status; port 0 takes a free one. Every client that can connect may read.
     #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
     pub(crate) http_address: SocketAddr,
     /// A host name under which the status may be asked for, beside IP addresses and localhost; may be repeated. Other
@@ -77,7 +77,7 @@ pub(crate) struct Bootstrap {
     /// How this Envoy is called in /status. With --xds-address it must be a name in the certificate.
     #[arg(long, value_name = "ID", default_value = "envoy")]
     pub(crate) node_id: String,
-    /// The zone that this Envoy stands in: it prefers servers of the same one (spec.portcullis.servers[].zone).
+    /// The zone of this Envoy: it prefers servers of the same one (spec.portcullis.servers[].zone).
     #[arg(long, value_name = "ZONE")]
     pub(crate) zone: Option<String>,
     /// Most client connections at a time.
@@ -112,11 +112,11 @@ impl Bootstrap {
     }
 }
 
-/// Tell what is wrong with objects, and what is hardly meant; exit with 1 if one is refused.
+/// Check objects: print every error and every likely mistake; exit with 1 if one is refused.
 ///
 /// Every finding is one line, FILE:LINE:COLUMN: error or warning: FIELD: what is wrong (hint: what to do). An error is
-/// what the gateway refuses. A warning is accepted and yet hardly meant: a policy that no request reaches, a rule that
-/// never matches, entries that do not count, requests that match no policy, certificates near their end, and whatever
+/// refused by the gateway. A warning is accepted and yet probably a mistake: a policy that no request reaches, a rule that
+/// never matches, entries without effect, requests that match no policy, certificates near their end, and everything that
 /// means something else to KubeGateway's code (docs/kubegateway.md).
 ///
 ///   portcullis check -f cluster.yaml                      # one file; without GatewaySettings their defaults hold
@@ -178,14 +178,14 @@ pub(crate) struct Rbac {
     /// How they are printed.
     #[arg(short = 'o', long, value_enum, default_value_t = ManifestOutput::Yaml)]
     pub(crate) output: ManifestOutput,
-    /// The UpstreamCluster that it is for; all of the files' if left out.
+    /// The UpstreamCluster that it is for; all of the files' if unset.
     #[arg(long, value_name = "NAME", requires = "files")]
     pub(crate) cluster: Option<String>,
-    /// The user that the client certificate or token stands for: system:portcullis if left out, and with
-    /// --control-plane the namespace's service account portcullis-control-plane.
+    /// The user of the client certificate or token: system:portcullis if unset, and with --control-plane the namespace's
+    /// service account portcullis-control-plane.
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
-    /// What the control plane needs in the cluster that stores its objects.
+    /// Print the permissions of the control plane in the cluster that stores its objects.
     #[arg(long, conflicts_with = "files")]
     pub(crate) control_plane: bool,
     /// With --control-plane: the control plane's own namespace.
@@ -196,12 +196,12 @@ pub(crate) struct Rbac {
     pub(crate) lease_name: String,
 }
 
-/// Print the CustomResourceDefinition of UpstreamCluster, for a Kubernetes that is to store these objects.
+/// Print the CustomResourceDefinition of UpstreamCluster, for a Kubernetes that stores these objects.
 ///
 ///   portcullis crd | kubectl apply --server-side -f -
 ///
-/// It refuses what is always wrong and accepts all that `portcullis check` accepts; its fields stand in
-/// docs/reference/upstreamcluster.md. `portcullis serve --source kubernetes` reads them.
+/// It refuses what is always wrong and accepts all that `portcullis check` accepts; docs/reference/upstreamcluster.md lists its
+/// fields. `portcullis serve --source kubernetes` reads them.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Crd {

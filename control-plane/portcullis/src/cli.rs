@@ -7,12 +7,12 @@ use crate::status::Status;
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.
 ///
-/// It reads UpstreamCluster and GatewaySettings objects and tells Envoy over xDS what to do. To start:
+/// It turns UpstreamCluster and GatewaySettings objects into Envoy configuration, served over xDS. To start:
 ///
 ///   portcullis check -f DIR                               # are the objects good?
 ///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
 ///   portcullis agent --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
-///   portcullis status                                     # what became of them?
+///   portcullis status                                     # are they served?
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, long_version = crate::version::long(), verbatim_doc_comment)]
 pub(crate) struct Cli {
@@ -20,7 +20,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What each does stands at its arguments, from where its help comes.
+/// The commands. The help of each is the documentation of its arguments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Serve(Serve),

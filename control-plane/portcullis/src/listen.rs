@@ -1,5 +1,5 @@
-//! Serves pages to whoever reaches a port. Both programs that serve do it by this, because both are asked by a kubelet whether
-//! they live: who keeps it out has them restarted.
+//! Serves pages at a port that any client may reach. `serve` and `agent` share it, because a kubelet probes both: a client that
+//! blocks the port could have them restarted.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -24,8 +24,8 @@ const FAREWELL: Duration = Duration::from_secs(30);
 /// How long to wait after a connection could not be accepted, as when there is no file descriptor.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves pages until it is dropped. Clients that say nothing, or read nothing, hold nobody up for long, and however many of
-/// them come, a newcomer gets in.
+/// Serves pages until it is dropped. Clients that send nothing, or read nothing, block no other client for long, and however
+/// many of them connect, a new client gets in.
 pub(crate) async fn serve(listener: TcpListener, pages: Router) {
     let mut guests = Guests::default();
     let mut conversations = JoinSet::new();
@@ -60,7 +60,7 @@ async fn converse(stream: TcpStream, pages: Router) {
     }
 }
 
-/// Who is connected, in the order in which they came. `T` is what ends a connection.
+/// Open connections, in the order of their arrival. `T` ends a connection.
 #[derive(Debug)]
 struct Guests<T>(VecDeque<(IpAddr, T)>);
 
@@ -71,7 +71,7 @@ impl<T> Default for Guests<T> {
 }
 
 impl<T> Guests<T> {
-    /// Lets a newcomer in. Returns who has to go for it: the oldest of whoever has most.
+    /// Adds a connection. Returns the connection to close for it: the oldest of the source that has most.
     fn enter(&mut self, source: IpAddr, connection: T, is_over: impl Fn(&T) -> bool) -> Option<T> {
         self.0.retain(|(_, guest)| !is_over(guest));
         let leaves = if self.0.len() < MAX_CONNECTIONS { None } else { self.oldest_of_most() };

@@ -28,8 +28,8 @@ use tracing_subscriber::EnvFilter;
 use arguments::LogFormat;
 use cli::{Cli, Command};
 
-/// The client of Kubernetes logs answers that it cannot read, and answers hold keys. What it fails at is told by the
-/// source, and by the election of a leader.
+/// The client of Kubernetes logs answers that it cannot read, and answers hold keys. The source and the leader election report
+/// its failures.
 const SILENCED: [&str; 3] = ["kube_client::client=off", "kube_client::client::tls=warn", "kube_runtime=off"];
 
 /// How this process writes its log.
@@ -75,7 +75,7 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-/// Tells an error with all its causes.
+/// Prints an error with all its causes.
 fn fail(error: &dyn std::error::Error) -> ExitCode {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -88,7 +88,7 @@ fn fail(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Tells an error or a warning of a command on standard error, whatever of the log is wished.
+/// Prints an error or a warning of a command on standard error, whatever the log level is.
 fn complain(severity: &str, text: &str) {
     use std::io::Write;
     let json = LOG_FORMAT.get() == Some(&LogFormat::Json);

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::arguments::Rbac;
 use crate::objects::{ObjectsError, read_objects};
 
-/// Why the manifests do not tell what is needed.
+/// The reason for which the manifests do not show the permissions.
 #[derive(Debug, thiserror::Error)]
 enum RbacError {
     #[error(transparent)]
@@ -85,8 +85,8 @@ fn clusters(files: &[PathBuf], wanted: Option<&str>) -> Result<Vec<Cluster>, Rba
     }
 }
 
-/// What telling the user to the upstream and reviewing credentials need, and nothing else: an authenticating proxy needs no
-/// right to impersonate.
+/// The permissions for forwarding the user and reviewing credentials, and nothing else: an authenticating proxy needs no right
+/// to impersonate.
 fn role(clusters: &[Cluster], health_paths: &BTreeSet<String>) -> Value {
     let mut extras: BTreeSet<&str> = DEFAULT_EXTRAS.into_iter().collect();
     for cluster in clusters {

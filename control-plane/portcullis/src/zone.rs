@@ -2,11 +2,11 @@ use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 
-/// The cluster that stands for this Envoy itself.
+/// The cluster with this Envoy as its only member.
 const SELF: &str = "portcullis-self";
 
-/// Tells Envoy its zone. It prefers servers of its own zone only if it knows a cluster of Envoys with a member there; one
-/// is enough, and that is itself. Nothing is ever sent to it, so any address will do.
+/// Adds the zone of this Envoy. It prefers servers of its own zone only if it knows a cluster of Envoys with a member there;
+/// one is enough, and that is Envoy itself. Nothing is ever sent to it, so any address will do.
 pub(crate) fn add(bootstrap: &mut Value, zone: &str, address: &SocketAddr) {
     let locality = json!({"zone": zone});
     let address = json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}});

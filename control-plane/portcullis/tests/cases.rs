@@ -1,6 +1,6 @@
 //! The rules of request info, policies, credentials, identities and host names, case by case: the files in `cases/` are policy
-//! tests as an operator writes them. What they expect was derived from the rules by other means than this program; only that of
-//! `identities.jsonl` is its own answers, read over.
+//! tests as an operator writes them. Their expectations were derived from the rules by other means than this program; only
+//! those of `identities.jsonl` are its own answers, reviewed by hand.
 
 #![cfg(test)]
 

@@ -41,7 +41,7 @@ impl Dir {
         self.0.path().join(file)
     }
 
-    /// Runs `check`; `@name` stands for a file, `@` for the directory.
+    /// Runs `check`; `@name` is a file, `@` the directory.
     fn check(&self, arguments: &[&str], input: &str) -> Checked {
         let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
         command.env_clear().arg("check").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -64,7 +64,7 @@ struct Checked {
     /// With the directory's name taken out.
     lines: Vec<String>,
     output: String,
-    /// What stands on standard error.
+    /// Standard error.
     error: String,
 }
 
@@ -253,7 +253,7 @@ fn programs_read_the_findings_as_json() {
     assert_eq!((nothing.code, nothing.output.as_str()), (Some(0), "[]\n"));
 }
 
-/// What the filter would refuse is told here, not by Envoy later: an extension that is none, as Go's parser has it.
+/// Refusals of the filter come from the check and not from Envoy later: for example an extension that Go's parser refuses.
 #[test]
 fn client_authorities_are_judged_as_the_filter_judges_them() {
     let authority = |garbage: bool| {

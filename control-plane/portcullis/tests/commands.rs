@@ -1,4 +1,4 @@
-//! What all commands have in common: how they are called, and how they tell what went wrong.
+//! The conventions of all commands: their calls and their errors.
 
 #![cfg(test)]
 

@@ -1,5 +1,5 @@
-//! What is told to be unreachable can be taken away, and every request still goes the same way: the lint's sets held
-//! against the filter's own matching.
+//! Rules that the lint calls unreachable can be removed without a change of any decision: the lint's sets against the filter's
+//! own matching.
 
 #![cfg(test)]
 
@@ -141,7 +141,7 @@ fn filter_rule(raw: &Rule) -> config::Rule {
     }
 }
 
-/// The policies without what is told to be unreachable, and how many things were told.
+/// The policies without the rules that the lint calls unreachable, and the number of these.
 fn without_unreachable(policies: &[Vec<Rule>]) -> (Rules, usize) {
     let document = json!({"apiVersion": CLUSTER_API_VERSION, "kind": CLUSTER_KIND, "metadata": {"name": "a"}});
     let mut raw = parse_cluster(&document).unwrap();
@@ -174,7 +174,7 @@ proptest! {
     }
 }
 
-/// Without this, the property could hold because nothing is ever told.
+/// The property would also hold if the lint never found anything.
 #[test]
 fn the_random_policies_are_unreachable_often_enough() {
     let mut runner = TestRunner::deterministic();

@@ -14,7 +14,7 @@ pub mod dialogue;
 pub mod exercise;
 mod health;
 mod kind;
-mod observer;
+mod metrics;
 mod peer;
 mod quarantine;
 mod registry;
@@ -30,7 +30,7 @@ pub use delta::TypeStatus;
 pub use health::{
     Answer, Answers, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer, repeated,
 };
-pub use observer::Observer;
+pub use metrics::XdsMetrics;
 pub use registry::{NodeStatus, Registry};
 pub use resource::{Part, Resource};
 pub(crate) use server::{Admission, QueuedResponse, ResponseStream, admission};

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::delta::DeltaStream;
-use crate::observer::{Observed, Observer};
+use crate::metrics::{OptionalMetrics, XdsMetrics};
 use crate::{Refused, RejectedNode, Snapshot, Standing, TypeStatus, View};
 
 /// Where one node stands.
@@ -30,7 +30,7 @@ pub struct NodeStatus {
 #[derive(Default)]
 pub struct Registry {
     streams: Mutex<Streams>,
-    pub(crate) observed: Observed,
+    pub(crate) metrics: OptionalMetrics,
 }
 
 impl std::fmt::Debug for Registry {
@@ -48,7 +48,7 @@ struct Streams {
     open: BTreeMap<u64, Open>,
     gone: BTreeMap<String, NodeStatus>,
     /// By node id and peer.
-    turned_away: BTreeMap<(String, String), RejectedNode>,
+    rejected_nodes: BTreeMap<(String, String), RejectedNode>,
 }
 
 #[derive(Clone)]
@@ -58,7 +58,7 @@ struct Open {
 }
 
 /// Most nodes that are remembered because they were refused.
-const MAX_TURNED_AWAY: usize = 100;
+const MAX_REJECTED_NODES: usize = 100;
 
 /// Time for which a refused node counts as there. Envoy asks again within five seconds by our bootstrap, and within thirty by
 /// its own default.
@@ -68,9 +68,9 @@ const FROZEN_MEMORY: Duration = Duration::from_secs(60);
 const MAX_GONE: usize = 1_000;
 
 impl Registry {
-    /// A registry whose conversations are observed.
-    pub fn observed_by(observer: Arc<dyn Observer>) -> Self {
-        Self { observed: Observed::by(observer), ..Self::default() }
+    /// A registry whose conversations are metrics.
+    pub fn with_metrics(metrics: Arc<dyn XdsMetrics>) -> Self {
+        Self { metrics: OptionalMetrics::new(metrics), ..Self::default() }
     }
 
     /// Every node, sorted by id. A node with two streams, as for a moment after a reconnect, occurs twice.
@@ -129,8 +129,8 @@ impl Registry {
     }
 
     /// Nodes whose streams were refused, at most a hundred of them. One that was let in later is not among them.
-    pub fn turned_away(&self) -> Vec<RejectedNode> {
-        lock(&self.streams).turned_away.values().cloned().collect()
+    pub fn rejected_nodes(&self) -> Vec<RejectedNode> {
+        lock(&self.streams).rejected_nodes.values().cloned().collect()
     }
 
     /// Nodes that keep their last configuration because there is no view for them, with the reason, as long as they go on
@@ -138,7 +138,7 @@ impl Registry {
     pub fn frozen(&self, now: Instant) -> BTreeMap<String, String> {
         let streams = lock(&self.streams);
         let is_frozen = |one: &&RejectedNode| one.is_frozen && now.saturating_duration_since(one.last) < FROZEN_MEMORY;
-        streams.turned_away.values().filter(is_frozen).map(|one| (one.node.clone(), one.reason.clone())).collect()
+        streams.rejected_nodes.values().filter(is_frozen).map(|one| (one.node.clone(), one.reason.clone())).collect()
     }
 
     /// Records that a stream was refused.
@@ -146,21 +146,21 @@ impl Registry {
         let RejectedNode { node, by, reason, .. } = &refused;
         let key = (node.clone(), by.clone());
         let mut streams = lock(&self.streams);
-        let times = streams.turned_away.get(&key).map_or(0, |before| before.times);
+        let times = streams.rejected_nodes.get(&key).map_or(0, |before| before.times);
         if times == 0 {
             tracing::warn!(node, by, reason, "a node was turned away");
         } else {
             tracing::debug!(node, by, reason, times, "a node was turned away again");
         }
-        if streams.turned_away.len() >= MAX_TURNED_AWAY && times == 0 {
-            streams.turned_away.pop_first();
+        if streams.rejected_nodes.len() >= MAX_REJECTED_NODES && times == 0 {
+            streams.rejected_nodes.pop_first();
         }
-        streams.turned_away.insert(key, RejectedNode { times: times + 1, ..refused });
+        streams.rejected_nodes.insert(key, RejectedNode { times: times + 1, ..refused });
     }
 
     /// Forgets that a node was refused: it is let in now.
     pub(crate) fn let_in(&self, node: &str, by: &str) {
-        lock(&self.streams).turned_away.remove(&(node.to_owned(), by.to_owned()));
+        lock(&self.streams).rejected_nodes.remove(&(node.to_owned(), by.to_owned()));
     }
 
     pub(crate) fn open(&self, stream: Shared, view: View) -> u64 {
@@ -223,10 +223,10 @@ mod tests {
         registry.turn_away(refused("thief", false));
         let frozen = BTreeMap::from([("old".to_owned(), "reads version 1".to_owned())]);
         assert_eq!(registry.frozen(start), frozen, "one with another's name is not");
-        assert_eq!(registry.turned_away()[0].times, 2);
+        assert_eq!(registry.rejected_nodes()[0].times, 2);
         assert_eq!(registry.frozen(start + FROZEN_MEMORY), BTreeMap::new());
         registry.let_in("old", "the socket");
         assert_eq!(registry.frozen(start), BTreeMap::new());
-        assert_eq!(registry.turned_away().len(), 1);
+        assert_eq!(registry.rejected_nodes().len(), 1);
     }
 }

@@ -136,7 +136,7 @@ impl Snapshot {
         self.types.get(type_url).map_or("", |one| one.version.as_str())
     }
 
-    /// How many resources there are of a kind, as [`crate::Observer`] calls it.
+    /// How many resources there are of a kind, as [`crate::XdsMetrics`] calls it.
     pub fn count(&self, kind: &str) -> usize {
         let of_kind = self.types.iter().filter(|(type_url, _)| Kind::of(type_url).label() == kind);
         of_kind.map(|(_, one)| one.resources.len()).sum()

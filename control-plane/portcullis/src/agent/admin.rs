@@ -1,4 +1,4 @@
-//! Envoy's admin page, as this program asks it.
+//! A client of Envoy's admin page.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,11 +15,11 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Envoy answers from its main thread, which a large configuration keeps busy for a while.
-const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long somebody may take to read an answer that is handed on.
-const HANDED_ON: Duration = Duration::from_secs(30);
-/// Most bytes of an answer: statistics of many thousand clusters.
-const MAX_ANSWER: usize = 32 << 20;
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for a client to read a page that is streamed to it.
+const STREAM_TIMEOUT: Duration = Duration::from_secs(30);
+/// The size limit of a response: statistics of many thousand clusters.
+const MAX_RESPONSE: usize = 32 << 20;
 
 /// Why the admin page did not answer as it should. Envoy is busy, starting or ending: ask again later.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub(super) enum AdminError {
     Request(#[from] hyper::http::Error),
     #[error("the answer cannot be read")]
     Body(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("no answer within {TIMEOUT:?}")]
+    #[error("no answer within {REQUEST_TIMEOUT:?}")]
     Timeout,
     #[error("{0} was answered")]
     Status(StatusCode),
@@ -60,25 +60,25 @@ impl Admin {
         Ok(self.ask(Method::GET, path).await?.0)
     }
 
-    /// Has Envoy do something.
+    /// Makes Envoy do something.
     pub(super) async fn post(&self, path: &str) -> Result<(), AdminError> {
         let (status, _) = self.ask(Method::POST, path).await?;
         if status.is_success() { Ok(()) } else { Err(AdminError::Status(status)) }
     }
 
     async fn ask(&self, method: Method, path: &str) -> Result<(StatusCode, Bytes), AdminError> {
-        timeout(TIMEOUT, self.exchange(method, path)).await.map_err(|_| AdminError::Timeout)?
+        timeout(REQUEST_TIMEOUT, self.exchange(method, path)).await.map_err(|_| AdminError::Timeout)?
     }
 
-    /// The body of a page as it comes. `kept` is let go with its end, at the latest after half a minute.
-    pub(super) async fn stream(&self, path: &str, kept: impl Send + 'static) -> Result<Incoming, AdminError> {
-        let sent = timeout(TIMEOUT, self.send(Method::GET, path)).await;
+    /// The body of a page as it comes. `guard` is dropped at its end, at the latest after half a minute.
+    pub(super) async fn stream(&self, path: &str, guard: impl Send + 'static) -> Result<Incoming, AdminError> {
+        let sent = timeout(REQUEST_TIMEOUT, self.send(Method::GET, path)).await;
         let (answer, connection) = sent.map_err(|_| AdminError::Timeout)??;
         tokio::spawn(async move {
-            let _kept = kept;
+            let _guard = guard;
             let abort = connection.abort_handle();
             // How it ends shows in the body.
-            if timeout(HANDED_ON, connection).await.is_err() {
+            if timeout(STREAM_TIMEOUT, connection).await.is_err() {
                 abort.abort();
             }
         });
@@ -88,7 +88,7 @@ impl Admin {
     async fn exchange(&self, method: Method, path: &str) -> Result<(StatusCode, Bytes), AdminError> {
         let (answer, connection) = self.send(method, path).await?;
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(AdminError::Body)?;
+        let body = Limited::new(body, MAX_RESPONSE).collect().await.map_err(AdminError::Body)?;
         connection.abort();
         Ok((head.status, body.to_bytes()))
     }

@@ -7,30 +7,31 @@ use portcullis_api::parse_duration;
 
 use crate::arguments::{Bootstrap, LogFormat};
 
-/// Run one Envoy as a gateway: start it, tell whether it is ready, and let it go without hurting a request.
+/// Run one Envoy as a gateway: start it, report whether it is ready, and stop it without failing a request.
 ///
 ///   portcullis agent --envoy /usr/bin/envoy --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
 ///   portcullis agent ... --http-address 0.0.0.0:9081 -- --concurrency 4 --log-level warning
 ///
-/// Envoy's bootstrap is made as by `portcullis bootstrap`, and its output goes where this program's goes. What stands
-/// behind -- is handed to Envoy.
+/// Envoy's bootstrap is that of `portcullis bootstrap`, and its output goes where this program's goes. Arguments after --
+/// are passed to Envoy.
 ///
-/// HTTP: /healthz (this program lives and Envoy answers it), /readyz (Envoy has its configuration, listens, and is not
-/// about to end), /metrics (Envoy's, the filter's among them). Point the load balancer's or Kubernetes' readiness at
+/// HTTP: /healthz (this program runs and Envoy answers it), /readyz (Envoy has its configuration, listens, and is not
+/// about to stop), /metrics (Envoy's, the filter's among them). Point the load balancer's or Kubernetes' readiness at
 /// /readyz.
 ///
 /// On SIGTERM or SIGINT /readyz fails at once. --shutdown-delay later, when the load balancer has noticed, Envoy begins to
-/// send its clients away: GOAWAY on HTTP/2, Connection: close on HTTP/1.1, with an answer that they were waiting for.
-/// Everything that is open goes on, new requests included; watches end one after the other, as if the apiserver had ended
-/// them. Envoy ends when the last connection has gone, at the latest after --drain-timeout more; what is still open then,
-/// as a rule sessions like exec, is cut.
-/// A second signal ends Envoy at once. Both times together have to stay below terminationGracePeriodSeconds (Kubernetes)
+/// send its clients away: GOAWAY on HTTP/2, Connection: close on HTTP/1.1, with the response to their next request.
+/// Open requests go on, and new ones are served; watches end one after the other, as if the apiserver had ended
+/// them. Envoy stops when the last connection is closed, at the latest after --drain-timeout more; open connections,
+/// as a rule sessions like exec, are cut then.
+/// A second signal stops Envoy at once. Both times together have to stay below terminationGracePeriodSeconds (Kubernetes)
 /// or TimeoutStopSec (systemd); their defaults fit Kubernetes' 30 seconds.
 ///
 /// If Envoy ends by itself, this program ends with the same exit status (128 + N for signal N) and does not start it again:
 /// that is the platform's part. If this program is killed, Envoy ends as well, without draining.
 ///
-/// Every 2 seconds, or more seldom if Envoy is busy, each control plane is told which servers are healthy, for the condition Ready.
+/// Every 2 seconds, or more seldom if Envoy is busy, the agent reports the health of servers to each control plane, for the
+/// condition Ready.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Agent {
@@ -39,10 +40,10 @@ pub(crate) struct Agent {
     /// Envoy's executable.
     #[arg(long, env = "PORTCULLIS_ENVOY", value_name = "PATH", default_value = "envoy")]
     pub(crate) envoy: PathBuf,
-    /// Where libportcullis.so stands; else Envoy looks where ENVOY_DYNAMIC_MODULES_SEARCH_PATH says.
+    /// Directory of libportcullis.so; ENVOY_DYNAMIC_MODULES_SEARCH_PATH if unset.
     #[arg(long, env = "PORTCULLIS_MODULE_DIR", value_name = "DIR")]
     pub(crate) module_dir: Option<PathBuf>,
-    /// Where /healthz, /readyz and /metrics are served; port 0 takes a free one. Anybody who can connect may read.
+    /// Address of /healthz, /readyz and /metrics; port 0 takes a free one. Every client that can connect may read.
     #[arg(long, env = "PORTCULLIS_AGENT_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9081")]
     pub(crate) http_address: SocketAddr,
     /// Time from the failure of /readyz until Envoy sends its clients away: load balancers need it to notice.

@@ -17,9 +17,9 @@ enum BecomeError {
     Exec(String, #[source] io::Error),
 }
 
-/// Replaces this process by Envoy. The kernel ends it with its parent: an Envoy that nobody watches would serve on without
+/// Replaces this process by Envoy. The kernel ends it with its parent: an Envoy without its agent would go on without
 /// readiness, drain and health reports. Only the process itself can ask for that, between fork and exec, which std offers to
-/// unsafe code alone; hence this step of our own.
+/// unsafe code alone; hence this step.
 pub(crate) fn become_envoy(arguments: &BecomeEnvoy) -> ExitCode {
     match exec(arguments) {
         Ok(never) => match never {},

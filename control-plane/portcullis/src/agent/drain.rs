@@ -1,4 +1,4 @@
-//! Letting Envoy's clients go.
+//! Draining of Envoy's clients.
 
 use std::time::Duration;
 
@@ -7,54 +7,54 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::admin::{Admin, AdminError};
 use super::envoy::Filter;
 
-/// How often is looked whether connections are left. With 1,000 clusters each look takes 40 ms of Envoy's main thread.
-const LOOK: Duration = Duration::from_secs(1);
+/// The interval of looking for open connections. With 1,000 clusters each look takes 40 ms of Envoy's main thread.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Envoy closes an HTTP/2 connection this long after its first GOAWAY (`drain_timeout` of its connection manager).
-const FAREWELL: Duration = Duration::from_secs(5);
+const ENVOY_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The last watch ends so long before the time is over.
-const LAST: Duration = Duration::from_secs(1);
+/// The last watch ends this long before the drain timeout.
+const FINAL_MARGIN: Duration = Duration::from_secs(1);
 
-/// Sends Envoy's clients away within about `patience`, and is done when the last has gone: never, if some stay.
+/// Sends Envoy's clients away within about `patience`, and returns when the last has gone: never, if some stay.
 ///
-/// Envoy tells a connection with the next answer on it. In the first part of the time only some answers do, more and more,
-/// so that busy clients do not all come to the other gateways at one moment; after that every answer does.
+/// Envoy announces the end of a connection with the next response on it. In the first part of the time only some responses do,
+/// more and more, so that busy clients do not all reach the other gateways at one moment; after that every response does.
 ///
-/// A connection on which no answer begins is told by the filter, which also ends the watches, one after the other, as if the
-/// upstream had: their clients open them again elsewhere.
+/// On a connection without a new response the filter announces it. The filter also ends the watches, one after the other, as if
+/// the upstream had: their clients open them again elsewhere.
 pub(super) async fn drain(admin: Admin, filter: &mut Filter, patience: Duration) {
     let start = Instant::now();
-    told("drain its listeners", admin.post("/drain_listeners?graceful&skip_exit").await);
-    if timeout_at(start + first_part(patience), emptied(admin)).await.is_ok() {
+    warn_on_error("drain its listeners", admin.post("/drain_listeners?graceful&skip_exit").await);
+    if timeout_at(start + first_part(patience), wait_for_idle(admin)).await.is_ok() {
         return;
     }
-    told("send every client away", admin.post("/healthcheck/fail").await);
+    warn_on_error("send every client away", admin.post("/healthcheck/fail").await);
     let left = patience.saturating_sub(start.elapsed());
-    if let Err(error) = filter.leave(left.saturating_sub(LAST)).await {
+    if let Err(error) = filter.leave(left.saturating_sub(FINAL_MARGIN)).await {
         tracing::warn!(%error, "the filter cannot be told to end watches");
     }
-    emptied(admin).await;
+    wait_for_idle(admin).await;
 }
 
 /// Half of the time that is left when Envoy's farewell to an HTTP/2 connection is taken off.
 fn first_part(patience: Duration) -> Duration {
-    patience.saturating_sub(FAREWELL) / 2
+    patience.saturating_sub(ENVOY_DRAIN_TIMEOUT) / 2
 }
 
-fn told(what: &str, outcome: Result<(), AdminError>) {
+fn warn_on_error(what: &str, outcome: Result<(), AdminError>) {
     if let Err(error) = outcome {
         tracing::warn!(%error, "Envoy cannot be told to {what}");
     }
 }
 
 /// Waits until no connection is left.
-async fn emptied(admin: Admin) {
+async fn wait_for_idle(admin: Admin) {
     while connections(admin).await != Some(0) {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Open connections of clients, if Envoy tells.
+/// Open connections of clients; none if Envoy does not answer.
 async fn connections(admin: Admin) -> Option<u64> {
     let page = admin.get("/stats?usedonly&type=Gauges&filter=%5Elistener%5C..%2Adownstream_cx_active%24").await.ok()?;
     Some(count(&String::from_utf8_lossy(&page)))
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_those_of_clients() {
+    fn connections_counted_are_those_of_clients() {
         let page = "listener.0.0.0.0_6443.downstream_cx_active: 3\n\
                     listener.0.0.0.0_6443.worker_0.downstream_cx_active: 1\n\
                     listener.0.0.0.0_6443.worker_1.downstream_cx_active: 2\n\
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn every_client_is_told_early_enough() {
+    fn every_client_gets_a_goaway_in_time() {
         for (patience, first) in [(0, 0.0), (5, 0.0), (20, 7.5), (65, 30.0)] {
             assert_eq!(first_part(Duration::from_secs(patience)).as_secs_f64(), first);
         }

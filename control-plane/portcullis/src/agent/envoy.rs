@@ -14,8 +14,8 @@ use tokio::time::timeout;
 
 use super::{Agent, memory};
 
-/// How long Envoy may take to end once it is told to. With 1,000 clusters on a busy machine it took 4 s.
-const LAST_GRACE: Duration = Duration::from_secs(10);
+/// The time for Envoy to end after SIGTERM. With 1,000 clusters on a busy machine it took 4 s.
+const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running Envoy.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Envoy {
         tracing::info!(max_heap, "starting Envoy");
         let network = &arguments.bootstrap.network;
         for file in network.files().into_iter().flatten() {
-            // Envoy would start all the same, and follow nobody.
+            // Envoy would start without the file, and follow no control plane.
             File::open(file).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
         }
         // To be kept until Envoy has inherited it.
@@ -49,7 +49,7 @@ impl Envoy {
             // Two Envoys of one machine would else meet in one shared memory.
             .arg("--disable-hot-restart")
             .args(&arguments.envoy_flags)
-            // By which the filter is told when watches are to end.
+            // The filter reads from it when to end watches.
             .stdin(Stdio::piped())
             .env(names::AGENT_VARIABLE, "1")
             // A Ctrl-C at the terminal is for this program, which lets Envoy drain.
@@ -61,7 +61,7 @@ impl Envoy {
         Ok(Self { child: command.spawn()? })
     }
 
-    /// How the filter is spoken to; once.
+    /// The channel to the filter; once.
     pub(super) fn filter(&mut self) -> Filter {
         Filter { input: self.child.stdin.take() }
     }
@@ -78,7 +78,7 @@ impl Envoy {
         if let Some(pid) = pid {
             // An Envoy that is gone is what was wanted.
             let _ = kill_process(pid, Signal::TERM);
-            if let Ok(ended) = timeout(LAST_GRACE, self.child.wait()).await {
+            if let Ok(ended) = timeout(TERMINATION_TIMEOUT, self.child.wait()).await {
                 return ended;
             }
             tracing::warn!("Envoy does not end and is killed");
@@ -102,7 +102,7 @@ impl Filter {
     }
 }
 
-/// A process's exit status as a shell would tell it.
+/// The exit status as a shell shows it.
 pub(super) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exit_status_is_envoys() {
+    fn exit_status_is_that_of_envoy() {
         // As wait(2) encodes it: the exit status in the second byte, a signal in the first.
         for (raw, code) in [(0, 0), (1 << 8, 1), (77 << 8, 77), (9, 137), (15, 143)] {
             assert_eq!(exit_code(ExitStatus::from_raw(raw)), code, "{raw}");

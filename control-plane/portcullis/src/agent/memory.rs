@@ -21,7 +21,7 @@ fn limit(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     files.filter_map(|path| read(&path)?.trim().parse().ok()).filter(|bytes| *bytes < UNLIMITED).min()
 }
 
-/// Where the memory's limit of a line of /proc/self/cgroup stands: root, file and group.
+/// The file with the memory limit of a line of /proc/self/cgroup: root, file and group.
 fn file_of(line: &str) -> Option<(&'static str, &'static str, &str)> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, group) = (parts.next()?, parts.next()?, parts.next()?);

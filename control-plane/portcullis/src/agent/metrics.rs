@@ -14,7 +14,7 @@ const PAGE: &str = "/stats/prometheus?usedonly";
 /// Most pages under way: Envoy writes them on its main thread.
 const AT_ONCE: usize = 2;
 
-/// Who asks Envoy, and how many at a time.
+/// Envoy's page, and the number of concurrent readers of it.
 #[derive(Clone, Debug)]
 pub(super) struct Metrics {
     admin: Admin,

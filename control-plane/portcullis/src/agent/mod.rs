@@ -1,4 +1,4 @@
-//! `portcullis agent`: one Envoy, started, watched, told about, and let go in order.
+//! `portcullis agent`: starts one Envoy, observes it, reports its health and stops it in order.
 
 mod admin;
 mod arguments;

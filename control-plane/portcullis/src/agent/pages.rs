@@ -6,10 +6,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::metrics::Metrics;
-use super::probe::Sight;
+use super::probe::EnvoyState;
 
 /// /healthz and /readyz of this program and its Envoy, and Envoy's /metrics.
-pub(super) fn router(sight: watch::Receiver<Sight>, metrics: Metrics) -> Router {
+pub(super) fn router(sight: watch::Receiver<EnvoyState>, metrics: Metrics) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -19,15 +19,15 @@ pub(super) fn router(sight: watch::Receiver<Sight>, metrics: Metrics) -> Router 
 
 type Answer = (StatusCode, String);
 
-async fn healthz(State(sight): State<watch::Receiver<Sight>>) -> Answer {
+async fn healthz(State(sight): State<watch::Receiver<EnvoyState>>) -> Answer {
     if sight.borrow().hangs(Instant::now()) {
         return (StatusCode::SERVICE_UNAVAILABLE, "Envoy does not answer\n".to_owned());
     }
     (StatusCode::OK, "ok\n".to_owned())
 }
 
-async fn readyz(State(sight): State<watch::Receiver<Sight>>) -> Answer {
-    match sight.borrow().unready() {
+async fn readyz(State(sight): State<watch::Receiver<EnvoyState>>) -> Answer {
+    match sight.borrow().not_ready_reason() {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }

@@ -13,12 +13,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// An Envoy that does not answer for so long hangs. A cold start with a thousand clusters takes a second.
 const HANGS: Duration = Duration::from_secs(30);
 
-/// What is known about Envoy.
+/// The state of Envoy.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight {
+pub(super) struct EnvoyState {
     /// When it answered last; the start, if it never did.
     answered: Instant,
-    /// What it said then.
+    /// The state at that time.
     state: State,
     /// Whether it is about to end.
     leaving: bool,
@@ -28,21 +28,21 @@ pub(super) struct Sight {
 enum State {
     /// It never answered, or does not any more.
     Silent,
-    /// It waits for its first configuration, or was told to fail its health checks.
+    /// It waits for its first configuration, or its health checks were made to fail.
     NotLive,
-    /// It lives and nobody could connect: no control plane answered in time, or none has a configuration.
+    /// It runs without a listener: no control plane answered in time, or none has a configuration.
     NoListener,
     /// It serves.
     Serving,
 }
 
-impl Sight {
+impl EnvoyState {
     pub(super) fn new(now: Instant) -> Self {
         Self { answered: now, state: State::Silent, leaving: false }
     }
 
     /// Why clients should not be sent here, if so.
-    pub(super) fn unready(&self) -> Option<&'static str> {
+    pub(super) fn not_ready_reason(&self) -> Option<&'static str> {
         match (self.leaving, self.state) {
             (true, _) => Some("draining: Envoy is about to end"),
             (_, State::Silent) => Some("Envoy's admin page does not answer"),
@@ -61,20 +61,20 @@ impl Sight {
 }
 
 /// Marks that Envoy is about to end.
-pub(super) fn leave(sight: &watch::Sender<Sight>) {
+pub(super) fn leave(sight: &watch::Sender<EnvoyState>) {
     sight.send_modify(|sight| sight.leaving = true);
 }
 
 /// Asks Envoy again and again.
-pub(super) async fn probe(admin: Admin, sight: watch::Sender<Sight>) {
+pub(super) async fn probe(admin: Admin, sight: watch::Sender<EnvoyState>) {
     loop {
         let state = look(admin).await;
-        let before = sight.borrow().unready();
+        let before = sight.borrow().not_ready_reason();
         sight.send_modify(|sight| match state {
             Ok(state) => (sight.state, sight.answered) = (state, Instant::now()),
             Err(_) => sight.state = State::Silent,
         });
-        let after = sight.borrow().unready();
+        let after = sight.borrow().not_ready_reason();
         if before != after {
             tracing::info!(ready = after.is_none(), "{}", after.unwrap_or("Envoy serves"));
         }
@@ -104,14 +104,14 @@ mod tests {
             (State::NotLive, false, false),
             (State::Silent, false, false),
         ] {
-            let sight = Sight { answered: now, state, leaving };
-            assert_eq!(sight.unready().is_none(), ready, "{sight:?}");
+            let sight = EnvoyState { answered: now, state, leaving };
+            assert_eq!(sight.not_ready_reason().is_none(), ready, "{sight:?}");
         }
     }
 
     #[test]
     fn an_envoy_hangs_when_it_is_silent_for_long() {
-        let sight = Sight::new(Instant::now());
+        let sight = EnvoyState::new(Instant::now());
         assert!(!sight.hangs(sight.answered));
         assert!(!sight.hangs(sight.answered + HANGS));
         assert!(sight.hangs(sight.answered + HANGS + Duration::from_millis(1)));

@@ -11,7 +11,7 @@ use super::admin::Admin;
 use super::drain::drain;
 use super::envoy::{Envoy, Filter, exit_code};
 use super::metrics::Metrics;
-use super::probe::{Sight, leave, probe};
+use super::probe::{EnvoyState, leave, probe};
 use super::{Agent, pages, report};
 use crate::listen;
 
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Agent) -> ExitCode {
 }
 
 async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
-    let mut end = Asked::new()?;
+    let mut end = StopSignals::new()?;
     let address = arguments.bootstrap.admin_address;
     if !address.ip().is_loopback() {
         return Err(RunError::Admin(address));
@@ -55,25 +55,25 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
     tracing::info!(%http_address, envoy = %arguments.envoy.display(), "listening");
 
     let admin = Admin::new(address);
-    let (sight, seen) = watch::channel(Sight::new(Instant::now()));
+    let (sight, seen) = watch::channel(EnvoyState::new(Instant::now()));
     tokio::spawn(listen::serve(listener, pages::router(seen, Metrics::new(admin))));
     tokio::spawn(probe(admin, sight.clone()));
     report::start(admin, &arguments.bootstrap);
     tokio::select! {
         status = envoy.ended() => return ended(status),
-        () = end.asked() => {}
+        () = end.recv() => {}
     }
     leave(&sight);
     tracing::info!(unready = ?arguments.shutdown_delay, drain = ?arguments.drain_timeout, "asked to end: draining");
     tokio::select! {
         status = envoy.ended() => return ended(status),
-        () = end.asked() => tracing::warn!("asked again: ending at once"),
-        () = farewell(arguments, admin, &mut filter) => tracing::info!("drained"),
+        () = end.recv() => tracing::warn!("asked again: ending at once"),
+        () = drain_after_delay(arguments, admin, &mut filter) => tracing::info!("drained"),
     }
     envoy.end().await.map_err(RunError::Wait)
 }
 
-async fn farewell(arguments: &Agent, admin: Admin, filter: &mut Filter) {
+async fn drain_after_delay(arguments: &Agent, admin: Admin, filter: &mut Filter) {
     sleep(arguments.shutdown_delay).await;
     // An Envoy that does not answer is no reason to stay longer.
     if timeout(arguments.drain_timeout, drain(admin, filter, arguments.drain_timeout)).await.is_err() {
@@ -88,19 +88,19 @@ fn ended(status: io::Result<ExitStatus>) -> Result<ExitStatus, RunError> {
 }
 
 /// The signals that ask this program to end.
-struct Asked {
+struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Asked {
+impl StopSignals {
     fn new() -> Result<Self, RunError> {
         let terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
         let interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
         Ok(Self { terminate, interrupt })
     }
 
-    async fn asked(&mut self) {
+    async fn recv(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}

@@ -48,7 +48,7 @@ pub(crate) fn bootstrap(arguments: &Bootstrap, max_heap: Option<u64>, secrets: O
     bootstrap
 }
 
-/// Who Envoy is, where xDS is, and bounds of the whole process.
+/// The node, the address of xDS, and the bounds of the whole process.
 fn common(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>) -> Value {
     json!({
         "node": {

@@ -27,7 +27,7 @@ pub(crate) struct Network {
     /// The CAs of the control plane's certificate, PEM.
     #[arg(long, value_name = "FILE", requires = "xds_address")]
     xds_server_ca: Option<PathBuf>,
-    /// The name in the control plane's certificate; the host of the first address if left out.
+    /// The name in the control plane's certificate; the host of the first address if unset.
     #[arg(long, value_name = "NAME", requires = "xds_address")]
     xds_server_name: Option<String>,
     /// Directory into which two files are written that lead Envoy to its certificate and to the CAs, as Envoy finds it. Envoy

@@ -1,11 +1,11 @@
-//! What Envoy does when it runs short, instead of being killed with all that runs on it.
+//! Overload actions, with which Envoy sheds load before the kernel kills it for its memory.
 
 use serde_json::{Value, json};
 
 const CONNECTIONS: &str = "envoy.resource_monitors.global_downstream_max_connections";
 /// The heap, and not the memory of the cgroup: that counts cached files, which the kernel would give back.
 const HEAP: &str = "envoy.resource_monitors.fixed_heap";
-/// Streams are told apart by how much they hold from here on: a power of two, 128 KiB.
+/// The smallest class of streams by memory, as a power of two: 128 KiB.
 const LEAST_TRACKED: u32 = 17;
 
 /// The overload manager, with a bound of connections and one of the heap's size in bytes, if there is one.
@@ -59,7 +59,7 @@ fn at(name: &str, part: f64) -> Value {
     action(name, json!({"threshold": {"value": part}}))
 }
 
-/// What is done by how full the heap is.
+/// An action that depends on how full the heap is.
 fn action(name: &str, mut trigger: Value) -> Value {
     if let Some(fields) = trigger.as_object_mut() {
         fields.insert("name".to_owned(), json!(HEAP));

@@ -101,7 +101,7 @@ fn sealed(name: &str, resource: &Value) -> io::Result<File> {
 }
 
 impl Paths {
-    /// The fields of a `CommonTlsContext` that lead Envoy to both; who the control plane has to be stands in `validation`.
+    /// The fields of a `CommonTlsContext` that refer Envoy to both; `validation` holds the expected names of the control plane.
     pub(super) fn context(&self, validation: Value) -> Value {
         let reference = |name: &str, path: &str| {
             let source = json!({"path_config_source": {"path": path}, "resource_api_version": "V3"});

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 /// Labels of the filter's metrics (`portcullis_core::observe::catalog`).
 const LABELS: [&str; 8] = ["cluster", "verb", "resource", "policy", "schema", "decision", "reason", "kind"];
 
-/// What an Envoy needs that runs portcullis.wasm: the control plane is told so, and labels, which stand in the names of a
-/// VM's metrics, are found there.
+/// Additions for an Envoy that runs portcullis.wasm: metadata for the control plane, and the extraction of labels from the
+/// names of a VM's metrics.
 pub(super) fn add(bootstrap: &mut Value) {
     if let Some(metadata) = bootstrap.pointer_mut("/node/metadata").and_then(Value::as_object_mut) {
         metadata.insert(NODE_FILTER.to_owned(), json!(NODE_FILTER_WASM));

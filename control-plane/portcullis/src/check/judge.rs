@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::serve::{CheckedTranslator, Resolved, check_client_ca};
 
-/// What became of everything that was read.
+/// The outcome of everything that was read.
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) objects: Vec<Object>,
@@ -16,7 +16,7 @@ pub(super) struct Report {
     pub(super) without_settings: bool,
 }
 
-/// What became of an object, or of a file that cannot be read.
+/// The outcome of an object, or of a file that cannot be read.
 #[derive(Debug)]
 pub(super) struct Object {
     pub(super) kind: String,
@@ -103,7 +103,7 @@ fn believe(mut diagnosis: Diagnosis) -> Diagnosis {
     diagnosis
 }
 
-/// What stands in Secrets and files is not here to be judged.
+/// The diagnosis without problems that depend on the contents of Secrets and files, which are unknown here.
 fn unknown(mut diagnosis: Diagnosis) -> Diagnosis {
     diagnosis.problems.retain(|problem| problem.code != Code::Unresolved);
     if diagnosis.problems.is_empty() {

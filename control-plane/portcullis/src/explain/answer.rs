@@ -3,7 +3,7 @@ use portcullis_core::request_info::RequestInfo;
 use serde::Serialize;
 use serde_json::Value;
 
-/// What would become of a request. A part that does not apply is null.
+/// The gateway's treatment of a request. A part that does not apply is null.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Answer {
@@ -16,7 +16,7 @@ pub(super) struct Answer {
     /// Why there is no answer: the call's fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
-    /// Where the answer is not what the call expects.
+    /// Differences between the answer and the expectation of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) differences: Option<Vec<String>>,
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::arguments::ManifestOutput;
 
-/// Tell what the gateway would do with a request, offline, by the filter's own code.
+/// Explain how the gateway would treat a request, offline, by the filter's own code.
 ///
 ///   portcullis explain -f manifests/ GET /api/v1/namespaces/default/pods --user alice --group dev
 ///   portcullis explain -f cluster.yaml GET /api/v1/pods --header 'Authorization: Bearer x' \
@@ -18,9 +18,9 @@ use crate::arguments::ManifestOutput;
 ///   {"id","method","target","host","headers":[[name,value]],"user":{"name","uid","groups":[],"extra":{key:[]}},
 ///    "reviews":{"token":{TokenReview status},"impersonation":"allow|deny|error"},"expect":{}}
 ///
-/// All but method and target may be left out. "user" is who the request is, as if authentication had said so; without it
-/// and without a credential it is anonymous. Nobody may impersonate unless "reviews" says so, and a token without a review
-/// is a review that failed. With "expect", any part of the answer, the call is a test: differences are told on standard
+/// All but method and target may be left out. "user" is the authenticated user of the request; without it
+/// and without a credential it is anonymous. No user may impersonate unless "reviews" allows it, and a token without a review
+/// is a review that failed. With "expect", any part of the answer, the call is a test: differences are printed on standard
 /// error and in the answer, and the exit status is 1.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, args_conflicts_with_subcommands = true)]
@@ -39,7 +39,7 @@ pub(crate) struct Explain {
     /// HTTP method.
     #[arg(value_name = "METHOD")]
     pub(crate) method: Option<String>,
-    /// Path and query, as they stand in the request.
+    /// Path and query, as in the request line.
     #[arg(value_name = "TARGET")]
     pub(crate) target: Option<String>,
     /// Host name that the client asks for; needed if there are several clusters.
@@ -60,23 +60,23 @@ pub(crate) struct Explain {
     /// An extra value of the user; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", requires = "user")]
     pub(crate) extra: Vec<String>,
-    /// What the upstream answers to a TokenReview: its status.
+    /// The upstream's answer to a TokenReview: its status.
     #[arg(long, value_name = "JSON")]
     pub(crate) token_review: Option<String>,
-    /// What the upstream answers to every SubjectAccessReview.
+    /// The upstream's answer to every SubjectAccessReview.
     #[arg(long, value_name = "ANSWER")]
     pub(crate) impersonation: Option<Impersonation>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExplainCommand {
-    /// Tell whom a client certificate names.
+    /// Print the user that a client certificate names.
     Certificate(ExplainCertificate),
 }
 
-/// Tell whom a client certificate names: {"outcome":"user|none|error","name","uid","groups","extra","reason"}.
+/// Print the user that a client certificate names: {"outcome":"user|none|error","name","uid","groups","extra","reason"}.
 ///
-/// "none" is a certificate that verifies and names nobody; the groups are those of the certificate itself. Exit status 0
+/// "none" is a certificate that verifies and names no user; the groups are those of the certificate itself. Exit status 0
 /// whatever the outcome.
 #[derive(Debug, Args)]
 pub(crate) struct ExplainCertificate {
@@ -89,7 +89,7 @@ pub(crate) struct ExplainCertificate {
     /// The CAs of client certificates (clientCAData).
     #[arg(long, value_name = "PEM")]
     pub(crate) ca: PathBuf,
-    /// The time of the request; now if left out.
+    /// The time of the request; now if unset.
     #[arg(long, value_name = "RFC3339")]
     pub(crate) at: Option<String>,
     /// How the answer is printed.

@@ -15,7 +15,7 @@ use time::format_description::well_known::Rfc3339;
 
 use super::arguments::ExplainCertificate;
 
-/// What is wrong with the call. The certificates themselves are answered about, whatever they are.
+/// A mistake in the call. The certificates themselves lead to an answer, however malformed they are.
 #[derive(Debug, thiserror::Error)]
 enum CallError {
     #[error("{0} cannot be read")]
@@ -24,7 +24,7 @@ enum CallError {
     Time,
 }
 
-/// Whom a certificate names.
+/// The user that a certificate names.
 #[derive(Debug, Default, Serialize)]
 struct Answer {
     outcome: &'static str,

@@ -2,8 +2,8 @@ use serde_json::Value;
 
 use super::answer::Answer;
 
-/// Where the answer is not what was expected, a sentence for each. Only what stands in `expected` is compared; nothing and
-/// empty are the same.
+/// The differences between the answer and the expectation, a sentence for each. Only members of `expected` are compared; null
+/// and empty are the same.
 pub(super) fn differences(expected: &Value, answer: &Answer) -> Vec<String> {
     let mut found = Vec::new();
     // An answer is text, numbers and lists, which serialise.

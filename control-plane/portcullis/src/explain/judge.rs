@@ -14,13 +14,13 @@ use super::credential;
 use super::request::Request;
 use super::world::{Served, World};
 
-/// Stands for the credential of a user whom the call names. Only asked about, never sent.
+/// Placeholder for the credential of the user that the call names. It is reviewed and never sent.
 const STAND_IN: &[u8] = b"Bearer explained";
 
 type Headers = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl World {
-    /// Tells what would become of a request.
+    /// Explains how the gateway would treat a request.
     pub(super) fn explain(&self, request: &Request) -> Answer {
         let mut answer = Answer { id: request.id.clone(), ..Answer::default() };
         let (headers, host) = message(request);
@@ -53,7 +53,7 @@ impl World {
         answer
     }
 
-    /// The cluster whose name it is: `None` if it is nobody's.
+    /// The cluster that owns the host name; `None` if no cluster does.
     fn find(&self, host: Option<&str>) -> Result<Option<&Served>, String> {
         match (self.clusters.as_slice(), host) {
             // The connection was made to it, whatever the request names.
@@ -95,8 +95,8 @@ impl World {
         }
     }
 
-    /// A user whom the call names takes the place of the request's own bearer credentials; more than one of these is wrong
-    /// whoever it is.
+    /// The headers with the call's user in place of the request's own bearer credentials; several of these are wrong for any
+    /// user.
     fn with_user(&self, request: &Request, headers: &Headers) -> Headers {
         let mut as_user = headers.clone();
         if request.user.is_some() && self.gateway.scan(None, pairs(headers)).authorization_lines <= 1 {
@@ -151,7 +151,7 @@ fn pairs(headers: &Headers) -> impl Iterator<Item = (&[u8], &[u8])> {
     headers.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
 }
 
-/// What the upstream would answer to a review.
+/// The upstream's answer to a review.
 fn result(review: &Review, request: &Request) -> ReviewResult {
     let reviews = request.reviews.as_ref();
     if review.is_of_token() {
@@ -178,7 +178,7 @@ fn outgoing(headers: &Headers, is_upgrade: bool) -> Vec<(String, String)> {
     sent.map(|(name, value)| (text(name), text(value))).collect()
 }
 
-/// What speaks of the hop from the client, which Envoy takes out of every request itself.
+/// Whether the header is about the hop from the client; Envoy removes these from every request.
 fn is_envoys(name: &[u8], value: &[u8], is_upgrade: bool) -> bool {
     match name {
         b"keep-alive" | b"proxy-connection" | b"transfer-encoding" => true,
@@ -188,7 +188,7 @@ fn is_envoys(name: &[u8], value: &[u8], is_upgrade: bool) -> bool {
     }
 }
 
-/// Reads the target as kube-apiserver does, whoever sends it, and says what is wrong with it.
+/// Reads the target as kube-apiserver does, for any user, and says what is wrong with it.
 fn read_target(request: &Request, answer: &mut Answer) -> Option<Refusal> {
     let read = RequestTarget::parse(request.target.as_bytes()).and_then(|target| {
         let info = target.resolve(request.method.as_bytes())?;

@@ -1,4 +1,4 @@
-//! `portcullis explain`: what the gateway would do with a request, told by the filter's own code.
+//! `portcullis explain`: the gateway's treatment of a request, by the filter's own code.
 
 mod answer;
 mod arguments;

@@ -18,19 +18,19 @@ pub(super) struct Request {
     pub(super) user: Option<User>,
     pub(super) reviews: Option<Reviews>,
     pub(super) expect: Option<Value>,
-    /// What is not known, to be told: it may be a typo.
+    /// Unknown members, which may be typing errors.
     #[serde(flatten)]
     pub(super) unknown: BTreeMap<String, Value>,
 }
 
-/// What is left of a line that is no request.
+/// The part of a line that can be read although the line is no request.
 #[derive(Debug, Deserialize)]
 pub(super) struct Named {
     #[serde(default)]
     pub(super) id: Value,
 }
 
-/// Who the request is, as if authentication had said so.
+/// The user of the request, as authentication would find it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct User {
@@ -40,7 +40,7 @@ pub(super) struct User {
     extra: Option<BTreeMap<String, Option<Vec<String>>>>,
 }
 
-/// What the upstream would answer.
+/// The upstream's answers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Reviews {
@@ -65,7 +65,7 @@ impl User {
 }
 
 impl Request {
-    /// Reads the flags of one request. The message of an error is for whoever called.
+    /// Reads the flags of one request. Errors are messages for the caller.
     pub(super) fn from_arguments(arguments: &Explain) -> Result<Self, String> {
         let (Some(method), Some(target)) = (&arguments.method, &arguments.target) else {
             return Err("METHOD and TARGET are required without --batch, as in: explain GET /api/v1/pods".to_owned());

@@ -86,7 +86,7 @@ impl World {
         Duration::from_secs(self.asked.fetch_add(1, Ordering::Relaxed).saturating_mul(1_000_000_000))
     }
 
-    /// What the files' writer should know.
+    /// Problems of the files, for their author.
     pub(super) fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -126,7 +126,7 @@ impl World {
     }
 }
 
-/// What all the files hold together: names are owned across them.
+/// The objects of all files together: names are owned across them.
 fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, WorldError> {
     let mut all = ObjectSet::default();
     for path in paths {
@@ -138,7 +138,7 @@ fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, WorldError> {
     Ok(all)
 }
 
-/// What the files say of the whole gateway. Wrong ones are no reason to guess: they may protect identities.
+/// The settings in the files. Wrong ones are an error, as defaults could hide protected identities.
 fn settings(objects: &ObjectSet) -> Result<Settings, WorldError> {
     // What stands in files is not here, and no request depends on it.
     let known: Vec<Value> = objects.settings.iter().map(|document| without_references(document).0).collect();

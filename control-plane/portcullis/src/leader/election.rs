@@ -20,10 +20,10 @@ impl Timing {
         Self { lease: Duration::from_secs(15), renew_within: Duration::from_secs(10), retry: Duration::from_secs(2) };
 }
 
-/// What stands in the Lease.
+/// The content of the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Empty if nobody has it.
+    /// Empty if no replica holds it.
     pub(super) holder: String,
     /// How long its holder's silence is to be waited out, as the holder says.
     pub(super) lease: Duration,
@@ -33,12 +33,12 @@ pub(super) struct Record {
     pub(super) transitions: i32,
 }
 
-/// What to write into the Lease. The store must refuse it if the Lease changed since it was read.
+/// The new content of the Lease. The store must refuse it if the Lease changed since it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     /// How often the holder has changed then.
     pub(super) transitions: i32,
-    /// Whether the holder was somebody else, or nobody.
+    /// Whether another replica held it before, or none.
     pub(super) is_new: bool,
 }
 
@@ -53,12 +53,12 @@ pub(super) struct Election {
 }
 
 impl Election {
-    /// `identity` must be nobody else's.
+    /// `identity` must be unique among the replicas.
     pub(super) fn new(identity: String, timing: Timing) -> Self {
         Self { identity, timing, seen: None, leads_until: None }
     }
 
-    /// Takes what was read at `now`; tells what to write, if anything.
+    /// Takes the Lease that was read at `now`; returns the Lease to write, if any.
     pub(super) fn observe(&mut self, record: Option<&Record>, now: Moment) -> Option<Claim> {
         let Some(record) = record else {
             self.seen = None;

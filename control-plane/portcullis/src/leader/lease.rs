@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::election::{Claim, Record};
 
-/// What stands in a Lease.
+/// The content of a Lease object.
 pub(super) fn record(lease: &Lease) -> Record {
     let spec = lease.spec.clone().unwrap_or_default();
     let seconds = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
@@ -18,8 +18,8 @@ pub(super) fn record(lease: &Lease) -> Record {
     }
 }
 
-/// The Lease as it is to be: `before` is what was read, whose version goes along, so that the server refuses it if
-/// somebody else was faster. `at` is for people to read.
+/// The Lease object to write: `before` is the object that was read, whose version goes along, so that the server refuses the
+/// write if another replica was faster. `at` is for people to read.
 pub(super) fn claimed(
     before: Option<Lease>,
     name: &str,

@@ -46,7 +46,7 @@ impl Leadership {
     }
 }
 
-/// Tells whether this replica leads, also while a call hangs.
+/// Publishes whether this replica leads, also while a call hangs.
 async fn tell(mut until: watch::Receiver<Option<Instant>>, leads: watch::Sender<bool>) {
     loop {
         let end = *until.borrow_and_update();
@@ -143,7 +143,7 @@ impl Candidate {
     }
 }
 
-/// Whether a write succeeded: that somebody else was faster is no error.
+/// Whether a write succeeded; that another replica was faster is no error.
 async fn unless_late(write: impl Future<Output = kube::Result<Lease>>) -> kube::Result<bool> {
     match write.await {
         Ok(_) => Ok(true),

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 const NAME: &str = "portcullis-control-plane";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// What the control plane itself needs in the cluster that stores its objects, and nothing else: to read the
-/// UpstreamClusters and tell what became of them, the Secrets of its own namespace, and its Lease there.
+/// The permissions of the control plane in the cluster that stores its objects, and nothing else: to read the UpstreamClusters
+/// and write their status, to read the Secrets of its own namespace, and its Lease there.
 ///
 /// `subject` is a user's name; without it, it is the namespace's service account [`NAME`].
 pub(super) fn manifests(namespace: &str, lease: &str, subject: Option<&str>) -> Vec<Value> {

@@ -1,4 +1,4 @@
-//! What is wrong with objects, in the log: with file, line, field and hint, and each only once.
+//! Problems of objects in the log: with file, line, field and hint, and each only once.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use portcullis_sources::{ObjectSet, Place};
 use portcullis_translate::Diagnosis;
 use tracing::Level;
 
-/// Tells what is new.
+/// Logs problems that are new.
 #[derive(Default)]
 pub(super) struct DiagnosisLog {
-    told: BTreeSet<Line>,
+    logged: BTreeSet<LogRecord>,
     /// The set before: what is still the same document was looked through already.
     before: Arc<ObjectSet>,
 }
 
 /// One thing that is wrong or suspicious.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Line {
+struct LogRecord {
     is_refused: bool,
     kind: String,
     name: String,
@@ -32,19 +32,19 @@ struct Line {
 }
 
 impl DiagnosisLog {
-    /// Tells what is wrong with a set that was not with the one before. `diagnoses` are those of its files, its settings
-    /// and its clusters, in this order.
+    /// Logs the problems of a set that the set before did not have. `diagnoses` are those of its files, its settings and its
+    /// clusters, in this order.
     pub(super) fn follow(&mut self, objects: &Arc<ObjectSet>, diagnoses: &[Diagnosis]) {
-        let lines: BTreeSet<Line> = lines(objects, diagnoses).collect();
-        lines.difference(&self.told).for_each(Line::tell);
-        self.told = lines;
+        let records: BTreeSet<LogRecord> = records(objects, diagnoses).collect();
+        records.difference(&self.logged).for_each(LogRecord::log);
+        self.logged = records;
         if tracing::enabled!(Level::DEBUG) {
             self.lint(objects);
         }
         self.before = Arc::clone(objects);
     }
 
-    /// What is accepted and hardly meant, as `portcullis check` tells it.
+    /// Logs likely mistakes in accepted objects, as `portcullis check` finds them.
     fn lint(&self, objects: &ObjectSet) {
         let before: BTreeSet<usize> =
             self.before.clusters.iter().map(|document| Arc::as_ptr(document).addr()).collect();
@@ -55,7 +55,7 @@ impl DiagnosisLog {
             }
             let place = objects.cluster_places.get(index);
             for problem in lint_cluster(&raw, now()) {
-                let line = Line::new(false, ("UpstreamCluster", &raw.metadata.name), place, &problem);
+                let line = LogRecord::new(false, ("UpstreamCluster", &raw.metadata.name), place, &problem);
                 tracing::debug!(
                     file = line.file,
                     line = line.line,
@@ -70,18 +70,18 @@ impl DiagnosisLog {
     }
 }
 
-fn lines<'a>(objects: &'a ObjectSet, diagnoses: &'a [Diagnosis]) -> impl Iterator<Item = Line> + use<'a> {
+fn records<'a>(objects: &'a ObjectSet, diagnoses: &'a [Diagnosis]) -> impl Iterator<Item = LogRecord> + use<'a> {
     let files = objects.diagnoses.iter().map(|_| None);
     let settings = (0..objects.settings.len()).map(|index| objects.settings_places.get(index));
     let clusters = (0..objects.clusters.len()).map(|index| objects.cluster_places.get(index));
     let places = files.chain(settings).chain(clusters).chain(std::iter::repeat(None));
-    diagnoses.iter().zip(places).flat_map(|(diagnosis, place)| lines_of(diagnosis, place))
+    diagnoses.iter().zip(places).flat_map(|(diagnosis, place)| records_of(diagnosis, place))
 }
 
-fn lines_of(diagnosis: &Diagnosis, place: Option<&Place>) -> Vec<Line> {
+fn records_of(diagnosis: &Diagnosis, place: Option<&Place>) -> Vec<LogRecord> {
     let object = (diagnosis.kind.as_str(), diagnosis.name.as_str());
-    let line = |is_refused: bool| move |problem: &Problem| Line::new(is_refused, object, place, problem);
-    let mut lines: Vec<Line> = diagnosis.problems.iter().map(line(true)).collect();
+    let line = |is_refused: bool| move |problem: &Problem| LogRecord::new(is_refused, object, place, problem);
+    let mut lines: Vec<LogRecord> = diagnosis.problems.iter().map(line(true)).collect();
     lines.extend(diagnosis.cautions.iter().map(line(false)));
     // Files have no problems with fields, only a message.
     let whole = |is_refused: bool, message: &String| {
@@ -98,7 +98,7 @@ fn lines_of(diagnosis: &Diagnosis, place: Option<&Place>) -> Vec<Line> {
     lines
 }
 
-impl Line {
+impl LogRecord {
     fn new(is_refused: bool, (kind, name): (&str, &str), place: Option<&Place>, problem: &Problem) -> Self {
         let at = place.map(|place| place.spans.find(&problem.path));
         Self {
@@ -114,7 +114,7 @@ impl Line {
         }
     }
 
-    fn tell(&self) {
+    fn log(&self) {
         let Self { kind, name, file, line, column, field, hint, message, .. } = self;
         if self.is_refused {
             tracing::error!(file, line, column, kind, name, field, hint, "refused: {message}");
@@ -138,7 +138,7 @@ mod tests {
     use crate::serve::reconciler::Reconciler;
 
     #[test]
-    fn a_problem_has_its_place_field_and_hint() {
+    fn problem_is_logged_with_place_field_and_hint() {
         let text = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: a}\n---\n\
                     apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamCluster\nmetadata: {name: a.test}\n\
                     spec:\n  serverz: []\n";
@@ -146,7 +146,7 @@ mod tests {
         let update = Reconciler::default()
             .reconcile(&set, &std::collections::BTreeSet::new(), std::time::Instant::now())
             .unwrap();
-        let found: Vec<Line> = lines(&set, &update.diagnoses).collect();
+        let found: Vec<LogRecord> = records(&set, &update.diagnoses).collect();
         let [line] = &found[..] else { panic!("{found:?}") };
         assert_eq!((line.file.as_deref(), line.line, line.column), (Some("f.yaml"), Some(9), Some(3)));
         assert_eq!((line.field.as_str(), line.hint.as_deref()), ("spec.serverz", Some("servers is meant?")));

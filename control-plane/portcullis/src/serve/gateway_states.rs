@@ -5,7 +5,9 @@ use std::time::Instant;
 use portcullis_api::status::{Gateway, Health, Standing, Timestamp, UnhealthyServer};
 use portcullis_filter_config::{Pool, without_generation};
 use portcullis_translate::type_urls;
-use portcullis_xds::{Answer, Answers, Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as Stands};
+use portcullis_xds::{
+    Answer, Answers, Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as XdsStanding,
+};
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +15,7 @@ mod tests;
 /// Endpoints by Envoy cluster, then by node.
 pub(super) type EndpointHealth = BTreeMap<String, BTreeMap<String, Health>>;
 
-/// What the gateways report now.
+/// The endpoint health that gateways reported lately.
 pub(super) fn reports(health: &HealthRegistry) -> EndpointHealth {
     let server = |one: portcullis_xds::UnhealthyServer| UnhealthyServer {
         server: one.server,
@@ -31,13 +33,13 @@ pub(super) fn reports(health: &HealthRegistry) -> EndpointHealth {
     health.all(Instant::now()).into_iter().map(of_cluster).collect()
 }
 
-/// What the gateways make of the objects, at one time.
+/// The gateways' states, as of one moment.
 pub(super) struct GatewayStates<'a> {
     registry: &'a Registry,
     nodes: Vec<NodeStatus>,
     snapshot: Option<Arc<Snapshot>>,
     reports: &'a EndpointHealth,
-    /// What those that follow other replicas answered there.
+    /// The acknowledgements of gateways that follow another replica, by node.
     answers: BTreeMap<String, Arc<Answers>>,
     /// Those that keep their last configuration, and the reason.
     frozen: BTreeMap<String, String>,
@@ -70,7 +72,7 @@ impl<'a> GatewayStates<'a> {
         for node in self.nodes.iter().filter(|node| node.connected) {
             // A node with two streams occurs twice, and its standing is that of both.
             let Some(standing) = standings.remove(&node.id) else { continue };
-            gateways.push(health.gateway(&node.id, told(standing, node)));
+            gateways.push(health.gateway(&node.id, self::standing(standing, node)));
         }
         let is_here = |name: &str| self.nodes.iter().any(|node| node.connected && node.id == name);
         let reporting =
@@ -81,7 +83,7 @@ impl<'a> GatewayStates<'a> {
         gateways
     }
 
-    /// Where a gateway stands that follows another replica, as its agent says.
+    /// The state of a gateway that follows another replica, from the reports of its agent.
     fn elsewhere(&self, node: &str, version: &(String, String)) -> Standing {
         let Some(answers) = self.answers.get(node) else {
             let frozen = self.frozen.get(node).cloned();
@@ -96,8 +98,8 @@ impl<'a> GatewayStates<'a> {
         }
     }
 
-    /// How gateways find an object's groups of servers. They tell what their statistics say, whose names are the same for all
-    /// generations of an object.
+    /// The health of an object's groups of servers. Gateways report by the names of their statistics, which are the same for
+    /// all generations of an object.
     fn health(&self, snapshot: &Snapshot, owner: &str) -> GroupHealth<'_> {
         let clusters = type_urls::cluster();
         let is_wanted = |(url, name): &(&str, &str)| {
@@ -137,12 +139,13 @@ impl GroupHealth<'_> {
     }
 }
 
-/// What is pending because the node refuses the listener, which is nobody's, waits in vain.
-fn told(standing: Stands, node: &NodeStatus) -> Standing {
+/// The state of a node. An object that is pending because the node refuses the shared listener would wait in vain: it counts as
+/// refused.
+fn standing(standing: XdsStanding, node: &NodeStatus) -> Standing {
     match standing {
-        Stands::Acknowledged => Standing::Acknowledged,
-        Stands::Refused { message } => Standing::Refused { message },
-        Stands::Pending => match node.refused.iter().find(|refused| refused.owner.is_none()) {
+        XdsStanding::Acknowledged => Standing::Acknowledged,
+        XdsStanding::Refused { message } => Standing::Refused { message },
+        XdsStanding::Pending => match node.refused.iter().find(|refused| refused.owner.is_none()) {
             Some(refused) => Standing::Refused { message: format!("{}: {}", refused.name, refused.message) },
             None => Standing::Pending,
         },

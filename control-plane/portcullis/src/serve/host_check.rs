@@ -1,11 +1,11 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Under which names the pages may be asked for.
+/// The host names under which the pages are served.
 ///
-/// A page in a browser can make its own host name resolve to our address, and then read what we answer, because to the
-/// browser it is the page's own (DNS rebinding). It cannot make the browser send another name. So only addresses and
-/// `localhost` are answered, and the names that the operator gave.
+/// A page in a browser can make its own host name resolve to our address, and then read our answers, because to the browser
+/// they are the page's own (DNS rebinding). It cannot make the browser send another name. Requests are therefore answered for
+/// IP addresses, for `localhost`, and for the names that the operator gave.
 #[derive(Debug, Default)]
 pub(super) struct AllowedHosts {
     names: BTreeSet<String>,

@@ -9,14 +9,14 @@ use axum::{Json, Router};
 use tokio::sync::Semaphore;
 
 use super::host_check::AllowedHosts;
-use super::observer::Observer;
 use super::page::page;
 use super::probes::{self, Probes};
+use super::status_observer::StatusObserver;
 
-/// Most answers that are made at a time; who comes beside them is told to come again.
+/// The number of responses that are made at a time; further requests get 503 with Retry-After.
 const MAX_AT_ONCE: usize = 16;
 
-/// What every page is sent with. A browser may show it, and nothing of it may run, load or be framed.
+/// Headers of every page. A browser may show it, and nothing of it may run, load or be framed.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -25,10 +25,10 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// What the pages are made of.
+/// The inputs of the pages.
 #[derive(Clone)]
 pub(super) struct Pages {
-    pub(super) observer: Arc<Observer>,
+    pub(super) observer: Arc<StatusObserver>,
     /// The names under which it may be asked.
     pub(super) hosts: Arc<AllowedHosts>,
 }

@@ -7,8 +7,8 @@
 //! | translate them, with what was served before as a fallback | `reconcile_loop`, `reconciler`, `retention` |
 //! | serve the snapshot to each Envoy, by the build of its filter | `filter_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
-//! | judge the objects by what the gateways report | `observer`, `gateway_states` |
-//! | tell the operator | `diagnosis_log`, `status`, `page`, `metrics`, `probes`, and `writer` for Kubernetes |
+//! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
+//! | inform the operator | `diagnosis_log`, `status`, `page`, `metrics`, `probes`, and `writer` for Kubernetes |
 
 mod diagnosis_log;
 mod filter_views;
@@ -18,7 +18,6 @@ mod generations;
 mod host_check;
 mod http;
 mod metrics;
-mod observer;
 mod page;
 mod probes;
 mod reconcile_loop;
@@ -30,6 +29,7 @@ mod source;
 mod source_state;
 mod state;
 mod status;
+mod status_observer;
 mod version;
 mod watchdog;
 mod writer;

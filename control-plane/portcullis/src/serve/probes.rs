@@ -1,4 +1,4 @@
-//! Pages for machines: /healthz, /readyz and /metrics. They tell no name of any object.
+//! Pages for machines: /healthz, /readyz and /metrics. They contain no object's name.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::metrics::{CONTENT_TYPE, Metrics};
 use super::watchdog::Watchdog;
 
-/// What the pages are made of.
+/// The inputs of the pages.
 #[derive(Clone)]
 pub(super) struct Probes {
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
@@ -23,7 +23,7 @@ pub(super) struct Probes {
     pub(super) reports: Arc<HealthRegistry>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) watchdog: Arc<Watchdog>,
-    /// Whether the source is current, as far as it tells that beside its objects.
+    /// Whether the source is current, as far as its objects do not show it.
     pub(super) health: watch::Receiver<SourceHealth>,
 }
 

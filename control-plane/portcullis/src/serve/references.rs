@@ -19,15 +19,15 @@ impl Resolved {
         Self { documents, problems }
     }
 
-    /// Tells why references are not resolved, and blames them for what is wrong with what they refer to. `diagnoses` are
-    /// those of the set's documents, in its order.
+    /// Adds the reasons for which references are not resolved, and moves problems of referenced data to the reference.
+    /// `diagnoses` are those of the set's documents, in its order.
     pub(crate) fn explain(&self, objects: &ObjectSet, diagnoses: &mut [Diagnosis]) {
         for ((diagnosis, written), problems) in diagnoses.iter_mut().zip(&objects.clusters).zip(&self.problems) {
             diagnosis.reword(|problem| reworded(problem, problems, written));
         }
     }
 
-    /// What `lint` finds in one of the documents as it is translated.
+    /// The findings of `lint` in one of the documents with its references resolved.
     pub(crate) fn lint(
         &self,
         objects: &ObjectSet,

@@ -15,12 +15,12 @@ use super::filter_views::FilterViews;
 use super::host_check::AllowedHosts;
 use super::http::{Pages, router};
 use super::metrics::Metrics;
-use super::observer::{Observed, Observer};
 use super::probes::Probes;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::source::{Source, SourceError, SourceKind};
 use super::source_state::SourceState;
 use super::state::{LastGood, StateArguments, StateKeeper, StateWriter};
+use super::status_observer::{ObserverInputs, StatusObserver};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
 use super::xds::XdsError;
@@ -28,10 +28,10 @@ use crate::arguments::Serve;
 use crate::leader::campaign;
 use crate::listen;
 
-/// How long open connections may take to end.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// The time limit for open connections to end.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Descriptors that the bounds of xDS and the status pages leave room for.
-const DESCRIPTORS: u64 = 8_192;
+const MAX_DESCRIPTORS: u64 = 8_192;
 
 /// Why the control plane cannot start or go on. The operator has to act.
 #[derive(Debug, thiserror::Error)]
@@ -75,11 +75,11 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
     let metrics = Arc::new(Metrics::default());
-    let registry = Arc::new(Registry::observed_by(metrics.clone()));
+    let registry = Arc::new(Registry::with_metrics(metrics.clone()));
     let watchdog = Arc::new(Watchdog::new(Instant::now()));
     let health = Arc::new(HealthRegistry::default());
     let leadership = source.kubernetes.as_ref().map(|access| campaign(access, &arguments.source.lease_name));
-    let observer = Arc::new(Observer::new(Observed {
+    let observer = Arc::new(StatusObserver::new(ObserverInputs {
         diagnoses: diagnoses.clone(),
         snapshots: snapshots.clone(),
         registry: Arc::clone(&registry),
@@ -140,12 +140,12 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     follow.abort();
     tasks.iter().for_each(JoinHandle::abort);
     // The last change is written before the end.
-    let _ = tokio::time::timeout(FAREWELL, &mut writing).await;
+    let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut writing).await;
     if let Some(leadership) = leadership {
         leadership.release().await;
     }
     drop(stop);
-    if tokio::time::timeout(FAREWELL, &mut xds).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut xds).await.is_err() {
         xds.abort();
         // Its end removes the socket's file.
         let _ = xds.await;
@@ -156,7 +156,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
 /// Every connection takes a descriptor, and the usual limit of 1,024 is meant for programs that select.
 fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.map_or(DESCRIPTORS, |most| most.min(DESCRIPTORS));
+    let wanted = limit.maximum.map_or(MAX_DESCRIPTORS, |most| most.min(MAX_DESCRIPTORS));
     if limit.current.is_some_and(|current| current < wanted)
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum })
     {

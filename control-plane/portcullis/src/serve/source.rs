@@ -15,22 +15,22 @@ use tokio::sync::watch;
 /// How often a directory that cannot be read is tried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The Lease's name, unless told.
+/// The default name of the Lease.
 pub(crate) const LEASE_NAME: &str = "portcullis";
 
-/// Where objects come from.
+/// The kinds of sources of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SourceKind {
     /// Files of a directory (--config).
     Directory,
-    /// A Kubernetes API that stores UpstreamClusters (`portcullis crd`); GatewaySettings stand in files (--settings).
+    /// A Kubernetes API that stores UpstreamClusters (`portcullis crd`); GatewaySettings come from files (--settings).
     Kubernetes,
 }
 
-/// Where objects come from.
+/// The source of the objects.
 #[derive(Debug, Args)]
 pub(crate) struct SourceArguments {
-    /// Where objects come from.
+    /// The kind of source.
     #[arg(long, env = "PORTCULLIS_SOURCE", value_enum, default_value = "directory")]
     pub(crate) source: SourceKind,
     /// Directory source: directory of *.yaml, *.yml and *.json files.
@@ -40,18 +40,18 @@ pub(crate) struct SourceArguments {
     /// they may not.
     #[arg(long, env = "PORTCULLIS_REFERENCES_ROOT", value_name = "DIR")]
     pub(crate) references_root: Option<PathBuf>,
-    /// Kubernetes source: how the API is reached; what KUBECONFIG names if left out, and without that the pod's service
+    /// Kubernetes source: how the API is reached; what KUBECONFIG names if unset, and without that the pod's service
     /// account.
     #[arg(long, env = "PORTCULLIS_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Kubernetes source: the context of the kubeconfig; its current one if left out.
+    /// Kubernetes source: the context of the kubeconfig; its current one if unset.
     #[arg(long, env = "PORTCULLIS_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
     /// Kubernetes source: the control plane's own namespace, where its Lease stands and the Secrets to which
-    /// UpstreamClusters refer; the pod's if left out.
+    /// UpstreamClusters refer; the pod's if unset.
     #[arg(long, env = "PORTCULLIS_NAMESPACE", value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// Kubernetes source: file or directory with GatewaySettings; their defaults hold if left out.
+    /// Kubernetes source: file or directory with GatewaySettings; their defaults hold if unset.
     #[arg(long, env = "PORTCULLIS_SETTINGS", value_name = "FILE_OR_DIR")]
     pub(crate) settings: Option<PathBuf>,
     /// Kubernetes source: the name of the Lease by which replicas agree who writes; one for each gateway.
@@ -147,7 +147,7 @@ async fn wait_for(watched: Watched, health: watch::Sender<SourceHealth>) -> Opti
 }
 
 impl SourceArguments {
-    /// A flag of the other source is a mistake: whoever gave it relies on it.
+    /// Refuses flags of the other source: they would have no effect.
     fn check(&self) -> Result<(), SourceError> {
         let given = [
             (SourceKind::Directory, "--config", self.config.is_some()),

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use super::source::{Source, SourceKind};
 use crate::leader::Leadership;
 
-/// What the pages know of the source.
+/// The state of the source, for the pages.
 #[derive(Clone)]
 pub(super) struct SourceState {
     kind: SourceKind,

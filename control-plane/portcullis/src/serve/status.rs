@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::gateway_states::EndpointHealth;
 use super::source_state::SourceStatus;
 
-/// Most characters of a message, and most warnings of an object.
+/// The number of characters of a message, and of warnings of an object.
 const MAX_TEXT: usize = 16_384;
 const MAX_WARNINGS: usize = 100;
 
@@ -16,26 +16,26 @@ const MAX_WARNINGS: usize = 100;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
-    pub(crate) objects: Vec<Object>,
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) objects: Vec<ObjectStatus>,
+    pub(crate) nodes: Vec<NodeReport>,
     /// How the nodes see the endpoints: by Envoy cluster, then by node.
     pub(crate) endpoints: EndpointHealth,
     /// A hash of everything that is served; empty before the first translation.
     pub(crate) snapshot: String,
-    /// Where the objects come from.
+    /// The source of the objects.
     pub(crate) source: SourceStatus,
     /// Envoys whose streams are refused.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) turned_away: Vec<RejectedNodeStatus>,
+    pub(crate) rejected_nodes: Vec<RejectedNodeStatus>,
 }
 
 /// An Envoy whose streams are refused.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RejectedNodeStatus {
-    /// The id that it tells.
+    /// The node id in its requests.
     pub(crate) node: String,
-    /// Who tells it.
+    /// The peer that sent it: a name of the certificate, or an address.
     pub(crate) by: String,
     pub(crate) reason: String,
     pub(crate) times: u64,
@@ -49,7 +49,7 @@ impl From<RejectedNode> for RejectedNodeStatus {
 
 /// An object, or a file that cannot be used as it stands.
 #[derive(Debug, Serialize)]
-pub(crate) struct Object {
+pub(crate) struct ObjectStatus {
     #[serde(flatten)]
     pub(crate) diagnosis: Diagnosis,
     /// Settings and files have the condition `Accepted` alone.
@@ -60,23 +60,23 @@ pub(crate) struct Object {
 /// An Envoy that is connected, or was.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Node {
+pub(crate) struct NodeReport {
     pub(crate) id: String,
     pub(crate) connected: bool,
-    pub(crate) types: BTreeMap<String, Type>,
+    pub(crate) types: BTreeMap<String, TypeStatus>,
     pub(crate) in_sync: bool,
-    /// What it is told, if it is not what current Envoys with a current module are told.
+    /// The view that the node is served, unless it is that of Envoys with the module.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) view: Option<String>,
-    /// What it refuses. It keeps what it had of that.
+    /// Resources that it refuses. It keeps the version that it had of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) refused: Vec<Refusal>,
+    pub(crate) refused: Vec<RefusedResource>,
 }
 
 /// A resource that a node refuses.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Refusal {
+pub(crate) struct RefusedResource {
     pub(crate) r#type: String,
     pub(crate) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,16 +85,16 @@ pub(crate) struct Refusal {
     pub(crate) message: String,
 }
 
-/// Where one type of resource of a node stands.
+/// The state of one resource type at a node.
 #[derive(Debug, Serialize)]
-pub(crate) struct Type {
+pub(crate) struct TypeStatus {
     pub(crate) sent: String,
     pub(crate) acked: String,
-    /// What the node says, as long as it refuses something.
+    /// The message of the node, as long as it refuses something.
     pub(crate) nack: Option<String>,
 }
 
-impl From<&Refused> for Refusal {
+impl From<&Refused> for RefusedResource {
     fn from(one: &Refused) -> Self {
         Self {
             r#type: one.type_url.clone(),
@@ -106,17 +106,17 @@ impl From<&Refused> for Refusal {
     }
 }
 
-impl Object {
-    /// A manifest may have as many mistakes as it has lines; what is told of them is bounded.
+impl ObjectStatus {
+    /// An object with bounded messages: a manifest may have as many mistakes as it has lines.
     pub(crate) fn new(mut diagnosis: Diagnosis, status: ClusterStatus) -> Self {
-        cut(&mut diagnosis.message);
+        truncate(&mut diagnosis.message);
         diagnosis.warnings.truncate(MAX_WARNINGS);
-        diagnosis.warnings.iter_mut().for_each(cut);
+        diagnosis.warnings.iter_mut().for_each(truncate);
         Self { diagnosis, status }
     }
 }
 
-fn cut(text: &mut String) {
+fn truncate(text: &mut String) {
     if let Some((end, _)) = text.char_indices().nth(MAX_TEXT) {
         text.truncate(end);
         text.push('…');
@@ -126,14 +126,14 @@ fn cut(text: &mut String) {
 impl Status {
     /// `snapshot` is what was published last: a node whose stream has not seen it yet is not in sync.
     pub(crate) fn new(
-        objects: Vec<Object>,
+        objects: Vec<ObjectStatus>,
         nodes: &[NodeStatus],
         endpoints: EndpointHealth,
         snapshot: String,
         source: SourceStatus,
-        turned_away: Vec<RejectedNode>,
+        rejected_nodes: Vec<RejectedNode>,
     ) -> Self {
-        let nodes = nodes.iter().map(|node| Node {
+        let nodes = nodes.iter().map(|node| NodeReport {
             in_sync: node.in_sync && node.snapshot == snapshot,
             id: node.id.clone(),
             connected: node.connected,
@@ -143,12 +143,12 @@ impl Status {
                 .iter()
                 .map(|(url, status)| {
                     let nack = status.nack.as_deref().map(told);
-                    (url.clone(), Type { sent: status.sent.clone(), acked: status.acked.clone(), nack })
+                    (url.clone(), TypeStatus { sent: status.sent.clone(), acked: status.acked.clone(), nack })
                 })
                 .collect(),
-            refused: node.refused.iter().map(Refusal::from).collect(),
+            refused: node.refused.iter().map(RefusedResource::from).collect(),
         });
-        let turned_away = turned_away.into_iter().map(RejectedNodeStatus::from).collect();
-        Self { objects, nodes: nodes.collect(), endpoints, snapshot, source, turned_away }
+        let rejected_nodes = rejected_nodes.into_iter().map(RejectedNodeStatus::from).collect();
+        Self { objects, nodes: nodes.collect(), endpoints, snapshot, source, rejected_nodes }
     }
 }

@@ -4,8 +4,8 @@ use portcullis_api::status::Served;
 use portcullis_translate::Diagnosis;
 use serde_json::Value;
 
-/// Tells which versions of the documents the diagnoses are about, in the same order. What is served stays as it was told
-/// before.
+/// Records in each diagnosis the version of the document that it is about, in the same order. An object that is not accepted
+/// keeps its served version.
 pub(super) fn stamp<D: Borrow<Value>>(diagnoses: &mut [Diagnosis], documents: &[D]) {
     for (diagnosis, document) in diagnoses.iter_mut().zip(documents) {
         let (version, document) = (&mut diagnosis.version, document.borrow());

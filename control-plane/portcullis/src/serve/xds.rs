@@ -7,7 +7,7 @@ use clap::Args;
 use portcullis_xds::{Credentials, Listeners, Socket, SocketError, TlsError};
 use tokio::net::TcpListener;
 
-/// Where Envoys come in.
+/// The listeners for Envoys.
 #[derive(Debug, Args)]
 pub(crate) struct XdsArguments {
     /// Unix socket for Envoy; only this process's user may connect, because keys travel there.

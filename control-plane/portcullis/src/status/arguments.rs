@@ -1,6 +1,6 @@
 use clap::{Args, ValueEnum};
 
-/// Tell what became of the objects: a table of all UpstreamClusters, or everything about one.
+/// Print the state of the objects: a table of all UpstreamClusters, or everything about one.
 ///
 /// It asks a running `portcullis serve`, whatever its source. ACCEPTED: the object is valid and owns its names.
 /// PROGRAMMED: every gateway that is connected has acknowledged it. READY: every gateway that reports has a healthy
@@ -11,16 +11,15 @@ use clap::{Args, ValueEnum};
 ///   portcullis status -o wide                             # with reasons, versions and files
 ///   portcullis status -o json | jq '.nodes[].id'
 ///
-/// Exit: 0 if every object that is told is accepted and every UpstreamCluster is programmed, 1 if not, or if the control
+/// Exit: 0 if every printed object is accepted and every UpstreamCluster is programmed, 1 if not, or if the control
 /// plane cannot be asked or has no such object, 2 for a wrong command line. READY does not count.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Status {
-    /// The UpstreamCluster to tell about; all if left out.
+    /// The UpstreamCluster to print; all if unset.
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// Where the control plane serves its status (--http-address of `portcullis serve`): an IP address or host name, and the
-    /// port.
+    /// Address of the control plane's status (--http-address of `portcullis serve`): an IP address or host name, and the port.
     #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "HOST:PORT", default_value = "127.0.0.1:9080",
         value_parser = address)]
     pub(crate) address: String,

@@ -14,7 +14,7 @@ pub(crate) use arguments::{Status, StatusOutput};
 use ask::AskError;
 use report::Report;
 
-/// Why there is nothing to tell.
+/// The reason for which nothing can be printed.
 #[derive(Debug, thiserror::Error)]
 enum StatusError {
     #[error("cannot ask the control plane at {address}")]
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Status) -> ExitCode {
     }
 }
 
-/// What is to be printed, and whether everything in it is accepted and programmed.
+/// The text to print, and whether every object in it is accepted and programmed.
 fn tell(arguments: &Status) -> Result<(String, bool), StatusError> {
     let address = &arguments.address;
     let body = ask::get(address, "/status").map_err(|source| StatusError::Ask { address: address.clone(), source })?;

@@ -2,7 +2,7 @@ use portcullis_api::CLUSTER_KIND;
 use portcullis_api::status::{ClusterStatus, ConditionType};
 use serde::Deserialize;
 
-/// What is read of /status. A newer control plane may say more.
+/// The members of /status that are read. A newer control plane may send more.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Report {
@@ -11,7 +11,7 @@ pub(super) struct Report {
     pub(super) source: Source,
 }
 
-/// Where the objects come from.
+/// The source of the objects.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Source {
@@ -52,7 +52,7 @@ impl Object {
         self.accepted && (!self.is_cluster() || self.status.is(ConditionType::Programmed))
     }
 
-    /// What a reader wants to know first: why it is not accepted, else not programmed, else not ready.
+    /// The message that a reader needs first: the reason that it is not accepted, else not programmed, else not ready.
     pub(super) fn headline(&self) -> &str {
         let kinds = [ConditionType::Accepted, ConditionType::Programmed, ConditionType::Ready];
         let bad = kinds.into_iter().find(|kind| !self.status.is(*kind));

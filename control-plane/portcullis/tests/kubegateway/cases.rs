@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::Accepted::{self, Both, Here, Neither, There};
 use super::Keys;
 
-/// What a case is about, a merge patch, and who accepts the outcome.
+/// The subject of a case, a merge patch, and the programs that accept the outcome.
 type Case = (&'static str, Value, Accepted);
 
 const NOT_PLAIN: &str = "servers that are not plain";

@@ -13,12 +13,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// Who accepts a manifest.
+/// The programs that accept a manifest.
 #[derive(Debug)]
 pub(crate) enum Accepted {
     /// KubeGateway and we.
     Both,
-    /// Nobody.
+    /// No program.
     Neither,
     /// KubeGateway alone. The text begins the row of the published list.
     There(&'static str),

@@ -103,7 +103,7 @@ impl HealthStream {
     ) -> Result<(), Status> {
         let limits = self.admission.limits();
         let Ok(first) = tokio::time::timeout(limits.idle, messages.next()).await else {
-            self.admission.turned_away(Rejection::Idle);
+            self.admission.rejected(Rejection::Idle);
             return Err(Status::deadline_exceeded("say which node this is"));
         };
         let Some(Ok(first)) = first else { return Ok(()) };
@@ -136,7 +136,7 @@ impl HealthStream {
     /// The node that somebody says to be, if it may be that one.
     fn node(&self, request: HealthCheckRequest) -> Result<String, Status> {
         let id = request.node.map(|node| node.id).unwrap_or_default();
-        self.admission.peer().may_be(&id).inspect_err(|_| self.admission.turned_away(Rejection::Node))?;
+        self.admission.peer().may_be(&id).inspect_err(|_| self.admission.rejected(Rejection::Node))?;
         if id.is_empty() || id.len() > MAX_NAME {
             return Err(Status::invalid_argument("a node id has 1 to 1024 bytes"));
         }

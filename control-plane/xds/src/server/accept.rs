@@ -51,7 +51,7 @@ pub(super) async fn tls(listener: TcpListener, credentials: Arc<Credentials>, pe
             Err(error) => {
                 if let Some(gone) = lock(&door.lobby).make_room() {
                     gone.abort();
-                    door.turned_away(Rejection::Handshakes, "the system has no more room");
+                    door.rejected(Rejection::Handshakes, "the system has no more room");
                 }
                 refused(&error).await;
             }
@@ -76,8 +76,8 @@ impl Door {
                 lock(&door.lobby).leave(number);
                 match shaken {
                     Ok(Ok(transport)) => enter(transport, &door.peers, &links).await,
-                    Ok(Err(error)) => door.turned_away(Rejection::HandshakeFailed, &error.to_string()),
-                    Err(_) => door.turned_away(Rejection::HandshakeTime, "its handshake took too long"),
+                    Ok(Err(error)) => door.rejected(Rejection::HandshakeFailed, &error.to_string()),
+                    Err(_) => door.rejected(Rejection::HandshakeTime, "its handshake took too long"),
                 }
             });
             task.abort_handle()
@@ -86,7 +86,7 @@ impl Door {
         let gone = lock(&door.lobby).enter(Source::of(from.ip()), shake);
         if let Some(gone) = gone {
             gone.abort();
-            door.turned_away(Rejection::Handshakes, "its handshake gave way to newer ones");
+            door.rejected(Rejection::Handshakes, "its handshake gave way to newer ones");
         }
     }
 
@@ -99,8 +99,8 @@ impl Door {
         Ok(Transport::Tls(Box::new(stream)))
     }
 
-    fn turned_away(&self, excess: Rejection, why: &str) {
-        self.peers.turned_away(excess);
+    fn rejected(&self, excess: Rejection, why: &str) {
+        self.peers.rejected(excess);
         if let Some(unsaid) = self.log.may_speak(Instant::now()) {
             tracing::warn!(why, unsaid, "an xDS client was turned away");
         }
@@ -116,7 +116,7 @@ async fn enter(transport: Transport, peers: &Arc<Peers>, links: &Links) {
                 by = transport.peer().told(),
                 "a connection was refused: this peer has too many, or all have"
             );
-            peers.turned_away(excess);
+            peers.rejected(excess);
         }
     }
 }

@@ -9,14 +9,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use super::limits::{Limits, Rejection};
-use crate::observer::Observed;
+use crate::metrics::OptionalMetrics;
 use crate::peer::Peer;
 use crate::registry::lock;
 
 /// Every peer that has a connection.
 pub(crate) struct Peers {
     pub(crate) limits: Limits,
-    pub(crate) observed: Observed,
+    pub(crate) metrics: OptionalMetrics,
     /// A peer without connections stays until what it has used up is made up for, lest it start afresh by coming again.
     open: Mutex<BTreeMap<Peer, Arc<PeerQuota>>>,
     network: AtomicUsize,
@@ -73,8 +73,8 @@ impl Bucket {
 const UNIT: usize = 1_024;
 
 impl Peers {
-    pub(crate) fn new(limits: Limits, observed: Observed) -> Arc<Self> {
-        Arc::new(Self { limits, observed, open: Mutex::default(), network: AtomicUsize::new(0) })
+    pub(crate) fn new(limits: Limits, metrics: OptionalMetrics) -> Arc<Self> {
+        Arc::new(Self { limits, metrics, open: Mutex::default(), network: AtomicUsize::new(0) })
     }
 
     /// Counts a connection of a peer, if it may have another one.
@@ -115,8 +115,8 @@ impl Peers {
         account
     }
 
-    pub(crate) fn turned_away(&self, excess: Rejection) {
-        self.observed.tell(|observer| observer.turned_away(excess));
+    pub(crate) fn rejected(&self, excess: Rejection) {
+        self.metrics.with(|metrics| metrics.rejected(excess));
     }
 }
 
@@ -215,8 +215,8 @@ impl Admission {
         &self.connection.peers.limits
     }
 
-    pub(crate) fn turned_away(&self, excess: Rejection) {
-        self.connection.peers.turned_away(excess);
+    pub(crate) fn rejected(&self, excess: Rejection) {
+        self.connection.peers.rejected(excess);
     }
 
     /// Has the whole connection end: what was sent on it is released.
@@ -254,7 +254,7 @@ pub(crate) fn admission<T>(request: &tonic::Request<T>) -> Result<Arc<Admission>
 impl Admission {
     /// A stream of the Unix socket, with these bounds.
     pub(crate) fn local(limits: Limits) -> Arc<Self> {
-        let peers = Peers::new(limits, Observed::default());
+        let peers = Peers::new(limits, OptionalMetrics::default());
         peers.connect(Peer::Local).ok().and_then(|connection| connection.open_stream().ok()).unwrap()
     }
 }

@@ -36,9 +36,9 @@ where
 
     fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
         let connection = request.extensions().get::<Arc<Connection>>().cloned();
-        let opened = connection.ok_or(Rejection::Node).and_then(|connection| {
-            connection.open_stream().inspect_err(|excess| connection.peers.turned_away(*excess))
-        });
+        let opened = connection
+            .ok_or(Rejection::Node)
+            .and_then(|connection| connection.open_stream().inspect_err(|excess| connection.peers.rejected(*excess)));
         let Ok(admission) = opened else {
             let refusal = Status::resource_exhausted("too many streams of this peer").into_http();
             return Box::pin(std::future::ready(Ok(refusal)));
@@ -60,7 +60,7 @@ fn bounded(body: Body, admission: Arc<Admission>) -> Body {
         match left.checked_sub(length) {
             Some(less) => left = less,
             None => {
-                admission.turned_away(Rejection::Message);
+                admission.rejected(Rejection::Message);
                 return Err(Status::resource_exhausted("too large a message for a node that is not known yet"));
             }
         }

@@ -51,7 +51,7 @@ impl AdmittedConnection {
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while self.look.as_mut().poll(cx).is_ready() {
             if self.connection.is_idle() && !self.connection.is_closed() {
-                self.connection.peers.turned_away(Rejection::Idle);
+                self.connection.peers.rejected(Rejection::Idle);
                 self.connection.close();
             }
             let next = Instant::now() + self.connection.peers.limits.idle;

@@ -86,7 +86,7 @@ pub struct Served {
 pub async fn serve(doors: Listeners, served: Served, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
     let (links, incoming) = mpsc::channel(1);
     let limits = doors.limits.clone();
-    let peers = Peers::new(doors.limits, served.registry.observed.clone());
+    let peers = Peers::new(doors.limits, served.registry.metrics.clone());
     let mut acceptors = JoinSet::new();
     let mut _file = None;
     if let Some(socket) = doors.socket {

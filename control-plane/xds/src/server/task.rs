@@ -15,7 +15,7 @@ use super::outgoing::QueuedResponse;
 use crate::delta::{self, DeltaStream, PendingResponse};
 use crate::kind::Kind;
 use crate::registry::{Shared, lock};
-use crate::{NodeInfo, Observer, Registry, RejectedNode, Served, Snapshot, View};
+use crate::{NodeInfo, Registry, RejectedNode, Served, Snapshot, View, XdsMetrics};
 
 /// Longest id of a node.
 const MAX_ID: usize = 256;
@@ -106,7 +106,7 @@ impl Task {
             Ok(Some(Ok(first))) => Ok(Some(first)),
             Ok(Some(Err(_)) | None) => Ok(None),
             Err(_) => {
-                self.admission.turned_away(Rejection::Idle);
+                self.admission.rejected(Rejection::Idle);
                 Err(Status::deadline_exceeded("say which node this is"))
             }
         }
@@ -131,7 +131,7 @@ impl Task {
                 Some(Ok(request)) => Ok(Event::Request(Box::new(request))),
                 Some(Err(status)) => {
                     if status.code() == tonic::Code::OutOfRange {
-                        self.admission.turned_away(Rejection::Message);
+                        self.admission.rejected(Rejection::Message);
                     }
                     Ok(Event::Ended)
                 }
@@ -142,7 +142,7 @@ impl Task {
                 Err(_) => Event::Ended,
             }),
             () = tokio::time::sleep(patience), if state.owed.is_any() => {
-                self.admission.turned_away(Rejection::Answer);
+                self.admission.rejected(Rejection::Answer);
                 // What is unread is released only with the connection.
                 self.admission.close_connection();
                 Err(Status::deadline_exceeded("a response has no answer"))
@@ -167,17 +167,17 @@ impl Task {
         let start = Instant::now();
         let (pending, names) = {
             let mut stream = lock(stream);
-            self.served.registry.observed.tell(|observer| count_answer(observer, &request));
+            self.served.registry.metrics.with(|metrics| count_answer(metrics, &request));
             log_refusal(&stream, &request);
             if !delta::is_within_limits(&request) {
-                self.admission.turned_away(Rejection::Names);
+                self.admission.rejected(Rejection::Names);
                 return Err(Status::invalid_argument("a name is too long"));
             }
             let pending = stream.on_request(request);
             (pending, stream.subscription_count())
         };
         if names > limits.names {
-            self.admission.turned_away(Rejection::Names);
+            self.admission.rejected(Rejection::Names);
             return Err(Status::resource_exhausted("too many names"));
         }
         let pause = self.admission.worked(start.elapsed());
@@ -190,7 +190,7 @@ impl Task {
     fn tell_sync(&self, sync: &mut Sync, stream: &Mutex<DeltaStream>) {
         let stream = lock(stream);
         if sync.is_reached(&stream) {
-            self.served.registry.observed.tell(|observer| observer.caught_up(stream.snapshot_version()));
+            self.served.registry.metrics.with(|metrics| metrics.propagated(stream.snapshot_version()));
         }
     }
 
@@ -204,7 +204,7 @@ impl Task {
             };
             let response = draft.encode();
             lock(stream).log(&response);
-            self.served.registry.observed.tell(|observer| observer.sent(Kind::of(&response.type_url).label()));
+            self.served.registry.metrics.with(|metrics| metrics.responded(Kind::of(&response.type_url).label()));
             if self.responses.send(QueuedResponse { content: Ok(response), room }).await.is_err() {
                 return false;
             }
@@ -216,7 +216,7 @@ impl Task {
     fn admit(&self, node: &Node) -> Result<View, Status> {
         let peer = self.admission.peer();
         let turn_away = |reason: &str, is_frozen| {
-            self.admission.turned_away(if is_frozen { Rejection::Frozen } else { Rejection::Node });
+            self.admission.rejected(if is_frozen { Rejection::Frozen } else { Rejection::Node });
             self.served.registry.turn_away(RejectedNode {
                 node: node.id.chars().take(MAX_ID).collect(),
                 by: peer.told(),
@@ -299,11 +299,11 @@ impl Sync {
 }
 
 /// An answer to a response names its nonce.
-fn count_answer(observer: &dyn Observer, request: &DeltaDiscoveryRequest) {
+fn count_answer(metrics: &dyn XdsMetrics, request: &DeltaDiscoveryRequest) {
     let Some(kind) = delta::answered_kind(request).map(Kind::label) else { return };
     match delta::refusal(request) {
-        Some(_) => observer.refused(kind),
-        None => observer.acknowledged(kind),
+        Some(_) => metrics.nacked(kind),
+        None => metrics.acked(kind),
     }
 }
 

@@ -77,11 +77,13 @@ fn gateway_of_another_release_starts_without_configuration() {
     world.gateway.write(&world.manifest()).unwrap();
     let plane = world.gateway.plane();
     let is_listed = |status: &Value| {
-        status["turnedAway"][0]["reason"].as_str().is_some_and(|text| text.contains("reads configuration version 99,"))
+        status["rejectedNodes"][0]["reason"]
+            .as_str()
+            .is_some_and(|text| text.contains("reads configuration version 99,"))
             && status["objects"].to_string().contains("(envoy-0), which keeps what it had")
     };
     let status = plane.wait_status("the status names the gateway and the reason", SOON, is_listed).unwrap();
-    assert_eq!(status["turnedAway"][0]["node"], "envoy-0");
+    assert_eq!(status["rejectedNodes"][0]["node"], "envoy-0");
     assert_eq!(status["nodes"], Value::Array(Vec::new()));
     assert!(!configs_of(world.gateway.envoy()).contains(NAME));
 }

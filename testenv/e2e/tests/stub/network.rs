@@ -119,9 +119,9 @@ fn a_foreign_node_sees_nothing() {
     let good = world.envoy("good", "good", &world.client("good"), &world.server_ca);
     world.plane.wait_in_sync(1, SOON).unwrap();
     let thief = world.envoy("thief", "good", &world.client("thief"), &world.server_ca);
-    let told = |status: &Value| status["turnedAway"][0]["by"] == "the certificate of thief";
+    let told = |status: &Value| status["rejectedNodes"][0]["by"] == "the certificate of thief";
     let status = world.plane.wait_status("the thief is turned away", SOON, told).unwrap();
-    assert_eq!(status["turnedAway"][0]["node"], "good");
+    assert_eq!(status["rejectedNodes"][0]["node"], "good");
     let nodes = status["nodes"].as_array().unwrap();
     assert!(nodes.len() == 1 && nodes[0]["connected"] == true && nodes[0]["inSync"] == true, "{status:#}");
     assert!(!thief.admin().config_dump().unwrap().to_string().contains(SECRET));

@@ -24,7 +24,7 @@ async fn a_peer_has_so_many_connections_and_others_have_theirs() {
         kept.push(stream);
     }
     assert!(greedy.delta().await.is_err());
-    assert!(site.turned_away("connections") > 0);
+    assert!(site.rejected("connections") > 0);
     site.caller(&site.identity("other")).delta().await.unwrap().introduce("other").await.unwrap();
     kept.pop();
     let again = || async { greedy.delta().await?.introduce("greedy").await };
@@ -50,7 +50,7 @@ async fn a_peer_has_so_many_streams_over_all_its_connections() {
     }
     let refused = Delta::open(channels[1].clone()).await.map(|_| ()).unwrap_err();
     assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
-    assert_eq!(site.turned_away("streams"), 1);
+    assert_eq!(site.rejected("streams"), 1);
     site.caller(&site.identity("other")).delta().await.unwrap().introduce("other").await.unwrap();
 }
 
@@ -100,19 +100,19 @@ async fn a_connection_on_which_nobody_says_who_it_is_ends() {
     let mut stream = caller.delta().await.unwrap();
     let ended = tokio::time::timeout(SOON, stream.hears.message()).await.expect("it is ended");
     assert!(ended.is_err(), "{ended:?}");
-    site.until("both are counted", |site| site.turned_away("idle") >= 2).await;
+    site.until("both are counted", |site| site.rejected("idle") >= 2).await;
     // Whoever has said so may be silent. On a busy machine he may come too late to say so; each time that he is not let in is
     // counted as that.
     let speaks = async || {
         loop {
-            let (before, since) = (site.turned_away("idle"), Instant::now());
+            let (before, since) = (site.rejected("idle"), Instant::now());
             if let Ok(mut stream) = caller.delta().await
                 && stream.introduce("shy").await.is_ok()
             {
                 return stream;
             }
             assert!(since.elapsed() >= idle, "turned away after {:?}", since.elapsed());
-            site.until("he came too late", |site| site.turned_away("idle") > before).await;
+            site.until("he came too late", |site| site.rejected("idle") > before).await;
         }
     };
     let mut good = tokio::time::timeout(SOON, speaks()).await.expect("he is let in");
@@ -139,13 +139,13 @@ async fn messages_are_bounded_before_and_after_a_node_is_let_in() {
     };
     let mut loud = caller.delta().await.unwrap();
     assert!(loud.ask(said(2_000)).await.is_err());
-    site.until("it is counted", |site| site.turned_away("message") == 1).await;
+    site.until("it is counted", |site| site.rejected("message") == 1).await;
     let mut stream = caller.delta().await.unwrap();
     stream.introduce("loud").await.unwrap();
     let secrets = DeltaDiscoveryRequest { type_url: SDS.to_owned(), ..said(2_000) };
     stream.ask(secrets).await.unwrap();
     assert!(stream.ask(said(20_000)).await.is_err());
-    site.until("it is counted", |site| site.turned_away("message") == 2).await;
+    site.until("it is counted", |site| site.rejected("message") == 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -160,7 +160,7 @@ async fn names_are_bounded_in_number_and_length() {
         request.resource_names_subscribe = names(count, length);
         assert_eq!(stream.ask(request).await.is_ok(), is_good, "{count} names of {length} bytes");
     }
-    assert_eq!(site.turned_away("names"), 2);
+    assert_eq!(site.rejected("names"), 2);
     // Types are names, too.
     let mut stream = caller.delta().await.unwrap();
     stream.introduce("curious").await.unwrap();
@@ -208,7 +208,7 @@ async fn whoever_does_not_read_is_sent_away_in_the_end() {
     let site = Site::start("bounds-answer", limits, snapshot(1, 1 << 20)).await;
     let greedy = site.caller(&site.identity("greedy"));
     let _kept = unread(&greedy).await;
-    site.until("it is sent away", |site| site.turned_away("answer") >= 1).await;
+    site.until("it is sent away", |site| site.rejected("answer") >= 1).await;
     site.until("nothing is left of it", |site| {
         !site.registry.nodes().iter().any(|node| node.id == "greedy" && node.connected)
     })

@@ -55,7 +55,7 @@ async fn a_thousand_silent_connections_keep_nobody_out() {
         let site = Site::start(&format!("flood-{name}"), patient(), snapshot(10, 100)).await;
         let kept = flood(&site, 1_000, from, words).await;
         assert_eq!(hears(&site, "envoy-0").await, 10, "{name}");
-        assert!(site.turned_away("handshakes") > 0, "{name}");
+        assert!(site.rejected("handshakes") > 0, "{name}");
         drop(kept);
     }
 }
@@ -76,7 +76,7 @@ async fn a_flood_that_goes_on_keeps_nobody_out() {
             }
         }
     });
-    site.until("the flood is on", |site| site.turned_away("handshakes") > 500).await;
+    site.until("the flood is on", |site| site.rejected("handshakes") > 500).await;
     for number in 0..10 {
         let name = format!("envoy-{number}");
         assert_eq!(hears(&site, &name).await, 10);
@@ -96,7 +96,7 @@ async fn silent_connections_end_with_their_time() {
             let _ = tokio::time::timeout(SOON, stream.read_to_end(&mut rest)).await.expect("it is closed");
         }
         assert!(since.elapsed() >= Duration::from_secs(1), "{name}: {:?}", since.elapsed());
-        site.until("all are counted", |site| site.turned_away("handshake_time") == 3).await;
-        assert_eq!(site.turned_away("handshakes"), 0, "{name}");
+        site.until("all are counted", |site| site.rejected("handshake_time") == 3).await;
+        assert_eq!(site.rejected("handshakes"), 0, "{name}");
     }
 }

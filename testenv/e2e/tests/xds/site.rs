@@ -16,7 +16,8 @@ use hyper_util::rt::TokioIo;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::rundir::RunDir;
 use portcullis_xds::{
-    Credentials, HealthRegistry, Limits, Listeners, Observer, OneView, Registry, Rejection, Resource, Served, Snapshot,
+    Credentials, HealthRegistry, Limits, Listeners, OneView, Registry, Rejection, Resource, Served, Snapshot,
+    XdsMetrics,
 };
 use rustix::process::{Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::ServerName;
@@ -39,12 +40,12 @@ pub(crate) const SOON: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(crate) struct Counts(Mutex<BTreeMap<&'static str, u64>>);
 
-impl Observer for Counts {
-    fn sent(&self, _: &'static str) {}
-    fn acknowledged(&self, _: &'static str) {}
-    fn refused(&self, _: &'static str) {}
-    fn caught_up(&self, _: &str) {}
-    fn turned_away(&self, why: Rejection) {
+impl XdsMetrics for Counts {
+    fn responded(&self, _: &'static str) {}
+    fn acked(&self, _: &'static str) {}
+    fn nacked(&self, _: &'static str) {}
+    fn propagated(&self, _: &str) {}
+    fn rejected(&self, why: Rejection) {
         *self.0.lock().unwrap().entry(why.label()).or_default() += 1;
     }
 }
@@ -87,7 +88,8 @@ impl Site {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()));
         let (snapshots, receiver) = watch::channel(Some(served));
         let counts = Arc::new(Counts::default());
-        let (registry, health) = (Arc::new(Registry::observed_by(counts.clone())), Arc::new(HealthRegistry::default()));
+        let (registry, health) =
+            (Arc::new(Registry::with_metrics(counts.clone())), Arc::new(HealthRegistry::default()));
         let served = Served {
             snapshots: receiver,
             registry: Arc::clone(&registry),
@@ -103,7 +105,7 @@ impl Site {
         self.client_ca.issue(&CertSpec::client(name, [""; 0])).unwrap()
     }
 
-    pub(crate) fn turned_away(&self, why: &str) -> u64 {
+    pub(crate) fn rejected(&self, why: &str) -> u64 {
         self.counts.0.lock().unwrap().get(why).copied().unwrap_or_default()
     }
 

@@ -12,7 +12,7 @@ pub(super) type ByPeer = BTreeMap<String, Vec<ClusterEndpointsHealth>>;
 /// Shared by the conversations with all control planes.
 pub(super) type Channel = Arc<watch::Sender<ByPeer>>;
 
-/// What one control plane says, as long as the conversation with it goes on.
+/// The messages of one control plane, while the stream to it is open.
 pub(super) struct Heard {
     peer: String,
     channel: Channel,
@@ -31,7 +31,7 @@ impl Heard {
         });
     }
 
-    /// What the others say, which is to be repeated to this one.
+    /// The messages of the other control planes, to be repeated to this one.
     pub(super) fn of_others(&self) -> Vec<ClusterEndpointsHealth> {
         let all = self.channel.borrow();
         all.iter().filter(|(peer, _)| **peer != self.peer).flat_map(|(_, entries)| entries.clone()).collect()

@@ -9,8 +9,8 @@ use portcullis_xds::UnhealthyServer;
 use super::count::Counts;
 use super::servers::Servers;
 
-/// The report of these counts. Servers that are not healthy are named as far as Envoy told; all others are endpoints without
-/// an address.
+/// The report of these counts. Unhealthy servers are named as far as Envoy names them; all others are endpoints without an
+/// address.
 pub(super) fn report(counts: &Counts, servers: &Servers) -> EndpointHealthResponse {
     let clusters = counts.iter().map(|(pool, (healthy, total))| {
         let unhealthy = total.saturating_sub(*healthy);

@@ -1,4 +1,5 @@
-//! Telling the control planes how the endpoints are, as Envoy sees them: how many are healthy, and which are not.
+//! Reports of endpoint health to the control planes, from Envoy's statistics: how many endpoints are healthy, and which are
+//! not.
 
 mod count;
 mod heard;
@@ -31,19 +32,19 @@ const SHARE: u32 = 50;
 
 type Report = Option<Arc<EndpointHealthResponse>>;
 
-/// What there is to tell a control plane.
+/// The inputs of the reports to one control plane.
 #[derive(Clone)]
 struct Reports {
     /// The newest report about Envoy.
     found: watch::Receiver<Report>,
-    /// What control planes say of Envoy's acknowledgements.
+    /// Envoy's acknowledgements, as control planes repeat them.
     heard: heard::Channel,
     /// When that changes.
     news: watch::Receiver<heard::ByPeer>,
 }
 
-/// Asks and tells until the runtime ends. Every control plane is told, because each of them may be the one that writes
-/// conditions.
+/// Polls and reports until the runtime ends. Every control plane gets the reports, because each of them may be the one that
+/// writes conditions.
 pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
     let (sender, found) = watch::channel(None);
     let heard = heard::Channel::default();
@@ -52,7 +53,7 @@ pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
     tokio::spawn(ask(admin, sender));
     let node = Node { id: arguments.node_id.clone(), ..Node::default() };
     for socket in &arguments.xds_socket {
-        tokio::spawn(send::tell(Peer::Local(socket.clone()), node.clone(), reports.clone()));
+        tokio::spawn(send::report_to(Peer::Local(socket.clone()), node.clone(), reports.clone()));
     }
     let (Some(name), Some([certificate, key, ca])) = (arguments.network.server_name(), arguments.network.files())
     else {
@@ -85,7 +86,7 @@ async fn ask(admin: Admin, reports: watch::Sender<Report>) {
     }
 }
 
-/// Asks for counts, and for names where the counts say that something is wrong. Without names the counts are told.
+/// Asks for counts, and for names where the counts show an unhealthy server. Without names the counts are reported alone.
 async fn look(admin: Admin, servers: &mut Servers) -> Result<EndpointHealthResponse, AdminError> {
     let counts = count::counts(&String::from_utf8_lossy(&admin.get(count::PAGE).await?));
     if let Some((pools, page)) = servers.ask(&counts) {

@@ -18,7 +18,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::codegen::Service;
 
-/// Where it is, and with which files the connection is made. They are read for each connection: certificates are renewed.
+/// The address of a control plane, and the files of its connections. They are read for each connection: certificates are
+/// renewed.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     /// One replica.

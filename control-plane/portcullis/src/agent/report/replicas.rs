@@ -1,4 +1,4 @@
-//! The replicas behind a name, each of which is told.
+//! The replicas behind a name, each of which gets the reports.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,12 +11,12 @@ use tokio::time::sleep;
 
 use super::Reports;
 use super::network::Network;
-use super::send::{Peer, tell};
+use super::send::{Peer, report_to};
 
-/// How often a name is looked up.
-const AGAIN: Duration = Duration::from_secs(15);
+/// The interval of name lookups.
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(15);
 
-/// Tells every address of `host`, and follows its changes.
+/// Reports to every address of `host`, and follows its changes.
 pub(super) async fn follow(
     (host, port): (String, u16),
     reach: impl Fn(SocketAddr) -> Network,
@@ -24,12 +24,12 @@ pub(super) async fn follow(
     reports: Reports,
 ) {
     let mut tasks = JoinSet::new();
-    let mut told: BTreeMap<SocketAddr, AbortHandle> = BTreeMap::new();
+    let mut tasks_by_address: BTreeMap<SocketAddr, AbortHandle> = BTreeMap::new();
     loop {
         match lookup_host((host.as_str(), port)).await {
             Ok(found) => {
                 let found: Vec<_> = found.collect();
-                told.retain(|address, task| {
+                tasks_by_address.retain(|address, task| {
                     found.contains(address) || {
                         task.abort();
                         false
@@ -37,13 +37,15 @@ pub(super) async fn follow(
                 });
                 for address in found {
                     let peer = || Peer::Remote(reach(address));
-                    told.entry(address).or_insert_with(|| tasks.spawn(tell(peer(), node.clone(), reports.clone())));
+                    tasks_by_address
+                        .entry(address)
+                        .or_insert_with(|| tasks.spawn(report_to(peer(), node.clone(), reports.clone())));
                 }
             }
-            // Those that are known are still told.
+            // Those that are known are still tasks_by_address.
             Err(error) => tracing::debug!(host, %error, "the control planes' name is not known"),
         }
-        sleep(AGAIN).await;
+        sleep(LOOKUP_INTERVAL).await;
         while tasks.try_join_next().is_some() {}
     }
 }

@@ -1,4 +1,4 @@
-//! One control plane, told by Envoy's own health discovery protocol.
+//! Reports to one control plane, by Envoy's own health discovery protocol.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,14 +17,14 @@ use tonic::transport::{Channel, Endpoint};
 use super::network::Network;
 use super::{Heard, Report, Reports};
 
-/// How long to wait before a control plane that is gone is tried again.
-const AGAIN: Duration = Duration::from_secs(2);
-/// How long a control plane may take to accept a connection, or to answer a probe on a silent one.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a silent connection is probed.
-const KEEPALIVE: Duration = Duration::from_secs(10);
+/// The pause before another attempt to reach a control plane.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
+/// The time limit for a connection, and for the answer to a keepalive.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The interval of keepalives on a silent connection.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Where a control plane is.
+/// The address of a control plane.
 #[derive(Clone, Debug)]
 pub(super) enum Peer {
     /// At a Unix socket.
@@ -36,7 +36,10 @@ pub(super) enum Peer {
 impl Peer {
     async fn connect(&self) -> Result<Channel, tonic::transport::Error> {
         let careful = |endpoint: Endpoint| {
-            endpoint.connect_timeout(PATIENCE).http2_keep_alive_interval(KEEPALIVE).keep_alive_timeout(PATIENCE)
+            endpoint
+                .connect_timeout(CONNECT_TIMEOUT)
+                .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+                .keep_alive_timeout(CONNECT_TIMEOUT)
         };
         match self {
             Peer::Local(socket) => {
@@ -50,7 +53,7 @@ impl Peer {
     }
 
     /// How logs call it.
-    fn told(&self) -> String {
+    fn display(&self) -> String {
         match self {
             Peer::Local(socket) => socket.display().to_string(),
             Peer::Remote(network) => network.address.to_string(),
@@ -60,7 +63,7 @@ impl Peer {
 
 /// Why a conversation with a control plane ended. It is tried again.
 #[derive(Debug, thiserror::Error)]
-enum TellError {
+enum ReportError {
     #[error("cannot connect")]
     Connect(#[from] tonic::transport::Error),
     #[error("refused: {}", .0.message())]
@@ -69,18 +72,18 @@ enum TellError {
     Ended,
 }
 
-/// Tells every new report, as long as there are some.
-pub(super) async fn tell(peer: Peer, node: Node, mut reports: Reports) {
+/// Sends every new report until there are no more.
+pub(super) async fn report_to(peer: Peer, node: Node, mut reports: Reports) {
     let mut last = String::new();
     loop {
-        let Err(error) = converse(&peer, &node, &mut reports).await else { return };
+        let Err(error) = stream_reports(&peer, &node, &mut reports).await else { return };
         let why = chain(&error);
         // Once, and not at every try.
         if why != last {
-            tracing::warn!(control_plane = peer.told(), error = why, "health is not reported");
+            tracing::warn!(control_plane = peer.display(), error = why, "health is not reported");
             last = why;
         }
-        sleep(AGAIN).await;
+        sleep(RECONNECT_PAUSE).await;
     }
 }
 
@@ -89,19 +92,19 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Ends without an error when there will be no more reports.
-async fn converse(peer: &Peer, node: &Node, reports: &mut Reports) -> Result<(), TellError> {
+async fn stream_reports(peer: &Peer, node: &Node, reports: &mut Reports) -> Result<(), ReportError> {
     let mut client = HealthDiscoveryServiceClient::new(peer.connect().await?);
     let (sender, receiver) = mpsc::channel(1);
     // The first message is there before the stream: a server may wait for it before it answers.
     let introduction = HealthCheckRequest { node: Some(node.clone()), ..Default::default() };
-    say(&sender, RequestType::HealthCheckRequest(introduction)).await?;
+    send(&sender, RequestType::HealthCheckRequest(introduction)).await?;
     let mut answers = client.stream_health_check(ReceiverStream::new(receiver)).await?.into_inner();
     reports.found.mark_changed();
-    let heard = Heard::from(peer.told(), &reports.heard);
+    let heard = Heard::from(peer.display(), &reports.heard);
     loop {
         tokio::select! {
             // What should be checked, Envoy knows already.
-            answer = answers.message() => heard.replace(repeated(answer?.ok_or(TellError::Ended)?)),
+            answer = answers.message() => heard.replace(repeated(answer?.ok_or(ReportError::Ended)?)),
             Ok(()) = reports.news.changed() => reports.found.mark_changed(),
             changed = reports.found.changed() => {
                 if changed.is_err() {
@@ -111,17 +114,17 @@ async fn converse(peer: &Peer, node: &Node, reports: &mut Reports) -> Result<(),
                 if let Some(report) = newest {
                     let mut report = report.as_ref().clone();
                     report.cluster_endpoints_health.extend(heard.of_others());
-                    say(&sender, RequestType::EndpointHealthResponse(report)).await?;
+                    send(&sender, RequestType::EndpointHealthResponse(report)).await?;
                 }
             }
         }
     }
 }
 
-async fn say(
+async fn send(
     sender: &mpsc::Sender<HealthCheckRequestOrEndpointHealthResponse>,
     what: RequestType,
-) -> Result<(), TellError> {
+) -> Result<(), ReportError> {
     let message = HealthCheckRequestOrEndpointHealthResponse { request_type: Some(what) };
-    sender.send(message).await.map_err(|_| TellError::Ended)
+    sender.send(message).await.map_err(|_| ReportError::Ended)
 }

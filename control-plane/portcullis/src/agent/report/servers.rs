@@ -22,7 +22,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// The pools to ask about now, and the page that tells of them. `None` if all servers of all pools are healthy.
+    /// The pools to ask about now, and the path of the page about them. `None` if all servers of all pools are healthy.
     pub(super) fn ask(&mut self, counts: &Counts) -> Option<(Vec<String>, String)> {
         let ill: BTreeSet<&String> =
             counts.iter().filter(|(_, (healthy, total))| healthy < total).map(|(pool, _)| pool).collect();
@@ -41,10 +41,10 @@ impl Servers {
         Some((pools, page))
     }
 
-    /// Takes what the page tells of the pools that were asked about, at `now` in seconds since 1970.
+    /// Takes the page about the pools that were asked about, at `now` in seconds since 1970.
     ///
     /// # Errors
-    /// The page is not what Envoy writes.
+    /// The page is not in Envoy's format.
     pub(super) fn take(&mut self, pools: Vec<String>, page: &[u8], now: u64) -> Result<(), serde_json::Error> {
         let mut found = read(page)?;
         for pool in pools {
@@ -104,7 +104,7 @@ struct Pool {
 struct Host {
     #[serde(default)]
     address: Address,
-    /// Where the server is known by a name.
+    /// The host name of the server, if it has one.
     #[serde(default)]
     hostname: String,
     #[serde(default)]

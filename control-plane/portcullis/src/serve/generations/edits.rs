@@ -31,7 +31,7 @@ impl Pki {
     }
 }
 
-/// What is edited.
+/// The edits.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Edit {
     /// Facts: what is in a generation.
@@ -44,16 +44,16 @@ pub(super) enum Edit {
     ReservedNames,
     AskingUser,
     Recreate,
-    /// What changes under open connections.
+    /// Edits that take effect under open connections.
     Renew,
     Servers,
     Subset,
     Limits,
     /// A wrong edit, or the end of it.
     Wrong,
-    /// The Secret of the token goes, or comes back.
-    Withdraw,
-    /// The object goes, or comes back.
+    /// The Secret of the token is deleted, or created again.
+    Revoke,
+    /// The object is deleted, or created again.
     Remove,
 }
 
@@ -72,7 +72,7 @@ const EDITS: [Edit; 16] = [
     Edit::Subset,
     Edit::Limits,
     Edit::Wrong,
-    Edit::Withdraw,
+    Edit::Revoke,
     Edit::Remove,
 ];
 
@@ -85,9 +85,9 @@ impl Arbitrary for Edit {
     }
 }
 
-/// What the object says in a version of it that can be accepted.
+/// The part of the object that belongs to one accepted version.
 #[derive(Clone, Copy, Debug, Default)]
-struct Said {
+struct Version {
     by_headers: bool,
     account: usize,
     token: usize,
@@ -103,51 +103,51 @@ struct Said {
 /// The object as it is written, and the settings.
 #[derive(Debug, Default)]
 pub(super) struct Object {
-    said: Said,
-    /// What was accepted last and is served.
-    served: Option<Said>,
+    version: Version,
+    /// The version that was accepted last and is served.
+    served: Option<Version>,
     other_headers: bool,
     reserves_names: bool,
     other_limits: bool,
     is_wrong: bool,
-    is_withdrawn: bool,
+    is_revoked: bool,
     is_gone: bool,
 }
 
 impl Object {
     pub(super) fn edit(&mut self, edit: Edit) {
-        let said = &mut self.said;
+        let version = &mut self.version;
         match edit {
-            Edit::Mode => said.by_headers ^= true,
-            Edit::Account => said.account ^= 1,
-            Edit::Token => said.token = (said.token + 1) % 4,
-            Edit::Trust => said.trust = (said.trust + 1) % 3,
-            Edit::PeerName => said.peer_name ^= true,
-            Edit::AskingUser => said.asking_user ^= true,
-            Edit::Recreate => said.uid += 1,
-            Edit::Renew => said.renewal ^= 1,
-            Edit::Servers => said.servers ^= true,
-            Edit::Subset => said.subset ^= true,
+            Edit::Mode => version.by_headers ^= true,
+            Edit::Account => version.account ^= 1,
+            Edit::Token => version.token = (version.token + 1) % 4,
+            Edit::Trust => version.trust = (version.trust + 1) % 3,
+            Edit::PeerName => version.peer_name ^= true,
+            Edit::AskingUser => version.asking_user ^= true,
+            Edit::Recreate => version.uid += 1,
+            Edit::Renew => version.renewal ^= 1,
+            Edit::Servers => version.servers ^= true,
+            Edit::Subset => version.subset ^= true,
             Edit::HeaderNames => self.other_headers ^= true,
             Edit::ReservedNames => self.reserves_names ^= true,
             Edit::Limits => self.other_limits ^= true,
             Edit::Wrong => self.is_wrong ^= true,
-            Edit::Withdraw => self.is_withdrawn ^= true,
+            Edit::Revoke => self.is_revoked ^= true,
             Edit::Remove => self.is_gone ^= true,
         }
     }
 
     /// Whether the newest version of it was accepted: else the one before stays, if it is of the same object.
     pub(super) fn is_accepted(&mut self, is_accepted: bool) {
-        let is_another = self.served.is_some_and(|served| served.uid != self.said.uid);
+        let is_another = self.served.is_some_and(|served| served.uid != self.version.uid);
         if is_accepted {
-            self.served = Some(self.said);
+            self.served = Some(self.version);
         } else if self.is_gone || is_another {
             self.served = None;
         }
     }
 
-    /// Nobody knows what was accepted before.
+    /// Forgets the version that was accepted before.
     pub(super) fn is_forgotten(&mut self) {
         self.served = None;
     }
@@ -157,15 +157,15 @@ impl Object {
         self.served.is_some()
     }
 
-    /// What of what is served is in a generation.
+    /// The part of the served version that belongs to its generation.
     pub(super) fn facts(&self) -> String {
-        let Some(said) = self.served else { return "gone".to_owned() };
-        let Said { by_headers, account, token, trust, peer_name, asking_user, uid, .. } = said;
+        let Some(version) = self.served else { return "gone".to_owned() };
+        let Version { by_headers, account, token, trust, peer_name, asking_user, uid, .. } = version;
         // A token that is renewed is of the same account.
         let token = if by_headers { 0 } else { token.min(2) };
         let by_headers = by_headers.then_some((self.other_headers, self.reserves_names, asking_user));
         // Servers that nobody verifies are known by their addresses only.
-        let unverified = (trust == 2).then_some(said.servers);
+        let unverified = (trust == 2).then_some(version.servers);
         format!(
             "{by_headers:?} account {account} token {token} trust {trust} {unverified:?} name {peer_name} uid {uid}"
         )
@@ -182,9 +182,9 @@ impl Object {
 
     /// The Secret with the token, if it is there.
     fn materials(&self) -> Materials {
-        let data = [("token".to_owned(), SecretBytes::new(token(self.said.token).into_bytes()))];
+        let data = [("token".to_owned(), SecretBytes::new(token(self.version.token).into_bytes()))];
         let secret = SecretMaterial { clusters: [NAME.to_owned()].into(), data: data.into() };
-        let secrets = (!self.is_withdrawn).then(|| (SECRET.to_owned(), secret));
+        let secrets = (!self.is_revoked).then(|| (SECRET.to_owned(), secret));
         Materials::Secrets(secrets.into_iter().collect())
     }
 
@@ -201,36 +201,38 @@ impl Object {
     }
 
     fn cluster(&self, pki: &Pki) -> Value {
-        let said = &self.said;
-        let (certificate, key) = &pki.accounts[said.account][said.renewal];
+        let version = &self.version;
+        let (certificate, key) = &pki.accounts[version.account][version.renewal];
         let serving = &pki.accounts[0][0];
         let encoded = |text: &str| STANDARD.encode(text);
         let mut client = json!({
             "certData": encoded(certificate), "keyData": encoded(key),
-            "serverName": if said.peer_name { "kubernetes" } else { "apiserver" },
+            "serverName": if version.peer_name { "kubernetes" } else { "apiserver" },
         });
-        match said.trust {
+        match version.trust {
             2 => client["insecure"] = json!(true),
             trust => client["caData"] = json!(encoded(&pki.authorities[trust])),
         }
-        let servers = if said.servers { &["https://10.0.0.1", "https://10.0.0.2"][..] } else { &["https://10.0.0.1"] };
-        let mut identity = json!({"upstreamIdentity": if said.by_headers { "RequestHeader" } else { "Impersonate" }});
-        if said.by_headers && said.asking_user {
+        let servers =
+            if version.servers { &["https://10.0.0.1", "https://10.0.0.2"][..] } else { &["https://10.0.0.1"] };
+        let mut identity =
+            json!({"upstreamIdentity": if version.by_headers { "RequestHeader" } else { "Impersonate" }});
+        if version.by_headers && version.asking_user {
             identity["requestHeader"] = json!({"user": "system:other"});
         }
-        if !said.by_headers && said.token > 0 {
+        if !version.by_headers && version.token > 0 {
             identity["references"] = json!({"token": {"secret": {"name": SECRET}}});
         }
         let all = json!({"rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]});
         let mut policies = vec![all.clone()];
-        if said.subset {
+        if version.subset {
             let mut one = all;
             one["upsteamSubset"] = json!(["https://10.0.0.1"]);
             policies.insert(0, one);
         }
         json!({
             "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster",
-            "metadata": {"name": NAME, "uid": format!("uid-{}", said.uid)},
+            "metadata": {"name": NAME, "uid": format!("uid-{}", version.uid)},
             "spec": {
                 "servers": servers.iter().map(|server| json!({"endpoint": server})).collect::<Vec<_>>(),
                 "clientConfig": client,

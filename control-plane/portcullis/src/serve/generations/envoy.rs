@@ -1,4 +1,4 @@
-//! Envoy as far as the order of what it is told matters: subscriptions, warming, and acknowledgements that come when they like.
+//! A model of Envoy, as far as the order of responses matters: subscriptions, warming, and acknowledgements at any time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(super) struct Applied {
     pub(super) body: Vec<u8>,
 }
 
-/// What Envoy does next, by number among what it can do.
+/// The next step of Envoy, by number among those that are possible.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     /// Takes a response of some type.
@@ -34,7 +34,7 @@ pub(super) enum Step {
     Say(u8),
     /// A cluster whose endpoints and secrets are there is warm.
     Warm(u8),
-    /// What a cluster waits for did not come in time: it goes on without.
+    /// A cluster waits no longer for endpoints or secrets that did not come in time.
     GiveUp(u8),
 }
 
@@ -67,10 +67,10 @@ struct Pool {
     secrets: BTreeSet<String>,
 }
 
-/// What is known of one type.
+/// The state of one resource type.
 #[derive(Default)]
 struct Kind {
-    /// What Envoy has: version and body.
+    /// The resources that Envoy has: version and body.
     has: BTreeMap<String, (String, Vec<u8>)>,
     /// Names that it wants; of clusters and listeners it wants all.
     wants: BTreeSet<String>,
@@ -284,8 +284,8 @@ impl Envoy {
         self.decisions.iter().rev().find(is_current)
     }
 
-    /// What a request on its way to a cluster meets: the cluster, its endpoints and its secrets. Nothing if it is not there
-    /// or has not become warm.
+    /// The resources that a request to a cluster uses: the cluster, its endpoints and its secrets. Empty if the cluster does
+    /// not exist or is not warm.
     pub(super) fn way(&self, cluster: &str) -> Vec<Applied> {
         let Some(pool) = self.active.get(cluster) else { return Vec::new() };
         let found = |url: String, name: &String| {
@@ -349,7 +349,7 @@ impl Pool {
 /// Parts of the names of secrets that pools need.
 const SECRETS: [&str; 3] = ["client", "token", "ca"];
 
-/// The part of a cluster that a name stands for, without a generation.
+/// The part of a cluster that a name refers to, without a generation.
 fn part(name: &str) -> &str {
     let part = name.rsplit('/').next().unwrap_or_default();
     part.split('@').next().unwrap_or_default()

@@ -1,7 +1,7 @@
-//! A property of all that is between an edit and Envoy: whatever is edited, and in whatever order Envoy takes what it is
-//! told, a decision of one generation of an object reaches no pool, secret or endpoint of another.
+//! A property of the whole way from an edit to Envoy: for any edits, and any order in which Envoy applies responses, a decision
+//! of one generation of an object reaches no cluster, secret or endpoint of another.
 //!
-//! The model of objects, the translation and the protocol are the real ones, Envoy is a model.
+//! The reconciler, the translation and the protocol are the real ones; Envoy is a model.
 
 mod edits;
 mod envoy;
@@ -24,10 +24,10 @@ use super::retention::DEFAULT_GRACE_PERIOD;
 /// Digits of a generation.
 const DIGITS: usize = 16;
 
-/// What the filter decides by and the servers believe by, told by what was edited and not by what came out.
+/// The facts that the filter decides by and the servers rely on, derived from the edits and not from the translation.
 type Facts = String;
 
-/// What happens next.
+/// An event of the test.
 #[derive(Clone, Debug)]
 enum Event {
     Edit(Edit),
@@ -61,7 +61,7 @@ fn event_or_refusal() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// How names are told to Envoy.
+/// The names of resources that Envoy sees.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
     AsTheyAre,
@@ -69,25 +69,25 @@ enum Names {
     WithoutGenerations,
 }
 
-struct World {
+struct Simulation {
     pki: Pki,
     object: Object,
     reconciler: Reconciler,
-    /// What was served last.
+    /// The snapshot that was served last.
     served: Snapshot,
     envoy: Envoy,
     names: Names,
     now: Instant,
     /// Of which facts everything is that was ever served.
     made_of: BTreeMap<Applied, Facts>,
-    /// What destinations led to: things, and how many of these were secrets.
+    /// The number of resources that destinations led to, and of the secrets among them.
     reached: usize,
     secrets: usize,
 }
 
-impl World {
+impl Simulation {
     fn new(names: Names) -> Self {
-        let mut world = Self {
+        let mut simulation = Self {
             pki: Pki::new(),
             object: Object::default(),
             reconciler: Reconciler::default(),
@@ -99,8 +99,8 @@ impl World {
             reached: 0,
             secrets: 0,
         };
-        world.publish();
-        world
+        simulation.publish();
+        simulation
     }
 
     fn take(&mut self, event: &Event) {
@@ -124,7 +124,7 @@ impl World {
             Event::Resume => {
                 self.reconciler = Reconciler::resume(Some(&self.served), DEFAULT_GRACE_PERIOD);
                 self.object.is_forgotten();
-                let saved = Arc::new(Snapshot::new(self.as_told(&self.served)));
+                let saved = Arc::new(Snapshot::new(self.as_seen(&self.served)));
                 self.envoy.reconnect(saved);
                 self.publish();
             }
@@ -148,7 +148,7 @@ impl World {
             assert_eq!(version(&update.snapshot), version(&other.snapshot), "replicas agree on what is served");
         }
         let facts = self.object.facts();
-        let told = self.as_told(&update.snapshot);
+        let told = self.as_seen(&update.snapshot);
         for (url, name, resource) in &told {
             let made = Applied { url: url.clone(), name: name.clone(), body: resource.body().to_vec() };
             self.made_of.entry(made).or_insert_with(|| facts.clone());
@@ -157,27 +157,28 @@ impl World {
         Arc::new(Snapshot::new(told))
     }
 
-    /// Resources by type and name, as Envoy is told them.
-    fn as_told(&self, snapshot: &Snapshot) -> Vec<(String, String, Resource)> {
-        let all =
-            snapshot.resources().map(|(url, name, resource)| (url, self.told(name.as_bytes()), self.renamed(resource)));
+    /// Resources by type and name, with the names that Envoy sees.
+    fn as_seen(&self, snapshot: &Snapshot) -> Vec<(String, String, Resource)> {
+        let all = snapshot
+            .resources()
+            .map(|(url, name, resource)| (url, self.seen_bytes(name.as_bytes()), self.renamed(resource)));
         all.map(|(url, name, resource)| (url.to_owned(), String::from_utf8(name).unwrap(), resource)).collect()
     }
 
-    /// A resource with the names that Envoy is told.
+    /// A resource with the names that Envoy sees.
     fn renamed(&self, resource: &Resource) -> Resource {
         if self.names == Names::AsTheyAre {
             return resource.clone();
         }
-        let mut renamed = Resource::new(self.told(resource.body()));
+        let mut renamed = Resource::new(self.seen_bytes(resource.body()));
         if let Some((url, name)) = resource.companion() {
-            renamed = renamed.with_companion(url, String::from_utf8(self.told(name.as_bytes())).unwrap());
+            renamed = renamed.with_companion(url, String::from_utf8(self.seen_bytes(name.as_bytes())).unwrap());
         }
         resource.owner().map_or(renamed.clone(), |owner| renamed.owned_by(owner))
     }
 
     /// Of the same length, so that encodings stay whole.
-    fn told(&self, bytes: &[u8]) -> Vec<u8> {
+    fn seen_bytes(&self, bytes: &[u8]) -> Vec<u8> {
         let mut told = bytes.to_vec();
         if self.names == Names::AsTheyAre {
             return told;
@@ -193,7 +194,7 @@ impl World {
 
     /// Follows each destination of each route configuration that Envoy ever had: a request may wait for long between its
     /// decision and its way.
-    fn look(&mut self) -> Result<(), String> {
+    fn check_destinations(&mut self) -> Result<(), String> {
         let of = |one: &Applied| self.made_of.get(one).cloned();
         let (mut reached, mut secrets) = (0, 0);
         for decided in self.envoy.decisions() {
@@ -215,13 +216,13 @@ impl World {
     }
 }
 
-fn run(names: Names, events: &[Event]) -> Result<World, String> {
-    let mut world = World::new(names);
+fn run(names: Names, events: &[Event]) -> Result<Simulation, String> {
+    let mut simulation = Simulation::new(names);
     for event in events {
-        world.take(event);
-        world.look()?;
+        simulation.take(event);
+        simulation.check_destinations()?;
     }
-    Ok(world)
+    Ok(simulation)
 }
 
 fn cases() -> ProptestConfig {
@@ -238,16 +239,16 @@ proptest! {
     /// In the end Envoy has what is served, and requests find their way.
     #[test]
     fn generations_end_with_the_newest(events in proptest::collection::vec(event(), 1..80)) {
-        let mut world = run(Names::AsTheyAre, &events).map_err(TestCaseError::fail)?;
-        world.envoy.settle();
-        world.look().map_err(TestCaseError::fail)?;
-        if world.object.is_served() {
-            let current = world.envoy.current().ok_or_else(|| TestCaseError::fail("no routes"))?;
-            prop_assert_eq!(world.made_of.get(&current.routes), Some(&world.object.facts()));
+        let mut simulation = run(Names::AsTheyAre, &events).map_err(TestCaseError::fail)?;
+        simulation.envoy.settle();
+        simulation.check_destinations().map_err(TestCaseError::fail)?;
+        if simulation.object.is_served() {
+            let current = simulation.envoy.current().ok_or_else(|| TestCaseError::fail("no routes"))?;
+            prop_assert_eq!(simulation.made_of.get(&current.routes), Some(&simulation.object.facts()));
             for target in current.destinations.values() {
-                prop_assert!(!world.envoy.way(target).is_empty(), "{} leads nowhere", target);
+                prop_assert!(!simulation.envoy.way(target).is_empty(), "{} leads nowhere", target);
             }
-            prop_assert!(world.envoy.has_only_what_is_served(&type_urls::cluster()));
+            prop_assert!(simulation.envoy.has_only_what_is_served(&type_urls::cluster()));
         }
     }
 }
@@ -255,14 +256,14 @@ proptest! {
 /// An object that was deleted serves no more, though one of its name was created since that cannot be served itself.
 #[test]
 fn object_that_was_deleted_is_not_served_for_its_successor() {
-    let serves = |world: &World| world.served.resources().any(|(url, ..)| url == type_urls::cluster());
-    let mut world = World::new(Names::AsTheyAre);
-    world.take(&Event::Edit(Edit::Wrong));
-    assert!(serves(&world), "what was accepted last is served");
-    world.take(&Event::Edit(Edit::Recreate));
-    assert!(!serves(&world));
-    world.take(&Event::Edit(Edit::Wrong));
-    assert!(serves(&world));
+    let serves = |simulation: &Simulation| simulation.served.resources().any(|(url, ..)| url == type_urls::cluster());
+    let mut simulation = Simulation::new(Names::AsTheyAre);
+    simulation.take(&Event::Edit(Edit::Wrong));
+    assert!(serves(&simulation), "what was accepted last is served");
+    simulation.take(&Event::Edit(Edit::Recreate));
+    assert!(!serves(&simulation));
+    simulation.take(&Event::Edit(Edit::Wrong));
+    assert!(serves(&simulation));
 }
 
 /// Without generations in names the same property fails: it can.
@@ -279,15 +280,15 @@ fn generations_without_names_meet() {
 
 /// The property looks at something.
 #[test]
-fn generations_are_looked_at_on_their_way() {
+fn generations_are_observed_on_many_ways() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let strategy = proptest::collection::vec(event_or_refusal(), 80..120);
     let runs = (0..20).map(|_| run(Names::AsTheyAre, &strategy.new_tree(&mut runner).unwrap().current()).unwrap());
     let (mut reached, mut secrets, mut facts) = (0, 0, BTreeSet::new());
-    for world in runs {
-        reached += world.reached;
-        secrets += world.secrets;
-        facts.extend(world.made_of.into_values());
+    for simulation in runs {
+        reached += simulation.reached;
+        secrets += simulation.secrets;
+        facts.extend(simulation.made_of.into_values());
     }
     let told = format!("{reached} ways, {secrets} to secrets, {} generations", facts.len());
     assert!(reached > 20_000 && secrets > 10_000 && facts.len() > 15, "{told}");

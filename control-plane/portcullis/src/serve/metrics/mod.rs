@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_sources::SourceHealth;
 use portcullis_translate::{Diagnosis, Reason};
-use portcullis_xds::{Endpoints, HealthRegistry, Observer, Registry, Rejection, Snapshot};
+use portcullis_xds::{Endpoints, HealthRegistry, Registry, Rejection, Snapshot, XdsMetrics};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -238,24 +238,24 @@ impl Metrics {
     }
 }
 
-impl Observer for Metrics {
-    fn sent(&self, kind: &'static str) {
+impl XdsMetrics for Metrics {
+    fn responded(&self, kind: &'static str) {
         self.responses.get_or_create(&[("type", kind)]).inc();
     }
 
-    fn acknowledged(&self, kind: &'static str) {
+    fn acked(&self, kind: &'static str) {
         self.acks.get_or_create(&[("type", kind)]).inc();
     }
 
-    fn refused(&self, kind: &'static str) {
+    fn nacked(&self, kind: &'static str) {
         self.nacks.get_or_create(&[("type", kind)]).inc();
     }
 
-    fn turned_away(&self, why: Rejection) {
+    fn rejected(&self, why: Rejection) {
         self.rejections.get_or_create(&[("reason", why.label())]).inc();
     }
 
-    fn caught_up(&self, snapshot: &str) {
+    fn propagated(&self, snapshot: &str) {
         let since = self.lock().changes.iter().rev().find(|(version, _)| version == snapshot).map(|(_, since)| *since);
         if let Some(since) = since {
             self.propagation.observe(since.elapsed().as_secs_f64());
@@ -336,8 +336,8 @@ mod tests {
         let metrics = Metrics::default();
         let snapshot = Snapshot::default();
         metrics.published(&snapshot, Origin::LastGood, Instant::now(), true);
-        metrics.caught_up(snapshot.version());
-        metrics.caught_up("another");
+        metrics.propagated(snapshot.version());
+        metrics.propagated("another");
         let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
         assert!(text.contains("portcullis_propagation_seconds_count 1\n"), "{text}");
         assert!(text.contains("portcullis_snapshot_source{source=\"last_good\"} 1\n"), "{text}");

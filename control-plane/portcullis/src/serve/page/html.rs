@@ -1,5 +1,5 @@
-/// HTML under construction. Only [`Html::raw`] takes markup, and only markup that stands in the program: its argument is
-/// static. Everything else is escaped.
+/// HTML under construction. Only [`Html::raw`] takes markup, and only static text: markup of this program. Everything else is
+/// escaped.
 #[derive(Debug, Default)]
 pub(super) struct Html {
     text: String,

@@ -7,7 +7,7 @@ use portcullis_api::CLUSTER_KIND;
 use portcullis_api::status::told;
 
 use super::source_state::SourceStatus;
-use super::status::{Node, Object, Status};
+use super::status::{NodeReport, ObjectStatus, Status};
 use html::Html;
 
 /// Most rows of a table; `portcullis status` has them all.
@@ -68,7 +68,7 @@ fn source(html: &mut Html, source: &SourceStatus) {
     }
 }
 
-fn nodes(html: &mut Html, nodes: &[Node]) {
+fn nodes(html: &mut Html, nodes: &[NodeReport]) {
     if nodes.is_empty() {
         html.raw("<p>None has connected.</p>\n");
         return;
@@ -104,7 +104,7 @@ fn more(html: &mut Html, rows: usize) {
 }
 
 /// How much an object wants to be looked at: lower is more.
-fn urgency(object: &Object) -> usize {
+fn urgency(object: &ObjectStatus) -> usize {
     use portcullis_api::status::State;
     let holds = object.status.conditions.iter().take_while(|one| one.status == State::True).count();
     if object.status.conditions.len() == holds { usize::MAX } else { holds }

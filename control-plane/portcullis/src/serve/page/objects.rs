@@ -2,13 +2,13 @@ use portcullis_api::status::{Condition, ConditionType, State};
 
 use super::html::Html;
 use super::{MAX_ROWS, more, urgency};
-use crate::serve::status::Object;
+use crate::serve::status::ObjectStatus;
 
 /// Most warnings of one object that are shown.
 const MAX_WARNINGS: usize = 20;
 
 /// The clusters, those that something is wrong with first.
-pub(super) fn clusters(html: &mut Html, objects: &[&Object]) {
+pub(super) fn clusters(html: &mut Html, objects: &[&ObjectStatus]) {
     if objects.is_empty() {
         html.raw("<p>None.</p>\n");
         return;
@@ -35,7 +35,7 @@ pub(super) fn clusters(html: &mut Html, objects: &[&Object]) {
 }
 
 /// Settings, and files that cannot be used as they stand.
-pub(super) fn others(html: &mut Html, objects: &[&Object]) {
+pub(super) fn others(html: &mut Html, objects: &[&ObjectStatus]) {
     if objects.is_empty() {
         html.raw("<p>None.</p>\n");
         return;
@@ -53,7 +53,7 @@ pub(super) fn others(html: &mut Html, objects: &[&Object]) {
     more(html, objects.len());
 }
 
-fn place(html: &mut Html, object: &Object) {
+fn place(html: &mut Html, object: &ObjectStatus) {
     if let Some(at) = &object.diagnosis.at {
         html.raw("<br><small>").text(at).raw("</small>");
     }
@@ -73,7 +73,7 @@ fn state(html: &mut Html, condition: &Condition) {
     html.raw("<br><small>since ").text(&condition.last_transition_time.to_string()).raw("</small></td>");
 }
 
-fn gateways(html: &mut Html, object: &Object) {
+fn gateways(html: &mut Html, object: &ObjectStatus) {
     html.raw("<td><ul>");
     for gateway in &object.status.gateways {
         html.raw("<li>").text(&gateway.name).text(": ").text(&gateway.state);
@@ -93,7 +93,7 @@ fn gateways(html: &mut Html, object: &Object) {
     html.raw("</ul></td>");
 }
 
-fn messages(html: &mut Html, object: &Object) {
+fn messages(html: &mut Html, object: &ObjectStatus) {
     html.raw("<td><ul>");
     for condition in &object.status.conditions {
         // Accepted tells the diagnosis, which comes below with its warnings one by one.

@@ -6,11 +6,11 @@ use portcullis_translate::{Diagnosis, Reason, Version};
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::serve::status::Type;
+use crate::serve::status::TypeStatus;
 
 const HOSTILE: &str = "<script>alert(1)</script>\"'&\u{1b}[31m\u{202e}";
 
-fn object(kind: &str, name: &str, served: Served, message: &str) -> Object {
+fn object(kind: &str, name: &str, served: Served, message: &str) -> ObjectStatus {
     let accepted = served == Served::Newest;
     let reason = if accepted { Reason::Accepted } else { Reason::Invalid };
     let diagnosis = Diagnosis {
@@ -37,21 +37,22 @@ fn object(kind: &str, name: &str, served: Served, message: &str) -> Object {
     let gateways = vec![Gateway { name: HOSTILE, standing, health, lost_subsets: Vec::new() }];
     let seen = Observation { verdict, generation: Some(7), served, content_hash: "c0ffee", gateways };
     let status = ClusterStatus::of(&seen, &[], &Timestamp::from_seconds(0));
-    Object::new(diagnosis, status)
+    ObjectStatus::new(diagnosis, status)
 }
 
 fn reason_word(reason: Reason) -> &'static str {
     if reason == Reason::Accepted { "Accepted" } else { "Invalid" }
 }
 
-fn status(objects: Vec<Object>) -> Status {
-    let one = Type { sent: "0123456789abcdef".to_owned(), acked: String::new(), nack: Some(HOSTILE.to_owned()) };
+fn status(objects: Vec<ObjectStatus>) -> Status {
+    let one = TypeStatus { sent: "0123456789abcdef".to_owned(), acked: String::new(), nack: Some(HOSTILE.to_owned()) };
     let types = [("type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned(), one)].into();
-    let node = Node { id: HOSTILE.to_owned(), connected: true, types, in_sync: false, view: None, refused: Vec::new() };
+    let node =
+        NodeReport { id: HOSTILE.to_owned(), connected: true, types, in_sync: false, view: None, refused: Vec::new() };
     let stale_since = Some("2026-01-01T00:00:00Z".to_owned());
     let source = SourceStatus { kind: "directory", stale_since, reason: Some(HOSTILE.to_owned()), leader: Some(false) };
-    let (endpoints, snapshot, turned_away) = (BTreeMap::new(), "c0ffee".to_owned(), Vec::new());
-    Status { objects, nodes: vec![node], endpoints, snapshot, source, turned_away }
+    let (endpoints, snapshot, rejected_nodes) = (BTreeMap::new(), "c0ffee".to_owned(), Vec::new());
+    Status { objects, nodes: vec![node], endpoints, snapshot, source, rejected_nodes }
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn it_tells_where_everything_stands() {
 fn one_object_stays_small() {
     let mut long = object(CLUSTER_KIND, "long.test", Served::Nothing, &"ä; ".repeat(1_000_000));
     long.diagnosis.warnings = vec!["w".repeat(100_000); 1_000];
-    let long = Object::new(long.diagnosis, long.status);
+    let long = ObjectStatus::new(long.diagnosis, long.status);
     assert!(serde_json::to_string(&long).unwrap().len() < 2_000_000);
     assert!(long.diagnosis.message.ends_with('…'));
     assert!(page(&status(vec![long])).len() < 100_000);

@@ -8,8 +8,8 @@ use super::{FILE, StateError};
 /// Most bytes that are read or written: forty thousand clusters.
 const MOST: u64 = 1 << 30;
 
-/// Reads the file; `None` if there is none. It must be a plain file that belongs to this process's user, and that nobody
-/// else may read or write: whoever could write it could put a configuration into the gateway's place.
+/// Reads the file; `None` if there is none. It must be a plain file that belongs to this process's user, and that no other user
+/// may read or write: a user who can write it could replace the gateway's configuration.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

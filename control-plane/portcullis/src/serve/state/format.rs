@@ -52,7 +52,7 @@ struct SavedResource {
     /// In base64; none if it is held elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     body: Option<String>,
-    /// In a view: it is the one that everybody else is told.
+    /// In a view: the resource is the same as in the module's snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     common: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ pub(super) fn encode(snapshot: &Snapshot, with_keys: bool) -> Vec<u8> {
     bytes
 }
 
-/// Of what everybody is told its name is enough.
+/// A resource that is the same as in the module's snapshot: its name is enough.
 fn common(type_url: &str, name: &str, resource: &Resource) -> SavedResource {
     SavedResource {
         r#type: type_url.to_owned(),

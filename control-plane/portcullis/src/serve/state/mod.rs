@@ -20,7 +20,7 @@ pub(super) use keeper::{StateKeeper, StateWriter};
 /// The file's name in --state-dir.
 const FILE: &str = "last-good";
 
-/// Where the last good configuration is kept.
+/// The file of the last good configuration.
 #[derive(Debug, Args)]
 pub(crate) struct StateArguments {
     /// Keep what is served in a file of this directory (mode 0600), and serve it after a restart for as long as the source
@@ -50,7 +50,7 @@ pub(super) enum StateError {
     Saved(#[from] SavedError),
 }
 
-/// What was served before this program started.
+/// The snapshot that was served before this program started.
 #[derive(Debug, Default)]
 pub(super) struct LastGood {
     pub(super) snapshot: Option<Arc<Snapshot>>,
@@ -59,7 +59,7 @@ pub(super) struct LastGood {
 }
 
 impl LastGood {
-    /// Loads it. A file that cannot be used is told and not used.
+    /// Loads the file. A file that cannot be used leads to a diagnosis.
     pub(super) fn load(directory: &Path) -> Self {
         let path = directory.join(FILE);
         let name = path.display().to_string();
@@ -78,12 +78,12 @@ impl LastGood {
         }
     }
 
-    /// What is to be told of it as long as it matters.
+    /// The diagnosis of the file, until the source has been read.
     pub(super) fn diagnoses(&self) -> Vec<Diagnosis> {
         self.told.iter().cloned().collect()
     }
 
-    /// Told when the source holds nothing at all.
+    /// The diagnosis of a source without any object.
     pub(super) fn diagnosis_of_empty_source(&self) -> Diagnosis {
         let message = "the source holds no object, which is taken for a source that is not there yet: what was served \
                        before is served still; GatewaySettings alone would serve nothing";

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 /// The lists of a status whose entries the server knows by a key: others may add entries of their own.
 const KEYED: [(&str, &str); 2] = [("conditions", "type"), ("gateways", "name")];
 
-/// What is applied: the whole of what is ours. The UID makes the server refuse it if another object has the name by now.
+/// The object to apply: all the fields of this manager. The UID makes the server refuse it if another object has the name by
+/// now.
 pub(super) fn applied(name: &str, uid: &str, status: &ClusterStatus) -> serde_json::Result<Value> {
     let status = serde_json::to_value(status)?;
     Ok(json!({
@@ -16,7 +17,7 @@ pub(super) fn applied(name: &str, uid: &str, status: &ClusterStatus) -> serde_js
     }))
 }
 
-/// Whether a status holds all that is wanted, and no gateway beside. What others have added does not matter.
+/// Whether a status holds all that is wanted, and no other gateway. Additions of other managers do not matter.
 pub(super) fn is_there(found: &Value, wanted: &Value) -> bool {
     let (Some(found), Some(wanted)) = (found.as_object(), wanted.as_object()) else { return false };
     let ours = ["observedGeneration", "contentHash", "names", "moreGateways"];

@@ -1,10 +1,10 @@
 //! Status, written back to Kubernetes by the replica that leads.
 //!
-//! - [`desired`]: what is written, and whether it is there already.
+//! - [`desired`]: the status to write, and whether the server has it already.
 //! - [`queue`]: what is written when; pure, time is an argument.
 //! - [`apply`]: one write, as a server-side apply of the status alone.
 //!
-//! Translation never waits for it: it looks at what was judged last, whenever it gets to it.
+//! Translation never waits for it: the writer takes the newest status whenever it is free.
 
 mod apply;
 mod desired;
@@ -24,21 +24,21 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::observer::Observer;
-use super::status::Object;
+use super::status::ObjectStatus;
+use super::status_observer::StatusObserver;
 use apply::apply;
-use write_queue::{Moment, Outcome, WriteQueue};
+use write_queue::{Moment, WriteOutcome, WriteQueue};
 
-/// Most writes at a time.
-const AT_ONCE: usize = 8;
-/// How often it is looked without a change: gateways' answers and reports are no changes of objects.
-const TURN: Duration = Duration::from_secs(1);
-/// How long an answer of the gateways to a change is waited for, which saves a write.
-const DELAY: Duration = Duration::from_millis(150);
-/// How long after the start nothing is said that is only because gateways have not come back yet.
-const RETURN: Duration = Duration::from_secs(10);
+/// The number of concurrent writes.
+const MAX_CONCURRENT_WRITES: usize = 8;
+/// The interval of plans without a change of objects: acknowledgements and reports of gateways change the status, too.
+const PLAN_INTERVAL: Duration = Duration::from_secs(1);
+/// The time for gateways to acknowledge a change before its status is written, which saves a write.
+const ACK_DELAY: Duration = Duration::from_millis(150);
+/// The time after the start in which gateways reconnect; conditions that only say so are not written.
+const RECONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// What the writer needs.
+/// The inputs of the writer.
 pub(super) struct Writer {
     /// The API that the objects come from.
     pub(super) client: Client,
@@ -46,10 +46,10 @@ pub(super) struct Writer {
     pub(super) leads: watch::Receiver<bool>,
     /// The `status` of each object as the server has it, by name.
     pub(super) statuses: watch::Receiver<Arc<BTreeMap<String, Value>>>,
-    /// Tells when the objects have been judged anew.
+    /// Changes when the objects have been reconciled anew.
     pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
-    /// What is judged.
-    pub(super) observer: Arc<Observer>,
+    /// The status of all objects.
+    pub(super) observer: Arc<StatusObserver>,
 }
 
 impl Writer {
@@ -64,27 +64,27 @@ impl Writer {
             if !*self.leads.borrow_and_update() {
                 self.follow(&mut queue);
                 planned = None;
-            } else if planned.is_none_or(|at| at.elapsed() >= TURN) {
+            } else if planned.is_none_or(|at| at.elapsed() >= PLAN_INTERVAL) {
                 self.plan(&mut queue, start.elapsed());
                 planned = Some(Instant::now());
             }
-            while writes.len() < AT_ONCE
+            while writes.len() < MAX_CONCURRENT_WRITES
                 && let Some((name, object)) = queue.take(start.elapsed())
             {
                 writes.push(apply(clusters.clone(), name, object));
             }
-            let next = queue.next().filter(|_| writes.len() < AT_ONCE);
-            let pause = next.map_or(TURN, |next| next.saturating_sub(start.elapsed()).min(TURN));
+            let next = queue.next().filter(|_| writes.len() < MAX_CONCURRENT_WRITES);
+            let pause = next.map_or(PLAN_INTERVAL, |next| next.saturating_sub(start.elapsed()).min(PLAN_INTERVAL));
             tokio::select! {
                 Some((name, outcome, why)) = writes.next() => {
-                    tell(&queue, &name, outcome, &why);
+                    log_outcome(&queue, &name, outcome, &why);
                     queue.done(&name, outcome, start.elapsed());
                 }
                 changed = self.diagnoses.changed() => {
                     if changed.is_err() {
                         return;
                     }
-                    tokio::time::sleep(DELAY).await;
+                    tokio::time::sleep(ACK_DELAY).await;
                     planned = None;
                 }
                 changed = self.leads.changed() => if changed.is_err() { return },
@@ -102,7 +102,7 @@ impl Writer {
         }
     }
 
-    /// Tells the queue what every object's status is to be.
+    /// Hands the wanted status of every object to the queue.
     fn plan(&self, queue: &mut WriteQueue<Value>, now: Moment) {
         let statuses = self.statuses.borrow().clone();
         self.remember(queue, &statuses);
@@ -112,7 +112,7 @@ impl Writer {
         for (object, uid) in objects {
             let name = &object.diagnosis.name;
             present.insert(name.clone());
-            if now < RETURN && waits_for_gateways(object) {
+            if now < RECONNECT_TIME && waits_for_gateways(object) {
                 continue;
             }
             let Ok(wanted) = desired::applied(name, uid, &object.status) else { continue };
@@ -123,7 +123,7 @@ impl Writer {
         queue.keep(|name| present.contains(name));
     }
 
-    /// Of objects that are new here, somebody else may have written the status: its times go on.
+    /// Takes over the transition times of objects that are new here: another replica may have written their status.
     fn remember(&self, queue: &WriteQueue<Value>, statuses: &BTreeMap<String, Value>) {
         let diagnoses = self.diagnoses.borrow().clone();
         let objects = diagnoses.iter().filter(|one| one.kind == CLUSTER_KIND && !queue.knows(&one.name));
@@ -141,20 +141,22 @@ fn conditions(status: &Value) -> Vec<Condition> {
     listed.filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
 }
 
-fn uid(object: &Object) -> Option<&str> {
+fn uid(object: &ObjectStatus) -> Option<&str> {
     object.diagnosis.version.uid.as_deref().filter(|_| object.diagnosis.kind == CLUSTER_KIND)
 }
 
-fn waits_for_gateways(object: &Object) -> bool {
+fn waits_for_gateways(object: &ObjectStatus) -> bool {
     let reason = |kind| object.status.condition(kind).map(|one| one.reason.as_str());
     reason(ConditionType::Programmed) == Some("NoGateways") || reason(ConditionType::Ready) == Some("NoReport")
 }
 
-fn tell(queue: &WriteQueue<Value>, name: &str, outcome: Outcome, why: &str) {
+fn log_outcome(queue: &WriteQueue<Value>, name: &str, outcome: WriteOutcome, why: &str) {
     match outcome {
-        Outcome::Written if queue.is_away() => tracing::info!("the status is written to Kubernetes again"),
-        Outcome::Refused => tracing::warn!(name, why, "Kubernetes refuses a status"),
-        Outcome::Away if !queue.is_away() => tracing::warn!(name, why, "the status cannot be written to Kubernetes"),
+        WriteOutcome::Written if queue.is_away() => tracing::info!("the status is written to Kubernetes again"),
+        WriteOutcome::Refused => tracing::warn!(name, why, "Kubernetes refuses a status"),
+        WriteOutcome::Away if !queue.is_away() => {
+            tracing::warn!(name, why, "the status cannot be written to Kubernetes")
+        }
         _ => tracing::debug!(name, ?outcome, why, "status"),
     }
 }

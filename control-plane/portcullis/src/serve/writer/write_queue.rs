@@ -5,15 +5,15 @@ use std::time::Duration;
 pub(super) type Moment = Duration;
 
 /// Least time between the end of a write and the next one of the same object.
-pub(super) const PACE: Duration = Duration::from_secs(1);
-/// After what time a write that left no trace is made again: somebody else wrote over it, or nobody has told yet.
-const REPEAT: Duration = Duration::from_secs(10);
-/// How long an object rests whose status the server refuses.
-const REFUSED: Duration = Duration::from_secs(60);
-/// How long everything rests after the first failure, and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+pub(super) const MIN_INTERVAL: Duration = Duration::from_secs(1);
+/// The time after which a write without a visible effect is repeated: another client wrote over it, or the watch is late.
+const REPEAT_AFTER: Duration = Duration::from_secs(10);
+/// The pause of an object whose status the server refuses.
+const REFUSED_PAUSE: Duration = Duration::from_secs(60);
+/// The pause of all writes after the first failure, and the longest one.
+const FAILURE_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// Decides what is written when: never one object twice within [`PACE`], the newest value only, nothing that is there
+/// Orders the writes: never one object twice within [`MIN_INTERVAL`], the newest value only, nothing that is there
 /// already, and nothing at all while the server is away.
 #[derive(Debug)]
 pub(super) struct WriteQueue<V> {
@@ -33,10 +33,10 @@ struct Entry<V> {
 
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum WriteOutcome {
     /// The server has it.
     Written,
-    /// There is no such object, or another one of its name: the source will tell.
+    /// There is no such object, or another one of its name: the source will show it.
     Gone,
     /// The server will not have it.
     Refused,
@@ -51,17 +51,17 @@ impl<V> Default for WriteQueue<V> {
 }
 
 impl<V: Clone + PartialEq> WriteQueue<V> {
-    /// Whether it has been told of an object.
+    /// Whether the object is in the queue.
     pub(super) fn knows(&self, key: &str) -> bool {
         self.objects.contains_key(key)
     }
 
-    /// Tells what an object's status is to be, and whether the server has it so already.
+    /// Sets the wanted status of an object, and whether the server has it already.
     pub(super) fn want(&mut self, key: &str, value: V, is_there: bool, now: Moment) {
         let entry = self.objects.entry(key.to_owned()).or_insert_with(Entry::new);
         let is_written = entry.written.as_ref().is_some_and(|(written, at)| {
             // Perhaps what the server has is not told yet.
-            *written == value && now < at.saturating_add(REPEAT)
+            *written == value && now < at.saturating_add(REPEAT_AFTER)
         });
         entry.wanted = (!is_there && !is_written).then_some(value);
     }
@@ -97,11 +97,11 @@ impl<V: Clone + PartialEq> WriteQueue<V> {
         waiting.map(|entry| entry.not_before.max(self.paused_until)).min()
     }
 
-    /// Tells how a write ended.
-    pub(super) fn done(&mut self, key: &str, outcome: Outcome, now: Moment) {
+    /// Takes the outcome of a write.
+    pub(super) fn done(&mut self, key: &str, outcome: WriteOutcome, now: Moment) {
         match outcome {
-            Outcome::Away => {
-                let (first, most) = PAUSES;
+            WriteOutcome::Away => {
+                let (first, most) = FAILURE_PAUSES;
                 let pause = first.saturating_mul(1 << self.failures.min(10)).min(most);
                 self.failures = self.failures.saturating_add(1);
                 self.paused_until = self.paused_until.max(now.saturating_add(pause));
@@ -111,14 +111,14 @@ impl<V: Clone + PartialEq> WriteQueue<V> {
         let Some(entry) = self.objects.get_mut(key) else { return };
         let Some(value) = entry.in_flight.take() else { return };
         // From the end on, so that the server sees them apart however long each of them travels.
-        entry.not_before = now.saturating_add(PACE);
+        entry.not_before = now.saturating_add(MIN_INTERVAL);
         let is_newest = entry.wanted.as_ref() == Some(&value);
         match outcome {
-            Outcome::Written | Outcome::Gone if is_newest => entry.wanted = None,
-            Outcome::Refused => entry.not_before = now.saturating_add(REFUSED),
+            WriteOutcome::Written | WriteOutcome::Gone if is_newest => entry.wanted = None,
+            WriteOutcome::Refused => entry.not_before = now.saturating_add(REFUSED_PAUSE),
             _ => {}
         }
-        entry.written = (outcome == Outcome::Written).then_some((value, now));
+        entry.written = (outcome == WriteOutcome::Written).then_some((value, now));
     }
 
     /// Whether the last write found the server away.

@@ -107,8 +107,8 @@ impl Site {
         self.plane.restart().unwrap();
         assert!(self.older.take().unwrap().registry.nodes().iter().any(|node| node.id == name && node.in_sync));
         let is_frozen = |status: &Value| {
-            let reason = status["turnedAway"][0]["reason"].as_str().unwrap_or_default();
-            status["turnedAway"][0]["node"] == name && reason.contains(&format!("configuration version {OLDER},"))
+            let reason = status["rejectedNodes"][0]["reason"].as_str().unwrap_or_default();
+            status["rejectedNodes"][0]["node"] == name && reason.contains(&format!("configuration version {OLDER},"))
         };
         self.plane.wait_status("the status says that the gateway keeps its configuration", SOON, is_frozen).unwrap();
         // An edit does not reach it, and its writer learns the reason from the object's status.
@@ -161,7 +161,7 @@ fn release_upgrade_freezes_gateways_and_fails_no_request() {
     // A gateway of the release before that starts now gets no configuration, and no client.
     sites[0].stop_agent();
     sites[0].agent.start_again().unwrap();
-    let refused = |site: &Site| site.plane.status().unwrap()["turnedAway"][0]["times"].as_u64().unwrap_or_default();
+    let refused = |site: &Site| site.plane.status().unwrap()["rejectedNodes"][0]["times"].as_u64().unwrap_or_default();
     let before = refused(&sites[0]);
     wait::until("it asks again", SOON, || (refused(&sites[0]) > before).then_some(())).unwrap();
     assert_ne!(sites[0].agent.status_of("/readyz").unwrap(), 200);
@@ -173,7 +173,7 @@ fn release_upgrade_freezes_gateways_and_fails_no_request() {
         site.agent.start_again_with(&site.options).unwrap();
         site.agent.wait_ready(SOON).unwrap();
         are_ready(2).unwrap();
-        let is_served = |status: &Value| status["nodes"][0]["inSync"] == true && status.get("turnedAway").is_none();
+        let is_served = |status: &Value| status["nodes"][0]["inSync"] == true && status.get("rejectedNodes").is_none();
         site.plane.wait_status("it is served, and no longer turned away", SOON, is_served).unwrap();
         outcome = outcome.and(at_least(&load, 100));
     }

@@ -19,11 +19,11 @@ fn the_newest_is_written_once_a_second() {
     assert_eq!(take(&mut queue, 0), Some(1));
     queue.want("a", 2, false, at(10));
     assert_eq!(take(&mut queue, 20), None, "one write at a time");
-    queue.done("a", Outcome::Written, at(30));
+    queue.done("a", WriteOutcome::Written, at(30));
     queue.want("a", 3, false, at(40));
     assert_eq!((take(&mut queue, 1_029), queue.next()), (None, Some(at(1_030))));
     assert_eq!(take(&mut queue, 1_030), Some(3));
-    queue.done("a", Outcome::Written, at(1_040));
+    queue.done("a", WriteOutcome::Written, at(1_040));
     queue.want("a", 3, false, at(2_500));
     assert_eq!(take(&mut queue, 2_500), None, "the server has not told yet that it has it");
     queue.want("a", 3, true, at(3_000));
@@ -40,7 +40,7 @@ fn objects_do_not_wait_for_each_other_and_none_starves() {
     }
     let mut taken = Vec::new();
     while let Some((key, _)) = queue.take(at(0)) {
-        queue.done(&key, Outcome::Written, at(0));
+        queue.done(&key, WriteOutcome::Written, at(0));
         queue.want(&key, 2, false, at(0));
         taken.push(key);
     }
@@ -57,7 +57,7 @@ fn a_server_that_is_away_is_left_alone() {
     let mut pauses = Vec::new();
     for _ in 0..7 {
         let (key, _) = queue.take(at(now)).unwrap();
-        queue.done(&key, Outcome::Away, at(now));
+        queue.done(&key, WriteOutcome::Away, at(now));
         let next = u64::try_from((queue.next().unwrap() - START).as_millis()).unwrap();
         pauses.push(next - now);
         now = next;
@@ -66,7 +66,7 @@ fn a_server_that_is_away_is_left_alone() {
     assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
     let (key, value) = queue.take(at(now)).unwrap();
     assert_eq!(value, 1, "nothing is lost");
-    queue.done(&key, Outcome::Written, at(now));
+    queue.done(&key, WriteOutcome::Written, at(now));
     assert!(!queue.is_away());
     assert!(queue.take(at(now)).is_some(), "the other one follows at once");
 }
@@ -77,15 +77,15 @@ fn what_is_gone_or_refused_rests() {
     queue.want("a", 1, false, at(0));
     queue.want("b", 1, false, at(0));
     assert!(queue.take(at(0)).is_some() && queue.take(at(0)).is_some());
-    queue.done("a", Outcome::Gone, at(0));
-    queue.done("b", Outcome::Refused, at(0));
+    queue.done("a", WriteOutcome::Gone, at(0));
+    queue.done("b", WriteOutcome::Refused, at(0));
     assert_eq!(take(&mut queue, 5_000), None);
     queue.want("b", 2, false, at(5_000));
     assert_eq!(take(&mut queue, 59_999), None);
     assert_eq!(take(&mut queue, 60_000), Some(2));
     queue.keep(|_| false);
     assert!(!queue.knows("a") && queue.knows("b"), "what is under way is kept until it ends");
-    queue.done("b", Outcome::Written, at(60_000));
+    queue.done("b", WriteOutcome::Written, at(60_000));
     queue.keep(|_| false);
     assert!(!queue.knows("b"));
     queue.want("c", 1, false, at(61_000));
@@ -98,15 +98,15 @@ enum Step {
     Wait(u64),
     Want(usize, u8),
     Take,
-    Done(Outcome),
+    Done(WriteOutcome),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let outcome = prop_oneof![
-        6 => Just(Outcome::Written),
-        1 => Just(Outcome::Gone),
-        1 => Just(Outcome::Refused),
-        1 => Just(Outcome::Away),
+        6 => Just(WriteOutcome::Written),
+        1 => Just(WriteOutcome::Gone),
+        1 => Just(WriteOutcome::Refused),
+        1 => Just(WriteOutcome::Away),
     ];
     prop_oneof![
         (0..700_u64).prop_map(Step::Wait),
@@ -128,7 +128,7 @@ proptest! {
         let mut server = [None; 3];
         let mut last_end = [None::<u64>; 3];
         let mut under_way: Vec<(usize, u8)> = Vec::new();
-        let finish = [Step::Done(Outcome::Written), Step::Wait(120_000), Step::Take];
+        let finish = [Step::Done(WriteOutcome::Written), Step::Wait(120_000), Step::Take];
         let ending = finish.iter().cycle().take(60).cloned();
         for step in steps.into_iter().chain(ending) {
             match step {
@@ -151,7 +151,7 @@ proptest! {
                 }
                 Step::Done(outcome) => {
                     for (key, value) in under_way.drain(..) {
-                        if outcome == Outcome::Written {
+                        if outcome == WriteOutcome::Written {
                             server[key] = Some(value);
                         }
                         queue.done(KEYS[key], outcome, at(now));

@@ -10,35 +10,35 @@ use tokio::sync::watch;
 
 use super::gateway_states::{GatewayStates, reports};
 use super::source_state::SourceState;
-use super::status::{Object, Status};
+use super::status::{ObjectStatus, Status};
 
-/// How long an observation is good for: however many ask, the objects are judged no more often.
-const FRESH: Duration = Duration::from_millis(250);
-/// How often it is looked without being asked to.
-const TURN: Duration = Duration::from_secs(1);
+/// The age to which a status is reused, so that many readers cost no more than one.
+const MAX_STATUS_AGE: Duration = Duration::from_millis(250);
+/// The interval of observations without a reader.
+const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is looked at.
-pub(super) struct Observed {
-    /// What translation said of the newest objects. Published behind the snapshot that they led to.
+/// The inputs of the observer.
+pub(super) struct ObserverInputs {
+    /// The diagnoses of the newest objects. Published after the snapshot of the same objects.
     pub(super) diagnoses: watch::Receiver<Arc<Vec<Diagnosis>>>,
-    /// What is served.
+    /// The snapshot that is served.
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
-    /// What the gateways acknowledged.
+    /// The gateways' acknowledgements.
     pub(super) registry: Arc<Registry>,
-    /// Which endpoints they find healthy.
+    /// The gateways' reports of endpoint health.
     pub(super) health: Arc<HealthRegistry>,
-    /// Where the objects come from.
+    /// The source of the objects.
     pub(super) source: SourceState,
 }
 
-/// Judges all objects, and remembers since when their conditions are as they are.
-pub(super) struct Observer {
-    observed: Observed,
-    memory: Mutex<Memory>,
+/// Derives the conditions of all objects, and remembers their transition times.
+pub(super) struct StatusObserver {
+    observed: ObserverInputs,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Memory {
+struct State {
     conditions: BTreeMap<Key, Vec<Condition>>,
     hashes: Hashes,
     newest: Option<(Instant, Arc<Status>)>,
@@ -64,27 +64,27 @@ impl Hashes {
 /// Kind, name, UID, and which one of those that share all three: objects of files have no UID.
 type Key = (String, String, String, usize);
 
-impl Observer {
-    pub(super) fn new(observed: Observed) -> Self {
-        Self { observed, memory: Mutex::default() }
+impl StatusObserver {
+    pub(super) fn new(observed: ObserverInputs) -> Self {
+        Self { observed, state: Mutex::default() }
     }
 
-    /// Where everything stands, at most a quarter of a second ago.
+    /// The status of everything, at most a quarter of a second old.
     pub(super) fn status(&self) -> Arc<Status> {
-        let mut memory = self.lock();
-        if let Some((at, status)) = &memory.newest
-            && at.elapsed() < FRESH
+        let mut state = self.lock();
+        if let Some((at, status)) = &state.newest
+            && at.elapsed() < MAX_STATUS_AGE
         {
             return Arc::clone(status);
         }
-        let status = Arc::new(self.observe(&mut memory));
-        memory.newest = Some((Instant::now(), Arc::clone(&status)));
+        let status = Arc::new(self.observe(&mut state));
+        state.newest = Some((Instant::now(), Arc::clone(&status)));
         status
     }
 
-    /// Looks every second, so that times are right even if nobody asks.
+    /// Observes every second, so that transition times are right even if no client asks.
     pub(super) async fn watch(self: Arc<Self>) {
-        let mut turns = tokio::time::interval(TURN);
+        let mut turns = tokio::time::interval(OBSERVE_INTERVAL);
         turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             turns.tick().await;
@@ -92,15 +92,15 @@ impl Observer {
         }
     }
 
-    /// Takes over conditions that somebody else wrote, so that times stay where nothing else has changed.
+    /// Takes over conditions that another replica wrote, so that transition times stay if nothing else changed.
     pub(super) fn remember(&self, name: &str, uid: &str, conditions: Vec<Condition>) {
         let key = (CLUSTER_KIND.to_owned(), name.to_owned(), uid.to_owned(), 0);
-        let mut memory = self.lock();
-        memory.conditions.insert(key, conditions);
-        memory.newest = None;
+        let mut state = self.lock();
+        state.conditions.insert(key, conditions);
+        state.newest = None;
     }
 
-    fn observe(&self, memory: &mut Memory) -> Status {
+    fn observe(&self, state: &mut State) -> Status {
         let now = Timestamp::from_seconds(seconds());
         // Diagnoses first: they are published behind the snapshot that they belong to.
         let diagnoses = self.observed.diagnoses.borrow().clone();
@@ -111,22 +111,22 @@ impl Observer {
         let mut known = BTreeMap::new();
         let objects = diagnoses.iter().map(|diagnosis| {
             let key = key(diagnosis, &known);
-            let hash = snapshot.as_ref().map(|snapshot| memory.hashes.of(snapshot, &diagnosis.name));
-            let before = memory.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
+            let hash = snapshot.as_ref().map(|snapshot| state.hashes.of(snapshot, &diagnosis.name));
+            let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
             let status = judge(diagnosis, &gateways, &hash.unwrap_or_default(), before, &now);
             known.insert(key, status.conditions.clone());
-            Object::new(diagnosis.clone(), status)
+            ObjectStatus::new(diagnosis.clone(), status)
         });
         let objects = objects.collect();
         // What is gone is forgotten.
-        memory.conditions = known;
-        let turned_away = self.observed.registry.turned_away();
-        Status::new(objects, gateways.nodes(), endpoints.clone(), version, self.observed.source.told(), turned_away)
+        state.conditions = known;
+        let rejected_nodes = self.observed.registry.rejected_nodes();
+        Status::new(objects, gateways.nodes(), endpoints.clone(), version, self.observed.source.told(), rejected_nodes)
     }
 
-    /// A panic elsewhere leaves the memory whole: it is replaced in one step.
-    fn lock(&self) -> MutexGuard<'_, Memory> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A panic elsewhere leaves the state whole: it is replaced in one step.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -158,7 +158,7 @@ fn judge(
     ClusterStatus::of(&seen, before, now)
 }
 
-/// What is wrong with the object itself, and what with what it refers to, different people mend.
+/// The reason of `Accepted`. Unresolved references have one of their own: another person may have to act.
 fn reason(diagnosis: &Diagnosis) -> String {
     let is_unresolved = |problem: &Problem| problem.code == Code::Unresolved;
     let problems = &diagnosis.problems;
