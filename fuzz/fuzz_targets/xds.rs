@@ -4,4 +4,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| portcullis_xds::exercise::exercise(data));
+fuzz_target!(|data: &[u8]| portcullis_xds::testing::exercise(data));

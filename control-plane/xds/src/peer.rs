@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, and which node it may be.
+//! The peer of a connection, and the nodes that it may be.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use tonic::Status;
 use x509_parser::extensions::GeneralName;
 use x509_parser::parse_x509_certificate;
 
-/// Most of a certificate's names that is told.
+/// The length limit of a peer's names in messages.
 const MAX_TOLD: usize = 256;
 
-/// Who is at the other end of a connection.
+/// The peer of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Peer {
     /// A process of this machine that may use the Unix socket.
@@ -19,7 +19,7 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// By the certificate's common names and DNS names. One that cannot be read names nobody.
+    /// The peer with the certificate's common names and DNS names. A certificate that cannot be read has no names.
     pub(crate) fn of_certificate(der: &[u8]) -> Self {
         let Ok((_, certificate)) = parse_x509_certificate(der) else { return Self::Certificate(Arc::new([])) };
         let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
@@ -35,8 +35,8 @@ impl Peer {
         Self::Certificate(names.into())
     }
 
-    /// Whether this peer may be the node of that id: over the network only under a name of its certificate. Nobody learns
-    /// from the error which names there are.
+    /// Whether this peer may be the node of that id: over the network only under a name of its certificate. The error does not
+    /// reveal which names would do.
     pub(crate) fn may_be(&self, node: &str) -> Result<(), Status> {
         let is_own = match self {
             Self::Local => true,
@@ -58,8 +58,8 @@ impl Peer {
     }
 }
 
-/// Whether a name of a certificate is a node's. As in TLS a leading `*` stands for one label: so that the pods of one
-/// Deployment, whose names nobody knows before, can have one certificate.
+/// Whether a name of a certificate covers a node id. As in TLS a leading `*` covers one label: the pods of a Deployment, whose
+/// names are not known before, can share a certificate.
 fn stands_for(name: &str, node: &str) -> bool {
     let Some(domain) = name.strip_prefix("*.") else { return name == node };
     node.split_once('.').is_some_and(|(label, rest)| !label.is_empty() && !rest.is_empty() && rest == domain)

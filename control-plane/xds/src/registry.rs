@@ -3,13 +3,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::delta::DeltaStream;
+use crate::delta::TypeStatus;
 use crate::metrics::{OptionalMetrics, XdsMetrics};
-use crate::{Refused, RejectedNode, Snapshot, Standing, TypeStatus, View};
+use crate::node::{Refused, RejectedNode, Standing, View};
+use crate::snapshot::Snapshot;
 
-/// Where one node stands.
+/// The state of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeStatus {
-    /// The node's id, as it tells it.
+    /// The node's id in its requests.
     pub id: String,
     /// Whether its stream is open.
     pub connected: bool,
@@ -17,16 +19,15 @@ pub struct NodeStatus {
     pub types: BTreeMap<String, TypeStatus>,
     /// The version of the newest snapshot that its stream knows.
     pub snapshot: String,
-    /// Whether all that it subscribed to is acknowledged as it stands in that snapshot.
+    /// Whether all that it subscribed to is acknowledged in that snapshot's version.
     pub in_sync: bool,
-    /// What it refuses of that snapshot.
+    /// The resources of that snapshot that it refuses.
     pub refused: Vec<Refused>,
-    /// What it is told.
+    /// The view that it is sent.
     pub view: View,
 }
 
-/// Every node that was seen, up to a bound: of those that are gone the last ones are kept. Where a node stands is
-/// computed when it is asked for.
+/// Every node that was seen, up to a bound: of the disconnected ones the last are kept. States are computed on request.
 #[derive(Default)]
 pub struct Registry {
     streams: Mutex<Streams>,
@@ -39,62 +40,61 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// A conversation that its task and the registry share.
-pub(crate) type Shared = Arc<Mutex<DeltaStream>>;
+/// A stream that its task and the registry share.
+pub(crate) type SharedStream = Arc<Mutex<DeltaStream>>;
 
 #[derive(Default)]
 struct Streams {
     next: u64,
-    open: BTreeMap<u64, Open>,
-    gone: BTreeMap<String, NodeStatus>,
+    open: BTreeMap<u64, OpenStream>,
+    disconnected: BTreeMap<String, NodeStatus>,
     /// By node id and peer.
     rejected_nodes: BTreeMap<(String, String), RejectedNode>,
 }
 
 #[derive(Clone)]
-struct Open {
-    stream: Shared,
+struct OpenStream {
+    stream: SharedStream,
     view: View,
 }
 
-/// Most nodes that are remembered because they were refused.
+/// The number of rejected nodes that are remembered.
 const MAX_REJECTED_NODES: usize = 100;
 
 /// Time for which a refused node counts as there. Envoy asks again within five seconds by our bootstrap, and within thirty by
 /// its own default.
 const FROZEN_MEMORY: Duration = Duration::from_secs(60);
 
-/// Most nodes that are remembered after they left.
-const MAX_GONE: usize = 1_000;
+/// The number of disconnected nodes that are remembered.
+const MAX_DISCONNECTED: usize = 1_000;
 
 impl Registry {
-    /// A registry whose conversations are metrics.
+    /// A registry that counts into these metrics.
     pub fn with_metrics(metrics: Arc<dyn XdsMetrics>) -> Self {
         Self { metrics: OptionalMetrics::new(metrics), ..Self::default() }
     }
 
     /// Every node, sorted by id. A node with two streams, as for a moment after a reconnect, occurs twice.
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        let (open, mut gone) = {
+        let (open, mut disconnected) = {
             let streams = lock(&self.streams);
-            (self.open_streams(&streams), streams.gone.clone())
+            (self.open_streams(&streams), streams.disconnected.clone())
         };
-        // One that has not told its name yet is nobody.
+        // A stream without a node id is no node yet.
         let mut nodes: Vec<_> = open.iter().map(status).filter(|node| !node.id.is_empty()).collect();
         for node in &nodes {
-            gone.remove(&node.id);
+            disconnected.remove(&node.id);
         }
-        nodes.extend(gone.into_values());
+        nodes.extend(disconnected.into_values());
         nodes.sort_by(|a, b| a.id.cmp(&b.id));
         nodes
     }
 
-    /// Where every connected node stands with one owner's resources, as they stand in `snapshot`. Empty if the snapshot
-    /// holds none of them.
+    /// The progress of every connected node with one owner's resources in `snapshot`. Empty if the snapshot holds none of them.
     pub fn standing(&self, snapshot: &Snapshot, owner: &str) -> BTreeMap<String, Standing> {
         let open = self.open_streams(&lock(&self.streams));
         let mut standings: BTreeMap<String, Standing> = BTreeMap::new();
-        for Open { stream, view } in open {
+        for OpenStream { stream, view } in open {
             let stream = lock(&stream);
             let Some(snapshot) = snapshot.view(&view) else { continue };
             let Some(standing) = stream.standing(snapshot, owner).filter(|_| !stream.node().is_empty()) else {
@@ -107,14 +107,14 @@ impl Registry {
         standings
     }
 
-    /// Where one connected node stands with every owner's resources. Empty if it is not connected.
+    /// The progress of one connected node with every owner's resources. Empty if it is not connected.
     pub(crate) fn standings_of(&self, snapshot: &Snapshot, node: &str) -> BTreeMap<String, Standing> {
         let mut standings = BTreeMap::new();
         let open = self.open_streams(&lock(&self.streams));
-        for Open { stream, view } in open.into_iter().filter(|one| lock(&one.stream).node() == node) {
+        for OpenStream { stream, view } in open.into_iter().filter(|one| lock(&one.stream).node() == node) {
             let Some(snapshot) = snapshot.view(&view) else { continue };
             for owner in snapshot.owners() {
-                // Locked for each, so that the conversation goes on in between.
+                // Locked for each, so that the stream goes on in between.
                 let Some(standing) = lock(&stream).standing(snapshot, owner) else { continue };
                 let known: Option<Standing> = standings.remove(owner);
                 let standing = known.map_or(standing.clone(), |known| known.and(standing));
@@ -124,7 +124,7 @@ impl Registry {
         standings
     }
 
-    fn open_streams(&self, streams: &Streams) -> Vec<Open> {
+    fn open_streams(&self, streams: &Streams) -> Vec<OpenStream> {
         streams.open.values().cloned().collect()
     }
 
@@ -142,15 +142,15 @@ impl Registry {
     }
 
     /// Records that a stream was refused.
-    pub(crate) fn turn_away(&self, refused: RejectedNode) {
+    pub(crate) fn record_rejection(&self, refused: RejectedNode) {
         let RejectedNode { node, by, reason, .. } = &refused;
         let key = (node.clone(), by.clone());
         let mut streams = lock(&self.streams);
         let times = streams.rejected_nodes.get(&key).map_or(0, |before| before.times);
         if times == 0 {
-            tracing::warn!(node, by, reason, "a node was turned away");
+            tracing::warn!(node, by, reason, "a node was rejected");
         } else {
-            tracing::debug!(node, by, reason, times, "a node was turned away again");
+            tracing::debug!(node, by, reason, times, "a node was rejected again");
         }
         if streams.rejected_nodes.len() >= MAX_REJECTED_NODES && times == 0 {
             streams.rejected_nodes.pop_first();
@@ -159,15 +159,15 @@ impl Registry {
     }
 
     /// Forgets that a node was refused: it is let in now.
-    pub(crate) fn let_in(&self, node: &str, by: &str) {
+    pub(crate) fn forget_rejection(&self, node: &str, by: &str) {
         lock(&self.streams).rejected_nodes.remove(&(node.to_owned(), by.to_owned()));
     }
 
-    pub(crate) fn open(&self, stream: Shared, view: View) -> u64 {
+    pub(crate) fn open(&self, stream: SharedStream, view: View) -> u64 {
         let mut streams = lock(&self.streams);
         streams.next += 1;
         let id = streams.next;
-        streams.open.insert(id, Open { stream, view });
+        streams.open.insert(id, OpenStream { stream, view });
         id
     }
 
@@ -178,14 +178,14 @@ impl Registry {
             return;
         }
         let mut streams = lock(&self.streams);
-        if streams.gone.len() >= MAX_GONE && !streams.gone.contains_key(&status.id) {
-            streams.gone.pop_first();
+        if streams.disconnected.len() >= MAX_DISCONNECTED && !streams.disconnected.contains_key(&status.id) {
+            streams.disconnected.pop_first();
         }
-        streams.gone.insert(status.id.clone(), NodeStatus { connected: false, in_sync: false, ..status });
+        streams.disconnected.insert(status.id.clone(), NodeStatus { connected: false, in_sync: false, ..status });
     }
 }
 
-fn status(open: &Open) -> NodeStatus {
+fn status(open: &OpenStream) -> NodeStatus {
     let stream = lock(&open.stream);
     NodeStatus {
         id: stream.node().to_owned(),
@@ -218,14 +218,14 @@ mod tests {
             is_frozen,
             last: start,
         };
-        registry.turn_away(refused("old", true));
-        registry.turn_away(refused("old", true));
-        registry.turn_away(refused("thief", false));
+        registry.record_rejection(refused("old", true));
+        registry.record_rejection(refused("old", true));
+        registry.record_rejection(refused("thief", false));
         let frozen = BTreeMap::from([("old".to_owned(), "reads version 1".to_owned())]);
         assert_eq!(registry.frozen(start), frozen, "one with another's name is not");
         assert_eq!(registry.rejected_nodes()[0].times, 2);
         assert_eq!(registry.frozen(start + FROZEN_MEMORY), BTreeMap::new());
-        registry.let_in("old", "the socket");
+        registry.forget_rejection("old", "the socket");
         assert_eq!(registry.frozen(start), BTreeMap::new());
         assert_eq!(registry.rejected_nodes().len(), 1);
     }

@@ -18,19 +18,19 @@ struct Content {
     owner: Option<String>,
     is_version_only: bool,
     lingers: bool,
-    /// What stands before the parts, and the parts with their owners. Empty if it is in one piece.
+    /// The bytes before the parts, and the parts with their owners. Empty if the resource is in one piece.
     chunks: Vec<(Option<String>, Chunk)>,
 }
 
-/// A part of a resource that belongs to somebody and can be left out without the rest. Protobuf reads encodings that stand
-/// one behind the other as one message.
+/// A part of a resource that belongs to an owner and can be left out without the rest. Protobuf reads concatenated encodings as
+/// one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Whose it is; of one resource each part has another owner.
+    /// The owner; each part of a resource has another one.
     pub owner: String,
-    /// Where it stands in the resource's bytes.
+    /// The position in the resource's bytes.
     pub range: Range<usize>,
-    /// What stands there when the part has to be left out.
+    /// The bytes in its place when the part has to be left out.
     pub fallback: Option<Bytes>,
 }
 
@@ -57,8 +57,8 @@ impl Resource {
         Self(Arc::new(content))
     }
 
-    /// A resource of which nothing is known but its version, because others hold it: it is never sent and never taken
-    /// away. A node that has it in this version has all of it; one that has not gets it when somebody knows it again.
+    /// A resource with a known version and unknown content, because others hold the content: it is never sent and never
+    /// removed. A node that has this version has all of it; another node gets it when the content is known again.
     pub fn version_only(version: impl Into<String>) -> Self {
         Self::new(Bytes::new()).with(|content| (content.version, content.is_version_only) = (version.into(), true))
     }
@@ -85,13 +85,12 @@ impl Resource {
         self.0.companion.as_ref().map(|(type_url, name)| (type_url.as_str(), name.as_str()))
     }
 
-    /// Says whose resource this is. The label means nothing here: it comes back where something is told about the
-    /// resource.
+    /// Sets the owner of the resource. The label has no meaning here: it is returned in reports about the resource.
     pub fn owned_by(self, label: impl Into<String>) -> Self {
         self.with(|content| content.owner = Some(label.into()))
     }
 
-    /// Whose resource it is; `None` if nobody's in particular.
+    /// The owner; `None` if it belongs to all.
     pub fn owner(&self) -> Option<&str> {
         self.0.owner.as_deref()
     }
@@ -108,9 +107,9 @@ impl Resource {
         self.0.lingers
     }
 
-    /// Says which bytes belong to whom. A node that refuses the whole is offered it without some of the parts, until the
-    /// bad one is found. The parts stand at the end, sorted by owner and without gaps; if they do not, the resource stays in
-    /// one piece.
+    /// Sets the owners of parts. A node that refuses the whole is offered it without some of the parts, until the bad one is
+    /// found. The parts are the last bytes of the resource, sorted by owner and without gaps; if they are not, the resource
+    /// stays in one piece.
     pub fn with_parts(self, parts: impl IntoIterator<Item = Part>) -> Self {
         let parts: Vec<_> = parts.into_iter().collect();
         let body = &self.0.body;
@@ -148,7 +147,7 @@ impl Resource {
         (!self.0.chunks.is_empty()).then_some(parts)
     }
 
-    /// What stands before the parts, and the parts with their owners; nothing if it is in one piece.
+    /// The bytes before the parts, and the parts with their owners; empty if the resource is in one piece.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = (Option<&str>, &Chunk)> {
         self.0.chunks.iter().map(|(owner, chunk)| (owner.as_deref(), chunk))
     }
@@ -158,7 +157,7 @@ impl Resource {
         !self.0.chunks.is_empty()
     }
 
-    /// Everybody whom a part belongs to.
+    /// The owners of parts.
     pub(crate) fn part_owners(&self) -> impl Iterator<Item = &str> {
         self.0.chunks.iter().filter_map(|(owner, _)| owner.as_deref())
     }
@@ -182,7 +181,7 @@ impl Resource {
         &self.0.version
     }
 
-    /// The message, as it stands in `Any.value`.
+    /// The message, as in `Any.value`.
     pub fn body(&self) -> &Bytes {
         &self.0.body
     }
@@ -193,7 +192,7 @@ impl Resource {
 pub(crate) struct Chunk {
     version: String,
     body: Bytes,
-    /// What stands in its place where it has to be left out.
+    /// The chunk in its place when it has to be left out.
     fallback: Option<Box<Chunk>>,
 }
 
@@ -252,7 +251,7 @@ pub(crate) fn add_chunks(chunks: &mut Chunks, name: &str, resource: &Resource) {
     }
 }
 
-/// What a resource's bytes are made of. They may be secret.
+/// The chunks of a resource's bytes. They may be secret.
 pub(crate) type Body = Vec<Bytes>;
 
 /// The body of every resource.
@@ -285,7 +284,7 @@ impl ContentHash {
         self.0.update(&[0]);
     }
 
-    /// 16 of the 32 bytes: far more than is needed to tell versions apart.
+    /// 16 of the 32 bytes: far more than versions need to differ.
     pub(crate) fn finish(self) -> String {
         let digest = self.0.finish();
         hex(digest.as_ref().get(..16).unwrap_or_default())

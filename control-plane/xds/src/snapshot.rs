@@ -2,13 +2,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::kind::{CDS, Kind};
+use crate::node::View;
 use crate::resource::ContentHash;
-use crate::{Resource, View};
+use crate::resource::Resource;
 
 /// Everything that Envoy may ask for at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    types: BTreeMap<String, Arc<OneType>>,
+    types: BTreeMap<String, Arc<ResourcesOfType>>,
     version: String,
     /// The same objects for nodes that understand them otherwise.
     views: BTreeMap<String, Arc<Snapshot>>,
@@ -16,7 +17,7 @@ pub struct Snapshot {
 
 /// The resources of one type. Snapshots that follow each other share what did not change.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct OneType {
+struct ResourcesOfType {
     resources: BTreeMap<String, Resource>,
     /// Names by owner.
     owned: BTreeMap<String, Vec<String>>,
@@ -27,7 +28,7 @@ struct OneType {
     version: String,
 }
 
-impl OneType {
+impl ResourcesOfType {
     fn new(resources: BTreeMap<String, Resource>) -> Self {
         let mut hash = ContentHash::default();
         let mut owned: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -84,7 +85,7 @@ impl Snapshot {
             let before = self.types.get(&type_url).filter(|before| before.holds(&of_type));
             let one = before.cloned().unwrap_or_else(|| {
                 let named = of_type.into_iter().map(|(_, name, resource)| (name.into(), resource));
-                Arc::new(OneType::new(named.collect()))
+                Arc::new(ResourcesOfType::new(named.collect()))
             });
             types.insert(type_url, one);
         }
@@ -110,7 +111,7 @@ impl Snapshot {
         self.views.iter().map(|(name, view)| (name.as_str(), view.as_ref()))
     }
 
-    /// What a node of a view is told; `None` if that view is not made yet.
+    /// The snapshot for nodes of a view; `None` if that view is not made yet.
     pub fn view(&self, view: &View) -> Option<&Self> {
         match &view.0 {
             None => Some(self),
@@ -136,7 +137,7 @@ impl Snapshot {
         self.types.get(type_url).map_or("", |one| one.version.as_str())
     }
 
-    /// How many resources there are of a kind, as [`crate::XdsMetrics`] calls it.
+    /// The number of resources of a kind, as [`crate::XdsMetrics`] calls it.
     pub fn count(&self, kind: &str) -> usize {
         let of_kind = self.types.iter().filter(|(type_url, _)| Kind::of(type_url).label() == kind);
         of_kind.map(|(_, one)| one.resources.len()).sum()
@@ -147,10 +148,10 @@ impl Snapshot {
         self.types.get(type_url)?.resources.get(name)
     }
 
-    /// Whether some node may be told of a cluster of that name, or of one whose name has `@` and more behind it: nodes tell of
-    /// clusters as their statistics do, whose names are without.
+    /// Whether some node may report about a cluster of that name, or of one with `@` and more behind that name: nodes report
+    /// the names of their statistics, which end before `@`.
     pub(crate) fn has_cluster(&self, name: &str) -> bool {
-        let has = |one: &Arc<OneType>| {
+        let has = |one: &Arc<ResourcesOfType>| {
             let marked = format!("{name}@");
             let next = one.resources.range(marked.clone()..).next();
             one.resources.contains_key(name) || next.is_some_and(|(other, _)| other.starts_with(&marked))
@@ -227,7 +228,7 @@ impl Snapshot {
             (Some(before), Some(after)) => Arc::ptr_eq(before, after),
             (before, after) => before.is_none() && after.is_none(),
         };
-        let list = |one: Option<&'a Arc<OneType>>| one.filter(|_| !is_same).map(|one| &one.resources);
+        let list = |one: Option<&'a Arc<ResourcesOfType>>| one.filter(|_| !is_same).map(|one| &one.resources);
         let (before, after) = (list(before), list(after));
         let gone =
             before.into_iter().flatten().filter(move |(name, _)| after.is_none_or(|all| !all.contains_key(*name)));

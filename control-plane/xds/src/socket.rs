@@ -12,13 +12,13 @@ pub enum SocketError {
     /// Another process listens there.
     #[error("{0} is in use by another process")]
     InUse(PathBuf),
-    /// Something else than a socket stands there.
+    /// Another file than a socket exists there.
     #[error("{0} exists and is not a socket")]
     NotASocket(PathBuf),
     /// The directory, the socket or its mode cannot be made.
     #[error("cannot {step} for the socket {path}")]
     Io {
-        /// What failed.
+        /// The step that failed.
         step: &'static str,
         /// The socket's path.
         path: PathBuf,
@@ -51,7 +51,7 @@ impl Drop for SocketFile {
 }
 
 impl Socket {
-    /// Listens at `path`. A socket file that nobody listens at is replaced. Needs a tokio runtime.
+    /// Listens at `path`. A socket file without a listener is replaced. Needs a tokio runtime.
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
         refuse_foreign(path)?;
         let step = |step| move |source| SocketError::Io { step, path: path.to_owned(), source };

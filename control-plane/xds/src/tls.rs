@@ -46,7 +46,7 @@ struct Files {
 
 struct State {
     config: Arc<ServerConfig>,
-    /// What the files held when they were read last.
+    /// The contents of the files when they were read last.
     contents: Contents,
     read: Instant,
 }
@@ -72,8 +72,7 @@ impl Credentials {
         Ok(Self { files, state: Mutex::new(State { config, contents, read: Instant::now() }) })
     }
 
-    /// What new connections are shaken hands with. Files that cannot be used, half written ones for instance, change
-    /// nothing.
+    /// The configuration for new handshakes. Files that cannot be used, for example half written ones, change nothing.
     pub(crate) fn newest(&self) -> Arc<ServerConfig> {
         let mut state = lock(&self.state);
         if state.read.elapsed() >= PACE {

@@ -1,26 +1,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::quarantine::{Offer, Quarantine, Refusal};
+use crate::node::Standing;
+use crate::quarantine::{ChunkRefusal, Offer, Quarantine};
+use crate::resource::Resource;
 use crate::resource::{Body, ChunkKey, Chunks, add_chunks, bodies};
-use crate::{Resource, Snapshot, Standing};
+use crate::snapshot::Snapshot;
 
 /// The resources of one type that are made of parts: what of them may be sent.
 #[derive(Debug, Default)]
 pub(super) struct Composed {
-    by_name: BTreeMap<String, One>,
+    by_name: BTreeMap<String, ComposedResource>,
 }
 
 #[derive(Debug, Default)]
-struct One {
+struct ComposedResource {
     quarantine: Quarantine,
-    /// What the other side is to have, as far as it takes it.
+    /// The offer that the node should have, as far as it accepts it.
     offer: Option<Offer>,
     /// Its version as it is sent.
-    told: String,
+    sent_version: String,
 }
 
 impl Composed {
-    /// Follows the snapshot, as far as it is due. `known` are the versions that the other side has.
+    /// Follows the snapshot, as far as it is due. `known` are the versions that the node has.
     pub(super) fn refresh(
         &mut self,
         snapshot: &Snapshot,
@@ -40,7 +42,7 @@ impl Composed {
                 one.quarantine.resume(version);
             }
             one.offer = one.quarantine.next().or_else(|| one.quarantine.last_accepted().cloned());
-            one.told = one.offer.as_ref().map(Offer::told).unwrap_or_default();
+            one.sent_version = one.offer.as_ref().map(Offer::sent_version).unwrap_or_default();
         }
     }
 
@@ -49,10 +51,10 @@ impl Composed {
         self.by_name.contains_key(name)
     }
 
-    /// The version of a resource to send; `None` if there is nothing of it that the other side takes.
+    /// The version of a resource to send; `None` if there is nothing of it that the node takes.
     pub(super) fn version<'a>(&'a self, name: &str, resource: &'a Resource) -> Option<&'a str> {
         match self.by_name.get(name) {
-            Some(one) => one.offer.as_ref().map(|_| one.told.as_str()),
+            Some(one) => one.offer.as_ref().map(|_| one.sent_version.as_str()),
             None => Some(resource.version()),
         }
     }
@@ -87,7 +89,7 @@ impl Composed {
         self.by_name.remove(name);
     }
 
-    /// Whether the other side has of every resource exactly what is wanted.
+    /// Whether the node has of every resource exactly what is wanted.
     pub(super) fn is_in_sync(&self) -> bool {
         self.by_name.values().all(|one| one.quarantine.is_in_sync())
     }
@@ -98,7 +100,7 @@ impl Composed {
     }
 
     /// The name of a resource, the owner of the part if it is one, and why it is refused.
-    pub(super) fn refused(&self) -> impl Iterator<Item = (&str, Option<&str>, &Refusal)> {
+    pub(super) fn refused(&self) -> impl Iterator<Item = (&str, Option<&str>, &ChunkRefusal)> {
         self.by_name.iter().flat_map(|(name, one)| {
             one.quarantine
                 .refusals()
@@ -106,7 +108,7 @@ impl Composed {
         })
     }
 
-    /// Where the other side stands with a part.
+    /// The node's progress with a part.
     pub(super) fn standing(&self, name: &str, owner: &str, version: &str) -> Standing {
         let key = ChunkKey { resource: name.to_owned(), part: Some(owner.to_owned()) };
         self.by_name.get(name).map_or(Standing::Pending, |one| one.quarantine.standing(&key, version))

@@ -1,10 +1,10 @@
-//! One Envoy's conversation in the incremental protocol.
+//! The server's side of one Envoy's stream in the incremental protocol.
 //!
-//! Of each type one response is under way at a time. What to say next is computed from what the other side has
-//! acknowledged and from the newest snapshot, never from a queue: a burst of snapshots costs one response.
+//! Each type has at most one response without an answer. The next response is computed from the node's acknowledgements and the
+//! newest snapshot, never from a queue: a burst of snapshots costs one response.
 
 mod composed;
-mod status;
+mod gates;
 mod subscription;
 
 #[cfg(test)]
@@ -18,13 +18,23 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use envoy_types::pb::google::protobuf::Any;
 
-use crate::blocked::Blocked;
 use crate::kind::Kind;
+use crate::node::{Refused, Standing};
 use crate::resource::length;
-use crate::{Refused, Snapshot, Standing};
+use crate::snapshot::Snapshot;
+use gates::{Blocked, SendGates};
 use subscription::{Change, Subscription};
 
-pub use status::TypeStatus;
+/// The progress of one type on one stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TypeStatus {
+    /// The version of all resources of the type when something was sent last; empty before.
+    pub sent: String,
+    /// The same, when something was acknowledged last.
+    pub acked: String,
+    /// Why the node refused a resource, as long as it does.
+    pub nack: Option<String>,
+}
 
 /// The server's side of one stream.
 #[derive(Debug)]
@@ -75,8 +85,8 @@ impl DeltaStream {
         }
     }
 
-    /// What has to wait of a type now, given where the others stand. What belongs to one owner refers to nothing of another
-    /// owner, so that nobody waits for somebody else's.
+    /// The resources of a type that have to wait now, given the progress of the other types. Resources of one owner refer to
+    /// none of another owner, so that owners do not wait for each other.
     fn gates(&self, kind: Kind) -> SendGates {
         let busy = |wanted: fn(Kind) -> bool, busy: fn(&Subscription, &Snapshot, &str) -> Blocked| {
             self.subscriptions
@@ -99,7 +109,8 @@ impl DeltaStream {
         SendGates { updates, removals: referred }
     }
 
-    /// Whose routes stay as the node has them: it refuses what newer ones lead to, and they would lead nowhere.
+    /// The owners whose routes stay as the node has them: the node refuses the clusters, endpoints or secrets that newer routes
+    /// lead to.
     fn kept(&self) -> Blocked {
         let of = |wanted: fn(Kind) -> bool| self.subscriptions.iter().filter(move |((kind, _), _)| wanted(*kind));
         let has_routes = |owner: &&str| {
@@ -117,8 +128,8 @@ impl DeltaStream {
         is_asked || !of(Kind::Routes).any(|(_, subscription)| subscription.is_resumed())
     }
 
-    /// After a reconnect the types come one by one. Before routes and listeners are asked for, nobody can tell what they
-    /// refer to.
+    /// Whether the references of the node's resources are known. After a reconnect the types come one by one, and before routes
+    /// and listeners are asked for, their references are unknown.
     fn knows_referrers(&self) -> bool {
         let asked = |kind| self.subscriptions.iter().find(|((other, _), _)| *other == kind);
         asked(Kind::Listener).is_some_and(|(_, listeners)| listeners.knows_nothing() || asked(Kind::Routes).is_some())
@@ -133,15 +144,15 @@ const MAX_VERSION_LENGTH: usize = 32 * 1_024;
 const MAX_TYPES: usize = 32;
 
 /// A node refuses a response.
-pub(crate) struct Refusal<'a> {
+pub(crate) struct Nack<'a> {
     pub(crate) type_url: &'a str,
     pub(crate) message: &'a str,
 }
 
 /// The refusal in a request, if it is one.
-pub(crate) fn refusal(request: &DeltaDiscoveryRequest) -> Option<Refusal<'_>> {
+pub(crate) fn refusal(request: &DeltaDiscoveryRequest) -> Option<Nack<'_>> {
     let error = request.error_detail.as_ref()?;
-    Some(Refusal { type_url: &request.type_url, message: &error.message })
+    Some(Nack { type_url: &request.type_url, message: &error.message })
 }
 
 /// Whether every name and version in a request has a usual length.
@@ -215,7 +226,7 @@ impl DeltaStream {
         open.map(|((_, url), subscription)| (url.clone(), subscription.status())).collect()
     }
 
-    /// What the node refuses of the newest snapshot.
+    /// The resources of the newest snapshot that the node refuses.
     pub(crate) fn refused(&self) -> Vec<Refused> {
         let refused = |((_, url), subscription): (&'_ (Kind, String), &'_ Subscription)| {
             subscription.refused(&self.snapshot, url).collect::<Vec<_>>()
@@ -243,13 +254,6 @@ impl DeltaStream {
         let names = self.subscriptions.values().map(Subscription::name_count).sum();
         if self.subscriptions.len() > MAX_TYPES { usize::MAX } else { names }
     }
-}
-
-/// What has to wait of a type.
-#[derive(Clone, Debug)]
-struct SendGates {
-    updates: Blocked,
-    removals: Blocked,
 }
 
 /// A response, its bytes shared with the snapshot.

@@ -1,15 +1,13 @@
-//! What Envoys report about their endpoints' health, by Envoy's own health discovery protocol.
+//! The health of endpoints, which Envoys report by Envoy's own health discovery protocol.
 
-mod answer_sender;
+mod acknowledgements;
 mod registry;
-mod relay;
 mod service;
-mod unhealthy;
 
 #[cfg(test)]
 mod tests;
 
+pub use acknowledgements::{Answer, Answers, repeated};
 pub use registry::{Endpoints, HealthRegistry};
-pub use relay::{Answer, Answers, repeated};
+pub use registry::{MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
 pub(crate) use service::service;
-pub use unhealthy::{MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};

@@ -1,10 +1,14 @@
+use super::Answers;
+use envoy_types::pb::envoy::config::core::v3::HealthStatus;
+use envoy_types::pb::envoy::config::endpoint::v3::Endpoint;
+use envoy_types::pb::envoy::service::health::v3::EndpointHealth;
+use envoy_types::pb::google::protobuf::value::Kind;
+use envoy_types::pb::google::protobuf::{Struct, Value};
 use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
 use tokio::sync::watch;
-
-use super::{Answers, UnhealthyServer};
 
 /// Endpoints of one cluster as one node sees them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,8 +48,8 @@ impl HealthRegistry {
     /// How long a report counts.
     pub const MAX_AGE: Duration = Duration::from_secs(30);
 
-    /// How each node that has reported lately sees a cluster, by node id. A node that knows no such cluster is left out;
-    /// nothing at all means that nobody reports.
+    /// The endpoints of a cluster as each node that has reported lately sees them, by node id. A node without that cluster is
+    /// left out; the map is empty if no node reports.
     pub fn endpoints(&self, cluster: &str, now: Instant) -> BTreeMap<String, Endpoints> {
         let reports = self.lock();
         let fresh = reports.iter().filter(|(_, report)| report.is_fresh(now));
@@ -68,14 +72,14 @@ impl HealthRegistry {
         self.lock().iter().filter(|(_, report)| report.is_fresh(now)).map(|(node, _)| node.clone()).collect()
     }
 
-    /// Told when a report differs from the one before it. That a report grew too old is not told: ask again after
+    /// Changes when a report differs from the one before it. The expiry of a report is no change: ask again after
     /// [`HealthRegistry::MAX_AGE`].
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Takes a node's report in the place of its last one. Of more than a thousand nodes those that report are kept.
-    /// What it answered at other replicas stays until [`HealthRegistry::answered`].
+    /// Takes a node's report in the place of its last one. Of more than a thousand nodes those that report are kept. Its
+    /// answers at other replicas stay until [`HealthRegistry::answered`].
     pub fn record(&self, node: &str, clusters: BTreeMap<String, Endpoints>, at: Instant) {
         let mut reports = self.lock();
         if !reports.contains_key(node) && reports.len() >= MAX_NODES {
@@ -104,8 +108,8 @@ impl HealthRegistry {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// What nodes answered at replicas that they follow, by node id, as their agents say. A node that follows none, or
-    /// whose agent does not say, is left out.
+    /// The answers of nodes at the replicas that they follow, by node id, as their agents report them. Nodes without such
+    /// answers are left out.
     pub fn answers(&self, now: Instant) -> BTreeMap<String, Arc<Answers>> {
         let reports = self.lock();
         let known = reports.iter().filter(|(_, report)| report.is_fresh(now) && !report.answers.is_empty());
@@ -121,5 +125,83 @@ impl HealthRegistry {
 impl Report {
     fn is_fresh(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.at) <= HealthRegistry::MAX_AGE
+    }
+}
+
+/// Members of the metadata.
+const REASON: &str = "reason";
+const SINCE: &str = "since";
+
+/// Most servers that are kept of one cluster and node.
+pub const MAX_UNHEALTHY_SERVERS: usize = 16;
+/// Longest server that is kept: a DNS name with its port.
+const MAX_SERVER: usize = 260;
+
+/// A server that is not healthy, as a gateway sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnhealthyServer {
+    /// Address or DNS name, and port.
+    pub server: String,
+    /// Why.
+    pub reason: UnhealthyReason,
+    /// When the gateway's agent saw it first, seconds since 1970.
+    pub since: u64,
+}
+
+/// Why Envoy sends no requests to a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnhealthyReason {
+    /// Its health check is answered otherwise than it should be, or the connection fails.
+    HealthCheckFailed,
+    /// Its health check is not answered in time.
+    HealthCheckTimedOut,
+    /// Requests to it failed one after the other (outlier detection).
+    Ejected,
+    /// Its first health check has not ended.
+    NotChecked,
+}
+
+impl UnhealthyReason {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::HealthCheckFailed, Self::HealthCheckTimedOut, Self::Ejected, Self::NotChecked];
+
+    /// One word for programs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::HealthCheckFailed => "HealthCheckFailed",
+            Self::HealthCheckTimedOut => "HealthCheckTimedOut",
+            Self::Ejected => "Ejected",
+            Self::NotChecked => "NotChecked",
+        }
+    }
+}
+
+impl UnhealthyServer {
+    /// As it travels.
+    pub fn endpoint(&self) -> EndpointHealth {
+        let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+        let fields = [(REASON, text(self.reason.as_str())), (SINCE, text(&self.since.to_string()))];
+        EndpointHealth {
+            endpoint: Some(Endpoint { hostname: self.server.clone(), ..Endpoint::default() }),
+            health_status: HealthStatus::Unhealthy.into(),
+            health_metadata: Some(Struct {
+                fields: HashMap::from(fields.map(|(name, value)| (name.to_owned(), value))),
+            }),
+        }
+    }
+
+    /// The server that an endpoint names. `None` for any other endpoint, and for what no server is called.
+    pub(super) fn of(told: &EndpointHealth) -> Option<Self> {
+        let member = |name: &str| match &told.health_metadata.as_ref()?.fields.get(name)?.kind {
+            Some(Kind::StringValue(text)) => Some(text.as_str()),
+            _ => None,
+        };
+        let reason = member(REASON)?;
+        let reason = UnhealthyReason::ALL.into_iter().find(|one| one.as_str() == reason)?;
+        let since = member(SINCE)?.parse().ok()?;
+        let server = &told.endpoint.as_ref()?.hostname;
+        let is_server = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:[]%_".contains(&byte);
+        let is_named = !server.is_empty() && server.len() <= MAX_SERVER && server.bytes().all(is_server);
+        is_named.then(|| Self { server: server.clone(), reason, since })
     }
 }

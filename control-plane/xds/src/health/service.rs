@@ -16,20 +16,21 @@ use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tonic::{Request, Response, Status, Streaming};
 
-use super::answer_sender::{AnswerSender, INTERVAL, Snapshots};
-use super::relay::{self, MAX_ENTRIES};
+use super::acknowledgements::{self, MAX_ENTRIES};
+use super::acknowledgements::{AnswerSender, REPORT_INTERVAL, Snapshots};
 use super::{Answers, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
-use crate::{Admission, QueuedResponse, Registry, Rejection, ResponseStream, admission};
+use crate::registry::Registry;
+use crate::server::Rejection;
+use crate::server::{Admission, QueuedResponse, ResponseStream, admission};
 
-/// Most clusters of one report; more are not read.
+/// The number of clusters that are read of one report.
 const MAX_CLUSTERS: usize = 20_000;
-/// Most servers that one report names; the others are only counted.
-const MAX_NAMED: usize = 2_000;
-/// Longest name of a node or a cluster.
-const MAX_NAME: usize = 1_024;
+/// The number of servers that one report may name; the others are only counted.
+const MAX_NAMED_SERVERS: usize = 2_000;
+/// The length limit of the name of a node or a cluster.
+const MAX_NAME_LENGTH: usize = 1_024;
 
-/// The health discovery service, that keeps what it is told in `registry`. Its streams end when the sender of `snapshots`
-/// is gone.
+/// The health discovery service, which keeps the reports in `registry`. Its streams end when the sender of `snapshots` is gone.
 pub(crate) fn service(
     registry: Arc<HealthRegistry>,
     nodes: Arc<Registry>,
@@ -54,24 +55,24 @@ impl HealthDiscoveryService for Service {
     ) -> Result<Response<Self::StreamHealthCheckStream>, Status> {
         let admission = admission(&request)?;
         let (sender, receiver) = mpsc::channel(1);
-        // Nothing is to be checked for us: Envoy's own checks are what we want to hear of.
-        let wish = HealthCheckSpecifier { interval: Some(INTERVAL), ..Default::default() };
+        // Nothing to check: the reports are about Envoy's own health checks.
+        let specifier = HealthCheckSpecifier { interval: Some(REPORT_INTERVAL), ..Default::default() };
         // There is room for one message.
-        let _ = sender.try_send(QueuedResponse { content: Ok(wish), room: None });
+        let _ = sender.try_send(QueuedResponse { content: Ok(specifier), room: None });
         let (registry, mut life) = (Arc::clone(&self.registry), self.snapshots.clone());
         let answers = ResponseStream::new(receiver, Arc::clone(&admission));
         let (named, name) = watch::channel(String::new());
-        let ear = HealthStream { registry, snapshots: self.snapshots.clone(), admission, named };
+        let stream = HealthStream { registry, snapshots: self.snapshots.clone(), admission, named };
         let mut answer_sender = AnswerSender::new(Arc::clone(&self.nodes), self.snapshots.clone());
         tokio::spawn(async move {
             let ended = tokio::select! {
-                ended = ear.listen(request.into_inner()) => ended,
+                ended = stream.listen(request.into_inner()) => ended,
                 () = sender.closed() => return,
-                () = answer_sender.say(name, &sender) => return,
+                () = answer_sender.run(name, &sender) => return,
                 () = async { while life.changed().await.is_ok() {} } => Ok(()),
             };
             if let Err(status) = ended {
-                // Whoever left needs no reason.
+                // A closed stream needs no reason.
                 let _ = sender.send(QueuedResponse { content: Err(status), room: None }).await;
             }
         });
@@ -91,7 +92,7 @@ pub(super) struct HealthStream {
     pub(super) registry: Arc<HealthRegistry>,
     pub(super) snapshots: Snapshots,
     pub(super) admission: Arc<Admission>,
-    /// Where the node's id is told, once it is known.
+    /// The node's id, once it is known.
     pub(super) named: watch::Sender<String>,
 }
 
@@ -133,11 +134,11 @@ impl HealthStream {
         is_same.then_some(()).ok_or_else(|| Status::invalid_argument("the node id changed within a stream"))
     }
 
-    /// The node that somebody says to be, if it may be that one.
+    /// The node id of a request, if the peer may be that node.
     fn node(&self, request: HealthCheckRequest) -> Result<String, Status> {
         let id = request.node.map(|node| node.id).unwrap_or_default();
         self.admission.peer().may_be(&id).inspect_err(|_| self.admission.rejected(Rejection::Node))?;
-        if id.is_empty() || id.len() > MAX_NAME {
+        if id.is_empty() || id.len() > MAX_NAME_LENGTH {
             return Err(Status::invalid_argument("a node id has 1 to 1024 bytes"));
         }
         Ok(id)
@@ -145,7 +146,7 @@ impl HealthStream {
 
     fn answers(&self, report: &EndpointHealthResponse) -> Answers {
         let served = self.snapshots.borrow().clone();
-        served.map(|served| relay::read(report, &served)).unwrap_or_default()
+        served.map(|served| acknowledgements::read(report, &served)).unwrap_or_default()
     }
 
     /// Counts the endpoints of each cluster that is served.
@@ -153,7 +154,7 @@ impl HealthStream {
         let Some(served) = self.snapshots.borrow().clone() else { return BTreeMap::new() };
         let clusters = report.cluster_endpoints_health.iter().take(MAX_CLUSTERS + MAX_ENTRIES);
         let known = clusters.filter(|cluster| served.has_cluster(&cluster.cluster_name));
-        let mut room = MAX_NAMED;
+        let mut room = MAX_NAMED_SERVERS;
         known.map(|cluster| (cluster.cluster_name.clone(), count(cluster, &mut room))).collect()
     }
 }

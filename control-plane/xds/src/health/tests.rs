@@ -16,10 +16,13 @@ use tokio::sync::watch;
 use super::service::HealthStream;
 use super::{Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
 use crate::kind::CDS;
-use crate::{Admission, Limits, Resource, Snapshot};
+use crate::resource::Resource;
+use crate::server::Admission;
+use crate::server::Limits;
+use crate::snapshot::Snapshot;
 
-/// Where clusters of these names are served.
-fn ear(clusters: &[&str]) -> HealthStream {
+/// A stream to a server that serves clusters of these names.
+fn stream_for(clusters: &[&str]) -> HealthStream {
     let url = CDS;
     let one = |name: &&str| (url.to_owned(), (*name).to_owned(), Resource::new(Vec::new()));
     let (_, snapshots) = watch::channel(Some(Arc::new(Snapshot::new(clusters.iter().map(one)))));
@@ -106,7 +109,7 @@ fn endpoints_that_may_get_requests_are_healthy() {
     };
     let report =
         EndpointHealthResponse { cluster_endpoints_health: vec![cluster("a"), cluster("b")], ..Default::default() };
-    let counted = ear(&["a", "c"]).read(&report);
+    let counted = stream_for(&["a", "c"]).read(&report);
     assert_eq!(counted, BTreeMap::from([("a".to_owned(), Endpoints { healthy: 2, total: 6, unhealthy: Vec::new() })]));
 }
 
@@ -123,7 +126,7 @@ fn unhealthy_servers_are_named_and_counted() {
         let locality_endpoints_health = vec![LocalityEndpointsHealth { locality: None, endpoints_health }];
         let cluster = ClusterEndpointsHealth { cluster_name: "a".to_owned(), locality_endpoints_health };
         let report = EndpointHealthResponse { cluster_endpoints_health: vec![cluster], ..Default::default() };
-        ear(&["a"]).read(&report).remove("a").unwrap()
+        stream_for(&["a"]).read(&report).remove("a").unwrap()
     };
     let named = [one("10.0.0.1:6443"), one("[fd00::1]:6443"), one("api.example.com:443")];
     assert_eq!(read(&named), Endpoints { healthy: 1, total: 4, unhealthy: named.to_vec() });
@@ -158,17 +161,17 @@ async fn a_report_counts_for_the_node_that_was_named_before_it() {
         (vec![introduction("one"), introduction("two"), report()], None),
     ];
     for (messages, node) in table {
-        let ear = ear(&["a"]);
+        let stream_for = stream_for(&["a"]);
         let messages =
             messages.into_iter().map(|one| Ok(HealthCheckRequestOrEndpointHealthResponse { request_type: Some(one) }));
-        let ended = ear.listen(stream::iter(messages)).await;
+        let ended = stream_for.listen(stream::iter(messages)).await;
         assert_eq!(ended.is_ok(), node.is_some(), "{ended:?}");
-        assert_eq!(ear.registry.reporting(Instant::now()), node.into_iter().collect::<Vec<_>>());
+        assert_eq!(stream_for.registry.reporting(Instant::now()), node.into_iter().collect::<Vec<_>>());
     }
 }
 
 #[tokio::test]
 async fn who_says_nothing_is_not_listened_to_for_long() {
-    let ended = ear(&[]).listen(stream::pending()).await;
+    let ended = stream_for(&[]).listen(stream::pending()).await;
     assert_eq!(ended.unwrap_err().code(), tonic::Code::DeadlineExceeded);
 }

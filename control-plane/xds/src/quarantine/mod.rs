@@ -1,56 +1,56 @@
-//! Finds the bad piece of what the other side only takes or refuses as a whole.
+//! Finds the bad chunk of a resource that a node only accepts or refuses as a whole.
 //!
-//! What is offered is computed from what is wanted, what was accepted last and what was found bad. After a refusal the
-//! pieces that differ from what was accepted are tried in groups, until the bad one stands alone; a piece that is bad, or
-//! not tried yet, stays as it was accepted. So no trial takes anything out of service that was in it.
+//! The offer is computed from the wanted chunks, the chunks that were accepted last and the bad ones. After a refusal the
+//! chunks that differ from the accepted ones are tried in groups, until the bad one is alone; a chunk that is bad, or not tried
+//! yet, stays as it was accepted. No trial therefore takes anything out of service.
 //!
-//! Of what somebody else sent, a version tells which pieces it was made of. Those that are wanted as they are count as
-//! accepted. Of the others nobody here knows the bytes: while a bad one is looked for among them, they are out of service.
+//! A version lists the chunks of an offer, also of one that another control plane sent. Those of them that are wanted count as
+//! accepted. The bytes of the others are unknown here: while a bad chunk is looked for among them, they are out of service.
 
-mod memory;
 mod offer;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::Standing;
+use crate::node::Standing;
 use crate::resource::{Chunk, ChunkKey, Chunks};
 
 pub(crate) use offer::Offer;
+use offer::ReportedVersion;
 
-/// Why a piece or everything is not offered again.
+/// Why a chunk or everything is not offered again.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ChunkRefusal {
     pub(crate) version: String,
     pub(crate) message: String,
-    /// What was accepted beside it.
-    beside: String,
+    /// The version that was accepted at that time.
+    accepted_version: String,
 }
 
-/// What the other side has, and what it refused.
+/// The chunks that a node has, and those that it refused.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
     target: Offer,
     accepted: Offer,
-    /// The other side has something else than `accepted`, which holds only what it certainly has of that.
+    /// The node has something else than `accepted`, which holds only what it certainly has of that.
     unknown: bool,
-    /// Where it has a piece that is not known.
+    /// The positions at which the node has an unknown chunk.
     unknown_places: BTreeSet<String>,
-    /// Single pieces that were found bad.
-    refused: BTreeMap<ChunkKey, Vec<Refusal>>,
-    /// Groups of pieces that are tried, the last first. All that is in none of them waits.
+    /// Single chunks that were found bad.
+    refused: BTreeMap<ChunkKey, Vec<ChunkRefusal>>,
+    /// Groups of chunks that are tried, the last first. All that is in none of them waits.
     candidates: Vec<BTreeSet<ChunkKey>>,
     /// Refusals in a row.
     consecutive_nacks: u32,
-    /// Whether nothing stands for parts that are new and not tried yet, because that may be bad.
+    /// Whether new parts that are not tried yet are left out instead of replaced by their fallbacks, which may be bad.
     without_fallbacks: bool,
     /// Whole offers that were refused, and why. They are not sent again.
     rejected_offers: BTreeMap<String, String>,
-    /// Pieces that were tried again beside others than the first time.
+    /// Chunks that were tried again next to other accepted chunks than the first time.
     retried: BTreeSet<(ChunkKey, String)>,
-    /// A refusal for which no piece can be found.
-    whole: Option<Refusal>,
+    /// A refusal for which no chunk can be found.
+    whole: Option<ChunkRefusal>,
 }
 
 impl Quarantine {
@@ -79,7 +79,7 @@ impl Quarantine {
         loop {
             let offer = self.compose();
             let is_same = self.is_there(&offer);
-            if is_same && self.candidates.is_empty() && self.has_to_tell(&offer) {
+            if is_same && self.candidates.is_empty() && self.has_new_refusals(&offer) {
                 return Some(offer);
             }
             let rejected_offers = self.rejected_offers.get(offer.hash()).filter(|_| !is_same).cloned();
@@ -99,9 +99,9 @@ impl Quarantine {
         if self.unknown { self.only_takes_away(offer) } else { offer.is_same(&self.accepted) }
     }
 
-    /// Whether parts were refused since something was accepted last: that has to stand in the version, so that nobody who
-    /// is told it sends them again.
-    fn has_to_tell(&self, offer: &Offer) -> bool {
+    /// Whether parts were refused since an offer was accepted last: the version has to list them, so that no other control
+    /// plane sends them again.
+    fn has_new_refusals(&self, offer: &Offer) -> bool {
         let has_parts = offer.chunks.keys().any(|key| key.part.is_some());
         !self.unknown && has_parts && offer.left_out() != self.accepted.left_out() && !offer.left_out().is_empty()
     }
@@ -118,10 +118,10 @@ impl Quarantine {
         self.rejected_offers.insert(offer.hash().to_owned(), message.to_owned());
         let group = self.candidates.pop();
         self.consecutive_nacks += 1;
-        let refusal = |version: &str| Refusal {
+        let refusal = |version: &str| ChunkRefusal {
             version: version.to_owned(),
             message: message.to_owned(),
-            beside: self.accepted.version.clone(),
+            accepted_version: self.accepted.version.clone(),
         };
         let differing = offer.chunks.iter().filter(|(key, chunk)| self.differs(key, chunk));
         let is_stand_in = |(key, chunk): &(&ChunkKey, &Chunk)| {
@@ -165,12 +165,14 @@ impl Quarantine {
     }
 
     /// A part that was refused alone in a trial may have been refused because of another part that was wrong or missing, like two that
-    /// exchange a name. Beside others than the first time it is tried once more.
+    /// exchange a name. Next to other accepted chunks it is tried once more.
     fn retry_refused(&mut self) -> bool {
         let mut group = BTreeSet::new();
         for (key, wanted) in self.target.chunks.iter().filter(|(key, _)| key.part.is_some()) {
             let version = wanted.version();
-            let is_due = |refusal: &Refusal| refusal.version == version && refusal.beside != self.accepted.version;
+            let is_due = |refusal: &ChunkRefusal| {
+                refusal.version == version && refusal.accepted_version != self.accepted.version
+            };
             let due = self.refused.get(key).is_some_and(|refusals| refusals.iter().any(is_due));
             if due && self.retried.insert((key.clone(), version.to_owned())) {
                 group.insert(key.clone());
@@ -219,7 +221,7 @@ impl Quarantine {
         Offer::of(chunks, &self.target, self.refused.values().flatten().map(|refusal| refusal.version.as_str()))
     }
 
-    /// What is to stand at a key in the end.
+    /// The chunk to have at a key in the end.
     fn resolve<'a>(&'a self, key: &ChunkKey, wanted: &'a Chunk) -> Option<&'a Chunk> {
         let is_good = |chunk: &&Chunk| !self.is_refused(key, chunk.version());
         Some(wanted)
@@ -242,19 +244,19 @@ impl Quarantine {
         self.refused.get(key).is_some_and(|refusals| refusals.iter().any(|refusal| refusal.version == version))
     }
 
-    /// Whether the other side has exactly what is wanted.
+    /// Whether the node has exactly what is wanted.
     pub(crate) fn is_in_sync(&self) -> bool {
         let is_same = || self.accepted.version == self.target.version || self.accepted.is_same(&self.target);
         !self.unknown && is_same()
     }
 
-    /// What is refused as it is wanted: pieces, or everything, if no piece was found that is at fault.
-    pub(crate) fn refusals(&self) -> impl Iterator<Item = (Option<&ChunkKey>, &Refusal)> {
+    /// The refusals of wanted chunks, or of the whole if no chunk was found to be bad.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (Option<&ChunkKey>, &ChunkRefusal)> {
         let whole = self.whole.iter().map(|refusal| (None, refusal));
         whole.chain(self.refused().map(|(key, refusal)| (Some(key), refusal)))
     }
 
-    /// Whether a bad piece is being looked for.
+    /// Whether a bad chunk is being looked for.
     pub(crate) fn is_searching(&self) -> bool {
         !self.candidates.is_empty()
     }
@@ -264,12 +266,12 @@ impl Quarantine {
         self.target.version == version
     }
 
-    /// What the other side has, if it has something and that is known.
+    /// The offer that the node has, if it has one that is known.
     pub(crate) fn last_accepted(&self) -> Option<&Offer> {
         Some(&self.accepted).filter(|accepted| !self.unknown && !accepted.chunks.is_empty())
     }
 
-    /// Where the other side stands with a version of a piece.
+    /// The node's progress with a version of a chunk.
     pub(crate) fn standing(&self, key: &ChunkKey, version: &str) -> Standing {
         let refusal = self.refused.get(key).and_then(|all| all.iter().find(|refusal| refusal.version == version));
         match refusal {
@@ -280,21 +282,70 @@ impl Quarantine {
     }
 
     /// Pieces that are refused as they are wanted.
-    pub(crate) fn refused(&self) -> impl Iterator<Item = (&ChunkKey, &Refusal)> {
-        let is_wanted = |key: &ChunkKey, refusal: &Refusal| {
+    pub(crate) fn refused(&self) -> impl Iterator<Item = (&ChunkKey, &ChunkRefusal)> {
+        let is_wanted = |key: &ChunkKey, refusal: &ChunkRefusal| {
             self.target.chunks.get(key).is_some_and(|chunk| chunk.version() == refusal.version)
         };
         let all = self.refused.iter().flat_map(|(key, all)| all.iter().map(move |one| (key, one)));
         all.filter(move |(key, refusal)| is_wanted(key, refusal))
     }
 
-    /// The version of a piece that the other side is known to have.
+    /// The version of a chunk that the node is known to have.
     pub(crate) fn accepted(&self, key: &ChunkKey) -> Option<&str> {
         self.accepted.chunks.get(key).map(Chunk::version)
     }
+
+    /// The node has something already, of this version, from an earlier stream.
+    pub(crate) fn resume(&mut self, version: &str) {
+        let reported = ReportedVersion::read(version);
+        for (key, wanted) in &self.target.chunks {
+            for chunk in alternatives(wanted).filter(|chunk| reported.refused.contains(offer::short(chunk.version()))) {
+                let message = "refused before this stream".to_owned();
+                let refusal =
+                    ChunkRefusal { version: chunk.version().to_owned(), message, accepted_version: String::new() };
+                self.retried.insert((key.clone(), chunk.version().to_owned()));
+                self.refused.entry(key.clone()).or_default().push(refusal);
+            }
+        }
+        let offer = self.compose();
+        self.unknown = offer.version != reported.version;
+        self.accepted = if self.unknown { self.recognise(&reported) } else { offer };
+        let known: BTreeSet<String> =
+            self.accepted.chunks.iter().map(|(key, chunk)| offer::digest(key, chunk)).collect();
+        let unknown_places = reported.digests.iter().filter(|one| self.unknown && !known.contains(**one));
+        self.unknown_places = unknown_places.map(|one| offer::place_of(one).to_owned()).collect();
+    }
+
+    /// The known chunks of the node's offer.
+    fn recognise(&self, reported: &ReportedVersion<'_>) -> Offer {
+        let known = |(key, wanted): (&ChunkKey, &Chunk)| {
+            let has = |chunk: &&Chunk| reported.digests.contains(offer::digest(key, chunk).as_str());
+            Some((key.clone(), alternatives(wanted).find(has)?.clone()))
+        };
+        let chunks: Chunks = self.target.chunks.iter().filter_map(known).collect();
+        Offer { version: String::new(), chunks }
+    }
+
+    /// Whether an offer would only replace unknown chunks by fallbacks of chunks that are refused as they are wanted. That can
+    /// wait until something else changes.
+    pub(super) fn only_takes_away(&self, offer: &Offer) -> bool {
+        let stands_in = |key: &ChunkKey, chunk: &Chunk| {
+            let wanted = self.target.chunks.get(key);
+            wanted.is_some_and(|wanted| wanted.version() != chunk.version() && self.is_refused(key, wanted.version()))
+        };
+        let mut others = offer.chunks.iter().filter(|(key, chunk)| self.differs(key, chunk)).peekable();
+        let mut places: BTreeSet<String> = BTreeSet::new();
+        let is_spared = others.peek().is_some()
+            && others.all(|(key, chunk)| {
+                places.insert(offer::place(key));
+                stands_in(key, chunk)
+            });
+        let removes = self.accepted.chunks.keys().any(|key| !offer.chunks.contains_key(key));
+        is_spared && !removes && self.unknown_places == places
+    }
 }
 
-/// What may stand at a key, the best first.
+/// The chunks for a key, the best first.
 fn alternatives(wanted: &Chunk) -> impl Iterator<Item = &Chunk> {
     std::iter::once(wanted).chain(wanted.fallback())
 }

@@ -3,11 +3,11 @@ use std::collections::BTreeSet;
 use crate::resource::{Chunk, ChunkKey, Chunks};
 use crate::resource::{ContentHash, hash_of};
 
-/// Pieces that are sent, or wanted, together.
+/// Chunks that are sent, or wanted, together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Offer {
-    /// A hash of what it holds. Where something is left out because it was refused, that stands behind it, so that another
-    /// control plane that is told this version knows it, too.
+    /// A hash of the chunks. The refused versions that were left out follow it, so that another control plane that reads this
+    /// version knows them, too.
     pub(crate) version: String,
     pub(crate) chunks: Chunks,
 }
@@ -21,44 +21,44 @@ impl Offer {
         self.chunks.len() == other.chunks.len() && self.chunks.iter().zip(&other.chunks).all(same)
     }
 
-    /// What stands in the version because it was left out.
+    /// The list of refused versions in the version.
     pub(super) fn left_out(&self) -> &str {
-        self.version.split_once(LEFT_OUT).map_or("", |(_, left_out)| left_out)
+        self.version.split_once(REFUSED_SEPARATOR).map_or("", |(_, left_out)| left_out)
     }
 
     /// The hash alone.
     pub(super) fn hash(&self) -> &str {
-        self.version.split(LEFT_OUT).next().unwrap_or_default()
+        self.version.split(REFUSED_SEPARATOR).next().unwrap_or_default()
     }
 
-    /// The version as it is sent: with what it is made of, so that another control plane knows what the other side has,
+    /// The version as it is sent: with what it is made of, so that another control plane knows what the node has,
     /// even if it wants something else itself. See [`ReportedVersion`].
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn sent_version(&self) -> String {
         if self.chunks.len() > MAX_PARTS {
             return self.version.clone();
         }
         let (hash, left_out) = self.version.split_at(self.hash().len());
-        let made_of: String = self.chunks.iter().map(|(key, chunk)| digest(key, chunk)).collect();
-        format!("{hash}{MADE_OF}{made_of}{left_out}")
+        let digests: String = self.chunks.iter().map(|(key, chunk)| digest(key, chunk)).collect();
+        format!("{hash}{DIGESTS_SEPARATOR}{digests}{left_out}")
     }
 }
 
-/// Before what was left out.
-const LEFT_OUT: char = '!';
-/// Between the hash and what it is made of.
-const MADE_OF: char = '~';
-/// Most parts of which the version tells what it is made of: eight bytes for each of some thousand in a listener's version.
+/// Separates the list of refused versions.
+const REFUSED_SEPARATOR: char = '!';
+/// Separates the list of digests.
+const DIGESTS_SEPARATOR: char = '~';
+/// The number of chunks up to which the version lists them: eight bytes for each, some thousand in a listener's version.
 const MAX_PARTS: usize = 4_000;
-/// Most refusals that a version tells: it stays a word.
-const MAX_TOLD: usize = 64;
+/// The number of refusals that a version lists.
+const MAX_LISTED_REFUSALS: usize = 64;
 
 impl Offer {
-    /// What is wanted.
+    /// The wanted offer.
     pub(crate) fn wanted(version: &str, chunks: Chunks) -> Self {
         Self { version: version.to_owned(), chunks }
     }
 
-    /// What is sent.
+    /// The offer to send.
     pub(super) fn of<'a>(chunks: Chunks, target: &Self, refused: impl Iterator<Item = &'a str>) -> Self {
         let mut offer = Self { version: target.version.clone(), chunks };
         if offer.is_same(target) {
@@ -73,47 +73,48 @@ impl Offer {
         offer.version = hash.finish();
         let refused: BTreeSet<_> = refused.map(short).collect();
         if !refused.is_empty() {
-            let told: Vec<_> = refused.into_iter().take(MAX_TOLD).collect();
-            offer.version = format!("{}{LEFT_OUT}{}", offer.version, told.join(","));
+            let reported: Vec<_> = refused.into_iter().take(MAX_LISTED_REFUSALS).collect();
+            offer.version = format!("{}{REFUSED_SEPARATOR}{}", offer.version, reported.join(","));
         }
         offer
     }
 }
 
-/// What a version tells that the other side has.
+/// The node's offer, as its version describes it.
 #[derive(Debug)]
 pub(super) struct ReportedVersion<'a> {
     /// The version as an [`Offer`] has it.
     pub(super) version: String,
     /// The versions that were left out, shortened.
     pub(super) refused: BTreeSet<&'a str>,
-    /// The digest of each piece.
-    pub(super) made_of: BTreeSet<&'a str>,
+    /// The digest of each chunk.
+    pub(super) digests: BTreeSet<&'a str>,
 }
 
 impl<'a> ReportedVersion<'a> {
-    /// Reads what [`Offer::told`] wrote, or a version that says less.
-    pub(super) fn read(told: &'a str) -> Self {
+    /// Reads what [`Offer::sent_version`] wrote, or a version that says less.
+    pub(super) fn read(reported: &'a str) -> Self {
         let (rest, left_out) =
-            told.split_once(LEFT_OUT).map_or((told, None), |(rest, left_out)| (rest, Some(left_out)));
-        let (hash, made_of) = rest.split_once(MADE_OF).unwrap_or((rest, ""));
-        let version = left_out.map_or_else(|| hash.to_owned(), |left_out| format!("{hash}{LEFT_OUT}{left_out}"));
-        let refused = left_out.unwrap_or_default().split(',').filter(|one| !one.is_empty()).take(MAX_TOLD);
-        let digests = (0..made_of.len() / DIGEST).take(MAX_PARTS);
-        let made_of = digests.filter_map(|index| made_of.get(index * DIGEST..(index + 1) * DIGEST)).collect();
-        Self { version, refused: refused.collect(), made_of }
+            reported.split_once(REFUSED_SEPARATOR).map_or((reported, None), |(rest, left_out)| (rest, Some(left_out)));
+        let (hash, digests) = rest.split_once(DIGESTS_SEPARATOR).unwrap_or((rest, ""));
+        let version =
+            left_out.map_or_else(|| hash.to_owned(), |left_out| format!("{hash}{REFUSED_SEPARATOR}{left_out}"));
+        let refused = left_out.unwrap_or_default().split(',').filter(|one| !one.is_empty()).take(MAX_LISTED_REFUSALS);
+        let positions = (0..digests.len() / DIGEST).take(MAX_PARTS);
+        let digests = positions.filter_map(|index| digests.get(index * DIGEST..(index + 1) * DIGEST)).collect();
+        Self { version, refused: refused.collect(), digests }
     }
 }
 
 /// Length of a digest: three of the key, to know where something stands, and five of the content.
 const DIGEST: usize = 8;
 
-/// Enough of a piece to find it among some thousand.
+/// Enough of a chunk to find it among some thousand.
 pub(super) fn digest(key: &ChunkKey, chunk: &Chunk) -> String {
     format!("{}{}", place(key), chunk.version().get(..5).unwrap_or("-----"))
 }
 
-/// Enough of a key to tell what is gone from what is wanted otherwise.
+/// A short hash of a key: enough to tell a removed chunk from a changed one.
 pub(super) fn place(key: &ChunkKey) -> String {
     hash_of(key.name().as_bytes()).get(..3).unwrap_or("---").to_owned()
 }
@@ -128,8 +129,8 @@ pub(super) fn short(version: &str) -> &str {
     version.get(..12).unwrap_or(version)
 }
 
-/// Parts suspects into those to try first and those to try then. Whom the error names is tried last: it is most likely
-/// bad, and the others are to be served soon.
+/// Splits candidates into two groups, to be tried in this order. Those that the error names come second: they are most likely
+/// bad, and the others should be served soon.
 pub(super) fn split(keys: &[ChunkKey], message: &str) -> (BTreeSet<ChunkKey>, BTreeSet<ChunkKey>) {
     let (named, others): (Vec<_>, Vec<_>) = keys.iter().cloned().partition(|key| message.contains(key.name()));
     if !named.is_empty() && !others.is_empty() {

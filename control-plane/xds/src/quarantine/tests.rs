@@ -149,11 +149,11 @@ fn another_control_plane_learns_from_the_version_what_was_refused() {
     assert_eq!(bad(&second), ["b"]);
 }
 
-/// A control plane that wants `wanted` and is told what another one had the other side take.
+/// A control plane that wants `wanted` and reads the version of an offer that another one sent.
 fn after_restart(before: &Quarantine, wanted: Parts<'_>) -> Quarantine {
     let mut second = Quarantine::default();
     second.set_target(offer(wanted));
-    second.resume(&before.accepted.told());
+    second.resume(&before.accepted.sent_version());
     second
 }
 
@@ -249,7 +249,7 @@ proptest! {
     ) {
         let mut quarantine = Quarantine::default();
         for (set, is_restarted) in sets {
-            // What the other side has, whoever talks to it.
+            // What the node has, whoever talks to it.
             let mut has = quarantine.accepted.clone();
             let texts: BTreeMap<String, String> = set.iter().map(|(part, content)| {
                 (format!("p{part}"), format!("{content}{}", if *content < 2 { "!" } else { "" }))

@@ -1,4 +1,4 @@
-//! What each peer has open, and how much of it it may have.
+//! The open connections and streams of each peer, and their bounds.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,16 +13,16 @@ use crate::metrics::OptionalMetrics;
 use crate::peer::Peer;
 use crate::registry::lock;
 
-/// Every peer that has a connection.
+/// All peers with a connection.
 pub(crate) struct Peers {
     pub(crate) limits: Limits,
     pub(crate) metrics: OptionalMetrics,
-    /// A peer without connections stays until what it has used up is made up for, lest it start afresh by coming again.
+    /// A peer without connections stays until its buckets are full again, so that a reconnect does not refill them.
     open: Mutex<BTreeMap<Peer, Arc<PeerQuota>>>,
     network: AtomicUsize,
 }
 
-/// What one peer has.
+/// The usage of one peer.
 struct PeerQuota {
     connections: AtomicUsize,
     streams: AtomicUsize,
@@ -35,7 +35,7 @@ struct PeerQuota {
 }
 
 impl PeerQuota {
-    /// Whether it is as if the peer had never been there.
+    /// Whether the quota is that of a new peer.
     fn is_at_rest(&self, now: Instant) -> bool {
         let is_full = |bucket: &Mutex<Bucket>| {
             let mut bucket = lock(bucket);
@@ -48,7 +48,7 @@ impl PeerQuota {
     }
 }
 
-/// Fills up while time passes.
+/// A token bucket: it fills while time passes.
 struct Bucket {
     level: f64,
     size: f64,
@@ -69,7 +69,7 @@ impl Bucket {
     }
 }
 
-/// So many bytes are one permit.
+/// The number of bytes of one permit.
 const UNIT: usize = 1_024;
 
 impl Peers {
@@ -77,19 +77,19 @@ impl Peers {
         Arc::new(Self { limits, metrics, open: Mutex::default(), network: AtomicUsize::new(0) })
     }
 
-    /// Counts a connection of a peer, if it may have another one.
+    /// Counts a connection of a peer, if the peer may have another one.
     pub(crate) fn connect(self: &Arc<Self>, peer: Peer) -> Result<Arc<Connection>, Rejection> {
         let is_local = peer == Peer::Local;
-        let account = self.account(&peer);
+        let quota = self.quota(&peer);
         let most = if is_local { self.limits.connections } else { self.limits.connections_per_peer };
         let connection = Arc::new(Connection {
             peer,
             peers: Arc::clone(self),
-            account,
+            quota,
             streams: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         });
-        let of_peer = connection.account.connections.fetch_add(1, Ordering::Relaxed);
+        let of_peer = connection.quota.connections.fetch_add(1, Ordering::Relaxed);
         let of_all = self.network.fetch_add(usize::from(!is_local), Ordering::Relaxed);
         if of_peer >= most || (!is_local && of_all >= self.limits.connections) {
             return Err(Rejection::Connections);
@@ -97,22 +97,22 @@ impl Peers {
         Ok(connection)
     }
 
-    fn account(&self, peer: &Peer) -> Arc<PeerQuota> {
+    fn quota(&self, peer: &Peer) -> Arc<PeerQuota> {
         let mut open = lock(&self.open);
-        if let Some(account) = open.get(peer) {
-            return Arc::clone(account);
+        if let Some(quota) = open.get(peer) {
+            return Arc::clone(quota);
         }
         let now = Instant::now();
-        open.retain(|_, account| !account.is_at_rest(now));
-        let account = Arc::new(PeerQuota {
+        open.retain(|_, quota| !quota.is_at_rest(now));
+        let quota = Arc::new(PeerQuota {
             connections: AtomicUsize::new(0),
             streams: AtomicUsize::new(0),
             openings: Mutex::new(Bucket::new(f64::from(self.limits.stream_burst), 1.0)),
             work: Mutex::new(Bucket::new(self.limits.work.as_secs_f64(), 0.25)),
             unread: Arc::new(Semaphore::new(units(self.limits.unread))),
         });
-        open.insert(peer.clone(), Arc::clone(&account));
-        account
+        open.insert(peer.clone(), Arc::clone(&quota));
+        quota
     }
 
     pub(crate) fn rejected(&self, excess: Rejection) {
@@ -128,15 +128,15 @@ fn units(bytes: usize) -> usize {
 pub(crate) struct Connection {
     pub(crate) peer: Peer,
     pub(crate) peers: Arc<Peers>,
-    account: Arc<PeerQuota>,
-    /// Streams that have said which node they are.
+    quota: Arc<PeerQuota>,
+    /// Streams whose node is known.
     streams: AtomicUsize,
     closed: AtomicBool,
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.account.connections.fetch_sub(1, Ordering::Relaxed);
+        self.quota.connections.fetch_sub(1, Ordering::Relaxed);
         if self.peer != Peer::Local {
             self.peers.network.fetch_sub(1, Ordering::Relaxed);
         }
@@ -147,14 +147,14 @@ impl Connection {
     /// Counts a stream, if the peer may have another one.
     pub(crate) fn open_stream(self: &Arc<Self>) -> Result<Arc<Admission>, Rejection> {
         let is_local = self.peer == Peer::Local;
-        let before = self.account.streams.fetch_add(1, Ordering::Relaxed);
+        let before = self.quota.streams.fetch_add(1, Ordering::Relaxed);
         let admission = Admission { connection: Arc::clone(self), is_admitted: AtomicBool::new(false) };
         if is_local {
             return Ok(Arc::new(admission));
         }
-        let mut openings = lock(&self.account.openings);
+        let mut openings = lock(&self.quota.openings);
         if openings.level(Instant::now()) < 1.0 {
-            // Whoever opens and resets without end is not listened to any further.
+            // A client that opens and resets streams without end is disconnected.
             self.close();
             return Err(Rejection::Streams);
         }
@@ -165,7 +165,7 @@ impl Connection {
         Ok(Arc::new(admission))
     }
 
-    /// Has the connection end, at its next sign of life or soon.
+    /// Ends the connection, at its next event or soon.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
     }
@@ -174,13 +174,13 @@ impl Connection {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Whether no stream has said which node it is.
+    /// Whether no stream names its node.
     pub(crate) fn is_idle(&self) -> bool {
         self.streams.load(Ordering::Relaxed) == 0
     }
 }
 
-/// A stream: counted until nobody holds it any more.
+/// A stream, counted until the last reference is dropped.
 pub(crate) struct Admission {
     connection: Arc<Connection>,
     is_admitted: AtomicBool,
@@ -188,7 +188,7 @@ pub(crate) struct Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.connection.account.streams.fetch_sub(1, Ordering::Relaxed);
+        self.connection.quota.streams.fetch_sub(1, Ordering::Relaxed);
         if self.is_admitted() {
             self.connection.streams.fetch_sub(1, Ordering::Relaxed);
         }
@@ -196,7 +196,7 @@ impl Drop for Admission {
 }
 
 impl Admission {
-    /// It has said which node it is, and may be that node.
+    /// Marks the stream as that of a node that the peer may be.
     pub(crate) fn admit(&self) {
         if !self.is_admitted.swap(true, Ordering::Relaxed) {
             self.connection.streams.fetch_add(1, Ordering::Relaxed);
@@ -219,7 +219,7 @@ impl Admission {
         self.connection.peers.rejected(excess);
     }
 
-    /// Has the whole connection end: what was sent on it is released.
+    /// Ends the whole connection: what was sent on it is released.
     pub(crate) fn close_connection(&self) {
         self.connection.close();
     }
@@ -228,15 +228,15 @@ impl Admission {
     pub(crate) async fn unread(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let wanted = units(bytes).min(units(self.limits().unread));
         let permits = u32::try_from(wanted).unwrap_or(u32::MAX);
-        Arc::clone(&self.connection.account.unread).acquire_many_owned(permits).await.ok()
+        Arc::clone(&self.connection.quota.unread).acquire_many_owned(permits).await.ok()
     }
 
-    /// Takes down that a request of the peer took so long. Returns how long its next one has to wait.
+    /// Records the time that a request of the peer took. Returns the time that its next one has to wait.
     pub(crate) fn worked(&self, took: Duration) -> Duration {
         if self.connection.peer == Peer::Local {
             return Duration::ZERO;
         }
-        let mut work = lock(&self.connection.account.work);
+        let mut work = lock(&self.connection.quota.work);
         let level = work.level(Instant::now()) - took.as_secs_f64();
         work.level = level;
         let missing = (-level).max(0.0) / work.per_second;
@@ -244,10 +244,10 @@ impl Admission {
     }
 }
 
-/// The stream of a request. One that was not counted is nobody's.
+/// The admission of a request's stream. A stream that was not counted has none.
 pub(crate) fn admission<T>(request: &tonic::Request<T>) -> Result<Arc<Admission>, Status> {
     let counted = request.extensions().get::<Arc<Admission>>().cloned();
-    counted.ok_or_else(|| Status::internal("nobody knows whose stream this is"))
+    counted.ok_or_else(|| Status::internal("the stream was not counted"))
 }
 
 #[cfg(test)]

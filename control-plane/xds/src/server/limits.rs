@@ -1,13 +1,13 @@
 use std::time::Duration;
 
-/// How much strangers and peers may have of the server. The defaults are meant for thousands of Envoys; they stand in
-/// `docs/operations.md`.
+/// The bounds of unauthenticated clients and of peers. The defaults are meant for thousands of Envoys; `docs/operations.md`
+/// lists them.
 ///
-/// A peer is who comes with certificates of the same names. Whoever may use the Unix socket is one peer, whose connections
-/// are bounded as those of the network are together, and which is not paced.
+/// A peer is the set of clients whose certificates have the same names. All processes that may use the Unix socket are one
+/// peer, whose connections have the bound of all network connections together, and which is not paced.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// TLS handshakes under way. Over it the oldest goes of whoever has most of them, silent ones first.
+    /// TLS handshakes under way. Over it the oldest of the source with most of them ends, those without a message first.
     pub handshakes: usize,
     /// The same for one source: an IPv4 address, or the first 64 bits of an IPv6 address.
     pub handshakes_per_source: usize,
@@ -67,7 +67,7 @@ impl Default for Limits {
     }
 }
 
-/// Why somebody was turned away, or sent away.
+/// The reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// A handshake gave way to newer ones.
@@ -78,7 +78,7 @@ pub enum Rejection {
     HandshakeFailed,
     /// Too many connections, of the peer or of all.
     Connections,
-    /// A connection or stream on which nobody said which node it is.
+    /// A connection or stream without a node id.
     Idle,
     /// Too many streams, or too many opened in a short time.
     Streams,

@@ -2,12 +2,10 @@
 
 mod accept;
 mod connection;
-mod guard;
+mod connection_table;
 mod limits;
-mod link;
-mod outgoing;
-mod pending_handshakes;
 mod task;
+mod transport;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -27,29 +25,35 @@ use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::{Credentials, HealthRegistry, Registry, Snapshot, Socket, Views};
+use crate::health::HealthRegistry;
+use crate::node::Views;
+use crate::registry::Registry;
+use crate::snapshot::Snapshot;
+use crate::socket::Socket;
+use crate::tls::Credentials;
 use connection::Peers;
 pub(crate) use connection::{Admission, admission};
-use guard::Admitted;
+pub use connection_table::ConnectionTable;
 pub use limits::{Limits, Rejection};
-pub(crate) use outgoing::{QueuedResponse, ResponseStream};
 use task::Task;
+use transport::Admitted;
+pub(crate) use transport::{QueuedResponse, ResponseStream};
 
-/// Responses that wait for a slow connection; more stay unmade.
-const WAITING: usize = 1;
-/// How often a silent connection is probed, and how long it may stay silent then.
-const KEEPALIVE: Duration = Duration::from_secs(30);
-const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
-/// Most bytes of a request's headers: gRPC sends few.
-const HEADERS: u32 = 16 * 1024;
-/// Streams that were reset before they were looked at, and those reset for a fault of the client: over it the connection
-/// ends.
-const RESETS: usize = 32;
+/// The number of encoded responses that wait for a slow connection.
+const MAX_QUEUED_RESPONSES: usize = 1;
+/// The interval of keepalives on a silent connection, and the time limit for the answer.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The size limit of a request's headers: gRPC sends few.
+const MAX_HEADER_BYTES: u32 = 16 * 1024;
+/// The number of streams that are reset before they are handled, and of those reset for a fault of the client: above it
+/// the connection ends.
+const MAX_RESETS: usize = 32;
 /// The answer to a stream of the state-of-the-world variant. Envoy logs it.
 const STATE_OF_THE_WORLD: &str = "Portcullis serves incremental xDS only: set api_type: DELTA_GRPC in \
     dynamic_resources.ads_config of this Envoy's bootstrap (`portcullis bootstrap` writes one)";
 
-/// Why the server ended before it was told to.
+/// The reason for which the server ended before its shutdown.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The transport failed.
@@ -57,59 +61,59 @@ pub enum ServeError {
     Transport(#[from] tonic::transport::Error),
 }
 
-/// Where Envoys come in.
+/// The listeners for Envoys.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// For processes of this machine that may use the socket; these may be any node.
+    /// The Unix socket, for processes of this machine; they may be any node.
     pub socket: Option<Socket>,
-    /// For clients with a certificate of ours; these may be a node of a name in their certificate.
+    /// The TLS listener, for clients with a trusted certificate; they may be a node of a name in it.
     pub network: Option<(TcpListener, Arc<Credentials>)>,
-    /// How much strangers and peers may have.
+    /// Bounds of unauthenticated clients and of peers.
     pub limits: Limits,
 }
 
-/// What is served.
+/// The state that the server shares with the rest of the control plane.
 #[derive(Clone)]
 pub struct Served {
-    /// What Envoys may ask for. Until there is a snapshot, nobody is answered; streams end when the sender is gone.
+    /// The snapshot. Until there is one, no stream gets a response; streams end when the sender is gone.
     pub snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
-    /// Takes down where they stand.
+    /// The progress of nodes.
     pub registry: Arc<Registry>,
-    /// Takes down what they report about their endpoints.
+    /// The endpoint health that agents report.
     pub health: Arc<HealthRegistry>,
-    /// Which view of the snapshot each of them gets.
+    /// The choice of a view for each node.
     pub views: Arc<dyn Views>,
 }
 
 /// Serves the incremental aggregated discovery service and health reports, until `shutdown` is done and every
 /// stream has ended.
-pub async fn serve(doors: Listeners, served: Served, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-    let (links, incoming) = mpsc::channel(1);
-    let limits = doors.limits.clone();
-    let peers = Peers::new(doors.limits, served.registry.metrics.clone());
+pub async fn serve(listeners: Listeners, served: Served, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+    let (connections, incoming) = mpsc::channel(1);
+    let limits = listeners.limits.clone();
+    let peers = Peers::new(listeners.limits, served.registry.metrics.clone());
     let mut acceptors = JoinSet::new();
     let mut _file = None;
-    if let Some(socket) = doors.socket {
+    if let Some(socket) = listeners.socket {
         let (listener, file) = socket.into_parts();
         _file = Some(file);
-        acceptors.spawn(accept::unix(listener, Arc::clone(&peers), links.clone()));
+        acceptors.spawn(accept::accept_unix(listener, Arc::clone(&peers), connections.clone()));
     }
-    if let Some((listener, credentials)) = doors.network {
-        acceptors.spawn(accept::tls(listener, credentials, Arc::clone(&peers), links.clone()));
+    if let Some((listener, credentials)) = listeners.network {
+        acceptors.spawn(accept::accept_tls(listener, credentials, Arc::clone(&peers), connections.clone()));
     }
-    drop(links);
+    drop(connections);
     let health =
         crate::health::service(Arc::clone(&served.health), Arc::clone(&served.registry), served.snapshots.clone());
     let service = AggregatedDiscoveryServiceServer::new(Service { served })
         .max_decoding_message_size(limits.message)
         .max_encoding_message_size(usize::MAX);
     tonic::transport::Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
         .max_concurrent_streams(limits.streams_per_connection)
-        .http2_max_header_list_size(HEADERS)
-        .http2_max_pending_accept_reset_streams(Some(RESETS))
-        .http2_max_local_error_reset_streams(Some(RESETS))
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .http2_max_pending_accept_reset_streams(Some(MAX_RESETS))
+        .http2_max_local_error_reset_streams(Some(MAX_RESETS))
         .add_service(Admitted(service))
         .add_service(Admitted(health.max_decoding_message_size(limits.report)))
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown)
@@ -139,7 +143,7 @@ impl AggregatedDiscoveryService for Service {
         &self,
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
-        let (responses, queued) = mpsc::channel(WAITING);
+        let (responses, queued) = mpsc::channel(MAX_QUEUED_RESPONSES);
         let admission = connection::admission(&request)?;
         let outgoing = ResponseStream::new(queued, Arc::clone(&admission));
         let task = Task { served: self.served.clone(), admission, responses };

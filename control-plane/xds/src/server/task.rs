@@ -11,14 +11,18 @@ use tonic::Status;
 
 use super::connection::Admission;
 use super::limits::Rejection;
-use super::outgoing::QueuedResponse;
+use super::transport::QueuedResponse;
 use crate::delta::{self, DeltaStream, PendingResponse};
 use crate::kind::Kind;
-use crate::registry::{Shared, lock};
-use crate::{NodeInfo, Registry, RejectedNode, Served, Snapshot, View, XdsMetrics};
+use crate::metrics::XdsMetrics;
+use crate::node::{NodeInfo, RejectedNode, View};
+use crate::registry::Registry;
+use crate::registry::{SharedStream, lock};
+use crate::server::Served;
+use crate::snapshot::Snapshot;
 
 /// Longest id of a node.
-const MAX_ID: usize = 256;
+const MAX_NODE_ID: usize = 256;
 /// Longest reason of a refusal that is kept.
 const MAX_REASON: usize = 4 * 1024;
 
@@ -30,18 +34,18 @@ pub(super) struct Task {
 }
 
 /// Takes a stream out of the registry when its task ends, however it does.
-struct Entry {
+struct OpenStreamGuard {
     id: u64,
     registry: Arc<Registry>,
 }
 
-impl Drop for Entry {
+impl Drop for OpenStreamGuard {
     fn drop(&mut self) {
         self.registry.close(self.id);
     }
 }
 
-/// What happened next.
+/// An event of the stream.
 enum Event {
     Request(Box<DeltaDiscoveryRequest>),
     Snapshot(Option<Arc<Snapshot>>),
@@ -53,13 +57,13 @@ impl Task {
     where
         S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
     {
-        if let Err(status) = self.converse(requests).await {
-            // Whoever left needs no reason.
+        if let Err(status) = self.serve(requests).await {
+            // A closed stream needs no reason.
             let _ = self.responses.send(QueuedResponse { content: Err(status), room: None }).await;
         }
     }
 
-    async fn converse<S>(&self, mut requests: S) -> Result<(), Status>
+    async fn serve<S>(&self, mut requests: S) -> Result<(), Status>
     where
         S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
     {
@@ -67,19 +71,20 @@ impl Task {
         let node = first.node.clone().ok_or_else(|| Status::invalid_argument("say first which node this is"))?;
         let view = self.admit(&node)?;
         self.admission.admit();
-        // Of what else a node tells about itself nothing has to be kept.
+        // Nothing else of the node has to be kept.
         let node = node.id;
         let mut snapshots = self.served.snapshots.clone();
-        // Whoever leaves before there is anything to tell leaves nothing behind.
+        // A node that disconnects before there is a snapshot leaves no trace.
         let newest = tokio::select! {
             newest = snapshots.wait_for(|newest| of_view(newest, &view).is_some()) => newest.map(|newest| of_view(&newest, &view)),
             () = self.responses.closed() => return Ok(()),
         };
         let Ok(newest) = newest else { return Ok(()) };
         let stream = Arc::new(Mutex::new(DeltaStream::new(newest.unwrap_or_default())));
-        let (shared, registry): (Shared, _) = (stream.clone(), Arc::clone(&self.served.registry));
-        let _entry = Entry { id: registry.open(shared, view.clone()), registry };
-        let mut state = State { waiting: Some(first), sync: Sync::default(), owed: UnackedTimer::default() };
+        let (shared, registry): (SharedStream, _) = (stream.clone(), Arc::clone(&self.served.registry));
+        let _entry = OpenStreamGuard { id: registry.open(shared, view.clone()), registry };
+        let mut state =
+            StreamState { waiting: Some(first), sync: SyncTracker::default(), unacked: UnackedTimer::default() };
         loop {
             let pending = match self.next(&mut requests, &mut snapshots, &view, &mut state).await? {
                 Event::Ended => return Ok(()),
@@ -89,11 +94,11 @@ impl Task {
                     newest.map(|newest| lock(&stream).on_snapshot(newest)).unwrap_or_default()
                 }
             };
-            self.tell_sync(&mut state.sync, &stream);
+            self.report_sync(&mut state.sync, &stream);
             if !self.send(&stream, pending).await {
                 return Ok(());
             }
-            state.owed.look(lock(&stream).oldest_unanswered(), Instant::now());
+            state.unacked.look(lock(&stream).oldest_unanswered(), Instant::now());
         }
     }
 
@@ -117,7 +122,7 @@ impl Task {
         requests: &mut S,
         snapshots: &mut watch::Receiver<Option<Arc<Snapshot>>>,
         view: &View,
-        state: &mut State,
+        state: &mut StreamState,
     ) -> Result<Event, Status>
     where
         S: Stream<Item = Result<DeltaDiscoveryRequest, Status>> + Unpin,
@@ -125,7 +130,7 @@ impl Task {
         if let Some(first) = state.waiting.take() {
             return Ok(Event::Request(Box::new(first)));
         }
-        let patience = state.owed.patience(self.admission.limits().answer, Instant::now());
+        let patience = state.unacked.patience(self.admission.limits().answer, Instant::now());
         tokio::select! {
             request = requests.next() => match request {
                 Some(Ok(request)) => Ok(Event::Request(Box::new(request))),
@@ -141,7 +146,7 @@ impl Task {
                 Ok(()) => Event::Snapshot(of_view(&snapshots.borrow_and_update(), view)),
                 Err(_) => Event::Ended,
             }),
-            () = tokio::time::sleep(patience), if state.owed.is_any() => {
+            () = tokio::time::sleep(patience), if state.unacked.is_any() => {
                 self.admission.rejected(Rejection::Answer);
                 // What is unread is released only with the connection.
                 self.admission.close_connection();
@@ -150,7 +155,7 @@ impl Task {
         }
     }
 
-    /// Hands a request to the state machine. Whoever has it work much is heard again later.
+    /// Hands a request to the state machine. A peer whose requests take much time is read later.
     async fn take(
         &self,
         stream: &Mutex<DeltaStream>,
@@ -187,15 +192,15 @@ impl Task {
         Ok(pending)
     }
 
-    fn tell_sync(&self, sync: &mut Sync, stream: &Mutex<DeltaStream>) {
+    fn report_sync(&self, sync: &mut SyncTracker, stream: &Mutex<DeltaStream>) {
         let stream = lock(stream);
         if sync.is_reached(&stream) {
             self.served.registry.metrics.with(|metrics| metrics.propagated(stream.snapshot_version()));
         }
     }
 
-    /// Sends what the state machine says. A response is made when the peer has room for it. Tells whether anybody listens
-    /// still.
+    /// Sends the responses of the state machine. A response is encoded when the peer has room for it. Returns whether the
+    /// stream is still open.
     async fn send(&self, stream: &Mutex<DeltaStream>, pending: Vec<PendingResponse>) -> bool {
         for draft in pending {
             let room = tokio::select! {
@@ -215,10 +220,10 @@ impl Task {
     /// The view of a node, if the peer may be that node.
     fn admit(&self, node: &Node) -> Result<View, Status> {
         let peer = self.admission.peer();
-        let turn_away = |reason: &str, is_frozen| {
+        let reject = |reason: &str, is_frozen| {
             self.admission.rejected(if is_frozen { Rejection::Frozen } else { Rejection::Node });
-            self.served.registry.turn_away(RejectedNode {
-                node: node.id.chars().take(MAX_ID).collect(),
+            self.served.registry.record_rejection(RejectedNode {
+                node: node.id.chars().take(MAX_NODE_ID).collect(),
                 by: peer.told(),
                 reason: reason.to_owned(),
                 times: 0,
@@ -226,15 +231,15 @@ impl Task {
                 last: Instant::now(),
             });
         };
-        peer.may_be(&node.id).inspect_err(|status| turn_away(status.message(), false))?;
-        if node.id.is_empty() || node.id.len() > MAX_ID {
+        peer.may_be(&node.id).inspect_err(|status| reject(status.message(), false))?;
+        if node.id.is_empty() || node.id.len() > MAX_NODE_ID {
             return Err(Status::invalid_argument("a node id has 1 to 256 bytes"));
         }
         let view = self.served.views.view(&NodeInfo::of(node)).map_err(|reason| {
-            turn_away(&reason, true);
+            reject(&reason, true);
             Status::failed_precondition(reason)
         })?;
-        self.served.registry.let_in(&node.id, &peer.told());
+        self.served.registry.forget_rejection(&node.id, &peer.told());
         Ok(view)
     }
 }
@@ -249,14 +254,14 @@ fn truncate(text: &mut String, most: usize) {
     }
 }
 
-struct State {
+struct StreamState {
     /// A request that came already.
     waiting: Option<DeltaDiscoveryRequest>,
-    sync: Sync,
-    owed: UnackedTimer,
+    sync: SyncTracker,
+    unacked: UnackedTimer,
 }
 
-/// For how long the other side has owed an answer.
+/// For how long the other side has unacked an answer.
 #[derive(Default)]
 struct UnackedTimer(Option<(u64, Instant)>);
 
@@ -276,17 +281,17 @@ impl UnackedTimer {
     }
 }
 
-/// Whether a node has all of the newest snapshot.
+/// Whether a node has acknowledged all of the newest snapshot.
 #[derive(Default)]
-struct Sync {
+struct SyncTracker {
     /// The version that it had all of last, if it still has.
     synced: Option<String>,
     /// Whether a snapshot came while it was connected.
     is_newer: bool,
 }
 
-impl Sync {
-    /// Tells when the node has come to have all of a snapshot; gives whether that one came while it was connected.
+impl SyncTracker {
+    /// Whether the node has just acknowledged the whole of a snapshot that came while it was connected.
     fn is_reached(&mut self, stream: &DeltaStream) -> bool {
         let synced = stream.is_in_sync().then(|| stream.snapshot_version().to_owned());
         let is_reached = synced.is_some() && synced != self.synced;

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 /// Entries by the control plane that said them last.
 pub(super) type ByPeer = BTreeMap<String, Vec<ClusterEndpointsHealth>>;
 
-/// Shared by the conversations with all control planes.
+/// Shared by the streams to all control planes.
 pub(super) type Channel = Arc<watch::Sender<ByPeer>>;
 
 /// The messages of one control plane, while the stream to it is open.

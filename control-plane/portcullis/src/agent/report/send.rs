@@ -61,7 +61,7 @@ impl Peer {
     }
 }
 
-/// Why a conversation with a control plane ended. It is tried again.
+/// Why a stream to a control plane ended. It is tried again.
 #[derive(Debug, thiserror::Error)]
 enum ReportError {
     #[error("cannot connect")]

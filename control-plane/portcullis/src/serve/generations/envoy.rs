@@ -11,7 +11,7 @@ use envoy_types::pb::google::rpc::Status;
 use envoy_types::pb::xds::r#type::matcher::v3::matcher::{MatcherType, matcher_tree::TreeType, on_match::OnMatch};
 use portcullis_translate::type_urls;
 use portcullis_xds::Snapshot;
-use portcullis_xds::dialogue::Dialogue;
+use portcullis_xds::testing::InMemoryStream;
 use proptest::prelude::*;
 use prost::Message;
 
@@ -85,7 +85,7 @@ struct Kind {
 }
 
 pub(super) struct Envoy {
-    plane: Dialogue,
+    plane: InMemoryStream,
     snapshot: Arc<Snapshot>,
     kinds: BTreeMap<String, Kind>,
     warming: BTreeMap<String, Pool>,
@@ -103,7 +103,7 @@ impl Envoy {
             type_urls::route_configuration(),
         ];
         Self {
-            plane: Dialogue::new(Arc::clone(&snapshot)),
+            plane: InMemoryStream::new(Arc::clone(&snapshot)),
             snapshot,
             kinds: types.map(|url| (url, Kind::default())).into(),
             warming: BTreeMap::new(),
@@ -121,7 +121,7 @@ impl Envoy {
     /// The stream ends, and another control plane answers the next one.
     pub(super) fn reconnect(&mut self, snapshot: Arc<Snapshot>) {
         self.snapshot = Arc::clone(&snapshot);
-        self.plane = Dialogue::new(snapshot);
+        self.plane = InMemoryStream::new(snapshot);
         for kind in self.kinds.values_mut() {
             kind.inbox.clear();
             kind.owed.clear();

@@ -6,10 +6,11 @@ use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use super::composed::Composed;
 use super::{SendGates, TypeStatus};
-use crate::blocked::Blocked;
+use crate::delta::gates::Blocked;
 use crate::kind::Kind;
 use crate::resource::Body;
-use crate::{Resource, Snapshot};
+use crate::resource::Resource;
+use crate::snapshot::Snapshot;
 
 /// A response's content: resources or removals, never both.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +19,7 @@ pub(super) struct Change {
     pub(super) removals: BTreeSet<String>,
 }
 
-/// What is sent of a resource.
+/// A resource in a response.
 #[derive(Clone, Debug)]
 pub(super) struct Update {
     pub(super) version: String,
@@ -27,7 +28,7 @@ pub(super) struct Update {
     pub(super) body: Body,
 }
 
-/// The version of a resource of which nobody knows what the other side has. No hash is empty.
+/// The version of a resource that the node has in an unknown version. No hash is empty.
 const UNSURE: &str = "";
 
 #[derive(Debug)]
@@ -44,7 +45,7 @@ struct InFlight {
 }
 
 impl Refusal {
-    /// Whether it is about the resource as it stands in the snapshot.
+    /// Whether it is about the snapshot's version of the resource.
     fn is_of(&self, snapshot: &Snapshot, type_url: &str, name: &str) -> bool {
         snapshot.get(type_url, name).is_some_and(|resource| resource.version() == self.version)
     }
@@ -56,27 +57,27 @@ pub(super) struct Subscription {
     wildcard: bool,
     /// Names that were asked for one by one.
     names: BTreeSet<String>,
-    /// What the other side has: name and version.
+    /// The resources that the node has: name and version.
     known: BTreeMap<String, String>,
-    /// Whose it is what the other side has, by name.
+    /// The owners of the resources that the node has, by name.
     owners: BTreeMap<String, String>,
-    /// Names that the other side was told do not exist.
+    /// Names that were sent as removed.
     absent: BTreeSet<String>,
     in_flight: Option<InFlight>,
-    /// Versions that the other side refused. They are not sent again.
+    /// Versions that the node refused. They are not sent again.
     refused: BTreeMap<String, Refusal>,
     /// Groups of resources, refused together: sent again in halves, until the bad one stands alone.
     candidates: Vec<BTreeSet<String>>,
     composed: Composed,
     /// Names that were touched before this type was asked for.
     dirty_early: BTreeSet<String>,
-    /// Names for which something may be due; for all others nothing is. So a turn costs what changed, not what there is.
+    /// Names for which something may be due; for all others nothing is. A turn therefore costs what changed, not all resources.
     due: BTreeSet<String>,
     /// Whether this type was asked for before on this stream.
     opened: bool,
-    /// Whether the other side had something of this type before this stream.
+    /// Whether the node had something of this type before this stream.
     resumed: bool,
-    /// A first answer is owed, even if it is empty: the other side waits for it.
+    /// A first answer is owed, even if it is empty: the node waits for it.
     owes_answer: bool,
     status: TypeStatus,
 }
@@ -123,7 +124,7 @@ impl Subscription {
         self.due.extend(changed.cloned());
     }
 
-    /// A name that is asked for again is sent again: the other side wants it for something new.
+    /// A name that is asked for again is sent again: the node wants it for something new.
     fn subscribe(&mut self, name: String) {
         self.mark_dirty(&name);
         self.names.insert(name);
@@ -191,8 +192,8 @@ impl Subscription {
         }
     }
 
-    /// Envoy tells that something of a response is bad, and for some types stops at the first bad one. So halves are
-    /// tried, and only what is refused alone is refused.
+    /// Takes a refusal. Envoy refuses a whole response, and for some types stops at the first bad resource. Halves are
+    /// therefore tried, and only a resource that is refused alone counts as refused.
     fn quarantine(&mut self, change: Change, message: &str) {
         for name in change.removals {
             self.known.remove(&name);
@@ -226,14 +227,14 @@ impl Subscription {
         self.wildcard || self.names.contains(name)
     }
 
-    /// What is to be sent now, if anything may be.
+    /// The change to send now, if any may be sent.
     pub(super) fn next_change(&mut self, snapshot: &Snapshot, type_url: &str, gates: SendGates) -> Option<Change> {
         if self.in_flight.is_some() {
             return None;
         }
         self.forget_refusals(snapshot, type_url);
         self.forget_done(snapshot, type_url);
-        // A name that is new to the other side and does not exist is told at once: nothing can refer to it.
+        // A name that is new to the node and does not exist is told at once: nothing can refer to it.
         let unknown: BTreeSet<_> =
             self.due.iter().filter(|name| self.is_unknown(snapshot, type_url, name)).cloned().collect();
         if !unknown.is_empty() {
@@ -329,7 +330,7 @@ impl Subscription {
         }
     }
 
-    /// What the other side has and should not have.
+    /// The resources that the node has and should not have.
     fn removals<'a>(&'a self, snapshot: &'a Snapshot, type_url: &'a str) -> impl Iterator<Item = &'a String> + use<'a> {
         self.due.iter().filter(move |name| self.is_leftover(snapshot, type_url, name))
     }
@@ -367,12 +368,12 @@ impl Subscription {
         self.opened
     }
 
-    /// Whether the other side had something of this type before this stream.
+    /// Whether the node had something of this type before this stream.
     pub(super) fn is_resumed(&self) -> bool {
         self.resumed
     }
 
-    /// Whether the other side has nothing of this type.
+    /// Whether the node has nothing of this type.
     pub(super) fn knows_nothing(&self) -> bool {
         self.known.is_empty()
     }

@@ -1,11 +1,13 @@
 //! How far a type is.
 
 use super::{Refusal, Subscription, UNSURE};
-use crate::blocked::Blocked;
-use crate::{Refused, Resource, Snapshot, Standing};
+use crate::delta::gates::Blocked;
+use crate::node::{Refused, Standing};
+use crate::resource::Resource;
+use crate::snapshot::Snapshot;
 
 impl Subscription {
-    /// Whose a resource is or was.
+    /// The owner of a resource, also of a removed one.
     pub(super) fn owner<'a>(&'a self, snapshot: &'a Snapshot, type_url: &str, name: &str) -> Option<&'a str> {
         match snapshot.get(type_url, name) {
             Some(resource) => resource.owner(),
@@ -13,8 +15,8 @@ impl Subscription {
         }
     }
 
-    /// Whose resources are changing: what refers to them has to wait. Not for removals that still hold; a resource that came
-    /// back while its removal was under way has to be sent again first.
+    /// The owners of resources that change: resources that refer to them have to wait. Removals that still hold do not count; a
+    /// resource that came back while its removal was under way has to be sent again first.
     pub(in crate::delta) fn updating(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
         let owner = |name: &String| Blocked::for_owner(self.owner(snapshot, type_url, name));
         let waiting = self.updates(snapshot, type_url).map(|(_, resource)| Blocked::for_owner(resource.owner()));
@@ -25,7 +27,7 @@ impl Subscription {
         waiting.chain(under_way).fold(Blocked::None, Blocked::and)
     }
 
-    /// Whose resources are changing or going; something may be refused.
+    /// The owners of resources that change or are removed; refused ones do not count.
     pub(in crate::delta) fn unsettled(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
         let owner = |name: &String| Blocked::for_owner(self.owner(snapshot, type_url, name));
         let going = self.removals(snapshot, type_url).map(owner);
@@ -35,7 +37,7 @@ impl Subscription {
         going.chain(gone).fold(self.updating(snapshot, type_url).and(first), Blocked::and)
     }
 
-    /// Whose resources are not as they are wanted.
+    /// The owners of resources that are not as wanted.
     pub(in crate::delta) fn out_of_sync(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
         let refused = self.refused(snapshot, type_url).map(|refused| Blocked::for_owner(refused.owner.as_deref()));
         let waits = refused.fold(self.unsettled(snapshot, type_url), Blocked::and);
@@ -48,7 +50,7 @@ impl Subscription {
         self.in_flight.is_none() && self.unsettled(snapshot, type_url) == Blocked::None
     }
 
-    /// Settled, nothing is refused, and the other side has what others hold.
+    /// Settled, nothing is refused, and the node has what others hold.
     pub(in crate::delta) fn is_in_sync(&self, snapshot: &Snapshot, type_url: &str) -> bool {
         let is_current = |(name, refusal): (&String, &Refusal)| refusal.is_of(snapshot, type_url, name);
         self.is_settled(snapshot, type_url)
@@ -61,7 +63,7 @@ impl Subscription {
         snapshot.get(type_url, name).is_some_and(|one| self.known.get(name).is_some_and(|known| known == one.version()))
     }
 
-    /// What is refused of the snapshot.
+    /// The refused resources of the snapshot.
     pub(in crate::delta) fn refused(&self, snapshot: &Snapshot, type_url: &str) -> impl Iterator<Item = Refused> {
         let told = |name: &str, owner: Option<&str>, version: &str, message: &str| Refused {
             type_url: type_url.to_owned(),
@@ -79,7 +81,7 @@ impl Subscription {
         whole.chain(parts.map(move |(name, owner, refusal)| told(name, owner, &refusal.version, &refusal.message)))
     }
 
-    /// Owners of what is refused and of which the other side has no other version.
+    /// Owners of what is refused and of which the node has no other version.
     pub(in crate::delta) fn lacking<'a>(
         &'a self,
         snapshot: &'a Snapshot,
@@ -90,12 +92,12 @@ impl Subscription {
         refused.filter(move |(name, _)| has_none(name)).filter_map(|(name, _)| snapshot.get(type_url, name)?.owner())
     }
 
-    /// Whether the other side has something of an owner.
+    /// Whether the node has something of an owner.
     pub(in crate::delta) fn has_of(&self, snapshot: &Snapshot, type_url: &str, owner: &str) -> bool {
         self.known.keys().any(|name| self.owner(snapshot, type_url, name) == Some(owner))
     }
 
-    /// Where the other side stands with what belongs to an owner: a resource, or a part of it.
+    /// The node's progress with a resource of an owner, or with the owner's part of it.
     pub(in crate::delta) fn standing(&self, name: &str, resource: &Resource, owner: &str) -> Standing {
         if let Some(version) = resource.part_version(owner) {
             return self.composed.standing(name, owner, version);

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
 
-/// What Envoy does: all clusters and listeners, the endpoints of its clusters, the routes of its listeners.
+/// A client with Envoy's subscriptions: all clusters and listeners, the endpoints of its clusters, the routes of its listeners.
 pub(super) struct Client {
     pub(super) stream: Encoded,
     inbox: VecDeque<DeltaDiscoveryResponse>,
@@ -56,7 +56,7 @@ impl Client {
         self.inbox.extend(responses);
     }
 
-    /// Takes the next response, asks for what it needs now, acknowledges. Tells whether there was one.
+    /// Takes the next response, asks for the resources that it refers to, and acknowledges it. Returns whether there was one.
     pub(super) fn step(&mut self) -> bool {
         let Some(response) = self.inbox.pop_front() else { return false };
         let url = TYPES.into_iter().find(|url| *url == response.type_url).unwrap();

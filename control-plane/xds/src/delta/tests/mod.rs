@@ -12,7 +12,8 @@ use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Delt
 
 use super::{DeltaStream, PendingResponse};
 use crate::kind::{CDS, EDS, LDS, RDS, SDS};
-use crate::{Resource, Snapshot};
+use crate::resource::Resource;
+use crate::snapshot::Snapshot;
 
 /// A stream that encodes its responses.
 struct Encoded(DeltaStream);

@@ -36,7 +36,7 @@ fn resources(entries: &[Entry]) -> BTreeMap<(&'static str, String), String> {
     all
 }
 
-/// What happens next.
+/// An event of the property test.
 #[derive(Clone, Debug)]
 enum Step {
     Snapshot(Vec<Entry>),

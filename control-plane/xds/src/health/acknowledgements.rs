@@ -1,20 +1,92 @@
-//! Acknowledgements of a gateway, from the replica that it follows to the others. A replica knows by xDS what its own
-//! gateways acknowledged. It says so to the agent beside each of them, and the agent repeats it in its reports to the
-//! other replicas. An entry travels in messages of the health discovery protocol: `cluster_name` is a marked owner, the
-//! locality's `region` the hash of what is served of it, and its `zone` what became of that.
+//! Acknowledgements of a gateway, from the replica that it follows to the others.
+//!
+//! A replica knows by xDS what its own gateways acknowledged. It sends that to their agents, and each agent repeats it in its
+//! reports to the other replicas. An entry travels in messages of the health discovery protocol: `cluster_name` is a marked
+//! owner, the locality's `region` the hash of the served version, and its `zone` the outcome.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::Locality;
 use envoy_types::pb::envoy::service::health::v3::{
     ClusterEndpointsHealth, ClusterHealthCheck, EndpointHealthResponse, HealthCheckSpecifier, LocalityEndpoints,
     LocalityEndpointsHealth,
 };
+use envoy_types::pb::google::protobuf;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval};
 
-use crate::{Snapshot, Standing};
+use crate::node::Standing;
+use crate::registry::Registry;
+use crate::server::QueuedResponse;
+use crate::snapshot::Snapshot;
 
-/// What marks an entry about an owner. No resource has such a name.
-const MARK: &str = "acknowledged:";
+/// The interval at which an agent is to report.
+pub(super) const REPORT_INTERVAL: protobuf::Duration = protobuf::Duration { seconds: 5, nanos: 0 };
+
+/// The served snapshot. Reports about clusters that are not in it are not kept.
+pub(super) type Snapshots = watch::Receiver<Option<Arc<Snapshot>>>;
+
+/// The interval of looking for changes. An agent reports at most once a second.
+const SEND_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Sends to one agent the answers of its gateway at this replica, whenever they have changed.
+pub(super) struct AnswerSender {
+    nodes: Arc<Registry>,
+    snapshots: Snapshots,
+    /// Hashes by owner, of one version of the snapshot.
+    hashes: (String, BTreeMap<String, String>),
+}
+
+impl AnswerSender {
+    pub(super) fn new(nodes: Arc<Registry>, snapshots: Snapshots) -> Self {
+        Self { nodes, snapshots, hashes: Default::default() }
+    }
+
+    /// Ends when the stream is closed. Sends nothing before `named` holds the node's id.
+    pub(super) async fn run(
+        &mut self,
+        mut named: watch::Receiver<String>,
+        sender: &mpsc::Sender<QueuedResponse<HealthCheckSpecifier>>,
+    ) {
+        let Ok(node) = named.wait_for(|node| !node.is_empty()).await.map(|node| node.clone()) else {
+            return std::future::pending().await;
+        };
+        let mut sent = Answers::new();
+        let mut turns = interval(SEND_INTERVAL);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            let news = self.current(&node);
+            if news == sent {
+                continue;
+            }
+            let cluster_health_checks = entries(&news);
+            let message = HealthCheckSpecifier { cluster_health_checks, interval: Some(REPORT_INTERVAL) };
+            if sender.send(QueuedResponse { content: Ok(message), room: None }).await.is_err() {
+                return;
+            }
+            sent = news;
+        }
+    }
+
+    fn current(&mut self, node: &str) -> Answers {
+        let Some(snapshot) = self.snapshots.borrow().clone() else { return Answers::new() };
+        let standings = self.nodes.standings_of(&snapshot, node);
+        if standings.is_empty() {
+            return Answers::new();
+        }
+        if self.hashes.0 != snapshot.version() {
+            let hash = |owner: &str| Some((owner.to_owned(), snapshot.version_of(owner)?));
+            self.hashes = (snapshot.version().to_owned(), snapshot.owners().into_iter().filter_map(hash).collect());
+        }
+        answers(standings, |owner| self.hashes.1.get(owner).cloned())
+    }
+}
+
+/// The prefix of an entry about an owner. No resource has such a name.
+const OWNER_PREFIX: &str = "acknowledged:";
 /// The zone of a version that is refused.
 const REFUSED: &str = "refused";
 /// Longest hash that is kept.
@@ -22,7 +94,7 @@ const MAX_HASH: usize = 128;
 /// Most entries of one message; more are not read.
 pub(super) const MAX_ENTRIES: usize = 20_000;
 
-/// What a gateway did with a version of an owner's resources.
+/// A gateway's answer to a version of an owner's resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It has taken all of them.
@@ -34,7 +106,7 @@ pub enum Answer {
 /// Answers of one gateway, by owner and by the hash of what was served of it, see [`Snapshot::version_of`].
 pub type Answers = BTreeMap<(String, String), Answer>;
 
-/// What remains to be said of standings: what is pending is left out.
+/// The answers in standings, without those that are pending.
 pub(super) fn answers(standings: BTreeMap<String, Standing>, hash: impl Fn(&str) -> Option<String>) -> Answers {
     let answered = |(owner, standing): (String, Standing)| {
         let answer = match standing {
@@ -54,7 +126,7 @@ pub(super) fn entries(answers: &Answers) -> Vec<ClusterHealthCheck> {
         let zone = if *answer == Answer::Refused { REFUSED } else { "" };
         let locality = Locality { region: hash.clone(), zone: zone.to_owned(), ..Locality::default() };
         ClusterHealthCheck {
-            cluster_name: format!("{MARK}{owner}"),
+            cluster_name: format!("{OWNER_PREFIX}{owner}"),
             locality_endpoints: vec![LocalityEndpoints { locality: Some(locality), ..Default::default() }],
             ..Default::default()
         }
@@ -63,8 +135,8 @@ pub(super) fn entries(answers: &Answers) -> Vec<ClusterHealthCheck> {
 }
 
 /// The entries that an agent repeats to other replicas, out of what a replica says.
-pub fn repeated(said: HealthCheckSpecifier) -> Vec<ClusterEndpointsHealth> {
-    let marked = said.cluster_health_checks.into_iter().filter(|one| one.cluster_name.starts_with(MARK));
+pub fn repeated(sent: HealthCheckSpecifier) -> Vec<ClusterEndpointsHealth> {
+    let marked = sent.cluster_health_checks.into_iter().filter(|one| one.cluster_name.starts_with(OWNER_PREFIX));
     let entry = |one: ClusterHealthCheck| ClusterEndpointsHealth {
         cluster_name: one.cluster_name,
         locality_endpoints_health: one
@@ -80,7 +152,7 @@ pub fn repeated(said: HealthCheckSpecifier) -> Vec<ClusterEndpointsHealth> {
 /// The answers of a report, about owners that are served.
 pub(super) fn read(report: &EndpointHealthResponse, served: &Snapshot) -> Answers {
     let one = |entry: &ClusterEndpointsHealth| {
-        let owner = entry.cluster_name.strip_prefix(MARK)?;
+        let owner = entry.cluster_name.strip_prefix(OWNER_PREFIX)?;
         let locality = entry.locality_endpoints_health.first()?.locality.as_ref()?;
         let is_known = locality.region.len() <= MAX_HASH && served.has_owner(owner);
         let answer = if locality.zone == REFUSED { Answer::Refused } else { Answer::Acknowledged };
@@ -93,8 +165,8 @@ pub(super) fn read(report: &EndpointHealthResponse, served: &Snapshot) -> Answer
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::Resource;
     use crate::kind::CDS;
+    use crate::resource::Resource;
 
     fn served() -> Snapshot {
         let one = |owner: &str| {
@@ -105,8 +177,8 @@ mod tests {
     }
 
     fn report(answers: &Answers) -> EndpointHealthResponse {
-        let said = HealthCheckSpecifier { cluster_health_checks: entries(answers), ..Default::default() };
-        EndpointHealthResponse { cluster_endpoints_health: repeated(said), ..Default::default() }
+        let sent = HealthCheckSpecifier { cluster_health_checks: entries(answers), ..Default::default() };
+        EndpointHealthResponse { cluster_endpoints_health: repeated(sent), ..Default::default() }
     }
 
     fn answer(owner: &str, hash: &str, answer: Answer) -> ((String, String), Answer) {
@@ -115,15 +187,15 @@ mod tests {
 
     #[test]
     fn answers_arrive_as_they_were_said() {
-        let said = Answers::from([answer("a", "1", Answer::Acknowledged), answer("b", "2", Answer::Refused)]);
-        assert_eq!(read(&report(&said), &served()), said);
+        let sent = Answers::from([answer("a", "1", Answer::Acknowledged), answer("b", "2", Answer::Refused)]);
+        assert_eq!(read(&report(&sent), &served()), sent);
     }
 
     #[test]
     fn answers_about_unknown_owners_or_long_hashes_are_not_kept() {
         let long = "f".repeat(MAX_HASH + 1);
-        let said = Answers::from([answer("c", "1", Answer::Acknowledged), answer("a", &long, Answer::Acknowledged)]);
-        assert!(read(&report(&said), &served()).is_empty());
+        let sent = Answers::from([answer("c", "1", Answer::Acknowledged), answer("a", &long, Answer::Acknowledged)]);
+        assert!(read(&report(&sent), &served()).is_empty());
     }
 
     #[test]

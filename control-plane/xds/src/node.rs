@@ -1,10 +1,12 @@
-//! Nodes differ in what they understand: each is told its own view of the same objects.
+//! Nodes, and the views of the same objects for nodes that understand them differently.
+
+use std::time::Instant;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::config::core::v3::node::UserAgentVersionType;
 use envoy_types::pb::google::protobuf::value::Kind;
 
-/// What a node says about itself.
+/// A node's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeInfo {
     /// Its id.
@@ -15,7 +17,7 @@ pub struct NodeInfo {
     pub metadata: std::collections::BTreeMap<String, String>,
 }
 
-/// Which view a node is told: the name of one in [`crate::Snapshot::with_views`], or the snapshot itself.
+/// The view that a node is sent: the name of one in [`crate::Snapshot::with_views`], or the snapshot itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct View(pub Option<String>);
 
@@ -29,7 +31,7 @@ pub trait Views: Send + Sync {
     fn view(&self, node: &NodeInfo) -> Result<View, String>;
 }
 
-/// Everybody is told the same.
+/// One view for all nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OneView;
 
@@ -59,4 +61,61 @@ impl NodeInfo {
         let metadata = fields.filter_map(|(key, value)| Some((key.clone(), text(value.kind.as_ref()?)?)));
         Self { id: node.id.clone(), envoy, metadata: metadata.collect() }
     }
+}
+
+/// A resource of the newest snapshot that a node refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The resource's type.
+    pub type_url: String,
+    /// The resource's name.
+    pub name: String,
+    /// The version that is refused. It is not sent again.
+    pub version: String,
+    /// The node's message about it.
+    pub message: String,
+    /// The owner, see [`crate::Resource::owned_by`].
+    pub owner: Option<String>,
+}
+
+/// A node's progress with one owner's resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has acknowledged all of them.
+    Acknowledged,
+    /// It has not, yet.
+    Pending,
+    /// It refuses at least one of them, and keeps what it had of it.
+    Refused {
+        /// The node's message about the first one.
+        message: String,
+    },
+}
+
+impl Standing {
+    /// The standing of two together: a refusal counts before a pending resource.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (refused @ Self::Refused { .. }, _) | (_, refused @ Self::Refused { .. }) => refused,
+            (Self::Acknowledged, Self::Acknowledged) => Self::Acknowledged,
+            _ => Self::Pending,
+        }
+    }
+}
+
+/// A node whose streams are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RejectedNode {
+    /// The node id in its requests.
+    pub node: String,
+    /// The peer that sent them.
+    pub by: String,
+    /// Why it is refused.
+    pub reason: String,
+    /// How often.
+    pub times: u64,
+    /// Whether there is no view for it, so that it keeps its last configuration; else it may not be that node.
+    pub is_frozen: bool,
+    /// The last time.
+    pub last: Instant,
 }

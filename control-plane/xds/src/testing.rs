@@ -1,24 +1,48 @@
-//! A client driven by bytes, for fuzzing: the invariants of a stream hold for every client.
+//! Streams without a network: for properties of what a node is sent and when, and a client driven by bytes, for fuzzing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use envoy_types::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Resource as WireResource};
+use envoy_types::pb::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource as WireResource,
+};
 use envoy_types::pb::google::rpc::Status;
 use prost::Message;
 
 use crate::delta::{DeltaStream, PendingResponse};
 use crate::kind::{CDS, EDS, LDS, RDS, SDS};
-use crate::{Part, Resource, Snapshot};
+use crate::resource::{Part, Resource};
+use crate::snapshot::Snapshot;
 
 const TYPES: [&str; 5] = [CDS, EDS, LDS, RDS, SDS];
 /// Responses after which a conversation with a client that takes everything must have ended.
-const MOST: usize = 300;
+const MAX_RESPONSES: usize = 300;
+
+/// The server's side of an incremental stream.
+#[derive(Debug)]
+pub struct InMemoryStream(DeltaStream);
+
+impl InMemoryStream {
+    /// A new stream.
+    pub fn new(snapshot: Arc<Snapshot>) -> Self {
+        Self(DeltaStream::new(snapshot))
+    }
+
+    /// The responses to a request.
+    pub fn on_request(&mut self, request: DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
+        self.0.on_request(request).into_iter().map(PendingResponse::encode).collect()
+    }
+
+    /// The responses to a newer snapshot.
+    pub fn on_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Vec<DeltaDiscoveryResponse> {
+        self.0.on_snapshot(snapshot).into_iter().map(PendingResponse::encode).collect()
+    }
+}
 
 /// Drives a stream by bytes. Panics if an invariant is broken.
 pub fn exercise(bytes: &[u8]) {
-    let mut script = Script(bytes);
-    let snapshot = Arc::new(Snapshot::new(resources(script.byte(), script.byte())));
+    let mut input = FuzzInput(bytes);
+    let snapshot = Arc::new(Snapshot::new(resources(input.byte(), input.byte())));
     let mut client = Client {
         stream: DeltaStream::new(Arc::clone(&snapshot)),
         snapshot,
@@ -28,12 +52,12 @@ pub fn exercise(bytes: &[u8]) {
         told: Vec::new(),
     };
     client.serve();
-    while let Some(what) = script.next() {
+    while let Some(what) = input.next() {
         match what % 8 {
-            0 => client.change(&mut script),
+            0 => client.change(&mut input),
             1 => {
-                let length = script.byte();
-                if let Ok(request) = DeltaDiscoveryRequest::decode(script.take(length)) {
+                let length = input.byte();
+                if let Ok(request) = DeltaDiscoveryRequest::decode(input.take(length)) {
                     // Whatever it asks for by name it may be told.
                     client.asked.insert("s".to_owned());
                     let pending = client.stream.on_request(request);
@@ -41,15 +65,15 @@ pub fn exercise(bytes: &[u8]) {
                 }
             }
             2 => client.reconnect(),
-            3..=5 => client.answer(&mut script),
-            _ => client.ask(&mut script),
+            3..=5 => client.answer(&mut input),
+            _ => client.ask(&mut input),
         }
         client.look();
     }
     client.settle();
 }
 
-struct Said {
+struct ClientMessage {
     type_url: String,
     names: Vec<String>,
     others: Vec<String>,
@@ -62,14 +86,14 @@ fn error(refuses: bool) -> Option<Status> {
     refuses.then(|| Status { message: "no: c1".to_owned(), ..Default::default() })
 }
 
-fn request(said: Said) -> DeltaDiscoveryRequest {
+fn request(message: ClientMessage) -> DeltaDiscoveryRequest {
     DeltaDiscoveryRequest {
-        type_url: said.type_url,
-        resource_names_subscribe: said.names,
-        resource_names_unsubscribe: said.others,
-        initial_resource_versions: said.versions.into_iter().collect(),
-        response_nonce: said.nonce,
-        error_detail: error(said.refuses),
+        type_url: message.type_url,
+        resource_names_subscribe: message.names,
+        resource_names_unsubscribe: message.others,
+        initial_resource_versions: message.versions.into_iter().collect(),
+        response_nonce: message.nonce,
+        error_detail: error(message.refuses),
         ..Default::default()
     }
 }
@@ -79,9 +103,9 @@ fn body(resource: &WireResource) -> &[u8] {
 }
 
 /// Bytes, read one after the other.
-struct Script<'a>(&'a [u8]);
+struct FuzzInput<'a>(&'a [u8]);
 
-impl<'a> Script<'a> {
+impl<'a> FuzzInput<'a> {
     fn next(&mut self) -> Option<u8> {
         let (first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -138,7 +162,7 @@ struct Client {
     open: BTreeMap<String, String>,
     /// Names of secrets that were asked for.
     asked: BTreeSet<String>,
-    /// What was told, to be told again.
+    /// Names and versions that were received, to be claimed later.
     told: Vec<(String, String)>,
 }
 
@@ -149,8 +173,8 @@ impl Client {
         }
     }
 
-    fn change(&mut self, script: &mut Script<'_>) {
-        self.snapshot = Arc::new(self.snapshot.succeeded_by(resources(script.byte(), script.byte())));
+    fn change(&mut self, input: &mut FuzzInput<'_>) {
+        self.snapshot = Arc::new(self.snapshot.succeeded_by(resources(input.byte(), input.byte())));
         self.serve();
         let pending = self.stream.on_snapshot(Arc::clone(&self.snapshot));
         self.hear(pending);
@@ -163,8 +187,8 @@ impl Client {
     }
 
     /// Answers what was heard last, or something that never was.
-    fn answer(&mut self, script: &mut Script<'_>) {
-        let (which, how) = (script.byte(), script.byte());
+    fn answer(&mut self, input: &mut FuzzInput<'_>) {
+        let (which, how) = (input.byte(), input.byte());
         let type_url = TYPES.into_iter().nth(which % TYPES.len()).unwrap_or(CDS).to_owned();
         let heard = self.open.get(&type_url).cloned();
         let nonce = match how % 4 {
@@ -174,24 +198,24 @@ impl Client {
         if how % 4 < 3 {
             self.open.remove(&type_url);
         }
-        let names = if how & 64 != 0 { script.names() } else { Vec::new() };
+        let names = if how & 64 != 0 { input.names() } else { Vec::new() };
         let refuses = how & 128 != 0;
-        self.say(Said { type_url, names, others: Vec::new(), versions: Vec::new(), nonce, refuses });
+        self.say(ClientMessage { type_url, names, others: Vec::new(), versions: Vec::new(), nonce, refuses });
     }
 
-    fn ask(&mut self, script: &mut Script<'_>) {
-        let which = script.byte();
+    fn ask(&mut self, input: &mut FuzzInput<'_>) {
+        let which = input.byte();
         let type_url = TYPES.into_iter().nth(which % 6).unwrap_or("type.googleapis.com/other").to_owned();
-        let (names, others) = (script.names(), script.names());
+        let (names, others) = (input.names(), input.names());
         let versions = if which & 64 != 0 { self.told.clone() } else { Vec::new() };
-        self.say(Said { type_url, names, others, versions, nonce: String::new(), refuses: false });
+        self.say(ClientMessage { type_url, names, others, versions, nonce: String::new(), refuses: false });
     }
 
-    fn say(&mut self, said: Said) {
-        if said.type_url == SDS {
-            self.asked.extend(said.names.iter().cloned());
+    fn say(&mut self, message: ClientMessage) {
+        if message.type_url == SDS {
+            self.asked.extend(message.names.iter().cloned());
         }
-        let pending = self.stream.on_request(request(said));
+        let pending = self.stream.on_request(request(message));
         self.hear(pending);
     }
 
@@ -211,7 +235,7 @@ impl Client {
         }
     }
 
-    /// What may be asked of a stream at any time.
+    /// Calls every query of the stream: all are allowed at any time.
     fn look(&self) {
         let _ = (self.stream.status(), self.stream.is_in_sync(), self.stream.oldest_unanswered());
         for refused in self.stream.refused() {
@@ -225,11 +249,11 @@ impl Client {
 
     /// Takes everything from now on: the conversation must end.
     fn settle(&mut self) {
-        let mut left = MOST;
+        let mut left = MAX_RESPONSES;
         while let Some((type_url, nonce)) = self.open.pop_first() {
             left -= 1;
             assert!(left > 0, "the conversation does not end");
-            self.say(Said {
+            self.say(ClientMessage {
                 type_url,
                 names: Vec::new(),
                 others: Vec::new(),

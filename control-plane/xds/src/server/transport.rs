@@ -1,0 +1,205 @@
+//! The layers between the sockets and the gRPC services: connections that end when they are idle, streams that are counted
+//! before anything of them is read, and responses that are bounded in bytes until the peer reads them.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_util::{Stream, StreamExt};
+use http_body_util::{BodyStream, StreamBody};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::time::{Instant, Sleep, sleep};
+use tokio_rustls::server::TlsStream;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::NamedService;
+use tonic::transport::server::Connected;
+
+use super::connection::{Admission, Connection};
+use super::limits::Rejection;
+use crate::peer::Peer;
+
+/// The transport of a connection.
+pub(crate) enum Transport {
+    /// The Unix socket.
+    Unix(UnixStream),
+    /// Mutual TLS.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Transport {
+    pub(crate) fn peer(&self) -> Peer {
+        match self {
+            Self::Unix(_) => Peer::Local,
+            Self::Tls(stream) => {
+                let leaf = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                Peer::of_certificate(leaf.map(AsRef::as_ref).unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// An admitted connection. It ends when no stream of it names its node for a while.
+pub(crate) struct AdmittedConnection {
+    transport: Transport,
+    connection: Arc<Connection>,
+    look: Pin<Box<Sleep>>,
+}
+
+impl AdmittedConnection {
+    pub(crate) fn new(transport: Transport, connection: Arc<Connection>) -> Self {
+        let look = Box::pin(sleep(connection.peers.limits.idle));
+        Self { transport, connection, look }
+    }
+
+    /// Whether it may go on.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        while self.look.as_mut().poll(cx).is_ready() {
+            if self.connection.is_idle() && !self.connection.is_closed() {
+                self.connection.peers.rejected(Rejection::Idle);
+                self.connection.close();
+            }
+            let next = Instant::now() + self.connection.peers.limits.idle;
+            self.look.as_mut().reset(next);
+        }
+        if self.connection.is_closed() { Err(io::ErrorKind::ConnectionAborted.into()) } else { Ok(()) }
+    }
+}
+
+impl Connected for AdmittedConnection {
+    type ConnectInfo = Arc<Connection>;
+
+    fn connect_info(&self) -> Arc<Connection> {
+        Arc::clone(&self.connection)
+    }
+}
+
+impl AsyncRead for AdmittedConnection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.check(cx)?;
+        match &mut self.get_mut().transport {
+            Transport::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
+            Transport::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for AdmittedConnection {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.get_mut().transport {
+            Transport::Unix(stream) => Pin::new(stream).poll_write(cx, buf),
+            Transport::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().transport {
+            Transport::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().transport {
+            Transport::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Transport::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}
+
+/// A service behind the bounds.
+#[derive(Clone)]
+pub(super) struct Admitted<S>(pub(super) S);
+
+impl<S: NamedService> NamedService for Admitted<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S> Service<http::Request<Body>> for Admitted<S>
+where
+    S: Service<http::Request<Body>, Response = http::Response<Body>, Error = Infallible>,
+    S::Future: Send + 'static,
+{
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: http::Request<Body>) -> Self::Future {
+        let connection = request.extensions().get::<Arc<Connection>>().cloned();
+        let opened = connection
+            .ok_or(Rejection::Node)
+            .and_then(|connection| connection.open_stream().inspect_err(|excess| connection.peers.rejected(*excess)));
+        let Ok(admission) = opened else {
+            let refusal = Status::resource_exhausted("too many streams of this peer").into_http();
+            return Box::pin(std::future::ready(Ok(refusal)));
+        };
+        request.extensions_mut().insert(Arc::clone(&admission));
+        Box::pin(self.0.call(request.map(|body| bounded(body, admission))))
+    }
+}
+
+/// A body that ends with an error when its first message gets too large. Afterwards each message has a bound of its own.
+fn bounded(body: Body, admission: Arc<Admission>) -> Body {
+    let mut left = admission.limits().introduction;
+    let frames = BodyStream::new(body).map(move |frame| {
+        let frame = frame?;
+        let length = frame.data_ref().map_or(0, |data| data.len());
+        if admission.is_admitted() {
+            return Ok(frame);
+        }
+        match left.checked_sub(length) {
+            Some(less) => left = less,
+            None => {
+                admission.rejected(Rejection::Message);
+                return Err(Status::resource_exhausted("too large a message for a node that is not known yet"));
+            }
+        }
+        Ok(frame)
+    });
+    Body::new(StreamBody::new(frames))
+}
+
+/// A response, and the room that it takes.
+pub(crate) struct QueuedResponse<T> {
+    pub(crate) content: Result<T, Status>,
+    pub(crate) room: Option<OwnedSemaphorePermit>,
+}
+
+/// The stream from which the transport takes responses. It asks for the next one when most of the last one is written, not
+/// before.
+pub(crate) struct ResponseStream<T> {
+    queued: mpsc::Receiver<QueuedResponse<T>>,
+    /// Of what was taken last.
+    room: Option<OwnedSemaphorePermit>,
+    /// The stream counts for as long as something of it waits here.
+    _admission: Arc<Admission>,
+}
+
+impl<T> ResponseStream<T> {
+    pub(crate) fn new(queued: mpsc::Receiver<QueuedResponse<T>>, admission: Arc<Admission>) -> Self {
+        Self { queued, room: None, _admission: admission }
+    }
+}
+
+impl<T> Stream for ResponseStream<T> {
+    type Item = Result<T, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.room = None;
+        self.queued.poll_recv(context).map(|response| {
+            let response = response?;
+            self.room = response.room;
+            Some(response.content)
+        })
+    }
+}
