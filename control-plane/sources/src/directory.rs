@@ -14,7 +14,7 @@ use crate::files::Files;
 use crate::references::{materials, put_in_settings};
 use crate::{ObjectSet, Root};
 
-/// How often the directory is read without being told to: notifications get lost, and do not exist on some mounts.
+/// The interval of reading the directory without a notification: notifications get lost, and do not exist on some mounts.
 const POLL: Duration = Duration::from_secs(5);
 
 /// Why a directory cannot be read. The operator has to act; trying again helps only if the cause goes.
@@ -33,7 +33,7 @@ pub enum DirectoryError {
     Stopped(#[source] io::Error),
 }
 
-/// What is watched.
+/// The path to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watched {
     directory: PathBuf,
@@ -85,7 +85,7 @@ impl Watched {
     }
 }
 
-/// What was read last.
+/// The result of the last reading.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Reading {
     files: Files,

@@ -1,4 +1,4 @@
-//! What notifications tell of files: that something changed, and which files are being written at the moment.
+//! Notifications about files: that something changed, and which files are being written at the moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 /// A burst of changes ends with so long a silence.
 const SILENCE: Duration = Duration::from_millis(10);
-/// How long a burst may keep everybody waiting.
+/// The longest delay by a burst of notifications.
 const BURST: Duration = Duration::from_millis(100);
 /// A writer that is silent for so long has forgotten to close its file.
 const FORGOTTEN: Duration = Duration::from_secs(2);
@@ -27,7 +27,7 @@ pub(crate) struct Events {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The last change that nobody has looked at.
+    /// The last change since the last reading.
     changed: Option<Instant>,
     writing: BTreeMap<PathBuf, Writing>,
 }

@@ -15,7 +15,7 @@ use crate::{Document, FileDiagnosis, ObjectSet, Position, WHOLE};
 /// Most bytes of a file.
 pub const MAX_FILE: u64 = 16 * 1024 * 1024;
 
-/// What is known of one file.
+/// The state of one file.
 #[derive(Clone, Debug, Default)]
 struct FileState {
     /// By which it is known that the content is still the one that was read last.
@@ -34,7 +34,7 @@ impl PartialEq for FileState {
     }
 }
 
-/// What is known of a directory: for each file the last good documents.
+/// The state of a directory: for each file the last good documents.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Files {
     by_name: BTreeMap<String, Arc<FileState>>,
@@ -42,7 +42,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Reads the directory again. What cannot be read keeps what it had.
+    /// Reads the directory again. A file that cannot be read keeps its documents.
     #[cfg(test)]
     pub(crate) fn reread(&self, directory: &Path) -> Self {
         self.reread_only(directory, None, &BTreeSet::new())
@@ -117,7 +117,7 @@ impl FileState {
     }
 }
 
-/// What cannot be read keeps what it had.
+/// Reads a file again. A file that cannot be read keeps its documents.
 fn reread_file(before: &Arc<FileState>, path: &Path) -> Arc<FileState> {
     let kept = FileState { stamp: None, ..before.as_ref().clone() };
     let (stamp, bytes) = match read_stamped(path) {

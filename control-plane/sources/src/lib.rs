@@ -1,7 +1,6 @@
-//! Where objects come from: YAML and JSON files, or a Kubernetes API.
+//! Sources of objects: YAML and JSON files, or a Kubernetes API.
 //!
-//! A source yields whole sets of objects, newest last, by a tokio watch channel: whoever reads late reads the newest set
-//! only.
+//! A source yields whole sets of objects, newest last, by a tokio watch channel: a slow reader reads the newest set only.
 
 mod directory;
 mod documents;
@@ -35,19 +34,19 @@ use spans::Located;
 pub struct ObjectSet {
     /// `UpstreamCluster` documents, in the files' order.
     pub clusters: Vec<Arc<Value>>,
-    /// Where they stand, in the same order; empty if they stand in no file.
+    /// The places of the clusters, in the same order; empty if they come from no file.
     pub cluster_places: Vec<Place>,
     /// `GatewaySettings` documents, in the files' order.
     pub settings: Vec<Value>,
-    /// Where they stand, in the same order.
+    /// The places of the settings, in the same order.
     pub settings_places: Vec<Place>,
-    /// What is wrong with files and with documents that are no object of ours.
+    /// Problems of files, and of documents that hold no object of Portcullis.
     pub diagnoses: Vec<FileDiagnosis>,
-    /// What the documents' references can be resolved with.
+    /// The material for the documents' references.
     pub materials: Materials,
 }
 
-/// Where a document stands.
+/// The place of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The file, as it was named to the source or found in its directory.
@@ -56,20 +55,20 @@ pub struct Place {
     pub spans: Arc<Spans>,
 }
 
-/// What is wrong with a file.
+/// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileDiagnosis {
     /// The file, as it was named to the source or found in its directory.
     pub file: String,
-    /// Where in it, if that is known.
+    /// The position in it, if that is known.
     pub at: Option<Position>,
-    /// What is wrong. It holds nothing of the file's text, which may be secret.
+    /// The problem. It holds nothing of the file's text, which may be secret.
     pub message: String,
     /// Whether the file, or a document of it, is not used as it stands. Otherwise it is a warning.
     pub refused: bool,
 }
 
-/// What is told as the file when the whole directory is meant.
+/// The file name in diagnoses of the whole directory.
 pub(crate) const WHOLE: &str = ".";
 
 /// A document that can be shared.

@@ -4,9 +4,9 @@ use tokio::sync::watch;
 
 use crate::{FileDiagnosis, ObjectSet};
 
-/// Puts together the `GatewaySettings` of files and the objects of another source: waits until both have a set, and yields
-/// one whenever either has a newer one. `UpstreamCluster`s that stand in the files are told and not used. `None` if the
-/// source ended before its first set. Needs a tokio runtime.
+/// Merges the `GatewaySettings` of files and the objects of another source: waits until both have a set, and yields one
+/// whenever either has a newer one. `UpstreamCluster`s in the files lead to a diagnosis and are not used. `None` if the source
+/// ended before its first set. Needs a tokio runtime.
 pub async fn with_settings(
     mut objects: watch::Receiver<Option<Arc<ObjectSet>>>,
     mut files: Option<watch::Receiver<Arc<ObjectSet>>>,

@@ -13,7 +13,7 @@ pub enum Input {
     Path(PathBuf),
     /// The same, and the directories below; those whose names begin with a dot are left out, links are not followed.
     Tree(PathBuf),
-    /// A text that was read already, under the name by which it is told.
+    /// A text that was read already, with its name in diagnoses.
     Text {
         /// The name.
         name: String,
@@ -28,7 +28,7 @@ pub enum InputError {
     /// It is not there, or may not be read, or is too large.
     #[error("cannot read {path}")]
     Read {
-        /// What was asked for.
+        /// The path that was given.
         path: PathBuf,
         /// Why.
         #[source]

@@ -16,7 +16,7 @@ const MAX_REFERENCED: u64 = 1024 * 1024;
 pub struct Root(PathBuf);
 
 impl Root {
-    /// The directory as it is told. What it links to is looked up at every reading, because volumes swap links.
+    /// The root at `directory`. Links are resolved at every reading, because volumes swap links.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self(directory.into())
     }
@@ -26,8 +26,8 @@ impl Root {
         &self.0
     }
 
-    /// The content of a file; `None` for any file that is not to be had, so that nobody learns why. Links are followed
-    /// as long as the file itself stands below the root.
+    /// The content of a file; `None` for any file that cannot be read, so that the reason is not revealed. Links are followed
+    /// as long as the file itself is below the root.
     fn read(&self, path: &str) -> Option<SecretBytes> {
         let root = self.0.canonicalize().ok()?;
         let found = root.join(path).canonicalize().ok()?;

@@ -30,7 +30,7 @@ impl Position {
 const BOOLEANS: [&str; 16] =
     ["y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF"];
 
-/// Where the values of a document stand.
+/// The positions of a document's values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spans {
     at: Position,
@@ -51,13 +51,13 @@ enum Inner {
 const ALIASES: [(&str, &str); 2] = [("upstreamSubset", "upsteamSubset"), ("flowControlSchemas", "schemas")];
 
 impl Spans {
-    /// Where the document starts.
+    /// The start of the document.
     pub fn start(&self) -> Position {
         self.at
     }
 
-    /// Where the field at `path` stands, as `spec.servers[0].endpoint` or `metadata.annotations[example.com/a]`: a text or
-    /// number itself, a list or mapping by its key. Of a field that is not there, the nearest one around it.
+    /// The position of the field at `path`, like `spec.servers[0].endpoint` or `metadata.annotations[example.com/a]`: of a text
+    /// or number itself, of a list or mapping by its key. Of a field that does not exist, the nearest one around it.
     pub fn find(&self, path: &str) -> Position {
         let mut found = self.at;
         let mut here = self;
@@ -146,7 +146,7 @@ impl Spans {
     }
 }
 
-/// The steps of a path: names between dots, and whatever stands in brackets.
+/// The steps of a path: names between dots, and the contents of brackets.
 fn steps(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = path;
     std::iter::from_fn(move || {

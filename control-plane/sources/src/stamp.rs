@@ -14,7 +14,7 @@ pub(crate) struct Stamp {
     size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
-    /// Whether it was old enough, when it was read, to tell a later change.
+    /// Whether the file was old enough, when it was read, for a later change to show.
     is_settled: bool,
 }
 

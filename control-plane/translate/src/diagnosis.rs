@@ -4,14 +4,14 @@ use portcullis_api::status::{Served, Verdict};
 use portcullis_api::{CLUSTER_KIND, Problem};
 use serde::Serialize;
 
-/// What became of an object.
+/// The outcome of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnosis {
     /// The object's kind.
     pub kind: String,
     /// The object's name; of a file that cannot be read, the file's.
     pub name: String,
-    /// Where it stands, as `file:line`. Whoever knows the source sets it.
+    /// The place of the object, as `file:line`. Set by the reader of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// Whether it is served.
@@ -20,19 +20,19 @@ pub struct Diagnosis {
     pub reason: Reason,
     /// Every problem with its field, separated by `; `. It holds no secret.
     pub message: String,
-    /// What is accepted but does not do what its writer may expect.
+    /// Accepted fields that may not do what their author expects.
     pub warnings: Vec<String>,
-    /// What `message` tells, one by one.
+    /// The problems in `message`, one by one.
     #[serde(skip)]
     pub problems: Vec<Problem>,
-    /// What `warnings` tell, in the same order.
+    /// The problems in `warnings`, in the same order.
     #[serde(skip)]
     pub cautions: Vec<Problem>,
     /// The host names and virtual IPs that the object owns, whether it is served or not. Written into its `status.names`,
     /// they stay its own.
     #[serde(skip)]
     pub names: Vec<String>,
-    /// Which version of the object it is about. Whoever knows the source sets it.
+    /// The version of the object that it is about. Set by the reader of the source.
     #[serde(skip)]
     pub version: Version,
 }
@@ -44,7 +44,7 @@ pub struct Version {
     pub uid: Option<String>,
     /// `metadata.generation`; files have none.
     pub generation: Option<i64>,
-    /// What is served.
+    /// The version that is served.
     pub served: Served,
 }
 
@@ -53,7 +53,7 @@ pub struct Version {
 pub enum Reason {
     /// It is served.
     Accepted,
-    /// It has a problem; an edit mends it.
+    /// It has a problem; an edit of it is needed.
     Invalid,
     /// Another object owns a name that it claims. It is served under its other names, unless the lost one is its own
     /// (`metadata.name`).
@@ -71,7 +71,7 @@ impl fmt::Display for Reason {
 }
 
 impl Diagnosis {
-    /// What it says, as the conditions of the object have it.
+    /// The diagnosis, as the conditions of the object have it.
     pub fn verdict<'a>(&'a self, reason: &'a str) -> Verdict<'a> {
         Verdict {
             accepted: self.accepted,
@@ -106,7 +106,7 @@ impl Diagnosis {
         diagnosis
     }
 
-    /// Tells problems and warnings otherwise, as whoever knows more than their check does: where they come from, or why.
+    /// Replaces problems and warnings by better ones, of a caller that knows more: the origin of the data, or the reason.
     pub fn reword(&mut self, reworded: impl Fn(&Problem) -> Option<Problem>) {
         for problem in &mut self.problems {
             let Some(other) = reworded(problem) else { continue };

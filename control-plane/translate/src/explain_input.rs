@@ -25,7 +25,7 @@ pub struct ExplainInput {
     pub problems: Vec<Problem>,
 }
 
-/// For each of the documents, the names that it claims and another one owns, with what its writer is told.
+/// For each of the documents, the names that it claims and another one owns, with the message for its author.
 pub fn lost_names(documents: &[Arc<Value>], settings: &Settings) -> Vec<Vec<(String, Problem)>> {
     let claims: Vec<Claims> = documents.iter().map(|document| claims_of(document)).collect();
     let conflicts = ownership::conflicts(&claims.iter().collect::<Vec<_>>(), settings.names_below_wildcards);

@@ -8,13 +8,13 @@ use crate::digest::sha256_hex;
 /// Digits of a generation in names.
 pub(crate) const DIGITS: usize = 16;
 
-/// A hash of everything that the filter decides by and the servers believe by. Two editions of an object that differ in it
-/// share no pool, no endpoints and no credential: their names differ.
+/// A hash of everything that the filter decides by and the servers rely on. Two versions of an object that differ in it share
+/// no cluster, no endpoints and no credential: their names differ.
 ///
-/// It covers the object's UID, how users are told (the mode, all header names, reserved ones included, and as whom the
-/// gateway itself asks), who the gateway is by its certificate or token, and by which CA and name servers are trusted: where
-/// they are not verified, by their addresses. What is not covered may change under open connections: a renewed key, the
-/// clients' CA, servers that are verified, policies, limits.
+/// It covers the object's UID, the way in which users are forwarded (the mode, all header names, reserved ones included, and
+/// the user of the gateway's own requests), the gateway's account by its certificate or token, and the CA and name by which
+/// servers are trusted: their addresses where they are not verified. All else may change under open connections: a renewed key,
+/// the clients' CA, servers that are verified, policies, limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Generation(String);
 
@@ -49,13 +49,13 @@ impl Generation {
         &self.0
     }
 
-    /// As it stands in names.
+    /// The hash in names.
     pub(crate) fn short(&self) -> &str {
         self.0.get(..DIGITS).unwrap_or(&self.0)
     }
 }
 
-/// How users and the gateway itself are told to the servers, in the words of the filter's configuration.
+/// The way in which users and the gateway itself are forwarded to the servers, in the words of the filter's configuration.
 fn told(cluster: &Cluster, settings: &Settings) -> String {
     // Its types are plain, so that it always serialises.
     let identity = serde_json::to_string(&upstream_identity(cluster, settings)).unwrap_or_default();
@@ -65,7 +65,7 @@ fn told(cluster: &Cluster, settings: &Settings) -> String {
     }
 }
 
-/// Whose a token is. One that does not say stands for itself.
+/// The account of a token: its issuer and subject, or the token itself if it has none.
 fn account(token: &[u8]) -> Vec<u8> {
     token_account(token).unwrap_or_else(|| digest(&SHA256, token).as_ref().to_vec())
 }
@@ -84,7 +84,7 @@ pub(crate) fn endpoints(cluster: &Cluster) -> String {
     servers.join(",")
 }
 
-/// How the user is told to the servers.
+/// The way in which the user is forwarded to the servers.
 pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> UpstreamIdentity {
     match cluster.upstream_identity {
         api::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,

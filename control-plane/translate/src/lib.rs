@@ -47,7 +47,7 @@ pub use translator::{ClientCaCheck, Translator};
 
 use crate::listener::Chain;
 
-/// What is translated.
+/// The input of a translation.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     /// The gateway's settings.
@@ -59,7 +59,7 @@ pub struct Input<'a> {
     pub filter: FilterBuild,
 }
 
-/// What comes out.
+/// The output of a translation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Translation {
     /// Envoy's resources, sorted by type and name.
@@ -68,7 +68,7 @@ pub struct Translation {
     pub diagnoses: Vec<Diagnosis>,
 }
 
-/// Translates all objects. Whoever does it again and again has a [`Translator`].
+/// Translates all objects. For repeated translations there is [`Translator`].
 pub fn translate(input: &Input<'_>) -> Translation {
     Translator::default().translate(input)
 }
@@ -100,7 +100,7 @@ fn check(
     }
 }
 
-/// What the settings and the filter do not let an object have.
+/// Problems of an object that the settings or the filter do not allow.
 fn forbidden(cluster: &Cluster, settings: &Settings, client_ca: Option<ClientCaCheck>) -> Vec<Problem> {
     let mut problems = Vec::new();
     if cluster.serving.is_none() && settings.default_certificate.is_none() {
@@ -137,8 +137,8 @@ pub(crate) fn with_default_client_ca(mut cluster: Cluster, settings: &Settings) 
     cluster
 }
 
-/// A warning about a cluster that looks at no client certificate: users who have nothing else are anonymous. Where anonymous
-/// requests are refused they get 401, and in the handshake nothing without a CA is accepted at all.
+/// A warning about a cluster that verifies no client certificate: users without another credential are anonymous. Where
+/// anonymous requests are refused they get 401, and in the handshake nothing without a CA is accepted at all.
 fn unverified(cluster: &Cluster) -> Option<Problem> {
     let hides_it = cluster.allow_anonymous && cluster.client_verification == ClientVerification::Request;
     (cluster.client_ca.is_none() && hides_it).then(|| {
@@ -149,7 +149,7 @@ fn unverified(cluster: &Cluster) -> Option<Problem> {
     })
 }
 
-/// What an object wishes and the settings do not grant, though it is served.
+/// Fields of an object that have no effect because of the settings, though the object is served.
 fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> Option<Problem> {
     policy::review_is_forced(cluster, settings).then(|| {
         let message = "has no effect: the GatewaySettings have protectedIdentities, so every token is reviewed";

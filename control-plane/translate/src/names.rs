@@ -38,8 +38,8 @@ impl ResourceNames {
         Self::new(instance, "-")
     }
 
-    /// Names of listeners. The instance is not in them: a listener of another name at an address that is taken would be
-    /// refused, so another instance could never be told.
+    /// Names of listeners. The instance is not in them: Envoy would refuse a listener of another name at a taken address, so
+    /// that a change of the instance could never take effect.
     pub(crate) fn listener() -> Self {
         Self::gateway("-")
     }

@@ -15,13 +15,13 @@ pub struct Resource {
     pub type_url: String,
     /// The name, unique in its type.
     pub name: String,
-    /// The message, as it stands in `Any.value`. A secret's bytes are secret.
+    /// The message, as in `Any.value`. A secret's bytes are secret.
     pub value: Vec<u8>,
     /// The assignment that Envoy waits for when it builds this cluster: it has to be sent again with the cluster.
     pub assignment: Option<String>,
-    /// `metadata.name` of the `UpstreamCluster` that it belongs to. The listener and the default certificate are nobody's.
+    /// `metadata.name` of the `UpstreamCluster` that it belongs to. The listener and the default certificate have no owner.
     pub owner: Option<String>,
-    /// Who owns which part of `value`: the filter chains of the listener. Sorted by owner, without gaps, at the end.
+    /// The owners of parts of `value`: of the filter chains of the listener. Sorted by owner, without gaps, at the end.
     pub parts: Vec<Part>,
 }
 
@@ -34,8 +34,8 @@ pub struct Part {
     pub start: usize,
     /// Behind the last byte in `value`.
     pub end: usize,
-    /// What may stand in its place: a chain that closes every connection, so that the names do not fall to somebody else's
-    /// wildcard.
+    /// The bytes in its place if Envoy refuses it: a chain that closes every connection, so that the names do not fall to
+    /// another object's wildcard.
     pub instead: Vec<u8>,
 }
 

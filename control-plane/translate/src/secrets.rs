@@ -37,7 +37,7 @@ pub(crate) fn default_certificate(settings: &Settings) -> Option<Resource> {
     Some(secret(name, certificate(pair)))
 }
 
-/// Whether a resource's message holds a key or a token. What cannot be understood is taken for one.
+/// Whether a resource's message holds a key or a token. A message that cannot be decoded counts as one.
 pub fn holds_key(type_url: &str, body: &[u8]) -> bool {
     let is_public = |secret: Secret| matches!(secret.r#type, Some(secret::Type::ValidationContext(_)));
     type_url == type_urls::secret() && !Secret::decode(body).is_ok_and(is_public)

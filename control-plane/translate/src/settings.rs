@@ -5,18 +5,18 @@ use crate::diagnosis::{Diagnosis, Reason};
 use crate::policy::text;
 use crate::translator::ClientCaCheck;
 
-/// What the `GatewaySettings` documents say.
+/// The result of the `GatewaySettings` documents.
 #[derive(Clone, Debug, Default)]
 pub struct SettingsChoice {
-    /// The settings; the defaults if there is no document. `None` if there is one that cannot be used: whoever asks keeps
-    /// what was used before.
+    /// The settings; the defaults if there is no document. `None` if there is one that cannot be used: callers keep the
+    /// settings that were used before.
     pub settings: Option<Settings>,
     /// One per document.
     pub diagnoses: Vec<Diagnosis>,
 }
 
-/// Chooses the settings: exactly one document is expected. With several, none is used, because nobody can tell which was
-/// meant. With `client_ca` the default client CA is judged as the filter judges it.
+/// Chooses the settings: exactly one document is expected. With several, none is used, because it is unknown which was meant.
+/// `client_ca` judges the default client CA as the filter does.
 pub fn choose_settings(documents: &[Value], client_ca: Option<ClientCaCheck>) -> SettingsChoice {
     if documents.is_empty() {
         return SettingsChoice { settings: Some(Settings::default()), diagnoses: Vec::new() };

@@ -18,7 +18,7 @@ pub(crate) fn fixed(message: &str, reason: &str, code: u16) -> String {
     status(message, reason, "", &code.to_string())
 }
 
-/// The body of a local reply, with the response's own code. Every `%` of the message stands for itself.
+/// The body of a local reply, with the response's own code. Every `%` of the message is literal.
 pub(crate) fn formatted(message: &str, reason: &str) -> String {
     status(&message.replace('%', "%%"), reason, "", "%RESPONSE_CODE%")
 }

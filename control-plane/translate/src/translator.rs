@@ -10,10 +10,9 @@ use crate::ownership::LostName;
 use crate::resource::{Resource, in_order};
 use crate::{FilterBuild, Input, Translation, check, emit, ownership, secrets};
 
-/// Translates again and again, and remembers what each document led to: an edit of one costs the work of one.
+/// Translates repeatedly, and caches the result of each document: an edit of one costs the work of one.
 ///
-/// What comes out depends on the input alone, not on what was translated before. It holds the documents, and with them
-/// their keys.
+/// The output depends on the input alone, not on earlier translations. The cache holds the documents, and with them their keys.
 #[derive(Default)]
 pub struct Translator {
     /// Under which everything that is known was translated.
@@ -21,7 +20,7 @@ pub struct Translator {
     /// By `metadata.name`: several if objects are named alike, and one's previous edition.
     known: HashMap<String, Vec<CachedTranslation>>,
     listeners: Vec<Arc<Resource>>,
-    /// What the listeners are made of.
+    /// The contributions to the listeners.
     chains: Vec<Arc<Chain>>,
     default_certificate: Option<Arc<Resource>>,
     turn: u64,
@@ -40,7 +39,7 @@ struct CachedTranslation {
     lost: Vec<String>,
 }
 
-/// What a document leads to, whatever other documents there are.
+/// The result of a document, without the other documents.
 pub(crate) struct CheckedCluster {
     claims: Claims,
     diagnosis: Diagnosis,
@@ -56,7 +55,7 @@ struct Emitted {
 }
 
 impl Translator {
-    /// Has client CAs judged as the filter judges them: else an object that the filter refuses is told by Envoy alone.
+    /// Checks client CAs as the filter does: else Envoy alone would report an object that the filter refuses.
     #[must_use]
     pub fn check_client_cas(self, check: ClientCaCheck) -> Self {
         Self { client_ca_check: Some(check), ..self }
@@ -167,7 +166,7 @@ impl Translator {
     }
 }
 
-/// What of an object is served, and what its writer is told about names that another one owns.
+/// The part of an object that is served, with the problems of names that another one owns.
 fn settle<'j>(one: &'j CheckedCluster, diagnosis: &mut Diagnosis, lost: &[LostName]) -> Option<&'j Emitted> {
     let problems: Vec<_> = lost.iter().map(|lost| lost.problem.clone()).collect();
     if one.emitted.is_none() {

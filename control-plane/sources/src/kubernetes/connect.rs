@@ -12,7 +12,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 pub struct KubernetesAccess {
     /// The client.
     pub client: Client,
-    /// The control plane's own namespace: its Secrets and its Lease stand there.
+    /// The control plane's own namespace, with its Secrets and its Lease.
     pub namespace: String,
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// kubectl's copy of the whole object, keys included.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// An `UpstreamCluster` as the server tells it. It may hold keys, so nothing shows it.
+/// An `UpstreamCluster` as the server sent it. It may hold keys, so it has no debug output.
 #[derive(Clone, PartialEq)]
 #[cfg_attr(test, derive(Debug))]
 pub(super) struct ClusterObject {

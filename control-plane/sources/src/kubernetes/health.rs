@@ -10,12 +10,12 @@ pub struct SourceHealth {
 }
 
 impl SourceHealth {
-    /// What is known is current.
+    /// The known objects are current.
     pub fn current() -> Self {
         Self::default()
     }
 
-    /// What is known may be old.
+    /// The known objects may be old.
     pub fn stale(since: SystemTime, reason: impl Into<String>) -> Self {
         Self { stale_since: Some(since), reason: Some(reason.into()) }
     }

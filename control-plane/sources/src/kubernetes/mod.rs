@@ -1,12 +1,12 @@
-//! A Kubernetes API as a source: `UpstreamCluster`s of the whole cluster, and the Secrets of one namespace to which they
-//! may refer.
+//! A Kubernetes API as a source: `UpstreamCluster`s of the whole cluster, and the Secrets of one namespace to which they may
+//! refer.
 //!
-//! - [`connect`]: who asks, and whom.
-//! - [`session`]: two watches from their lists to the first error; an outage is a session's end, and its successor lists
-//!   everything again, so that nothing is missed.
-//! - [`store`]: what the watches have told, pure.
-//! - [`health`]: whether what is known is current.
-//! - [`backoff`]: when to try again.
+//! - [`connect`]: the client and its credentials.
+//! - [`session`]: two watches from their lists to the first error; an outage ends a session, and the next one lists everything
+//!   again, so that nothing is missed.
+//! - [`store`]: the objects that the watches delivered, pure.
+//! - [`health`]: whether the objects are current.
+//! - [`backoff`]: the pauses between sessions.
 
 mod backoff;
 mod connect;

@@ -23,7 +23,7 @@ use crate::ObjectSet;
 
 /// How long a burst of changes is waited out.
 const DEBOUNCE: Duration = Duration::from_millis(20);
-/// How often it is asked whether the API answers; a watch alone cannot tell silence from death.
+/// The interval of asking whether the API answers; a watch alone looks the same when it is silent and when it is dead.
 const PROBE: Duration = Duration::from_secs(5);
 /// How long that answer may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const LISTS: Duration = Duration::from_secs(30);
 /// nothing for longer is dead, whatever the probe says, which may have met another server.
 const WATCH: u32 = 60;
 
-/// What the Kubernetes source yields.
+/// The output of the Kubernetes source.
 pub struct KubernetesSets {
     /// Sets of objects, newest last; `None` until the first is complete.
     pub objects: watch::Receiver<Option<Arc<ObjectSet>>>,
@@ -103,7 +103,7 @@ fn chance() -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// What one of the watches tells.
+/// An event of one of the watches.
 enum Told {
     Cluster(Box<Event<DynamicObject>>),
     Secret(Box<Event<Secret>>),

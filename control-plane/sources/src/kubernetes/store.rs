@@ -21,8 +21,8 @@ impl<T> Default for Known<T> {
 }
 
 impl<T> Known<T> {
-    /// Takes what a watch tells. Tells whether something may be other than it was: `is_same` compares an object with
-    /// the one of its name before.
+    /// Takes an event of a watch. Returns whether something may have changed: `is_same` compares an object with the one of its
+    /// name before.
     pub(super) fn apply(&mut self, event: Event<(String, T)>, is_same: impl Fn(&T, &T) -> bool) -> bool {
         match event {
             Event::Init => self.coming.clear(),
@@ -45,7 +45,7 @@ impl<T> Known<T> {
     }
 }
 
-/// All that one session has been told.
+/// The objects of one session.
 #[derive(Default)]
 pub(super) struct Store {
     clusters: Known<ClusterObject>,

@@ -57,8 +57,8 @@ fn slow_start() -> SlowStartConfig {
     SlowStartConfig { slow_start_window: Some(seconds(SLOW_START)), ..Default::default() }
 }
 
-/// An Envoy that has a zone uses the healthy servers of its zone, if there are any, and else all. Where no server has a
-/// zone, or Envoy has none, this does nothing; it is always here, so that zones are a matter of endpoints alone.
+/// An Envoy that has a zone uses the healthy servers of its zone, if there are any, and else all. Without zones this does
+/// nothing; it is always here, so that zones are a matter of endpoints alone.
 fn own_zone_first() -> LocalityLbConfig {
     let zone_aware = ZoneAwareLbConfig {
         min_cluster_size: Some(UInt64Value { value: 1 }),

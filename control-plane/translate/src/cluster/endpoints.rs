@@ -38,7 +38,7 @@ fn lb_endpoint(endpoint: &Endpoint) -> LbEndpoint {
     }
 }
 
-/// Tells the filter which server a stream runs on, also where Envoy resolves the name itself.
+/// Metadata by which the filter knows the server of a stream, also where Envoy resolves the name itself.
 fn metadata(endpoint: &Endpoint) -> Metadata {
     let value = Value { kind: Some(value::Kind::StringValue(endpoint.to_string())) };
     // One entry each, so that maps without order have one encoding.

@@ -13,11 +13,11 @@ use crate::proto::{boolean, duration, header, seconds, uint};
 /// The longest time between two checks of a server that is about to change sides.
 const EDGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// GET /readyz, or what the cluster wishes, over the pool's own TLS and protocol: with the client certificate if the pool has one, never with the
-/// token, because Envoy does not inject credentials into health checks. By default anybody may read /readyz; a server that
-/// asks a check without credential for one (401, 403) is alive, and more it does not tell strangers.
+/// GET /readyz, or the path of `healthCheck.path`, over the pool's own TLS and protocol: with the client certificate if the
+/// pool has one, never with the token, because Envoy does not inject credentials into health checks. By default kube-apiserver
+/// lets anonymous clients read /readyz; a server that answers 401 or 403 is alive.
 ///
-/// It tells the way that it took, so that a server which is this gateway itself, or leads back to it, never becomes healthy.
+/// The check carries a `Via` header, so that a server which is this gateway itself, or leads back to it, never becomes healthy.
 pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -> HealthCheck {
     let codec = match pool {
         Pool::Http2 | Pool::PassThrough => CodecClientType::Http2,
@@ -56,7 +56,7 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -
     }
 }
 
-/// The way that the check took, and who asks where the certificate alone names nobody: kube-apiserver answers a front
+/// The `Via` header of the check, and the checking user where the certificate alone names none: kube-apiserver answers a front
 /// proxy's certificate without a user with 401.
 fn headers(cluster: &Cluster, pool: Pool, settings: &Settings) -> Vec<HeaderValueOption> {
     let user = match (&cluster.upstream_identity, pool) {

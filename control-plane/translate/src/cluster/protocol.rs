@@ -25,10 +25,10 @@ use crate::proto::{duration, extension, sds, uint};
 /// Streams on one connection to a server; further ones open another connection. kube-apiserver allows 100 by default, and
 /// refuses one that comes before it noticed the end of another: these few stay free for that.
 const MAX_STREAMS: u32 = 90;
-/// What a server may send on one stream before its reader took some.
+/// The bytes that a server may send on one stream before the client took some.
 const STREAM_WINDOW: u32 = 256 * 1024;
-/// What a server may send on one connection: more than twice what it may on all streams together, so that slow readers hold
-/// up no other. Envoy gives room back only when half of the window was read.
+/// The bytes that a server may send on one connection: more than twice the windows of all its streams together, so that slow
+/// clients block no other. Envoy grants more only when half of the window was read.
 const CONNECTION_WINDOW: u32 = 64 * 1024 * 1024;
 
 /// The longest time between two pings on a connection to a server.
@@ -71,10 +71,10 @@ fn keepalive(check: &HealthCheck) -> KeepaliveSettings {
     }
 }
 
-/// How long a connection takes new requests, where it stands for the gateway by its client certificate. A kube-apiserver
-/// looks at that for each request, and a connection goes on showing the one that it began with: what is to be rotated must
-/// be gone from all connections before it expires. There is no clock here, so the bound is a part of the whole validity,
-/// and a certificate has to be rotated that long before its end.
+/// The time for which a connection takes new requests, where the client certificate authenticates the gateway. A kube-apiserver
+/// looks at the certificate for each request, and a connection goes on presenting the one that it began with: a certificate
+/// that is to be rotated must be gone from all connections before it expires. There is no clock here, so the bound is a part of
+/// the whole validity, and a certificate has to be rotated that long before its end.
 fn life(cluster: &Cluster, pool: Pool) -> Option<Duration> {
     let certificate = cluster.certificate.as_ref().filter(|_| matches!(pool, Pool::Http2 | Pool::Upgrade))?;
     Some((certificate.validity / PART_OF_VALIDITY).clamp(SHORTEST_LIFE, LONGEST_LIFE))

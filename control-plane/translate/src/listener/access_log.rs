@@ -37,7 +37,7 @@ const OWN: [(&str, &str, bool); 10] = [
     ("attempts", "%UPSTREAM_REQUEST_ATTEMPT_COUNT%", false),
 ];
 
-/// The log of requests that a cluster wants told: those for which the filter has left members.
+/// The log of requests to a cluster: those for which the filter has left members.
 pub(super) fn of_requests(destination: &AccessLog, filter: FilterBuild) -> Vec<Log> {
     match filter {
         FilterBuild::Module => of_metadata(destination),
@@ -75,8 +75,8 @@ fn of_metadata(destination: &AccessLog) -> Vec<Log> {
     log(destination, Format::TextFormatSource(inline_string(line(&members))), Some(filter))
 }
 
-/// The log of requests to names that nobody serves. No filter of ours sees them. Envoy lets nothing but a host name's
-/// characters through in the name that the client asked for.
+/// The log of requests to unknown names. The filter does not see them. Envoy lets only the characters of host names through in
+/// the name that the client asked for.
 pub(super) fn of_strangers(destination: &AccessLog) -> Vec<Log> {
     let name = r#""sni":"%REQUESTED_SERVER_NAME%","decision":"refused","reason":"not_served""#;
     log(destination, Format::TextFormatSource(inline_string(line(name))), None)

@@ -44,7 +44,7 @@ pub(super) fn host_names(cluster: &Cluster) -> Vec<String> {
     std::iter::once(&cluster.name).chain(&cluster.server_names).cloned().collect()
 }
 
-/// The same chain for whoever connects to a virtual IP of the cluster, whatever name is asked for.
+/// The same chain for connections to a virtual IP of the cluster, for any server name.
 pub(super) fn at_virtual_ips(cluster: &Cluster, names: &ResourceNames, serving: &FilterChain) -> Option<FilterChain> {
     let one = |ip: &IpAddr| range(&Cidr { ip: *ip, length: if ip.is_ipv4() { 32 } else { 128 } });
     let prefix_ranges: Vec<_> = cluster.virtual_ips.iter().map(one).collect();
@@ -55,7 +55,7 @@ pub(super) fn at_virtual_ips(cluster: &Cluster, names: &ResourceNames, serving: 
     })
 }
 
-/// What meets a name that nobody serves: 503 with a `Status` body, and no way to any server.
+/// The chain for unknown names: 503 with a `Status` body, and no route to any server.
 pub(super) fn default(settings: &Settings) -> Option<FilterChain> {
     settings.default_certificate.as_ref()?;
     let names = ResourceNames::gateway(&settings.instance);

@@ -37,7 +37,7 @@ pub(super) type Manager = HttpConnectionManager;
 const MAX_HEADERS: u32 = 128;
 /// Most KiB of a request's headers.
 const MAX_HEADERS_KIB: u32 = 60;
-/// What a client may send on one stream before the upstream took some.
+/// The bytes that a client may send on one stream before the upstream took some.
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// Bounds of what a client may send on one connection.
 const CONNECTION_WINDOW: (u32, u32) = (1024 * 1024, 256 * 1024 * 1024);
@@ -61,7 +61,7 @@ pub(super) fn serving(stat_prefix: String, routes: String, settings: &Settings, 
     }
 }
 
-/// The manager for names that nobody serves. It knows no cluster and loads no module.
+/// The connection manager for unknown names. It knows no cluster and loads no module.
 pub(super) fn refusing(settings: &Settings) -> Manager {
     let body = status_body::fixed(status_body::UNKNOWN_NAME, "ServiceUnavailable", 503);
     let names = ResourceNames::gateway(&settings.instance);

@@ -1,11 +1,11 @@
-//! `Status` bodies for what Envoy itself answers, because Kubernetes clients read nothing else.
+//! `Status` bodies for Envoy's own replies, because Kubernetes clients read nothing else.
 //!
-//! There is no top-level format: it would wrap the bodies of the filter and of direct responses, which are a `Status`
-//! already. The first mapper that matches wins. Messages are fixed texts: Envoy's own name addresses and TLS errors.
+//! There is no top-level format: it would wrap the bodies of the filter and of direct responses, which are a `Status` already.
+//! The first mapper that matches applies. Messages are fixed texts: Envoy's own name addresses and TLS errors.
 //!
-//! `Retry-After` stands only where no server saw the request, because Kubernetes clients repeat any method on it: a pool
-//! without healthy server, a connection that could not be made, a full pool, a gateway without memory. Writes are retried by Envoy under the same
-//! condition only, so an attempt before the last one has reached nobody, either.
+//! `Retry-After` is only in replies to requests that no server saw, because Kubernetes clients repeat any method on it: a pool
+//! without healthy server, a connection that could not be made, a full pool, a gateway without memory. Envoy retries writes
+//! under the same condition only, so that an attempt before the last one has reached no server, either.
 
 use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
 use envoy_types::pb::envoy::config::accesslog::v3::{

@@ -1,8 +1,8 @@
-//! The listener, or two of them: a filter chain per cluster, chosen by SNI, and another one by its virtual IPs. Envoy looks
-//! at the address first.
+//! The listener, or two of them: a filter chain per cluster, chosen by SNI, and another one by its virtual IPs. Envoy looks at
+//! the address first.
 //!
-//! A change of a chain drains the connections of that chain, a change of any other field drains all. So nothing that
-//! changes often stands here: policies come by RDS, certificates by SDS.
+//! A change of a chain drains the connections of that chain, a change of any other field drains all. Fields that change often
+//! are therefore not here: policies come by RDS, certificates by SDS.
 
 mod access_log;
 mod chain;
@@ -31,21 +31,21 @@ use crate::resource::{Part, Resource};
 /// Most bytes that Envoy buffers of one connection before it stops reading.
 const BUFFER_LIMIT: u32 = 1024 * 1024;
 
-/// What a cluster adds to the listener.
+/// The contribution of a cluster to the listener.
 #[derive(Clone)]
 pub(crate) enum Chain {
     /// It is served.
     Serving {
-        /// Whose it is.
+        /// The cluster's name.
         owner: String,
         /// The host names, and the virtual IPs.
         names: Vec<String>,
         /// Its chains, encoded.
         chains: Vec<Vec<u8>>,
-        /// What may stand in their place: chains for the same connections that close them.
+        /// The chains in their place if Envoy refuses them: they close connections to the same names.
         instead: Vec<Vec<u8>>,
     },
-    /// It is refused. Its names must not fall to somebody's wildcard.
+    /// It is refused. Its names must not fall to another object's wildcard.
     Reserved {
         /// The host names that it owns.
         names: Vec<String>,
@@ -93,7 +93,7 @@ pub(crate) fn listeners(settings: &Settings, chains: Vec<Chain>) -> Vec<Resource
     port::ports(settings).iter().map(|port| listener(settings, port, &reserved, &serving)).collect()
 }
 
-/// By owner: encoded chains, and what may stand in their place.
+/// By owner: encoded chains, and the chains in their place.
 type Serving = BTreeMap<String, (Vec<Vec<u8>>, Vec<Vec<u8>>)>;
 
 fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String], serving: &Serving) -> Resource {
@@ -146,7 +146,7 @@ impl EncodedChains {
     }
 }
 
-/// Names of refused objects that a served wildcard would catch, and that nobody serves.
+/// Names of refused objects that a served wildcard would catch, and that no object serves.
 fn reserved_names(chains: &[Chain]) -> Vec<String> {
     let (mut served, mut refused) = (BTreeSet::new(), BTreeSet::new());
     for chain in chains {

@@ -53,7 +53,7 @@ fn state(key: &str, format: &str) -> FilterStateValue {
     }
 }
 
-/// What becomes of `x-forwarded-client-cert`: a client's own is dropped in either case.
+/// The treatment of `x-forwarded-client-cert`: a client's own is dropped in either case.
 pub(super) fn forwarded(filter: FilterBuild) -> ForwardClientCertConfig {
     match filter {
         FilterBuild::Module => ForwardClientCertConfig {

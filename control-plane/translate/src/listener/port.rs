@@ -18,8 +18,8 @@ pub(super) struct ListenerPort<'a> {
     trusted: Option<&'a [Cidr]>,
 }
 
-/// Every port. What stands at `listener.port` has one name whoever comes there: under another one Envoy would refuse it
-/// because the address is taken.
+/// Every port. The listener at `listener.port` has one name for all sources: under another name Envoy would refuse it because
+/// the address is taken.
 pub(super) fn ports(settings: &Settings) -> Vec<ListenerPort<'_>> {
     let main = |trusted| ListenerPort { part: parts::LISTENER, port: settings.port, trusted };
     match &settings.proxy_protocol {
@@ -47,8 +47,8 @@ impl ListenerPort<'_> {
         self.trusted.is_some()
     }
 
-    /// The encoded chain, for those only who may come in: by the address that the connection really comes from, whatever
-    /// the PROXY header says. Whom no chain takes, Envoy closes the door on, before any handshake.
+    /// The encoded chain, restricted to the allowed sources by the address of the connection itself, whatever the PROXY header
+    /// says. Envoy closes connections that match no chain before any handshake.
     pub(super) fn restrict_sources(&self, mut chain: Vec<u8>) -> Vec<u8> {
         if let Some(trusted) = self.trusted {
             // A message that comes twice is one with the fields of both.

@@ -17,12 +17,12 @@ pub(super) fn with_client_certificate(certificate: String, validation: String) -
     socket(certificate, Some(ValidationContextType::ValidationContextSdsSecretConfig(sds(validation))))
 }
 
-/// What the handshake makes of client certificates, as a secret, so that a change of the client CA ends no connection.
+/// The handling of client certificates in the handshake, as a secret, so that a change of the client CA ends no connection.
 ///
 /// `trusted_ca` gives the names of acceptable authorities in the handshake (RFC 8446 4.2.4): Envoy takes them from there for
 /// its own validator only. `ACCEPT_UNTRUSTED` then lets certificates of others in, and leaves them to the filter, as
-/// kube-apiserver's handshake does. The price: with `trusted_ca` BoringSSL decodes all extensions of what is presented before it looks
-/// at a signature, and keeps them with the connection.
+/// kube-apiserver's handshake does. The price: with `trusted_ca` BoringSSL decodes all extensions of the presented certificates
+/// before it looks at a signature, and keeps them with the connection.
 pub(crate) fn client_validation(cluster: &Cluster, names: ClientCaNames) -> CertificateValidationContext {
     let own = |trust_chain_verification: TrustChainVerification| CertificateValidationContext {
         trusted_ca: cluster.client_ca.as_ref().map(|pem| inline_bytes(pem.as_slice())),

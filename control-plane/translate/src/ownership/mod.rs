@@ -12,16 +12,16 @@ use portcullis_api::{ClaimKind, Claims, NamesBelowWildcards, Problem};
 pub(crate) struct LostName {
     pub(crate) name: String,
     pub(crate) kind: ClaimKind,
-    /// What its writer is told.
+    /// The problem for its author.
     pub(crate) problem: Problem,
 }
 
-/// For each object, the names that it claims and does not get.
+/// For each object, the names that it claims and does not own.
 ///
-/// A name goes to whom it was given before, as far as the objects' status tells, then to `metadata.name` before the others,
-/// then to the older object, then by name, then to the one that was read first. Who would take it out of another object's
-/// wildcard gets it only if it had it before, or is the stronger one by age and name. Whether the owner itself is served
-/// does not matter: a typo in it must not hand its clients to somebody else.
+/// A name belongs to the object that owned it before according to the objects' status, then to the object with this
+/// `metadata.name`, then to the older object, then by name, then to the object that was read first. A name out of another
+/// object's wildcard belongs to its claimant only if the claimant owned it before, or comes first by age and name. Whether the
+/// owner itself is served does not matter: a typing error in it must not hand its clients to another object.
 pub(crate) fn conflicts(claims: &[&Claims], below: NamesBelowWildcards) -> Vec<Vec<LostName>> {
     let owners = Owners::of(claims, below);
     let lost = |(index, claim): (usize, &&Claims)| {
@@ -38,17 +38,17 @@ pub(crate) fn conflicts(claims: &[&Claims], below: NamesBelowWildcards) -> Vec<V
     claims.iter().enumerate().map(lost).collect()
 }
 
-/// Who is served under a name.
+/// The owner of a name.
 enum Owner<'a> {
     /// One of those who claim it, by its index.
     Claimant(usize),
-    /// None of them: what stands behind the `*.` of another object's wildcard, and that object.
+    /// None of the claimants: the suffix after `*.` of another object's wildcard, and that object.
     Wildcard(&'a str, usize),
 }
 
 struct Owners<'a> {
     by_name: HashMap<&'a str, Owner<'a>>,
-    /// By what stands behind the `*.`.
+    /// By the suffix after `*.`.
     wildcards: HashMap<&'a str, Claimant<'a>>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> Owners<'a> {
         owners
     }
 
-    /// The wildcard that serves a name which nobody else does. As Envoy has it, a wildcard stands for any number of labels.
+    /// The wildcard that serves a name without an owner of its own. As in Envoy, a wildcard covers any number of labels.
     fn closest(&self, name: &'a str) -> Option<(&'a str, Claimant<'a>)> {
         let mut rest = name;
         while let Some((_, parent)) = rest.split_once('.') {
@@ -94,8 +94,8 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// Who claims which name, of each name the strongest first. A name comes behind all wildcards that cover it: these have
-/// fewer labels, or as many.
+/// The claimants of each name, the strongest first. A name comes after all wildcards that cover it: these have fewer labels, or
+/// as many.
 fn claimants<'a>(claims: &[&'a Claims]) -> Vec<Claimant<'a>> {
     let claim = |(index, claim): (usize, &&'a Claims)| {
         let claim: &'a Claims = claim;
@@ -112,8 +112,8 @@ fn claimants<'a>(claims: &[&'a Claims]) -> Vec<Claimant<'a>> {
 }
 
 impl Claimant<'_> {
-    /// Whether it may not take a name out of this wildcard. What it was given once it keeps: else an older object could take
-    /// a younger one's name by a wildcard of its own.
+    /// Whether it may not take a name out of this wildcard. It keeps a name that it owned before: else an older object could
+    /// take a younger one's name by a wildcard of its own.
     fn is_beaten_by(&self, wildcard: &Self) -> bool {
         let order = |one: &Self| (one.priority.is_new, one.priority.age);
         self.priority.is_new && self.index != wildcard.index && order(wildcard) < order(self)

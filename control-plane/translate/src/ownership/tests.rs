@@ -127,7 +127,7 @@ fn objects(drawn: &[(u8, u16, u16)]) -> Vec<Claims> {
     drawn.iter().enumerate().map(object).collect()
 }
 
-/// Who gets what, by object.
+/// The owned names, by object.
 fn given(objects: &[Claims]) -> std::collections::BTreeMap<String, Vec<String>> {
     let lost = conflicts(&objects.iter().collect::<Vec<_>>(), NamesBelowWildcards::Conflict);
     let own = |(claims, lost): (&Claims, Vec<LostName>)| {
@@ -167,7 +167,7 @@ proptest! {
         prop_assert_eq!(given(&turned), before);
     }
 
-    /// What is given has one owner; it stays so when it is written into the status, whatever newcomers want.
+    /// Each name has one owner, and keeps it once the status says so, whatever later objects claim.
     #[test]
     fn whoever_has_a_name_keeps_it(
         drawn in proptest::collection::vec(any_object(), 1..5),
@@ -196,7 +196,7 @@ proptest! {
         }
     }
 
-    /// Without any status: whoever comes later changes nothing for a host that somebody older serves.
+    /// Without any status: a later object changes nothing for a host that an older one serves.
     #[test]
     fn no_host_goes_to_a_younger_object(
         drawn in proptest::collection::vec((1..2_u8, 0..128_u16, Just(0)), 1..5), wanted in 0..128_u16

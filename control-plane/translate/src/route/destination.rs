@@ -21,7 +21,7 @@ const RETRIES_WITH_ZONES: u32 = 4;
 /// that would find a server which answers nothing; and what anybody may read is answered soon.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What all routes of a cluster have in common.
+/// The common parts of all routes of a cluster.
 pub(super) struct Common {
     /// How long one try of a read without a credential may take.
     patience: Option<Duration>,
@@ -67,8 +67,8 @@ pub(super) fn route(key: &str, target: String, pool: Pool, class: RequestClass, 
     }
 }
 
-/// What may be repeated, so that a write or a command never is: a connection that failed and a stream that was refused
-/// reached nobody; after a reset before headers only a read may be sent again.
+/// The conditions of a retry, such that a write or a command is never repeated: a failed connection and a refused stream
+/// reached no server; after a reset before headers only a read may be sent again.
 fn retry_on(pool: Pool, class: RequestClass) -> &'static str {
     match (pool, class.is_repeatable()) {
         (Pool::Upgrade, _) => "connect-failure",

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::fixture::{Pki, base64, set, translated};
 use crate::{Reason, choose_settings};
 
-/// Where, what to put there, and a part of the message or warning.
+/// Path, value, and a part of the message or warning.
 type Row = (&'static str, Value, &'static str);
 
 fn diagnosed(pki: &Pki, (pointer, value, _): &Row) -> crate::Diagnosis {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What is open at a place of the text.
+/// An open element at a position of the text.
 struct Frame {
     step: String,
     /// How many items a list has had so far.

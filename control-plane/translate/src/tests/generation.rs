@@ -22,7 +22,7 @@ fn names(cluster: &Value, request_headers: &Value) -> (BTreeSet<String>, BTreeSe
     (marked.map(|one| one.name.clone()).collect(), pools.map(|one| stat(&one.value)).collect())
 }
 
-/// The base with one change; `front-proxy` tells users by headers.
+/// The base with one change; `front-proxy` forwards users in headers.
 fn edited(pki: &Pki, edit: &str) -> (Value, Value) {
     let (mut cluster, mut headers) = (pki.cluster("prod.example.com"), json!({}));
     let client = "/spec/clientConfig";

@@ -82,7 +82,7 @@ fn shown_routes(pki: &Pki, translation: &Translation) -> String {
     shown(pki, translation, |name| name.contains("/routes"))
 }
 
-/// The groups that the filter is told, policy by policy.
+/// The groups in the filter's configuration, policy by policy.
 fn shown_groups(routes: &str) -> Vec<String> {
     let groups = routes.split("\\\"group\\\":\\\"").skip(1);
     groups.filter_map(|rest| rest.split('\\').next()).map(str::to_owned).collect()

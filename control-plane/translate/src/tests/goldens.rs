@@ -108,7 +108,7 @@ fn indented<'l>(mark: &str, values: impl IntoIterator<Item = &'l String>) -> Str
     values.into_iter().map(|value| format!(" {mark} {value}\n")).collect()
 }
 
-/// What is there and not in the other, and the reverse, resource by resource.
+/// The differences in both directions, resource by resource.
 fn difference(lines: &Lines, minimal: &Lines) -> String {
     let mut text = String::new();
     let resources: BTreeSet<&String> = lines.keys().chain(minimal.keys()).collect();
@@ -170,7 +170,7 @@ fn fields(schema: &Value, place: &str, found: &mut BTreeSet<String>) {
     found.insert(place.to_owned());
 }
 
-/// What is no field of a case of its own, because it is replaced before translation or another spelling.
+/// Fields without a case of their own, because they are replaced before translation or are another spelling.
 const ELSEWHERE: [&str; 2] = [".portcullis.references", ".flowControl.schemas"];
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::fixture::{Pki, set};
 use crate::{FilterBuild, Input, Translator, translate};
 
-/// What happens to the objects.
+/// An edit of the objects.
 #[derive(Clone, Debug)]
 enum Step {
     /// An object of this number is there, in this edition.
