@@ -21,12 +21,12 @@ const SLOW: Duration = Duration::from_secs(10);
 /// Notifications, gathered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PendingChanges>>,
     told: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PendingChanges {
     /// The last change since the last reading.
     changed: Option<Instant>,
     writing: BTreeMap<PathBuf, Writing>,
@@ -100,12 +100,12 @@ impl Events {
     }
 
     /// Each change of the state is whole: a panic elsewhere leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PendingChanges> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl PendingChanges {
     fn written(&mut self, paths: Vec<PathBuf>, now: Instant) {
         for path in paths {
             self.writing.entry(path).or_insert(Writing { since: now, last: now }).last = now;

@@ -14,7 +14,7 @@ pub(crate) const RDS: &str = "type.googleapis.com/envoy.config.route.v3.RouteCon
 /// A resource's type, in the order in which updates are sent, so that nothing refers to what is not there yet: clusters,
 /// endpoints and secrets before listeners and routes; removals the other way round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum ResourceKind {
     Cluster,
     Endpoints,
     Secret,
@@ -23,37 +23,37 @@ pub(crate) enum Kind {
     Other,
 }
 
-impl Kind {
+impl ResourceKind {
     pub(crate) fn of(type_url: &str) -> Self {
         match type_url {
-            CDS => Kind::Cluster,
-            EDS => Kind::Endpoints,
-            SDS => Kind::Secret,
-            LDS => Kind::Listener,
-            RDS => Kind::Routes,
-            _ => Kind::Other,
+            CDS => ResourceKind::Cluster,
+            EDS => ResourceKind::Endpoints,
+            SDS => ResourceKind::Secret,
+            LDS => ResourceKind::Listener,
+            RDS => ResourceKind::Routes,
+            _ => ResourceKind::Other,
         }
     }
 
     /// A short name, for people and counters.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Kind::Cluster => "clusters",
-            Kind::Endpoints => "endpoints",
-            Kind::Secret => "secrets",
-            Kind::Listener => "listeners",
-            Kind::Routes => "routes",
-            Kind::Other => "other",
+            ResourceKind::Cluster => "clusters",
+            ResourceKind::Endpoints => "endpoints",
+            ResourceKind::Secret => "secrets",
+            ResourceKind::Listener => "listeners",
+            ResourceKind::Routes => "routes",
+            ResourceKind::Other => "other",
         }
     }
 
     /// Whether "everything" may be subscribed to. Secrets go to who knows their names.
     pub(crate) fn allows_wildcard(self) -> bool {
-        matches!(self, Kind::Cluster | Kind::Listener)
+        matches!(self, ResourceKind::Cluster | ResourceKind::Listener)
     }
 
     /// Whether others refer to resources of this type.
     pub(crate) fn is_referred_to(self) -> bool {
-        matches!(self, Kind::Cluster | Kind::Endpoints | Kind::Secret)
+        matches!(self, ResourceKind::Cluster | ResourceKind::Endpoints | ResourceKind::Secret)
     }
 }

@@ -23,13 +23,13 @@ mod tls;
 
 pub use delta::TypeStatus;
 pub use health::{
-    Answer, Answers, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer, repeated,
+    AckState, AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer, repeated,
 };
 pub use metrics::XdsMetrics;
 pub use node::{NodeInfo, OneView, Refused, RejectedNode, Standing, View, Views};
 pub use registry::{NodeStatus, Registry};
 pub use resource::{Part, Resource};
-pub use server::{ConnectionTable, Limits, Listeners, Rejection, ServeError, Served, serve};
+pub use server::{ConnectionTable, Limits, Listeners, Rejection, ServeError, ServerState, serve};
 pub use snapshot::Snapshot;
 pub use socket::{Socket, SocketError};
 pub use tls::{Credentials, TlsError};

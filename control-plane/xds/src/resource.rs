@@ -252,11 +252,11 @@ pub(crate) fn add_chunks(chunks: &mut Chunks, name: &str, resource: &Resource) {
 }
 
 /// The chunks of a resource's bytes. They may be secret.
-pub(crate) type Body = Vec<Bytes>;
+pub(crate) type ByteChunks = Vec<Bytes>;
 
 /// The body of every resource.
-pub(crate) fn bodies(chunks: &Chunks) -> BTreeMap<&str, Body> {
-    let mut parts: BTreeMap<&str, Body> = BTreeMap::new();
+pub(crate) fn bodies(chunks: &Chunks) -> BTreeMap<&str, ByteChunks> {
+    let mut parts: BTreeMap<&str, ByteChunks> = BTreeMap::new();
     for (key, chunk) in chunks {
         parts.entry(&key.resource).or_default().push(chunk.body().clone());
     }

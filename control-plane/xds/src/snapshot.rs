@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::kind::{CDS, Kind};
+use crate::kind::{CDS, ResourceKind};
 use crate::node::View;
 use crate::resource::ContentHash;
 use crate::resource::Resource;
@@ -139,7 +139,7 @@ impl Snapshot {
 
     /// The number of resources of a kind, as [`crate::XdsMetrics`] calls it.
     pub fn count(&self, kind: &str) -> usize {
-        let of_kind = self.types.iter().filter(|(type_url, _)| Kind::of(type_url).label() == kind);
+        let of_kind = self.types.iter().filter(|(type_url, _)| ResourceKind::of(type_url).label() == kind);
         of_kind.map(|(_, one)| one.resources.len()).sum()
     }
 

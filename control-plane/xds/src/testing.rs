@@ -186,7 +186,7 @@ impl Client {
         self.asked.clear();
     }
 
-    /// Answers what was heard last, or something that never was.
+    /// Answers the last response, or one that was never sent.
     fn answer(&mut self, input: &mut FuzzInput<'_>) {
         let (which, how) = (input.byte(), input.byte());
         let type_url = TYPES.into_iter().nth(which % TYPES.len()).unwrap_or(CDS).to_owned();

@@ -34,7 +34,7 @@ pub enum TlsError {
 #[derive(Debug)]
 pub struct Credentials {
     files: Files,
-    state: Mutex<State>,
+    state: Mutex<LoadedFiles>,
 }
 
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct Files {
     client_ca: PathBuf,
 }
 
-struct State {
+struct LoadedFiles {
     config: Arc<ServerConfig>,
     /// The contents of the files when they were read last.
     contents: Contents,
@@ -54,9 +54,9 @@ struct State {
 /// The bytes of the files; the key is secret.
 type Contents = [Vec<u8>; 3];
 
-impl std::fmt::Debug for State {
+impl std::fmt::Debug for LoadedFiles {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State").finish_non_exhaustive()
+        f.debug_struct("LoadedFiles").finish_non_exhaustive()
     }
 }
 
@@ -69,7 +69,7 @@ impl Credentials {
         let files = Files { certificate: certificate.to_owned(), key: key.to_owned(), client_ca: client_ca.to_owned() };
         let contents = files.read()?;
         let config = Arc::new(files.config(&contents)?);
-        Ok(Self { files, state: Mutex::new(State { config, contents, read: Instant::now() }) })
+        Ok(Self { files, state: Mutex::new(LoadedFiles { config, contents, read: Instant::now() }) })
     }
 
     /// The configuration for new handshakes. Files that cannot be used, for example half written ones, change nothing.
@@ -86,11 +86,11 @@ impl Credentials {
         Arc::clone(&state.config)
     }
 
-    fn replace(&self, state: &mut State, contents: Contents) {
+    fn replace(&self, state: &mut LoadedFiles, contents: Contents) {
         match self.files.config(&contents) {
             Ok(config) => {
                 tracing::info!("the credentials of xDS are new");
-                *state = State { config: Arc::new(config), contents, read: Instant::now() };
+                *state = LoadedFiles { config: Arc::new(config), contents, read: Instant::now() };
             }
             Err(error) => tracing::warn!(error = chain(&error), "the credentials of xDS stay as they are"),
         }

@@ -19,11 +19,11 @@ const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running Envoy.
 #[derive(Debug)]
-pub(super) struct Envoy {
+pub(super) struct EnvoyProcess {
     child: Child,
 }
 
-impl Envoy {
+impl EnvoyProcess {
     /// Starts Envoy. To be called by a thread that lives as long as Envoy is to live: the kernel takes that thread's end
     /// for the parent's.
     pub(super) fn start(arguments: &Agent) -> io::Result<Self> {

@@ -16,12 +16,12 @@ const AT_ONCE: usize = 2;
 
 /// Envoy's page, and the number of concurrent readers of it.
 #[derive(Clone, Debug)]
-pub(super) struct Metrics {
+pub(super) struct MetricsPage {
     admin: Admin,
     places: Arc<Semaphore>,
 }
 
-impl Metrics {
+impl MetricsPage {
     pub(super) fn new(admin: Admin) -> Self {
         Self { admin, places: Arc::new(Semaphore::new(AT_ONCE)) }
     }

@@ -5,11 +5,11 @@ use axum::routing::get;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::metrics::Metrics;
+use super::metrics::MetricsPage;
 use super::probe::EnvoyState;
 
 /// /healthz and /readyz of this program and its Envoy, and Envoy's /metrics.
-pub(super) fn router(sight: watch::Receiver<EnvoyState>, metrics: Metrics) -> Router {
+pub(super) fn router(sight: watch::Receiver<EnvoyState>, metrics: MetricsPage) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))

@@ -19,13 +19,13 @@ pub(super) struct EnvoyState {
     /// When it answered last; the start, if it never did.
     answered: Instant,
     /// The state at that time.
-    state: State,
+    state: Readiness,
     /// Whether it is about to end.
     leaving: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Readiness {
     /// It never answered, or does not any more.
     Silent,
     /// It waits for its first configuration, or its health checks were made to fail.
@@ -38,19 +38,19 @@ enum State {
 
 impl EnvoyState {
     pub(super) fn new(now: Instant) -> Self {
-        Self { answered: now, state: State::Silent, leaving: false }
+        Self { answered: now, state: Readiness::Silent, leaving: false }
     }
 
     /// Why clients should not be sent here, if so.
     pub(super) fn not_ready_reason(&self) -> Option<&'static str> {
         match (self.leaving, self.state) {
             (true, _) => Some("draining: Envoy is about to end"),
-            (_, State::Silent) => Some("Envoy's admin page does not answer"),
-            (_, State::NotLive) => {
+            (_, Readiness::Silent) => Some("Envoy's admin page does not answer"),
+            (_, Readiness::NotLive) => {
                 Some("Envoy is not live: it has no configuration yet, or was told to fail its health checks")
             }
-            (_, State::NoListener) => Some("Envoy has no listener: no control plane has told it one"),
-            (_, State::Serving) => None,
+            (_, Readiness::NoListener) => Some("Envoy has no listener: no control plane has told it one"),
+            (_, Readiness::Serving) => None,
         }
     }
 
@@ -72,7 +72,7 @@ pub(super) async fn probe(admin: Admin, sight: watch::Sender<EnvoyState>) {
         let before = sight.borrow().not_ready_reason();
         sight.send_modify(|sight| match state {
             Ok(state) => (sight.state, sight.answered) = (state, Instant::now()),
-            Err(_) => sight.state = State::Silent,
+            Err(_) => sight.state = Readiness::Silent,
         });
         let after = sight.borrow().not_ready_reason();
         if before != after {
@@ -82,12 +82,12 @@ pub(super) async fn probe(admin: Admin, sight: watch::Sender<EnvoyState>) {
     }
 }
 
-async fn look(admin: Admin) -> Result<State, AdminError> {
+async fn look(admin: Admin) -> Result<Readiness, AdminError> {
     if !admin.status("/ready").await?.is_success() {
-        return Ok(State::NotLive);
+        return Ok(Readiness::NotLive);
     }
     let listeners = admin.get("/listeners").await?;
-    Ok(if listeners.is_empty() { State::NoListener } else { State::Serving })
+    Ok(if listeners.is_empty() { Readiness::NoListener } else { Readiness::Serving })
 }
 
 #[cfg(test)]
@@ -98,11 +98,11 @@ mod tests {
     fn only_an_envoy_that_serves_and_stays_is_ready() {
         let now = Instant::now();
         for (state, leaving, ready) in [
-            (State::Serving, false, true),
-            (State::Serving, true, false),
-            (State::NoListener, false, false),
-            (State::NotLive, false, false),
-            (State::Silent, false, false),
+            (Readiness::Serving, false, true),
+            (Readiness::Serving, true, false),
+            (Readiness::NoListener, false, false),
+            (Readiness::NotLive, false, false),
+            (Readiness::Silent, false, false),
         ] {
             let sight = EnvoyState { answered: now, state, leaving };
             assert_eq!(sight.not_ready_reason().is_none(), ready, "{sight:?}");

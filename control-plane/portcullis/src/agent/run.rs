@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::admin::Admin;
 use super::drain::drain;
-use super::envoy::{Envoy, Filter, exit_code};
-use super::metrics::Metrics;
+use super::envoy::{EnvoyProcess, Filter, exit_code};
+use super::metrics::MetricsPage;
 use super::probe::{EnvoyState, leave, probe};
 use super::{Agent, pages, report};
 use crate::listen;
@@ -50,13 +50,13 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
     let failed = |error| RunError::Http(arguments.http_address, error);
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
     let http_address = listener.local_addr().map_err(failed)?;
-    let mut envoy = Envoy::start(arguments).map_err(RunError::Start)?;
+    let mut envoy = EnvoyProcess::start(arguments).map_err(RunError::Start)?;
     let mut filter = envoy.filter();
     tracing::info!(%http_address, envoy = %arguments.envoy.display(), "listening");
 
     let admin = Admin::new(address);
     let (sight, seen) = watch::channel(EnvoyState::new(Instant::now()));
-    tokio::spawn(listen::serve(listener, pages::router(seen, Metrics::new(admin))));
+    tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin))));
     tokio::spawn(probe(admin, sight.clone()));
     report::start(admin, &arguments.bootstrap);
     tokio::select! {

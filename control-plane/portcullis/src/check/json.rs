@@ -1,9 +1,9 @@
 use serde_json::{Value, json};
 
-use super::judge::{Finding, Object, Report};
+use super::judge::{CheckReport, CheckedObject, Finding};
 
 /// An array with all findings.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &CheckReport) -> String {
     let entries: Vec<Value> = report
         .objects
         .iter()
@@ -12,7 +12,7 @@ pub(super) fn render(report: &Report) -> String {
     format!("{:#}\n", Value::Array(entries))
 }
 
-fn entry(object: &Object, finding: &Finding) -> Value {
+fn entry(object: &CheckedObject, finding: &Finding) -> Value {
     json!({
         "file": finding.file,
         "line": finding.at.map(|at| at.line),

@@ -10,15 +10,15 @@ use crate::serve::{CheckedTranslator, Resolved, check_client_ca};
 
 /// The outcome of everything that was read.
 #[derive(Debug)]
-pub(super) struct Report {
-    pub(super) objects: Vec<Object>,
+pub(super) struct CheckReport {
+    pub(super) objects: Vec<CheckedObject>,
     /// Whether the settings were guessed, because there are none.
     pub(super) without_settings: bool,
 }
 
 /// The outcome of an object, or of a file that cannot be read.
 #[derive(Debug)]
-pub(super) struct Object {
+pub(super) struct CheckedObject {
     pub(super) kind: String,
     pub(super) name: String,
     pub(super) reason: Reason,
@@ -35,7 +35,7 @@ pub(super) struct Finding {
     pub(super) problem: Problem,
 }
 
-impl Report {
+impl CheckReport {
     pub(super) fn errors(&self) -> usize {
         self.findings().filter(|finding| finding.is_error).count()
     }
@@ -50,13 +50,13 @@ impl Report {
 }
 
 /// CheckedTranslators every object as the gateway would, and looks for what is hardly meant. `now` is in seconds since 1970.
-pub(super) fn judge(objects: &ObjectSet, now: i64) -> Report {
+pub(super) fn judge(objects: &ObjectSet, now: i64) -> CheckReport {
     let without_settings = objects.settings.is_empty();
     let (documents, believes_certificate) = believed(objects);
     let choice = choose_settings(&documents, Some(check_client_ca));
     // Settings that cannot be used are told; the clusters are checked all the same.
     let settings = choice.settings.unwrap_or_default();
-    let mut report = Report { objects: objects.diagnoses.iter().map(file).collect(), without_settings };
+    let mut report = CheckReport { objects: objects.diagnoses.iter().map(file).collect(), without_settings };
     let settings_of = objects.settings.iter().zip(&objects.settings_places).zip(choice.diagnoses);
     for ((document, place), diagnosis) in settings_of {
         let lints = parse_settings(document).map(|raw| lint_settings(&raw, now)).unwrap_or_default();
@@ -141,7 +141,7 @@ fn forgive(mut diagnosis: Diagnosis) -> Diagnosis {
     diagnosis
 }
 
-fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>) -> Object {
+fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>) -> CheckedObject {
     let finding = |is_error: bool| {
         move |problem: Problem| Finding {
             file: place.file.clone(),
@@ -154,7 +154,7 @@ fn object(diagnosis: Diagnosis, place: &Place, lints: Vec<Problem>) -> Object {
     let mut findings: Vec<Finding> = diagnosis.problems.into_iter().map(finding(true)).collect();
     findings.extend(diagnosis.cautions.into_iter().chain(lints).map(finding(false)));
     findings.sort_by_key(|finding| finding.at);
-    Object { kind: diagnosis.kind, name: diagnosis.name, reason: diagnosis.reason, findings }
+    CheckedObject { kind: diagnosis.kind, name: diagnosis.name, reason: diagnosis.reason, findings }
 }
 
 /// A text that other readers of the same file take for something else.
@@ -163,11 +163,11 @@ fn boolean(path: String) -> Problem {
     Problem::coded(Code::Yaml11Boolean, path, message).hint("write it in quotes")
 }
 
-fn file(told: &FileDiagnosis) -> Object {
+fn file(told: &FileDiagnosis) -> CheckedObject {
     let code = if told.refused { Code::Invalid } else { Code::NoEffect };
     let problem = Problem::coded(code, "", told.message.clone());
     let finding = Finding { file: told.file.clone(), at: told.at, is_error: told.refused, problem };
-    Object {
+    CheckedObject {
         kind: "File".to_owned(),
         name: told.file.clone(),
         reason: if told.refused { Reason::Invalid } else { Reason::Accepted },

@@ -1,9 +1,9 @@
 use std::fmt::Write;
 
-use super::judge::{Finding, Report};
+use super::judge::{CheckReport, Finding};
 
 /// One line for each finding, in the form that editors jump from, under its object.
-pub(super) fn render(report: &Report) -> String {
+pub(super) fn render(report: &CheckReport) -> String {
     let mut text = String::new();
     for object in &report.objects {
         // Writing to a String cannot fail.

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The gateway's treatment of a request. A part that does not apply is null.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
+pub(super) struct Explanation {
     pub(super) id: Value,
     pub(super) request_info: Option<RequestInfoAnswer>,
     pub(super) credential: Option<CredentialAnswer>,
@@ -75,9 +75,9 @@ pub(super) struct RefusalAnswer {
     retry_after: Option<u32>,
 }
 
-impl Answer {
+impl Explanation {
     pub(super) fn failed(error: String) -> Self {
-        Answer { error: Some(error), ..Answer::default() }
+        Explanation { error: Some(error), ..Explanation::default() }
     }
 }
 

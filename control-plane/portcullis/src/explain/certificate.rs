@@ -26,7 +26,7 @@ enum CallError {
 
 /// The user that a certificate names.
 #[derive(Debug, Default, Serialize)]
-struct Answer {
+struct CertificateAnswer {
     outcome: &'static str,
     name: Option<String>,
     uid: Option<String>,
@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &ExplainCertificate) -> ExitCode {
     }
 }
 
-fn explain(arguments: &ExplainCertificate) -> Result<Answer, CallError> {
+fn explain(arguments: &ExplainCertificate) -> Result<CertificateAnswer, CallError> {
     let now = arguments.at.as_deref().map_or_else(|| Ok(UnixTime::now()), time_of)?;
     let mut pem = read(&arguments.certificate)?;
     if let Some(path) = &arguments.chain {
@@ -75,12 +75,12 @@ fn explain(arguments: &ExplainCertificate) -> Result<Answer, CallError> {
     })
 }
 
-fn told(user: UserInfo) -> Answer {
+fn told(user: UserInfo) -> CertificateAnswer {
     // Verified, and yet nobody to the filter.
     if let Err(error) = UpstreamUser::new(user.clone()) {
         return failed(&error);
     }
-    Answer {
+    CertificateAnswer {
         outcome: "user",
         name: Some(user.name),
         uid: Some(user.uid),
@@ -90,12 +90,16 @@ fn told(user: UserInfo) -> Answer {
     }
 }
 
-fn nobody() -> Answer {
-    Answer { outcome: "none", reason: Some("the subject has no common name".to_owned()), ..Answer::default() }
+fn nobody() -> CertificateAnswer {
+    CertificateAnswer {
+        outcome: "none",
+        reason: Some("the subject has no common name".to_owned()),
+        ..CertificateAnswer::default()
+    }
 }
 
-fn failed(error: &dyn std::fmt::Display) -> Answer {
-    Answer { outcome: "error", reason: Some(error.to_string()), ..Answer::default() }
+fn failed(error: &dyn std::fmt::Display) -> CertificateAnswer {
+    CertificateAnswer { outcome: "error", reason: Some(error.to_string()), ..CertificateAnswer::default() }
 }
 
 fn time_of(text: &str) -> Result<UnixTime, CallError> {

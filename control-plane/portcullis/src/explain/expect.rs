@@ -1,10 +1,10 @@
 use serde_json::Value;
 
-use super::answer::Answer;
+use super::answer::Explanation;
 
 /// The differences between the answer and the expectation, a sentence for each. Only members of `expected` are compared; null
 /// and empty are the same.
-pub(super) fn differences(expected: &Value, answer: &Answer) -> Vec<String> {
+pub(super) fn differences(expected: &Value, answer: &Explanation) -> Vec<String> {
     let mut found = Vec::new();
     // An answer is text, numbers and lists, which serialise.
     let got = serde_json::to_value(answer).unwrap_or_default();
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn only_what_is_expected_is_compared() {
-        let answer = Answer { id: json!("a"), error: Some("broken".to_owned()), ..Answer::default() };
+        let answer = Explanation { id: json!("a"), error: Some("broken".to_owned()), ..Explanation::default() };
         assert_eq!(differences(&json!({"error": "broken", "dispatch": null, "refusal": {}}), &answer), [""; 0]);
         assert_eq!(
             differences(&json!({"refusal": {"code": 403}, "error": "fine"}), &answer),

@@ -8,23 +8,23 @@ use portcullis_core::upstream_user::UpstreamUser;
 use portcullis_core::{Peer, Refusal, RequestContext};
 use rustls_pki_types::UnixTime;
 
-use super::answer::{Answer, DispatchAnswer, RefusalAnswer, RequestInfoAnswer, text};
+use super::answer::{DispatchAnswer, Explanation, RefusalAnswer, RequestInfoAnswer, text};
 use super::arguments::Impersonation;
 use super::credential;
 use super::request::Request;
-use super::world::{Served, World};
+use super::world::{ServedCluster, World};
 
 /// Placeholder for the credential of the user that the call names. It is reviewed and never sent.
 const STAND_IN: &[u8] = b"Bearer explained";
 
-type Headers = Vec<(Vec<u8>, Vec<u8>)>;
+type HeaderList = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl World {
     /// Explains how the gateway would treat a request.
-    pub(super) fn explain(&self, request: &Request) -> Answer {
-        let mut answer = Answer { id: request.id.clone(), ..Answer::default() };
+    pub(super) fn explain(&self, request: &Request) -> Explanation {
+        let mut answer = Explanation { id: request.id.clone(), ..Explanation::default() };
         let (headers, host) = message(request);
-        let scan_of = |headers: &Headers, host: &str| {
+        let scan_of = |headers: &HeaderList, host: &str| {
             let mut headers = headers.clone();
             headers.push((b":authority".to_vec(), host.as_bytes().to_vec()));
             headers
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// The cluster that owns the host name; `None` if no cluster does.
-    fn find(&self, host: Option<&str>) -> Result<Option<&Served>, String> {
+    fn find(&self, host: Option<&str>) -> Result<Option<&ServedCluster>, String> {
         match (self.clusters.as_slice(), host) {
             // The connection was made to it, whatever the request names.
             ([only], _) => Ok(Some(only)),
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    fn judge(&self, served: &Served, request: &Request, headers: &Headers, answer: &mut Answer) {
+    fn judge(&self, served: &ServedCluster, request: &Request, headers: &HeaderList, answer: &mut Explanation) {
         let as_user = self.with_user(request, headers);
         let (now, uptime) = (UnixTime::now(), self.later());
         let mut exchange = Exchange::default();
@@ -97,7 +97,7 @@ impl World {
 
     /// The headers with the call's user in place of the request's own bearer credentials; several of these are wrong for any
     /// user.
-    fn with_user(&self, request: &Request, headers: &Headers) -> Headers {
+    fn with_user(&self, request: &Request, headers: &HeaderList) -> HeaderList {
         let mut as_user = headers.clone();
         if request.user.is_some() && self.gateway.scan(None, pairs(headers)).authorization_lines <= 1 {
             as_user.retain(|(name, _)| name != b"authorization");
@@ -106,7 +106,7 @@ impl World {
         as_user
     }
 
-    fn dispatch(&self, served: &Served, facts: &RequestContext<'_>) -> Option<DispatchAnswer> {
+    fn dispatch(&self, served: &ServedCluster, facts: &RequestContext<'_>) -> Option<DispatchAnswer> {
         let target = RequestTarget::parse(facts.scan.path).ok()?;
         let info = target.resolve(facts.scan.method).ok()?;
         target.check(&info).ok()?;
@@ -130,8 +130,8 @@ impl World {
 }
 
 /// Headers as Envoy hands them to the filter, and the host.
-fn message(request: &Request) -> (Headers, Option<String>) {
-    let mut headers: Headers = vec![
+fn message(request: &Request) -> (HeaderList, Option<String>) {
+    let mut headers: HeaderList = vec![
         (b":method".to_vec(), request.method.as_bytes().to_vec()),
         (b":path".to_vec(), request.target.as_bytes().to_vec()),
     ];
@@ -147,7 +147,7 @@ fn message(request: &Request) -> (Headers, Option<String>) {
     (headers, host)
 }
 
-fn pairs(headers: &Headers) -> impl Iterator<Item = (&[u8], &[u8])> {
+fn pairs(headers: &HeaderList) -> impl Iterator<Item = (&[u8], &[u8])> {
     headers.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
 }
 
@@ -172,7 +172,7 @@ fn result(review: &Review, request: &Request) -> ReviewResult {
 }
 
 /// The headers that the upstream receives: what the exchange left, without what Envoy removes itself.
-fn outgoing(headers: &Headers, is_upgrade: bool) -> Vec<(String, String)> {
+fn outgoing(headers: &HeaderList, is_upgrade: bool) -> Vec<(String, String)> {
     let is_sent = |name: &[u8], value: &[u8]| !name.starts_with(b":") && !is_envoys(name, value, is_upgrade);
     let sent = headers.iter().filter(|(name, value)| is_sent(name, value));
     sent.map(|(name, value)| (text(name), text(value))).collect()
@@ -189,7 +189,7 @@ fn is_envoys(name: &[u8], value: &[u8], is_upgrade: bool) -> bool {
 }
 
 /// Reads the target as kube-apiserver does, for any user, and says what is wrong with it.
-fn read_target(request: &Request, answer: &mut Answer) -> Option<Refusal> {
+fn read_target(request: &Request, answer: &mut Explanation) -> Option<Refusal> {
     let read = RequestTarget::parse(request.target.as_bytes()).and_then(|target| {
         let info = target.resolve(request.method.as_bytes())?;
         answer.request_info = Some(RequestInfoAnswer::new(&info, target.query));

@@ -12,7 +12,7 @@ mod world;
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 
-use answer::Answer;
+use answer::Explanation;
 pub(crate) use arguments::Explain;
 use arguments::ExplainCommand;
 use request::{Named, Request};
@@ -72,13 +72,13 @@ fn batch(world: &World) -> io::Result<ExitCode> {
     Ok(exit)
 }
 
-fn answer_line(world: &World, line: &[u8], number: usize) -> Answer {
+fn answer_line(world: &World, line: &[u8], number: usize) -> Explanation {
     let request: Request = match serde_json::from_slice(line) {
         Ok(request) => request,
         Err(error) => {
             crate::complain("error", &format!("line {number}: is not a request: {error}"));
             let id = serde_json::from_slice(line).map(|named: Named| named.id).unwrap_or_default();
-            return Answer { id, ..Answer::failed(format!("line {number} is not a request: {error}")) };
+            return Explanation { id, ..Explanation::failed(format!("line {number} is not a request: {error}")) };
         }
     };
     for name in request.unknown.keys() {

@@ -16,7 +16,7 @@ pub(super) struct Request {
     pub(super) host: Option<String>,
     pub(super) headers: Option<Vec<(String, String)>>,
     pub(super) user: Option<User>,
-    pub(super) reviews: Option<Reviews>,
+    pub(super) reviews: Option<GivenReviews>,
     pub(super) expect: Option<Value>,
     /// Unknown members, which may be typing errors.
     #[serde(flatten)]
@@ -43,7 +43,7 @@ pub(super) struct User {
 /// The upstream's answers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Reviews {
+pub(super) struct GivenReviews {
     /// The status of a TokenReview.
     pub(super) token: Option<Value>,
     /// Of every SubjectAccessReview.
@@ -86,7 +86,7 @@ impl Request {
             host: arguments.host.clone(),
             headers: Some(headers),
             user: user(arguments)?,
-            reviews: Some(Reviews {
+            reviews: Some(GivenReviews {
                 token: arguments.token_review.as_ref().map(review).transpose()?,
                 impersonation: arguments.impersonation,
             }),

@@ -41,7 +41,7 @@ pub(super) enum WorldError {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) gateway: Gateway,
-    pub(super) clusters: Vec<Served>,
+    pub(super) clusters: Vec<ServedCluster>,
     /// Whether clusters were asked about at all.
     pub(super) has_files: bool,
     problems: Vec<String>,
@@ -50,7 +50,7 @@ pub(super) struct World {
 
 /// One `UpstreamCluster`.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct ServedCluster {
     pub(super) name: String,
     /// The names without a wildcard, which win.
     pub(super) exact: AllowedHosts,
@@ -111,7 +111,7 @@ impl World {
             // Without its own name it is not served at all.
             let is_served = is_own(&name.as_str());
             let names = || read.config.authorities.iter().map(String::as_str).filter(is_own).filter(|_| is_served);
-            self.clusters.push(Served {
+            self.clusters.push(ServedCluster {
                 exact: AllowedHosts::new(names().filter(|name| !name.starts_with('*'))),
                 names: AllowedHosts::new(names()),
                 walk: LinearMatcher::new(&read.config.policies.policies()),

@@ -12,7 +12,7 @@ use portcullis_sources::SourceHealth;
 use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
 
-use super::metrics::{CONTENT_TYPE, Metrics};
+use super::metrics::{CONTENT_TYPE, ControlPlaneMetrics};
 use super::watchdog::Watchdog;
 
 /// The inputs of the pages.
@@ -21,7 +21,7 @@ pub(super) struct Probes {
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     pub(super) registry: Arc<Registry>,
     pub(super) reports: Arc<HealthRegistry>,
-    pub(super) metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<ControlPlaneMetrics>,
     pub(super) watchdog: Arc<Watchdog>,
     /// Whether the source is current, as far as its objects do not show it.
     pub(super) health: watch::Receiver<SourceHealth>,

@@ -8,7 +8,7 @@ use portcullis_xds::Snapshot;
 use tokio::sync::watch;
 
 use super::diagnosis_log::DiagnosisLog;
-use super::metrics::{Metrics, Origin};
+use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
 use super::state::{LastGood, StateKeeper};
 use super::watchdog::Watchdog;
@@ -17,7 +17,7 @@ use super::watchdog::Watchdog;
 pub(super) struct Outputs {
     pub(super) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     pub(super) diagnoses: watch::Sender<Arc<Vec<Diagnosis>>>,
-    pub(super) metrics: Arc<Metrics>,
+    pub(super) metrics: Arc<ControlPlaneMetrics>,
     pub(super) watchdog: Arc<Watchdog>,
     /// Saves the snapshot for the next start; none without --state-dir.
     pub(super) state: Option<StateKeeper>,

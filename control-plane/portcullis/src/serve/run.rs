@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use portcullis_xds::{HealthRegistry, Registry, ServeError, Served};
+use portcullis_xds::{HealthRegistry, Registry, ServeError, ServerState};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use super::filter_views::FilterViews;
 use super::host_check::AllowedHosts;
 use super::http::{Pages, router};
-use super::metrics::Metrics;
+use super::metrics::ControlPlaneMetrics;
 use super::probes::Probes;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::source::{Source, SourceError, SourceKind};
@@ -74,7 +74,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
 
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
-    let metrics = Arc::new(Metrics::default());
+    let metrics = Arc::new(ControlPlaneMetrics::default());
     let registry = Arc::new(Registry::with_metrics(metrics.clone()));
     let watchdog = Arc::new(Watchdog::new(Instant::now()));
     let health = Arc::new(HealthRegistry::default());
@@ -127,7 +127,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let served = Served { snapshots, registry, health, views };
+    let served = ServerState { snapshots, registry, health, views };
     let mut xds = tokio::spawn(portcullis_xds::serve(listeners, served, shutdown));
     tokio::select! {
         _ = terminate.recv() => {}
@@ -165,7 +165,7 @@ fn raise_descriptors() {
 }
 
 /// Starts to save snapshots, if --state-dir is set.
-fn save_state(arguments: &StateArguments, metrics: &Arc<Metrics>) -> (Option<StateKeeper>, JoinHandle<()>) {
+fn save_state(arguments: &StateArguments, metrics: &Arc<ControlPlaneMetrics>) -> (Option<StateKeeper>, JoinHandle<()>) {
     match &arguments.state_dir {
         Some(directory) => {
             let (keeper, writer) = StateWriter::new(directory.clone(), arguments.state_secrets, Arc::clone(metrics));

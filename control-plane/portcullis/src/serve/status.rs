@@ -15,7 +15,7 @@ const MAX_WARNINGS: usize = 100;
 /// The body of /status. It holds no secret.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Status {
+pub(crate) struct StatusBody {
     pub(crate) objects: Vec<ObjectStatus>,
     pub(crate) nodes: Vec<NodeReport>,
     /// How the nodes see the endpoints: by Envoy cluster, then by node.
@@ -123,7 +123,7 @@ fn truncate(text: &mut String) {
     }
 }
 
-impl Status {
+impl StatusBody {
     /// `snapshot` is what was published last: a node whose stream has not seen it yet is not in sync.
     pub(crate) fn new(
         objects: Vec<ObjectStatus>,

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::gateway_states::{GatewayStates, reports};
 use super::source_state::SourceState;
-use super::status::{ObjectStatus, Status};
+use super::status::{ObjectStatus, StatusBody};
 
 /// The age to which a status is reused, so that many readers cost no more than one.
 const MAX_STATUS_AGE: Duration = Duration::from_millis(250);
@@ -34,14 +34,14 @@ pub(super) struct ObserverInputs {
 /// Derives the conditions of all objects, and remembers their transition times.
 pub(super) struct StatusObserver {
     observed: ObserverInputs,
-    state: Mutex<State>,
+    state: Mutex<ObserverState>,
 }
 
 #[derive(Default)]
-struct State {
-    conditions: BTreeMap<Key, Vec<Condition>>,
+struct ObserverState {
+    conditions: BTreeMap<ObjectKey, Vec<Condition>>,
     hashes: Hashes,
-    newest: Option<(Instant, Arc<Status>)>,
+    newest: Option<(Instant, Arc<StatusBody>)>,
 }
 
 /// The hashes of what is served of the objects, by name, in one version of the snapshot.
@@ -62,7 +62,7 @@ impl Hashes {
 }
 
 /// Kind, name, UID, and which one of those that share all three: objects of files have no UID.
-type Key = (String, String, String, usize);
+type ObjectKey = (String, String, String, usize);
 
 impl StatusObserver {
     pub(super) fn new(observed: ObserverInputs) -> Self {
@@ -70,7 +70,7 @@ impl StatusObserver {
     }
 
     /// The status of everything, at most a quarter of a second old.
-    pub(super) fn status(&self) -> Arc<Status> {
+    pub(super) fn status(&self) -> Arc<StatusBody> {
         let mut state = self.lock();
         if let Some((at, status)) = &state.newest
             && at.elapsed() < MAX_STATUS_AGE
@@ -100,7 +100,7 @@ impl StatusObserver {
         state.newest = None;
     }
 
-    fn observe(&self, state: &mut State) -> Status {
+    fn observe(&self, state: &mut ObserverState) -> StatusBody {
         let now = Timestamp::from_seconds(seconds());
         // Diagnoses first: they are published behind the snapshot that they belong to.
         let diagnoses = self.observed.diagnoses.borrow().clone();
@@ -121,16 +121,23 @@ impl StatusObserver {
         // What is gone is forgotten.
         state.conditions = known;
         let rejected_nodes = self.observed.registry.rejected_nodes();
-        Status::new(objects, gateways.nodes(), endpoints.clone(), version, self.observed.source.told(), rejected_nodes)
+        StatusBody::new(
+            objects,
+            gateways.nodes(),
+            endpoints.clone(),
+            version,
+            self.observed.source.told(),
+            rejected_nodes,
+        )
     }
 
     /// A panic elsewhere leaves the state whole: it is replaced in one step.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ObserverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn key(diagnosis: &Diagnosis, known: &BTreeMap<Key, Vec<Condition>>) -> Key {
+fn key(diagnosis: &Diagnosis, known: &BTreeMap<ObjectKey, Vec<Condition>>) -> ObjectKey {
     let uid = diagnosis.version.uid.clone().unwrap_or_default();
     let first = (diagnosis.kind.clone(), diagnosis.name.clone(), uid, 0);
     let last = (first.0.clone(), first.1.clone(), first.2.clone(), usize::MAX);

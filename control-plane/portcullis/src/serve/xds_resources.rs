@@ -41,7 +41,7 @@ fn xds_resource(one: &Arc<Translated>) -> Resource {
         range: part.start..part.end,
         fallback: Some(part.instead.clone().into()),
     };
-    let mut resource = Resource::new(Bytes::from_owner(Body(Arc::clone(one))));
+    let mut resource = Resource::new(Bytes::from_owner(SharedBody(Arc::clone(one))));
     if one.type_url == type_urls::listener() {
         resource = resource.with_parts(one.parts.iter().map(part));
     }
@@ -55,9 +55,9 @@ fn xds_resource(one: &Arc<Translated>) -> Resource {
 }
 
 /// The bytes of a translated resource, which are not copied.
-struct Body(Arc<Translated>);
+struct SharedBody(Arc<Translated>);
 
-impl AsRef<[u8]> for Body {
+impl AsRef<[u8]> for SharedBody {
     fn as_ref(&self) -> &[u8] {
         &self.0.value
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub(crate) use arguments::{Status, StatusOutput};
 use ask::AskError;
-use report::Report;
+use report::StatusReport;
 
 /// The reason for which nothing can be printed.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +43,7 @@ fn tell(arguments: &Status) -> Result<(String, bool), StatusError> {
     if let Some(name) = &arguments.name {
         keep(&mut answer, name).ok_or_else(|| StatusError::Unknown(name.clone()))?;
     }
-    let report: Report = serde_json::from_value(answer.clone()).map_err(StatusError::Read)?;
+    let report: StatusReport = serde_json::from_value(answer.clone()).map_err(StatusError::Read)?;
     let text = match (arguments.output, &arguments.name) {
         (StatusOutput::Json, None) => format!("{answer:#}\n"),
         (StatusOutput::Json, Some(_)) => format!("{:#}\n", answer.pointer("/objects/0").unwrap_or(&Value::Null)),

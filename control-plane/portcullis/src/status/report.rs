@@ -5,7 +5,7 @@ use serde::Deserialize;
 /// The members of /status that are read. A newer control plane may send more.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Report {
+pub(super) struct StatusReport {
     pub(super) objects: Vec<Object>,
     pub(super) nodes: Vec<Node>,
     pub(super) source: Source,

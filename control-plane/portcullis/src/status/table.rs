@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use portcullis_api::status::ConditionType;
 
-use super::report::{Object, Report};
+use super::report::{Object, StatusReport};
 use crate::plain::line;
 
 /// Most characters of a message in a table.
@@ -11,7 +11,7 @@ const MAX_MESSAGE: usize = 100;
 const GAP: usize = 3;
 
 /// A table of the clusters, one of what else is not accepted, and one line about the gateways.
-pub(super) fn render(report: &Report, wide: bool) -> String {
+pub(super) fn render(report: &StatusReport, wide: bool) -> String {
     let clusters: Vec<&Object> = report.objects.iter().filter(|object| object.is_cluster()).collect();
     let mut text = if clusters.is_empty() {
         "No UpstreamCluster found.\n".to_owned()

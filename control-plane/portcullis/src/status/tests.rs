@@ -39,7 +39,7 @@ fn answer() -> Value {
     })
 }
 
-fn report() -> Report {
+fn report() -> StatusReport {
     serde_json::from_value(answer()).unwrap()
 }
 
@@ -67,7 +67,7 @@ The source is stale since 2026-01-02T03:04:06Z: no answer
 fn one_object_is_told_in_full() {
     let mut answer = answer();
     keep(&mut answer, "Good.test").unwrap();
-    let report: Report = serde_json::from_value(answer.clone()).unwrap();
+    let report: StatusReport = serde_json::from_value(answer.clone()).unwrap();
     let expected = "\
 Name:        good.test
 At:          good.yaml:1

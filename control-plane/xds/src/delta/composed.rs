@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::node::Standing;
 use crate::quarantine::{ChunkRefusal, Offer, Quarantine};
 use crate::resource::Resource;
-use crate::resource::{Body, ChunkKey, Chunks, add_chunks, bodies};
+use crate::resource::{ByteChunks, ChunkKey, Chunks, add_chunks, bodies};
 use crate::snapshot::Snapshot;
 
 /// The resources of one type that are made of parts: what of them may be sent.
@@ -60,7 +60,7 @@ impl Composed {
     }
 
     /// The body of a resource to send.
-    pub(super) fn body(&self, name: &str, resource: &Resource) -> Body {
+    pub(super) fn body(&self, name: &str, resource: &Resource) -> ByteChunks {
         let offer = self.by_name.get(name).and_then(|one| one.offer.as_ref());
         let body = offer.and_then(|offer| bodies(&offer.chunks).remove(name));
         body.unwrap_or_else(|| vec![resource.body().clone()])

@@ -18,7 +18,7 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use envoy_types::pb::google::protobuf::Any;
 
-use crate::kind::Kind;
+use crate::kind::ResourceKind;
 use crate::node::{Refused, Standing};
 use crate::resource::length;
 use crate::snapshot::Snapshot;
@@ -41,7 +41,7 @@ pub struct TypeStatus {
 pub(crate) struct DeltaStream {
     snapshot: Arc<Snapshot>,
     node: String,
-    subscriptions: BTreeMap<(Kind, String), Subscription>,
+    subscriptions: BTreeMap<(ResourceKind, String), Subscription>,
     nonces: u64,
 }
 
@@ -80,15 +80,15 @@ impl DeltaStream {
         for name in change.updates.keys() {
             let Some(resource) = self.snapshot.get(type_url, name) else { continue };
             let Some((type_url, name)) = resource.companion() else { continue };
-            let key = (Kind::of(type_url), type_url.to_owned());
+            let key = (ResourceKind::of(type_url), type_url.to_owned());
             self.subscriptions.entry(key).or_default().mark_dirty(name);
         }
     }
 
     /// The resources of a type that have to wait now, given the progress of the other types. Resources of one owner refer to
     /// none of another owner, so that owners do not wait for each other.
-    fn gates(&self, kind: Kind) -> SendGates {
-        let busy = |wanted: fn(Kind) -> bool, busy: fn(&Subscription, &Snapshot, &str) -> Blocked| {
+    fn gates(&self, kind: ResourceKind) -> SendGates {
+        let busy = |wanted: fn(ResourceKind) -> bool, busy: fn(&Subscription, &Snapshot, &str) -> Blocked| {
             self.subscriptions
                 .iter()
                 .filter(|((other, _), _)| *other != kind && wanted(*other))
@@ -97,42 +97,44 @@ impl DeltaStream {
         };
         if kind.is_referred_to() {
             let referrers = busy(|kind| !kind.is_referred_to(), Subscription::out_of_sync);
-            let clusters = busy(|kind| kind == Kind::Cluster, Subscription::unsettled);
+            let clusters = busy(|kind| kind == ResourceKind::Cluster, Subscription::unsettled);
             let removals = if self.knows_referrers() { referrers.and(clusters) } else { Blocked::All };
             return SendGates { updates: Blocked::None, removals };
         }
-        if kind == Kind::Routes && !self.knows_clusters() {
+        if kind == ResourceKind::Routes && !self.knows_clusters() {
             return SendGates { updates: Blocked::All, removals: Blocked::All };
         }
-        let referred = busy(Kind::is_referred_to, Subscription::updating);
-        let updates = if kind == Kind::Routes { referred.clone().and(self.kept()) } else { referred.clone() };
+        let referred = busy(ResourceKind::is_referred_to, Subscription::updating);
+        let updates = if kind == ResourceKind::Routes { referred.clone().and(self.kept()) } else { referred.clone() };
         SendGates { updates, removals: referred }
     }
 
     /// The owners whose routes stay as the node has them: the node refuses the clusters, endpoints or secrets that newer routes
     /// lead to.
     fn kept(&self) -> Blocked {
-        let of = |wanted: fn(Kind) -> bool| self.subscriptions.iter().filter(move |((kind, _), _)| wanted(*kind));
+        let of =
+            |wanted: fn(ResourceKind) -> bool| self.subscriptions.iter().filter(move |((kind, _), _)| wanted(*kind));
         let has_routes = |owner: &&str| {
-            of(|kind| kind == Kind::Routes).any(|((_, url), routes)| routes.has_of(&self.snapshot, url, owner))
+            of(|kind| kind == ResourceKind::Routes).any(|((_, url), routes)| routes.has_of(&self.snapshot, url, owner))
         };
-        let lacking = of(Kind::is_referred_to).flat_map(|((_, url), one)| one.lacking(&self.snapshot, url));
+        let lacking = of(ResourceKind::is_referred_to).flat_map(|((_, url), one)| one.lacking(&self.snapshot, url));
         lacking.filter(has_routes).map(|owner| Blocked::for_owner(Some(owner))).fold(Blocked::None, Blocked::and)
     }
 
     /// Whether the node can take routes. One that comes back while it warms clusters does not ask for them, nor say which it
     /// has, until they are warm; the routes that it has lead to the ones before.
     fn knows_clusters(&self) -> bool {
-        let of = |wanted: Kind| self.subscriptions.iter().filter(move |((other, _), _)| *other == wanted);
-        let is_asked = of(Kind::Cluster).any(|(_, subscription)| subscription.is_open());
-        is_asked || !of(Kind::Routes).any(|(_, subscription)| subscription.is_resumed())
+        let of = |wanted: ResourceKind| self.subscriptions.iter().filter(move |((other, _), _)| *other == wanted);
+        let is_asked = of(ResourceKind::Cluster).any(|(_, subscription)| subscription.is_open());
+        is_asked || !of(ResourceKind::Routes).any(|(_, subscription)| subscription.is_resumed())
     }
 
     /// Whether the references of the node's resources are known. After a reconnect the types come one by one, and before routes
     /// and listeners are asked for, their references are unknown.
     fn knows_referrers(&self) -> bool {
         let asked = |kind| self.subscriptions.iter().find(|((other, _), _)| *other == kind);
-        asked(Kind::Listener).is_some_and(|(_, listeners)| listeners.knows_nothing() || asked(Kind::Routes).is_some())
+        asked(ResourceKind::Listener)
+            .is_some_and(|(_, listeners)| listeners.knows_nothing() || asked(ResourceKind::Routes).is_some())
     }
 }
 
@@ -164,8 +166,8 @@ pub(crate) fn is_within_limits(request: &DeltaDiscoveryRequest) -> bool {
 }
 
 /// The type of the response that a request answers, if it answers one.
-pub(crate) fn answered_kind(request: &DeltaDiscoveryRequest) -> Option<Kind> {
-    (!request.response_nonce.is_empty()).then(|| Kind::of(&request.type_url))
+pub(crate) fn answered_kind(request: &DeltaDiscoveryRequest) -> Option<ResourceKind> {
+    (!request.response_nonce.is_empty()).then(|| ResourceKind::of(&request.type_url))
 }
 
 impl DeltaStream {
@@ -181,7 +183,7 @@ impl DeltaStream {
         {
             self.node.clone_from(&node.id);
         }
-        let key = (Kind::of(&request.type_url), request.type_url.clone());
+        let key = (ResourceKind::of(&request.type_url), request.type_url.clone());
         self.subscriptions.entry(key).or_default().on_request(request, &self.snapshot);
         self.advance()
     }
@@ -215,8 +217,8 @@ impl DeltaStream {
     /// Whether all that the node subscribed to is acknowledged in the newest version, clusters and listeners among it.
     pub(crate) fn is_in_sync(&self) -> bool {
         let asked = |kind| self.subscriptions.keys().any(|(other, _)| *other == kind);
-        asked(Kind::Cluster)
-            && asked(Kind::Listener)
+        asked(ResourceKind::Cluster)
+            && asked(ResourceKind::Listener)
             && self.subscriptions.iter().all(|((_, url), subscription)| subscription.is_in_sync(&self.snapshot, url))
     }
 
@@ -228,7 +230,7 @@ impl DeltaStream {
 
     /// The resources of the newest snapshot that the node refuses.
     pub(crate) fn refused(&self) -> Vec<Refused> {
-        let refused = |((_, url), subscription): (&'_ (Kind, String), &'_ Subscription)| {
+        let refused = |((_, url), subscription): (&'_ (ResourceKind, String), &'_ Subscription)| {
             subscription.refused(&self.snapshot, url).collect::<Vec<_>>()
         };
         self.subscriptions.iter().flat_map(refused).collect()
@@ -238,7 +240,7 @@ impl DeltaStream {
     pub(crate) fn standing(&self, snapshot: &Snapshot, owner: &str) -> Option<Standing> {
         let one = |(type_url, name): (&str, &str)| {
             let resource = snapshot.get(type_url, name)?;
-            let subscription = self.subscriptions.get(&(Kind::of(type_url), type_url.to_owned()));
+            let subscription = self.subscriptions.get(&(ResourceKind::of(type_url), type_url.to_owned()));
             Some(subscription.map_or(Standing::Pending, |subscription| subscription.standing(name, resource, owner)))
         };
         snapshot.owned_by(owner).filter_map(one).reduce(Standing::and)

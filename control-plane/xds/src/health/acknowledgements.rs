@@ -53,7 +53,7 @@ impl AnswerSender {
         let Ok(node) = named.wait_for(|node| !node.is_empty()).await.map(|node| node.clone()) else {
             return std::future::pending().await;
         };
-        let mut sent = Answers::new();
+        let mut sent = AckStates::new();
         let mut turns = interval(SEND_INTERVAL);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -71,11 +71,11 @@ impl AnswerSender {
         }
     }
 
-    fn current(&mut self, node: &str) -> Answers {
-        let Some(snapshot) = self.snapshots.borrow().clone() else { return Answers::new() };
+    fn current(&mut self, node: &str) -> AckStates {
+        let Some(snapshot) = self.snapshots.borrow().clone() else { return AckStates::new() };
         let standings = self.nodes.standings_of(&snapshot, node);
         if standings.is_empty() {
-            return Answers::new();
+            return AckStates::new();
         }
         if self.hashes.0 != snapshot.version() {
             let hash = |owner: &str| Some((owner.to_owned(), snapshot.version_of(owner)?));
@@ -96,22 +96,22 @@ pub(super) const MAX_ENTRIES: usize = 20_000;
 
 /// A gateway's answer to a version of an owner's resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum AckState {
     /// It has taken all of them.
     Acknowledged,
     /// It refuses at least one of them.
     Refused,
 }
 
-/// Answers of one gateway, by owner and by the hash of what was served of it, see [`Snapshot::version_of`].
-pub type Answers = BTreeMap<(String, String), Answer>;
+/// The answers of one gateway, by owner and by the hash of the served version, see [`Snapshot::version_of`].
+pub type AckStates = BTreeMap<(String, String), AckState>;
 
 /// The answers in standings, without those that are pending.
-pub(super) fn answers(standings: BTreeMap<String, Standing>, hash: impl Fn(&str) -> Option<String>) -> Answers {
+pub(super) fn answers(standings: BTreeMap<String, Standing>, hash: impl Fn(&str) -> Option<String>) -> AckStates {
     let answered = |(owner, standing): (String, Standing)| {
         let answer = match standing {
-            Standing::Acknowledged => Answer::Acknowledged,
-            Standing::Refused { .. } => Answer::Refused,
+            Standing::Acknowledged => AckState::Acknowledged,
+            Standing::Refused { .. } => AckState::Refused,
             Standing::Pending => return None,
         };
         let hash = hash(&owner)?;
@@ -121,9 +121,9 @@ pub(super) fn answers(standings: BTreeMap<String, Standing>, hash: impl Fn(&str)
 }
 
 /// The entries that carry answers from a replica to an agent.
-pub(super) fn entries(answers: &Answers) -> Vec<ClusterHealthCheck> {
-    let entry = |((owner, hash), answer): (&(String, String), &Answer)| {
-        let zone = if *answer == Answer::Refused { REFUSED } else { "" };
+pub(super) fn entries(answers: &AckStates) -> Vec<ClusterHealthCheck> {
+    let entry = |((owner, hash), answer): (&(String, String), &AckState)| {
+        let zone = if *answer == AckState::Refused { REFUSED } else { "" };
         let locality = Locality { region: hash.clone(), zone: zone.to_owned(), ..Locality::default() };
         ClusterHealthCheck {
             cluster_name: format!("{OWNER_PREFIX}{owner}"),
@@ -150,12 +150,12 @@ pub fn repeated(sent: HealthCheckSpecifier) -> Vec<ClusterEndpointsHealth> {
 }
 
 /// The answers of a report, about owners that are served.
-pub(super) fn read(report: &EndpointHealthResponse, served: &Snapshot) -> Answers {
+pub(super) fn read(report: &EndpointHealthResponse, served: &Snapshot) -> AckStates {
     let one = |entry: &ClusterEndpointsHealth| {
         let owner = entry.cluster_name.strip_prefix(OWNER_PREFIX)?;
         let locality = entry.locality_endpoints_health.first()?.locality.as_ref()?;
         let is_known = locality.region.len() <= MAX_HASH && served.has_owner(owner);
-        let answer = if locality.zone == REFUSED { Answer::Refused } else { Answer::Acknowledged };
+        let answer = if locality.zone == REFUSED { AckState::Refused } else { AckState::Acknowledged };
         is_known.then(|| ((owner.to_owned(), locality.region.clone()), answer))
     };
     report.cluster_endpoints_health.iter().take(2 * MAX_ENTRIES).filter_map(one).take(MAX_ENTRIES).collect()
@@ -176,25 +176,26 @@ mod tests {
         Snapshot::new(["a", "b"].map(one))
     }
 
-    fn report(answers: &Answers) -> EndpointHealthResponse {
+    fn report(answers: &AckStates) -> EndpointHealthResponse {
         let sent = HealthCheckSpecifier { cluster_health_checks: entries(answers), ..Default::default() };
         EndpointHealthResponse { cluster_endpoints_health: repeated(sent), ..Default::default() }
     }
 
-    fn answer(owner: &str, hash: &str, answer: Answer) -> ((String, String), Answer) {
+    fn answer(owner: &str, hash: &str, answer: AckState) -> ((String, String), AckState) {
         ((owner.to_owned(), hash.to_owned()), answer)
     }
 
     #[test]
     fn answers_arrive_as_they_were_said() {
-        let sent = Answers::from([answer("a", "1", Answer::Acknowledged), answer("b", "2", Answer::Refused)]);
+        let sent = AckStates::from([answer("a", "1", AckState::Acknowledged), answer("b", "2", AckState::Refused)]);
         assert_eq!(read(&report(&sent), &served()), sent);
     }
 
     #[test]
     fn answers_about_unknown_owners_or_long_hashes_are_not_kept() {
         let long = "f".repeat(MAX_HASH + 1);
-        let sent = Answers::from([answer("c", "1", Answer::Acknowledged), answer("a", &long, Answer::Acknowledged)]);
+        let sent =
+            AckStates::from([answer("c", "1", AckState::Acknowledged), answer("a", &long, AckState::Acknowledged)]);
         assert!(read(&report(&sent), &served()).is_empty());
     }
 
@@ -206,7 +207,7 @@ mod tests {
             ("c", Standing::Refused { message: "no".to_owned() }),
         ];
         let standings = standings.map(|(owner, standing)| (owner.to_owned(), standing)).into();
-        let expected = [answer("a", "1", Answer::Acknowledged), answer("c", "1", Answer::Refused)];
-        assert_eq!(answers(standings, |_| Some("1".to_owned())), Answers::from(expected));
+        let expected = [answer("a", "1", AckState::Acknowledged), answer("c", "1", AckState::Refused)];
+        assert_eq!(answers(standings, |_| Some("1".to_owned())), AckStates::from(expected));
     }
 }

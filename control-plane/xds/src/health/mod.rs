@@ -7,7 +7,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-pub use acknowledgements::{Answer, Answers, repeated};
+pub use acknowledgements::{AckState, AckStates, repeated};
 pub use registry::{Endpoints, HealthRegistry};
 pub use registry::{MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
 pub(crate) use service::service;

@@ -1,4 +1,4 @@
-use super::Answers;
+use super::AckStates;
 use envoy_types::pb::envoy::config::core::v3::HealthStatus;
 use envoy_types::pb::envoy::config::endpoint::v3::Endpoint;
 use envoy_types::pb::envoy::service::health::v3::EndpointHealth;
@@ -32,7 +32,7 @@ pub struct HealthRegistry {
 struct Report {
     at: Instant,
     clusters: BTreeMap<String, Endpoints>,
-    answers: Arc<Answers>,
+    answers: Arc<AckStates>,
 }
 
 /// Most nodes that are remembered.
@@ -101,7 +101,7 @@ impl HealthRegistry {
 
     /// Takes what a node answered at the replica that it follows, in the place of what was known of that. A node without
     /// a report is not remembered.
-    pub fn answered(&self, node: &str, answers: Answers) {
+    pub fn answered(&self, node: &str, answers: AckStates) {
         let mut reports = self.lock();
         let Some(report) = reports.get_mut(node).filter(|report| *report.answers != answers) else { return };
         report.answers = Arc::new(answers);
@@ -110,7 +110,7 @@ impl HealthRegistry {
 
     /// The answers of nodes at the replicas that they follow, by node id, as their agents report them. Nodes without such
     /// answers are left out.
-    pub fn answers(&self, now: Instant) -> BTreeMap<String, Arc<Answers>> {
+    pub fn answers(&self, now: Instant) -> BTreeMap<String, Arc<AckStates>> {
         let reports = self.lock();
         let known = reports.iter().filter(|(_, report)| report.is_fresh(now) && !report.answers.is_empty());
         known.map(|(node, report)| (node.clone(), Arc::clone(&report.answers))).collect()

@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::acknowledgements::{self, MAX_ENTRIES};
 use super::acknowledgements::{AnswerSender, REPORT_INTERVAL, Snapshots};
-use super::{Answers, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
+use super::{AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
 use crate::registry::Registry;
 use crate::server::Rejection;
 use crate::server::{Admission, QueuedResponse, ResponseStream, admission};
@@ -144,7 +144,7 @@ impl HealthStream {
         Ok(id)
     }
 
-    fn answers(&self, report: &EndpointHealthResponse) -> Answers {
+    fn answers(&self, report: &EndpointHealthResponse) -> AckStates {
         let served = self.snapshots.borrow().clone();
         served.map(|served| acknowledgements::read(report, &served)).unwrap_or_default()
     }

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv6Addr};
 /// The origin of a connection: an IPv4 address, or the first 64 bits of an IPv6 address, as a client usually has all the
 /// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Source(IpAddr);
+struct SourceNetwork(IpAddr);
 
-impl Source {
+impl SourceNetwork {
     fn from_address(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),
@@ -28,7 +28,7 @@ pub struct ConnectionTable<T> {
 
 #[derive(Debug)]
 struct Entry<T> {
-    source: Source,
+    source: SourceNetwork,
     is_active: bool,
     handle: T,
 }
@@ -46,7 +46,7 @@ impl<T> ConnectionTable<T> {
 
     /// Adds a connection; `handle` gets its number. Returns the connection to close for it.
     pub fn insert(&mut self, address: IpAddr, handle: impl FnOnce(u64) -> T) -> Option<T> {
-        let source = Source::from_address(address);
+        let source = SourceNetwork::from_address(address);
         let number = self.next;
         self.next += 1;
         let crowded = if self.count(source) >= self.max_per_source {
@@ -85,13 +85,13 @@ impl<T> ConnectionTable<T> {
         self.connections.remove(&number).map(|entry| entry.handle)
     }
 
-    fn count(&self, source: Source) -> usize {
+    fn count(&self, source: SourceNetwork) -> usize {
         self.connections.values().filter(|entry| entry.source == source).count()
     }
 
     /// The source with most connections; of several the one with the oldest, inactive ones first.
-    fn largest_source(&self) -> Option<Source> {
-        let mut counts: BTreeMap<Source, usize> = BTreeMap::new();
+    fn largest_source(&self) -> Option<SourceNetwork> {
+        let mut counts: BTreeMap<SourceNetwork, usize> = BTreeMap::new();
         self.connections.values().for_each(|entry| *counts.entry(entry.source).or_default() += 1);
         let most = counts.values().max().copied()?;
         let candidates = || self.connections.values().filter(|entry| counts.get(&entry.source) == Some(&most));
@@ -99,7 +99,7 @@ impl<T> ConnectionTable<T> {
     }
 
     /// The oldest connection of a source, inactive ones first.
-    fn oldest_of(&self, source: Source) -> Option<u64> {
+    fn oldest_of(&self, source: SourceNetwork) -> Option<u64> {
         let own = || self.connections.iter().filter(|(_, entry)| entry.source == source);
         own().find(|(_, entry)| !entry.is_active).or_else(|| own().next()).map(|(number, _)| *number)
     }
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn ipv6_network_is_one_source() {
-        let source = |text: &str| Source::from_address(text.parse().unwrap());
+        let source = |text: &str| SourceNetwork::from_address(text.parse().unwrap());
         for (one, other, same) in [
             ("2001:db8::1", "2001:db8::ffff:1", true),
             ("2001:db8::1", "2001:db8:0:1::1", false),

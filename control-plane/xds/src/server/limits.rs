@@ -87,7 +87,7 @@ pub enum Rejection {
     /// Too many names, or names that are too long.
     Names,
     /// A response stayed without an answer.
-    Answer,
+    AckState,
     /// A peer says to be a node that it may not be.
     Node,
     /// There is no view for the node: it keeps its last configuration.
@@ -105,7 +105,7 @@ impl Rejection {
         Self::Streams.label(),
         Self::Message.label(),
         Self::Names.label(),
-        Self::Answer.label(),
+        Self::AckState.label(),
         Self::Node.label(),
         Self::Frozen.label(),
     ];
@@ -121,7 +121,7 @@ impl Rejection {
             Self::Streams => "streams",
             Self::Message => "message",
             Self::Names => "names",
-            Self::Answer => "answer",
+            Self::AckState => "answer",
             Self::Node => "node",
             Self::Frozen => "frozen",
         }

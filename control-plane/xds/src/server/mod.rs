@@ -74,7 +74,7 @@ pub struct Listeners {
 
 /// The state that the server shares with the rest of the control plane.
 #[derive(Clone)]
-pub struct Served {
+pub struct ServerState {
     /// The snapshot. Until there is one, no stream gets a response; streams end when the sender is gone.
     pub snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     /// The progress of nodes.
@@ -87,7 +87,11 @@ pub struct Served {
 
 /// Serves the incremental aggregated discovery service and health reports, until `shutdown` is done and every
 /// stream has ended.
-pub async fn serve(listeners: Listeners, served: Served, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
+pub async fn serve(
+    listeners: Listeners,
+    served: ServerState,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
     let (connections, incoming) = mpsc::channel(1);
     let limits = listeners.limits.clone();
     let peers = Peers::new(listeners.limits, served.registry.metrics.clone());
@@ -122,7 +126,7 @@ pub async fn serve(listeners: Listeners, served: Served, shutdown: impl Future<O
 }
 
 struct Service {
-    served: Served,
+    served: ServerState,
 }
 
 type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;

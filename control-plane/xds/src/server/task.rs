@@ -13,12 +13,12 @@ use super::connection::Admission;
 use super::limits::Rejection;
 use super::transport::QueuedResponse;
 use crate::delta::{self, DeltaStream, PendingResponse};
-use crate::kind::Kind;
+use crate::kind::ResourceKind;
 use crate::metrics::XdsMetrics;
 use crate::node::{NodeInfo, RejectedNode, View};
 use crate::registry::Registry;
 use crate::registry::{SharedStream, lock};
-use crate::server::Served;
+use crate::server::ServerState;
 use crate::snapshot::Snapshot;
 
 /// Longest id of a node.
@@ -28,7 +28,7 @@ const MAX_REASON: usize = 4 * 1024;
 
 /// One open stream.
 pub(super) struct Task {
-    pub(super) served: Served,
+    pub(super) served: ServerState,
     pub(super) admission: Arc<Admission>,
     pub(super) responses: mpsc::Sender<QueuedResponse<DeltaDiscoveryResponse>>,
 }
@@ -147,7 +147,7 @@ impl Task {
                 Err(_) => Event::Ended,
             }),
             () = tokio::time::sleep(patience), if state.unacked.is_any() => {
-                self.admission.rejected(Rejection::Answer);
+                self.admission.rejected(Rejection::AckState);
                 // What is unread is released only with the connection.
                 self.admission.close_connection();
                 Err(Status::deadline_exceeded("a response has no answer"))
@@ -209,7 +209,10 @@ impl Task {
             };
             let response = draft.encode();
             lock(stream).log(&response);
-            self.served.registry.metrics.with(|metrics| metrics.responded(Kind::of(&response.type_url).label()));
+            self.served
+                .registry
+                .metrics
+                .with(|metrics| metrics.responded(ResourceKind::of(&response.type_url).label()));
             if self.responses.send(QueuedResponse { content: Ok(response), room }).await.is_err() {
                 return false;
             }
@@ -305,7 +308,7 @@ impl SyncTracker {
 
 /// An answer to a response names its nonce.
 fn count_answer(metrics: &dyn XdsMetrics, request: &DeltaDiscoveryRequest) {
-    let Some(kind) = delta::answered_kind(request).map(Kind::label) else { return };
+    let Some(kind) = delta::answered_kind(request).map(ResourceKind::label) else { return };
     match delta::refusal(request) {
         Some(_) => metrics.nacked(kind),
         None => metrics.acked(kind),

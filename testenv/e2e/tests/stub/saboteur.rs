@@ -15,7 +15,7 @@ use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, wait};
 use portcullis_translate::{FilterBuild, Input, Resource as Translated, choose_settings, translate, type_urls};
-use portcullis_xds::{Listeners, NodeStatus, OneView, Part, Registry, Resource, Served, Snapshot, Socket};
+use portcullis_xds::{Listeners, NodeStatus, OneView, Part, Registry, Resource, ServerState, Snapshot, Socket};
 use prost::Message;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -52,7 +52,7 @@ impl Saboteur {
         }
         let bootstrap = plane.bootstrap_at("envoy-0", &flags).unwrap();
         let socket = runtime.block_on(async { Socket::bind(&socket_path) }).unwrap();
-        let served = Served {
+        let served = ServerState {
             snapshots: receiver,
             registry: Arc::clone(&registry),
             health: Arc::default(),

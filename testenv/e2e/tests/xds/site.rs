@@ -16,7 +16,7 @@ use hyper_util::rt::TokioIo;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::rundir::RunDir;
 use portcullis_xds::{
-    Credentials, HealthRegistry, Limits, Listeners, OneView, Registry, Rejection, Resource, Served, Snapshot,
+    Credentials, HealthRegistry, Limits, Listeners, OneView, Registry, Rejection, Resource, ServerState, Snapshot,
     XdsMetrics,
 };
 use rustix::process::{Rlimit, getrlimit, setrlimit};
@@ -90,7 +90,7 @@ impl Site {
         let counts = Arc::new(Counts::default());
         let (registry, health) =
             (Arc::new(Registry::with_metrics(counts.clone())), Arc::new(HealthRegistry::default()));
-        let served = Served {
+        let served = ServerState {
             snapshots: receiver,
             registry: Arc::clone(&registry),
             health: Arc::clone(&health),

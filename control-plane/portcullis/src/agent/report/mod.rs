@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use self::heard::Heard;
 use self::network::Network;
-use self::send::Peer;
+use self::send::ControlPlane;
 use self::servers::Servers;
 use super::admin::{Admin, AdminError};
 use crate::arguments::Bootstrap;
@@ -30,13 +30,13 @@ const INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_s
 /// Envoy answers from its main thread, of which reports take at most a fiftieth.
 const SHARE: u32 = 50;
 
-type Report = Option<Arc<EndpointHealthResponse>>;
+type HealthReport = Option<Arc<EndpointHealthResponse>>;
 
 /// The inputs of the reports to one control plane.
 #[derive(Clone)]
 struct Reports {
     /// The newest report about Envoy.
-    found: watch::Receiver<Report>,
+    found: watch::Receiver<HealthReport>,
     /// Envoy's acknowledgements, as control planes repeat them.
     heard: heard::Channel,
     /// When that changes.
@@ -53,7 +53,7 @@ pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
     tokio::spawn(ask(admin, sender));
     let node = Node { id: arguments.node_id.clone(), ..Node::default() };
     for socket in &arguments.xds_socket {
-        tokio::spawn(send::report_to(Peer::Local(socket.clone()), node.clone(), reports.clone()));
+        tokio::spawn(send::report_to(ControlPlane::Local(socket.clone()), node.clone(), reports.clone()));
     }
     let (Some(name), Some([certificate, key, ca])) = (arguments.network.server_name(), arguments.network.files())
     else {
@@ -72,7 +72,7 @@ pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
     }
 }
 
-async fn ask(admin: Admin, reports: watch::Sender<Report>) {
+async fn ask(admin: Admin, reports: watch::Sender<HealthReport>) {
     let mut servers = Servers::default();
     loop {
         let begin = Instant::now();

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use super::Reports;
 use super::network::Network;
-use super::send::{Peer, report_to};
+use super::send::{ControlPlane, report_to};
 
 /// The interval of name lookups.
 const LOOKUP_INTERVAL: Duration = Duration::from_secs(15);
@@ -36,7 +36,7 @@ pub(super) async fn follow(
                     }
                 });
                 for address in found {
-                    let peer = || Peer::Remote(reach(address));
+                    let peer = || ControlPlane::Remote(reach(address));
                     tasks_by_address
                         .entry(address)
                         .or_insert_with(|| tasks.spawn(report_to(peer(), node.clone(), reports.clone())));

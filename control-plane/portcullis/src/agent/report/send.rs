@@ -15,7 +15,7 @@ use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
 use super::network::Network;
-use super::{Heard, Report, Reports};
+use super::{HealthReport, Heard, Reports};
 
 /// The pause before another attempt to reach a control plane.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
@@ -26,14 +26,14 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The address of a control plane.
 #[derive(Clone, Debug)]
-pub(super) enum Peer {
+pub(super) enum ControlPlane {
     /// At a Unix socket.
     Local(PathBuf),
     /// On another machine.
     Remote(Network),
 }
 
-impl Peer {
+impl ControlPlane {
     async fn connect(&self) -> Result<Channel, tonic::transport::Error> {
         let careful = |endpoint: Endpoint| {
             endpoint
@@ -42,11 +42,11 @@ impl Peer {
                 .keep_alive_timeout(CONNECT_TIMEOUT)
         };
         match self {
-            Peer::Local(socket) => {
+            ControlPlane::Local(socket) => {
                 careful(Endpoint::from_shared(format!("unix:{}", socket.display()))?).connect().await
             }
             // The name goes into no handshake: the connector has its own.
-            Peer::Remote(network) => {
+            ControlPlane::Remote(network) => {
                 careful(Endpoint::from_static("http://portcullis")).connect_with_connector(network.clone()).await
             }
         }
@@ -55,8 +55,8 @@ impl Peer {
     /// How logs call it.
     fn display(&self) -> String {
         match self {
-            Peer::Local(socket) => socket.display().to_string(),
-            Peer::Remote(network) => network.address.to_string(),
+            ControlPlane::Local(socket) => socket.display().to_string(),
+            ControlPlane::Remote(network) => network.address.to_string(),
         }
     }
 }
@@ -73,7 +73,7 @@ enum ReportError {
 }
 
 /// Sends every new report until there are no more.
-pub(super) async fn report_to(peer: Peer, node: Node, mut reports: Reports) {
+pub(super) async fn report_to(peer: ControlPlane, node: Node, mut reports: Reports) {
     let mut last = String::new();
     loop {
         let Err(error) = stream_reports(&peer, &node, &mut reports).await else { return };
@@ -92,7 +92,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Ends without an error when there will be no more reports.
-async fn stream_reports(peer: &Peer, node: &Node, reports: &mut Reports) -> Result<(), ReportError> {
+async fn stream_reports(peer: &ControlPlane, node: &Node, reports: &mut Reports) -> Result<(), ReportError> {
     let mut client = HealthDiscoveryServiceClient::new(peer.connect().await?);
     let (sender, receiver) = mpsc::channel(1);
     // The first message is there before the stream: a server may wait for it before it answers.
@@ -110,7 +110,7 @@ async fn stream_reports(peer: &Peer, node: &Node, reports: &mut Reports) -> Resu
                 if changed.is_err() {
                     return Ok(());
                 }
-                let newest: Report = reports.found.borrow_and_update().clone();
+                let newest: HealthReport = reports.found.borrow_and_update().clone();
                 if let Some(report) = newest {
                     let mut report = report.as_ref().clone();
                     report.cluster_endpoints_health.extend(heard.of_others());

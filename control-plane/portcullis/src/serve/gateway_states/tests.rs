@@ -3,14 +3,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_api::status::Standing;
-use portcullis_xds::{Answer, Answers, HealthRegistry, Registry, Snapshot};
+use portcullis_xds::{AckState, AckStates, HealthRegistry, Registry, Snapshot};
 
 use super::{EndpointHealth, GatewayStates};
 
 const OWNER: &str = "prod.example.com";
 const SERVED: &str = "hash-of-what-is-served";
 
-fn answers<const N: usize>(all: [(&str, &str, Answer); N]) -> Answers {
+fn answers<const N: usize>(all: [(&str, &str, AckState); N]) -> AckStates {
     all.into_iter().map(|(owner, hash, answer)| ((owner.to_owned(), hash.to_owned()), answer)).collect()
 }
 
@@ -19,7 +19,7 @@ fn refused() -> Standing {
 }
 
 /// How a gateway is listed that is not connected, after its agent's last words this long ago; `None` if it is not.
-fn listed(told: Option<Answers>, age: Duration) -> Option<Standing> {
+fn listed(told: Option<AckStates>, age: Duration) -> Option<Standing> {
     let (registry, health, reports) = (Registry::default(), HealthRegistry::default(), EndpointHealth::new());
     let at = Instant::now().checked_sub(age).unwrap();
     health.record("envoy-0", BTreeMap::new(), at);
@@ -39,7 +39,7 @@ fn listed(told: Option<Answers>, age: Duration) -> Option<Standing> {
 
 #[test]
 fn gateway_elsewhere_counts_for_the_served_version_only() {
-    use Answer::{Acknowledged, Refused};
+    use AckState::{Acknowledged, Refused};
     let rows = [
         ("acknowledged", Some(answers([(OWNER, SERVED, Acknowledged)])), Some(Standing::Acknowledged)),
         ("refused", Some(answers([(OWNER, SERVED, Refused)])), Some(refused())),

@@ -102,7 +102,7 @@ struct Version {
 
 /// The object as it is written, and the settings.
 #[derive(Debug, Default)]
-pub(super) struct Object {
+pub(super) struct EditedObject {
     version: Version,
     /// The version that was accepted last and is served.
     served: Option<Version>,
@@ -114,7 +114,7 @@ pub(super) struct Object {
     is_gone: bool,
 }
 
-impl Object {
+impl EditedObject {
     pub(super) fn edit(&mut self, edit: Edit) {
         let version = &mut self.version;
         match edit {

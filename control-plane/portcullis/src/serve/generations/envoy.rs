@@ -61,7 +61,7 @@ pub(super) struct Decided {
 
 /// A cluster with the names that it needs.
 #[derive(Clone)]
-struct Pool {
+struct ClusterState {
     body: Vec<u8>,
     endpoints: Option<String>,
     secrets: BTreeSet<String>,
@@ -69,7 +69,7 @@ struct Pool {
 
 /// The state of one resource type.
 #[derive(Default)]
-struct Kind {
+struct TypeState {
     /// The resources that Envoy has: version and body.
     has: BTreeMap<String, (String, Vec<u8>)>,
     /// Names that it wants; of clusters and listeners it wants all.
@@ -84,16 +84,16 @@ struct Kind {
     owed: VecDeque<(String, Option<Status>)>,
 }
 
-pub(super) struct Envoy {
+pub(super) struct EnvoyModel {
     plane: InMemoryStream,
     snapshot: Arc<Snapshot>,
-    kinds: BTreeMap<String, Kind>,
-    warming: BTreeMap<String, Pool>,
-    active: BTreeMap<String, Pool>,
+    kinds: BTreeMap<String, TypeState>,
+    warming: BTreeMap<String, ClusterState>,
+    active: BTreeMap<String, ClusterState>,
     decisions: Vec<Decided>,
 }
 
-impl Envoy {
+impl EnvoyModel {
     pub(super) fn new(snapshot: Arc<Snapshot>) -> Self {
         let types = [
             type_urls::cluster(),
@@ -105,7 +105,7 @@ impl Envoy {
         Self {
             plane: InMemoryStream::new(Arc::clone(&snapshot)),
             snapshot,
-            kinds: types.map(|url| (url, Kind::default())).into(),
+            kinds: types.map(|url| (url, TypeState::default())).into(),
             warming: BTreeMap::new(),
             active: BTreeMap::new(),
             decisions: Vec::new(),
@@ -171,7 +171,7 @@ impl Envoy {
         }
     }
 
-    fn of(&self, wanted: impl Fn(&String, &Kind) -> bool) -> Vec<String> {
+    fn of(&self, wanted: impl Fn(&String, &TypeState) -> bool) -> Vec<String> {
         self.kinds.iter().filter(|(url, kind)| wanted(url, kind)).map(|(url, _)| url.clone()).collect()
     }
 
@@ -235,7 +235,7 @@ impl Envoy {
 
     fn apply(&mut self, url: &str, name: String, body: Vec<u8>) {
         if url == type_urls::cluster() {
-            let pool = Pool::of(body);
+            let pool = ClusterState::of(body);
             // It goes on as it was until its successor is warm.
             self.warming.insert(name, pool);
         } else if url == type_urls::route_configuration() {
@@ -264,7 +264,7 @@ impl Envoy {
         }
     }
 
-    fn is_complete(&self, pool: &Pool) -> bool {
+    fn is_complete(&self, pool: &ClusterState) -> bool {
         let has = |url: &str, name: &String| self.kinds.get(url).is_some_and(|kind| kind.has.contains_key(name));
         pool.endpoints.iter().all(|name| has(&type_urls::assignment(), name))
             && pool.secrets.iter().all(|name| has(&type_urls::secret(), name))
@@ -336,7 +336,7 @@ fn is_whole(url: &str) -> bool {
     url == type_urls::cluster() || url == type_urls::listener()
 }
 
-impl Pool {
+impl ClusterState {
     fn of(body: Vec<u8>) -> Self {
         let cluster = Cluster::decode(body.as_slice()).unwrap();
         let endpoints = cluster.eds_cluster_config.map(|config| config.service_name);

@@ -16,8 +16,8 @@ use portcullis_xds::{Resource, Snapshot};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use self::edits::{Edit, Object, Pki};
-use self::envoy::{Applied, Envoy, Step};
+use self::edits::{Edit, EditedObject, Pki};
+use self::envoy::{Applied, EnvoyModel, Step};
 use super::reconciler::Reconciler;
 use super::retention::DEFAULT_GRACE_PERIOD;
 
@@ -71,11 +71,11 @@ enum Names {
 
 struct Simulation {
     pki: Pki,
-    object: Object,
+    object: EditedObject,
     reconciler: Reconciler,
     /// The snapshot that was served last.
     served: Snapshot,
-    envoy: Envoy,
+    envoy: EnvoyModel,
     names: Names,
     now: Instant,
     /// Of which facts everything is that was ever served.
@@ -89,10 +89,10 @@ impl Simulation {
     fn new(names: Names) -> Self {
         let mut simulation = Self {
             pki: Pki::new(),
-            object: Object::default(),
+            object: EditedObject::default(),
             reconciler: Reconciler::default(),
             served: Snapshot::default(),
-            envoy: Envoy::new(Arc::new(Snapshot::default())),
+            envoy: EnvoyModel::new(Arc::new(Snapshot::default())),
             names,
             now: Instant::now(),
             made_of: BTreeMap::new(),

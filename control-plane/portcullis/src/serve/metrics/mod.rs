@@ -52,7 +52,7 @@ impl Origin {
 
 /// All metrics, and the page at /metrics.
 #[derive(Debug)]
-pub(crate) struct Metrics {
+pub(crate) struct ControlPlaneMetrics {
     page: MetricRegistry,
     objects: Family<TwoLabels, Gauge>,
     rejected_updates: Family<OneLabel, Counter>,
@@ -69,12 +69,12 @@ pub(crate) struct Metrics {
     rejections: Family<OneLabel, Counter>,
     revoked: Gauge,
     unhealthy: Gauge,
-    state: Mutex<State>,
+    state: Mutex<MetricsState>,
 }
 
 /// State between two events.
 #[derive(Debug, Default)]
-struct State {
+struct MetricsState {
     /// Versions of snapshots, with the time at which their objects were read.
     changes: VecDeque<(String, Instant)>,
     /// The objects that were refused in the last set: kind, name and message.
@@ -82,7 +82,7 @@ struct State {
     stale_since: Option<Instant>,
 }
 
-impl Default for Metrics {
+impl Default for ControlPlaneMetrics {
     fn default() -> Self {
         let mut metrics = Self {
             page: MetricRegistry::default(),
@@ -109,7 +109,7 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl ControlPlaneMetrics {
     fn register(&mut self) {
         let page = &mut self.page;
         add(page, &catalog::OBJECTS, self.objects.clone());
@@ -233,12 +233,12 @@ impl Metrics {
     }
 
     /// Each change is whole: a panic elsewhere leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MetricsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl XdsMetrics for Metrics {
+impl XdsMetrics for ControlPlaneMetrics {
     fn responded(&self, kind: &'static str) {
         self.responses.get_or_create(&[("type", kind)]).inc();
     }
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn refused_edit_counts_once() {
-        let metrics = Metrics::default();
+        let metrics = ControlPlaneMetrics::default();
         let has = |line: &str| {
             let text = metrics.text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn propagation_is_timed_until_each_acknowledgement() {
-        let metrics = Metrics::default();
+        let metrics = ControlPlaneMetrics::default();
         let snapshot = Snapshot::default();
         metrics.published(&snapshot, Origin::LastGood, Instant::now(), true);
         metrics.propagated(snapshot.version());

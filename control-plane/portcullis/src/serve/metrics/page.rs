@@ -7,7 +7,7 @@ use std::sync::Arc;
 use portcullis_sources::SourceHealth;
 use portcullis_xds::{HealthRegistry, Registry};
 
-use super::Metrics;
+use super::ControlPlaneMetrics;
 use super::catalog::{LABELS, METRICS};
 
 const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/control-plane-metrics.md");
@@ -51,8 +51,11 @@ fn the_reference_says_what_the_code_does() {
 
 #[test]
 fn the_page_has_every_metric_of_the_catalog_and_no_other() {
-    let text =
-        Arc::new(Metrics::default()).text(&Registry::default(), &HealthRegistry::default(), &SourceHealth::current());
+    let text = Arc::new(ControlPlaneMetrics::default()).text(
+        &Registry::default(),
+        &HealthRegistry::default(),
+        &SourceHealth::current(),
+    );
     let told: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     let wanted = METRICS.iter().map(|metric| format!("{} {}", metric.name.trim_end_matches("_total"), metric.kind));
     let wanted: Vec<String> = wanted.collect();

@@ -7,7 +7,7 @@ use portcullis_api::CLUSTER_KIND;
 use portcullis_api::status::told;
 
 use super::source_state::SourceStatus;
-use super::status::{NodeReport, ObjectStatus, Status};
+use super::status::{NodeReport, ObjectStatus, StatusBody};
 use html::Html;
 
 /// Most rows of a table; `portcullis status` has them all.
@@ -19,7 +19,7 @@ vertical-align:top}td{overflow-wrap:anywhere}th{background:#eee}.bad{background:
 .good{background:#dfd}ul{margin:0;padding-left:1.2em}code{font-size:.9em}";
 
 /// The page.
-pub(super) fn page(status: &Status) -> String {
+pub(super) fn page(status: &StatusBody) -> String {
     let mut html = Html::default();
     html.raw("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Portcullis</title><style>");
     html.raw(STYLE).raw("</style></head>\n<body>\n<h1>Portcullis</h1>\n");
@@ -36,7 +36,7 @@ pub(super) fn page(status: &Status) -> String {
     html.finish()
 }
 
-fn summary(html: &mut Html, status: &Status) {
+fn summary(html: &mut Html, status: &StatusBody) {
     let connected = status.nodes.iter().filter(|node| node.connected).count();
     let refused = status.objects.iter().filter(|object| !object.diagnosis.accepted).count();
     html.raw("<p>");

@@ -44,7 +44,7 @@ fn reason_word(reason: Reason) -> &'static str {
     if reason == Reason::Accepted { "Accepted" } else { "Invalid" }
 }
 
-fn status(objects: Vec<ObjectStatus>) -> Status {
+fn status(objects: Vec<ObjectStatus>) -> StatusBody {
     let one = TypeStatus { sent: "0123456789abcdef".to_owned(), acked: String::new(), nack: Some(HOSTILE.to_owned()) };
     let types = [("type.googleapis.com/envoy.config.cluster.v3.Cluster".to_owned(), one)].into();
     let node =
@@ -52,7 +52,7 @@ fn status(objects: Vec<ObjectStatus>) -> Status {
     let stale_since = Some("2026-01-01T00:00:00Z".to_owned());
     let source = SourceStatus { kind: "directory", stale_since, reason: Some(HOSTILE.to_owned()), leader: Some(false) };
     let (endpoints, snapshot, rejected_nodes) = (BTreeMap::new(), "c0ffee".to_owned(), Vec::new());
-    Status { objects, nodes: vec![node], endpoints, snapshot, source, rejected_nodes }
+    StatusBody { objects, nodes: vec![node], endpoints, snapshot, source, rejected_nodes }
 }
 
 #[test]

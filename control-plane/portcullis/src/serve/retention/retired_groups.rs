@@ -22,11 +22,11 @@ pub(super) struct RetiredGroups {
     instance: String,
     /// The groups of the last translation, by type and name.
     current: Resources,
-    retired: BTreeMap<Key, Retired>,
+    retired: BTreeMap<ResourceKey, Retired>,
 }
 
-type Key = (String, String);
-type Resources = BTreeMap<Key, Arc<Resource>>;
+type ResourceKey = (String, String);
+type Resources = BTreeMap<ResourceKey, Arc<Resource>>;
 
 #[derive(Debug)]
 struct Retired {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use portcullis_xds::Snapshot;
 use tokio::sync::watch;
 
-use super::super::metrics::Metrics;
+use super::super::metrics::ControlPlaneMetrics;
 use super::{file, format};
 
 /// The shortest pause between two writes.
@@ -27,11 +27,15 @@ pub(in super::super) struct StateWriter {
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     directory: PathBuf,
     with_keys: bool,
-    metrics: Arc<Metrics>,
+    metrics: Arc<ControlPlaneMetrics>,
 }
 
 impl StateWriter {
-    pub(in super::super) fn new(directory: PathBuf, with_keys: bool, metrics: Arc<Metrics>) -> (StateKeeper, Self) {
+    pub(in super::super) fn new(
+        directory: PathBuf,
+        with_keys: bool,
+        metrics: Arc<ControlPlaneMetrics>,
+    ) -> (StateKeeper, Self) {
         let (sender, snapshots) = watch::channel(None);
         (StateKeeper(sender), Self { snapshots, directory, with_keys, metrics })
     }
@@ -98,7 +102,7 @@ mod tests {
     async fn the_newest_is_kept_whatever_the_pace() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
-        let metrics = Arc::new(Metrics::default());
+        let metrics = Arc::new(ControlPlaneMetrics::default());
         let (keeper, writer) = StateWriter::new(state.clone(), false, metrics);
         let writing = tokio::spawn(writer.run());
         for number in 0..50 {

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use super::status::ObjectStatus;
 use super::status_observer::StatusObserver;
 use apply::apply;
-use write_queue::{Moment, WriteOutcome, WriteQueue};
+use write_queue::{Uptime, WriteOutcome, WriteQueue};
 
 /// The number of concurrent writes.
 const MAX_CONCURRENT_WRITES: usize = 8;
@@ -103,7 +103,7 @@ impl Writer {
     }
 
     /// Hands the wanted status of every object to the queue.
-    fn plan(&self, queue: &mut WriteQueue<Value>, now: Moment) {
+    fn plan(&self, queue: &mut WriteQueue<Value>, now: Uptime) {
         let statuses = self.statuses.borrow().clone();
         self.remember(queue, &statuses);
         let status = self.observer.status();

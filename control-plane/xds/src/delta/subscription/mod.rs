@@ -7,8 +7,8 @@ use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use super::composed::Composed;
 use super::{SendGates, TypeStatus};
 use crate::delta::gates::Blocked;
-use crate::kind::Kind;
-use crate::resource::Body;
+use crate::kind::ResourceKind;
+use crate::resource::ByteChunks;
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
 
@@ -25,7 +25,7 @@ pub(super) struct Update {
     pub(super) version: String,
     pub(super) owner: Option<String>,
     /// May be secret.
-    pub(super) body: Body,
+    pub(super) body: ByteChunks,
 }
 
 /// The version of a resource that the node has in an unknown version. No hash is empty.
@@ -86,7 +86,7 @@ impl Subscription {
     pub(super) fn on_request(&mut self, request: DeltaDiscoveryRequest, snapshot: &Snapshot) {
         let wanted_all = self.wildcard;
         self.take_acknowledgement(&request);
-        let kind = Kind::of(&request.type_url);
+        let kind = ResourceKind::of(&request.type_url);
         for name in &request.resource_names_unsubscribe {
             self.unsubscribe(name);
         }

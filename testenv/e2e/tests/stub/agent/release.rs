@@ -12,7 +12,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
 use portcullis_harness::{ports, wait, write_private};
 use portcullis_translate::{FilterBuild, Input, choose_settings, translate};
-use portcullis_xds::{Listeners, NodeInfo, Registry, Served, Snapshot, Socket, View, Views};
+use portcullis_xds::{Listeners, NodeInfo, Registry, ServerState, Snapshot, Socket, View, Views};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -59,7 +59,7 @@ impl OlderPlane {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let bound = runtime.block_on(async { Socket::bind(&socket) }).unwrap();
         let views = Arc::new(OlderViews);
-        let served = Served { snapshots, registry: Arc::clone(&registry), health: Arc::default(), views };
+        let served = ServerState { snapshots, registry: Arc::clone(&registry), health: Arc::default(), views };
         let doors = Listeners { socket: Some(bound), ..Listeners::default() };
         runtime.spawn(portcullis_xds::serve(doors, served, std::future::pending()));
         Self { socket, registry, _snapshots: sender, _runtime: runtime }

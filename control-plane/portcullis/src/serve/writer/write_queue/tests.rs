@@ -2,9 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-const START: Moment = Duration::from_secs(100);
+const START: Uptime = Duration::from_secs(100);
 
-fn at(millis: u64) -> Moment {
+fn at(millis: u64) -> Uptime {
     START + Duration::from_millis(millis)
 }
 

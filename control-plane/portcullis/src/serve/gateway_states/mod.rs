@@ -6,7 +6,7 @@ use portcullis_api::status::{Gateway, Health, Standing, Timestamp, UnhealthyServ
 use portcullis_filter_config::{Pool, without_generation};
 use portcullis_translate::type_urls;
 use portcullis_xds::{
-    Answer, Answers, Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as XdsStanding,
+    AckState, AckStates, Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as XdsStanding,
 };
 
 #[cfg(test)]
@@ -40,7 +40,7 @@ pub(super) struct GatewayStates<'a> {
     snapshot: Option<Arc<Snapshot>>,
     reports: &'a EndpointHealth,
     /// The acknowledgements of gateways that follow another replica, by node.
-    answers: BTreeMap<String, Arc<Answers>>,
+    answers: BTreeMap<String, Arc<AckStates>>,
     /// Those that keep their last configuration, and the reason.
     frozen: BTreeMap<String, String>,
 }
@@ -90,8 +90,8 @@ impl<'a> GatewayStates<'a> {
             return frozen.map_or(Standing::Elsewhere, |message| Standing::Refused { message });
         };
         match answers.get(version) {
-            Some(Answer::Acknowledged) => Standing::Acknowledged,
-            Some(Answer::Refused) => {
+            Some(AckState::Acknowledged) => Standing::Acknowledged,
+            Some(AckState::Refused) => {
                 Standing::Refused { message: "the replica that it follows shows why at /status".to_owned() }
             }
             None => Standing::Pending,

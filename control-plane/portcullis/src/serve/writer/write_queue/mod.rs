@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A moment of the writer's own monotonic clock.
-pub(super) type Moment = Duration;
+pub(super) type Uptime = Duration;
 
 /// Least time between the end of a write and the next one of the same object.
 pub(super) const MIN_INTERVAL: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const FAILURE_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::
 pub(super) struct WriteQueue<V> {
     objects: BTreeMap<String, Entry<V>>,
     /// Nothing is written before.
-    paused_until: Moment,
+    paused_until: Uptime,
     failures: u32,
 }
 
@@ -27,8 +27,8 @@ pub(super) struct WriteQueue<V> {
 struct Entry<V> {
     wanted: Option<V>,
     in_flight: Option<V>,
-    written: Option<(V, Moment)>,
-    not_before: Moment,
+    written: Option<(V, Uptime)>,
+    not_before: Uptime,
 }
 
 /// How a write ended.
@@ -46,7 +46,7 @@ pub(super) enum WriteOutcome {
 
 impl<V> Default for WriteQueue<V> {
     fn default() -> Self {
-        Self { objects: BTreeMap::new(), paused_until: Moment::ZERO, failures: 0 }
+        Self { objects: BTreeMap::new(), paused_until: Uptime::ZERO, failures: 0 }
     }
 }
 
@@ -57,7 +57,7 @@ impl<V: Clone + PartialEq> WriteQueue<V> {
     }
 
     /// Sets the wanted status of an object, and whether the server has it already.
-    pub(super) fn want(&mut self, key: &str, value: V, is_there: bool, now: Moment) {
+    pub(super) fn want(&mut self, key: &str, value: V, is_there: bool, now: Uptime) {
         let entry = self.objects.entry(key.to_owned()).or_insert_with(Entry::new);
         let is_written = entry.written.as_ref().is_some_and(|(written, at)| {
             // Perhaps what the server has is not told yet.
@@ -78,7 +78,7 @@ impl<V: Clone + PartialEq> WriteQueue<V> {
     }
 
     /// The next thing to write, if it is time. [`WriteQueue::done`] has to follow.
-    pub(super) fn take(&mut self, now: Moment) -> Option<(String, V)> {
+    pub(super) fn take(&mut self, now: Uptime) -> Option<(String, V)> {
         if now < self.paused_until {
             return None;
         }
@@ -92,13 +92,13 @@ impl<V: Clone + PartialEq> WriteQueue<V> {
     }
 
     /// When [`WriteQueue::take`] is worth asking again, if nothing else happens.
-    pub(super) fn next(&self) -> Option<Moment> {
+    pub(super) fn next(&self) -> Option<Uptime> {
         let waiting = self.objects.values().filter(|entry| entry.wanted.is_some() && entry.in_flight.is_none());
         waiting.map(|entry| entry.not_before.max(self.paused_until)).min()
     }
 
     /// Takes the outcome of a write.
-    pub(super) fn done(&mut self, key: &str, outcome: WriteOutcome, now: Moment) {
+    pub(super) fn done(&mut self, key: &str, outcome: WriteOutcome, now: Uptime) {
         match outcome {
             WriteOutcome::Away => {
                 let (first, most) = FAILURE_PAUSES;
@@ -129,7 +129,7 @@ impl<V: Clone + PartialEq> WriteQueue<V> {
 
 impl<V> Entry<V> {
     fn new() -> Self {
-        Self { wanted: None, in_flight: None, written: None, not_before: Moment::ZERO }
+        Self { wanted: None, in_flight: None, written: None, not_before: Uptime::ZERO }
     }
 }
 
