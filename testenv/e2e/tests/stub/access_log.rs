@@ -1,4 +1,4 @@
-//! The access log: a line for each request that the cluster and its policy want told, whatever a client writes.
+//! The access log: a line for each request that the cluster and its policy want logged, for any input of clients.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a hostile client tries beyond single headers.
+//! Attacks of a hostile client beyond single headers.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::world::{NAME, PODS, ROBOT, World, assert_asked, given_up};
 
-/// A request that only somebody other than the client could send.
+/// A request that only another user than the client could send.
 const SMUGGLED: &str = "/api/v1/namespaces/kube-system/secrets";
 
 #[test]
@@ -77,7 +77,7 @@ fn what_a_client_sends_before_the_101_arrives_after_it() {
     }
 }
 
-/// Whoever owns an upstream writes the answers to its reviews; the gateway's memory is everybody's.
+/// The owner of an upstream writes the answers to its reviews; the gateway's memory is shared by all upstreams.
 #[test]
 fn large_answers_to_reviews_are_not_kept() {
     let world = World::start("large-answers", &GatewayOptions::default());

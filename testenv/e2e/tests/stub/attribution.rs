@@ -1,4 +1,4 @@
-//! `auditAttribution`: the upstream's audit log is told where a request comes from, and nobody else can say so.
+//! `auditAttribution`: the upstream's audit log shows the origin of a request, and no client can write it.
 
 use std::net::IpAddr;
 

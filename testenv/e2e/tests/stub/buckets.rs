@@ -33,8 +33,8 @@ fn connections(target: &TlsTarget, count: usize) -> Vec<TlsConnection> {
     (0..count).map(|_| target.connect().unwrap()).collect()
 }
 
-/// What a full bucket gives to those who ask it all the time, by when refusals came: it is empty then, and until the next one
-/// everything was given away that came in. While nobody asked, it did not fill beyond its burst.
+/// The least number of requests that a full bucket grants to constant demand, by the times of refusals: the bucket is empty
+/// then, and until the next refusal everything that came in was granted. Without demand it did not fill beyond its burst.
 fn least(qps: u32, burst: u32, mut refusals: Vec<Instant>) -> f64 {
     refusals.sort_unstable();
     let came_in = |pair: &[Instant]| f64::from(qps) * (pair[1] - pair[0]).as_secs_f64();

@@ -1,4 +1,4 @@
-//! A changed manifest takes effect without a restart, and an object that is wrong takes nobody along.
+//! A changed manifest takes effect without a restart, and a wrong object affects no other.
 
 use portcullis_e2e::{GatewayOptions, Manifest, allow_all};
 use portcullis_harness::project_root;

@@ -29,8 +29,8 @@ fn token_of(user: usize) -> String {
 /// How long a review may take.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Whom an answer says that it is for that came within this time; `None` for one that asks to come back: so many reviews at
-/// once may be too many, or take too long; in wasm, where they share connections with users' requests, sooner than elsewhere.
+/// The user in a response that came within this time; `None` for one that asks the client to retry: so many reviews at once may
+/// be too many, or take too long; in wasm, where they share connections with users' requests, sooner than elsewhere.
 fn told(response: &Response, within: Duration) -> Option<Value> {
     let may_be_given_up = within >= DEADLINE || deps::runs_wasm();
     if response.status == 429 || (response.status == 503 && may_be_given_up) {

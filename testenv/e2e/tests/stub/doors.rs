@@ -60,7 +60,7 @@ impl Two {
         (self.world.stub.records_for(PODS).len(), self.other.records_for(PODS).len())
     }
 
-    /// The newest request to the cluster with the virtual IP came from that address, as everybody is told.
+    /// The newest request to the cluster with the virtual IP came from that address, in every place that shows it.
     fn came_from(&self, address: &str) {
         let record = self.world.stub.records_for(PODS).pop().unwrap();
         assert_eq!(record.header("x-forwarded-for").as_deref(), Some(address));
@@ -139,7 +139,7 @@ fn a_trusted_proxy_says_who_the_client_is_and_where_it_wanted_to_go() {
     assert_eq!(status(&direct, NAME), 200);
 }
 
-/// The first header is the proxy's. What follows it is the client's, and no TLS handshake.
+/// The first header is the proxy's. The bytes after it are the client's, and no TLS handshake.
 #[test]
 fn a_second_proxy_header_ends_the_connection() {
     let port = ports::free_address().unwrap().port();

@@ -1,4 +1,4 @@
-//! What runs on a server that is disabled goes on; what runs on one that is removed ends after the drain period.
+//! Streams on a disabled server go on; streams on a removed server end after the drain period.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ fn terminal(target: &TlsTarget, server: &StubServer) -> TlsConnection {
     .unwrap()
 }
 
-/// Reads until the pod is told. An error if the stream ends before.
+/// Reads until the event of the pod comes. An error if the stream ends before.
 fn read_until(stream: &mut H2Stream<'_>, name: &str) -> Result<(), String> {
     let mut told = String::new();
     while !told.contains(name) {

@@ -43,7 +43,7 @@ const REVIEWED: &[Way] = &[Token, Impersonation];
 enum Fate {
     /// No server sees it.
     Refused,
-    /// A server may have seen its head, as the client's own. The client is not told that it succeeded.
+    /// A server may have seen its head, as the client's own. The client gets no success.
     Ended,
     /// It is over when the fault strikes.
     Served,

@@ -43,7 +43,7 @@ fn manifest(case: &Path, world: &World) -> String {
         .replace("upstream.example.net", "localhost")
 }
 
-/// What the case adds to the settings, but for the listener's own place.
+/// The case's additions to the settings, except for the listener's own address.
 fn settings(case: &Path, world: &World, spec: &mut Value) {
     let Ok(text) = fs::read_to_string(case.join("settings.json")) else { return };
     let text = text.replace("${client-ca.cert}", &STANDARD.encode(world.pki.client_ca.pem()));

@@ -1,4 +1,4 @@
-//! Which servers are healthy, by the check that their cluster wishes.
+//! The health of servers, by the check of their cluster.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::world::{NAME, PODS, World};
 const SOON: Duration = Duration::from_secs(20);
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// What Envoy gives a server by turns that is healthy for so long: from a tenth to all of its part within 20 seconds.
+/// The weight of a server that has been healthy for so long: it grows from a tenth to the whole within 20 seconds.
 pub(crate) fn weight(age: Duration) -> f64 {
     (age.as_secs_f64() / 20.0).clamp(0.1, 1.0)
 }

@@ -1,5 +1,5 @@
-//! Clients that want to be somebody else: by their certificate's words, by what they write about certificates, by another
-//! cluster's token, by requests inside of requests.
+//! Clients that try to be another user: by the words in their certificate, by headers about certificates, by another cluster's
+//! token, by requests inside of requests.
 
 use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::certs::{Ca, CertSpec, Identity, self_signed};
@@ -10,12 +10,12 @@ use crate::world::{NAME, PODS, Pki, ROBOT, World, connect};
 
 const OTHER: &str = "other.example.com";
 
-/// A certificate as Envoy tells it.
+/// A certificate in the encoding of Envoy's header.
 fn escaped(identity: &Identity) -> String {
     identity.pem().replace('\n', "%0A").replace(' ', "%20").replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")
 }
 
-/// What a client may write about alice's certificate, which is no secret.
+/// The headers that a client may write about alice's certificate, which is no secret.
 fn claims(alice: &Identity) -> Vec<String> {
     let (name, chain) = ("X-Forwarded-Client-Cert", escaped(alice));
     let hash = "0".repeat(64);
@@ -38,7 +38,7 @@ fn claims(alice: &Identity) -> Vec<String> {
     lines.collect()
 }
 
-/// Whom the server took for the sender, if it heard of the request at all.
+/// The sender in the server's record, if the request reached it at all.
 fn told(world: &World, target: &TlsTarget, lines: &str) -> (u16, Option<String>) {
     world.stub.clear();
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{lines}\r\n");
@@ -146,7 +146,7 @@ fn near_misses(client: &H2Client) {
     }
 }
 
-/// However a request's length is told, what is inside of it is not asked with anybody else's rights.
+/// A request inside of another's body is sent with no user's rights, for any form of its length.
 #[test]
 fn a_request_inside_of_a_request_is_nobody_elses() {
     let world = World::start("lengths", &GatewayOptions::default());

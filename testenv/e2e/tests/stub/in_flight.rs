@@ -68,7 +68,7 @@ fn start(test: &str) -> World {
     world
 }
 
-/// What a request holds on to; dropping it is how its client leaves.
+/// The handle of a request; dropping it disconnects its client.
 enum Guest<'a> {
     Gone,
     Stream { _stream: portcullis_harness::client::H2Stream<'a> },

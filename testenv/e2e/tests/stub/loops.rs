@@ -1,4 +1,4 @@
-//! A server that is the gateway itself: nobody is served by it, and nothing goes round.
+//! A server that is the gateway itself: it serves no request, and nothing goes round.
 
 use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::client::H2Client;

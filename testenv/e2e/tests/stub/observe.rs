@@ -1,4 +1,4 @@
-//! What Envoy's Prometheus page says of requests: exact, of closed sets, and right again when the load is over.
+//! The requests on Envoy's Prometheus page: exact, of closed sets, and right again when the load is over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn until(world: &World, what: &str, name: &str, labels: &[(&str, &str)], expecte
     wait::until(what, SOON, reached).unwrap_or_else(|error| panic!("{error}: {:#?}", Page::of(world)));
 }
 
-/// Where Envoy takes counts from requests only (1.38), there is another one: for a name that nobody has.
+/// Sends another request, for an unknown name: Envoy 1.38 publishes counts only on requests.
 pub(crate) fn with_another_request(target: &TlsTarget) {
     if deps::envoy_versions().last().is_some_and(|version| version.starts_with("1.38.")) {
         let unknown = "GET / HTTP/1.1\r\nHost: unknown.example.com\r\nConnection: close\r\n\r\n";
@@ -201,7 +201,7 @@ fn a_hundred_thousand_invented_names_make_no_series() {
     invent("invented-many", 100_000);
 }
 
-/// Every request names a resource, a group, a namespace, an object and a user agent that nobody has heard of.
+/// Every request names a new resource, group, namespace, object and user agent.
 fn invent(test: &str, count: u64) {
     let world = start(test, &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice);

@@ -74,7 +74,7 @@ fn requests_are_refused_while_memory_is_short_and_watches_go_on() {
     }
 }
 
-/// So many streams are opened before Envoy looks again.
+/// The number of streams that are opened before Envoy measures again.
 const BETWEEN_LOOKS: usize = 5;
 
 fn heap(gateway: &Gateway) -> u64 {

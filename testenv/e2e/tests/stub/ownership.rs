@@ -1,4 +1,4 @@
-//! Whoever may write an object must not come by another object's clients.
+//! A user who may write an object must not get another object's clients.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ impl Two {
         told(&status).unwrap()["message"].as_str().unwrap().to_owned()
     }
 
-    /// Whose server answers a client that connects to one name, and asks for a host there with a token.
+    /// The server that answers a client that connects to one name, and asks for a host there with a token.
     fn answers(&self, name: &str, host: &str) -> Option<&'static str> {
         let target = TlsTarget::new(self.world.gateway.address()).sni(name);
         self.world.stub.clear();

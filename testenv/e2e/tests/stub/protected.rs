@@ -1,4 +1,4 @@
-//! Protected identities on a real Envoy: what a server sees of them, in both ways of telling users.
+//! Protected identities on a real Envoy: a server's view of them, in both ways of forwarding users.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(crate) enum Mode {
     RequestHeader,
 }
 
-/// A gateway, a server that knows two tokens, and who may tell it about users.
+/// A gateway, a server that knows two tokens, and the users that the server lets the gateway forward.
 pub(crate) struct Site {
     pub(crate) world: World,
     pub(crate) server: StubServer,
@@ -143,7 +143,7 @@ fn table(site: &Site) {
     wait::until("refusals are counted", SOON, || (counted() > 0).then_some(())).unwrap();
 }
 
-/// A token that nobody reviews may be a protected user's, so all of them are reviewed, whatever the cluster wishes.
+/// A token without a review may be a protected user's, so all of them are reviewed, whatever the cluster asks for.
 #[test]
 fn tokens_are_reviewed_wherever_identities_are_protected() {
     let site = Site::start("protected-unreviewed", Mode::RequestHeader);

@@ -1,4 +1,4 @@
-//! What Envoy refuses is found, told and left out; everybody else goes on.
+//! Resources that Envoy refuses are found, reported and left out; all others go on.
 
 use portcullis_e2e::Manifest;
 use portcullis_harness::client::TlsTarget;

@@ -1,5 +1,5 @@
-//! Every answer that is not the upstream's is a Kubernetes `Status`, also where Envoy gives it. Told by tables: the
-//! request, then code, reason and `Retry-After`.
+//! Every response that is not the upstream's is a Kubernetes `Status`, also where Envoy makes it. By tables: the request, then
+//! code, reason and `Retry-After`.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const BROKEN_OFF: Expected = (503, "ServiceUnavailable", false);
 const TIMED_OUT: Expected = (504, "Timeout", false);
 const BAD: Expected = (400, "BadRequest", false);
 
-/// What client-go needs to understand an answer, and nothing that a client should not know.
+/// Checks the parts that client-go needs to understand a response, and that nothing is in it that a client should not know.
 fn check(what: &str, response: &Response, (code, reason, has_retry_after): Expected, world: &World) {
     let text = response.text();
     assert_eq!(response.status, code, "{what}: {text}");

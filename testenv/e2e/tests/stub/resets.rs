@@ -1,5 +1,5 @@
-//! Clients that leave, in every state of a request: by RST_STREAM, by closing the connection, by a TCP reset. Nothing is left of
-//! their requests, nobody else notices, and no request arrives as somebody else's.
+//! Clients that disconnect in every state of a request: by RST_STREAM, by closing the connection, by a TCP reset. Nothing is
+//! left of their requests, no other client notices, and no request arrives as another user's.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use crate::world::{NAME, ROBOT, World};
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// A path that everybody may read.
+/// A path that every user may read.
 const VERSION: &str = "/version";
 const SOON: Duration = Duration::from_secs(20);
 /// How long a review may take.
@@ -289,7 +289,7 @@ fn all_places_are_there(world: &World) {
     assert_eq!(open().response.status, 429);
 }
 
-/// Whoever comes next is served, on a connection that is there and on a new one.
+/// The next clients are served, on an open connection and on a new one.
 fn others_are_served(world: &World, bystander: &H2Client) {
     for client in [bystander, &H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap()] {
         assert_eq!(client.get("/api/v1/namespaces/alice/pods", &[]).unwrap().status, 200);
@@ -526,7 +526,7 @@ fn hostile_clients(world: &World) {
     std::thread::scope(|scope| (0..HOSTILE).for_each(|lane| _ = scope.spawn(move || take_back(world, lane))));
 }
 
-/// Asks as one user until told to stop; every answer must be good.
+/// Asks as one user until `is_over`; every response must be good.
 fn regular(client: &H2Client, path: &str, headers: &[(&str, &str)], is_over: &AtomicBool, served: &AtomicUsize) {
     while !is_over.load(Ordering::Acquire) {
         let answer = client.get(path, headers).unwrap();
@@ -535,7 +535,7 @@ fn regular(client: &H2Client, path: &str, headers: &[(&str, &str)], is_over: &At
     }
 }
 
-/// Tells an unwinding test's threads to stop, too.
+/// Ends the threads of an unwinding test, too.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

@@ -118,7 +118,7 @@ fn an_answer_that_is_none_is_a_503_each_time_and_never_anonymous() {
     assert_eq!(get(&target, ROBOT).status, 200);
 }
 
-/// Told differently, the user would be somebody else.
+/// In another form, the user would be another one.
 #[test]
 fn a_user_whom_no_header_can_carry_is_rejected() {
     let world = World::start("untellable", &GatewayOptions::default());

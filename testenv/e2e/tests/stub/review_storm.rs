@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const CONNECTIONS: usize = 4;
 const AT_ONCE: usize = 60;
 
-/// Sends tokens that nobody knows until it is told to stop; counts answers by status.
+/// Sends unknown tokens until `is_over`; counts responses by status.
 fn strangers(client: &H2Client, lane: usize, is_over: &AtomicBool) -> BTreeMap<u16, usize> {
     let mut statuses = BTreeMap::new();
     for turn in 0.. {
@@ -49,7 +49,7 @@ fn strangers(client: &H2Client, lane: usize, is_over: &AtomicBool) -> BTreeMap<u
     statuses
 }
 
-/// Asks as one user until it is told to stop; every answer must be good.
+/// Asks as one user until `is_over`; every response must be good.
 fn regular(client: &H2Client, headers: &[(&str, &str)], is_over: &AtomicBool, asked: &AtomicUsize) -> Duration {
     let mut slowest = Duration::ZERO;
     while !is_over.load(Ordering::Acquire) {
@@ -66,7 +66,7 @@ fn regular(client: &H2Client, headers: &[(&str, &str)], is_over: &AtomicBool, as
     slowest
 }
 
-/// Tells an unwinding test's threads to stop, too.
+/// Ends the threads of an unwinding test, too.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

@@ -100,7 +100,7 @@ impl Saboteur {
         snapshot
     }
 
-    /// Waits until what the node tells satisfies a condition.
+    /// Waits until the node's status satisfies a condition.
     pub(crate) fn wait(&self, what: &str, holds: impl Fn(&NodeStatus) -> bool) -> NodeStatus {
         let found = || self.registry.nodes().into_iter().find(&holds);
         wait::until(what, Duration::from_secs(20), found)

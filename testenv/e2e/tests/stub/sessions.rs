@@ -1,4 +1,4 @@
-//! What became an upgrade ends when it has taken as long as the cluster lets sessions take; nothing else does.
+//! An upgraded request ends when it has taken as long as the cluster lets sessions take; no other request does.
 
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ fn ended(count: u64) -> impl Fn(&Page) -> bool {
     move |page| page.sum("requests_total", &[("decision", "ended"), ("reason", "session_limit")]) == count
 }
 
-/// Reads until the pod is told that is created now.
+/// Creates a pod, and reads until its event comes.
 pub(crate) fn tells(stream: &mut H2Stream<'_>, client: &H2Client, name: &str) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}).to_string();
     let made = client.request("POST", PODS, &[("content-type", b"application/json")], pod.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Whatever happens to the directory of manifests: traffic goes on, the status tells, and no secret gets out.
+//! Every disturbance of the directory of manifests: traffic goes on, the status shows it, and no secret gets out.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -41,7 +41,7 @@ fn objects(status: &Value) -> Vec<Value> {
     status["objects"].as_array().cloned().unwrap_or_default()
 }
 
-/// Waits until an object or file of this name is told as refused, with these words.
+/// Waits until an object or file of this name is listed as refused, with these words.
 fn wait_refused(world: &World, name: &str, words: &str) {
     let told = |status: &Value| {
         let is_it = |one: &Value| {

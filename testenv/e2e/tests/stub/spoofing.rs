@@ -41,7 +41,7 @@ const NONE: &[(&str, &str)] = &[];
 const RESERVED: [&str; 7] =
     ["impersonate", "x-remote", "x_remote", "legacy", "x-forwarded-client-cert", "x-portcullis", "x-envoy"];
 
-/// What these tests forge: the settings of others reserve no name.
+/// The headers that these tests forge: the settings of other tests reserve no name.
 fn forged() -> impl Iterator<Item = (&'static str, &'static str)> {
     FORGED.into_iter().chain([(LEGACY, "eve")])
 }

@@ -1,4 +1,4 @@
-//! What strangers make Envoy remember takes little room, and is forgotten.
+//! The memory that Envoy keeps for unauthenticated clients is small, and is freed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

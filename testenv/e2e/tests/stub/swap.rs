@@ -24,8 +24,8 @@ fn start(test: &str, options: &GatewayOptions) -> World {
     World::with_tokens(test, options, (0..TOKENS).map(|number| (format!("token-{number}"), entry(number))))
 }
 
-/// What became of those who waited: status and `Retry-After` (nothing if the connection was closed), and how long after the
-/// first of them had asked.
+/// The results of the waiting requests: status and `Retry-After` (nothing if the connection was closed), and the time since the
+/// first of them was sent.
 type Answers = Vec<(Option<(u16, Option<String>)>, Duration)>;
 
 /// Those who wait.
@@ -41,7 +41,7 @@ impl Waiting {
     }
 }
 
-/// An open connection of somebody who will ask.
+/// An open connection of a client that will ask.
 enum Line {
     Http1(Box<TlsConnection>),
     Http2(H2Client),
@@ -107,7 +107,7 @@ fn while_waiting(world: &World, action: Action, meanwhile: impl FnOnce(&Waiting)
     })
 }
 
-/// Everybody was served. Nothing if a review was given up because its time was over.
+/// Every request was served. Nothing if a review was given up because its time was over.
 fn all_are_served(answers: Answers) -> Option<()> {
     let is_late = |(answer, after): &(Option<(u16, Option<String>)>, Duration)| {
         *after >= DEADLINE && *answer == Some((503, Some("1".to_owned())))

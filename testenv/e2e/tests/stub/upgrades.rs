@@ -11,7 +11,7 @@ use crate::world::{NAME, PODS, World};
 
 const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec";
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
-/// Somebody else's request.
+/// Another user's request.
 const SMUGGLED: &str = "/api/v1/namespaces/kube-system/secrets";
 const KINDS: [&str; 2] = ["SPDY/3.1", "websocket"];
 

@@ -1,4 +1,4 @@
-//! What is particular to portcullis.wasm. Everything else runs with it, too: `PORTCULLIS_FILTER=wasm`.
+//! Properties of portcullis.wasm alone. Everything else runs with it, too: `PORTCULLIS_FILTER=wasm`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -119,14 +119,14 @@ fn the_user_is_told_by_the_vm_and_not_by_the_module() {
     assert!(stats.contains("wasm.envoy.wasm.runtime.v8.active"), "{stats}");
 }
 
-/// Whom the server must take for the sender of a request to a namespace of that name.
+/// The users; the server must see each of them as the sender of requests to the namespace of that name.
 const USERS: [&str; 4] = ["anna", "bert", "carl", "dora"];
 
 fn namespace(user: &str) -> String {
     format!("/api/v1/namespaces/{user}/pods")
 }
 
-/// Sends requests and opens watches, whatever becomes of them, until it is told to stop. How many were served.
+/// Sends requests and opens watches until `stops`, whatever happens to them. Returns the number that were served.
 fn goes_on(target: &TlsTarget, path: &str, stops: &AtomicBool) -> usize {
     let mut served = 0;
     while !stops.load(Ordering::Relaxed) {
@@ -144,7 +144,7 @@ fn goes_on(target: &TlsTarget, path: &str, stops: &AtomicBool) -> usize {
     served
 }
 
-/// Every request of the others either is theirs, or fails; none goes on as somebody else's, or as nobody's.
+/// Every request of the other users either is theirs, or fails; none goes on as another user's, or without a user.
 #[test]
 fn vms_that_panic_under_load_mix_nobody_up_and_come_back() {
     let world = World::start("wasm-panics", &with(project_root().join("target/wasm/faulty.wasm")));
@@ -176,7 +176,7 @@ fn vms_that_panic_under_load_mix_nobody_up_and_come_back() {
     }
 }
 
-/// Whoever waits for an answer to a review when the VM panics waits on, until Envoy ends what is idle, and goes nowhere.
+/// Requests that wait for a review when the VM panics wait on, until Envoy ends what is idle, and reach no server.
 #[test]
 fn whoever_waits_for_a_review_when_the_vm_panics_goes_nowhere() {
     let world = World::start("wasm-waits", &with(project_root().join("target/wasm/faulty.wasm")));

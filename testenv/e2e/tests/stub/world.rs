@@ -55,7 +55,7 @@ const TRY: Duration = Duration::from_millis(2400);
 
 /// A gateway with one cluster of one stub.
 pub(crate) struct World {
-    /// Before this nobody asked anything.
+    /// The time before the first request.
     since: Instant,
     pub(crate) gateway: Gateway,
     pub(crate) stub: StubServer,
@@ -116,7 +116,7 @@ impl World {
         assert_reviews(&self.gateway, &self.stub, path, expected, self.since);
     }
 
-    /// What clients sent: neither Envoy's health checks nor the gateway's own reviews.
+    /// The requests of clients, without Envoy's health checks and the gateway's own reviews.
     pub(crate) fn client_records(&self) -> Vec<Record> {
         let mut records = self.stub.records();
         records.retain(|record| record.path() != "/readyz" && !record.path().ends_with("reviews"));
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// As [`World::assert_reviews`], of any server, whom nobody asked anything before `since`.
+/// As [`World::assert_reviews`], of any server without requests before `since`.
 pub(crate) fn assert_reviews(gateway: &Gateway, server: &StubServer, path: &str, expected: usize, since: Instant) {
     assert_asked(server.records_for(path).len(), expected, given_up(gateway), since);
 }
@@ -144,8 +144,8 @@ pub(crate) fn given_up(gateway: &Gateway) -> usize {
     usize::try_from(times.iter().map(|(_, count)| count).sum::<u64>()).unwrap()
 }
 
-/// Connects; Envoy's workers learn of a new chain one after the other, and for a moment after it was acknowledged some show
-/// the certificate of the chain for everybody else.
+/// Connects; Envoy's workers learn of a new chain one after the other, and for a moment after its acknowledgement some present
+/// the certificate of the default chain.
 pub(crate) fn connect(target: &TlsTarget) -> H2Client {
     wait::until_ok("the cluster's own chain answers", Duration::from_secs(20), || H2Client::connect(target)).unwrap()
 }

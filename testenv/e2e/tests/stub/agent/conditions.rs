@@ -73,7 +73,7 @@ fn a_gateway_that_comes_fails_recovers_and_goes_is_told() {
     site.plane.wait_status("it is back", SOON * 2, is("Programmed", "True", "Programmed")).unwrap();
 }
 
-/// Whatever an object wishes, its gateway is asked about nothing that Envoy never asks for.
+/// The fields of an object do not make the agent ask Envoy for statistics that Envoy never has.
 #[test]
 fn every_kind_of_object_is_acknowledged() {
     let grounds = Grounds::new("agent-kinds");

@@ -1,4 +1,4 @@
-//! What clients see of a gateway that ends.
+//! The end of a gateway as its clients see it.
 
 use std::time::{Duration, Instant};
 

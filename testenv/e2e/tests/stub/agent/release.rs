@@ -37,7 +37,7 @@ impl Views for OlderViews {
     }
 }
 
-/// A control plane of the release before, in this process. What it serves has the shape of today's release.
+/// A control plane of the release before, in this process. It serves resources in the shape of today's release.
 struct OlderPlane {
     socket: PathBuf,
     registry: Arc<Registry>,

@@ -11,7 +11,7 @@ use portcullis_harness::{ports, wait};
 use super::site::{Grounds, SOON};
 use crate::world::{NAME, PODS};
 
-/// What Envoy took from control planes, by its own counters: what is sent again without need would show.
+/// The responses that Envoy took from control planes, by its own counters: needless repetitions would show.
 fn taken(agent: &Agent) -> Vec<(String, u64)> {
     let pattern = "^cluster_manager\\.cluster_(added|modified|removed)$|^listener_manager\\.listener_(added|modified|removed)$|update_success$";
     agent.admin().stats(pattern).unwrap()

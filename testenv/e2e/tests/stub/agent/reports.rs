@@ -9,7 +9,7 @@ use portcullis_stub_apiserver::{Action, Fault};
 use super::site::{Grounds, SOON, Site};
 use crate::world::NAME;
 
-/// Whether the status tells of one endpoint, healthy or not.
+/// Whether the status lists one endpoint, healthy or not.
 fn seen(healthy: u64) -> impl Fn(&serde_json::Value) -> bool {
     move |status| {
         let seen = &status["endpoints"][format!("e2e/-/{NAME}/all.h2")]["envoy-0"];

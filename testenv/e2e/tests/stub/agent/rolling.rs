@@ -10,7 +10,7 @@ use portcullis_harness::wait;
 use super::site::{Grounds, SOON, Site};
 use crate::world::PODS;
 
-/// What a rolling restart is given.
+/// The parameters of a rolling restart.
 struct Plan {
     unready: u32,
     drain: u32,
@@ -23,7 +23,7 @@ const ASKS: Duration = Duration::from_millis(200);
 /// Clients of each protocol.
 const CLIENTS: u32 = 20;
 const PER_SECOND: f64 = 500.0;
-/// So many good answers at least come while a gateway ends: a second of the load, and it has several.
+/// The least number of good responses while a gateway ends: one second of the load, of several.
 const MEANWHILE: u64 = 500;
 
 pub(super) fn lanes(target: &TlsTarget, each: u32) -> Vec<Lane> {

@@ -15,7 +15,7 @@ use crate::world::{NAME, Pki};
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// What gateways stand in front of, and whom their clients trust.
+/// The server behind the gateways, and the CA that their clients trust.
 pub(crate) struct Grounds {
     pub(crate) pki: Pki,
     pub(crate) serving_ca: Ca,

@@ -1,4 +1,4 @@
-//! Whoever reaches the ports by which a kubelet asks whether the programs live, cannot have them restarted.
+//! Clients of the ports that a kubelet probes cannot have the programs restarted.
 
 use std::io::Read;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What lives and ends together.
+//! Processes that live and end together.
 
 use std::net::TcpStream;
 

@@ -1,4 +1,4 @@
-//! A server that stops answering is named wherever somebody looks.
+//! A server that stops answering is named on every surface.
 
 use std::process::Command;
 use std::time::Instant;
@@ -20,7 +20,7 @@ fn ready(told: &Value) -> Option<&Value> {
     object(told)?["conditions"].as_array()?.iter().find(|one| one["type"] == "Ready")
 }
 
-/// What a condition `Ready` says; the message must hold all the words.
+/// Whether the condition `Ready` has this status and reason, and all the words in its message.
 fn is<'a, const N: usize>(status: &'a str, reason: &'a str, words: [&'a str; N]) -> impl Fn(&Value) -> bool + 'a {
     move |told| {
         ready(told).is_some_and(|one| {

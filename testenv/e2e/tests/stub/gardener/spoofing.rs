@@ -91,7 +91,7 @@ const FORGED_ADDRESS: [(&str, &str); 4] = [
     ("x-envoy-external-address", "192.0.2.1"),
 ];
 
-/// The address that a load balancer tells by PROXY protocol is told on, and is nobody's credential.
+/// The address in a load balancer's PROXY header is forwarded, and is no credential.
 #[test]
 fn a_proxy_header_is_an_address_and_no_identity() {
     let world = World::start("gardener-proxy-protocol");
@@ -129,7 +129,7 @@ fn the_nodes_proxy_tells_no_address_and_believes_none() {
     }
 }
 
-/// Istio lets clients resume sessions, and then nobody verifies the certificate again but the filter.
+/// Istio lets clients resume sessions, and then only the filter verifies the certificate again.
 #[test]
 fn a_resumed_session_is_judged_as_any_other() {
     let world = World::start("gardener-resumption");

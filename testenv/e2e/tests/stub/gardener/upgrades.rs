@@ -1,4 +1,4 @@
-//! What streams: over HTTP/1.1 to the server, with the way that the credential has, and with nothing behind a refusal.
+//! Streams: over HTTP/1.1 to the server, with the credential's own destination, and with nothing after a refusal.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

@@ -6,7 +6,7 @@ use portcullis_harness::envoy::EnvoyOptions;
 use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::{Record, StubOptions, StubServer, TokenEntry};
 
-/// What stubs take the gateway for.
+/// The user that stubs see as the gateway.
 pub(super) const FRONT: &str = "system:istio-gateway";
 
 /// The authorities and users of a shoot, and its kube-apiserver.
@@ -102,7 +102,7 @@ impl World {
         self.sides.iter().for_each(|side| side.stub.clear());
     }
 
-    /// What came of a request by HTTP/2, and what the first shoot's server saw of it.
+    /// The response to a request over HTTP/2, and the first shoot's server's record of it.
     pub(super) fn send(&self, target: &TlsTarget, path: &str, headers: &[(&str, &str)]) -> (Response, Option<Record>) {
         self.clear();
         let response = H2Client::connect(target).unwrap().get(path, headers).unwrap();

@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::world::{NAME, ROBOT, World};
 
-/// What the gateway shows to servers.
+/// The credential that the gateway presents to servers.
 const TOKEN: &str = "the-gateways-own-token-0123456789";
 /// In a file.
 const TOKEN_IN_FILE: &str = "the-gateways-token-in-a-file-0123456789";
-/// Where no token belongs.
+/// A secret in a field that takes none.
 const STRAY: &str = "a-secret-in-the-wrong-place-0123456789";
 
 /// Objects with keys and tokens in every place that takes them, and in places that do not.

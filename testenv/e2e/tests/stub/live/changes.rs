@@ -9,7 +9,7 @@ use super::references;
 use super::site::{OWN_TOKENS, Site, encode, own_identity, servers};
 use crate::world::NAME;
 
-/// What is changed, and how; `turn` tells how often it was changed before.
+/// The name of a change, and the change; `turn` is the number of times it was made before.
 pub(super) type Change = (&'static str, fn(&mut Site, usize));
 
 /// In the order in which they are made.
@@ -158,7 +158,7 @@ fn client_certificate(site: &mut Site, _: usize) {
     site.change("/spec/clientConfig/certData", encode(&identity.pem()));
 }
 
-/// Each time there was none: who tells users by request headers has none.
+/// Each time there was none: a cluster that forwards users in request headers has no token.
 fn token(site: &mut Site, turn: usize) {
     site.change("/spec/clientConfig/bearerToken", encode(OWN_TOKENS[turn % OWN_TOKENS.len()]));
 }
@@ -216,7 +216,7 @@ fn impersonation(site: &mut Site, _: usize) {
     site.change("/spec/portcullis/upstreamIdentity", json!("Impersonate"));
 }
 
-/// The gateway stands in none, so that this moves no request.
+/// The gateway has no zone, so that this moves no request.
 fn zones(site: &mut Site, turn: usize) {
     let entry = |stub: &StubServer| json!({"endpoint": stub.url(), "zone": "a"});
     let all: Vec<_> = site.stubs.iter().map(entry).collect();
@@ -279,7 +279,7 @@ fn settings_limits(site: &mut Site, turn: usize) {
     site.gateway.change_settings(|spec| spec["limits"] = limits).unwrap();
 }
 
-/// Nobody of the test is protected.
+/// No user of the test is protected.
 fn protected_identities(site: &mut Site, turn: usize) {
     let protected = either(turn, json!({"groups": ["break-glass"]}), json!({}));
     site.gateway.change_settings(|spec| spec["protectedIdentities"] = protected).unwrap();

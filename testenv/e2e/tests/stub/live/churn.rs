@@ -13,7 +13,7 @@ use super::site::Site;
 use crate::world::ROBOT;
 
 const SOON: Duration = Duration::from_secs(30);
-/// What watches look at; nothing else is written.
+/// The watched path; nothing else is written.
 const WATCHED: &str = "/api/v1/namespaces/default/secrets";
 const READ: [&str; 4] =
     ["/api/v1/namespaces/default/pods", "/version", "/apis/apps/v1/namespaces/default/deployments", "/api/v1/nodes"];
@@ -49,14 +49,14 @@ fn open_watches(site: &Site, crowd: &Crowd, plan: &Plan) -> Watches {
     crowd.watches(&lanes, &format!("{WATCHED}?watch=true")).unwrap()
 }
 
-/// What watches are told of.
+/// The source of the watches' events.
 struct Events<'a> {
     watches: &'a Watches,
     told: u64,
 }
 
 impl Events<'_> {
-    /// Creates an object; every watch is told of it, once.
+    /// Creates an object; every watch gets its event once.
     fn tell(&mut self, site: &Site) {
         self.told += 1;
         let (watches, number) = (self.watches, self.told);
@@ -71,7 +71,7 @@ impl Events<'_> {
     }
 }
 
-/// What came of it, by change.
+/// The results, by change.
 struct Told {
     name: &'static str,
     took: Duration,

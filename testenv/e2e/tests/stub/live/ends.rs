@@ -16,7 +16,7 @@ const NEIGHBOUR: &str = "other.example.org";
 /// Watches on each cluster.
 const EACH: usize = 4;
 
-/// Whose connections end: nobody's, the cluster's own, or everybody's.
+/// The connections that end: none, the cluster's own, or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     None,
@@ -81,7 +81,7 @@ fn watches_at(site: &Site, crowd: &Crowd, address: SocketAddr, name: &str) -> Wa
     crowd.watches(&lanes, &format!("{WATCHED}?watch=true&resourceVersion=0")).unwrap()
 }
 
-/// Makes the so many-th object; a watch is told of all of them.
+/// Creates the object of that number; a watch gets the events of all of them.
 fn tell(site: &Site, watches: &Watches, number: u64) {
     let client = H2Client::connect(&site.gateway.target(NEIGHBOUR).identity(&site.pki.admin)).unwrap();
     let object =

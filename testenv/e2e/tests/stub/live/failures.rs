@@ -13,7 +13,7 @@ use super::site::PATIENCE;
 use crate::world::{NAME, PODS, Pki, ROBOT};
 
 const SOON: Duration = Duration::from_secs(60);
-/// So many failed checks in a row, and a server is out.
+/// The number of failed checks in a row after which a server is out.
 const THRESHOLD: u64 = 1;
 const READ: [&str; 2] = [PODS, "/api/v1/nodes"];
 
@@ -92,8 +92,8 @@ impl Field {
     }
 
     /// Waits until so many servers are out, the last of which went after so many checks had failed at that time. It is out when
-    /// as many of its own have; those that are out already fail one in each interval at most.
-    /// That is so within the interval, a tenth of it and the timeout: by Envoy's clock, which its checks of all servers tell.
+    /// as many of its own have failed; those that are out already fail one in each interval at most.
+    /// This holds within the interval, a tenth of it and the timeout: by Envoy's clock, which its checks of all servers show.
     fn wait_out(&self, gone: usize, (before, started): (u64, Instant), check: Check) -> Duration {
         let (interval, timeout) = (check.0 as f64, check.1 as f64);
         let expected = &[0, 1, 2][gone..];

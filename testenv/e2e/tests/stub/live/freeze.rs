@@ -21,7 +21,7 @@ fn step(world: &World, file: &str) {
     world.gateway.apply(&world.manifest().merge(&patch)).unwrap();
 }
 
-/// Statuses of all that a node does to tell that it lives.
+/// The statuses of all heartbeats of a node.
 fn heartbeats(node: &H2Client, number: usize) -> [u16; 4] {
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"name": format!("node-1-{number}")}, "spec": {"holderIdentity": "node-1"}});

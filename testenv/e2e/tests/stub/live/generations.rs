@@ -1,4 +1,4 @@
-//! Edits of what a server believes about the gateway, while clients ask to be somebody else: two generations never meet.
+//! Edits of the facts that a server relies on, while clients ask to be another user: two generations never meet.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(60);
 /// As whom clients ask to act, who may not.
 const WANTED: [(&str, &str); 2] = [("impersonate-user", "root"), ("impersonate-group", "system:masters")];
 
-/// Somebody whom the servers know, by certificate or token.
+/// A user that the servers know, by certificate or token.
 #[derive(Clone, Copy)]
 struct Who<'a> {
     name: &'a str,
@@ -34,7 +34,7 @@ impl Who<'_> {
         self.token.map(|token| ("authorization", format!("Bearer {token}")))
     }
 
-    /// Asks to read as somebody else, over and over. Nothing is said about the answers: the servers tell as whom it was.
+    /// Asks to read as another user, over and over. The responses do not matter: the servers record the user of each request.
     fn reads(&self, over: &AtomicBool, count: &AtomicU64) {
         let credential = self.credential();
         let own = credential.iter().map(|(name, value)| (*name, value.as_str()));
@@ -88,7 +88,7 @@ impl Who<'_> {
     }
 }
 
-/// Makes the edits while some ask to be somebody else, and others behave.
+/// Makes the edits while some clients ask to be another user, and others behave.
 fn in_motion(test: &str, edits: usize, step: impl Fn(&mut Motion, usize)) {
     let mut motion = Motion::start(test);
     let (by_certificate, by_token) = (motion.target().identity(&motion.pki.alice), motion.target());
@@ -218,7 +218,7 @@ fn waiting_request_outlives_a_mode_edit_as_its_own_sender() {
     }
 }
 
-/// A header that the servers come to believe, as far as the gateway's settings tell.
+/// A header that the servers begin to trust, as the gateway's settings say.
 const LEGACY: (&str, &str) = ("legacy-group", "system:masters");
 
 /// Asks on a connection; over which of the servers' connections the request came, and whether [`LEGACY`] was with it.

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::site::{PATIENCE, servers};
 use crate::world::{NAME, Pki, ROBOT};
 
-/// How the gateway is known to the servers as somebody who may impersonate, and as a front proxy.
+/// The names under which the servers let the gateway impersonate, and take it for a front proxy.
 const IMPERSONATOR: &str = "portcullis";
 const FRONT_PROXY: &str = "front-proxy";
 
@@ -83,7 +83,7 @@ impl Motion {
         [Protocol::Http2, Protocol::Http1].into_iter().flat_map(of).collect()
     }
 
-    /// Requests that were handled as somebody who did not send them, and how many were handled.
+    /// The requests that were handled as a user who did not send them, and the number of all that were handled.
     pub(super) fn believed(&self) -> (Vec<String>, usize) {
         let records: Vec<_> = self.stubs.iter().flat_map(StubServer::records).collect();
         let of_clients = records.iter().filter(|record| record.path().contains("/namespaces/"));
@@ -99,7 +99,7 @@ impl Motion {
     }
 }
 
-/// What is edited.
+/// The edits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edit {
     /// `RequestHeader`, or `Impersonate`.

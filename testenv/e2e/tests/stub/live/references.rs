@@ -1,4 +1,4 @@
-//! Changes of where credentials stand, and of what stands there.
+//! Changes of references to credentials, and of the referenced data.
 
 use portcullis_harness::write_private;
 use serde_json::json;
@@ -24,7 +24,7 @@ pub(super) fn instead(site: &mut Site, _: usize) {
     site.change("/spec/portcullis/references", json!({"token": {"file": TOKEN}, "client": client}));
 }
 
-/// What is referred to changes, and the object does not.
+/// The referenced data changes, and the object does not.
 pub(super) fn edited(site: &mut Site, _: usize) {
     site.gateway.and_wait(|| write_private(&site.references.join(TOKEN), OWN_TOKENS[1].as_bytes())).unwrap();
 }

@@ -1,4 +1,4 @@
-//! What a server answers never takes it out.
+//! No response of a server takes the server out.
 
 use std::time::Duration;
 

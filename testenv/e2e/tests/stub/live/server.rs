@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::world::{Pki, ROBOT};
 
-/// So many connections may wait until a server takes them.
+/// The number of connections that may wait until a server takes them.
 const BACKLOG: usize = 16;
 
 /// How a server can be gone.
@@ -19,7 +19,7 @@ const BACKLOG: usize = 16;
 pub(super) enum Failure {
     /// Its process was killed: connections break, new ones are refused.
     Killed,
-    /// Its process is frozen: the kernel takes connections and data, nobody answers.
+    /// Its process is frozen: the kernel takes connections and data, and nothing answers.
     Frozen,
     /// The same, and packets of new connections are dropped: what a port behind a firewall is.
     Blackholed,
@@ -33,7 +33,7 @@ pub(super) enum Failure {
 pub(super) struct Server {
     spec: Spec,
     process: Process,
-    /// What fills the queue of connections that nobody takes.
+    /// The connections that fill the queue.
     queued: Mutex<Vec<TcpStream>>,
     pub(super) address: SocketAddr,
     admin: SocketAddr,

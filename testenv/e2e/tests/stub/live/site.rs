@@ -102,7 +102,7 @@ impl Site {
         self.gateway.apply(&self.manifest).unwrap();
     }
 
-    /// Where the servers are, but for the spare one.
+    /// The addresses of the servers, except for the spare one.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.stubs.iter().map(StubServer::address).collect()
     }

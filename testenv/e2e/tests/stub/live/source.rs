@@ -1,4 +1,4 @@
-//! Where objects come from is disturbed in every way, under load: nobody who is served notices.
+//! Every disturbance of the source of objects, under load: no client notices.
 
 use std::fs;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Traffic {
     }
 }
 
-/// Waits until an object or file is told of, as accepted or not, or not told of at all.
+/// Waits until an object or file is listed as accepted or as refused, or is not listed at all.
 fn wait_told(site: &Site, name: &str, accepted: Option<bool>) {
     let holds = |status: &Value| {
         let objects = status["objects"].as_array().cloned().unwrap_or_default();

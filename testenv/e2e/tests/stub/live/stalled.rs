@@ -1,4 +1,4 @@
-//! Clients that do not read what they asked for hold up nobody else.
+//! Clients that do not read their responses delay no other.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Identity alone: whoever is authenticated goes on, whatever the request asks for.
+//! Identity alone: every authenticated request goes on, whatever it asks for.
 
 use super::{acted_as, bearer, start};
 use crate::world::PODS;

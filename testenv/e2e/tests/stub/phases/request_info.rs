@@ -13,7 +13,7 @@ use crate::world::PODS;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A line for each request, of what the filter wrote about it: what `envoy/README.md` tells.
+/// Logs a line for each request with the filter's attributes, as described in `envoy/README.md`.
 fn logging(files: &PlainFiles) {
     let log = r#"
         - name: envoy.access_loggers.stdout

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::Plain;
 use crate::world::{NAME, World};
 
-/// What an object of a type says, first found first.
+/// The first object of a type.
 fn find<'a>(value: &'a Value, kind: &str) -> Option<&'a Value> {
     let is_it = value["@type"].as_str().is_some_and(|found| found.ends_with(kind));
     match value {
@@ -76,7 +76,7 @@ fn health_check(cluster: &Value) -> Value {
     check
 }
 
-/// The generation of an object stands in a destination between the group and the pool. Files have none.
+/// A destination without the generation, which is between the group and the pool. Files have none.
 fn plain_destination(destination: &str) -> String {
     let Some((group, rest)) = destination.split_once(GENERATION_MARK) else { return destination.to_owned() };
     format!("{group}{}", rest.get(rest.find('.').unwrap()..).unwrap())
@@ -95,7 +95,7 @@ fn routes(envoy: &Envoy) -> BTreeMap<String, [Value; 4]> {
     map.as_object().unwrap().iter().map(|(destination, entry)| (plain_destination(destination), of(entry))).collect()
 }
 
-/// So that whoever changes one of them looks at the other.
+/// A reminder to compare the two when one of them changes.
 #[test]
 fn the_files_say_what_the_control_plane_says() {
     let plain = Plain::start("impersonate", None, |_| {});

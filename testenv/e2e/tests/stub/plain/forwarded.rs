@@ -5,7 +5,7 @@ use portcullis_harness::certs::CertSpec;
 
 use super::{Plain, for_1_38};
 
-/// The mistake that must not become anybody's way in. Whose certificate it was the connection tells.
+/// A mistake in the configuration that must let no client in. The connection shows whose certificate it was.
 #[test]
 fn what_a_client_forwards_about_a_certificate_is_not_believed() {
     for details in ["ALWAYS_FORWARD_ONLY", "APPEND_FORWARD", "FORWARD_ONLY"] {

@@ -1,4 +1,4 @@
-//! Envoys that run from the files below `envoy/plain`, without a control plane, in both ways of telling users upstream.
+//! Envoys that run from the files below `envoy/plain`, without a control plane, in both ways of forwarding users.
 
 mod agreement;
 mod forwarded;
@@ -96,7 +96,7 @@ fn nobody_gets_through_as_somebody_else(plain: &Plain) {
     assert!(plain.seen().is_none());
 }
 
-/// What `envoy/README.md` tells for Envoy 1.38.
+/// The changes for Envoy 1.38 of `envoy/README.md`.
 pub(crate) fn for_1_38(files: &PlainFiles) {
     let listener = |text: String| {
         let (before, rest) = text.split_once("            # Takes any certificate").unwrap();
@@ -124,7 +124,7 @@ pub(crate) fn for_1_38(files: &PlainFiles) {
     files.edit("routes.yaml", routes).unwrap();
 }
 
-/// A map that does not know the filter's word for it stands for whatever keeps the filter from deciding.
+/// A map that does not know the filter's word for a destination is one of the faults that keep the filter from deciding.
 #[test]
 fn without_a_decision_there_is_no_way_to_a_server() {
     for mode in MODES {

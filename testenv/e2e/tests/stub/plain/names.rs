@@ -1,5 +1,4 @@
-//! What `envoy/istio/render` calls the objects of a host: the name of one is never that of another, or the second would overwrite
-//! the first.
+//! The names of a host's objects by `envoy/istio/render`: no two hosts share one, or the second would overwrite the first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +17,7 @@ fn objects(build: &str, host: &str, pki: &Path) -> Vec<Value> {
     serde_saphyr::from_multiple(&text).unwrap()
 }
 
-/// What exists once in a namespace, in a mesh or in the filter.
+/// The names that are unique in a namespace, in a mesh or in the filter.
 fn names(objects: &[Value]) -> BTreeSet<(String, String)> {
     let mut names = BTreeSet::new();
     let mut add = |kind: &str, name: &Value| names.extend([(kind.to_owned(), name.as_str().unwrap().to_owned())]);

@@ -1,4 +1,4 @@
-//! What the scripts that fill in the samples make of what they are given.
+//! The output of the scripts that fill in the samples.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use portcullis_harness::project_root;
 use portcullis_harness::rundir::RunDir;
 use serde_json::Value;
 
-/// A folder with everything that is asked for, of which the CA of clients stands between other texts.
+/// A folder with every input; the CA of clients has other texts around it.
 pub(super) fn pki(run: &RunDir, ca: &Ca) -> PathBuf {
     let pki = run.make_dir("pki").unwrap();
     for name in ["serving", "client"] {

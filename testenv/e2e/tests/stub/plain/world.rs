@@ -8,7 +8,7 @@ use crate::world::{NAME, PODS, Pki};
 
 /// `request-header`, with the line that is commented out there.
 pub(super) const REVIEWED: &str = "request-header with reviews";
-/// What an upgrade asks for.
+/// The path of an upgrade.
 pub(crate) const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec?command=x";
 
 /// An Envoy with files of one folder of `envoy/plain` in front of a stub that believes a front proxy.
@@ -59,12 +59,12 @@ impl Plain {
         Plain { mode, gateway, stub, pki, run }
     }
 
-    /// What came of a `GET` by HTTP/2, and what the server saw of it.
+    /// The response to a `GET` over HTTP/2, and the server's record of it.
     pub(crate) fn send(&self, identity: Option<&Identity>, headers: &[(&str, &str)]) -> (Response, Option<Record>) {
         self.request(identity, "GET", PODS, headers)
     }
 
-    /// What came of a request by HTTP/2, and what the server saw of it.
+    /// The response to a request over HTTP/2, and the server's record of it.
     pub(crate) fn request(
         &self,
         identity: Option<&Identity>,
@@ -82,7 +82,7 @@ impl Plain {
         (response, self.seen())
     }
 
-    /// What came of an upgrade, and what the server saw of it.
+    /// The response to an upgrade, and the server's record of it.
     pub(crate) fn upgrade(&self, headers: &str) -> (u16, Option<Record>) {
         self.stub.clear();
         let mut connection = self.gateway.target().connect().unwrap();
@@ -98,7 +98,7 @@ impl Plain {
         records.pop()
     }
 
-    /// Whose certificate the stub sees.
+    /// The user of the certificate that the stub sees.
     pub(crate) fn front(&self) -> &str {
         if self.mode == "impersonate" { "portcullis" } else { "front-proxy" }
     }
