@@ -1,4 +1,4 @@
-//! What a hostile client tries that depends on how a real kube-apiserver reads its connections.
+//! Attacks that depend on how a real kube-apiserver reads its connections.
 
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ fn pipeline(target: &TlsTarget, path: &str, framing: &str, body: &str) -> String
     String::from_utf8_lossy(&connection.read_to_end().unwrap()).into_owned()
 }
 
-/// kube-apiserver overlooks line ends in a token. Each spelling of one good token would be a review and a place in the cache of
-/// good answers, at the expense of everybody else.
+/// kube-apiserver ignores line ends in a token. Each spelling of one good token would be a review and an entry in the cache of
+/// good answers, at the expense of all other users.
 #[test]
 fn one_good_token_is_not_many() {
     let Some(world) = World::start("spellings", &KubeOptions::default()) else { return };

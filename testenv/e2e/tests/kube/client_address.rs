@@ -54,7 +54,7 @@ fn behind(test: &str, listener: Value) -> Option<World> {
     World::of(test, &KubeOptions::default(), &GatewayOptions { listener, ..GatewayOptions::default() })
 }
 
-/// What a PROXY header of version 1 says.
+/// The target with a PROXY header of version 1.
 fn proxied(target: &TlsTarget) -> TlsTarget {
     target.clone().preamble(format!("PROXY TCP4 {PROXIED} 198.51.100.1 40000 6443\r\n").as_bytes())
 }

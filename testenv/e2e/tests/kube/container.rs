@@ -9,7 +9,7 @@ use std::process::Command;
 use portcullis_harness::process::{Process, Spec};
 use portcullis_harness::{deps, project_root};
 
-/// What runs in a container.
+/// The program of a container, and its environment.
 #[derive(Clone, Default)]
 pub(crate) struct Container {
     pub(crate) name: String,
@@ -71,7 +71,7 @@ impl Container {
     }
 }
 
-/// What the Dockerfile puts into the images `control-plane` and `gateway`, as `SOURCE:TARGET`.
+/// The files that the Dockerfile copies into the images `control-plane` and `gateway`, as `SOURCE:TARGET`.
 pub(crate) fn image() -> Vec<String> {
     let module = deps::module_dir().unwrap().join("libportcullis.so");
     let files = [

@@ -13,7 +13,7 @@ const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSub
 /// `base64url.bearer.authorization.k8s.io.` and a token.
 const SUBPROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// What a client presents.
+/// The credentials of a client.
 struct Case {
     name: &'static str,
     identity: Option<Identity>,
@@ -93,7 +93,7 @@ fn cases(world: &World) -> Vec<Case> {
     ]
 }
 
-/// What the gateway means to do otherwise: several lines of a credential have more than one reading.
+/// The outcome where the gateway differs on purpose: several lines of a credential have more than one reading.
 fn by_design(case: &Case, direct: Outcome) -> Outcome {
     let lines = case.lines.iter().filter(|(name, _)| *name == "Authorization").count();
     if lines > 1 { (400, json!("BadRequest")) } else { direct }

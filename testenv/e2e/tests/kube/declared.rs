@@ -1,11 +1,11 @@
-//! What is handed to other programs, judged by their own parsers (testenv/declared).
+//! Files for other programs, checked by the parsers of these programs (testenv/declared).
 
 use std::path::Path;
 use std::process::Command;
 
 use portcullis_harness::deps;
 
-/// What is wrong with a file, a line each; `None`, said loudly, where the parsers are not built.
+/// The problems of a file, a line each; `None`, with a warning, where the parsers are not built.
 pub(crate) fn judged(kind: &str, path: &Path) -> Option<Vec<String>> {
     let program = deps::or_skip(kind, deps::declared()).unwrap()?;
     let output = Command::new(program).arg(kind).arg(path).output().unwrap();

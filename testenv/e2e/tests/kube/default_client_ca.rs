@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::kubectl::whoami;
 use crate::world::{Identities, World};
 
-/// A manifest as KubeGateway's users write it who have one CA for all clusters; the CA stands in a file of the gateway.
+/// A manifest of KubeGateway's users who have one CA for all clusters; the CA is in a file of the gateway.
 #[test]
 fn default_client_ca_names_users_as_the_apiserver_does() {
     for identities in Identities::ALL {

@@ -143,7 +143,7 @@ fn kube_apiserver_takes_everybody_for_whom_it_takes_them_directly() {
     strangers_end_no_watch(&world, &ways[0]);
 }
 
-/// kube-apiserver closes an HTTP/2 connection on which it rejected somebody.
+/// kube-apiserver closes an HTTP/2 connection on which it rejected a client.
 fn strangers_end_no_watch(world: &World, target: &TlsTarget) {
     let view = "--clusterrole=system:aggregate-to-view";
     let made = |args: &[&str]| world.kube.admin_kubectl().unwrap().args(args).run_ok().unwrap();

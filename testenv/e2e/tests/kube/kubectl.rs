@@ -19,7 +19,7 @@ fn kubectl_works_through_the_gateway() {
     }
 }
 
-/// What an ordinary user does, one after the other.
+/// The commands of an ordinary user, one after the other.
 pub(crate) fn everything_works(world: &World) {
     whoami_shows_what_a_direct_request_shows(world);
     a_configmap_lives_and_dies(world);

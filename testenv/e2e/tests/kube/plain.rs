@@ -111,7 +111,7 @@ fn a_user_of_its_own_is_enough_to_impersonate(plain: &Plain) {
     plain.everybody_is_who_they_are(&gateway);
 }
 
-/// Whose a token is, and whom it may impersonate, kube-apiserver says, as if there was no gateway.
+/// kube-apiserver decides the user of a token and whom the user may impersonate, as without a gateway.
 #[test]
 fn a_token_is_its_own_where_nobody_is_told() {
     let Some(plain) = Plain::start("kube-unchanged") else { return };

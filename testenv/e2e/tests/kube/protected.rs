@@ -40,8 +40,8 @@ fn a_certificate_of_system_masters_has_no_such_power_through_the_gateway() {
     }
 }
 
-/// By constrained impersonation, which Kubernetes 1.36 has switched on, whoever asks for a node's name is put into the nodes'
-/// group. As a front proxy the gateway leaves that to kube-apiserver.
+/// By constrained impersonation, which is on in Kubernetes 1.36, a user who asks for a node's name gets the nodes' group. As a
+/// front proxy the gateway leaves that to kube-apiserver.
 #[test]
 fn nobody_gets_into_the_nodes_group_by_a_nodes_name() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());

@@ -40,7 +40,7 @@ fn a_watch_survives_what_operators_do() {
     assert!(watch.log().is_empty(), "kubectl saw no trouble: {}", watch.log());
 }
 
-/// Makes a pod and waits until the watch tells of it.
+/// Creates a pod and waits until the watch shows it.
 fn still_sees(world: &World, watch: &Process, name: &str) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false}});

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// The host name of the cluster in these tests.
 pub(crate) const NAME: &str = "prod.example.com";
 
-/// How the gateway tells the apiserver about users.
+/// The way in which the gateway forwards users to the apiserver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identities {
     Impersonate,
@@ -43,7 +43,7 @@ impl World {
         World::telling(Identities::Impersonate, test, options, gateway)
     }
 
-    /// As [`World::of`], in front of apiservers that are told about users in this way.
+    /// As [`World::of`], in front of apiservers to which users are forwarded in this way.
     pub(crate) fn telling(
         identities: Identities,
         test: &str,
@@ -81,7 +81,7 @@ impl World {
             .set("/spec/portcullis", self.portcullis(json!({})))
     }
 
-    /// `spec.portcullis` with how users are told.
+    /// `spec.portcullis` with the way in which users are forwarded.
     pub(crate) fn portcullis(&self, mut fields: Value) -> Value {
         if self.identities == Identities::RequestHeader {
             fields["upstreamIdentity"] = json!("RequestHeader");
@@ -107,7 +107,7 @@ impl World {
         kubeconfig.write(&self.run.join(&name)).unwrap()
     }
 
-    /// Who asks the apiserver about tokens.
+    /// The user who asks the apiserver about tokens.
     fn reviewer(&self) -> &'static str {
         match self.identities {
             Identities::Impersonate => "portcullis",
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// What an operator does once: the gateway's own rights, as `portcullis rbac` prints them, and alice's.
+    /// The operator's part: the gateway's own rights, as `portcullis rbac` prints them, and alice's.
     fn grant(&self) {
         let rbac = self.gateway.rbac(self.reviewer()).unwrap();
         // view and edit themselves are put together by a controller, which does not run here.

@@ -1,4 +1,4 @@
-//! What a peer with a certificate may have, and no more.
+//! The bounds of a peer with a certificate.
 
 use std::time::{Duration, Instant};
 
@@ -170,7 +170,8 @@ async fn names_are_bounded_in_number_and_length() {
     assert!(stream.hear().await.is_err());
 }
 
-/// Whoever does not read is not told everything several times over. In a process of its own, for other tests need memory, too.
+/// Responses to a client that does not read are not kept several times over. In a process of its own, as other tests need
+/// memory, too.
 #[test]
 fn what_is_not_read_is_bounded_over_all_streams_of_a_peer() {
     let alone = ["--exact", "bounds::streams_that_nobody_reads", "--ignored", "--nocapture"];

@@ -1,4 +1,4 @@
-//! What an Envoy does with what it is told: it takes or refuses a response as a whole, and keeps what it had.
+//! A model of Envoy: it takes or refuses a response as a whole, and keeps what it had.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use envoy_types::pb::google::rpc::Status as Refusal;
 
 use crate::site::{Caller, Delta, SOON, Site};
 
-/// What a refused piece holds.
+/// The content of a refused part.
 pub(crate) const BAD: &[u8] = b"!bad";
 
 /// One type of one node.
@@ -26,7 +26,7 @@ pub(crate) struct Envoy {
     pub(crate) refusals: usize,
 }
 
-/// What somebody else had it take before.
+/// The resources that another control plane sent it before.
 #[derive(Clone, Default)]
 pub(crate) struct Past {
     pub(crate) has: BTreeMap<String, Vec<u8>>,
@@ -55,7 +55,7 @@ impl Envoy {
         Self { node, type_url, stream, has: past.has, versions: past.versions, names_it, pushes, refusals }
     }
 
-    /// What it has, for the next control plane.
+    /// Its resources, for the next control plane.
     pub(crate) fn past(&self) -> Past {
         Past { has: self.has.clone(), versions: self.versions.clone() }
     }

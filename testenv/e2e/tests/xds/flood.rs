@@ -1,4 +1,4 @@
-//! Connections on which nobody says anything: whoever has a certificate is served all the same.
+//! Connections without a message: clients with a certificate are served all the same.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ async fn flood(site: &Site, count: u32, from: impl Fn(u32) -> IpAddr, words: &[u
     open
 }
 
-/// How many resources a client with a certificate is told of first.
+/// The number of resources in the first responses to a client with a certificate.
 async fn hears(site: &Site, name: &str) -> usize {
     let caller = site.caller(&site.identity(name));
     let heard = async { caller.delta().await.unwrap().introduce(name).await.unwrap() };
@@ -84,7 +84,7 @@ async fn a_flood_that_goes_on_keeps_nobody_out() {
     attack.abort();
 }
 
-/// Nobody crowds them out: it is their time that is over, and no sooner than that.
+/// Their own time limit ends them, and no sooner than that: nothing crowds them out.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_connections_end_with_their_time() {
     for (name, words) in [("time-silent", &b""[..]), ("time-half", HALF)] {

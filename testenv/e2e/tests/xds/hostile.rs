@@ -1,4 +1,4 @@
-//! Peers that lie, babble and hoard: nobody else notices, and nobody is told what is not his.
+//! Peers that lie, send too much and never acknowledge: no other peer notices, and none receives another's resources.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tonic::Code;
 
 use crate::site::{CDS, Delta, SDS, Site, request, snapshot};
 
-/// Whether somebody else is served as if nothing happened.
+/// Checks that another peer is served as before.
 async fn others_are_served(site: &Site) {
     let mut stream = site.caller(&site.identity("honest")).delta().await.unwrap();
     assert_eq!(stream.introduce("honest").await.unwrap().resources.len(), 3);

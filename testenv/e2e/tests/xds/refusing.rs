@@ -1,5 +1,5 @@
-//! Envoys that refuse some of what they are told, from the beginning or after they come from another control plane: the
-//! bad ones are found in few pushes, and nobody else waits for them.
+//! Envoys that refuse some of their resources, from the beginning or after they come from another control plane: the bad ones
+//! are found in few responses, and no other resource waits for them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,8 @@ fn most(all: usize, bad: usize) -> usize {
     5 + 3 * bad + 2 * bad * (usize::BITS - all.leading_zeros()) as usize
 }
 
-/// As if another control plane, with other objects and without a word about them, had told it everything before.
+/// The resources of an Envoy to which another control plane, with other objects and without a list of parts, sent everything
+/// before.
 fn strange(type_url: &str) -> Past {
     let versions = if type_url == CDS { BTreeMap::new() } else { BTreeMap::from([("l".to_owned(), "0".repeat(32))]) };
     Past { has: BTreeMap::from([("old".to_owned(), b"old=1;".to_vec())]), versions }
@@ -121,7 +122,7 @@ cases! {
     bad_clusters_that_no_error_names: CDS false false;
 }
 
-/// A control plane that restarts with a bad edit: whoever did not change is not touched while it is looked for.
+/// A control plane that restarts with a bad edit: unchanged objects stay untouched during the search.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_with_a_bad_edit_touches_nobody_else() {
     let before = objects(50, &[]);

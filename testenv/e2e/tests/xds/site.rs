@@ -67,7 +67,7 @@ fn raise_descriptors() {
     setrlimit(rustix::process::Resource::Nofile, Rlimit { current: most, maximum: most }).unwrap();
 }
 
-/// So many clusters of so many bytes, and a secret.
+/// A snapshot of this number of clusters, each of this many bytes, and a secret.
 pub(crate) fn snapshot(clusters: usize, bytes: usize) -> Arc<Snapshot> {
     let cluster = |number| (CDS.to_owned(), format!("c{number}"), Resource::new(vec![b'x'; bytes]));
     let secret = (SDS.to_owned(), "s".to_owned(), Resource::new(b"SECRET".to_vec()));
@@ -134,7 +134,7 @@ impl Site {
     }
 }
 
-/// Somebody with a certificate.
+/// A client with a certificate.
 #[derive(Clone)]
 pub(crate) struct Caller {
     pub(crate) address: SocketAddr,

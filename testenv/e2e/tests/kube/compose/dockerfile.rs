@@ -63,7 +63,7 @@ impl Dockerfile {
         self.last(stage, "ENTRYPOINT").map_or(Vec::new(), |text| serde_json::from_str(text).unwrap())
     }
 
-    /// What stands where in an image, by its path: the base image's own files are not known.
+    /// The files of an image by their path, with their origin; the base image's own files are not known.
     pub(super) fn files(&self, stage: &str) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
         for copy in self.line(stage).iter().flat_map(|stage| stage.copies()) {

@@ -28,7 +28,7 @@ impl Project {
     }
 }
 
-/// Takes what stands under `<<` into the object around it, which has precedence (YAML 1.1).
+/// Merges the value of `<<` into the object around it, which has precedence (YAML 1.1).
 fn merge(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(merge),
@@ -44,7 +44,7 @@ fn merge(value: &mut Value) {
     }
 }
 
-/// Where something of a container's comes from.
+/// The origin of a container's file or folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// A volume of this name.
@@ -53,7 +53,7 @@ pub(super) enum Source {
     Path(String),
 }
 
-/// What is mounted into a service.
+/// A mount of a service.
 #[derive(Debug)]
 pub(super) struct Mount {
     pub(super) source: Source,

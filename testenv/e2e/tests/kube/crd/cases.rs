@@ -1,9 +1,9 @@
-//! What becomes of an object, as one change makes it.
+//! The outcome of an object with one change.
 
 use portcullis_e2e::Manifest;
 use serde_json::{Value, json};
 
-/// Who accepts an object.
+/// The programs that accept an object.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verdict {
     /// `check` and the server.
@@ -66,7 +66,7 @@ pub(super) fn cases() -> Vec<Case> {
     [whole(), servers_and_client(), limits(), policies(), ours(), super::references::rows()].concat_cases()
 }
 
-/// Where, what to put there, and what becomes of the object.
+/// Path, value, and the outcome of the object.
 pub(super) type Row = (&'static str, Value, Verdict);
 
 trait Cases {

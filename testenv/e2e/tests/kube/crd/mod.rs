@@ -143,7 +143,7 @@ fn unless_unresolved(mut problems: Vec<Problem>) -> Result<(), Vec<Problem>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// kubectl reads YAML 1.1; docs/kubegateway.md tells it.
+/// kubectl reads YAML 1.1; docs/kubegateway.md warns of it.
 fn a_bare_on_is_a_boolean_to_kubectl(world: &World) {
     let text = world.manifest().set("/spec/logging", json!({"mode": "MODE"})).to_text();
     for (written, is_taken) in [("on", false), ("\"on\"", true)] {

@@ -60,7 +60,7 @@ impl Cluster {
     }
 }
 
-/// Where a stored object lacks something that was written, or has something else in its place.
+/// The paths at which a stored object lacks a written field, or has another value.
 fn lost(written: &Value, stored: &Value, path: &str, found: &mut Vec<String>) {
     match (written, stored) {
         (Value::Object(fields), Value::Object(kept)) => {

@@ -1,4 +1,4 @@
-//! Dashboard and alerts ask for nothing that nobody tells.
+//! Dashboard and alerts ask only for metrics that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::rendered::Rendered;
 use crate::declared::{is_noticed, judged};
 
-/// Labels that Prometheus gives, or that stand for a histogram's buckets.
+/// Labels that Prometheus adds, or that belong to a histogram's buckets.
 const COMMON: [&str; 4] = ["namespace", "pod", "job", "le"];
 
 /// A metric that an expression asks for, with what it wants of its labels.
@@ -39,7 +39,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// What an expression asks for: words that begin as our metrics or Envoy's do, outside of quotes and braces.
+/// The metrics in an expression: words that begin as our metrics or Envoy's do, outside of quotes and braces.
 fn asked(expression: &str) -> Vec<Asked> {
     let mut found = Vec::new();
     let mut rest = expression;
@@ -121,7 +121,8 @@ fn every_metric_of_ours_that_is_asked_for_is_told() {
     assert!(seen > 40, "{seen}");
 }
 
-/// What became of requests: whatever is told about one of them twice is no second request, and no refusal unless it is.
+/// The counts of requests by outcome: a second series about the same request is no second request, and no refusal unless it is
+/// one.
 #[test]
 fn every_decision_is_asked_for_on_purpose() {
     let Some(rendered) = Rendered::of("overlays/complete") else { return };
@@ -135,7 +136,7 @@ fn every_decision_is_asked_for_on_purpose() {
     }
 }
 
-/// What of Envoy's own metrics is not on the page of a gateway that has served a request.
+/// Envoy's own metrics that are not on the page of a gateway that has served a request.
 pub(super) fn missing(page: &str) -> Vec<String> {
     let rendered = Rendered::of("overlays/complete").unwrap();
     let told: BTreeSet<&str> = page.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
@@ -147,7 +148,7 @@ pub(super) fn missing(page: &str) -> Vec<String> {
     names.into_iter().filter(is_missing).collect()
 }
 
-/// As Prometheus reads them; Grafana's variables stand for durations.
+/// The expressions as Prometheus reads them, with durations in place of Grafana's variables.
 #[test]
 fn prometheus_understands_every_expression() {
     let Some(rendered) = Rendered::of("overlays/complete") else { return };

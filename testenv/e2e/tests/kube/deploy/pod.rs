@@ -19,12 +19,12 @@ use crate::container::{Container, image, is_root};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// What is otherwise than in a cluster: addresses, because everything stands on one loopback.
+/// The differences from a cluster: addresses, because everything is on one loopback.
 pub(super) struct Placed<'a> {
     pub(super) name: &'a str,
     /// `from` and `to` in arguments.
     pub(super) replaced: &'a [(String, String)],
-    /// Where its page of health is.
+    /// The address of its health page.
     pub(super) http: SocketAddr,
     /// /etc/hosts in the place of DNS.
     pub(super) hosts: &'a str,
@@ -86,7 +86,7 @@ impl Pod {
     }
 }
 
-/// What is bound into the container, as `SOURCE:TARGET`, and what is empty.
+/// The volumes of the container: bound ones as `SOURCE:TARGET`, and empty ones.
 struct Volumes {
     files: Vec<String>,
     empty: Vec<String>,
@@ -122,7 +122,7 @@ impl Volumes {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// The files of a volume, as they stand in the API, and their mode.
+/// The files of a volume, as the API stores them, and their mode.
 fn content(cluster: &Cluster, volume: &Value) -> (Files, u32) {
     let (kind, name, field) = if volume["secret"].is_object() {
         ("secret", &volume["secret"]["secretName"], "data")

@@ -1,4 +1,4 @@
-//! Who may talk to whom.
+//! NetworkPolicies: the allowed connections between pods.
 
 use portcullis_harness::project_root;
 use portcullis_harness::rundir::RunDir;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::rendered::{CONTROL_PLANE, GATEWAY, Rendered};
 
-/// Where clouds keep what a machine may know of itself, credentials among it.
+/// The addresses of cloud metadata services, which hand out credentials.
 const METADATA: [&str; 4] = ["169.254.169.254", "100.100.100.200", "168.63.129.16", "fd00:ec2::254"];
 
 fn ports(rule: &Value) -> Vec<&Value> {

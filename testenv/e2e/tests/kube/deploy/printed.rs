@@ -1,4 +1,4 @@
-//! What the program prints, and manifests repeat, is equal.
+//! Output of the program that manifests repeat is equal to it.
 
 use std::process::Command;
 

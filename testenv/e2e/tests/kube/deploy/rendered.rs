@@ -8,7 +8,7 @@ pub(super) const NAMESPACE: &str = "portcullis";
 pub(super) const CONTROL_PLANE: &str = "portcullis-control-plane";
 pub(super) const GATEWAY: &str = "portcullis-gateway";
 
-/// What `kubectl kustomize` makes of a directory below deploy/kubernetes.
+/// The output of `kubectl kustomize` for a directory below deploy/kubernetes.
 pub(super) struct Rendered {
     /// As it would be applied.
     pub(super) text: String,
@@ -21,7 +21,7 @@ impl Rendered {
         Self::at(&project_root().join("deploy/kubernetes").join(directory))
     }
 
-    /// What it makes of a directory.
+    /// The output for a directory.
     pub(super) fn at(directory: &Path) -> Option<Self> {
         let kubectl = deps::kube_or_skip("kustomize").unwrap()?.kubectl;
         let output = Command::new(kubectl).arg("kustomize").arg(directory).output().unwrap();

@@ -1,4 +1,4 @@
-//! What the manifests say, run: pods as they stand there, with their ServiceAccounts' rights and nothing else.
+//! The manifests in operation: pods as declared, with the rights of their ServiceAccounts and nothing else.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::rendered::{CONTROL_PLANE, GATEWAY, NAMESPACE, Rendered, documents, st
 const SOON: Duration = Duration::from_secs(30);
 const NAME: &str = "prod.example.com";
 
-/// Where everything stands on loopback: two control planes at one port of two addresses, as behind one name.
+/// The addresses on loopback: two control planes at one port of two addresses, as behind one name.
 struct Place {
     xds: u16,
     listener: SocketAddr,
@@ -205,7 +205,8 @@ fn pods_of_the_manifests_serve_a_cluster() {
     ends_in_order(&gateway, &plane);
 }
 
-/// What the dashboard and the alerts ask of a gateway; counts come with a second's delay, histograms with five.
+/// The metrics that the dashboard and the alerts ask of a gateway exist; counts come with a second's delay, histograms with
+/// five.
 fn metrics_are_told(address: SocketAddr) {
     wait::until_ok("all metrics are told", SOON, || {
         let missing = monitoring::missing(&plain::get(address, "/metrics").unwrap().text());
@@ -221,7 +222,7 @@ fn is_confined(pod: &Pod) {
     assert_eq!(pod.page("/healthz").unwrap(), 200);
 }
 
-/// Whoever leads ends: the other replica takes Lease and gateway over.
+/// The leader ends: the other replica takes Lease and gateway over.
 fn the_other_takes_over(world: &World, planes: [Pod; 2]) -> Pod {
     let [first, second] = planes;
     let first_leads = leads(world.place.planes[0]);

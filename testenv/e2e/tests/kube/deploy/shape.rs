@@ -1,4 +1,4 @@
-//! What every workload of ours must say of itself.
+//! The properties that every workload must declare.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn a_gateway_has_time_to_let_its_clients_go() {
     assert!(seconds("shutdown-delay") >= noticed + 5);
 }
 
-/// A port that nobody listens at, or a probe of another page, would only show in a cluster.
+/// A port without a listener, or a probe of another page, would only show in a cluster.
 #[test]
 fn ports_and_probes_are_those_of_the_flags() {
     let Some(rendered) = Rendered::of("overlays/complete") else { return };

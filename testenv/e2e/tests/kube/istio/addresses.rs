@@ -12,7 +12,7 @@ use super::world::{Build, NAME, Setup, World};
 
 const SOON: Duration = Duration::from_secs(30);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// Where the client of these tests and Envoy are.
+/// The address of the client of these tests, and of Envoy.
 pub(super) const CONNECTION: &str = "127.0.0.1";
 /// Forged, but for the last entry of the last `x-forwarded-for` where a proxy in front is trusted.
 const FORGED: [(&str, &str); 4] = [

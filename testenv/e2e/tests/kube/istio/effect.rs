@@ -1,4 +1,4 @@
-//! What of istiod's configuration is in effect in Envoy.
+//! The part of istiod's configuration that is in effect in Envoy.
 
 use std::time::Duration;
 

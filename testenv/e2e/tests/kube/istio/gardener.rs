@@ -20,7 +20,7 @@ use super::world::admin;
 const FRONT: &str = "system:istio-gateway";
 const HOST: &str = "api.prod.dev.example.com";
 const WILDCARD_HOST: &str = "api-dev--prod.ingress.seed.example.com";
-/// What stands in the files for the bundle, as text of JSON.
+/// The placeholder of the bundle in the files, as text of JSON.
 const BUNDLE: &str = r"-----BEGIN CERTIFICATE-----\nthe shoot's client CA bundle\n-----END CERTIFICATE-----\n";
 
 struct Shoot {
@@ -85,14 +85,14 @@ impl Shoot {
     }
 }
 
-/// The objects as they stand in the files, with a namespace and a client CA of their own.
+/// The objects of the files, with a namespace and a client CA of their own.
 fn objects(namespace: &str, client_ca: &str) -> String {
     let read = |file: &str| std::fs::read_to_string(project_root().join("envoy/gardener").join(file)).unwrap();
     let files = ["secrets.yaml", "clusters.yaml", "shoot.yaml", "termination.yaml", "apiserver-proxy.yaml"].map(read);
     files.join("---\n").replace("shoot--dev--prod", namespace).replace(BUNDLE, &client_ca.replace('\n', r"\n"))
 }
 
-/// What Gardener has in the gateway's namespace.
+/// Gardener's Secrets in the gateway's namespace.
 fn secrets(namespace: &str, kube: &RealKube, serving_ca: &Ca, front: &Identity) -> [Value; 3] {
     let names = [HOST, WILDCARD_HOST, "kubernetes.default", "kubernetes.default.svc.cluster.local"];
     let serving = serving_ca.issue(&CertSpec::server("kube-apiserver", names)).unwrap();
@@ -159,7 +159,7 @@ fn http_proxy(address: SocketAddr) -> Value {
     })
 }
 
-/// What `testenv/e2e/src/ingress` says of istiod is what istiod does.
+/// `testenv/e2e/src/ingress` behaves as istiod does.
 #[test]
 fn istiod_makes_of_gardeners_objects_what_the_stand_in_makes_of_them() {
     let Some(shoot) = Shoot::start("istio-gardener") else { return };
@@ -216,7 +216,7 @@ fn istiod_makes_of_gardeners_objects_what_the_stand_in_makes_of_them() {
     nothing_was_refused(&shoot.mesh);
 }
 
-/// Of the seed: somebody with a host of his own on the ingress gateway's pods.
+/// Another user of the seed, with a host of his own on the ingress gateway's pods, does not reach the servers.
 fn nobody_else_gets_to_the_servers(shoot: &Shoot) {
     let server = TlsTarget::new(shoot.kube.apiservers()[0].address()).trust(shoot.kube.server_ca()).sni("localhost");
     let secrets =

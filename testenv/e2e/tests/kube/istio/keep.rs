@@ -63,7 +63,7 @@ impl Seed {
         self.kube.admin_kubectl().unwrap().args(["get", kind, name, "-n", namespace]).json().unwrap()
     }
 
-    /// Writes an object's spec and labels as somebody.
+    /// Writes an object's spec and labels as a user.
     fn write(&self, user: &str, (kind, namespace, name): (&str, &str, &str)) -> Result<(), String> {
         let labels = json!({"labels": {"app": "kubernetes", "portcullis.dev/keep": null}});
         let spec = match kind {

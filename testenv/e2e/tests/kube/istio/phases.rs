@@ -25,7 +25,7 @@ const OWN_ROUTE: &str = "  - name: version
     headers: {response: {set: {x-own: own}}}
     route: [{destination: {host: prod-example-com.kube-apiserver.internal, port: {number: 443}}}]
 ";
-/// What the README says of the access log, beside the mesh's configuration.
+/// The access log of the README, in addition to the mesh's configuration.
 const TELEMETRY: &str = "---
 apiVersion: telemetry.istio.io/v1
 kind: Telemetry
@@ -107,7 +107,7 @@ fn no_way_shows_a_certificate(world: &World) {
     }
 }
 
-/// Tokens, nobody, `--as`: what a client may say of itself, and what it may not.
+/// Tokens, no credential, `--as`: the credentials that a client may have, and those that it may not.
 fn who_has_a_token_is_who_they_are_directly(world: &World, name: &str) {
     let (direct, through) = (world.direct(), world.target_of(name));
     let token = format!("Bearer {}", world.token);

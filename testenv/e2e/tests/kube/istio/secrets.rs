@@ -1,4 +1,4 @@
-//! Who may name the Secrets of the gateway's pods.
+//! The objects that may name the Secrets of the gateway's pods.
 
 use portcullis_harness::certs::{Ca, CertSpec};
 use portcullis_harness::client::{H2Client, Response, TlsTarget};
@@ -8,7 +8,7 @@ use super::effect::eventually;
 use super::tenants::{HOST, Neighbour};
 use super::world::admin;
 
-/// Somebody's own way to a kube-apiserver, as anybody. What is missing is a certificate that the server believes.
+/// A tenant's route to a kube-apiserver, with headers of any user. Only a certificate that the server trusts is missing.
 const WAY: &str = r"
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -34,12 +34,12 @@ spec:
 ";
 const ISTIO: &str = "networking.istio.io";
 const TENANT: &str = "tenant";
-/// What the policy says.
+/// The message of the policy.
 const REFUSED: &str = "this Secret is for objects of the namespace";
 
 /// Those that the definitions have.
 const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha3"];
-/// What Istio takes for a name, or might.
+/// The spellings that Istio takes for a name, or might.
 const FORMS: [&str; 5] = [
     "kubernetes://NAME",
     "kubernetes://istio-ingress/NAME",
@@ -207,7 +207,7 @@ impl Neighbour<'_> {
     }
 }
 
-/// What kube-apiserver says of an object, which it does not keep.
+/// The answer of kube-apiserver to an object that is not stored (dry run).
 fn try_out(client: &H2Client, namespace: &str, naming: &Naming) -> Response {
     let Naming { group, version, resource, spec, .. } = naming;
     let kind = match *resource {

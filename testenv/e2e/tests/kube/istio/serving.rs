@@ -97,7 +97,7 @@ fn nobody_else_gets_to_the_servers(world: &World) {
     assert_eq!(alice.get(CONFIGMAPS, &[]).unwrap().status, 200);
 }
 
-/// What the README of `envoy/` says must not be lost, as far as no request of this test shows it.
+/// The features that the README of `envoy/` asks to keep, as far as no request of this test shows them.
 fn nothing_is_lost(world: &World) {
     let manager = manager(&world.mesh, NAME);
     assert_eq!(manager["stream_idle_timeout"], "300s");
@@ -145,7 +145,7 @@ fn whoami_shows_what_a_direct_request_shows(world: &World) {
     }
 }
 
-/// kube-apiserver closes an HTTP/2 connection on which it rejected somebody, and takes upgrades over HTTP/1.1 only.
+/// kube-apiserver closes an HTTP/2 connection on which it rejected a client, and takes upgrades over HTTP/1.1 only.
 fn everybody_has_a_way_of_their_own(world: &World) {
     let by_subset = ["h2", "passthrough", "anonymous", "upgrade"].map(|subset| connections(&world.mesh, subset));
     let [h2, passthrough, anonymous, upgrade] = by_subset;
@@ -202,7 +202,7 @@ fn a_connection_for_one_name_takes_no_request_for_another(world: &World) {
     assert!(world.target().sni("other.example.com").connect().is_err());
 }
 
-/// Istio lets clients resume sessions: nobody but the filter judges the certificate then.
+/// Istio lets clients resume sessions: only the filter verifies the certificate then.
 fn a_resumed_session_is_still_alices(world: &World) {
     let target = world.target().identity(&world.alice).resuming().unwrap();
     let request = format!("GET {CONFIGMAPS} HTTP/1.1\r\nHost: {NAME}\r\n\r\n");

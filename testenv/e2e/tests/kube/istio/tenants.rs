@@ -1,4 +1,4 @@
-//! Who else may write objects of Istio's in the cluster of the gateway, but not in its namespace.
+//! Other users who may write Istio objects in the cluster of the gateway, but not in its namespace.
 
 use std::net::SocketAddr;
 
@@ -8,12 +8,12 @@ use portcullis_harness::kube::RealKube;
 
 use super::effect::{eventually, nothing_was_refused, serves};
 
-/// The host name of somebody else's.
+/// The host name of another tenant.
 pub(super) const HOST: &str = "shop.example.com";
 
-/// A Gateway and routes in a namespace of somebody else's: for another host on the same pods and for the cluster's own, to the
-/// subset that shows the front-proxy certificate, as anybody. `exportTo: ["."]` of its DestinationRule is no hindrance to
-/// Istio.
+/// A Gateway and routes in another tenant's namespace: for another host on the same pods and for the cluster's own, to the
+/// subset that presents the front-proxy certificate, with headers of any user. `exportTo: ["."]` of its DestinationRule does
+/// not stop Istio.
 const TENANT: &str = r"
 apiVersion: v1
 kind: Namespace
@@ -49,7 +49,7 @@ spec:
 /// A cluster as its neighbours know it.
 pub(super) struct Neighbour<'a> {
     pub(super) mesh: &'a Mesh,
-    /// Where the gateway is.
+    /// The address of the gateway.
     pub(super) address: SocketAddr,
     /// By which the gateway's pods are found.
     pub(super) label: &'a str,
@@ -61,7 +61,7 @@ pub(super) struct Neighbour<'a> {
     pub(super) kube: &'a RealKube,
     /// A kube-apiserver, past the gateway.
     pub(super) server: TlsTarget,
-    /// Whose objects may name the Secrets.
+    /// The owner of the objects that may name the Secrets.
     pub(super) owner: &'a str,
     /// Of the gateway's pods; the last has the front-proxy certificate.
     pub(super) secrets: &'a [&'a str],
@@ -70,7 +70,7 @@ pub(super) struct Neighbour<'a> {
 }
 
 impl Neighbour<'_> {
-    /// Whoever has a host on the gateway's pods has no way to the servers as somebody whom he likes. `apply` applies objects.
+    /// A tenant with a host on the gateway's pods has no route to the servers as a user of his choice. `apply` applies objects.
     pub(super) fn nobody_else_routes_to_the_servers(&self, apply: impl Fn(&str, &str)) {
         let tenant = [("LABEL", self.label), ("GATEWAY", self.gateway)].into_iter();
         let tenant = tenant.chain([("HOSTS", self.hosts), ("SERVICE", self.service)]);

@@ -10,7 +10,7 @@ const REVIEW: &[u8] = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfS
 
 pub(super) type Headers<'a> = &'a [(&'a str, &'a [u8])];
 
-/// Headers that are nobody's but the gateway's.
+/// Headers that only the gateway may send.
 const FORGED: [Headers<'static>; 8] = [
     &[("x-remote-user", b"admin")],
     &[("x-remote-user", b"admin"), ("x-remote-group", b"system:masters")],
@@ -58,7 +58,7 @@ pub(super) fn everybody_is_who_they_are(world: &World, through: &TlsTarget) {
     }
 }
 
-/// Who somebody with a credential is, whatever else a request says.
+/// The user of a credential, whatever else a request says.
 pub(super) fn nothing_said_changes_it(case: &str, credential: Headers<'_>, direct: &TlsTarget, through: &TlsTarget) {
     let expected = told(direct, credential);
     assert_eq!(told(through, credential), expected, "{case}");

@@ -17,11 +17,11 @@ pub(super) const POLICY: &str = "prod.example.org";
 pub(super) const IDENTITY: &str = "identity.example.com";
 /// The name of the front-proxy certificate that kubeadm makes.
 const FRONT: &str = "front-proxy-client";
-/// What the README says of `Impersonate`.
+/// The README's change for `Impersonate`.
 const IMPERSONATE: [(&str, &str); 2] =
     [(r#"{"RequestHeader": {}}"#, r#""Impersonate""#), (r#", "user": "system:portcullis"}"#, "}")];
 
-/// What the objects of a host are called.
+/// The name of a host's objects.
 pub(super) fn object(host: &str) -> String {
     host.replace('.', "-")
 }
@@ -42,13 +42,13 @@ impl Build {
     }
 }
 
-/// What a world is made of.
+/// The parameters of a world.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) build: Build,
     /// Of Envoy; `None` = the pinned one.
     pub(super) version: Option<String>,
-    /// Users are told by `Impersonate-*`, after the change that the README names.
+    /// Users are forwarded by `Impersonate-*`, after the change of the README.
     pub(super) impersonates: bool,
 }
 
@@ -151,7 +151,7 @@ impl World {
         self.mesh.trust_proxies(&self.run, number).unwrap();
     }
 
-    /// Applies objects that somebody writes.
+    /// Applies objects of a test.
     pub(super) fn apply(&self, file: &str, objects: &str) {
         let file = self.run.write(file, objects).unwrap();
         self.admin(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
@@ -187,7 +187,7 @@ fn mesh(run: &RunDir, kube: &RealKube, setup: &Setup, objects: String) -> Mesh {
     Mesh::start(run, &of_mesh, |options| options.version = setup.version.clone()).unwrap()
 }
 
-/// What the README asks for, and what the users of these tests may do; gives robot's token.
+/// Grants the rights that the README lists, and those of the users of these tests; returns robot's token.
 fn grant(kube: &RealKube, setup: &Setup) -> String {
     let rights = if setup.impersonates { "envoy/plain/impersonate/rbac.yaml" } else { "envoy/istio/rbac.yaml" };
     let rights = project_root().join(rights);
@@ -201,8 +201,8 @@ fn grant(kube: &RealKube, setup: &Setup) -> String {
     admin(kube, &["create", "token", "robot"]).trim().to_owned()
 }
 
-/// What is in /etc/kubernetes/pki, or in a folder of one's own. kubeadm has one authority for servers and clients; here they are
-/// two, and a bundle of both is one as well.
+/// The content of /etc/kubernetes/pki, or of a folder in its place. kubeadm has one authority for servers and clients; here
+/// they are two, and a bundle of both is one as well.
 fn pki(run: &RunDir, kube: &RealKube, front: &Ca, serving: &Ca, setup: &Setup) -> PathBuf {
     let pki = run.make_dir("pki").unwrap();
     let pair = |name: &str, identity: Identity| {

@@ -36,7 +36,7 @@ pub(super) type Lines<'a> = &'a [(&'static str, &'static str)];
 
 pub(super) const ACCOUNT: &str = "system:serviceaccount:default:robot";
 
-/// What kube-apiserver judges: equal to the same request sent directly.
+/// Impersonations, which kube-apiserver judges: the answer equals that to the same request sent directly.
 pub(super) const IMPERSONATIONS: [Case; 24] = [
     &[("Impersonate-User", "dave")],
     &[("Impersonate-User", "carol")],
@@ -74,7 +74,7 @@ pub(super) const IMPERSONATIONS: [Case; 24] = [
     ],
 ];
 
-/// What means nothing: equal to the request without it.
+/// Headers without a meaning: the answer equals that to the request without them.
 pub(super) const FORGERIES: [Case; 15] = [
     &[("X-Remote-User", "admin")],
     &[("X-Remote-Group", "system:masters")],

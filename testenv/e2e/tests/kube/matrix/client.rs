@@ -1,4 +1,4 @@
-//! A client that sends what it is told to, and what it was told in return.
+//! A client that sends the headers of a case, and the answers.
 
 use portcullis_harness::certs::Identity;
 use portcullis_harness::client::{H2Client, Response, TlsConnection, TlsTarget};
@@ -8,15 +8,15 @@ use super::cases::{Form, Lines};
 use crate::world::NAME;
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
-/// Nobody here may do this, and kube-apiserver's refusal names the user. A review on an upgrade would not do: what follows the
-/// head of an upgrade is its tunnel, not a body.
+/// A path that no user here may use; kube-apiserver's refusal names the user. A review on an upgrade would not do: the bytes
+/// after the head of an upgrade are its tunnel, not a body.
 const EXEC: &str = "/api/v1/namespaces/default/pods/none/exec?command=x";
 const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
 
 /// Status, and what kube-apiserver says of the user, or the reason of the refusal. Of an upgrade, which user was refused.
 pub(super) type Outcome = (u16, Value);
 
-/// What a client proves itself with.
+/// The credential of a client.
 pub(super) enum Credential {
     Certificate(Box<Identity>),
     Token(String),

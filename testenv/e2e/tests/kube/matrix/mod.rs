@@ -1,6 +1,5 @@
-//! Whatever a client writes about identities, the gateway's answer is kube-apiserver's own: to the same request, or, for
-//! headers that mean nothing there, to the request without them. SelfSubjectReview tells whom kube-apiserver takes the
-//! sender for.
+//! For anything that a client writes about identities, the gateway's answer is kube-apiserver's own: to the same request, or,
+//! for headers without a meaning there, to the request without them. SelfSubjectReview names the user whom kube-apiserver sees.
 
 mod cases;
 mod client;
@@ -124,7 +123,7 @@ fn a_thousand_users_each_see_only_themselves() {
     crowd::users_each_see_only_themselves(&world, 1_000);
 }
 
-/// What the gateway cannot judge, or cannot pass on, it refuses; it never acts as if it had not been asked for.
+/// The gateway refuses requests that it cannot judge or forward; it never acts as if a header had not been there.
 fn where_the_gateway_differs_it_refuses(world: &World) {
     let certificate = |name: &str| {
         let identity = world.kube.client_ca().issue(&CertSpec::client(name, ["leads"])).unwrap();
@@ -161,14 +160,14 @@ fn where_the_gateway_differs_it_refuses(world: &World) {
     }
 }
 
-/// What is left of a request when the first hop has taken out what `Connection` names, as HTTP has it (RFC 9110 7.6.1). Envoy
-/// does so before any filter; kube-apiserver, which is no proxy, does not.
+/// The headers of a request after the first hop has removed those that `Connection` lists (RFC 9110 7.6.1). Envoy does so
+/// before any filter; kube-apiserver, which is no proxy, does not.
 fn without_nominated(case: Case) -> Vec<(&'static str, &'static str)> {
     let nominated = case.first().map(|(name, _)| *name);
     case.iter().filter(|(name, _)| Some(*name) != nominated).copied().collect()
 }
 
-/// Where the gateway means to differ from what kube-apiserver said directly.
+/// The outcome where the gateway differs from kube-apiserver on purpose.
 fn by_design(world: &World, case: Case, form: Form, direct: Outcome) -> Outcome {
     let is_blank_ended = case.iter().any(|(_, value)| value.trim() != *value);
     if world.identities == Identities::RequestHeader {

@@ -14,7 +14,7 @@ use crate::world::{Identities, NAME, World};
 /// As whom the first gateway comes to the second one. It may do everything there, so that a request that loses its user shows.
 const OUTER: &str = "outer";
 
-/// What a client lists for the next hop to take out, and headers to go with it.
+/// The values of `Connection` by which a client asks the next hop to remove headers, and headers to go with them.
 const LISTED: [&str; 15] = [
     "Impersonate-User",
     "impersonate-user, impersonate-group, impersonate-uid",

@@ -21,7 +21,7 @@ pub(super) fn executes_with_a_token(place: &Place) {
 }
 
 const ECHO: &str = "command=echo&command=seen&stdout=true";
-/// Says what it is told.
+/// A command that repeats its input.
 pub(super) const CAT: &str = "command=cat&stdin=true&stdout=true";
 
 /// Asks for a session in the pod `browsed`.

@@ -8,7 +8,7 @@ use super::place::{Place, Protocol, SOON, Way};
 
 const LIMIT: Duration = Duration::from_secs(4);
 
-/// A forgotten session ends, and what it ran. Whoever began later goes on, and so does whoever watches or follows a log.
+/// A forgotten session ends, and its command with it. Sessions that began later go on, and so do watches and followed logs.
 pub(super) fn ends_forgotten_sessions(place: &Place) {
     let limited = json!({"maxSessionDuration": "4s"});
     let told = place.world.portcullis(limited.clone());

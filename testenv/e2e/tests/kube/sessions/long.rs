@@ -1,4 +1,4 @@
-//! What takes long, and what lasts long.
+//! Requests that take long, and connections that last long.
 
 use std::fs;
 use std::time::{Duration, Instant};

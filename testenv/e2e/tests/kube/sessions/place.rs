@@ -12,7 +12,7 @@ use crate::world::{Identities, NAME, World};
 
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
-/// The same apiserver, under another name of the gateway's, told about users by impersonation.
+/// The same apiserver, under another name of the gateway, with users forwarded by impersonation.
 pub(super) const IMPERSONATING: &str = "impersonating.example.com";
 
 /// How kubectl streams.
@@ -25,7 +25,7 @@ pub(super) enum Protocol {
 impl Protocol {
     pub(super) const ALL: [Protocol; 2] = [Protocol::WebSocket, Protocol::Spdy];
 
-    /// What kubectl is told, and the verb of a session's request: WebSockets start with GET, SPDY with POST.
+    /// The flag of kubectl, and the verb of a session's request: WebSockets start with GET, SPDY with POST.
     fn facts(self) -> (&'static str, &'static str) {
         match self {
             Protocol::WebSocket => ("true", "get"),
@@ -34,13 +34,13 @@ impl Protocol {
     }
 }
 
-/// A kube-apiserver with a node, behind a gateway that serves it under two names, one for each way of telling users.
+/// A kube-apiserver with a node, behind a gateway that serves it under two names, one for each way of forwarding users.
 pub(super) struct Place {
     pub(super) world: World,
     impersonator: Identity,
 }
 
-/// Who asks: a kubeconfig without a server.
+/// The user: a kubeconfig without a server.
 #[derive(Clone)]
 pub(super) struct User {
     name: &'static str,
@@ -84,7 +84,7 @@ impl Place {
         Some(place)
     }
 
-    /// The cluster whose apiserver is told by impersonation.
+    /// The cluster with users forwarded by impersonation.
     pub(super) fn impersonating(&self) -> Manifest {
         let world = &self.world;
         Manifest::new(IMPERSONATING, world.kube.apiservers().iter().map(|server| server.address()))

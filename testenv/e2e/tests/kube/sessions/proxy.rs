@@ -44,7 +44,7 @@ fn pod_path(way: &Way<'_>, rest: &str) -> String {
     format!("/api/v1/namespaces/default/pods/{}:8080/proxy{rest}", way.pod)
 }
 
-/// By its server's own words: what was asked, and that nobody's credential went along.
+/// The pod's server confirms the request, and that no credential came with it.
 fn a_pod_is_asked(way: &Way<'_>, address: SocketAddr) {
     for (method, body) in [("GET", ""), ("POST", "some=form"), ("DELETE", "")] {
         let path = pod_path(way, "/a/b%20c?x=1&y=%20");

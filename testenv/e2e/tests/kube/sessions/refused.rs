@@ -1,4 +1,4 @@
-//! What kubectl tells of sessions that are refused or ended.
+//! kubectl's messages about sessions that are refused or ended.
 
 use portcullis_e2e::{Manifest, allow_all};
 use serde_json::json;

@@ -19,7 +19,7 @@ use crate::world::NAME;
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Sessions that take less than this are not cut.
 const DRAIN: u32 = 12;
-/// What load on the machine may add to a gateway's end.
+/// The delay that load on the machine may add to a gateway's end.
 const SLACK: Duration = Duration::from_secs(20);
 
 struct Site {

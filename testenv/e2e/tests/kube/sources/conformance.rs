@@ -81,7 +81,7 @@ impl Both {
     }
 }
 
-/// What is told of the clusters, but for the line of the file and for when it was seen first.
+/// The status of the clusters, without the line of the file and the transition times.
 fn told(side: &Side) -> Vec<Value> {
     let status = side.plane.status().unwrap();
     let objects = status["objects"].as_array().unwrap();
@@ -120,7 +120,7 @@ fn an_object_comes_and_changes(both: &Both, before: &str) -> String {
     both.same_and_new(&added)
 }
 
-/// What the definition refuses never arrives; what it cannot judge is refused by the check.
+/// An edit that the CRD refuses never arrives; the check refuses what the CRD cannot judge.
 fn a_wrong_edit_changes_nothing(both: &Both, before: &str) -> String {
     let bad = both.world.manifest("a.example.com").set("/spec/clientConfig/keyData", json!("bm90aGluZw=="));
     both.apply(&bad);

@@ -11,7 +11,7 @@ use super::world::{NAMESPACE, World, printed};
 
 const ACCOUNT: &str = "portcullis-control-plane";
 const NAME: &str = "a.example.com";
-/// Puts a directory where a pod has its service account, for a program and nobody else.
+/// Binds a directory to the path of a pod's service account, for one program only.
 const AS_IN_A_POD: &str = "\
 run=$(readlink -f /var/run)
 mount -t tmpfs tmpfs \"$run\"
@@ -20,7 +20,7 @@ cp \"$1\"/* \"$run/secrets/kubernetes.io/serviceaccount/\"
 shift
 exec \"$@\"";
 
-/// Where there are no namespaces of users' own, nobody can have a `/var/run` of his own.
+/// Without user namespaces, no program can have a `/var/run` of its own.
 fn can_pretend(test: &str) -> bool {
     let works = Command::new("unshare").args(["-rm", "true"]).status().is_ok_and(|status| status.success());
     assert!(works || !std::env::var("CI").is_ok_and(|ci| ci == "true"), "unshare -rm does not work");

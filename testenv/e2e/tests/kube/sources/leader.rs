@@ -83,7 +83,7 @@ fn lease(world: &World, field: &str) -> String {
     world.admin(&["get", "lease", "portcullis", "-n", NAMESPACE, "-o", &path])
 }
 
-/// Whoever leads: every replica serves the same.
+/// With either leader, every replica serves the same.
 fn both_serve(world: &World, first: &ControlPlane, second: &ControlPlane) {
     let before = snapshot_of(&first.status().unwrap());
     world.apply(&world.manifest("a.example.com").to_text());

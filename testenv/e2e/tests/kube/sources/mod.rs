@@ -1,4 +1,4 @@
-//! Where objects come from: a directory and a Kubernetes API lead to the same, and neither takes anything away by going.
+//! Sources of objects: a directory and a Kubernetes API lead to the same, and the loss of either takes nothing away.
 
 mod conformance;
 mod in_cluster;

@@ -88,8 +88,8 @@ fn an_api_that_is_gone_keeps_what_it_told() {
     nothing_was_lost(&world, &side, &snapshot);
 }
 
-/// What another kube-apiserver took meanwhile: one object changed, one came, one went. A control plane that starts in
-/// between serves what it kept.
+/// Edits that another kube-apiserver took meanwhile: one object changed, one created, one deleted. A control plane that starts
+/// in between serves its saved state.
 #[test]
 fn what_changed_during_an_outage_arrives_after_it() {
     let options = KubeOptions { apiservers: 2, ..KubeOptions::default() };

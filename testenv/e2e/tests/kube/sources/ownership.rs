@@ -8,7 +8,7 @@ use super::world::World;
 
 const SHARED: &str = "shared.example.com";
 
-/// What the object's own status says.
+/// The object's own status.
 fn status(world: &World, name: &str) -> Value {
     world.stored(name)["status"].clone()
 }
@@ -67,8 +67,8 @@ fn a_name_stays_with_whom_it_was_given_over_restarts() {
     wait_owns(&world, "a-older.example.com", &["a-older.example.com", SHARED]);
 }
 
-/// Neither a younger object nor an older one takes a name out of what somebody has, by a name or by a wildcard, and a control
-/// plane that knows nothing but what Kubernetes stores says the same.
+/// Neither a younger object nor an older one takes a name of another object, by a name or by a wildcard, and a control plane
+/// that knows only the objects stored in Kubernetes decides the same.
 #[test]
 fn names_below_wildcards_stay_with_whom_they_were_given() {
     let Some(world) = World::start("ownership-wildcard") else { return };

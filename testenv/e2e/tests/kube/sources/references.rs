@@ -152,7 +152,7 @@ fn what_is_referred_to_acts_and_rotates_and_stays() {
     nothing_secret_is_told(&both);
 }
 
-/// alice is verified by one reference, and told to the upstream with another, which trusts a third.
+/// alice is verified by one reference, and forwarded to the upstream with another, which trusts a third.
 fn the_gateways_credential_works(both: &Both) {
     both.world.apply(&printed(&["rbac", "--user", "portcullis"]));
     let alice = both.world.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
@@ -218,7 +218,7 @@ fn what_is_gone_or_garbled_is_told_and_the_last_stays(both: &Both, served: &str)
     both.wait_snapshot_after(served);
 }
 
-/// Somebody else's Secret, one in another namespace and one without the label are as if they were not.
+/// A Secret of another cluster, one in another namespace and one without the label count as missing.
 fn a_foreign_secret_looks_like_none(both: &Both, _: &str) {
     both.material("foreign", "b.example.com", &[("token", "Zm9yZWlnbg==TOPSECRET")]);
     both.world.admin(&["create", "secret", "generic", "unlabelled", "-n", NAMESPACE, "--from-literal=token=TOPSECRET"]);

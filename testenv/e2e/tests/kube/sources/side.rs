@@ -35,7 +35,7 @@ impl Side {
         self.envoy.wait_listening(address, SOON).unwrap();
     }
 
-    /// What Envoy got, without the times at which it did.
+    /// Envoy's configuration, without the times of its updates.
     pub(super) fn configuration(&self) -> Vec<String> {
         let dump = self.envoy.admin().config_dump().unwrap();
         let mut parts = Vec::new();
@@ -87,7 +87,7 @@ pub(super) fn wait_same(sides: [&Side; 2]) -> String {
     .unwrap()
 }
 
-/// What is told of an object; `None` if it is not there.
+/// The status of an object; `None` if it is not listed.
 pub(super) fn object<'a>(status: &'a Value, name: &str) -> Option<&'a Value> {
     status["objects"].as_array()?.iter().find(|one| one["name"] == name && one["kind"] == "UpstreamCluster")
 }

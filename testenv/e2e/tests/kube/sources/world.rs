@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::side::{SOON, Side, text};
 
-/// Where the control plane is at home.
+/// The namespace of the control plane.
 pub(crate) const NAMESPACE: &str = "gateways";
 /// As whom it comes.
 pub(crate) const USER: &str = "control-plane";
@@ -119,7 +119,7 @@ impl World {
     }
 }
 
-/// What a command of the control plane's executable prints.
+/// The output of a command of the control plane's executable.
 pub(crate) fn printed(args: &[&str]) -> String {
     let output = Command::new(deps::portcullis().unwrap()).args(args).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

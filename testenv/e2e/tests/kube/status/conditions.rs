@@ -102,7 +102,7 @@ fn refused_and_unhealthy(world: &World, side: &Side) {
     assert!(!message.contains("pretender is"), "{message}");
 }
 
-/// Nothing of an object's first life is told in its second.
+/// The status of a new object holds nothing of a deleted one of its name.
 fn deleted(world: &World) {
     let before = condition(&world.stored(NAME), "Accepted");
     world.admin(&["delete", "upstreamcluster", NAME]);

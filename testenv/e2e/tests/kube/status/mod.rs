@@ -1,4 +1,4 @@
-//! What became of an object, where Kubernetes stores it.
+//! The status of an object in Kubernetes.
 
 mod conditions;
 mod outage;

@@ -7,7 +7,7 @@ use crate::sources::{SOON, World};
 
 const NAME: &str = "prod.example.com";
 
-/// What happens while the API is away is told when it is back; meanwhile it is told here.
+/// The status of an outage's time is written when the API is back; meanwhile it is at /status.
 #[test]
 fn an_api_that_hangs_delays_the_status_and_nothing_else() {
     let Some(world) = World::start("status-outage") else { return };

@@ -1,4 +1,4 @@
-//! Something that says it is an Envoy: it refuses what it is sent, and reports endpoints as a test wishes.
+//! A client that claims to be an Envoy: it refuses what it is sent, and reports endpoints as a test asks.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -14,7 +14,7 @@ const GOOD: &str = "good.example.com";
 const BAD: &str = "bad.example.com";
 const TOKEN: &str = "canary-token-that-nobody-may-see";
 
-/// Keys and tokens that stand in the objects, and pieces of them: as they are, and in base64.
+/// The keys and tokens of the objects, and pieces of them: plain, and in base64.
 fn canaries(manifest: &Value) -> Vec<String> {
     let keys = ["/spec/clientConfig/keyData", "/spec/secureServing/keyData"];
     let mut canaries = vec![TOKEN.to_owned(), STANDARD.encode(TOKEN)];

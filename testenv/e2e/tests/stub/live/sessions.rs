@@ -11,7 +11,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// So many of each, as the user of the target's certificate or with a token; every other tunnel is SPDY.
+    /// The given number of each, as the user of the target's certificate or with a token; every other tunnel is SPDY.
     pub(super) fn open(target: &TlsTarget, token: &str, count: usize) -> Self {
         Self::open_in("default", target, Some(token), count)
     }
