@@ -11,7 +11,7 @@ use crate::filtered;
 /// The host name of the cluster.
 pub(crate) const NAME: &str = "prod.example.com";
 
-/// What Envoy does not tell in its configuration dump.
+/// The secrets that Envoy hides in its configuration dump.
 pub(crate) struct Secrets<'a> {
     pub(crate) serving: &'a Identity,
     pub(crate) upstream: &'a Identity,
@@ -150,7 +150,7 @@ fn idle() -> Value {
     })
 }
 
-/// What the filter writes for the user of the certificate.
+/// The headers that the filter adds for the user of the certificate.
 fn lines() -> Value {
     let digest = format!("X509SHA256={}", "0123456789abcdef".repeat(4));
     let lines = [

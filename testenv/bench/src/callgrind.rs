@@ -14,7 +14,7 @@ pub(crate) fn wrapper(out: &Path) -> Vec<OsString> {
     flags.map(OsString::from).into_iter().chain([file]).collect()
 }
 
-/// Tells a running callgrind something.
+/// Sends a command to a running callgrind.
 pub(crate) fn control(pid: u32, command: &str) -> Result<(), BenchError> {
     let output =
         Command::new("callgrind_control").args([command, &pid.to_string()]).output().map_err(BenchError::Control)?;

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The measured cases.
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 /// Rules of a policy.
 const RULES: u32 = 10;
 
-/// What a request meets.
+/// The configuration that a request passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Case {
     /// Envoy without the filter.
@@ -27,7 +27,7 @@ pub(crate) enum Case {
     Token,
     /// A cached certificate and one policy, which matches.
     One,
-    /// Bare, with the filter for request info alone, and a route by what it told.
+    /// Bare, with the filter for request info alone, and a route by its attributes.
     RequestInfo,
     /// Bare, with the client's certificate in `x-forwarded-client-cert`.
     Header,
@@ -58,7 +58,7 @@ impl Case {
         Self::WasmToken,
     ];
 
-    /// What the report says.
+    /// The name in the report.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Case::Bare => "bare Envoy",
@@ -123,7 +123,7 @@ impl Case {
         matches!(self, Case::Token | Case::BareToken | Case::WasmToken)
     }
 
-    /// What it is compared with.
+    /// The case that it is compared with.
     pub(crate) const fn baseline(self) -> Self {
         if self.uses_token() { Case::BareToken } else { Case::Bare }
     }

@@ -1,7 +1,7 @@
-//! CPU time of a request: bare Envoy, the module and portcullis.wasm beside each other.
+//! CPU time of a request: bare Envoy, the module and portcullis.wasm next to each other.
 //!
-//! The machine is shared, and what a neighbour does changes every figure. So all Envoys of a group run at once, each gets
-//! the same requests in turn, and each turn is compared with the bare Envoy's of the same round.
+//! The machine is shared, and its load changes every figure. All Envoys of a group therefore run at once, each gets the same
+//! requests in turn, and each turn is compared with the bare Envoy's of the same round.
 
 use std::path::PathBuf;
 
@@ -26,12 +26,12 @@ pub(crate) struct Cpu {
     /// Requests under way at a time: with one, most of the time is the worker's falling asleep and waking up.
     #[arg(long, default_value_t = 16)]
     at_once: usize,
-    /// Where configurations and logs go; emptied at the start. A temporary directory if unset.
+    /// Directory of configurations and logs, emptied at the start. A temporary directory if unset.
     #[arg(long)]
     dir: Option<PathBuf>,
 }
 
-/// What is compared, the baseline first.
+/// The compared cases, the baseline first.
 const GROUPS: [&[Case]; 2] =
     [&[Case::Bare, Case::Last, Case::WasmLast], &[Case::BareToken, Case::Token, Case::WasmToken]];
 

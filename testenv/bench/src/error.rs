@@ -17,7 +17,7 @@ pub(crate) enum BenchError {
     Refused {
         /// Its arguments.
         command: String,
-        /// What it printed.
+        /// The output of the command.
         output: String,
     },
     /// Reading a file.
@@ -44,7 +44,7 @@ pub(crate) enum BenchError {
     /// The control plane did not say what it says when a step is done.
     #[error("the control plane's log has no line with {text:?}")]
     Silent {
-        /// What was waited for.
+        /// The condition that did not come true.
         text: &'static str,
     },
     /// No request was answered by an edit.

@@ -24,7 +24,7 @@ fn module() -> Value {
     json!({"name": "portcullis", "do_not_close": true, "metrics_namespace": "portcullis"})
 }
 
-/// Request info alone (`envoy/plain/request-info`), with one route by what was told, and the answer if nothing was.
+/// Request info alone (`envoy/plain/request-info`), with one route by its attributes, and the response without them.
 pub(crate) fn by_request_info(route: &Value, host: &str) -> Value {
     let mut route = route.clone();
     let class = json!({"key": "portcullis.request.class", "string_match": {"exact": "read"}});

@@ -1,9 +1,9 @@
-//! What a whole request costs in Envoy, in instructions: bare, and with the gateway.
+//! The cost of a whole request in Envoy, in instructions: bare, and with the gateway.
 //!
-//! Envoy runs with one worker under callgrind. After a warm-up each round sends a fixed number of requests over one
-//! HTTP/2 connection and counts what the worker's thread executed, Envoy's code, the module's and the libraries'. The
-//! bare Envoy runs the gateway's own listener, routes and clusters with the filter, the early header mutation and the
-//! choice of the route taken out.
+//! Envoy runs with one worker under callgrind. After a warm-up each round sends a fixed number of requests over one HTTP/2
+//! connection and counts the instructions of the worker's thread: of Envoy's code, the module's and the libraries'. The bare
+//! Envoy runs the gateway's own listener, routes and clusters without the filter, the early header mutation and the choice of
+//! the route.
 
 mod bare;
 mod callgrind;
@@ -43,7 +43,7 @@ struct Options {
     /// Only these cases, and what they are compared with.
     #[arg(long, value_enum, value_delimiter = ',')]
     cases: Vec<Case>,
-    /// Where configurations, logs and callgrind's files go; emptied at the start. A temporary directory if unset.
+    /// Directory of configurations, logs and callgrind's files, emptied at the start. A temporary directory if unset.
     #[arg(long)]
     dir: Option<PathBuf>,
 }

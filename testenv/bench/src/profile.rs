@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// What one thread executed in one round.
+/// The instructions of one thread in one round.
 #[derive(Debug, Default)]
 pub(crate) struct Profile {
     /// Instructions.
@@ -18,7 +18,7 @@ pub(crate) struct Profile {
 pub(crate) struct Call {
     /// How many.
     pub(crate) count: u64,
-    /// What they and everything below them executed.
+    /// The instructions of them and of everything below them.
     pub(crate) inclusive: u64,
 }
 
@@ -67,7 +67,7 @@ impl Profile {
     }
 }
 
-/// Names stand in full where they come first, `(3) name`, and as `(3)` later.
+/// Names are in full at first, `(3) name`, and abbreviated later, `(3)`.
 #[derive(Default)]
 struct Names {
     objects: HashMap<String, String>,

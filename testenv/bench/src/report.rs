@@ -1,9 +1,9 @@
-//! What is printed: text for a person, columns by tabs.
+//! The report: text for a person, columns by tabs.
 
 use crate::case::Case;
 use crate::profile::Profile;
 
-/// What the columns are.
+/// The names of the columns.
 pub(crate) const HEADING: &str = "case\tper request in each round\tof its baseline";
 
 /// Prints a case; gives what a request costs, the mean of its rounds.

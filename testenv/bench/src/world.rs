@@ -24,12 +24,12 @@ use crate::{Options, bare, callgrind, client};
 const STARTS: Duration = Duration::from_secs(120);
 /// Requests before anything is counted: connections, caches and the credential's review.
 const WARM_UP: u32 = 300;
-/// What callgrind's files begin with.
+/// The prefix of callgrind's files.
 const OUT: &str = "callgrind.out";
 /// Bytes of a small pod as JSON.
 const BODY: usize = 2_048;
 
-/// What all cases share.
+/// The common parts of all cases.
 pub(crate) struct World<'a> {
     run: &'a RunDir,
     /// Whether Envoys run under callgrind.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use crate::features::read;
 use crate::{Combination, DIFFERENCES, Error, Filter};
 
-/// How portcullis.wasm differs from the module, as `docs/compatibility.md` tells it.
+/// A difference of portcullis.wasm from the module, as `docs/compatibility.md` lists it.
 #[derive(Clone, Debug)]
 pub struct Differences(Vec<Difference>);
 

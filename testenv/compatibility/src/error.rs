@@ -6,7 +6,7 @@ pub enum Error {
     /// A file cannot be read or written.
     #[error("{step} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// On which path.
         path: PathBuf,
@@ -27,7 +27,7 @@ pub enum Error {
     /// A combination or a test of one was not run.
     #[error("{what} was not run: run `make compatibility`")]
     NotRun {
-        /// What is missing.
+        /// The missing thing.
         what: String,
     },
     /// Something in the list of features is wrong: its writer's fault.
@@ -35,7 +35,7 @@ pub enum Error {
     List {
         /// The part.
         what: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: &'static str,
     },
     /// A program could not be run.

@@ -12,11 +12,11 @@ pub struct Features {
     pub probe: String,
     /// The features.
     pub features: Vec<Feature>,
-    /// What a yes or a no does not tell.
+    /// Remarks where a yes or a no is not enough.
     pub remarks: Vec<Remark>,
 }
 
-/// What users ask for. A test is `<suite>::<path>`, where the suite is a test of the package `portcullis-e2e`.
+/// A feature for users. A test is `<suite>::<path>`, where the suite is a test of the package `portcullis-e2e`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Feature {
@@ -33,7 +33,7 @@ pub struct Feature {
     pub wasm: Vec<String>,
 }
 
-/// What the table says below itself about cells of a feature.
+/// A remark below the table about cells of a feature.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Remark {
@@ -44,7 +44,7 @@ pub struct Remark {
     /// Builds of the filter; all if left out.
     #[serde(default = "every_build")]
     pub filter: Vec<Filter>,
-    /// The tests of the feature that need not pass there, for the reason that the remark tells.
+    /// The tests of the feature that need not pass there, for the reason in the remark.
     #[serde(default)]
     pub excuses: Vec<String>,
     /// The remark.

@@ -21,7 +21,7 @@ pub use results::{Outcome, Results, Run};
 pub const FEATURES: &str = "testenv/e2e/compatibility.json";
 /// How portcullis.wasm differs from the module, below the project's root.
 pub const DIFFERENCES: &str = "testenv/e2e/wasm-differences.json";
-/// What came of the last run, below the project's root.
+/// The file with the results of the last run, below the project's root.
 pub const RESULTS: &str = "docs/reference/compatibility.json";
-/// Where the table stands, below the project's root.
+/// The page with the table, below the project's root.
 pub const PAGE: &str = "docs/compatibility.md";

@@ -1,4 +1,4 @@
-//! What cargo's test programs print.
+//! The output of cargo's test programs.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(crate) fn ended(output: &str) -> BTreeMap<&str, bool> {
     output.lines().filter_map(named).collect()
 }
 
-/// What Envoy said, as the probe tells it.
+/// Envoy's message in the output of the probe.
 pub(crate) fn refusal(output: &str) -> Option<String> {
     let told = output.lines().find_map(|line| line.strip_prefix("Envoy refuses: "))?;
     Some(told.trim().to_owned())

@@ -127,7 +127,7 @@ fn again(suites: &Suites, features: &Features, mut run: Run) -> Result<Run, Erro
     Ok(run)
 }
 
-/// What came of the probe, and why the combination serves nothing, if it does not.
+/// The outcome of the probe, and the reason if the combination serves nothing.
 fn probe(suites: &Suites, features: &Features, combination: &Combination) -> Result<(Outcome, Option<String>), Error> {
     let Some((suite, test)) = features.probe.split_once("::") else {
         return Err(Error::List { what: features.probe.clone(), why: "it names no suite" });

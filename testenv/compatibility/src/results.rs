@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::features::read;
 use crate::{Combination, Error, Features, Filter, RESULTS};
 
-/// What came of a run of the tests.
+/// The results of a run of the tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Results {
@@ -15,7 +15,7 @@ pub struct Results {
     pub runs: Vec<Run>,
 }
 
-/// What came of the tests with one combination.
+/// The results of the tests with one combination.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
@@ -30,11 +30,11 @@ pub struct Run {
     /// Why the combination serves nothing, in Envoy's own words. No further tests are run then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
-    /// What came of each test.
+    /// The outcome of each test.
     pub tests: BTreeMap<String, Outcome>,
 }
 
-/// What came of a test.
+/// The outcome of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -47,7 +47,7 @@ pub enum Outcome {
 }
 
 impl Run {
-    /// What was run.
+    /// The combination that was run.
     pub fn combination(&self) -> Combination {
         Combination { envoy: self.envoy.clone(), filter: self.filter }
     }

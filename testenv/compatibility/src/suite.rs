@@ -29,10 +29,10 @@ pub(crate) struct Suites {
     logs: PathBuf,
 }
 
-/// What came of running a test program.
+/// The outcome of a test program.
 #[derive(Debug)]
 pub(crate) struct Outputs {
-    /// What it printed.
+    /// The output of the program.
     pub(crate) text: String,
     /// The tests that passed, with their suite.
     pub(crate) passed: Vec<String>,
@@ -83,13 +83,13 @@ impl Suites {
     }
 }
 
-/// Most end-to-end tests wait, so that one more than there are cores are in nobody's way.
+/// Most end-to-end tests wait, so that one thread more than there are cores delays none.
 fn threads() -> String {
     let own = std::env::var("RUST_TEST_THREADS").ok();
     own.unwrap_or_else(|| (std::thread::available_parallelism().map_or(2, usize::from) + 1).to_string())
 }
 
-/// Tells of each test that ends until all have, or it is too late. What a test started ends with the program.
+/// Reports each test that ends until all have, or until the time limit. Processes of a test end with the program.
 fn attend(mut command: Command, program: &Path, log: &Path, patience: Duration) -> Result<String, Error> {
     let failed = |source| Error::Program { program: program.display().to_string(), source };
     let mut child = command.spawn().map_err(failed)?;

@@ -13,8 +13,8 @@ const END: &str = "<!-- end of features -->";
 pub struct Table {
     /// The Markdown text.
     pub text: String,
-    /// What it does not tell: tests that fail without a remark or a difference that says why, and those that pass in spite of a
-    /// remark that excuses them.
+    /// Complaints about the table: tests that fail without a remark or a difference that gives the reason, and those that pass
+    /// in spite of a remark that excuses them.
     pub complaints: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ fn ending(combination: &Combination) -> &'static str {
     }
 }
 
-/// The table as it stands in the page below the project's root.
+/// The table in the page below the project's root.
 ///
 /// # Errors
 /// [`Error::File`], [`Error::Marks`].

@@ -1,4 +1,4 @@
-//! What a cell says, by results that nobody has found.
+//! The words of a cell, by invented results.
 #![cfg(test)]
 
 use portcullis_compatibility::table::{Table, make};

@@ -17,7 +17,7 @@ fn every_feature_is_proven_by_tests_that_exist() {
     }
 }
 
-/// Whether a test that is not ignored stands in the file of its module.
+/// Whether the file of the test's module contains the test, and it is not ignored.
 fn exists(tests: &Path, test: &str) -> bool {
     let (module, name) = test.rsplit_once("::").unwrap();
     let file = tests.join(module.replace("::", "/"));

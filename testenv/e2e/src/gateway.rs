@@ -20,13 +20,15 @@ const ARRIVES: Duration = Duration::from_secs(20);
 /// How long one handshake may take on the way to each worker.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// So many handshakes are made before it is looked who took them.
+/// The number of handshakes before the workers' counts are read.
 const AT_A_TIME: u32 = 4;
 
-/// So many connections each worker takes: a first one may come from before, a second one together with what is in the queue.
+/// The number of connections that each worker takes: a first one may come from before, a second one together with the rest of
+/// the queue.
 const EACH: u64 = 4;
 
-/// So many handshakes that were turned away at once, and that no worker has counted, and the listener takes none.
+/// The number of handshakes that were refused at once, and that no worker has counted, after which the listener counts as
+/// refusing all.
 const UNCOUNTED: u32 = 12;
 
 /// How to run a gateway.
@@ -34,7 +36,7 @@ const UNCOUNTED: u32 = 12;
 pub struct GatewayOptions {
     /// Envoy's version; the pinned one if unset.
     pub envoy_version: Option<String>,
-    /// Where Envoy looks for the module; the built one if unset.
+    /// The directory of the module; that of the built one if unset.
     pub module_dir: Option<PathBuf>,
     /// The `portcullis.wasm` to run in the module's place; if unset, the built one where the tests are to run with wasm
     /// ([`deps::runs_wasm`]).
@@ -45,14 +47,14 @@ pub struct GatewayOptions {
     pub listener: Value,
     /// More flags of `portcullis bootstrap`.
     pub bootstrap_flags: Vec<String>,
-    /// A file that tells how full Envoy's heap is, from 0 to 1, in the place of the heap. Takes effect when a file is renamed
+    /// A file with the fill level of Envoy's heap, from 0 to 1, in the place of the heap. Takes effect when a file is renamed
     /// to it. Needs `--max-heap-mib`.
     pub pressure: Option<PathBuf>,
     /// More flags of Envoy.
     pub envoy_flags: Vec<String>,
     /// More flags of `portcullis serve`.
     pub plane_flags: Vec<String>,
-    /// What the control plane logs, as `RUST_LOG` says it; its own default if unset.
+    /// The control plane's `RUST_LOG`; its own default if unset.
     pub plane_log: Option<String>,
 }
 
@@ -140,11 +142,11 @@ impl Gateway {
         self.and_wait(|| self.write(manifest))
     }
 
-    /// Waits until each worker acts by what Envoy has acknowledged.
+    /// Waits until each worker follows the configuration that Envoy has acknowledged.
     ///
-    /// What Envoy acknowledges is in the queue of each worker by then, and a worker that has taken a few connections since
-    /// then has been through its queue. Which worker takes a connection is for the system to say, so there are as many of them
-    /// as that takes. How a handshake ends does not matter. Of a listener that turns all away, for it does not trust this proxy,
+    /// An acknowledged configuration is in the queue of each worker, and a worker that has taken a few connections since then
+    /// has been through its queue. The system chooses the worker of a connection, so there are as many connections as that
+    /// takes. The outcome of a handshake does not matter. Of a listener that refuses all, because it does not trust this proxy,
     /// nothing is known.
     ///
     /// # Errors
@@ -185,7 +187,7 @@ impl Gateway {
         self.setting("/spec/listener/proxyProtocol").as_object().is_some_and(|door| !door.contains_key("port"))
     }
 
-    /// What a proxy says first, if all clients come through proxies.
+    /// The PROXY header, if all clients come through proxies.
     fn preamble(&self) -> Vec<u8> {
         let line = format!("PROXY TCP4 127.0.0.1 127.0.0.1 40000 {}\r\n", self.address.port());
         if self.is_for_proxies() { line.into_bytes() } else { Vec::new() }
@@ -271,12 +273,12 @@ impl Gateway {
         &self.manifests
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Who signs what the gateway presents to clients.
+    /// The CA of the gateway's serving certificate.
     pub fn serving_ca(&self) -> &Ca {
         &self.serving_ca
     }

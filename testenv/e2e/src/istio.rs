@@ -18,8 +18,8 @@ use crate::render::{Settings, render};
 
 const ARRIVES: Duration = Duration::from_secs(30);
 
-/// What the README asks of the mesh, and its access log, which is written where a Telemetry names it. No mTLS inside of the mesh,
-/// because its certificates come from the agent in a proxy's pod.
+/// The mesh configuration of the README, and its access log, which is written where a Telemetry names it. No mTLS inside of the
+/// mesh, because its certificates come from the agent in a proxy's pod.
 fn mesh_configuration() -> Value {
     let labels = json!({
         "host": "%REQ(:AUTHORITY)%",
@@ -49,10 +49,10 @@ pub struct Mesh {
     objects: String,
 }
 
-/// What a mesh is made of.
+/// The parameters of a mesh.
 #[derive(Debug)]
 pub struct MeshSetup<'a> {
-    /// Where istiod finds the objects.
+    /// The Kubernetes with the objects for istiod.
     pub kube: &'a RealKube,
     /// The namespace of the gateway's pods. It is made.
     pub namespace: &'a str,
@@ -121,7 +121,7 @@ impl Mesh {
         &self.gateway
     }
 
-    /// What Istio's admission webhook, which does not run here, would have against objects of Istio's in YAML.
+    /// The objections of Istio's admission webhook, which does not run here, to Istio objects in YAML.
     ///
     /// # Errors
     /// [`Error::Lacks`] where there is no YAML; else as [`Istiod::objections`].
@@ -148,10 +148,10 @@ impl Mesh {
     }
 }
 
-/// What `envoy/istio/render` prints.
+/// The output of `envoy/istio/render`.
 ///
 /// # Errors
-/// [`Error::Command`] with what the script says.
+/// [`Error::Command`] with the message of the script.
 pub fn render_istio(build: &str, name: &str, servers: &[SocketAddr], pki: &Path, more: &[String]) -> Result<String> {
     render("istio", &[build.as_ref()], &Settings { name, servers, pki, more })
 }
@@ -166,7 +166,7 @@ fn service(setup: &MeshSetup<'_>, port: u16) -> Value {
     })
 }
 
-/// So that nobody reaches the gateway from outside. By `bind` in a Gateway its routes would have names that no patch finds.
+/// Binds the gateway to loopback. By `bind` in a Gateway its routes would have names that no patch finds.
 fn on_loopback(setup: &MeshSetup<'_>, address: SocketAddr) -> Value {
     let value = json!({"address": {"socket_address": {"address": address.ip().to_string()}}});
     json!({

@@ -1,8 +1,8 @@
 //! The whole gateway under test: the control plane over a directory of manifests, and Envoy with the module.
 //!
-//! [`Manifest`] writes the objects that a test wishes, [`Gateway`] runs them. [`PlainGateway`] is an Envoy without a control
-//! plane, [`Ingress`] one like the Istio ingress gateway of a Gardener seed, [`Mesh`] a
-//! gateway that a real istiod configures. The tests themselves stand in `tests/`.
+//! [`Manifest`] writes the objects of a test, [`Gateway`] runs them. [`PlainGateway`] is an Envoy without a control plane,
+//! [`Ingress`] one like the Istio ingress gateway of a Gardener seed, [`Mesh`] a gateway that a real istiod configures. The
+//! tests themselves are in `tests/`.
 
 mod gateway;
 mod ingress;

@@ -6,7 +6,7 @@ use portcullis_harness::certs::{Ca, Identity};
 use portcullis_harness::deps;
 use serde_json::{Value, json};
 
-/// An `UpstreamCluster` as a test wishes it.
+/// An `UpstreamCluster` of a test.
 #[derive(Clone, Debug)]
 pub struct Manifest {
     object: Value,
@@ -30,7 +30,7 @@ impl Manifest {
         }
     }
 
-    /// What the gateway presents to the servers, who signs theirs, and under which name they are verified.
+    /// Sets the gateway's client certificate for the servers, the CA of theirs, and the name under which they are verified.
     #[must_use]
     pub fn upstream(self, identity: &Identity, server_ca: &Ca, server_name: &str) -> Self {
         self.set(
@@ -44,7 +44,7 @@ impl Manifest {
         )
     }
 
-    /// What the gateway presents to clients, and who signs theirs.
+    /// Sets the gateway's serving certificate, and the CA of clients' certificates.
     #[must_use]
     pub fn serving(self, identity: &Identity, client_ca: &Ca) -> Self {
         self.set(

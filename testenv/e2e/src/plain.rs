@@ -25,7 +25,7 @@ pub struct PlainFiles {
     serving_ca: Ca,
 }
 
-/// What goes into the folder.
+/// The content of the folder.
 #[derive(Debug)]
 pub struct PlainSetup<'a> {
     /// The folder below `envoy/plain`.
@@ -34,11 +34,11 @@ pub struct PlainSetup<'a> {
     pub name: &'a str,
     /// The servers.
     pub servers: Vec<SocketAddr>,
-    /// What is shown to them, and under which names of files (`client`, `front-proxy-client`).
+    /// The certificate that is presented to them, and its file names (`client`, `front-proxy-client`).
     pub client: &'a Identity,
-    /// Who signs their certificates.
+    /// The CA of their certificates.
     pub upstream_ca: &'a Ca,
-    /// Who signs clients' certificates.
+    /// The CA of clients' certificates.
     pub client_ca: &'a Ca,
 }
 
@@ -61,7 +61,7 @@ impl PlainFiles {
         Self::render(run, setup.mode, setup.name, &setup.servers, &pki, serving_ca)
     }
 
-    /// Lays the folder out from certificates that somebody else has put into a folder.
+    /// Lays the folder out from certificates that are in a folder already.
     ///
     /// # Errors
     /// As [`PlainFiles::lay_out`].
@@ -91,7 +91,7 @@ impl PlainFiles {
         write_private(&path, change(text).as_bytes())
     }
 
-    /// Where the folder is. What went into it (`pki` of `render`) lies in `given-pki` beside it.
+    /// The folder. Its input (`pki` of `render`) is in `given-pki` next to it.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -153,7 +153,7 @@ impl PlainGateway {
         &self.files
     }
 
-    /// Where the folder is.
+    /// The folder of the files.
     pub fn folder(&self) -> &Path {
         &self.files.folder
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::PlainFiles;
 
 impl PlainFiles {
-    /// Puts portcullis.wasm in the module's place, in `listener.yaml` and `routes.yaml`: what `envoy/README.md` tells.
+    /// Puts portcullis.wasm in the module's place, in `listener.yaml` and `routes.yaml`, as described in `envoy/README.md`.
     ///
     /// # Errors
     /// Reading or writing a file.

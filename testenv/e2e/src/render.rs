@@ -5,7 +5,7 @@ use std::process::Command;
 
 use portcullis_harness::{Error, Result, project_root};
 
-/// What the scripts that fill in samples are told of a cluster.
+/// The settings of a cluster for the scripts that fill in samples.
 pub(crate) struct Settings<'a> {
     /// The host name of the cluster.
     pub(crate) name: &'a str,
@@ -13,7 +13,7 @@ pub(crate) struct Settings<'a> {
     pub(crate) servers: &'a [SocketAddr],
     /// The folder of certificates.
     pub(crate) pki: &'a Path,
-    /// What else, `NAME=VALUE`.
+    /// Further settings, `NAME=VALUE`.
     pub(crate) more: &'a [String],
 }
 

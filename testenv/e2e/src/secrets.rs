@@ -4,13 +4,13 @@ use base64::engine::general_purpose::STANDARD;
 /// Shortest piece of a key that is looked for: nothing else has as many characters by chance.
 const PIECE: usize = 24;
 
-/// What the bodies of all keys on the curve P-256 begin with.
+/// The common prefix of all keys on the curve P-256.
 const HEAD: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg";
 /// Bytes of the first line of a PEM file, and of the last one.
 const BEGIN: usize = 28;
 const END: usize = 27;
 
-/// Keys, tokens and passwords that must turn up nowhere, in any of the forms in which somebody could tell them.
+/// Keys, tokens and passwords that must turn up nowhere, in any form.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets {
     needles: Vec<(String, String)>,
@@ -26,8 +26,8 @@ impl Secrets {
         self
     }
 
-    /// A private key in PEM (PKCS #8): every piece of its lines, and of the whole in base64. What all keys of a kind begin
-    /// and end with is no secret.
+    /// A private key in PEM (PKCS #8): every piece of its lines, and of the whole in base64. The common prefix and suffix of
+    /// all keys of a kind are no secret.
     #[must_use]
     pub fn key(mut self, name: &str, pem: &str) -> Self {
         for line in pem.lines().filter(|line| !line.starts_with("-----")) {

@@ -127,7 +127,7 @@ impl Agent {
         Ok(plain::get(self.http, path)?.status)
     }
 
-    /// Where its pages are.
+    /// The address of its pages.
     pub fn http_address(&self) -> SocketAddr {
         self.http
     }

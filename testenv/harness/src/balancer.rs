@@ -1,4 +1,4 @@
-//! A load balancer on layer 4: new connections go to whoever is ready, open ones stay where they are.
+//! A load balancer on layer 4: new connections go to servers that are ready, open ones stay.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,9 +13,9 @@ use crate::{Error, Result, ports};
 /// One server behind a [`Balancer`].
 #[derive(Debug, Clone, Copy)]
 pub struct Backend {
-    /// Where connections go.
+    /// The target of connections.
     pub address: SocketAddr,
-    /// Whose /readyz says whether they should.
+    /// The address of the /readyz that decides about new connections.
     pub readiness: SocketAddr,
 }
 
@@ -50,7 +50,7 @@ impl Balancer {
         Ok(Self { address, ready, _runtime: runtime })
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

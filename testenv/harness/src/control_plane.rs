@@ -140,7 +140,7 @@ impl ControlPlane {
         self.print("portcullis-rbac", &["rbac", "--user", user, "-f", &manifests])
     }
 
-    /// What another command of the same executable prints.
+    /// The output of another command of the same executable.
     fn print(&self, name: &str, args: &[&str]) -> Result<String> {
         let spec = Spec::new(name, &self.binary, &self.dir).args(args).stdout_to(self.dir.join(format!("{name}.out")));
         let command = spec.command_line();
@@ -183,7 +183,7 @@ impl ControlPlane {
         })
     }
 
-    /// Where the status page is.
+    /// The address of the status page.
     pub fn http_address(&self) -> SocketAddr {
         self.http
     }

@@ -8,9 +8,9 @@ use crate::paths::{profile_dir, project_root};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is missing at {}; run `{remedy}`", path.display())]
 pub struct Missing {
-    /// What is missing.
+    /// The missing thing.
     pub what: String,
-    /// Where it was looked for.
+    /// The path where it was expected.
     pub path: PathBuf,
     /// The command that makes it.
     pub remedy: &'static str,
@@ -86,8 +86,8 @@ pub fn kube() -> Result<KubeBinaries, Missing> {
     })
 }
 
-/// What was found, or a reason to skip a test, said loudly on stderr. With `CI=true` a missing file is an error instead,
-/// so that nobody mistakes a skipped test for a passed one.
+/// The result, or a reason to skip a test, as a warning on stderr. With `CI=true` a missing file is an error instead, so that a
+/// skipped test cannot be mistaken for a passed one.
 pub fn or_skip<T>(test: &str, found: Result<T, Missing>) -> Result<Option<T>, Missing> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -161,7 +161,7 @@ pub fn module_dir() -> Result<PathBuf, Missing> {
     Ok(dir)
 }
 
-/// Where `portcullis.wasm` is, if it is built. `PORTCULLIS_WASM` overrides it; else `target/wasm` of the project.
+/// The path of `portcullis.wasm`, if it is built. `PORTCULLIS_WASM` overrides it; else `target/wasm` of the project.
 pub fn wasm_path() -> PathBuf {
     let own = std::env::var_os("PORTCULLIS_WASM").map(PathBuf::from);
     own.unwrap_or_else(|| project_root().join("target/wasm/portcullis.wasm"))

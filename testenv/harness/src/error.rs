@@ -7,8 +7,8 @@ use std::time::Duration;
 /// Shorthand for results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What went wrong in the test environment. All of these are faults of the environment or of the program under test,
-/// never of the caller's input; retrying makes sense only where the text says so.
+/// Errors of the test environment. All of them are faults of the environment or of the program under test, never of the
+/// caller's input; a retry makes sense only where the text says so.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file that the tests need was not built or installed.
@@ -17,7 +17,7 @@ pub enum Error {
     /// The file system refused.
     #[error("{step} {}: {source}", path.display())]
     File {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// On which path.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum Error {
         command: String,
         /// Its exit status.
         status: String,
-        /// What it said.
+        /// The message of the command.
         stderr: String,
     },
     /// No loopback port is free.
@@ -81,7 +81,7 @@ pub enum Error {
     /// A connection could not be made or used.
     #[error("{step} {peer}: {source}")]
     Connection {
-        /// What was tried.
+        /// The step that failed.
         step: &'static str,
         /// With whom.
         peer: String,
@@ -113,7 +113,7 @@ pub enum Error {
     /// An answer was not the JSON that was expected.
     #[error("JSON of {what}: {source}")]
     Json {
-        /// Whose JSON.
+        /// The owner of the JSON.
         what: String,
         /// The cause.
         source: serde_json::Error,

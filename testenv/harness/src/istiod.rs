@@ -19,7 +19,8 @@ const AUDIENCE: &str = "istio-ca";
 /// istiod's own namespace.
 const SYSTEM: &str = "istio-system";
 
-/// What istiod is told not to do: vanilla Envoy lacks the extensions of Istio's proxy that these would put into every chain.
+/// Settings that switch parts of istiod off: vanilla Envoy lacks the extensions of Istio's proxy that these would put into
+/// every chain.
 const WITHOUT_EXTENSIONS_OF_ISTIO: [(&str, &str); 2] =
     [("PILOT_ENABLE_METADATA_EXCHANGE", "false"), ("PILOT_ENABLE_ALPN_FILTER", "false")];
 
@@ -34,21 +35,21 @@ pub struct Istiod {
     http: SocketAddr,
 }
 
-/// Who a gateway is.
+/// The identity of a gateway.
 #[derive(Debug, Clone)]
 pub struct GatewayNode {
     /// The pod's namespace, which must be there.
     pub namespace: String,
     /// The pod's labels, by which objects choose it.
     pub labels: Value,
-    /// What Envoy is called among the test's processes.
+    /// The name of Envoy among the test's processes.
     pub name: String,
 }
 
 impl Istiod {
     /// Installs the definitions of Istio's objects in a cluster and starts istiod for it, with a mesh configuration.
     ///
-    /// Nothing but xDS is served, without TLS, to whoever has a service account's token: no injection, no webhooks, no CA.
+    /// It serves xDS only, without TLS, to clients with a service account's token: no injection, no webhooks, no CA.
     ///
     /// # Errors
     /// [`Error::Missing`], or the step that failed with the last log lines.
@@ -135,7 +136,7 @@ impl Istiod {
         Ok(metrics.lines().filter(of_refusals).filter(counted).map(str::to_owned).collect())
     }
 
-    /// What the admission webhook for Istio's objects has against one: why it refuses it, and of what it warns.
+    /// The objections of the admission webhook for Istio's objects: the reason of its refusal, and its warnings.
     ///
     /// # Errors
     /// As [`Istiod::page`], or [`Error::Json`].
@@ -189,7 +190,8 @@ pub fn apply(kube: &RealKube, file: &Path) -> Result<()> {
     kubectl.args(["apply", "--server-side", "-f"]).args([file]).run_ok().map(drop)
 }
 
-/// What the agent in a gateway's pod writes for its Envoy, as far as it says who the gateway is and where istiod is.
+/// The bootstrap that the agent in a gateway's pod writes for its Envoy: the identity of the gateway, and the address of
+/// istiod.
 fn bootstrap(node: &GatewayNode, xds: SocketAddr, admin: SocketAddr, token: &str) -> Value {
     let GatewayNode { namespace, labels, name } = node;
     let socket = |address: SocketAddr| json!({"socket_address": {"address": address.ip().to_string(), "port_value": address.port()}});

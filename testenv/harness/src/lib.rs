@@ -1,8 +1,8 @@
 //! The test environment of Portcullis: real processes (Envoy, etcd, kube-apiserver, kubectl, istiod, the control plane),
 //! certificates, ports and hostile clients, behind a blocking API.
 //!
-//! Every process that is started here ends with the value that stands for it, and with the test process even if that
-//! is killed with SIGKILL. Everything listens on loopback only. Nothing of the product depends on this crate.
+//! Every process that is started here ends when its value is dropped, and with the test process even if that is killed with
+//! SIGKILL. Everything listens on loopback only. Nothing of the product depends on this crate.
 
 pub mod agent;
 pub mod balancer;

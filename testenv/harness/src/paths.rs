@@ -1,4 +1,4 @@
-//! Where things are in the project.
+//! Paths in the project.
 
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,9 @@
 //! Free loopback ports, each given out once.
 //!
-//! A port that `bind(0)` returned can be taken by any outgoing connection as soon as it is let go, because both come
-//! from the kernel's ephemeral range. So ports are taken *below* that range, starting at a random place. Across test
-//! processes each port is guarded by a lock on a file in the temporary directory; the kernel frees the lock when the
-//! process ends, whatever way it ends. Within the process the lock is held to the end, so no port comes twice.
+//! A port that `bind(0)` returned can be taken by any outgoing connection as soon as it is closed, because both come from the
+//! kernel's ephemeral range. Ports are therefore taken *below* that range, starting at a random place. Across test processes
+//! each port is guarded by a lock on a file in the temporary directory; the kernel frees the lock when the process ends, in any
+//! way. Within the process the lock is held to the end, so that no port comes twice.
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -18,7 +18,7 @@ const EPHEMERAL: u16 = 32_768;
 
 static TAKEN: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
-/// A free loopback port that nobody else of this machine's tests gets while this process lives.
+/// A free loopback port that no other test on this machine gets while this process lives.
 ///
 /// # Errors
 /// [`Error::Ports`] when the whole range is taken or the lock directory cannot be written.

@@ -7,8 +7,8 @@ use crate::{Error, Result, deps};
 /// How often a condition is looked at.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// By how much all deadlines are longer than they say: `PORTCULLIS_PATIENCE`, for a machine that others use too. With wasm
-/// three times, unless told otherwise: each Envoy compiles the filter before it listens, seconds of a core.
+/// The factor of all deadlines: `PORTCULLIS_PATIENCE`, for a machine that others use too. With wasm three by default: each
+/// Envoy compiles the filter before it listens, seconds of a core.
 pub fn patience() -> u32 {
     let told = std::env::var("PORTCULLIS_PATIENCE").ok().and_then(|times| times.parse().ok());
     told.unwrap_or(if deps::runs_wasm() { 3 } else { 1 })
@@ -50,8 +50,8 @@ pub fn until_ok<T, E: std::fmt::Display>(
 /// How often an experiment is begun anew.
 const ATTEMPTS: u32 = 8;
 
-/// Makes an experiment whose outcome says something only if its steps came in time, and again as long as they did not:
-/// `attempt` gives nothing then. So a claim about what happens within a time is put to a machine that stalls for seconds, too.
+/// Repeats an experiment whose outcome means something only if its steps came in time, until they did: `attempt` returns
+/// nothing otherwise. Claims about timing can thus be tested on a machine that stalls for seconds, too.
 ///
 /// # Errors
 /// [`Error::Deadline`] naming `what`, if the machine was too slow each time.

@@ -1,4 +1,4 @@
-//! Children end with the value that stands for them, and with the process that started them.
+//! Children end when their value is dropped, and with the process that started them.
 
 #![cfg(test)]
 

@@ -16,7 +16,7 @@ pub(crate) const SERVER_NAME: &str = "kubernetes.default.svc";
 /// A pod to execute in, where the apiservers are real.
 pub(crate) const POD: &str = "web";
 
-/// What stands behind the gateway.
+/// The servers behind the gateway.
 pub(crate) enum Apiservers {
     /// Three stubs over one store.
     Stub(Box<Stubs>),
@@ -68,7 +68,7 @@ impl Apiservers {
         }
     }
 
-    /// Who signs users' certificates.
+    /// The CA of users' certificates.
     pub(crate) fn client_ca(&self) -> &Ca {
         match self {
             Apiservers::Stub(stubs) => &stubs.client_ca,
@@ -76,7 +76,7 @@ impl Apiservers {
         }
     }
 
-    /// What an operator grants once: the gateway's own rights, alice's, and a service account. Gives the account's token.
+    /// Grants the operator's part: the gateway's own rights, alice's, and a service account. Returns the account's token.
     pub(crate) fn grant(&self, run: &RunDir, plane: &ControlPlane, told: Told) -> Result<String, LabError> {
         let Apiservers::Real(kube) = self else { return Ok(ROBOT_TOKEN.to_owned()) };
         step("granting the gateway what `portcullis rbac` prints");

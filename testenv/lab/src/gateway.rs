@@ -75,7 +75,7 @@ impl Gateway {
         self.agent.as_ref()
     }
 
-    /// Where clients connect.
+    /// The address for clients.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

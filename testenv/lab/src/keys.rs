@@ -11,7 +11,7 @@ use crate::{CLUSTER, LOCALHOST};
 /// The directory of the keys, `--references-root` of the control plane.
 const ROOT: &str = "keys";
 
-/// What the gateway presents to clients: a certificate for all names of the cluster, and one for strangers.
+/// The gateway's serving certificates: one for all names of the cluster, and one for unknown names.
 pub(crate) struct Serving {
     /// The authority that clients trust.
     pub(crate) ca: Ca,

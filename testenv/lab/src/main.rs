@@ -1,6 +1,6 @@
 //! The lab: apiservers, the control plane and Envoy on loopback, to try the gateway by hand and to point scripts at.
 //!
-//! Everything that it starts ends with it. What runs where stands in `lab.json`.
+//! Everything that it starts ends with it. `lab.json` lists the addresses of everything.
 
 mod apiservers;
 mod error;
@@ -32,7 +32,7 @@ const LOCALHOST: &str = "localhost";
 /// Starts a lab and runs until Ctrl-C: apiservers, the control plane, and Envoy with the filter in front of them.
 #[derive(Debug, Parser)]
 struct Options {
-    /// What stands behind the gateway: three stubs (fast, nothing to build), or two real kube-apiservers.
+    /// The servers behind the gateway: three stubs (fast, nothing to build), or two real kube-apiservers.
     #[arg(long, value_enum, default_value_t = Kube::Stub)]
     kube: Kube,
     /// How the apiservers learn who sends a request (docs/identity-modes.md).
@@ -41,7 +41,7 @@ struct Options {
     /// Which build of the filter Envoy runs.
     #[arg(long, value_enum, default_value_t = Filter::Module)]
     filter: Filter,
-    /// Where manifests, kubeconfigs, logs and lab.json go; emptied at the start.
+    /// Directory of manifests, kubeconfigs, logs and lab.json, emptied at the start.
     #[arg(long, default_value = ".lab")]
     dir: PathBuf,
 }
@@ -63,7 +63,7 @@ impl Told {
         }
     }
 
-    /// Who asks the apiservers about tokens.
+    /// The user who asks the apiservers about tokens.
     const fn reviewer(self) -> &'static str {
         match self {
             Told::Impersonate => "portcullis",
@@ -84,7 +84,7 @@ enum Filter {
     Wasm,
 }
 
-/// Everything that runs. Fields end in this order: first the gateway, then what it stands in front of.
+/// Everything that runs. Fields end in this order: first the gateway, then the servers behind it.
 struct Lab {
     gateway: Gateway,
     apiservers: Apiservers,

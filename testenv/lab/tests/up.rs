@@ -72,7 +72,7 @@ impl Up {
         lines.take_while(|line| line.starts_with("  ")).map(|line| line.trim().to_owned()).collect()
     }
 
-    /// What an ordinary client of alice's gets by a name, or by an address, which it does not send.
+    /// The response to a client of alice's by a name, or by an address, which it does not send.
     fn get_as_alice(&self, name: &str) -> String {
         let address = self.report()["gateway"]["address"].as_str().unwrap().to_owned();
         let output = Command::new("python3").args(["-c", CLIENT, &address, name]).arg(&self.dir).output().unwrap();

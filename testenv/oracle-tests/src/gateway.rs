@@ -8,10 +8,10 @@ use portcullis_filter_config::{CONFIG_VERSION, ClusterConfig, FilterConfig};
 use rustls_pki_types::UnixTime;
 use serde_json::{Value, json};
 
-/// What the gateway makes of a request whose every question is answered with yes.
+/// The gateway's treatment of a request when every review answers yes.
 #[derive(Debug, PartialEq)]
 pub enum Outcome {
-    /// It goes upstream as this user, or as nobody.
+    /// It goes upstream as this user, or without one.
     Forward(Option<UserInfo>),
     /// It ends with this HTTP status.
     Refuse(u16),
@@ -26,7 +26,7 @@ pub struct Judged {
     pub outcome: Outcome,
 }
 
-/// A gateway in front of one cluster to which everybody is let through.
+/// A gateway in front of one cluster to which every user has access.
 #[derive(Debug)]
 pub struct Lab(Gateway, Cluster);
 

@@ -130,7 +130,7 @@ const KEYS: [&str; 18] = [
 ];
 const OTHERS: [&str; 4] = ["impersonate-extra", "impersonate-groups", "impersonate-", "impersonate-unheard-of"];
 
-/// Headers that ask to act as somebody else.
+/// Headers that ask to act as another user.
 pub fn impersonation(dice: &mut Dice) -> Headers {
     let mut headers = Headers::new();
     let mut push = |name: &str, value: &[u8]| headers.push((name.as_bytes().to_vec(), value.to_vec()));
@@ -177,7 +177,7 @@ const EXTRA_KEYS: [&str; 10] = [
     "!#$&'*+-.^_`|~(),/:;<=>?@[\\]{}\"",
 ];
 
-/// A user whom an authenticator could tell.
+/// A user that an authenticator could return.
 pub fn user(dice: &mut Dice) -> UserInfo {
     let some =
         |dice: &mut Dice, list: &[&str]| (0..dice.below(3)).map(|_| dice.pick(list).to_owned()).collect::<Vec<_>>();

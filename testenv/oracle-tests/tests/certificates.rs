@@ -1,5 +1,5 @@
-//! Client certificates: whom kube-apiserver's authenticator sees in a chain. Where we see nobody and it sees somebody, the
-//! case stands in a list here and in docs/compatibility.md; the other way round is never allowed.
+//! Client certificates: the user that kube-apiserver's authenticator sees in a chain. Where we see no user and it sees one, the
+//! case is in a list here and in docs/compatibility.md; the other way round is never allowed.
 #![cfg(test)]
 
 use base64::Engine;
@@ -182,7 +182,7 @@ fn certificates_name_whom_kube_apiserver_sees_or_nobody() {
     }
 }
 
-/// What the end-to-end tests present is ordinary: here, with Go, and through an intermediate.
+/// The certificates of the end-to-end tests are ordinary: here, with Go, and through an intermediate.
 #[test]
 fn the_harness_makes_certificates_that_are_believed() {
     use portcullis_harness::certs::{Ca, CertSpec, Usage};

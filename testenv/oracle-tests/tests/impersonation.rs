@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 const CASES: usize = 10_000;
 
-/// What we refuse and kube-apiserver might allow (docs/compatibility.md).
+/// Requests that we refuse and kube-apiserver might allow (docs/compatibility.md).
 fn is_refused_here_only(headers: &Headers) -> bool {
     let many = headers.len() > 60;
     many || headers.iter().any(|(name, value)| {
@@ -59,7 +59,7 @@ fn acting_here(outcome: &Outcome) -> Value {
     }
 }
 
-/// Where two names decode to one key, kube-apiserver has its values in no order.
+/// kube-apiserver has the values of a key in no order where two names decode to that key.
 fn without_order(mut user: Value) -> Value {
     for extra in user.get_mut("extra").and_then(Value::as_array_mut).into_iter().flatten() {
         if let Some(values) = extra["values"].as_array_mut() {

@@ -56,7 +56,7 @@ async fn answer(app: &App, request: Request<Incoming>) -> Answer {
     }
 }
 
-/// What new connections are to meet, PEM.
+/// The certificates of new connections, PEM.
 #[derive(serde::Deserialize)]
 struct Shown {
     certificate: String,

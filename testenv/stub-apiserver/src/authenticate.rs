@@ -1,5 +1,5 @@
-//! Who sent a request: front proxy, client certificate, bearer token, WebSocket subprotocol, in kube-apiserver's order.
-//! The first success wins; errors are remembered and matter only when nothing succeeds.
+//! Authentication: front proxy, client certificate, bearer token, WebSocket subprotocol, in kube-apiserver's order. The first
+//! success wins; errors are remembered and matter only when nothing succeeds.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::user::User;
 
 const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Nobody could be found, though something was presented or anonymous access is off.
+/// No user was found, though a credential was presented or anonymous access is off.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unauthorized;
 

@@ -1,4 +1,4 @@
-//! Who may do what: everybody who is authenticated may do everything, with the few exceptions that tests need.
+//! Authorization: every authenticated user may do everything, with the few exceptions that tests need.
 
 use serde_json::json;
 
@@ -7,13 +7,13 @@ use crate::route::{Route, Target};
 use crate::status::{self, Answer, object_details};
 use crate::user::User;
 
-/// What is asked for.
+/// The action to authorize.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes<'a> {
     pub(crate) verb: &'a str,
     /// A non-resource path that anonymous users may read.
     pub(crate) public: bool,
-    /// What the API offers, which every authenticated user may read (the cluster role `system:discovery`).
+    /// Discovery, which every authenticated user may read (the cluster role `system:discovery`).
     pub(crate) discovery: bool,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-/// What to do instead of (or before) answering.
+/// The action instead of (or before) the response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub enum Action {
@@ -63,7 +63,7 @@ pub struct Fault {
     /// How often; `None` = until cleared.
     #[serde(default)]
     pub times: Option<u32>,
-    /// What happens.
+    /// The action of the fault.
     pub action: Action,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct Faults {
     replaced: watch::Sender<u64>,
 }
 
-/// What a request meets.
+/// The faults of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Struck {
     pub(crate) delay: Duration,
@@ -117,7 +117,7 @@ impl Faults {
         self.replaced.send_modify(|count| *count += 1);
     }
 
-    /// Tells when the faults are cleared or replaced.
+    /// Changes when the faults are cleared or replaced.
     pub(crate) fn watch(&self) -> watch::Receiver<u64> {
         self.replaced.subscribe()
     }

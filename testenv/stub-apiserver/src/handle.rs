@@ -38,12 +38,12 @@ impl StubServer {
         Ok(Self { app, address, admin_address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address of its listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where its admin page listens.
+    /// The address of its admin page.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
     }
@@ -70,7 +70,7 @@ impl StubServer {
         self.app.records.clear();
     }
 
-    /// What came in, also what never became a request.
+    /// The counts of connections and messages, also of those without a request.
     pub fn counters(&self) -> Counters {
         self.app.records.counters()
     }
@@ -80,7 +80,7 @@ impl StubServer {
         self.app.load.running()
     }
 
-    /// What [`StubServer::take_peak`] would say.
+    /// The value of [`StubServer::take_peak`], which stays.
     pub fn peak(&self) -> usize {
         self.app.load.peak()
     }

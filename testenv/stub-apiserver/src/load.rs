@@ -69,7 +69,7 @@ impl Running {
     }
 }
 
-/// A body that ends its request when it hands out its last frame: whoever has the answer finds the place free.
+/// A body that ends its request with its last frame: a client with the response finds the place free.
 struct Counting {
     body: UnsyncBoxBody<Bytes, Infallible>,
     running: Option<Running>,

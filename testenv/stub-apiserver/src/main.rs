@@ -13,10 +13,10 @@ use serde_json::json;
 /// A stand-in for kube-apiserver in tests.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Where to listen; port 0 = any free port.
+    /// The listening address; port 0 = any free port.
     #[arg(long, default_value = "127.0.0.1:0")]
     address: SocketAddr,
-    /// Where the plain-HTTP admin page listens.
+    /// The address of the plain-HTTP admin page.
     #[arg(long)]
     admin_address: Option<SocketAddr>,
     /// The server's certificate chain, PEM.

@@ -1,4 +1,4 @@
-//! What kind of kube-apiserver to be.
+//! The options of a stub.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,13 +6,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use crate::store::SharedStore;
 use crate::user::TokenEntry;
 
-/// Who may come without a credential.
+/// The access without a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum Anonymous {
-    /// Everybody, as `system:anonymous`, who may then read health and version only.
+    /// Allowed, as `system:anonymous`, who may then read health and version only.
     #[default]
     On,
-    /// Nobody: 401.
+    /// Refused: 401.
     Off,
     /// Only on /healthz, /livez and /readyz.
     HealthOnly,
@@ -21,9 +21,9 @@ pub enum Anonymous {
 /// Options of a stub. Certificates are PEM text.
 #[derive(Clone)]
 pub struct StubOptions {
-    /// Where to listen; port 0 = any free port.
+    /// The listening address; port 0 = any free port.
     pub address: SocketAddr,
-    /// Where the plain-HTTP admin page listens; `None` = none.
+    /// The address of the plain-HTTP admin page; `None` = none.
     pub admin_address: Option<SocketAddr>,
     /// The server's certificate chain.
     pub tls_cert: String,
@@ -45,11 +45,11 @@ pub struct StubOptions {
     pub forbidden_users: Vec<String>,
     /// Closes an HTTP/2 connection after it answered an unauthenticated request, as kube-apiserver does.
     pub close_after_unauthenticated: bool,
-    /// Told by /version as a part of gitVersion and in the header `x-stub-name`, to tell several stubs apart.
+    /// A part of gitVersion in /version, and the value of the header `x-stub-name`: the names of several stubs differ.
     pub name: String,
     /// How many connections may wait to be taken.
     pub backlog: u32,
-    /// Where its objects are: of its own unless it is given to several stubs.
+    /// Its objects: its own, or those that several stubs share.
     pub store: SharedStore,
 }
 

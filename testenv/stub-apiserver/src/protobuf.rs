@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// The content type of such bodies.
 pub(crate) const CONTENT_TYPE: &str = "application/vnd.kubernetes.protobuf";
-/// What such bodies start with.
+/// The prefix of such bodies.
 const MAGIC: &[u8] = b"k8s\0";
 
 enum Shape {

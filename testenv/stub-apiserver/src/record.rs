@@ -1,4 +1,4 @@
-//! What came in, exactly as it came.
+//! Requests, exactly as they came.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -42,7 +42,7 @@ pub struct Record {
     pub body: Vec<u8>,
     /// Trailer lines, once the body was read.
     pub trailers: Vec<Header>,
-    /// Whom the server took the sender for.
+    /// The user that the server saw.
     pub authenticated: Option<User>,
     /// As whom the request was handled: differs by impersonation.
     pub effective: Option<User>,
@@ -96,7 +96,7 @@ fn header_json(header: &Header) -> serde_json::Value {
     })
 }
 
-/// What never became a request.
+/// Connections and messages without a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counters {

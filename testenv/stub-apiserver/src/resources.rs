@@ -1,4 +1,4 @@
-//! What the stub serves.
+//! The resources of the stub.
 
 use serde_json::{Value, json};
 

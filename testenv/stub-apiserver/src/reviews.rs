@@ -10,7 +10,7 @@ use crate::route::Target;
 use crate::status::{self, Answer};
 use crate::user::{TokenEntry, User};
 
-/// What the stub says its own audience is.
+/// The stub's own audience.
 const AUDIENCE: &str = "https://kubernetes.default.svc";
 
 /// Answers a review; `None` when the target is none.

@@ -11,7 +11,7 @@ pub(crate) struct Target {
     pub(crate) subresource: String,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// /healthz, /livez, /readyz and what is below them.

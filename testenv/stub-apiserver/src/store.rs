@@ -144,7 +144,7 @@ impl Store {
         (newer.cloned().collect(), inner.version)
     }
 
-    /// Tells when there is something new.
+    /// Changes when there is something new.
     pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }

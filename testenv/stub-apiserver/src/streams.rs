@@ -23,14 +23,14 @@ pub(crate) fn log(uri: &str) -> Answer {
     status::answer(StatusCode::OK, "text/plain; charset=utf-8", body)
 }
 
-/// So many MiB of text, in pieces that are all the same.
+/// Text of this many MiB, in equal pieces.
 pub(crate) fn large(mebibytes: u32) -> Answer {
     const PIECE: &[u8] = &[b'x'; 64 * 1024];
     let pieces = (0..mebibytes.saturating_mul(16)).map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from_static(PIECE))));
     status::answer(StatusCode::OK, "application/json", StreamBody::new(iter(pieces)).boxed_unsync())
 }
 
-/// What a proxied server would have said: the method and target that reached it, and the body.
+/// The response of a proxied server: the method and target that reached it, and the body.
 pub(crate) fn proxied(method: &str, uri: &str, body: &[u8]) -> Answer {
     status::text(StatusCode::OK, format!("proxied {method} {uri}\n{}", String::from_utf8_lossy(body)))
 }

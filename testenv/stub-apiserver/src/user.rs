@@ -20,7 +20,7 @@ pub struct User {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What a bearer token stands for.
+/// The user of a bearer token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenEntry {
     /// User name.
@@ -57,7 +57,7 @@ impl User {
         self.groups.iter().any(|own| own == group)
     }
 
-    /// Adds the group that every authenticated user has, unless the user's state is told by a group already.
+    /// Adds the group that every authenticated user has, unless another group already shows the user's state.
     #[must_use]
     pub(crate) fn with_authenticated_group(mut self) -> Self {
         if !self.is_anonymous() && !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {

@@ -1,4 +1,4 @@
-//! Who a request is taken for.
+//! The user that the stub sees in a request.
 
 #![cfg(test)]
 

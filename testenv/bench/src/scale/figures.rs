@@ -1,10 +1,10 @@
-//! What is printed: a table for each number of clusters, and how memory grows.
+//! The report: a table for each number of clusters, and the growth of memory.
 
 use std::time::Duration;
 
 use super::memory::Memory;
 
-/// What was measured with one number of clusters.
+/// The measurements with one number of clusters.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) clusters: u32,
@@ -45,7 +45,7 @@ impl Figures {
     }
 }
 
-/// What a further cluster costs.
+/// Prints the cost of a further cluster.
 pub(crate) fn print_growth(all: &[Figures]) {
     for pair in all.windows(2) {
         let [few, many] = pair else { continue };

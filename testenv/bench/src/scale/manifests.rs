@@ -9,7 +9,7 @@ use crate::case::others_rule;
 /// Rules of a policy.
 const RULES: u32 = 3;
 
-/// What every cluster is made of.
+/// The common material of all clusters.
 pub(crate) struct Parts {
     pub(crate) servers: Vec<std::net::SocketAddr>,
     pub(crate) gateway: Identity,

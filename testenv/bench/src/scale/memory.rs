@@ -1,10 +1,10 @@
-//! What processes hold and spend.
+//! Memory and CPU time of processes.
 
 use std::time::Duration;
 
 use crate::error::BenchError;
 
-/// What a process holds in memory, and held at most, in KiB.
+/// The memory of a process now and at most, in KiB.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Memory {
     pub(crate) now: u64,

@@ -1,8 +1,8 @@
-//! Many clusters at once: how long an edit takes to arrive, how long the first push takes, and how much memory they need.
+//! Many clusters at once: the time until an edit arrives, the time of the first push, and the memory that they need.
 //!
-//! A real control plane reads a directory with one file for each cluster and tells a real Envoy over xDS. An edit renames
-//! a finished file into place, as an operator's tool does; it has arrived when Envoy has acknowledged all of the new
-//! snapshot, and it is seen by the first request that is answered by the new policy.
+//! A real control plane reads a directory with one file for each cluster and serves a real Envoy over xDS. An edit renames a
+//! finished file into place, as an operator's tool does; it has arrived when Envoy has acknowledged the whole new snapshot, and
+//! it is visible in the first request that is answered by the new policy.
 
 mod edits;
 mod figures;
@@ -35,7 +35,7 @@ pub(crate) struct Scale {
     /// Stub apiservers, which the clusters share.
     #[arg(long, default_value_t = 1)]
     servers: u32,
-    /// Where manifests and logs go; emptied at the start. A temporary directory if unset.
+    /// Directory of manifests and logs, emptied at the start. A temporary directory if unset.
     #[arg(long)]
     dir: Option<PathBuf>,
 }

@@ -21,7 +21,7 @@ use crate::error::BenchError;
 
 /// How long the slowest step may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// What is asked for.
+/// The requested path.
 pub(crate) const POD: &str = "/api/v1/namespaces/default/pods/web-0";
 
 /// A gateway with many clusters.

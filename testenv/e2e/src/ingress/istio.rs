@@ -1,4 +1,4 @@
-//! What istiod makes of a Gateway, a VirtualService and a DestinationRule, by hand: as much of it as the objects of
+//! istiod's translation of a Gateway, a VirtualService and a DestinationRule, by hand: as much of it as the objects of
 //! `envoy/gardener` use, without telemetry, and with mesh option `pathNormalization: NONE`.
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ pub(super) const SECRET: &str = "kubernetes://";
 
 const HCM: &str = "envoy.filters.network.http_connection_manager";
 
-/// The filter chains of a Gateway, each with its routes inside; `stat_prefix` tells the Gateway.
+/// The filter chains of a Gateway, each with its routes inside; `stat_prefix` names the Gateway.
 pub(super) fn chains(objects: &[Value]) -> Vec<Value> {
     let gateways = of_kind(objects, "Gateway");
     gateways

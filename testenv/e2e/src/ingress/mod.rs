@@ -1,7 +1,7 @@
 //! An Envoy that is set up like the ingress gateway of a Gardener seed on which the objects of `envoy/gardener` were applied.
 //!
-//! istiod has no part in it. [`istio`] and [`patches`] are a stand-in that makes of these objects what istiod makes of them, as
-//! far as its source and documents tell; the values of all patches reach Envoy as they stand in the files.
+//! istiod has no part in it. [`istio`] and [`patches`] translate these objects as istiod does, according to its source and
+//! documents; the values of all patches reach Envoy unchanged from the files.
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
@@ -34,9 +34,9 @@ pub struct ShootSetup<'a> {
     pub name: &'a str,
     /// The servers. Their certificates carry `kubernetes.default.svc.cluster.local`.
     pub servers: Vec<SocketAddr>,
-    /// Who signs the servers' certificates, and what is shown to clients.
+    /// The CA of the servers' certificates, and of those presented to clients.
     pub cluster_ca: &'a Ca,
-    /// Who signs clients' certificates.
+    /// The CA of clients' certificates.
     pub client_ca: &'a Ca,
     /// The front-proxy certificate.
     pub front_proxy: &'a Identity,
@@ -151,7 +151,7 @@ impl Shoot {
         }
     }
 
-    /// Where apiserver-proxy tunnels to.
+    /// The target of apiserver-proxy's tunnels.
     pub fn socket(&self) -> String {
         format!("{}--kube-apiserver-socket", self.namespace)
     }

@@ -4,10 +4,10 @@ use portcullis_harness::{Error, Result, project_root};
 use serde_json::Value;
 
 const FILES: [&str; 4] = ["clusters.yaml", "shoot.yaml", "termination.yaml", "apiserver-proxy.yaml"];
-/// What stands in the files for the bundle, as text of JSON.
+/// The placeholder of the bundle in the files, as text of JSON.
 const BUNDLE: &str = r"-----BEGIN CERTIFICATE-----\nthe shoot's client CA bundle\n-----END CERTIFICATE-----\n";
 
-/// Reads the objects for a shoot: `name` stands where the example's name stands in host names, `client_ca` is PEM.
+/// Reads the objects for a shoot: `name` replaces the example's name in host names, `client_ca` is PEM.
 pub(super) fn read(namespace: &str, name: &str, client_ca: &str) -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     for file in FILES {

@@ -1,10 +1,10 @@
-//! What istiod does with the patches of an EnvoyFilter: the operations that `envoy/gardener` uses, on JSON.
+//! istiod's handling of the patches of an EnvoyFilter: the operations that `envoy/gardener` uses, on JSON.
 
 use serde_json::{Value, json};
 
 use super::objects::{list, of_kind, text};
 
-/// What the patches work on.
+/// The configuration that the patches change.
 #[derive(Debug, Default)]
 pub(super) struct Resources {
     /// Of the listener on port 9443.

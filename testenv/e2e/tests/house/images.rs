@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::texts::files;
 
-/// Where images are named.
+/// The files that name images.
 const PLACES: [&str; 7] =
     ["deploy", "docs", "envoy", "testenv/e2e/tests/kube/deploy", "docker-compose.yml", "Dockerfile", "README.md"];
 /// The Dockerfile's stages that become images.

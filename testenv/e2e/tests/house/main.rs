@@ -48,7 +48,7 @@ fn unsafe_code_is_forbidden_outside_the_abi_crate() {
     assert_eq!(exceptions, ["filters/envoy-abi"]);
 }
 
-/// What `docs/compatibility.md` says of portcullis.wasm is what the tests with it leave out.
+/// The differences of portcullis.wasm in `docs/compatibility.md` are the parts that the tests with it leave out.
 #[test]
 fn the_differences_of_wasm_are_told_and_the_tests_that_they_excuse_exist() {
     let read = |name: &str| fs::read_to_string(project_root().join(name)).unwrap();

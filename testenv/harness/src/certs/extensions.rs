@@ -38,7 +38,7 @@ fn basic_constraints(is_ca: bool) -> Vec<u8> {
     extension(19, true, &der::sequence(&[&flag]))
 }
 
-/// keyCertSign and cRLSign for an authority, digitalSignature for everybody else; as BIT STRING with its unused bits.
+/// keyCertSign and cRLSign for an authority, digitalSignature for all others; as BIT STRING with its unused bits.
 fn key_usage(is_ca: bool) -> Vec<u8> {
     let bits: [u8; 2] = if is_ca { [1, 0b0000_0110] } else { [7, 0b1000_0000] };
     extension(15, true, &der::element(0x03, &bits))

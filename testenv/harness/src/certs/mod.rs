@@ -41,7 +41,7 @@ impl Ca {
         Ok(Self { identity: self_signed(&spec)?, name: build::name(&spec) })
     }
 
-    /// An intermediate authority below this one. What it issues carries it in the chain.
+    /// An intermediate authority below this one. The certificates that it issues carry it in their chain.
     ///
     /// # Errors
     /// [`crate::Error::Certificate`].
@@ -87,7 +87,7 @@ impl Ca {
     }
 }
 
-/// A self-signed certificate that is nobody's authority (unless the specification says so).
+/// A self-signed certificate that is no authority (unless the specification says so).
 ///
 /// # Errors
 /// [`crate::Error::Certificate`].
@@ -138,7 +138,7 @@ impl Identity {
         Self { chain: self.chain.iter().take(1).cloned().collect(), ..self.clone() }
     }
 
-    /// The same key with somebody else's certificates behind its own, as if they had issued it.
+    /// The same key with another identity's certificates after its own, as if they had issued it.
     #[must_use]
     pub fn followed_by(&self, other: &Identity) -> Self {
         Self { chain: [&self.chain[..], &other.chain].concat(), ..self.clone() }

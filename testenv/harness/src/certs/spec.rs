@@ -1,10 +1,10 @@
-//! What a certificate shall say.
+//! The content of a certificate.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What a certificate may be used for; several may be given, none means that the extension is absent, which passes
-/// every check of usage.
+/// The allowed uses of a certificate; several may be given, none means that the extension is absent, which passes every check
+/// of usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
     /// TLS server.

@@ -160,7 +160,7 @@ impl H2Client {
         self.timed_burst(requests, at_once).into_iter().map(|timed| timed.answer).collect()
     }
 
-    /// As [`H2Client::burst`], and tells how long each answer took.
+    /// As [`H2Client::burst`], with the time of each response.
     pub fn timed_burst(&self, requests: Vec<Outgoing>, at_once: usize) -> Vec<Timed> {
         let lanes = at_once.clamp(1, requests.len().max(1));
         let mut queues: Vec<Vec<(usize, Outgoing)>> = (0..lanes).map(|_| Vec::new()).collect();

@@ -1,4 +1,4 @@
-//! Where and how to connect with TLS.
+//! The target of a TLS connection, and its parameters.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::KeyStore;
 use crate::certs::{Ca, Identity};
 use crate::{Error, Result, wait};
 
-/// Whose server certificates are believed.
+/// The trusted server certificates.
 #[derive(Debug, Clone)]
 pub enum Trust {
     /// Those of this authority (DER) that carry the name connected to.
@@ -118,7 +118,7 @@ impl TlsTarget {
         Self { timeout: patient(timeout), ..self }
     }
 
-    /// Where it is.
+    /// The address of the target.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -19,7 +19,7 @@ impl Admin {
         Self { address }
     }
 
-    /// Where it is.
+    /// The address of the admin page.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

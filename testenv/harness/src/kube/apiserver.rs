@@ -13,7 +13,7 @@ use crate::client::TlsTarget;
 use crate::process::{Process, Spec};
 use crate::{Error, Result, ports};
 
-/// What all kube-apiservers of one store have in common.
+/// The common parts of all kube-apiservers of one store.
 pub(super) struct Setup<'a> {
     pub(super) binary: &'a Path,
     pub(super) dir: &'a Path,
@@ -53,7 +53,7 @@ impl ApiServer {
         Ok(Self { process, spec, address, audit_log })
     }
 
-    /// Where it listens.
+    /// The address of its listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

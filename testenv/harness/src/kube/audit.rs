@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// Every request at level Metadata, told once, when the answer is known. A watch is told when it starts, too.
+/// Every request at level Metadata, once, when its response is known. A watch is recorded when it starts, too.
 pub(super) const POLICY: &str = r#"{"apiVersion":"audit.k8s.io/v1","kind":"Policy","omitStages":["RequestReceived"],"rules":[{"level":"Metadata"}]}"#;
 
 /// All complete events of a log file; a file that is not there yet has none.

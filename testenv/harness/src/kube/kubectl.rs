@@ -21,7 +21,7 @@ pub struct Kubectl {
     timeout: Duration,
 }
 
-/// What a command said.
+/// The output of a command.
 #[derive(Debug, Clone)]
 pub struct Output {
     /// How it ended.
@@ -83,14 +83,14 @@ impl Kubectl {
         Self { spec: self.spec.on_terminal(rows, columns, name), ..self }
     }
 
-    /// Uses a discovery cache that other runs share. Without it each run asks the server for its API groups first, and
-    /// tells a 403 there as "unknown" whatever the Status says.
+    /// Uses a discovery cache that other runs share. Without it each run asks the server for its API groups first, and prints a
+    /// 403 there as "unknown" whatever the Status says.
     #[must_use]
     pub fn cache_dir(self, dir: &Path) -> Self {
         Self { spec: self.spec.env("KUBECACHEDIR", dir), ..self }
     }
 
-    /// How long it may take; 30 seconds unless told.
+    /// The time limit; 30 seconds by default.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }

@@ -41,7 +41,7 @@ pub struct RealKube {
 }
 
 impl Drop for RealKube {
-    /// Nobody looks at how it ends, and in order kube-apiserver takes a second for it.
+    /// Kills the process: its exit does not matter, and an orderly one takes kube-apiserver a second.
     fn drop(&mut self) {
         for server in &self.apiservers {
             server.process().kill();
@@ -140,12 +140,12 @@ impl RealKube {
         self.patch_status(&format!("/api/v1/namespaces/default/pods/{name}"), &node::pod_status())
     }
 
-    /// Who signs the servers' certificates.
+    /// The CA of the servers' certificates.
     pub fn server_ca(&self) -> &Ca {
         &self.server_ca
     }
 
-    /// Who signs users' certificates.
+    /// The CA of users' certificates.
     pub fn client_ca(&self) -> &Ca {
         &self.client_ca
     }

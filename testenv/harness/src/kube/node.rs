@@ -18,7 +18,7 @@ const NAME: &str = "node-0";
 const HOST: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const KUBELET_PORT: u16 = 10_250;
 
-/// What a pod runs: each line of its input comes back on both outputs, and `bye` ends it. It is then started again.
+/// The program of a pod: each line of its input comes back on both outputs, and `bye` ends it. It is then started again.
 const MAIN: &str = r#"echo started
 while read -r line; do
     [ "$line" != bye ] || exit 0
@@ -26,7 +26,7 @@ while read -r line; do
     echo "err $line" >&2
 done"#;
 
-/// A running node (testenv/kube/cmd/fake-node). Pods offer an echo on port 7, and on 8080 HTTP that tells of the request.
+/// A running node (testenv/kube/cmd/fake-node). Pods serve an echo on port 7, and on 8080 HTTP that describes the request.
 #[derive(Debug)]
 pub struct FakeNode {
     process: Process,
@@ -72,7 +72,7 @@ impl FakeNode {
     }
 }
 
-/// What a kube-apiserver needs to know.
+/// The flags of a kube-apiserver for the node.
 pub(super) fn flags(spec: Spec, dir: &Path) -> Spec {
     spec.flag("egress-selector-config-file", dir.join("egress.json"))
         .flag("kubelet-certificate-authority", dir.join("kubelet-ca.pem"))

@@ -9,7 +9,7 @@ use crate::client::{Response, TlsTarget};
 use crate::{Error, Result};
 
 impl RealKube {
-    /// Reads what stands at a path. A poll with kubectl takes a hundred times as long.
+    /// Reads the object at a path. A poll with kubectl takes a hundred times as long.
     ///
     /// # Errors
     /// [`Error::Http`] with kube-apiserver's answer.

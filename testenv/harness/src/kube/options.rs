@@ -1,14 +1,14 @@
-//! What kind of kube-apiserver to start.
+//! The options of a kube-apiserver.
 
 use crate::certs::Ca;
 
-/// Who may come without a credential.
+/// The access without a credential.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Anonymous {
-    /// Everybody, as `system:anonymous`: kube-apiserver's default.
+    /// Allowed, as `system:anonymous`: kube-apiserver's default.
     #[default]
     On,
-    /// Nobody: 401.
+    /// Refused: 401.
     Off,
     /// Only on /healthz, /livez and /readyz, by an AuthenticationConfiguration.
     HealthOnly,
@@ -53,7 +53,7 @@ pub struct KubeOptions {
     /// DNS names in the servers' certificates besides localhost and kubernetes.default.svc.
     pub server_names: Vec<String>,
     /// More flags, like `--goaway-chance=0.02`.
-    /// Who names the headers of front proxies (`--requestheader-username-headers=…`) names them all.
+    /// A caller that sets the headers of front proxies (`--requestheader-username-headers=…`) sets them all.
     pub flags: Vec<String>,
 }
 

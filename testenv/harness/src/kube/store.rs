@@ -14,7 +14,7 @@ use crate::{Error, Result};
 /// The name beside the executables. Another content needs another name.
 const NAME: &str = "store-1";
 
-/// What only the kube-apiservers that wrote it are right about: their own leases, and the authorities that they trust.
+/// Keys that belong to the kube-apiservers that wrote them: their own leases, and the authorities that they trust.
 const THEIR_OWN: [&str; 2] = ["/registry/leases/", "/registry/configmaps/"];
 
 /// A store to copy, filled now if there is none. `None` while another process fills it.

@@ -23,7 +23,7 @@ use crate::{Error, Result, wait};
 /// How long a process has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What can be sent to a process.
+/// The signals for a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// End in order.
@@ -182,12 +182,12 @@ impl Process {
         &self.log
     }
 
-    /// What it has written to its standard output file so far.
+    /// The content of its standard output file so far.
     pub fn stdout(&self) -> String {
         log::read(&self.stdout)
     }
 
-    /// What is in its log so far.
+    /// The content of its log so far.
     pub fn log(&self) -> String {
         log::read(&self.log)
     }
@@ -206,7 +206,7 @@ impl Process {
     }
 }
 
-/// What is started directly is always `setpriv`; a missing program shows in the log instead.
+/// The program that is started directly is always `setpriv`; a missing program shows in the log instead.
 fn name_the_missing(error: std::io::Error) -> std::io::Error {
     if error.kind() == std::io::ErrorKind::NotFound {
         return std::io::Error::other("setpriv is missing; it comes with util-linux");

@@ -1,4 +1,4 @@
-//! What to start.
+//! The specification of a process.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::{Error, Result};
 
-/// Where a process reads from.
+/// The standard input of a process.
 #[derive(Debug, Clone)]
 enum Input {
     Nothing,

@@ -20,7 +20,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// A client that is who its TLS certificate says. `name` stands in reports.
+    /// A client with the user of its TLS certificate. `name` is its name in reports.
     pub fn new(name: impl Into<String>, target: &TlsTarget, protocol: Protocol) -> Self {
         let alpn: &[&str] = if protocol == Protocol::Http2 { &["h2"] } else { &["http/1.1"] };
         Self { name: name.into(), target: target.clone().alpn(alpn), protocol, token: None }

@@ -63,14 +63,14 @@ impl Crowd {
 }
 
 impl Steady {
-    /// What came since the start or the last call. Requests that are under way count where they end.
+    /// The results since the start or the last call. Requests under way count in the interval in which they end.
     pub fn take(&self) -> Outcome {
         let connections = self.shared.lines.iter().map(|line| line.connections()).sum();
         let before = self.connections.swap(connections, Ordering::AcqRel);
         Outcome { connections: connections - before, ..self.shared.tally.take() }
     }
 
-    /// Sends no more, waits for what is under way, and tells what came since the last outcome.
+    /// Sends no more, waits for the requests under way, and returns the results since the last call.
     ///
     /// # Errors
     /// [`Error::Deadline`] if requests neither end nor time out.

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// So many failures are told one by one.
+/// The number of failures that are reported one by one.
 const TOLD: usize = 8;
 
 /// One request that was not answered as expected.
@@ -15,11 +15,11 @@ pub struct Failure {
     pub took: Duration,
     /// Which lane sent it.
     pub lane: String,
-    /// What came instead.
+    /// The response or error in its place.
     pub reason: String,
 }
 
-/// What came of the requests since the last outcome.
+/// The results of the requests since the last call.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// For how long requests were sent.
@@ -125,7 +125,7 @@ impl Tally {
         self.lock().1.withheld += count;
     }
 
-    /// An answer's status and who gave it, or why there is none; `body` is told of one that is not 200.
+    /// A response's status and its sender, or the reason that there is none; `body` is reported of one that is not 200.
     pub(super) fn ended(&self, lane: &str, sent: Instant, end: Result<(u16, String, String), String>) {
         let took = sent.elapsed();
         let mut locked = self.lock();
@@ -150,7 +150,7 @@ impl Tally {
         }
     }
 
-    /// What came since the last call.
+    /// The results since the last call.
     pub(super) fn take(&self) -> Outcome {
         let mut locked = self.lock();
         let now = Instant::now();

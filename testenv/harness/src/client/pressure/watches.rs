@@ -11,7 +11,7 @@ use super::{Failure, Lane};
 use crate::client::Crowd;
 use crate::{Error, Result};
 
-/// So many watches are opened at a time.
+/// The number of watches that are opened at a time.
 const AT_ONCE: usize = 32;
 
 /// Watches that stay open until they are dropped, and what each of them saw.
@@ -72,7 +72,7 @@ impl Watches {
         self.shared.ended().clone()
     }
 
-    /// The fewest and the most events that one of them was told of.
+    /// The fewest and the most events on one of them.
     pub fn events(&self) -> (u64, u64) {
         let counts = self.shared.lines.iter().map(|lines| lines.load(Ordering::Acquire));
         counts.fold((u64::MAX, 0), |(least, most), count| (least.min(count), most.max(count)))
