@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_typo_is_told_by_its_name() {
+    fn typo_is_told_by_its_name() {
         for spec in [
             json!({"serverz": []}),
             json!({"servers": [{"endpointt": "x"}]}),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_no_object() {
+    fn list_is_no_object() {
         for (spec, path) in [
             (json!({"clientConfig": []}), "spec.clientConfig"),
             (json!({"servers": [["https://a", false]]}), "spec.servers[0]"),
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_range_is_answered_with_the_range() {
+    fn number_out_of_range_is_answered_with_the_range() {
         let settings = |port: Value| {
             let spec = json!({"listener": {"port": port}, "limits": {"maxConnections": -1}});
             let kind = (SETTINGS_API_VERSION, SETTINGS_KIND);

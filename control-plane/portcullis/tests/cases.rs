@@ -47,11 +47,11 @@ fn policies_match_as_documented() {
 }
 
 #[test]
-fn only_the_identity_that_counts_goes_upstream() {
+fn identity_goes_upstream_only_if_it_counts() {
     meets_its_expectations(Some("whole.yaml"), "identities.jsonl");
 }
 
 #[test]
-fn a_cluster_answers_to_its_names_only() {
+fn cluster_answers_to_its_names_only() {
     meets_its_expectations(Some("whole.yaml"), "hosts.jsonl");
 }

@@ -83,7 +83,7 @@ impl Checked {
 }
 
 #[test]
-fn only_errors_fail() {
+fn warnings_do_not_fail_the_check() {
     let warned = GOOD.replace("['*']}", "['*']}\n  - rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]");
     let refused = GOOD.replace("https:", "http:");
     let dir =
@@ -117,7 +117,7 @@ fn only_errors_fail() {
 }
 
 #[test]
-fn what_is_given_together_is_judged_together() {
+fn files_of_one_call_are_checked_together() {
     let owner = GOOD.replace("a.test", "b.test");
     let claims = GOOD.replace("spec:", "spec:\n  secureServing: {serverNames: [b.test]}");
     let dir = Dir::new(&[("settings.yaml", SETTINGS), ("claims.yaml", &claims), ("owner.yaml", &owner)]);
@@ -185,7 +185,7 @@ fn misspelt_kinds_and_groups_are_refused_with_a_hint() {
 }
 
 #[test]
-fn nothing_to_check_is_an_error() {
+fn empty_input_is_an_error() {
     let dir = Dir::new(&[("pod.yaml", "apiVersion: v1\nkind: Pod\n")]);
     std::fs::create_dir(dir.path("below")).unwrap();
     for arguments in [&["@"][..], &["@", "-o", "json"], &["@below"], &["-f", "-"]] {

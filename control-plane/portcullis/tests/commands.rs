@@ -41,7 +41,7 @@ fn errors_are_printed_whatever_is_logged() {
 }
 
 #[test]
-fn the_agent_writes_its_log_as_json_when_asked() {
+fn agent_writes_its_log_as_json_when_asked() {
     let flags = ["agent", "--xds-socket", "/x.sock", "--envoy", "/nowhere", "--http-address", "127.0.0.1:0"];
     let output = program(&[&flags[..], &["--log-format", "json"]].concat()).output().unwrap();
     assert!(!output.status.success());
@@ -76,7 +76,7 @@ fn files_are_named_alike_by_all_commands() {
 }
 
 #[test]
-fn a_status_is_asked_for_by_host_name() {
+fn status_is_asked_for_by_host_name() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = std::thread::spawn(move || {
@@ -100,7 +100,7 @@ fn a_status_is_asked_for_by_host_name() {
 }
 
 #[test]
-fn the_version_tells_commit_configuration_and_envoys() {
+fn version_tells_commit_configuration_and_envoys() {
     let text = String::from_utf8(program(&["--version"]).output().unwrap().stdout).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], concat!("portcullis ", env!("CARGO_PKG_VERSION")));
@@ -121,7 +121,7 @@ fn the_version_tells_commit_configuration_and_envoys() {
 }
 
 #[test]
-fn a_kubeconfig_comes_from_the_environment_and_has_contexts() {
+fn kubeconfig_comes_from_the_environment_and_has_contexts() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config");
     let config = "apiVersion: v1\nkind: Config\ncurrent-context: one\n\

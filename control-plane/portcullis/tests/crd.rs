@@ -17,7 +17,7 @@ fn text(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn the_definition_names_the_kind_and_its_columns() {
+fn definition_names_the_kind_and_its_columns() {
     let definition: Value = serde_json::from_str(&text(&["--output", "json"])).unwrap();
     assert_eq!(definition["apiVersion"], "apiextensions.k8s.io/v1");
     assert_eq!(definition["metadata"]["name"], "upstreamclusters.proxy.kubegateway.io");
@@ -47,6 +47,6 @@ fn yaml_is_the_default_and_says_the_same_to_old_and_new_readers() {
 }
 
 #[test]
-fn an_unknown_form_is_refused() {
+fn unknown_form_is_refused() {
     assert_eq!(crd(&["-o", "toml"]).status.code(), Some(2));
 }

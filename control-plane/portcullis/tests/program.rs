@@ -142,7 +142,7 @@ fn misspelt_settings_are_never_replaced_by_defaults() {
 }
 
 #[test]
-fn the_status_can_only_be_read_and_only_under_names_of_ours() {
+fn status_can_only_be_read_and_only_under_names_of_ours() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config");
     std::fs::create_dir(&config).unwrap();
@@ -194,7 +194,7 @@ fn clients_that_say_nothing_hold_nobody_up_for_long() {
 }
 
 #[test]
-fn status_tells_what_became_of_the_objects_and_says_so_by_its_exit() {
+fn status_shows_outcomes_and_exits_accordingly() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("config");
     std::fs::create_dir(&config).unwrap();
@@ -225,7 +225,7 @@ fn status_tells_what_became_of_the_objects_and_says_so_by_its_exit() {
 }
 
 #[test]
-fn a_kept_configuration_that_is_not_whole_or_not_private_is_told_and_not_used() {
+fn saved_configuration_that_is_damaged_or_public_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let [config, state, socket] = ["config", "state", "xds.sock"].map(|name| dir.path().join(name));

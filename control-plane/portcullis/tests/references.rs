@@ -63,7 +63,7 @@ fn references_are_believed_unless_their_root_is_known() {
 }
 
 #[test]
-fn a_certificate_that_is_referred_to_is_looked_at_as_one_that_stands_there() {
+fn referenced_certificate_is_checked_like_an_inline_one() {
     let dir = tempfile::tempdir().unwrap();
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
     let mut parameters = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
@@ -84,7 +84,7 @@ fn a_certificate_that_is_referred_to_is_looked_at_as_one_that_stands_there() {
 }
 
 #[test]
-fn the_default_certificate_may_stand_in_files() {
+fn default_certificate_may_stand_in_files() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).unwrap();
@@ -119,7 +119,7 @@ fn policies_are_explained_without_what_an_object_refers_to() {
 }
 
 #[test]
-fn a_flag_of_the_other_source_is_refused() {
+fn flag_of_the_other_source_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, told) in [
         (vec![], "the Directory source needs --config"),
@@ -140,7 +140,7 @@ fn a_flag_of_the_other_source_is_refused() {
 }
 
 #[test]
-fn the_control_planes_own_rights_are_few() {
+fn control_planes_own_rights_are_few() {
     let dir = tempfile::tempdir().unwrap();
     let arguments = ["rbac", "--control-plane", "--namespace", "n", "--lease-name", "l"];
     let text = String::from_utf8(portcullis(&arguments, dir.path()).stdout).unwrap();

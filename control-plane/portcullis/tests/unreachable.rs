@@ -163,7 +163,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_unreachable_changes_nothing(
+    fn unreachable_rules_change_no_decision(
         policies in policies(),
         requests in vec((request(), user()), 150),
     ) {
@@ -176,7 +176,7 @@ proptest! {
 
 /// The property would also hold if the lint never found anything.
 #[test]
-fn the_random_policies_are_unreachable_often_enough() {
+fn random_policies_are_unreachable_often_enough() {
     let mut runner = TestRunner::deterministic();
     let lists = (0..100).map(|_| policies().new_tree(&mut runner).unwrap().current());
     let count: usize = lists.map(|policies| without_unreachable(&policies).1).sum();

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_written_in_place_is_read_when_it_is_whole() {
+    async fn file_that_is_written_in_place_is_read_when_it_is_whole() {
         use std::io::Write;
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a.yaml"), A).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_directory_that_vanishes_keeps_its_content_and_is_watched_again() {
+    async fn directory_that_vanishes_keeps_its_content_until_it_is_back() {
         let dir = tempfile::tempdir().unwrap();
         let (path, away) = (dir.path().join("config"), dir.path().join("away"));
         fs::create_dir(&path).unwrap();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_referred_to_acts_as_an_edit_does() {
+    async fn file_that_is_referred_to_acts_as_an_edit_does() {
         let dir = tempfile::tempdir().unwrap();
         let (manifests, root) = (dir.path().join("manifests"), dir.path().join("root"));
         fs::create_dir(&manifests).unwrap();

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_items_of_a_list_of_one_kind_are_of_that_kind() {
+    fn items_of_a_list_of_one_kind_are_of_that_kind() {
         let list = "apiVersion: proxy.kubegateway.io/v1alpha1\nkind: UpstreamClusterList\nmetadata: {}\nitems:\n";
         let items = "- metadata: {name: a}\n- {apiVersion: v1, kind: Secret, metadata: {name: b}}\n";
         let read = parse(format!("{list}{items}").as_bytes()).unwrap();
@@ -187,7 +187,7 @@ spec:
     }
 
     #[test]
-    fn a_located_document_is_the_document() {
+    fn located_document_is_the_document() {
         let text = "a: [1, -2, 1.5, true, null, ~, 'x', \"y\", |\n  long\n]\nb: {c: {}, d: []}\n1: 0x10\ne: &e {f: g}\nh: *e\ni:\n  <<: *e\n  k: .5\nl: 18446744073709551615\n";
         let text = text.replace(", |\n  long\n]", "]");
         let options = serde_saphyr::options! { strict_booleans: true };
@@ -197,7 +197,7 @@ spec:
     }
 
     #[test]
-    fn a_syntax_error_has_the_parsers_reason() {
+    fn syntax_error_has_the_parsers_reason() {
         for (text, reason) in [
             ("a: 1\na: 2\n", "a mapping has the same key twice"),
             ("a: *x\n", "an alias names an anchor that is not there"),
@@ -219,7 +219,7 @@ spec:
     }
 
     #[test]
-    fn an_error_shows_the_place_and_nothing_of_the_text() {
+    fn error_shows_the_place_and_nothing_of_the_text() {
         for text in ["a: [TOPSECRET", "- TOPSECRET", "a: b: TOPSECRET", "a: \"TOPSECRET", "TOPSECRET: 1\nTOPSECRET: 2"]
         {
             let error = parse(text.as_bytes()).unwrap_err();

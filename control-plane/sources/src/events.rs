@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_left_alone_until_its_writer_has_closed_it() {
+    fn file_is_left_alone_until_its_writer_has_closed_it() {
         let start = Instant::now();
         let after = |milliseconds| start + Duration::from_millis(milliseconds);
         let events = Events::default();

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_keeps_its_last_good_objects_and_is_told() {
+    fn broken_file_keeps_its_last_good_objects_and_is_told() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.yaml");
         fs::write(&file, A).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn only_configuration_files_are_read_and_foreign_kinds_are_told() {
+    fn configuration_files_are_read_and_foreign_kinds_listed() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("b.json"), r#"{"apiVersion":"v1","kind":"Secret"}"#).unwrap();
         fs::write(dir.path().join("a.yml"), A).unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_an_object_older_by_writing_it_into_a_file() {
+    fn creation_time_in_a_file_does_not_count() {
         let dir = tempfile::tempdir().unwrap();
         let text =
             "metadata: {name: a.test, uid: u, creationTimestamp: '2001-01-01T00:00:00Z'}\nstatus: {names: [b.test]}";

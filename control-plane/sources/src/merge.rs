@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_source_that_ends_before_its_first_set_yields_none() {
+    async fn source_that_ends_before_its_first_set_yields_none() {
         let (_, objects) = watch::channel(None);
         assert!(with_settings(objects, None).await.is_none());
     }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_below_the_root_is_read() {
+    fn files_are_read_only_below_the_root() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("below");
         fs::create_dir_all(root.join("..one")).unwrap();

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_did_not_change_since_long_ago_is_certain() {
+    fn stamp_is_certain_only_for_files_unchanged_for_long() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, "a").unwrap();

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_is_bound_to_the_names_of_its_certificate() {
+    fn node_is_bound_to_the_names_of_its_certificate() {
         let named = |names: &[&str]| Peer::Certificate(names.iter().map(|name| (*name).to_owned()).collect());
         for (peer, node, may) in [
             (Peer::Local, "anybody", true),

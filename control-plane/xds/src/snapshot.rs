@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_successor_is_what_it_would_be_from_scratch(
+        fn successor_is_what_it_would_be_from_scratch(
             before in proptest::collection::vec((0..3_u8, 0..4_u8, 0..3_u8), 0..8),
             after in proptest::collection::vec((0..3_u8, 0..4_u8, 0..3_u8), 0..8),
         ) {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owners_version_is_that_of_its_own_resources() {
+    fn owners_version_is_that_of_its_own_resources() {
         let one = |kind: &str, name: &str, body: u8, owner: &str| {
             (kind.to_owned(), name.to_owned(), Resource::new(vec![body]).owned_by(owner))
         };

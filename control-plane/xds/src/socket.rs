@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_is_private_replaces_a_stale_one_and_goes_with_its_owner() {
+    async fn socket_is_private_and_replaces_a_stale_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("xds.sock");
         // A listener that is dropped leaves its file behind.

@@ -273,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_client_says_the_conversation_stays_sound(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn stream_keeps_its_invariants_for_any_client(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             exercise(&bytes);
         }
     }

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_got_lost_opens_nothing() {
+    fn list_that_got_lost_opens_nothing() {
         let read = |text: &str| serde_json::from_str::<Dispatch>(text);
         assert_eq!(read("[]").unwrap(), Dispatch::Policies(vec![]));
         assert_eq!(read(r#""Everything""#).unwrap(), Dispatch::Everything);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn configuration_is_read_as_written() {
         for dispatch in [Dispatch::Everything, vec![].into(), vec![everything()].into()] {
             let text = serde_json::to_string(&dispatch).unwrap();
             assert_eq!(serde_json::from_str::<Dispatch>(&text).unwrap(), dispatch, "{text}");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_where_it_is() {
+    fn mistake_is_told_where_it_is() {
         let text = r#"[{"group": "all", "rules": [{"verb": ["*"]}]}]"#;
         let error = serde_json::from_str::<Dispatch>(text).unwrap_err().to_string();
         assert!(error.contains("unknown field `verb`"), "{error}");

@@ -200,7 +200,7 @@ fn holds(name: &str, wanted: &str) {
 }
 
 #[test]
-fn the_reference_says_what_the_types_do() {
+fn reference_says_what_the_types_do() {
     holds("filter-config.md", &page());
     holds("filter-config.schema.json", &schema_file());
     for text in [page(), schema_file()] {
@@ -209,7 +209,7 @@ fn the_reference_says_what_the_types_do() {
 }
 
 #[test]
-fn what_stands_by_default_is_what_an_upstream_cluster_has() {
+fn defaults_equal_those_of_an_upstream_cluster() {
     let text = r#"{"version": 2, "name": "a", "authorities": ["a"], "reviews": {"cluster": "c"}, "policies": [],
         "upstreamIdentity": {"RequestHeader": {}}}"#;
     let read: ClusterConfig = serde_json::from_str(text).unwrap();

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn clusters_that_nobody_tells_apart_otherwise_are_told_apart_by_name() {
+    fn clusters_without_another_difference_differ_by_name() {
         let asked = Asked::default();
         for (name, identity) in [("a", ""), ("b", ""), ("a", "x"), ("b", "x"), ("a", "")] {
             let config = serde_json::json!({"version": 2, "name": name, "identity": identity, "authorities": ["a"],

@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_has_credentials_and_envoys_own_headers() {
+    fn removed_headers_include_credentials_and_envoys_own() {
         let found = scan(&[
             ("x-envoy-internal", "true"),
             ("x-envoy-external-address", "192.0.2.1"),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_the_client_may_be_kept_and_nothing_else() {
+    fn client_credential_headers_alone_may_be_kept() {
         let found = scan(&[
             ("authorization", "Bearer a"),
             ("impersonate-user", "bob"),
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn impersonation_is_seen_even_where_the_connection_header_would_hide_it() {
+    fn impersonation_is_seen_though_connection_lists_it() {
         let hidden = [("impersonate-uid", "1"), ("connection", "Impersonate-Uid")];
         assert_eq!(scan(&hidden).impersonation, [(&b"impersonate-uid"[..], &b"1"[..])]);
         assert!(scan(&[("impersonate_uid", "1")]).impersonation.is_empty());
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn connection_hides_nothing_that_the_gateway_wrote_and_is_bounded() {
+    fn connection_hides_no_header_of_the_gateway() {
         for name in ["X-Forwarded-For", "x-request-id", "Via", "forwarded", "x-forwarded-proto"] {
             let listed = format!("Upgrade, {name}");
             assert_eq!(scan(&[("connection", &listed)]).bad_connection, Some(BadConnection::NamesHop), "{name}");
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gateways_own_requests_are_recognised() {
+    fn gateways_own_requests_are_recognised() {
         assert!(scan(&[("via", "1.1 other, 2 lab")]).is_loop);
         assert!(!scan(&[("via", "1.1 other-lab")]).is_loop);
         assert!(!scan(&[("via", "lab")]).is_loop);

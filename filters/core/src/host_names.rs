@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_clusters_own_names_and_addresses_are_accepted() {
+    fn host_is_accepted_only_if_it_is_the_clusters() {
         let authorities = AllowedHosts::new(["prod.example.com", "*.shared.example.com"]);
         let accepted = [
             "prod.example.com",

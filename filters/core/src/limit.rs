@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_that_shrinks_waits_until_enough_have_left() {
+    fn limit_that_shrinks_waits_until_enough_have_left() {
         let running: Arc<InFlight> = Arc::default();
         let mut places: Vec<_> = (0..3).filter_map(|_| running.acquire(3)).collect();
         assert_eq!(places.len(), 3);

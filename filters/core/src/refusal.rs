@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_a_kubernetes_status() {
+    fn body_is_a_kubernetes_status() {
         assert_eq!(
             Refusal::unauthorized().body(),
             "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{},\"status\":\"Failure\",\"message\":\"Unauthorized\",\

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_holds_no_more_bytes_than_it_has() {
+    fn room_holds_no_more_bytes_than_it_has() {
         let room: Arc<Room<Thing>> = Room::new(1 << 20, SHARDS);
         let owners: Vec<_> = (0..100).map(|owner| Remembered::new(&room, owner)).collect();
         for number in 0..20_000 {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_takes_at_most_half_of_a_room() {
+    fn owner_takes_at_most_half_of_a_room() {
         let room: Arc<Room<Thing>> = Room::new(1 << 20, SHARDS);
         let (quiet, loud) = (Remembered::new(&room, 0), Remembered::new(&room, 1));
         (0..100).for_each(|number| quiet.insert(&key(number), Thing(100, NOTHING)));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_replaced_counts_once() {
+    fn value_that_is_replaced_counts_once() {
         let room: Arc<Room<Thing>> = Room::new(1 << 20, SHARDS);
         let (one, other) = (Remembered::new(&room, 0), Remembered::new(&room, 1));
         (0..100).for_each(|bytes| one.insert(&key(7), Thing(bytes, NOTHING)));

@@ -165,7 +165,7 @@ fn memo_of_a_user_answers_each_configuration() {
 }
 
 #[test]
-fn what_is_alive_is_one_for_all() {
+fn live_value_is_one_for_all_threads() {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {
         fn drop(&mut self) {

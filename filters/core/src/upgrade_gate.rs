@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_before_the_101_is_held_back_and_goes_on_with_it() {
+    fn bytes_before_the_101_are_held_back_until_it() {
         let mut plain = UpgradeGate::for_request(false);
         assert!(!plain.buffer_body() && !plain.is_closed() && !plain.open());
         let mut silent = UpgradeGate::for_request(true);

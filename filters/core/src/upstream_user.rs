@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_becomes_one_line_for_each_part() {
+    fn user_becomes_one_line_for_each_part() {
         let told = UpstreamUser::new(UserInfo {
             uid: "42".into(),
             ..user("alice", &["dev", "a,b"], &[("example.com/Zone", "x"), ("100%", "y")])
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authenticating_proxy_tells_by_its_own_names() {
+    fn authenticating_proxy_tells_by_its_own_names() {
         let names = RequestHeaders { uid: String::new(), user: "x-auth-user".into(), ..RequestHeaders::default() };
         let alice = UserInfo { uid: "42".into(), ..user("alice", &["dev"], &[("example.com/Zone", "x")]) };
         let told = |names: &RequestHeaders| -> Vec<String> {
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_http_would_change_is_refused() {
+    fn value_that_http_would_change_is_refused() {
         let refused = [
             user("", &[], &[]),
             user(" alice", &[], &[]),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_authenticated_group_is_added_as_kube_apiserver_does() {
+    fn authenticated_group_is_added_as_kube_apiserver_does() {
         assert_eq!(user("a", &["g"], &[]).groups, ["g", "system:authenticated"]);
         assert_eq!(user("a", &["system:authenticated", "g"], &[]).groups, ["system:authenticated", "g"]);
         assert_eq!(user("a", &["system:unauthenticated"], &[]).groups, ["system:unauthenticated"]);
@@ -304,7 +304,7 @@ mod tests {
 
     /// Counted by hand: the user's texts twice, with a line for each.
     #[test]
-    fn a_user_weighs_what_it_takes() {
+    fn user_weighs_what_it_takes() {
         let bytes = |groups: usize| {
             let groups = (0..groups).map(|number| format!("group-{number:04}")).collect();
             let user = UserInfo { name: "alice".into(), groups, ..UserInfo::default() };

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_uses_is_made_anew_and_forgotten() {
+    fn unused_value_is_dropped_and_made_again() {
         let alive: WeakMap<usize, usize> = WeakMap::default();
         let made = |key| alive.get_or_insert_with(key, || key);
         let used = made(0);

@@ -37,12 +37,12 @@ test of a sentence ... or not
 ";
 
     #[test]
-    fn tests_are_told_apart_and_one_that_has_not_ended_is_not_among_them() {
+    fn tests_are_recognised_and_unfinished_ones_left_out() {
         assert_eq!(ended(OUTPUT), BTreeMap::from([("attack::early", true), ("attack::late", false)]));
     }
 
     #[test]
-    fn the_probe_tells_what_envoy_said() {
+    fn probe_tells_what_envoy_said() {
         assert_eq!(refusal(OUTPUT).as_deref(), Some("to go on."));
         assert_eq!(refusal("running 0 tests"), None);
     }

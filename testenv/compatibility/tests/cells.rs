@@ -46,7 +46,7 @@ fn fails_on_the_oldest(run: &mut Run) {
 }
 
 #[test]
-fn what_passes_works_and_what_is_not_tried_is_not_told() {
+fn passing_feature_works_and_untried_one_has_no_cell() {
     let table = table(json!([]), |run| {
         run.tests.insert(PROOF.to_owned(), Outcome::Repeated);
         if run.filter == Filter::Wasm {
@@ -59,7 +59,7 @@ fn what_passes_works_and_what_is_not_tried_is_not_told() {
 }
 
 #[test]
-fn what_fails_does_not_work_and_wants_a_reason() {
+fn failing_feature_does_not_work_and_needs_a_reason() {
     let found = table(json!([]), fails_on_the_oldest);
     assert_eq!(row(&found, "first")[..2], ["no", "yes"]);
     assert_eq!(found.complaints.len(), 2, "one for each feature: {:?}", found.complaints);
@@ -74,13 +74,13 @@ fn what_fails_does_not_work_and_wants_a_reason() {
 }
 
 #[test]
-fn a_reason_for_what_passes_is_complained_about() {
+fn reason_for_what_passes_is_complained_about() {
     let remark = json!({"feature": "first", "envoy": ["1.40"], "text": "Because", "excuses": [PROOF]});
     assert_eq!(table(json!([remark]), |_| ()).complaints.len(), 2, "one for each build");
 }
 
 #[test]
-fn a_combination_that_serves_nothing_says_why() {
+fn combination_that_serves_nothing_says_why() {
     let found = table(json!([]), |run| {
         if run.envoy.starts_with("1.38.") && run.filter == Filter::Wasm {
             run.refusal = Some("no V8".to_owned());

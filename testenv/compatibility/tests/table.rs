@@ -27,13 +27,13 @@ fn exists(tests: &Path, test: &str) -> bool {
 }
 
 #[test]
-fn the_last_run_was_about_these_features_and_versions() {
+fn last_run_was_about_these_features_and_versions() {
     let root = project_root();
     Results::read(&root).unwrap().check(&Features::read(&root).unwrap()).unwrap();
 }
 
 #[test]
-fn the_table_is_what_the_last_run_found_and_explains_every_no() {
+fn table_is_what_the_last_run_found_and_explains_every_no() {
     let root = project_root();
     let (features, differences) = (Features::read(&root).unwrap(), Differences::read(&root).unwrap());
     let table = table::make(&features, &differences, &Results::read(&root).unwrap()).unwrap();

@@ -216,7 +216,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn in_sync_needs_every_node_and_enough_of_them() {
+    fn sync_needs_every_node_and_enough_of_them() {
         let table = [
             (json!({"nodes": [{"inSync": true}]}), 1, true),
             (json!({"nodes": {"a": {"inSync": true}}}), 1, true),

@@ -14,7 +14,7 @@ fn admin() -> serde_json::Value {
 }
 
 #[test]
-fn a_static_envoy_becomes_ready_and_quits() {
+fn static_envoy_becomes_ready_and_quits() {
     if deps::or_skip("a_static_envoy", deps::envoy()).unwrap().is_none() {
         return;
     }

@@ -31,7 +31,7 @@ fn print_role() {
 }
 
 #[test]
-fn a_port_held_here_is_not_given_to_another_process() {
+fn port_held_here_is_not_given_to_another_process() {
     let held: HashSet<u16> = (0..200).map(|_| ports::free().unwrap()).collect();
     let file = tempfile::NamedTempFile::new().unwrap();
     let status = Command::new(std::env::current_exe().unwrap())

@@ -23,7 +23,7 @@ fn alive(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// Not a test of its own: the process that `a_killed_parent_takes_its_children_along` kills.
+/// Not a test of its own: the process that `killed_parent_takes_its_children_along` kills.
 #[test]
 fn parent_role() {
     let Some(report) = std::env::var_os(PARENT_ROLE).map(PathBuf::from) else { return };
@@ -37,7 +37,7 @@ fn parent_role() {
 }
 
 #[test]
-fn a_killed_parent_takes_its_children_along() {
+fn killed_parent_takes_its_children_along() {
     let run = RunDir::new("reaping").unwrap();
     let report = run.join("pid");
     let mut parent = Command::new(std::env::current_exe().unwrap())
@@ -62,7 +62,7 @@ fn is_sleep(pid: u32) -> bool {
 }
 
 #[test]
-fn a_child_outlives_the_thread_that_asked_for_it() {
+fn child_outlives_the_thread_that_asked_for_it() {
     let run = RunDir::new("thread").unwrap();
     let dir = run.path().to_owned();
     let child = std::thread::spawn(move || sleeper(&dir)).join().unwrap();
@@ -72,7 +72,7 @@ fn a_child_outlives_the_thread_that_asked_for_it() {
 }
 
 #[test]
-fn dropping_ends_even_a_process_that_ignores_sigterm_or_is_frozen() {
+fn drop_ends_a_process_that_ignores_sigterm_or_is_frozen() {
     let run = RunDir::new("drop").unwrap();
     let stubborn =
         Spec::new("stubborn", "sh", run.path()).args(["-c", "trap '' TERM; echo ready; while :; do sleep 1; done"]);

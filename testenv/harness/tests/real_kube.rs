@@ -73,7 +73,7 @@ fn kubectl_words_its_errors_as_the_released_one_does() {
 }
 
 #[test]
-fn two_apiservers_share_a_store_and_anonymous_may_be_limited_to_health() {
+fn two_apiservers_share_a_store() {
     let options = KubeOptions { apiservers: 2, anonymous: Anonymous::HealthOnly, ..KubeOptions::default() };
     let Some((kube, _run)) = start("shared", &options) else { return };
     kube.admin_kubectl().unwrap().args(["create", "configmap", "shared"]).run_ok().unwrap();

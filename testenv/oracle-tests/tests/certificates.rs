@@ -184,7 +184,7 @@ fn certificates_name_whom_kube_apiserver_sees_or_nobody() {
 
 /// The certificates of the end-to-end tests are ordinary: here, with Go, and through an intermediate.
 #[test]
-fn the_harness_makes_certificates_that_are_believed() {
+fn harness_makes_certificates_that_are_believed() {
     use portcullis_harness::certs::{Ca, CertSpec, Usage};
     let root = Ca::new("clients").unwrap();
     let middle = root.intermediate(&CertSpec::new("middle")).unwrap();

@@ -27,7 +27,7 @@ fn lines(user: &UserInfo) -> Vec<[Value; 2]> {
 }
 
 #[test]
-fn what_the_upstream_reads_is_the_user() {
+fn upstream_reads_the_same_user() {
     let Some(oracle) = Oracle::or_skip("identities read back by kube-apiserver") else { return };
     let (mut dice, cases) = Dice::from_environment(CASES);
     let users: Vec<UserInfo> = (0..cases).map(|_| user(&mut dice)).collect();

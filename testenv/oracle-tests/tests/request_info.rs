@@ -96,7 +96,7 @@ fn known_traps_resolve_as_kube_apiserver_resolves_them() {
 }
 
 #[test]
-fn the_oracle_tells_bytes_apart() {
+fn oracle_tells_bytes_apart() {
     let Some(oracle) = Oracle::or_skip("bytes") else { return };
     let [answer] = &*oracle.ask(&[question("GET", "/%ff%00é")]) else { panic!("one answer") };
     assert_eq!(bytes(&answer["path"]), b"/\xff\x00\xc3\xa9");

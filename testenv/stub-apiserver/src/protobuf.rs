@@ -119,7 +119,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_config_map_is_read() {
+    fn config_map_is_read() {
         let object = b"\x0a\x04\x0a\x02cm\x12\x06\x0a\x01a\x12\x01b\x20\x01";
         let body = [b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12\x10".as_slice(), object].concat();
         let expected = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cm"}, "data": {"a": "b"}});

@@ -70,7 +70,7 @@ fn bootstrap(fixture: &Fixture, identity: &Identity, listener: SocketAddr) -> Va
 }
 
 #[test]
-fn a_real_envoy_uses_the_stub_like_a_kube_apiserver() {
+fn real_envoy_uses_the_stub_like_a_kube_apiserver() {
     if deps::or_skip("a_real_envoy_uses_the_stub", deps::envoy()).unwrap().is_none() {
         return;
     }

@@ -23,7 +23,7 @@ fn user(response: &Response) -> Value {
 }
 
 #[test]
-fn credentials_are_tried_in_order_and_an_error_counts_only_without_success() {
+fn credentials_are_tried_in_order() {
     let fixture = Fixture::start(|options| options);
     let jane = fixture.user("jane", &["a", "b"]);
     let expired = fixture.client_ca.issue(&CertSpec::client("old", ["x"]).expired()).unwrap();
@@ -73,7 +73,7 @@ fn anonymous_access_has_three_settings() {
 }
 
 #[test]
-fn impersonation_takes_effect_or_is_refused_and_is_never_ignored() {
+fn impersonation_takes_effect_or_is_refused() {
     let fixture = Fixture::start(|options| options);
     let (admin, jane) = (fixture.user("admin", &["system:masters"]), fixture.user("jane", &["dev"]));
     let account = "system:serviceaccount:kube-system:builder";
@@ -121,7 +121,7 @@ fn impersonation_takes_effect_or_is_refused_and_is_never_ignored() {
 }
 
 #[test]
-fn only_a_front_proxy_may_bring_remote_headers() {
+fn remote_headers_count_only_from_a_front_proxy() {
     let fixture = Fixture::start(|options| options);
     let proxies = fixture.proxy_ca.pem();
     let server_ca = &fixture.server_ca;

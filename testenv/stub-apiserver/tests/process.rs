@@ -9,7 +9,7 @@ use portcullis_harness::process::{Process, Spec};
 use portcullis_harness::rundir::RunDir;
 
 #[test]
-fn the_first_line_tells_the_addresses() {
+fn first_line_tells_the_addresses() {
     let run = RunDir::new("stub-process").unwrap();
     let ca = Ca::new("ca").unwrap();
     ca.issue(&CertSpec::server("stub", ["stub.test"])).unwrap().write_pem(&run.join("crt"), &run.join("key")).unwrap();

@@ -123,7 +123,7 @@ fn faults_strike_where_they_are_told_to() {
 }
 
 #[test]
-fn an_http2_connection_ends_after_an_unauthenticated_answer() {
+fn http2_connection_ends_after_an_unauthenticated_answer() {
     let fixture = Fixture::start(|options| options);
     let jane = fixture.user("jane", &[]);
     let stays = fixture.h2(Some(&jane));
@@ -139,7 +139,7 @@ fn an_http2_connection_ends_after_an_unauthenticated_answer() {
 }
 
 #[test]
-fn a_watch_sees_what_is_created() {
+fn watch_sees_what_is_created() {
     let fixture = Fixture::start(|options| options);
     let client = fixture.h2(Some(&fixture.user("jane", &[])));
     let path = "/api/v1/namespaces/default/configmaps";
@@ -160,7 +160,7 @@ fn a_watch_sees_what_is_created() {
 }
 
 #[test]
-fn a_stub_can_come_back_on_its_port() {
+fn stub_can_come_back_on_its_port() {
     let address = portcullis_harness::ports::free_address().unwrap();
     let fixture = Fixture::start(|options| StubOptions { address, ..options });
     let client = fixture.h2(None);
@@ -176,7 +176,7 @@ fn a_stub_can_come_back_on_its_port() {
 }
 
 #[test]
-fn the_admin_page_is_on_a_port_of_its_own() {
+fn admin_page_is_on_a_port_of_its_own() {
     let fixture = Fixture::start(|options| StubOptions { admin_address: Some(([127, 0, 0, 1], 0).into()), ..options });
     let admin = fixture.stub.admin_address().unwrap();
     let fault = json!([{"pathPrefix": "/version", "action": {"type": "respond", "status": 418}}]).to_string();
@@ -190,7 +190,7 @@ fn the_admin_page_is_on_a_port_of_its_own() {
 }
 
 #[test]
-fn held_requests_run_until_the_faults_are_cleared_and_are_counted() {
+fn held_requests_run_until_the_faults_are_cleared() {
     let fixture = Fixture::start(|options| options);
     let jane = fixture.user("jane", &["dev"]);
     let client = fixture.h2(Some(&jane));

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_dns_names_and_one_leading_wildcard_are_served() {
+    fn names_are_dns_names_with_at_most_one_leading_wildcard() {
         for name in ["a", "prod.example.com", "*.example.com", "a-1.b", "0a.b"] {
             assert!(is_served_name(name), "{name}");
         }

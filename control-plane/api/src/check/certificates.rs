@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_must_belong_together_and_be_of_a_kind_that_envoy_takes() {
+    fn pair_must_belong_together_and_be_of_a_kind_that_envoy_takes() {
         let (cert, key) = made(&rcgen::PKCS_ECDSA_P256_SHA256);
         let (_, other_key) = made(&rcgen::PKCS_ECDSA_P256_SHA256);
         let (ed_cert, ed_key) = made(&rcgen::PKCS_ED25519);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_certificates_leave_a_bundle() {
+    fn bundle_is_reduced_to_its_certificates() {
         let (cert, key) = made(&rcgen::PKCS_ECDSA_P256_SHA256);
         let mixed = PublicBytes::new(format!("# comment\n{key}{cert}{cert}").into_bytes());
         let read = String::from_utf8(read_bundle(&mixed).unwrap().as_slice().to_vec()).unwrap();

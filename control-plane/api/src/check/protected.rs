@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_protected_unless_it_is_said_who() {
+    fn identities_are_protected_only_if_named() {
         assert_eq!(crate::Settings::default().protected, None);
         assert_eq!(checked(json!({})), Ok(None));
         assert_eq!(checked(json!({"action": "DropGroup", "users": [], "groups": []})), Ok(None));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_kept_or_would_close_the_gateway_is_refused() {
+    fn settings_that_would_close_the_gateway_are_refused() {
         for (spec, path) in [
             (json!({"groups": ["x"], "action": "refuse"}), "spec.protectedIdentities.action"),
             (json!({"groups": ["x", ""]}), "spec.protectedIdentities.groups[1]"),

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn the_access_log_goes_where_it_is_told() {
+    fn access_log_goes_where_it_is_told() {
         assert_eq!(Settings::default().access_log, AccessLog::Stdout);
         assert_eq!(destination("stdout"), Ok(AccessLog::Stdout));
         assert_eq!(destination("stderr"), Ok(AccessLog::Stderr));

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_certificate_may_stand_in_files() {
+    fn default_certificate_may_stand_in_files() {
         let key = rcgen::KeyPair::generate().unwrap();
         let cert = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
         let bytes = |text: &str| Some(SecretBytes::new(text.as_bytes().to_vec()));

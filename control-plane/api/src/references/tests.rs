@@ -41,7 +41,7 @@ fn problems(document: &Value) -> Vec<Problem> {
 }
 
 #[test]
-fn what_is_referred_to_stands_in_the_fields_place() {
+fn referenced_data_replaces_the_field() {
     let (cert, key) = pair();
     let tls = [("tls.crt", cert.as_str()), ("tls.key", &key), ("ca.crt", &cert), ("token", "T0KEN\n")];
     let other = [("c", cert.as_str()), ("k", &key), ("a", &cert), ("t", "T0KEN")];
@@ -88,7 +88,7 @@ fn what_is_referred_to_stands_in_the_fields_place() {
 }
 
 #[test]
-fn a_reference_reaches_no_further_than_its_writer_may() {
+fn reference_reaches_no_further_than_its_writer_may() {
     let materials = secrets(&[
         ("empty", secret(&["a.test"], &[("token", " \n")])),
         ("foreign", secret(&["b.test"], &[("token", "TOPSECRET")])),
@@ -122,7 +122,7 @@ fn a_reference_reaches_no_further_than_its_writer_may() {
 }
 
 #[test]
-fn a_reference_that_is_wrong_in_itself_is_refused() {
+fn reference_that_is_wrong_in_itself_is_refused() {
     let pair = |certificate: &str| json!({"serving": {"file": {"certificate": certificate, "key": "k"}}});
     let long = "a/".repeat(600) + "a";
     let rows = [
@@ -155,7 +155,7 @@ fn a_reference_that_is_wrong_in_itself_is_refused() {
 }
 
 #[test]
-fn a_reference_excludes_the_fields_that_it_replaces() {
+fn reference_excludes_the_fields_that_it_replaces() {
     let (cert, key) = pair();
     let token = json!({"token": {"secret": {"name": "x"}}});
     let spec = json!({"clientConfig": {"bearerToken": "YQ=="}, "portcullis": {"references": token}});
@@ -171,7 +171,7 @@ fn a_reference_excludes_the_fields_that_it_replaces() {
 }
 
 #[test]
-fn the_rest_of_an_object_is_checked_without_what_it_refers_to() {
+fn rest_of_an_object_is_checked_without_what_it_refers_to() {
     let mut document = with_references(json!({
         "client": {"secret": {"name": "x"}}, "upstreamCA": {"file": "x"}, "clientCA": {"file": "x"},
     }));
@@ -184,7 +184,7 @@ fn the_rest_of_an_object_is_checked_without_what_it_refers_to() {
 }
 
 #[test]
-fn a_front_proxys_pair_may_be_referred_to_and_a_token_may_not() {
+fn front_proxys_pair_may_be_referred_to_and_a_token_may_not() {
     let client = json!({"secret": {"name": "x"}});
     let token = json!({"secret": {"name": "y"}});
     let rows = [
@@ -203,7 +203,7 @@ fn a_front_proxys_pair_may_be_referred_to_and_a_token_may_not() {
 }
 
 #[test]
-fn what_is_wrong_with_the_content_is_told_at_the_reference() {
+fn problem_of_referenced_data_is_reported_at_the_reference() {
     let document = with_references(json!({"serving": {"secret": {"name": "x"}}, "token": {"secret": {"name": "x"}}}));
     let rows = [
         ("spec.secureServing.certData", Some("spec.portcullis.references.serving")),
@@ -218,7 +218,7 @@ fn what_is_wrong_with_the_content_is_told_at_the_reference() {
 }
 
 #[test]
-fn a_secret_says_for_whom_it_is() {
+fn secret_says_for_whom_it_is() {
     let rows = [
         ("a.test", None, "a.test"),
         ("", None, ""),

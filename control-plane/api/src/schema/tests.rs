@@ -17,7 +17,7 @@ fn walk<'a>(schema: &'a Value, path: &str, visit: &mut dyn FnMut(&str, &'a Value
 }
 
 #[test]
-fn the_schema_is_structural() {
+fn schema_is_structural() {
     let allowed = [
         "description",
         "enum",
@@ -143,7 +143,7 @@ fn every_field_reads_what_its_type_says() {
 
 /// Kubernetes would keep a field that the definition does not know, and `kubectl explain` would not tell it.
 #[test]
-fn the_definition_knows_every_field_of_a_status() {
+fn definition_knows_every_field_of_a_status() {
     use crate::status::{
         ClusterStatus, Gateway, Health, Observation, Served, Standing, Timestamp, UnhealthyServer, Verdict,
     };

@@ -222,7 +222,7 @@ fn unhealthy_servers_of_all_gateways_are_merged_by_name() {
 }
 
 #[test]
-fn a_subset_without_an_enabled_server_is_not_ready() {
+fn subset_without_an_enabled_server_is_not_ready() {
     let all = gateway("a", Standing::Acknowledged, Some((3, 3)));
     let seen = seen(Served::Newest, vec![Gateway { lost_subsets: vec![Health::default()], ..all }]);
     let message = "no server of a policy's upstreamSubset is enabled";
@@ -266,7 +266,7 @@ fn gateways_are_listed_up_to_a_bound_the_worst_first() {
 }
 
 #[test]
-fn what_envoy_says_is_bounded_and_holds_no_key() {
+fn envoys_message_is_bounded_and_holds_no_key() {
     let key = format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----", "canary".repeat(20));
     let message = format!("{key} {}", "no ".repeat(2_000));
     let standing = Standing::Refused { message };
@@ -278,7 +278,7 @@ fn what_envoy_says_is_bounded_and_holds_no_key() {
 }
 
 #[test]
-fn it_is_written_as_kubernetes_has_it() {
+fn status_is_written_as_kubernetes_has_it() {
     let status = ClusterStatus::of(&seen(Served::Newest, vec![gateway("a", refused(), Some((1, 3)))]), &[], &now());
     let written = serde_json::to_value(&status).unwrap();
     assert_eq!(

@@ -107,7 +107,7 @@ mod tests {
     const KEY: &str = "MC4CAQAwBQYDK2VwBCIEIJFkq0mZcanaryCanaryCANARYcanarYCANARYcanary0123456789";
 
     #[test]
-    fn what_could_be_a_secret_is_taken_out() {
+    fn possible_secrets_are_removed() {
         let pem = format!("bad key -----BEGIN PRIVATE KEY-----\n{KEY}\n-----END PRIVATE KEY-----\n in e2e/-/a/serving");
         let table = [
             (pem.as_str(), "bad key [hidden] in e2e/-/a/serving"),

@@ -43,7 +43,7 @@ mod tests {
     type Files<'a> = &'a [(&'a str, &'a str)];
 
     #[test]
-    fn the_smallest_limit_of_all_groups_around_counts() {
+    fn smallest_limit_of_all_groups_around_counts() {
         let cgroup = |text| ("/proc/self/cgroup", text);
         let cases: &[(&str, Files<'_>, Option<u64>)] = &[
             ("nothing to read", &[], None),

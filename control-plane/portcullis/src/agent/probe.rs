@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_envoy_that_serves_and_stays_is_ready() {
+    fn envoy_is_ready_only_while_it_serves_and_stays() {
         let now = Instant::now();
         for (state, leaving, ready) in [
             (Readiness::Serving, false, true),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envoy_hangs_when_it_is_silent_for_long() {
+    fn envoy_hangs_when_it_is_silent_for_long() {
         let sight = EnvoyState::new(Instant::now());
         assert!(!sight.hangs(sight.answered));
         assert!(!sight.hangs(sight.answered + HANGS));

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_expected_is_compared() {
+    fn expectation_compares_only_its_own_members() {
         let answer = Explanation { id: json!("a"), error: Some("broken".to_owned()), ..Explanation::default() };
         assert_eq!(differences(&json!({"error": "broken", "dispatch": null, "refusal": {}}), &answer), [""; 0]);
         assert_eq!(

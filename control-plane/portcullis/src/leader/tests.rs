@@ -15,7 +15,7 @@ fn record(holder: &str, renewal: u32) -> Record {
 }
 
 #[test]
-fn a_lease_is_taken_when_it_is_free_and_not_before() {
+fn lease_is_taken_when_it_is_free_and_not_before() {
     let taken = Some(Claim { transitions: 5, is_new: true });
     let first = Some(Claim { transitions: 0, is_new: true });
     let renewed = Some(Claim { transitions: 4, is_new: false });
@@ -56,7 +56,7 @@ fn a_lease_is_taken_when_it_is_free_and_not_before() {
 }
 
 #[test]
-fn a_leader_ends_with_its_last_renewal_or_when_another_leads() {
+fn leader_ends_with_its_last_renewal_or_when_another_leads() {
     let mut election = Election::new("me".to_owned(), TIMING);
     assert_eq!(election.leads_until(), None);
     election.written(seconds(3));

@@ -44,7 +44,7 @@ fn report() -> StatusReport {
 }
 
 #[test]
-fn the_table_is_as_kubectl_would_print_it() {
+fn table_is_as_kubectl_would_print_it() {
     let expected = "\
 NAME        ACCEPTED   PROGRAMMED   READY     MESSAGE
 good.test   True       True         Unknown   nobody reports
@@ -91,7 +91,7 @@ Warnings:
 }
 
 #[test]
-fn only_what_is_accepted_and_programmed_is_well() {
+fn status_succeeds_only_if_all_are_accepted_and_programmed() {
     let well: Vec<bool> = report().objects.iter().map(report::Object::is_well).collect();
     assert_eq!(well, [true, false, true, false], "ready or not");
 }

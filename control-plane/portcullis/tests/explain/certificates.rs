@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::portcullis;
 
 #[test]
-fn a_certificate_is_told_by_its_user() {
+fn certificate_is_told_by_its_user() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, pem: &str| {
         let path = dir.path().join(name);

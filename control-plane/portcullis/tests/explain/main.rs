@@ -98,7 +98,7 @@ fn with(mut request: Value, more: Value) -> Value {
 }
 
 #[test]
-fn a_name_below_a_wildcard_leads_to_whoever_owns_it() {
+fn name_below_a_wildcard_leads_to_whoever_owns_it() {
     let other = |name: &str, names: &str| {
         CLUSTER.replace("{name: a.test}", &format!("{{name: {name}}}")).replace("[\"*.shared.test\"]", names)
     };
@@ -116,7 +116,7 @@ fn a_name_below_a_wildcard_leads_to_whoever_owns_it() {
 }
 
 #[test]
-fn an_answer_has_every_part_that_applies_and_null_for_the_rest() {
+fn answer_has_every_part_that_applies_and_null_for_the_rest() {
     let world = World::new(CLUSTER);
     let request = with(
         get("/api/v1/namespaces/x/pods?watch=1&fieldSelector=metadata.name%3Dp"),
@@ -204,7 +204,7 @@ fn refusals_say_what_the_gateway_would() {
 }
 
 #[test]
-fn who_goes_upstream_is_who_the_credential_names() {
+fn upstream_user_is_that_of_the_credential() {
     let world = World::new(CLUSTER);
     let identity = |request: Value| -> Vec<String> {
         let answer = world.one(request);
@@ -247,7 +247,7 @@ fn who_goes_upstream_is_who_the_credential_names() {
 }
 
 #[test]
-fn the_gateways_settings_are_explained_too() {
+fn gateways_settings_are_explained_too() {
     let settings = |spec: &str| {
         let head = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: x}\nspec:";
         format!("{CLUSTER}---\n{head} {spec}\n")

@@ -105,7 +105,7 @@ fn published() -> Vec<String> {
 }
 
 #[test]
-fn what_is_refused_here_and_accepted_there_is_what_is_published() {
+fn differences_to_kubegateway_are_the_published_ones() {
     let keys = Keys::new();
     let published = published();
     let mut met = BTreeSet::new();

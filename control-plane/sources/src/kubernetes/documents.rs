@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_what_its_writer_wrote_and_what_the_server_says_of_it() {
+    fn document_holds_the_spec_and_the_servers_metadata() {
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": CLUSTER_API_VERSION, "kind": CLUSTER_KIND,
             "metadata": {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_that_it_was_given_stay_with_it() {
+    fn names_that_it_was_given_stay_with_it() {
         let status = json!({"conditions": [{"type": "Ready"}], "names": ["a.test"]});
         let object: DynamicObject = serde_json::from_value(json!({
             "apiVersion": CLUSTER_API_VERSION, "kind": CLUSTER_KIND, "metadata": {"name": "a.test"}, "status": status,

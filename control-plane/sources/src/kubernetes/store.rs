@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_acts_when_it_is_complete_and_as_a_whole() {
+    fn list_acts_when_it_is_complete_and_as_a_whole() {
         let mut known = Known::default();
         let one = |name: &str| (name.to_owned(), ());
         let steps = [
@@ -137,7 +137,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_set_is_new_when_a_document_or_a_secret_is() {
+    fn set_is_new_when_a_document_or_a_secret_is() {
         let cluster = |document: u32, status: u32| {
             ("a".to_owned(), ClusterObject { document: Arc::new(document.into()), status: status.into() })
         };

@@ -28,7 +28,7 @@ fn lost(index: usize, name: &str) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn a_name_has_one_owner() {
+fn name_has_one_owner() {
     let (old, new) = (Some("2024-01-01T00:00:00Z"), Some("2025-01-01T00:00:00Z"));
     assert_eq!(losers(&[claims("a", None, &[]), claims("b", None, &["x"])]), []);
     let rows = [
@@ -55,7 +55,7 @@ fn a_name_has_one_owner() {
 }
 
 #[test]
-fn a_name_below_a_wildcard_belongs_to_whoever_has_the_wildcard() {
+fn name_below_a_wildcard_belongs_to_whoever_has_the_wildcard() {
     let (old, new) = (Some("2024-01-01T00:00:00Z"), Some("2025-01-01T00:00:00Z"));
     let wild = |created| claims("w.test", created, &["*.a.test"]);
     let thief = |created, name: &str| claims("thief.test", created, &[name]);
@@ -85,7 +85,7 @@ fn a_name_below_a_wildcard_belongs_to_whoever_has_the_wildcard() {
 }
 
 #[test]
-fn only_the_closest_wildcard_counts_and_only_one_that_is_owned() {
+fn closest_owned_wildcard_counts() {
     let [first, second, third] = ["2021-01-01T00:00:00Z", "2022-01-01T00:00:00Z", "2023-01-01T00:00:00Z"].map(Some);
     // The narrower wildcard was given before: below it the wider one has nothing to say.
     let wide = claims("wide", first, &["*.test"]);
@@ -155,7 +155,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn the_order_of_arrival_decides_nothing(
+    fn order_of_arrival_decides_nothing(
         drawn in proptest::collection::vec(any_object(), 1..6), turn in 0..6_usize
     ) {
         let mut turned = objects(&drawn);
@@ -169,7 +169,7 @@ proptest! {
 
     /// Each name has one owner, and keeps it once the status says so, whatever later objects claim.
     #[test]
-    fn whoever_has_a_name_keeps_it(
+    fn owner_of_a_name_keeps_it(
         drawn in proptest::collection::vec(any_object(), 1..5),
         newcomers in proptest::collection::vec((0..4_u8, 0..128_u16), 1..4),
     ) {

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_reads_are_repeated_after_a_reset() {
+    fn reads_alone_are_retried_after_a_reset() {
         for pool in Pool::ALL {
             for class in RequestClass::ALL {
                 let may = pool != Pool::Upgrade && matches!(class, RequestClass::Read | RequestClass::Watch);

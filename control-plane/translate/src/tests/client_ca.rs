@@ -45,7 +45,7 @@ fn default_client_ca_acts_as_the_clusters_own() {
 }
 
 #[test]
-fn default_client_ca_edit_renames_nothing_and_starts_caches_anew() {
+fn default_client_ca_edit_renames_nothing_and_empties_caches() {
     let pki = Pki::new();
     let cluster = cluster(&pki, None);
     let authorities = [None, Some(pki.client_ca.cert.as_str()), Some(pki.upstream_ca.cert.as_str())];

@@ -148,7 +148,7 @@ fn problems_are_told_with_their_field() {
 }
 
 #[test]
-fn what_has_no_effect_is_told() {
+fn field_without_effect_is_warned_of() {
     let pki = Pki::new();
     let gates = |text: &str| json!({"proxy.kubegateway.io/feature-gates": text});
     let rule = |rule: Value| json!([{"rules": [rule]}]);
@@ -186,7 +186,7 @@ fn what_has_no_effect_is_told() {
 }
 
 #[test]
-fn a_limit_that_is_not_enforced_is_told() {
+fn limit_that_is_not_enforced_is_told() {
     let pki = Pki::new();
     let bucket = json!({"qps": 5, "burst": 5});
     for (limit, is_enforced) in [
@@ -210,7 +210,7 @@ fn a_limit_that_is_not_enforced_is_told() {
 }
 
 #[test]
-fn an_object_is_served_without_the_names_that_another_one_owns() {
+fn object_is_served_without_the_names_that_another_one_owns() {
     let pki = Pki::new();
     let owner = pki.cluster("a.test");
     let mut other = pki.cluster("b.test");
@@ -246,7 +246,7 @@ fn an_object_is_served_without_the_names_that_another_one_owns() {
 }
 
 #[test]
-fn an_object_whose_own_name_is_anothers_is_refused_with_the_owner() {
+fn object_whose_own_name_is_anothers_is_refused_with_the_owner() {
     let pki = Pki::new();
     let mut holder = pki.cluster("b.test");
     set(&mut holder, "/spec/secureServing/serverNames", json!(["a.test"]));
@@ -264,7 +264,7 @@ fn an_object_whose_own_name_is_anothers_is_refused_with_the_owner() {
 }
 
 #[test]
-fn without_any_certificate_nothing_can_be_served() {
+fn settings_without_any_certificate_serve_nothing() {
     let pki = Pki::new();
     let mut settings = pki.settings();
     settings.default_certificate = None;

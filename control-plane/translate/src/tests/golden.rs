@@ -51,7 +51,7 @@ fn filter_build_decides_how_certificates_reach_the_filter() {
 }
 
 #[test]
-fn a_strategy_has_clusters_of_its_own() {
+fn strategy_has_clusters_of_its_own() {
     let pki = Pki::new();
     let mut cluster = pki.cluster("prod.example.com");
     let subset = ["https://10.0.0.2:6443"];
@@ -137,7 +137,7 @@ fn logged(settings: &portcullis_api::Settings, mode: &str, policies: [&str; 2]) 
 }
 
 #[test]
-fn which_requests_are_logged_is_decided_here() {
+fn log_mode_is_part_of_the_filter_configuration() {
     use portcullis_api::AccessLog;
     let settings = Pki::new().settings();
     assert_eq!(logged(&settings, "", ["", ""]), (false, [false, false]));

@@ -44,7 +44,7 @@ fn with_subsets(pki: &Pki, count: usize) -> Value {
 }
 
 #[test]
-fn an_object_that_asks_for_too_much_is_refused_and_stops_no_other() {
+fn object_that_asks_for_too_much_is_refused_and_stops_no_other() {
     let pki = Pki::new();
     let table = [
         (with_names(&pki, 256), None),

@@ -58,7 +58,7 @@ fn settings(pki: &Pki, choice: u8) -> Settings {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn what_was_translated_before_does_not_matter(steps in proptest::collection::vec(step(), 1..25)) {
+    fn translation_does_not_depend_on_earlier_ones(steps in proptest::collection::vec(step(), 1..25)) {
         let pki = Pki::new();
         let mut gateway = pki.settings();
         let mut objects: Vec<(u8, Arc<Value>)> = Vec::new();
@@ -86,7 +86,7 @@ proptest! {
 }
 
 #[test]
-fn what_did_not_change_is_the_same_resource() {
+fn unchanged_object_keeps_its_resources() {
     let pki = Pki::new();
     let gateway = pki.settings();
     let mut clusters: Vec<_> = (0..3).map(|number| Arc::new(edition(&pki, number, 0))).collect();

@@ -33,7 +33,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     /// Objects come in any order, from files or from a watch.
     #[test]
-    fn the_order_of_objects_does_not_matter(order in Just((0..4_usize).collect::<Vec<_>>()).prop_shuffle()) {
+    fn order_of_objects_does_not_matter(order in Just((0..4_usize).collect::<Vec<_>>()).prop_shuffle()) {
         let pki = Pki::new();
         let (settings, clusters) = (pki.settings(), many(&pki, 4));
         let shuffled: Vec<_> = order.iter().map(|index| clusters[*index].clone()).collect();
@@ -42,7 +42,7 @@ proptest! {
 }
 
 #[test]
-fn the_sorted_encoding_is_the_generated_messages_own() {
+fn sorted_encoding_is_the_generated_messages_own() {
     let pki = Pki::new();
     let translation = translated(&pki.settings(), &many(&pki, 1));
     let routes = translation.resources.iter().find(|one| one.type_url == type_urls::route_configuration()).unwrap();
@@ -86,7 +86,7 @@ fn keys_and_tokens_are_in_secrets_only() {
 }
 
 #[test]
-fn whatever_is_referred_to_is_there() {
+fn references_between_resources_resolve() {
     let pki = Pki::new();
     let translation = translated(&pki.settings(), &many(&pki, 2));
     let names: BTreeSet<&str> = translation.resources.iter().map(|one| one.name.as_str()).collect();
@@ -104,7 +104,7 @@ fn whatever_is_referred_to_is_there() {
 }
 
 #[test]
-fn a_bad_object_takes_nothing_from_the_others() {
+fn bad_object_takes_nothing_from_the_others() {
     let pki = Pki::new();
     let good = many(&pki, 2);
     let alone = translated(&pki.settings(), &good);
@@ -118,7 +118,7 @@ fn a_bad_object_takes_nothing_from_the_others() {
 }
 
 #[test]
-fn the_name_of_a_refused_object_does_not_fall_to_a_wildcard() {
+fn name_of_a_refused_object_does_not_fall_to_a_wildcard() {
     let pki = Pki::new();
     let wild = pki.cluster("example.com");
     let mut refused = pki.cluster("sub.example.com");

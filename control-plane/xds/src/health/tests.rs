@@ -40,7 +40,7 @@ fn told(healthy: u32, total: u32) -> BTreeMap<String, Endpoints> {
 }
 
 #[test]
-fn the_newest_report_of_each_node_counts_until_it_is_too_old() {
+fn newest_report_of_each_node_counts_until_it_is_too_old() {
     let registry = HealthRegistry::default();
     let start = Instant::now();
     let after = |seconds| start + Duration::from_secs(seconds);
@@ -58,7 +58,7 @@ fn the_newest_report_of_each_node_counts_until_it_is_too_old() {
 }
 
 #[test]
-fn only_news_is_told() {
+fn unchanged_report_is_no_change() {
     let registry = HealthRegistry::default();
     let start = Instant::now();
     let mut changes = registry.changes();
@@ -152,7 +152,7 @@ fn report() -> RequestType {
 }
 
 #[tokio::test]
-async fn a_report_counts_for_the_node_that_was_named_before_it() {
+async fn report_counts_for_the_node_that_was_named_before_it() {
     let table = [
         (vec![introduction("one"), report()], Some("one")),
         (vec![report()], None),
@@ -171,7 +171,7 @@ async fn a_report_counts_for_the_node_that_was_named_before_it() {
 }
 
 #[tokio::test]
-async fn who_says_nothing_is_not_listened_to_for_long() {
+async fn silent_health_stream_ends_soon() {
     let ended = stream_for(&[]).listen(stream::pending()).await;
     assert_eq!(ended.unwrap_err().code(), tonic::Code::DeadlineExceeded);
 }

@@ -72,7 +72,7 @@ fn bad(quarantine: &Quarantine) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_good_is_offered_once() {
+fn good_offer_is_made_once() {
     let mut quarantine = Quarantine::default();
     quarantine.set_target(offer(&[("=", "1"), ("a", "1")]));
     assert_eq!(settle(&mut quarantine), ["=:1 a:1"]);
@@ -82,7 +82,7 @@ fn what_is_good_is_offered_once() {
 }
 
 #[test]
-fn an_edit_that_is_bad_leaves_what_was_accepted() {
+fn edit_that_is_bad_leaves_what_was_accepted() {
     let mut quarantine = settled(&[("=", "1"), ("a", "1"), ("b", "1")]);
     quarantine.set_target(offer(&[("=", "1"), ("a", "2!"), ("b", "1")]));
     assert_eq!(settle(&mut quarantine), ["! =:1 a:2! b:1", "=:1 a:1 b:1"], "the second tells what was refused");
@@ -96,7 +96,7 @@ fn an_edit_that_is_bad_leaves_what_was_accepted() {
 }
 
 #[test]
-fn a_new_part_that_is_bad_is_replaced_by_what_stands_instead() {
+fn new_part_that_is_bad_is_replaced_by_what_stands_instead() {
     let mut quarantine = settled(&[("=", "1"), ("a", "1")]);
     quarantine.set_target(offer(&[("=", "1"), ("a", "2"), ("b", "1!"), ("c", "1")]));
     let said = settle(&mut quarantine);
@@ -105,7 +105,7 @@ fn a_new_part_that_is_bad_is_replaced_by_what_stands_instead() {
 }
 
 #[test]
-fn at_the_first_time_the_good_ones_are_served_whoever_is_bad() {
+fn first_offer_serves_the_good_parts_whichever_is_bad() {
     let said = |parts| {
         let mut quarantine = Quarantine::default();
         quarantine.set_target(offer(parts));
@@ -118,7 +118,7 @@ fn at_the_first_time_the_good_ones_are_served_whoever_is_bad() {
 }
 
 #[test]
-fn whom_the_error_names_is_tried_last() {
+fn part_that_the_error_names_is_tried_last() {
     let mut quarantine = settled(&[("=", "1")]);
     quarantine.set_target(offer(&[("=", "1"), ("aa", "1"), ("bb", "1!"), ("cc", "1"), ("dd", "1")]));
     let first = quarantine.next().unwrap();
@@ -137,7 +137,7 @@ fn two_that_depend_on_each_other_are_not_parted() {
 }
 
 #[test]
-fn another_control_plane_learns_from_the_version_what_was_refused() {
+fn version_shows_refusals_to_another_control_plane() {
     let target = offer(&[("=", "1"), ("a", "1"), ("b", "1!")]);
     let mut first = Quarantine::default();
     first.set_target(target.clone());
@@ -158,7 +158,7 @@ fn after_restart(before: &Quarantine, wanted: Parts<'_>) -> Quarantine {
 }
 
 #[test]
-fn what_somebody_else_had_accepted_is_not_touched_by_the_search() {
+fn search_leaves_parts_accepted_from_another_control_plane() {
     let before = settled(&[("=", "1"), ("a", "1"), ("b", "1"), ("c", "1"), ("d", "1")]);
     let mut second =
         after_restart(&before, &[("=", "1"), ("a", "1"), ("b", "2!"), ("c", "2"), ("d", "1"), ("e", "1!")]);
@@ -171,7 +171,7 @@ fn what_somebody_else_had_accepted_is_not_touched_by_the_search() {
 }
 
 #[test]
-fn what_nobody_has_the_bytes_of_stays_until_something_else_changes() {
+fn part_with_unknown_bytes_stays_until_another_change() {
     let mut before = settled(&[("=", "1"), ("a", "1"), ("b", "1")]);
     let edited = [("=", "1"), ("a", "1"), ("b", "2!")];
     before.set_target(offer(&edited));
@@ -222,7 +222,7 @@ fn one_bad_among_many_costs_few_trials_and_stops_nobody() {
 }
 
 #[test]
-fn what_stands_for_others_is_not_blamed_on_them() {
+fn bad_fallback_is_not_blamed_on_its_part() {
     // Whatever stands in is bad: the closing chain itself.
     let is_bad = |offer: &Offer| show(offer).contains('!') || show(offer).contains("closed");
     let mut quarantine = Quarantine::default();
@@ -244,7 +244,7 @@ proptest! {
     /// Contents 0 and 1 are bad. In the end every good part is served as wanted, and a part that was in service is never
     /// without service.
     #[test]
-    fn the_good_ones_are_served_and_nobody_is_interrupted(
+    fn good_ones_are_served_and_nobody_is_interrupted(
         sets in proptest::collection::vec((parts(), any::<bool>()), 1..6),
     ) {
         let mut quarantine = Quarantine::default();

@@ -18,7 +18,7 @@ fn drain(bucket: &TokenBucket, nanos: u64) -> usize {
 }
 
 #[test]
-fn the_burst_comes_at_once_and_then_a_token_at_a_time() {
+fn burst_comes_at_once_and_then_a_token_at_a_time() {
     let bucket = bucket(4, 10);
     let start = 77 * SECOND;
     assert_eq!(drain(&bucket, start), 10);
@@ -47,7 +47,7 @@ fn refusals_take_nothing() {
 }
 
 #[test]
-fn a_rate_that_divides_no_second_does_not_drift() {
+fn rate_that_divides_no_second_does_not_drift() {
     let bucket = bucket(3, 3);
     assert_eq!(drain(&bucket, 0), 3);
     let hour = 3_600;
@@ -56,7 +56,7 @@ fn a_rate_that_divides_no_second_does_not_drift() {
 }
 
 #[test]
-fn a_clock_that_goes_back_neither_gives_nor_takes() {
+fn clock_that_goes_back_neither_gives_nor_takes() {
     let bucket = bucket(1, 2);
     assert_eq!(drain(&bucket, 10 * SECOND), 2);
     assert_eq!(drain(&bucket, 0), 0);
@@ -65,7 +65,7 @@ fn a_clock_that_goes_back_neither_gives_nor_takes() {
 }
 
 #[test]
-fn the_edges_of_numbers_and_time_hold() {
+fn edges_of_numbers_and_time_hold() {
     let largest = bucket(u32::MAX, u32::MAX);
     assert!(take_at(&largest, 0));
     assert!(take_at(&largest, u64::MAX));

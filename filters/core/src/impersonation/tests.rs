@@ -73,14 +73,14 @@ fn targets_are_read_as_kube_apiserver_reads_them() {
 }
 
 #[test]
-fn what_asks_for_nothing_is_nothing() {
+fn headers_without_a_value_ask_for_no_impersonation() {
     assert_eq!(read_lines(&[]), Ok(None));
     assert_eq!(read_lines(&[("impersonate-user", "")]), Ok(None));
     assert_eq!(read_lines(&[("impersonate-user", ""), ("impersonate-uid", "")]), Ok(None));
 }
 
 #[test]
-fn what_cannot_be_judged_is_refused() {
+fn impersonation_that_cannot_be_judged_is_refused() {
     let table: [(&[(&str, &str)], u16); 8] = [
         (&[("impersonate-group", "system:masters")], 400),
         (&[("impersonate-uid", "1")], 400),

@@ -28,7 +28,7 @@ fn ended(streams: &Arc<StreamRegistry<u32>>, now: u64) -> (Vec<u32>, Option<Dura
 }
 
 #[test]
-fn streams_end_a_while_after_their_server_was_taken_away_and_only_they() {
+fn streams_of_a_removed_server_end_after_the_drain_period() {
     let streams = Arc::new(StreamRegistry::default());
     assert_eq!(streams.set_servers(["a", "b", "c"].into_iter(), GRACE, at(0)), None);
     let stays: Vec<_> = [("a", 1), ("b", 2), ("b", 3), ("c", 4)]
@@ -50,7 +50,7 @@ fn streams_end_a_while_after_their_server_was_taken_away_and_only_they() {
 }
 
 #[test]
-fn a_server_that_comes_back_keeps_its_streams_and_another_time_holds_from_the_same_start() {
+fn server_that_comes_back_keeps_its_streams() {
     let streams = Arc::new(StreamRegistry::default());
     streams.set_servers(["a"].into_iter(), GRACE, at(0));
     let _stay = streams.register(on("a"), 1, at(0));
@@ -63,7 +63,7 @@ fn a_server_that_comes_back_keeps_its_streams_and_another_time_holds_from_the_sa
 }
 
 #[test]
-fn a_stream_that_begins_on_a_server_that_is_gone_has_its_time_too_and_one_that_left_is_not_called() {
+fn stream_that_starts_on_a_removed_server_drains_too() {
     let streams = Arc::new(StreamRegistry::default());
     let (early, none) = streams.register(on("x"), 1, at(0));
     assert_eq!((none, ended(&streams, 99).1), (None, None), "nobody said which servers there are");
@@ -76,7 +76,7 @@ fn a_stream_that_begins_on_a_server_that_is_gone_has_its_time_too_and_one_that_l
 }
 
 #[test]
-fn sessions_end_when_they_took_as_long_as_they_may_and_nothing_else_does() {
+fn sessions_alone_end_after_their_longest_duration() {
     let streams = Arc::new(StreamRegistry::default());
     streams.set_servers(["a"].into_iter(), GRACE, at(0));
     assert_eq!(streams.limit_sessions(Some(at(60))), None);
@@ -115,7 +115,7 @@ fn another_limit_holds_for_sessions_that_run() {
 }
 
 #[test]
-fn a_session_ends_once_by_what_comes_first() {
+fn session_ends_once_by_what_comes_first() {
     let streams = Arc::new(StreamRegistry::default());
     streams.set_servers(["a"].into_iter(), GRACE, at(0));
     streams.limit_sessions(Some(at(60)));

@@ -185,7 +185,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_one_line_that_parses_to_the_lossy_text(first: Vec<u8>, second: Vec<u8>, third in any::<String>()) {
+        fn bytes_become_one_line_that_parses_to_the_lossy_text(first: Vec<u8>, second: Vec<u8>, third in any::<String>()) {
             let mut members = JsonMembers::default();
             members.text("first", &first, 10_000);
             members.texts("list", [&second[..], third.as_bytes()].into_iter(), 10_000);
@@ -201,7 +201,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_too_long_says_so(text in any::<String>(), most in 0_usize..20) {
+        fn text_that_is_too_long_is_marked(text in any::<String>(), most in 0_usize..20) {
             let mut members = JsonMembers::default();
             members.text("text", text.as_bytes(), most);
             if !text.is_empty() {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_cannot_add_members() {
+    fn value_cannot_add_members() {
         let mut members = JsonMembers::default();
         members.text("path", b"/x\",\"user\":\"admin\",\"y\":\"\n{\"", 100);
         members.text("user", b"alice\\", 100);

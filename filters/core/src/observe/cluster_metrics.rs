@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_survives_its_key() {
+    fn cell_survives_its_key() {
         for cell in [
             CounterKey::default(),
             CounterKey { policy: u32::MAX, verb: 1, resource: u16::MAX, outcome: 2 },
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_or_counted_twice_over_many_threads() {
+    fn counts_of_many_threads_are_exact() {
         let (tally, total) = (CounterTable::default(), AtomicU64::new(0));
         let add = |counts: BTreeMap<u64, u64>| _ = total.fetch_add(counts.values().sum::<u64>(), Ordering::Relaxed);
         std::thread::scope(|scope| {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_counts_the_rest_together() {
+    fn full_table_counts_the_rest_together() {
         let tally = CounterTable::default();
         for policy in 1..=20_000 {
             tally.count(CounterKey { policy, outcome: 4, ..CounterKey::default() });

@@ -55,7 +55,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_reference_says_what_the_code_does() {
+fn reference_says_what_the_code_does() {
     let page = page();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(PATH, &page).unwrap();

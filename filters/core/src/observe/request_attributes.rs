@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_shown_as_it_is_or_as_no_name() {
+    fn value_is_shown_as_it_is_or_as_no_name() {
         for plain in ["", "pods", "system:node:a", "größe", "a\"b"] {
             assert_eq!(line(plain.as_bytes()), plain);
         }
@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_asked_for_stays_on_its_line(value: Vec<u8>) {
+        fn attributes_stay_on_their_line(value: Vec<u8>) {
             let shown = line(&value);
             prop_assert!(!shown.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}')), "{shown:?}");
             prop_assert!(shown.chars().count() <= MAX_VALUE_CHARS + 1);

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_kubernetes_or_the_policies_name_has_a_label() {
+    fn resource_has_a_label_only_if_known() {
         let entries = ["widgets", "-gadgets", "widgets/scale", "*", "*/status", "pods", "x\"y", "Ünicode", ""];
         let rule = Rule { resources: entries.map(str::to_owned).to_vec(), ..Rule::default() };
         let resources = ResourceLabels::of(&[Policy {

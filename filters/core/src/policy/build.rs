@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_told_apart_is() {
+    fn clauses_that_differ_are_split() {
         let of_ten = |n| {
             vec![
                 condition(Dimension::User, Polarity::AnyOf, vec![n / 40]),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_excludes_is_crowded() {
+    fn clauses_that_only_exclude_share_a_leaf() {
         let excluding = |n| vec![condition(Dimension::User, Polarity::NoneOf, vec![n])];
         assert_eq!(leaves(&grow(&clauses((0..500).map(excluding)))), [(500, true)]);
     }

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_found_by_both_its_parts() {
+    fn text_is_found_by_both_its_parts() {
         let keys = [("pods", ""), ("pods", "log"), ("", ""), ("", "log"), ("podsl", "og")];
         let names = Names::new(keys.into_iter().zip(10..));
         for ((first, second), id) in keys.into_iter().zip(10..) {

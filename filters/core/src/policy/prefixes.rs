@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_beginnings_are_found_longest_first() {
+    fn prefixes_are_found_longest_first() {
         let keys = ["", "/api", "/api/v1", "/apis", "/apis/apps", "/b", "/bc", "/bd"];
         let prefixes = Prefixes::new(keys.into_iter().zip(0..));
         let table: [(&str, &[&str]); 9] = [

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_meets_what_is_wanted() {
+    fn signature_of_a_request_meets_that_of_its_rule() {
         for dimension in Dimension::ALL {
             assert!(said(dimension, &[3]).may_meet(Signature::NONE));
             assert!(said(dimension, &[3, 9]).may_meet(wanted(dimension, &[8, 9])));

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_put_again_a_few_times_within_its_deadline() {
+    fn question_is_put_again_a_few_times_within_its_deadline() {
         let at = |ms| Duration::from_millis(ms);
         let mut budget = RetryBudget::new(at(1_000));
         assert_eq!([1_000, 1_500, 6_000, 9_000, 0].map(|ms| budget.left(at(ms))), [5_000, 4_500, 0, 0, 5_000]);

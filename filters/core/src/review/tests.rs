@@ -54,7 +54,7 @@ fn review_slots_of_one_requester_keep_no_other_out() {
 }
 
 #[test]
-fn an_answer_without_a_name_is_none() {
+fn answer_without_a_name_is_none() {
     let review = Review::of_token(b"token", &reviewer(), &caches());
     let answer = |user: &str| {
         let body = format!(r#"{{"kind":"TokenReview","status":{{"authenticated":true,"user":{user}}}}}"#);
@@ -78,13 +78,13 @@ fn keys_tell_tokens_clusters_and_questions_apart() {
 }
 
 #[test]
-fn a_review_shows_no_token_where_it_is_printed() {
+fn review_shows_no_token_where_it_is_printed() {
     let review = Review::of_token(b"very-secret", &reviewer(), &caches());
     assert!(!format!("{review:?}").contains("very-secret"));
 }
 
 #[test]
-fn an_answer_that_is_no_text_is_none() {
+fn answer_that_is_no_text_is_none() {
     let answer = |key: &[u8]| {
         let start = br#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"bob","#;
         let body = [&start[..], b"\"", key, br#"":"x"}}}"#].concat();
@@ -108,7 +108,7 @@ fn large_users_take_the_room_of_many_small_ones() {
 }
 
 #[test]
-fn an_answer_of_any_length_is_not_read() {
+fn answer_of_any_length_is_not_read() {
     let caches = caches();
     let answer = |padding: usize| {
         let token = format!("token-{padding}");
@@ -123,7 +123,7 @@ fn an_answer_of_any_length_is_not_read() {
 /// An upstream may answer 401 to a good token as often as it likes, and a client may make it: that causes a review now and
 /// then, and takes nobody's room.
 #[test]
-fn a_token_that_the_upstream_rejects_is_doubted_but_not_at_once() {
+fn token_that_the_upstream_rejects_is_doubted_but_not_at_once() {
     let caches = caches();
     let (key, other) = ([1; 32], [2; 32]);
     let user = UpstreamUser::new(UserInfo { name: "alice".into(), ..UserInfo::default() }).unwrap();

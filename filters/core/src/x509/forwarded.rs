@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chain_is_read_whatever_stands_around_it() {
+    fn chain_is_read_whatever_stands_around_it() {
         let (leaf, ca) = (&b"\x30\x03leaf\xfb"[..], &b"\x30\x03the ca"[..]);
         let chain = pem(leaf) + &pem(ca);
         let expected = encode_chain([leaf, ca].into_iter());
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_envoy_would_not_write_is_refused() {
+    fn header_that_envoy_would_not_write_is_refused() {
         let chain = pem(b"\x30\x03leaf");
         let malformed = ["Chain", "Chain=\"abc", "Chain=\"a\"b", "Hash=a\"b", "Chain=\"a\\\""];
         let several = [format!("Chain=\"{chain}\",Chain=\"{chain}\""), "Hash=a,Hash=b".to_owned()];
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_chain_is_too_large_and_not_cut() {
+    fn long_chain_is_too_large_and_not_cut() {
         let chain = pem(b"\x30\x03leaf").repeat(MAX_CERTIFICATES + 1);
         let encoded = of(&format!("Chain=\"{chain}\"")).unwrap();
         assert_eq!(ClientChain::decode(&encoded).err(), Some(ChainError::TooLarge));

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_read_once_for_each_certificate() {
+    fn text_is_read_once_for_each_certificate() {
         let mut known = KnownChains::default();
         let digest = hex_digest(b"abc");
         let first = known.chain(&digest, b"abc", read).unwrap();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_another_certificate_yields_no_chain() {
+    fn text_of_another_certificate_yields_no_chain() {
         let mut known = KnownChains::default();
         assert_eq!(known.chain(&hex_digest(b"abc"), b"abd", read), None);
         assert_eq!(known.chain(b"", b"abc", read), None);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_in_use_outlives_the_certificates_of_others() {
+    fn chain_in_use_outlives_the_certificates_of_others() {
         let mut known = KnownChains::default();
         let honest = text(0, 2_000);
         let digest = hex_digest(&honest);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_is_too_large_is_read_each_time_and_displaces_none() {
+    fn chain_that_is_too_large_is_read_each_time_and_displaces_none() {
         let mut known = KnownChains::default();
         let honest = text(0, 2_000);
         known.chain(&hex_digest(&honest), &honest, read).unwrap();
@@ -198,13 +198,13 @@ mod tests {
     const OF_NOTHING: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
     #[test]
-    fn a_digest_is_written_as_envoy_writes_it() {
+    fn digest_is_written_as_envoy_writes_it() {
         assert_eq!(hex_digest(b"abc"), OF_ABC.as_bytes());
         assert_eq!(hex_digest(b""), OF_NOTHING.as_bytes());
     }
 
     #[test]
-    fn a_chain_belongs_to_the_certificate_that_was_presented() {
+    fn chain_belongs_to_the_certificate_that_was_presented() {
         let abc = encode_chain([&b"abc"[..], b"issuer"].into_iter());
         let other = encode_chain([&b"abd"[..], b"abc"].into_iter());
         let too_large = encode_chain([&b"abc"[..]; MAX_CERTIFICATES + 1].into_iter());
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_digest_belongs_to_no_chain() {
+    fn malformed_digest_belongs_to_no_chain() {
         let chains = [encode_chain([&b"abc"[..]].into_iter()), encode_chain([&b"abc"[..]; 9].into_iter())];
         let raw = digest(&SHA256, b"abc").as_ref().to_vec();
         let (short, shorter) = (&OF_ABC[..63], &OF_ABC[..62]);

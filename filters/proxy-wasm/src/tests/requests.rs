@@ -87,7 +87,7 @@ pub(super) fn judge(vm: &mut Vm<Fake>, stream: u32) -> Next {
 type Headers<'a> = &'a [(&'a str, &'a str)];
 
 #[test]
-fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_through() {
+fn certificate_counts_only_if_header_and_connection_agree() {
     let (host, ca) = (Fake::default(), ca());
     let mut vm = vm(&host, &ca);
     let (alice, header) = client(&ca, "alice");
@@ -117,7 +117,7 @@ fn a_certificate_is_told_if_header_and_connection_agree_and_else_nobody_gets_thr
 }
 
 #[test]
-fn what_a_request_asks_for_is_written_where_that_is_asked_for_also_if_it_is_refused() {
+fn request_attributes_are_exported_for_refusals_too() {
     let (host, ca) = (Fake::default(), ca());
     let mut vm = vm(&host, &ca);
     let written = || host.state().filter_state.keys().filter(|key| key.starts_with("portcullis.request.")).count();
@@ -138,7 +138,7 @@ fn what_a_request_asks_for_is_written_where_that_is_asked_for_also_if_it_is_refu
 }
 
 #[test]
-fn without_a_configuration_that_is_whole_nothing_gets_through() {
+fn vm_without_a_whole_configuration_lets_no_request_through() {
     let (host, ca) = (Fake::default(), ca());
     let mut vm = vm(&host, &ca);
     let changed = |key: &str, value: Option<Vec<u8>>| {
@@ -169,7 +169,7 @@ fn without_a_configuration_that_is_whole_nothing_gets_through() {
 }
 
 #[test]
-fn a_token_is_asked_once_for_all_workers_and_stands_nowhere_that_they_share() {
+fn token_is_reviewed_once_for_all_workers_and_not_shared() {
     let (host, ca) = (Fake::default(), ca());
     let mut first = vm(&host, &ca);
     let mut second = vm(&host, &ca);

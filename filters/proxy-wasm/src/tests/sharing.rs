@@ -11,7 +11,7 @@ use crate::memory::VmMemory;
 use crate::shared_reviews;
 
 #[test]
-fn places_are_counted_over_all_vms_and_those_of_a_vm_that_is_gone_are_free_after_a_while() {
+fn permits_of_a_removed_vm_are_released_after_a_while() {
     let host = Fake::default();
     let open = || VmMemory::open(&host).unwrap();
     let (one, two) = (open(), open());
@@ -38,7 +38,7 @@ fn places_are_counted_over_all_vms_and_those_of_a_vm_that_is_gone_are_free_after
 }
 
 #[test]
-fn a_bucket_is_one_for_all_vms() {
+fn bucket_is_one_for_all_vms() {
     let host = Fake::default();
     let (one, two) = (VmMemory::open(&host).unwrap(), VmMemory::open(&host).unwrap());
     let rate = Rate { qps: 1, burst: 3 };
@@ -65,7 +65,7 @@ fn maps_survive_the_abi_and_what_is_cut_is_none() {
 }
 
 #[test]
-fn a_good_answer_that_is_doubted_or_contradicted_is_shared_no_longer() {
+fn doubted_answer_is_shared_no_longer() {
     let host = Fake::default();
     let (key, other) = ([1; 32], [1; 32].map(|byte: u8| byte + 1));
     let answer = |authenticated: bool| json!({"kind": "TokenReview", "status": {"authenticated": authenticated}});

@@ -5,6 +5,7 @@
 mod docs;
 mod images;
 mod modules;
+mod test_names;
 mod texts;
 mod threats;
 
@@ -14,7 +15,7 @@ use portcullis_harness::project_root;
 use serde_json::Value;
 
 #[test]
-fn nothing_that_deny_toml_bans_is_in_the_lock_file() {
+fn crates_banned_in_deny_toml_are_not_in_the_lock_file() {
     let read = |name: &str| fs::read_to_string(project_root().join(name)).unwrap();
     let (deny, lock) = (read("deny.toml"), read("Cargo.lock"));
     let banned: Vec<&str> =
@@ -50,7 +51,7 @@ fn unsafe_code_is_forbidden_outside_the_abi_crate() {
 
 /// The differences of portcullis.wasm in `docs/compatibility.md` are the parts that the tests with it leave out.
 #[test]
-fn the_differences_of_wasm_are_told_and_the_tests_that_they_excuse_exist() {
+fn wasm_differences_are_documented_and_their_tests_exist() {
     let read = |name: &str| fs::read_to_string(project_root().join(name)).unwrap();
     let differences: Value = serde_json::from_str(&read("testenv/e2e/wasm-differences.json")).unwrap();
     let mut table = String::from("| | libportcullis.so | portcullis.wasm |\n|---|---|---|\n");

@@ -49,7 +49,7 @@ fn modules_of_no_crate_import_in_a_circle() {
 }
 
 #[test]
-fn module_circle_is_found_through_groups_exports_and_inline_paths() {
+fn module_circle_is_found_through_groups_and_exports() {
     let modules = |texts: &[(&str, &str)]| {
         let mut read = Crate::default();
         for (name, text) in texts {

@@ -33,6 +33,6 @@ fn anonymous_requests_meet_the_upstreams_own_setting_off() {
 }
 
 #[test]
-fn anonymous_requests_meet_the_upstreams_own_setting_limited_to_health() {
+fn anonymous_requests_meet_the_upstreams_limit_to_health() {
     check(Anonymous::HealthOnly, 200, 401);
 }

@@ -16,7 +16,7 @@ use crate::world::{Identities, NAME, World};
 /// kube-apiserver reads on after it has refused an upgrade: what it then reads is a request on a connection that carries the
 /// gateway's credential.
 #[test]
-fn what_follows_a_refused_upgrade_is_no_request() {
+fn bytes_after_a_refused_upgrade_are_no_request() {
     let older = deps::envoy_compat_versions().into_iter().map(|version| (Identities::Impersonate, Some(version)));
     for (identities, envoy_version) in older.chain([(Identities::RequestHeader, None)]) {
         let version = format!("{identities:?}, {envoy_version:?}");

@@ -98,7 +98,7 @@ fn told(target: &TlsTarget, headers: Headers<'_>) -> (u16, Value) {
 }
 
 #[test]
-fn kube_apiserver_takes_everybody_for_whom_it_takes_them_directly() {
+fn kube_apiserver_sees_the_same_users_as_directly() {
     let Some(world) = World::start("kube-gardener", Duration::from_secs(3600), "86400s") else { return };
     let token = format!("Bearer {}", world.token);
     let [direct, ways @ ..] = world.targets();
@@ -181,7 +181,7 @@ fn strangers_end_no_watch(world: &World, target: &TlsTarget) {
 }
 
 #[test]
-fn an_expired_front_proxy_certificate_is_the_gateways_fault_until_it_is_renewed() {
+fn expired_front_proxy_certificate_is_the_gateways_fault() {
     let Some(world) = World::start("kube-gardener-expiry", Duration::from_secs(9), "13s") else { return };
     let [_, target, _] = world.targets();
     let alice = H2Client::connect(&target.clone().identity(&world.alice)).unwrap();

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// With tokens reviewed here, and with tokens that only kube-apiserver judges.
 #[test]
-fn a_storm_of_strangers_ends_no_watch() {
+fn storm_of_strangers_ends_no_watch() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());
     let Some(world) = World::telling(Identities::RequestHeader, "strangers", options.0, options.1) else { return };
     world.admin(&["create", "serviceaccount", "robot"]);

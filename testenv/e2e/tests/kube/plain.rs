@@ -57,7 +57,7 @@ impl Plain {
 }
 
 #[test]
-fn everybody_is_who_they_are_behind_an_envoy_of_their_own() {
+fn users_keep_their_identity_behind_an_own_envoy() {
     let Some(plain) = Plain::start("kube-plain") else { return };
     plain.admin(&["create", "serviceaccount", "robot"]);
     a_folder_of_kubeadm_is_enough(&plain);
@@ -113,7 +113,7 @@ fn a_user_of_its_own_is_enough_to_impersonate(plain: &Plain) {
 
 /// kube-apiserver decides the user of a token and whom the user may impersonate, as without a gateway.
 #[test]
-fn a_token_is_its_own_where_nobody_is_told() {
+fn token_is_its_own_where_nobody_is_told() {
     let Some(plain) = Plain::start("kube-unchanged") else { return };
     plain.admin(&["create", "serviceaccount", "robot"]);
     let token = plain.admin(&["create", "token", "robot"]);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::world::{Identities, World};
 
 #[test]
-fn a_certificate_of_system_masters_has_no_such_power_through_the_gateway() {
+fn certificate_of_system_masters_loses_its_power_at_the_gateway() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
         let Some(world) = World::telling(identities, "protected", options.0, options.1) else { return };
@@ -43,7 +43,7 @@ fn a_certificate_of_system_masters_has_no_such_power_through_the_gateway() {
 /// By constrained impersonation, which is on in Kubernetes 1.36, a user who asks for a node's name gets the nodes' group. As a
 /// front proxy the gateway leaves that to kube-apiserver.
 #[test]
-fn nobody_gets_into_the_nodes_group_by_a_nodes_name() {
+fn nodes_name_alone_gives_no_nodes_group() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());
     let Some(world) = World::telling(Identities::RequestHeader, "protected-node", options.0, options.1) else { return };
     let rules = json!([

@@ -12,7 +12,7 @@ use crate::world::{NAME, World};
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_watch_survives_what_operators_do() {
+fn watch_survives_what_operators_do() {
     let Some(mut world) = World::start("watch", &KubeOptions::default()) else { return };
     let watch = world.kubectl(&world.alice).args(["get", "pods", "-w", "-o", "name"]).spawn().unwrap();
     still_sees(&world, &watch, "before");

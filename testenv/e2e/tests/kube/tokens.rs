@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::world::{Identities, NAME, World};
 
 #[test]
-fn a_service_account_token_is_what_it_is_directly() {
+fn service_account_token_is_what_it_is_directly() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
         let Some(world) = World::telling(identities, "tokens", options.0, options.1) else { return };

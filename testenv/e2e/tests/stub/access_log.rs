@@ -38,7 +38,7 @@ fn get(target: &TlsTarget, path: &str, headers: &str) -> u16 {
 }
 
 #[test]
-fn a_line_tells_who_asked_for_what_and_what_became_of_it() {
+fn line_tells_who_asked_for_what_and_what_became_of_it() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
         tells(&logging(&format!("tells-{version}"), &options, "on", json!([{"rules": [allow_all()]}])));
@@ -89,7 +89,7 @@ fn tells(world: &World) {
 }
 
 #[test]
-fn the_modes_of_cluster_and_policy_decide_together() {
+fn modes_of_cluster_and_policy_decide_together() {
     let world = logging("modes", &GatewayOptions::default(), "on", json!([{"rules": [allow_all()]}]));
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     let table = [("", "", false), ("", "on", true), ("on", "", true), ("on", "off", false), ("off", "on", false)];
@@ -117,7 +117,7 @@ fn the_modes_of_cluster_and_policy_decide_together() {
 }
 
 #[test]
-fn nothing_that_a_client_writes_breaks_a_line_or_forges_a_field() {
+fn client_input_breaks_no_line_and_forges_no_field() {
     let world = logging("hostile", &GatewayOptions::default(), "on", json!([{"rules": [allow_all()]}]));
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     let forged = r#"x","user":"admin","decision":"forwarded"#;
@@ -184,7 +184,7 @@ fn no_token_and_no_command_is_told() {
 }
 
 #[test]
-fn however_a_request_ends_its_line_parses() {
+fn line_parses_for_every_end_of_a_request() {
     let world = logging("endings", &GatewayOptions::default(), "on", json!([{"rules": [allow_all()]}]));
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     let request = |agent: &str, path: &str| {

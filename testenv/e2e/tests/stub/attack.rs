@@ -14,7 +14,7 @@ use crate::world::{NAME, PODS, ROBOT, World, assert_asked, given_up};
 const SMUGGLED: &str = "/api/v1/namespaces/kube-system/secrets";
 
 #[test]
-fn what_follows_a_refused_upgrade_is_no_request() {
+fn bytes_after_a_refused_upgrade_are_no_request() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
         let world = World::start("smuggling", &options);
@@ -50,7 +50,7 @@ fn pipeline(target: &TlsTarget, headers: &str, body: &str) {
 }
 
 #[test]
-fn what_a_client_sends_before_the_101_arrives_after_it() {
+fn bytes_before_the_101_arrive_after_it() {
     let exec = "/api/v1/namespaces/default/pods/p/exec?command=x";
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };

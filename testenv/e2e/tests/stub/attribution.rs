@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::world::{NAME, PODS, World};
 
 #[test]
-fn the_upstream_is_told_address_and_request_by_the_gateway_alone() {
+fn upstream_is_told_address_and_request_by_the_gateway_alone() {
     let world = World::without_cluster("attribution", &GatewayOptions::default());
     world.gateway.apply(&world.manifest().set("/spec/portcullis", json!({"auditAttribution": true}))).unwrap();
     let target = world.gateway.target(NAME).identity(&world.pki.alice);

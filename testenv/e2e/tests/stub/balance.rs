@@ -108,7 +108,7 @@ fn each_strategy_spreads_as_its_name_says() {
 }
 
 #[test]
-fn a_connection_to_a_server_carries_fewer_streams_than_it_allows() {
+fn connection_to_a_server_carries_fewer_streams_than_it_allows() {
     let world = World::start("streams", &GatewayOptions::default());
     let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
     let watch = |_| client.open("GET", &format!("{BY_TURNS}?watch=true"), &[], b"").unwrap();

@@ -115,7 +115,7 @@ fn edits_of_anything_else_refill_nothing() {
 }
 
 #[test]
-fn an_edit_of_the_bucket_itself_takes_effect_at_once() {
+fn edit_of_the_bucket_itself_takes_effect_at_once() {
     let world = World::start("bucket-own-edit", &GatewayOptions::default());
     let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
     let admitted = |asked: usize| (0..asked).filter(|_| client.get(PODS, &[]).unwrap().status == 200).count();
@@ -137,7 +137,7 @@ fn an_edit_of_the_bucket_itself_takes_effect_at_once() {
 }
 
 #[test]
-fn a_refusal_says_when_to_come_back_except_to_events() {
+fn refusal_says_when_to_come_back_except_to_events() {
     let world = World::start("bucket-429", &GatewayOptions::default());
     world.gateway.apply(&schemas(&world, json!([bucket(1, 1)]))).unwrap();
     let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();

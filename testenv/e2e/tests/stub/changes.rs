@@ -97,7 +97,7 @@ fn requests_are_balanced_one_by_one() {
 }
 
 #[test]
-fn an_edit_that_is_wrong_changes_nothing() {
+fn edit_that_is_wrong_changes_nothing() {
     let world = World::start("bad-edit", &GatewayOptions::default());
     let told = |accepted: bool| {
         move |status: &serde_json::Value| {
@@ -123,7 +123,7 @@ fn an_edit_that_is_wrong_changes_nothing() {
 }
 
 #[test]
-fn a_bad_object_takes_nobody_along() {
+fn bad_object_takes_nobody_along() {
     let world = World::start("bad-object", &GatewayOptions::default());
     let bad = world.manifest().set("/metadata/name", json!("bad.example.com")).set("/spec/servers", json!([]));
     world.gateway.write(&bad).unwrap();

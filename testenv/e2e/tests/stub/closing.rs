@@ -86,7 +86,7 @@ fn each_answer_is_the_last_of_its_http2_connection() {
 }
 
 #[test]
-fn requests_that_came_at_once_on_one_connection_are_all_answered() {
+fn requests_at_once_on_one_connection_are_all_answered() {
     let (world, target) = start("closing-burst", "CloseConnectionWhenIdle=true");
     for _ in 0..5 {
         let client = H2Client::connect(&target).unwrap();

@@ -182,6 +182,6 @@ fn crowd(test: &str, (h2, h1): (usize, usize), impersonated_users: usize) {
 }
 
 #[test]
-fn a_thousand_users_each_see_only_themselves() {
+fn thousand_users_each_see_only_themselves() {
     crowd("crowd", (400, 100), 200);
 }

@@ -93,7 +93,7 @@ fn proxied_2(from: [u8; 4], to: [u8; 4]) -> Vec<u8> {
 }
 
 #[test]
-fn a_virtual_ip_leads_to_its_cluster_whatever_name_is_asked_for() {
+fn virtual_ip_leads_to_its_cluster_whatever_name_is_asked_for() {
     let two = Two::start("doors-virtual", json!({"address": "0.0.0.0"}));
     let port = two.port();
     let virtual_ip = two.target(VIRTUAL, port);
@@ -116,7 +116,7 @@ fn a_virtual_ip_leads_to_its_cluster_whatever_name_is_asked_for() {
 }
 
 #[test]
-fn a_trusted_proxy_says_who_the_client_is_and_where_it_wanted_to_go() {
+fn trusted_proxy_gives_the_clients_address_and_target() {
     let port = ports::free_address().unwrap().port();
     let proxies = json!({"port": port, "trustedProxies": ["127.0.0.1"]});
     let two = Two::start("doors-proxied", json!({"proxyProtocol": proxies}));
@@ -141,7 +141,7 @@ fn a_trusted_proxy_says_who_the_client_is_and_where_it_wanted_to_go() {
 
 /// The first header is the proxy's. The bytes after it are the client's, and no TLS handshake.
 #[test]
-fn a_second_proxy_header_ends_the_connection() {
+fn second_proxy_header_ends_the_connection() {
     let port = ports::free_address().unwrap().port();
     let proxies = json!({"port": port, "trustedProxies": ["127.0.0.1"]});
     let two = Two::start("doors-doubled", json!({"proxyProtocol": proxies}));
@@ -162,7 +162,7 @@ fn a_second_proxy_header_ends_the_connection() {
 }
 
 #[test]
-fn whoever_is_not_trusted_cannot_say_to_be_somebody_else() {
+fn untrusted_peer_cannot_claim_another_address() {
     let proxies = json!({"trustedProxies": ["192.0.2.0/24"]});
     let two = Two::start("doors-forged", json!({"proxyProtocol": proxies}));
     let door = two.target("127.0.0.1", two.port()).timeout(Duration::from_secs(3));

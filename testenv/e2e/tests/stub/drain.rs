@@ -164,7 +164,7 @@ impl Running<'_> {
 }
 
 #[test]
-fn a_disabled_server_gets_nothing_new_and_keeps_what_runs() {
+fn disabled_server_gets_nothing_new_and_keeps_what_runs() {
     let (two, target) = Two::start("drain-disabled", &GatewayOptions::default());
     let client = connect(&target);
     let mut running = two.run(&target, &client);
@@ -184,7 +184,7 @@ fn a_disabled_server_gets_nothing_new_and_keeps_what_runs() {
 }
 
 #[test]
-fn what_runs_on_a_removed_server_ends_after_the_drain_period_and_nothing_else_does() {
+fn streams_on_a_removed_server_end_after_the_drain_period() {
     wait::undisturbed("a word within the period", removed).unwrap();
 }
 
@@ -204,7 +204,7 @@ fn removed() -> Option<()> {
 }
 
 #[test]
-fn a_server_that_comes_back_in_time_keeps_what_runs() {
+fn server_that_comes_back_in_time_keeps_what_runs() {
     let (two, target) = Two::start("drain-back", &GatewayOptions::default());
     let client = connect(&target);
     let back = || {
@@ -220,7 +220,7 @@ fn a_server_that_comes_back_in_time_keeps_what_runs() {
 }
 
 #[test]
-fn what_runs_in_a_removed_cluster_ends_after_its_drain_period_and_its_neighbour_does_not_notice() {
+fn streams_in_a_removed_cluster_end_after_the_drain_period() {
     let (two, target) = Two::start("drain-cluster", &GatewayOptions::default());
     let serving = two.world.gateway.serving_identity("other.example.com").unwrap();
     let other = two.world.manifest().set("/metadata/name", json!("other.example.com"));

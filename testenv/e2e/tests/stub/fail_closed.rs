@@ -18,7 +18,7 @@ fn get(target: &TlsTarget, headers: &str) -> Option<(u16, String)> {
 }
 
 #[test]
-fn without_the_module_nothing_is_served() {
+fn envoy_without_the_module_serves_nothing() {
     let empty = portcullis_harness::rundir::RunDir::new("empty").unwrap();
     let options = GatewayOptions { module_dir: Some(empty.path().to_owned()), ..GatewayOptions::default() };
     let world = World::without_cluster("no-module", &options);
@@ -33,7 +33,7 @@ fn without_the_module_nothing_is_served() {
 }
 
 #[test]
-fn a_panic_answers_that_request_and_no_other() {
+fn panic_answers_that_request_and_no_other() {
     let faulty = project_root().join("target/fault/debug");
     let options = GatewayOptions { module_dir: Some(faulty), ..GatewayOptions::default() };
     let world = World::start("panic", &options);
@@ -80,7 +80,7 @@ fn header_that_envoy_keeps_ends_the_request() {
 }
 
 #[test]
-fn an_unknown_name_meets_a_503() {
+fn unknown_name_meets_a_503() {
     let world = World::start("unknown-name", &GatewayOptions::default());
     let nobody = TlsTarget::new(world.gateway.address()).sni("nobody.example.com").identity(&world.pki.alice);
     let without_sni = TlsTarget::new(world.gateway.address()).identity(&world.pki.alice);
@@ -94,7 +94,7 @@ fn an_unknown_name_meets_a_503() {
 }
 
 #[test]
-fn before_the_first_configuration_nothing_listens() {
+fn envoy_without_a_first_configuration_does_not_listen() {
     let world = World::without_cluster("no-config", &GatewayOptions::default());
     let (status, _) = get(&TlsTarget::new(world.gateway.address()).sni(NAME), "").unwrap_or((0, String::new()));
     assert!(matches!(status, 0 | 503), "{status}");
@@ -110,7 +110,7 @@ fn before_the_first_configuration_nothing_listens() {
 }
 
 #[test]
-fn a_removed_cluster_is_served_no_more() {
+fn removed_cluster_is_served_no_more() {
     let world = World::start("removed", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     assert_eq!(get(&target, "").unwrap().0, 200);

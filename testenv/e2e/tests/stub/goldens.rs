@@ -77,7 +77,7 @@ fn takes_it(status: &Value) -> bool {
 }
 
 #[test]
-fn a_real_envoy_takes_every_case() {
+fn real_envoy_takes_every_case() {
     let world = World::without_cluster("goldens", &GatewayOptions::default());
     let plain = fs::read_to_string(world.gateway.manifests().join("settings.yaml")).unwrap();
     let cases = cases();

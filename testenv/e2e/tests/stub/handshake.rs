@@ -23,7 +23,7 @@ fn status(world: &World, identity: Option<&Identity>, token: &str) -> Option<u16
 }
 
 #[test]
-fn a_certificate_that_does_not_verify_ends_the_handshake() {
+fn certificate_that_does_not_verify_ends_the_handshake() {
     let world = World::without_cluster("handshake", &GatewayOptions::default());
     let strict = world.manifest().set("/spec/portcullis", json!({"clientCertificateVerification": "Handshake"}));
     world.gateway.apply(&strict).unwrap();
@@ -52,7 +52,7 @@ fn a_certificate_that_does_not_verify_ends_the_handshake() {
 
 /// The connection and what runs on it go on; the certificate is believed no more.
 #[test]
-fn a_certificate_that_expires_names_nobody_on_open_connections() {
+fn certificate_that_expires_names_nobody_on_open_connections() {
     let world = World::start("expires", &GatewayOptions::default());
     let limited = world.manifest().set("/spec/portcullis", json!({"maxSessionDuration": "24s"}));
     world.gateway.apply(&limited).unwrap();

@@ -14,7 +14,7 @@ const CLIENTS: usize = 16;
 const ROUNDS: usize = 150;
 
 #[test]
-fn a_certificate_stays_with_its_connection() {
+fn certificate_stays_with_its_connection() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
         let world = World::start("handshakes", &options);

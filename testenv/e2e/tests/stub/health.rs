@@ -23,7 +23,7 @@ fn fails(path: &str) -> Fault {
 }
 
 #[test]
-fn a_server_that_is_alive_and_not_ready_is_healthy_if_asked_whether_it_lives() {
+fn server_that_is_not_ready_is_healthy_under_a_livez_check() {
     let world = World::without_cluster("health", &GatewayOptions::default());
     world.stub.fault(fails("/readyz"));
     world.gateway.apply(&world.manifest()).unwrap();
@@ -49,7 +49,7 @@ fn a_server_that_is_alive_and_not_ready_is_healthy_if_asked_whether_it_lives() {
 }
 
 #[test]
-fn a_server_may_fail_as_many_checks_as_its_cluster_bears() {
+fn server_may_fail_as_many_checks_as_its_cluster_bears() {
     let world = World::without_cluster("health-threshold", &GatewayOptions::default());
     let check = json!({"healthCheck": {"interval": "1s", "unhealthyThreshold": 10}});
     world.gateway.apply(&world.manifest().set("/spec/portcullis", check)).unwrap();
@@ -68,7 +68,7 @@ fn a_server_may_fail_as_many_checks_as_its_cluster_bears() {
 }
 
 #[test]
-fn a_server_that_takes_no_connections_is_out_before_it_is_asked_again() {
+fn server_that_takes_no_connections_is_out_at_once() {
     let world = World::without_cluster("ejected", &GatewayOptions::default());
     let second = world.pki.stub("stub-1");
     let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
@@ -91,7 +91,7 @@ fn a_server_that_takes_no_connections_is_out_before_it_is_asked_again() {
 }
 
 #[test]
-fn a_server_that_comes_back_gets_little_at_first() {
+fn server_that_comes_back_gets_little_at_first() {
     let world = World::without_cluster("comes-back", &GatewayOptions::default());
     let second = world.pki.stub("stub-1");
     let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])

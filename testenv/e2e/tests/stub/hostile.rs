@@ -68,7 +68,7 @@ fn tokens_beyond_the_bound_are_rejected_unread() {
 }
 
 #[test]
-fn as_many_parts_as_may_be_impersonated_arrive_and_no_more() {
+fn impersonated_parts_are_bounded() {
     let world = World::start("parts", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.admin);
     let asking = |groups: usize| -> Lines {

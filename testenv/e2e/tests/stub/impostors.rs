@@ -50,7 +50,7 @@ fn told(world: &World, target: &TlsTarget, lines: &str) -> (u16, Option<String>)
 }
 
 #[test]
-fn what_a_client_writes_about_certificates_is_not_believed() {
+fn client_headers_about_certificates_are_not_trusted() {
     let world = World::start("claims", &GatewayOptions::default());
     let nobody = world.gateway.target(NAME);
     let bob = nobody.clone().identity(&world.pki.client_ca.issue(&CertSpec::client("bob", [""; 0])).unwrap());
@@ -82,7 +82,7 @@ fn words(alice: &Identity) -> [String; 6] {
 }
 
 #[test]
-fn a_certificates_words_make_nobody_somebody_else() {
+fn certificates_words_make_nobody_somebody_else() {
     let world = World::start("words", &GatewayOptions::default());
     let (nobody, stranger) = (world.gateway.target(NAME), Ca::new("strangers").unwrap());
     for word in words(&world.pki.alice) {
@@ -102,7 +102,7 @@ fn a_certificates_words_make_nobody_somebody_else() {
 
 /// Certificates that the client sends behind its own count as issuers, never as its own.
 #[test]
-fn somebody_elses_certificate_in_the_chain_is_nobodys_identity() {
+fn another_users_certificate_in_the_chain_is_no_identity() {
     let world = World::start("chains", &GatewayOptions::default());
     let (nobody, pki) = (world.gateway.target(NAME), &world.pki);
     let mallory = self_signed(&CertSpec::client("mallory", [""; 0])).unwrap();
@@ -116,7 +116,7 @@ fn somebody_elses_certificate_in_the_chain_is_nobodys_identity() {
 
 /// The same words are one user's token at one cluster and another's at the other, on each worker.
 #[test]
-fn a_token_is_whose_it_is_at_each_cluster() {
+fn token_is_whose_it_is_at_each_cluster() {
     let world = World::start("same-token", &GatewayOptions::default());
     let pki = Pki::new();
     let twin = TokenEntry { user: "twin".to_owned(), ..TokenEntry::default() };
@@ -148,7 +148,7 @@ fn near_misses(client: &H2Client) {
 
 /// A request inside of another's body is sent with no user's rights, for any form of its length.
 #[test]
-fn a_request_inside_of_a_request_is_nobody_elses() {
+fn request_inside_of_a_request_is_nobody_elses() {
     let world = World::start("lengths", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     let secrets = "/api/v1/namespaces/kube-system/secrets";

@@ -182,7 +182,7 @@ fn all_have_left(world: &World, end: End) {
 }
 
 #[test]
-fn exactly_as_many_as_may_run_and_all_places_come_back_however_requests_end() {
+fn requests_in_flight_are_limited_exactly_for_every_end() {
     let world = start("in-flight");
     for end in ENDS {
         round(&world, end);

@@ -21,7 +21,7 @@ fn limited(world: &World, max: u32) -> Manifest {
 }
 
 #[test]
-fn watches_hold_their_places_until_they_end_and_edits_count_them() {
+fn watches_count_against_the_limit_until_they_end() {
     let world = World::start("limits", &GatewayOptions::default());
     world.gateway.apply(&limited(&world, 3)).unwrap();
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
@@ -85,7 +85,7 @@ fn no_more_requests_run_than_may_and_every_place_comes_back() {
 }
 
 #[test]
-fn a_closed_cluster_refuses_all_and_reopens() {
+fn closed_cluster_refuses_all_and_reopens() {
     let world = World::start("deny-all", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     let status = || H2Client::connect(&target).unwrap().get(PODS, &[]).unwrap().status;

@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// kube-apiserver looks at a client certificate for each request, and a connection goes on showing the one it began with.
 #[test]
-fn connections_to_servers_are_renewed_long_before_the_gateways_certificate_ends_and_watches_go_on() {
+fn server_connections_are_renewed_before_the_certificate_ends() {
     let world = World::without_cluster("lives", &GatewayOptions::default());
     let short = CertSpec::client("portcullis", [""; 0]).valid_for(Duration::from_secs(50));
     let short = CertSpec { not_before: -10, ..short };
@@ -40,7 +40,7 @@ fn connections_to_servers_are_renewed_long_before_the_gateways_certificate_ends_
 }
 
 #[test]
-fn another_instance_id_and_another_port_are_taken_while_the_gateway_runs() {
+fn instance_and_port_change_while_the_gateway_runs() {
     let world = World::start("instance", &GatewayOptions::default());
     let serves = |address| {
         let target = TlsTarget::new(address).sni(NAME).identity(&world.pki.alice);

@@ -6,7 +6,7 @@ use portcullis_harness::client::H2Client;
 use crate::world::{NAME, PODS, ROBOT, World};
 
 #[test]
-fn a_server_that_is_the_gateway_itself_never_becomes_healthy() {
+fn server_that_is_the_gateway_itself_never_becomes_healthy() {
     let world = World::without_cluster("loops", &GatewayOptions::default());
     let gateway = &world.gateway;
     let itself = Manifest::new(NAME, [gateway.address()])

@@ -83,7 +83,7 @@ fn attempts(envoy: &Envoy) -> u64 {
 }
 
 #[test]
-fn an_envoy_with_a_certificate_of_its_name_is_served() {
+fn envoy_with_a_certificate_of_its_name_is_served() {
     let world = World::start("mtls");
     let envoy = world.envoy("envoy-0", "envoy-0", &world.client("envoy-0"), &world.server_ca);
     let status = world.plane.wait_in_sync(1, SOON).unwrap();
@@ -114,7 +114,7 @@ fn xds_certificates_are_found_by_files_of_the_bootstrap() {
 }
 
 #[test]
-fn a_foreign_node_sees_nothing() {
+fn foreign_node_sees_nothing() {
     let world = World::start("foreign");
     let good = world.envoy("good", "good", &world.client("good"), &world.server_ca);
     world.plane.wait_in_sync(1, SOON).unwrap();
@@ -129,7 +129,7 @@ fn a_foreign_node_sees_nothing() {
 }
 
 #[test]
-fn who_has_no_certificate_of_ours_is_turned_away() {
+fn client_without_a_trusted_certificate_is_rejected() {
     let world = World::start("strangers");
     let other = Ca::new("somebody else").unwrap();
     let stranger = other.issue(&CertSpec::client("envoy-0", [""; 0])).unwrap();

@@ -149,7 +149,7 @@ fn gauges_follow_the_load_and_end_at_zero() {
 }
 
 #[test]
-fn what_is_counted_outlives_an_edit_of_the_filter() {
+fn counts_outlive_an_edit_of_the_filter() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
         let world = start("counts-edit", &options);
@@ -169,7 +169,7 @@ fn what_is_counted_outlives_an_edit_of_the_filter() {
 }
 
 #[test]
-fn a_removed_cluster_leaves_no_gauge_behind() {
+fn removed_cluster_leaves_no_gauge_behind() {
     let drains = vec!["--drain-time-s".into(), "1".into()];
     let world = start("gone", &GatewayOptions { envoy_flags: drains, ..GatewayOptions::default() });
     let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
@@ -197,7 +197,7 @@ fn invented_names_make_no_series() {
 
 #[test]
 #[ignore = "takes longer than 30 seconds"]
-fn a_hundred_thousand_invented_names_make_no_series() {
+fn hundred_thousand_invented_names_make_no_series() {
     invent("invented-many", 100_000);
 }
 

@@ -90,7 +90,7 @@ fn has_looked(gateway: &Gateway, limit: u64) -> bool {
 }
 
 #[test]
-fn clients_that_do_not_read_are_cut_off_before_memory_is_used_up() {
+fn clients_that_do_not_read_are_cut_before_memory_runs_out() {
     let limit = 96 * MEBIBYTE;
     let world = World::start("heap", &with_heap(96));
     world.stub.fault(Fault::new(LARGE, Action::Large { mebibytes: 24 }));
@@ -128,7 +128,7 @@ fn clients_that_do_not_read_are_cut_off_before_memory_is_used_up() {
 
 /// A stranger needs no credential for a connection on which nothing happens, and it holds memory as well.
 #[test]
-fn silent_connections_are_closed_while_memory_is_short_and_watches_go_on() {
+fn silent_connections_are_closed_while_memory_is_short() {
     let run = RunDir::new("silent").unwrap();
     let pressure = run.join("pressure");
     set(&pressure, 0.5);
@@ -158,7 +158,7 @@ fn open_and_reset(hostile: &mut H2Frames, count: usize) -> usize {
 }
 
 #[test]
-fn a_client_that_takes_back_its_requests_is_cut_off_and_others_are_served() {
+fn client_that_resets_its_requests_is_cut_off() {
     let world = World::start("rapid-reset", &GatewayOptions::default());
     world.stub.fault(Fault::new(PODS, Action::Hold));
     let other = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();

@@ -77,7 +77,7 @@ impl Two {
 }
 
 #[test]
-fn a_token_for_a_name_below_a_wildcard_goes_to_whoever_has_the_wildcard() {
+fn token_for_a_name_below_a_wildcard_goes_to_its_owner() {
     let two = Two::start("ownership");
     for (name, host) in HOSTS {
         wait::until("the owner answers", SOON, || (two.answers(name, host) == Some("owner")).then_some(())).unwrap();
@@ -106,7 +106,7 @@ fn a_token_for_a_name_below_a_wildcard_goes_to_whoever_has_the_wildcard() {
 }
 
 #[test]
-fn an_operator_who_writes_all_objects_may_allow_names_below_wildcards() {
+fn operator_may_allow_names_below_wildcards() {
     let two = Two::start("ownership-allowed");
     two.world.gateway.write(&two.object("thief.example.com", &["x.a.example.com"])).unwrap();
     two.wait_told("thief.example.com", (true, "Conflicted"));

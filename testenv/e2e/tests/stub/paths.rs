@@ -57,7 +57,7 @@ fn ask(target: &TlsTarget, client: &H2Client, path: &str) -> [u16; 3] {
 }
 
 #[test]
-fn the_upstream_sees_the_path_that_was_judged() {
+fn upstream_sees_the_path_that_was_judged() {
     let world = World::start("paths", &GatewayOptions::default());
     let nobody = world.gateway.target(NAME);
     for target in [nobody.clone().identity(&world.pki.alice), nobody] {

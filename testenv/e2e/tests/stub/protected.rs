@@ -91,12 +91,12 @@ impl Site {
 }
 
 #[test]
-fn who_is_protected_does_not_act_through_the_gateway_when_it_impersonates() {
+fn protected_user_is_refused_when_the_gateway_impersonates() {
     table(&Site::start("protected-impersonate", Mode::Impersonate));
 }
 
 #[test]
-fn who_is_protected_does_not_act_through_the_gateway_as_a_front_proxy() {
+fn protected_user_is_refused_when_the_gateway_is_front_proxy() {
     table(&Site::start("protected-front-proxy", Mode::RequestHeader));
 }
 

@@ -40,7 +40,7 @@ impl World {
 }
 
 #[test]
-fn a_chain_that_envoy_refuses_is_left_out_and_told() {
+fn chain_that_envoy_refuses_is_left_out_and_told() {
     let world = World::start("bad-chain");
     let (saboteur, names) = (&world.saboteur, ["a.example.com", "b.example.com", "c.example.com", "d.example.com"]);
     let mut manifests: Vec<_> = names.iter().map(|name| world.manifest(name)).collect();

@@ -124,7 +124,7 @@ fn versions_and_sizes_that_are_not_served() {
 }
 
 #[test]
-fn what_is_odd_and_served_all_the_same() {
+fn odd_requests_are_served_all_the_same() {
     let world = World::start("replies-odd", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     assert_eq!(get(&target, PODS, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n").status, 200, "ignored");
@@ -137,7 +137,7 @@ fn what_is_odd_and_served_all_the_same() {
 }
 
 #[test]
-fn a_request_whose_headers_never_end() {
+fn request_whose_headers_never_end() {
     let world = World::start("replies-slow", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
     let response = target.raw_request(format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n").as_bytes()).unwrap();
@@ -165,7 +165,7 @@ fn names_that_nobody_serves() {
 }
 
 #[test]
-fn a_name_is_compared_without_case_port_and_one_trailing_dot() {
+fn name_is_compared_without_case_port_and_one_trailing_dot() {
     let world = World::start("replies-421", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     let table = [
@@ -250,7 +250,7 @@ fn narrow(test: &str) -> World {
 }
 
 #[test]
-fn a_server_that_does_not_answer() {
+fn server_that_does_not_answer() {
     let world = narrow("replies-silent");
     let alice = world.gateway.target(NAME).identity(&world.pki.alice);
     let nobody = world.gateway.target(NAME);
@@ -278,7 +278,7 @@ fn a_server_that_does_not_answer() {
 }
 
 #[test]
-fn a_pool_that_is_full() {
+fn pool_that_is_full() {
     let world = narrow("replies-full");
     let alice = world.gateway.target(NAME).identity(&world.pki.alice);
     let client = H2Client::connect(&alice).unwrap();

@@ -79,7 +79,7 @@ fn one_flight() -> Option<()> {
 }
 
 #[test]
-fn an_answer_that_is_none_is_a_503_each_time_and_never_anonymous() {
+fn answer_that_is_none_is_a_503_each_time_and_never_anonymous() {
     let world = World::start("odd-answers", &GatewayOptions::default());
     let target = world.gateway.target(NAME).timeout(SOON);
     let user = json!({"username": "eve", "groups": ["system:masters"]});
@@ -120,7 +120,7 @@ fn an_answer_that_is_none_is_a_503_each_time_and_never_anonymous() {
 
 /// In another form, the user would be another one.
 #[test]
-fn a_user_whom_no_header_can_carry_is_rejected() {
+fn user_whom_no_header_can_carry_is_rejected() {
     let world = World::start("untellable", &GatewayOptions::default());
     let target = world.gateway.target(NAME);
     let users = [
@@ -146,7 +146,7 @@ fn a_user_whom_no_header_can_carry_is_rejected() {
 }
 
 #[test]
-fn a_review_that_fails_at_one_server_is_asked_of_another() {
+fn review_that_fails_at_one_server_is_asked_of_another() {
     let world = World::with_tokens("other-server", &GatewayOptions::default(), tokens(40));
     let mut options = world.pki.stub_options("stub-1");
     options.tokens.extend(tokens(40));
@@ -200,7 +200,7 @@ fn tokens(count: usize) -> impl Iterator<Item = (String, TokenEntry)> {
 }
 
 #[test]
-fn a_token_is_never_believed_past_its_own_expiry() {
+fn token_is_never_believed_past_its_own_expiry() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let world = World::start("expiry", &GatewayOptions::default());
     let target = world.gateway.target(NAME);
@@ -250,7 +250,7 @@ fn answers_are_believed_for_as_long_as_configured_and_no_longer() {
 }
 
 #[test]
-fn a_slow_review_ends_at_the_deadline_and_counts_for_nothing() {
+fn slow_review_ends_at_the_deadline_and_counts_for_nothing() {
     wait::undisturbed("the review ends at its deadline", slow).unwrap();
 }
 

@@ -193,12 +193,12 @@ fn anonymous_impersonation_leaves_review_slots_to_users() {
 }
 
 #[test]
-fn a_storm_of_bad_tokens_leaves_users_and_edits_alone() {
+fn storm_of_bad_tokens_leaves_users_and_edits_alone() {
     storm("token-storm", Duration::from_secs(4));
 }
 
 #[test]
 #[ignore = "half a minute"]
-fn a_long_storm_of_bad_tokens_leaves_users_and_edits_alone() {
+fn long_storm_of_bad_tokens_leaves_users_and_edits_alone() {
     storm("long-token-storm", Duration::from_secs(30));
 }

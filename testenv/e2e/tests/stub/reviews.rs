@@ -24,7 +24,7 @@ fn bearer(token: &str) -> String {
 }
 
 #[test]
-fn a_token_is_reviewed_once_for_all_who_wait_and_then_remembered() {
+fn token_is_reviewed_once_for_all_who_wait_and_then_remembered() {
     let world = World::start("single-flight", &GatewayOptions::default());
     world.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 500 }));
     let target = world.gateway.target(NAME);
@@ -49,7 +49,7 @@ fn a_token_is_reviewed_once_for_all_who_wait_and_then_remembered() {
 }
 
 #[test]
-fn a_waiting_client_that_leaves_takes_no_answer_along() {
+fn waiting_client_that_leaves_takes_no_answer_along() {
     let world = World::start("leaver", &GatewayOptions::default());
     world.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 500 }));
     let target = world.gateway.target(NAME);
@@ -64,7 +64,7 @@ fn a_waiting_client_that_leaves_takes_no_answer_along() {
 }
 
 #[test]
-fn a_rejected_token_is_401_and_not_asked_about_again_at_once() {
+fn rejected_token_is_401_and_not_asked_about_again_at_once() {
     let world = World::start("rejected", &GatewayOptions::default());
     let target = world.gateway.target(NAME);
     for _ in 0..3 {
@@ -80,7 +80,7 @@ fn a_rejected_token_is_401_and_not_asked_about_again_at_once() {
 }
 
 #[test]
-fn without_an_answer_nobody_is_let_in() {
+fn request_without_a_review_answer_is_refused() {
     let world = World::start("no-answer", &GatewayOptions::default());
     let target = world.gateway.target(NAME).timeout(Duration::from_secs(20));
     let respond = |status, body: &str| Action::Respond { status, headers: vec![], body: body.to_owned() };
@@ -149,7 +149,7 @@ fn bounded_in_number(world: &World) -> Option<()> {
 }
 
 #[test]
-fn an_upload_waits_for_its_review_and_arrives_whole() {
+fn upload_waits_for_its_review_and_arrives_whole() {
     let world = World::start("upload", &GatewayOptions::default());
     world.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 300 }));
     let data = "x".repeat(2_900_000);
@@ -212,7 +212,7 @@ fn no_token_is_written_anywhere() {
 }
 
 #[test]
-fn only_whom_the_upstream_lets_impersonate_may() {
+fn impersonation_needs_the_upstreams_permission() {
     let world = World::start("impersonate", &GatewayOptions::default());
     let as_bob = "Impersonate-User: bob\r\nImpersonate-Group: ops\r\n";
     let alice = world.gateway.target(NAME).identity(&world.pki.alice);

@@ -22,7 +22,7 @@ fn ask(site: &Site, client: &H2Client) -> (u16, bool) {
 }
 
 #[test]
-fn a_token_that_the_server_rejects_is_reviewed_again_and_stays_away() {
+fn token_that_the_server_rejects_is_reviewed_again() {
     let site = Site::start("revoked", Mode::RequestHeader);
     let client = connect(&site.target());
     let since = Instant::now();

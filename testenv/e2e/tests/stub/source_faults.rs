@@ -110,7 +110,7 @@ fn files_that_are_no_manifests_change_nothing() {
 }
 
 #[test]
-fn a_directory_that_vanishes_takes_nothing_along() {
+fn directory_that_vanishes_takes_nothing_along() {
     let world = World::start("faults-directory", &GatewayOptions::default());
     let traffic = Traffic::start(&world);
     let manifests = world.gateway.manifests().to_owned();
@@ -144,7 +144,7 @@ fn with_state(test: &str, state: &Path) -> World {
 }
 
 #[test]
-fn a_control_plane_that_restarts_without_its_source_serves_the_same() {
+fn control_plane_restarted_without_its_source_serves_the_same() {
     let dir = RunDir::new("kept-state").unwrap();
     let state = dir.join("state");
     let mut world = with_state("faults-state", &state);

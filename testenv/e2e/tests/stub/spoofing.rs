@@ -72,7 +72,7 @@ fn forged_headers_change_nothing_or_are_refused() {
 }
 
 #[test]
-fn a_refusal_is_no_success_to_a_grpc_client_either() {
+fn refusal_is_no_success_to_a_grpc_client_either() {
     let world = World::start("grpc", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     let headers = [("content-type", "application/grpc"), ("impersonate-group", "system:masters")];
@@ -87,7 +87,7 @@ fn a_refusal_is_no_success_to_a_grpc_client_either() {
 }
 
 #[test]
-fn an_upgrade_does_not_hide_where_it_comes_from() {
+fn upgrade_does_not_hide_where_it_comes_from() {
     let world = World::start("upgrade-connection", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     let exec = "/api/v1/namespaces/default/pods/p/exec";
@@ -160,7 +160,7 @@ fn forged_trailers_change_nothing() {
 }
 
 #[test]
-fn a_client_certificate_of_somebody_else_names_nobody() {
+fn client_certificate_of_somebody_else_names_nobody() {
     use portcullis_harness::certs::{Ca, CertSpec, self_signed};
     let world = World::start("certificates", &GatewayOptions::default());
     let masters = CertSpec::client("eve", ["system:masters"]);

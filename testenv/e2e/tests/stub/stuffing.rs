@@ -161,7 +161,7 @@ fn silent_connections_take(client_ca_names: &str) -> u64 {
 }
 
 #[test]
-fn silent_strangers_take_little_memory_where_client_cas_are_not_named() {
+fn silent_connections_take_little_memory_without_ca_names() {
     let taken = silent_connections_take("Omitted");
     assert!(taken < MOST_MIB << 10, "{taken} KiB");
 }

@@ -140,7 +140,7 @@ fn draining(world: &World) -> u64 {
 }
 
 #[test]
-fn requests_that_wait_outlive_the_routes_and_the_filter_that_they_came_by() {
+fn waiting_requests_outlive_their_routes_and_filter() {
     let outlive = || {
         let world = start("swap", &GatewayOptions::default());
         let answers = while_waiting(&world, Action::Hold, |waiting| {
@@ -158,7 +158,7 @@ fn requests_that_wait_outlive_the_routes_and_the_filter_that_they_came_by() {
 }
 
 #[test]
-fn nobody_waits_for_ever_when_the_filter_is_replaced_and_no_answer_comes() {
+fn waiting_requests_end_when_the_filter_is_replaced() {
     let hanging = || {
         let world = start("swap-hanging", &GatewayOptions::default());
         let answers = while_waiting(&world, Action::Hang, |_| {
@@ -174,7 +174,7 @@ fn nobody_waits_for_ever_when_the_filter_is_replaced_and_no_answer_comes() {
 
 /// A drain that is shorter than a review ends the connections; the reviews' places must come back all the same.
 #[test]
-fn a_filter_that_is_destroyed_with_reviews_under_way_takes_nothing_along() {
+fn filter_destroyed_amid_reviews_harms_no_request() {
     wait::undisturbed("the drain ends before the reviews do", destroyed).unwrap();
 }
 
@@ -201,7 +201,7 @@ fn destroyed() -> Option<()> {
 }
 
 #[test]
-fn nobody_waits_for_ever_when_the_cluster_goes() {
+fn waiting_requests_end_when_the_cluster_is_removed() {
     let removed = || {
         let world = start("swap-removed", &GatewayOptions::default());
         let answers = while_waiting(&world, Action::Hold, |_| {

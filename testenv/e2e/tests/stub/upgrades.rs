@@ -37,7 +37,7 @@ fn refusing(world: &World) -> Manifest {
 }
 
 #[test]
-fn a_refused_upgrade_is_the_last_request_of_its_connection() {
+fn refused_upgrade_is_the_last_request_of_its_connection() {
     let world = World::start("refused-upgrades", &GatewayOptions::default());
     world.gateway.apply(&refusing(&world)).unwrap();
     let pod = |status: u16| format!("/api/v1/namespaces/default/pods/of-{status}/exec");
@@ -98,7 +98,7 @@ fn after_the_answer(target: &TlsTarget, head: &str, expected: u16) {
 }
 
 #[test]
-fn an_upgrade_is_a_head_and_nothing_else() {
+fn upgrade_is_a_head_and_nothing_else() {
     let world = World::start("upgrade-bodies", &GatewayOptions::default());
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     for (framing, body, expected) in [
@@ -156,7 +156,7 @@ fn every_spelling_of_an_upgrade_is_one_and_arrives_in_one() {
 }
 
 #[test]
-fn a_token_among_subprotocols_is_believed_and_goes_no_further() {
+fn token_among_subprotocols_is_believed_and_goes_no_further() {
     let world = World::start("upgrade-token", &GatewayOptions::default());
     let nobody = world.gateway.target(NAME);
     let encoded = "base64url.bearer.authorization.k8s.io.dGhlLXRva2VuLW9mLXRoZS1yb2JvdA";

@@ -17,7 +17,7 @@ fn older_envoys_load_the_module_and_tell_the_user() {
 
 /// The first questions of `make compatibility` to each Envoy and build of the filter.
 #[test]
-fn an_envoy_loads_the_filter_and_tells_the_user() {
+fn envoy_loads_the_filter_and_tells_the_user() {
     loads_the_filter_and_tells_the_user(None);
 }
 

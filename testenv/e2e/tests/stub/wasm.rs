@@ -29,7 +29,7 @@ fn get(target: &TlsTarget, headers: &str) -> Option<(u16, String)> {
 const BEFORE: [&str; 5] = ["request-headers", "decide", "removed", "applied", "decided"];
 
 #[test]
-fn a_panic_fails_closed_and_the_vm_comes_back() {
+fn panic_fails_closed_and_the_vm_comes_back() {
     let tokens = (0..4).map(|number| {
         let user = format!("robot-{number}");
         (format!("the-token-of-{user}"), TokenEntry { user, ..TokenEntry::default() })
@@ -94,7 +94,7 @@ fn comes_back(world: &World, place: &str) {
 }
 
 #[test]
-fn without_the_file_nothing_is_served() {
+fn envoy_without_the_wasm_file_serves_nothing() {
     let world = World::without_cluster("no-wasm", &with(PathBuf::from("/nowhere/portcullis.wasm")));
     world.gateway.write(&world.manifest()).unwrap();
     let plane = world.gateway.plane();
@@ -108,7 +108,7 @@ fn without_the_file_nothing_is_served() {
 }
 
 #[test]
-fn the_user_is_told_by_the_vm_and_not_by_the_module() {
+fn user_is_told_by_the_vm_and_not_by_the_module() {
     let world = World::start("wasm-runs", &with(deps::wasm().unwrap()));
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     assert_eq!(get(&target, "").unwrap().0, 200);
@@ -178,7 +178,7 @@ fn vms_that_panic_under_load_mix_nobody_up_and_come_back() {
 
 /// Requests that wait for a review when the VM panics wait on, until Envoy ends what is idle, and reach no server.
 #[test]
-fn whoever_waits_for_a_review_when_the_vm_panics_goes_nowhere() {
+fn request_waiting_in_a_panicked_vm_reaches_no_server() {
     let world = World::start("wasm-waits", &with(project_root().join("target/wasm/faulty.wasm")));
     let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
     world.stub.fault(Fault::new(reviews, Action::Hold));

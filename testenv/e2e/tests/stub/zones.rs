@@ -80,7 +80,7 @@ fn in_zone(zone: &str) -> GatewayOptions {
 }
 
 #[test]
-fn the_own_zone_comes_first_and_the_others_where_it_is_ill() {
+fn own_zone_comes_first_and_the_others_where_it_is_ill() {
     for strategy in ["RoundRobin", "LeastRequest", "Random"] {
         let zones = Zones::start(&format!("zones-{strategy}"), &in_zone("a"), strategy);
         let client = zones.client();
@@ -95,7 +95,7 @@ fn the_own_zone_comes_first_and_the_others_where_it_is_ill() {
 }
 
 #[test]
-fn a_gateway_without_a_zone_or_in_another_one_uses_all() {
+fn gateway_without_a_zone_or_in_another_one_uses_all() {
     for options in [GatewayOptions::default(), in_zone("c")] {
         let zones = Zones::start("zones-none", &options, "RoundRobin");
         zones.wait_for(&zones.client(), [true; 4]);

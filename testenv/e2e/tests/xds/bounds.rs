@@ -13,7 +13,7 @@ fn names(count: usize, length: usize) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_has_so_many_connections_and_others_have_theirs() {
+async fn peer_has_so_many_connections_and_others_have_theirs() {
     let limits = Limits { connections_per_peer: 2, ..Limits::default() };
     let site = Site::start("bounds-connections", limits, snapshot(1, 1)).await;
     let greedy = site.caller(&site.identity("greedy"));
@@ -37,7 +37,7 @@ async fn a_peer_has_so_many_connections_and_others_have_theirs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_peer_has_so_many_streams_over_all_its_connections() {
+async fn peer_has_so_many_streams_over_all_its_connections() {
     let limits = Limits { streams_per_peer: 3, ..Limits::default() };
     let site = Site::start("bounds-streams", limits, snapshot(1, 1)).await;
     let greedy = site.caller(&site.identity("greedy"));
@@ -87,7 +87,7 @@ async fn rapid_resets_end_the_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_on_which_nobody_says_who_it_is_ends() {
+async fn connection_on_which_nobody_says_who_it_is_ends() {
     let idle = Duration::from_millis(200);
     let limits = Limits { idle, ..Limits::default() };
     let site = Site::start("bounds-idle", limits, snapshot(1, 1)).await;
@@ -173,7 +173,7 @@ async fn names_are_bounded_in_number_and_length() {
 /// Responses to a client that does not read are not kept several times over. In a process of its own, as other tests need
 /// memory, too.
 #[test]
-fn what_is_not_read_is_bounded_over_all_streams_of_a_peer() {
+fn unread_bytes_are_bounded_over_all_streams_of_a_peer() {
     let alone = ["--exact", "bounds::streams_that_nobody_reads", "--ignored", "--nocapture"];
     let output = std::process::Command::new(std::env::current_exe().unwrap()).args(alone).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -204,7 +204,7 @@ async fn streams_that_nobody_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_does_not_read_is_sent_away_in_the_end() {
+async fn peer_that_does_not_read_is_disconnected() {
     let limits = Limits { answer: Duration::from_secs(1), ..Limits::default() };
     let site = Site::start("bounds-answer", limits, snapshot(1, 1 << 20)).await;
     let greedy = site.caller(&site.identity("greedy"));

@@ -45,7 +45,7 @@ fn one(_: u32) -> IpAddr {
 const HALF: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_silent_connections_keep_nobody_out() {
+async fn thousand_silent_connections_keep_nobody_out() {
     for (name, from, words) in [
         ("one-silent", one as fn(u32) -> IpAddr, &b""[..]),
         ("many-silent", many, b""),
@@ -62,7 +62,7 @@ async fn a_thousand_silent_connections_keep_nobody_out() {
 
 /// The flood goes on while clients come: a client of another address has a place of its own.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_that_goes_on_keeps_nobody_out() {
+async fn flood_that_goes_on_keeps_nobody_out() {
     let site = Site::start("flood-endless", patient(), snapshot(10, 100)).await;
     let address = site.address;
     let attack = tokio::spawn(async move {

@@ -43,7 +43,7 @@ async fn state_of_the_world_stream_is_refused_with_the_remedy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_not_that_node_is_told_nothing() {
+async fn peer_with_another_nodes_id_gets_nothing() {
     let site = Site::start("hostile-names", Limits::default(), snapshot(3, 10)).await;
     let stranger = Ca::new("somebody else").unwrap().issue(&CertSpec::client("victim", [""; 0])).unwrap();
     assert!(site.caller(&stranger).delta().await.is_err(), "a certificate of somebody else's CA");
@@ -147,7 +147,7 @@ async fn odd_words_change_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_claims_to_have_a_hundred_thousand_is_answered_or_refused() {
+async fn peer_that_claims_100000_resources_is_served_or_refused() {
     for (count, is_good) in [(90_000, true), (110_000, false)] {
         let limits = Limits { introduction: 16 << 20, ..Limits::default() };
         let site = Site::start("hostile-claims", limits, snapshot(3, 10)).await;
@@ -162,7 +162,7 @@ async fn whoever_claims_to_have_a_hundred_thousand_is_answered_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn health_of_what_is_not_served_or_of_other_nodes_is_not_believed() {
+async fn health_of_foreign_clusters_or_nodes_does_not_count() {
     let site = Site::start("hostile-health", Limits::default(), snapshot(3, 10)).await;
     let channel = site.caller(&site.identity("liar")).channel().await.unwrap();
     let introduction = |id: &str| {
@@ -209,7 +209,7 @@ async fn health_of_what_is_not_served_or_of_other_nodes_is_not_believed() {
 
 /// An ordinary client in the middle of all kinds of others.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_churn_of_streams_leaves_nothing_behind() {
+async fn churn_of_streams_leaves_nothing_behind() {
     let limits = Limits { stream_burst: 20, ..Limits::default() };
     let site = Site::start("hostile-churn", limits, snapshot(3, 10)).await;
     let caller = site.caller(&site.identity("restless"));

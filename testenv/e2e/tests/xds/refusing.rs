@@ -124,7 +124,7 @@ cases! {
 
 /// A control plane that restarts with a bad edit: unchanged objects stay untouched during the search.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_with_a_bad_edit_touches_nobody_else() {
+async fn restart_with_a_bad_edit_touches_nobody_else() {
     let before = objects(50, &[]);
     let site = Site::start("refusing-first", Limits::default(), chains(&before)).await;
     let mut envoy = Envoy::connect(&site.caller(&site.identity("envoy-0")), LDS, Past::default(), false).await;

@@ -10,7 +10,7 @@ fn rule(fields: &str) -> Vec<Problem> {
 }
 
 #[test]
-fn what_cannot_match_or_does_not_count_is_told_at_its_entry() {
+fn entry_that_cannot_match_or_count_is_reported() {
     use Code::{BesideWildcard, MixedEntries, NeverMatches, NoEffect, NoPattern};
     for (fields, code, field) in [
         ("verbs: []", NeverMatches, ".verbs"),
@@ -74,7 +74,7 @@ fn what_cannot_match_or_does_not_count_is_told_at_its_entry() {
 }
 
 #[test]
-fn what_kubegateway_reads_otherwise_is_told() {
+fn difference_to_kubegateway_is_reported() {
     for (fields, field) in [
         ("resources: [-pods, -deployments]", ".resources"),
         ("verbs: [-get, -list]", ".verbs"),
@@ -94,7 +94,7 @@ fn what_kubegateway_reads_otherwise_is_told() {
 }
 
 #[test]
-fn nothing_is_told_of_rules_that_are_well_meant() {
+fn sensible_rules_lead_to_no_finding() {
     for fields in [
         "{}",
         "verbs: [get, list, watch, create, update, patch, delete, deletecollection, proxy]",

@@ -42,7 +42,7 @@ fn policies_behind_wider_ones_are_told() {
 }
 
 #[test]
-fn a_policy_that_something_is_left_to_is_reachable() {
+fn policy_that_something_is_left_to_is_reachable() {
     let narrow = "{verbs: [get], apiGroups: [''], resources: [pods]}";
     for wide in [
         "{verbs: [list], apiGroups: [''], resources: [pods]}",
@@ -64,7 +64,7 @@ fn a_policy_that_something_is_left_to_is_reachable() {
 }
 
 #[test]
-fn a_rule_of_both_kinds_needs_both_covered() {
+fn rule_of_both_kinds_needs_both_covered() {
     let both = "{verbs: [get], apiGroups: [''], resources: [pods], nonResourceURLs: [/a]}";
     let resources = "{rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}";
     let paths = "{rules: [{verbs: [get], nonResourceURLs: ['/*']}]}";

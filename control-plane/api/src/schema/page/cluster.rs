@@ -36,7 +36,7 @@ The control plane writes it where Kubernetes stores the object, and tells the sa
 |---|---|---|---|
 ";
 
-/// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
+/// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
 const DEFAULTS: [Default; 26] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
@@ -96,7 +96,7 @@ fn refusals(schema: &Value, path: &str, page: &mut String) {
 }
 
 #[test]
-fn the_reference_says_what_the_code_does() {
+fn reference_says_what_the_code_does() {
     stands("upstreamcluster.md", &page());
     defaults_are_told(&spec(), "spec", &DEFAULTS);
 }
@@ -116,7 +116,7 @@ fn plain(patch: impl FnOnce(&mut Value)) -> Cluster {
 }
 
 #[test]
-fn the_defaults_are_those_of_the_check() {
+fn defaults_are_those_of_the_check() {
     let cluster = plain(|_| ());
     let written = |path: &str| DEFAULTS.iter().find(|(of, _)| *of == path).unwrap().1.trim_matches('`');
     let duration = |field: &str| parse_duration(written(&format!("spec.portcullis.{field}"))).unwrap();
@@ -133,7 +133,7 @@ fn the_defaults_are_those_of_the_check() {
 }
 
 #[test]
-fn the_defaults_of_a_front_proxy_are_those_of_the_check() {
+fn defaults_of_a_front_proxy_are_those_of_the_check() {
     let key = rcgen::KeyPair::generate().unwrap();
     let cert = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
     let base64 = |pem: String| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, pem);

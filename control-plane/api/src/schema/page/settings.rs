@@ -24,7 +24,7 @@ A field that is not set, or null, has the default; `-` is none: an empty text or
 const WORDS: [(&str, &[&str]); 2] =
     [("clientCANames", &["Sent", "Omitted"]), ("namesBelowWildcards", &["Conflict", "Allow"])];
 
-/// Defaults that are more than the type's own; [`the_defaults_are_those_of_the_check`] holds them to it.
+/// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
 const DEFAULTS: [Default; 16] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.clientCANames", "`Sent`"),
@@ -53,7 +53,7 @@ fn schema() -> Value {
 }
 
 #[test]
-fn the_reference_says_what_the_code_does() {
+fn reference_says_what_the_code_does() {
     let mut page = HEAD.to_owned();
     rows(&schema(), "spec", &DEFAULTS, &mut page);
     stands("gatewaysettings.md", &page);
@@ -68,7 +68,7 @@ fn checked(spec: &Value) -> Settings {
 }
 
 #[test]
-fn the_defaults_are_those_of_the_check() {
+fn defaults_are_those_of_the_check() {
     let mut written = json!({});
     for (path, default) in DEFAULTS {
         let default = default.trim_matches('`');

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_holds_what_envoy_tells() {
+    fn report_holds_what_envoy_tells() {
         let counts = Counts::from([("a/all.h2".to_owned(), (2, 5)), ("b/all.h2".to_owned(), (0, 0))]);
         let mut servers = Servers::default();
         let (pools, _) = servers.ask(&counts).unwrap();

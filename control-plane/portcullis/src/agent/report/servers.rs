@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_envoy_does_not_write_is_an_error() {
+    fn page_that_envoy_does_not_write_is_an_error() {
         assert!(Servers::default().take(vec!["a".to_owned()], b"busy", 1).is_err());
     }
 }

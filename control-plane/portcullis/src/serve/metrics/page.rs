@@ -16,10 +16,10 @@ const HEAD: &str = "# Metrics of the control plane
 
 <!-- Written by a test from control-plane/portcullis/src/serve/metrics/catalog.rs. -->
 
-`portcullis serve` tells them at `/metrics` of its `--http-address`, as OpenMetrics text, which Prometheus reads. The \
+`portcullis serve` has them at `/metrics` of its `--http-address`, as OpenMetrics text, which Prometheus reads. The \
 filter's own are [another page](metrics.md), on Envoy's side.
 
-Every label has a closed set of values; no object's and no node's name is one. Objects one by one stand at `/status`.
+Every label has a closed set of values; no object's and no node's name is one. `/status` lists the objects one by one.
 ";
 
 fn page() -> String {
@@ -37,7 +37,7 @@ fn page() -> String {
 }
 
 #[test]
-fn the_reference_says_what_the_code_does() {
+fn reference_says_what_the_code_does() {
     let page = page();
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(PATH, &page).unwrap();
@@ -50,7 +50,7 @@ fn the_reference_says_what_the_code_does() {
 }
 
 #[test]
-fn the_page_has_every_metric_of_the_catalog_and_no_other() {
+fn page_has_every_metric_of_the_catalog_and_no_other() {
     let text = Arc::new(ControlPlaneMetrics::default()).text(
         &Registry::default(),
         &HealthRegistry::default(),

@@ -56,7 +56,7 @@ fn status(objects: Vec<ObjectStatus>) -> StatusBody {
 }
 
 #[test]
-fn nothing_that_somebody_wrote_becomes_markup() {
+fn text_of_objects_becomes_no_markup() {
     let all = status(vec![
         object(CLUSTER_KIND, HOSTILE, Served::Newest, HOSTILE),
         object("File", HOSTILE, Served::Nothing, HOSTILE),
@@ -69,7 +69,7 @@ fn nothing_that_somebody_wrote_becomes_markup() {
 }
 
 #[test]
-fn it_tells_where_everything_stands() {
+fn page_shows_the_state_of_everything() {
     let page = page(&status(vec![
         object(CLUSTER_KIND, "good.test", Served::Newest, ""),
         object(CLUSTER_KIND, "bad.test", Served::Nothing, "spec.servers: is empty"),
@@ -108,7 +108,7 @@ fn one_object_stays_small() {
 }
 
 #[test]
-fn it_stays_small() {
+fn page_size_is_bounded() {
     let objects = (0..2_000).map(|n| object(CLUSTER_KIND, &format!("c{n}.test"), Served::Newest, "")).collect();
     let page = page(&status(objects));
     assert!(page.contains("And 1500 more"));

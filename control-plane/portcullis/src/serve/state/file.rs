@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_file_of_our_own_is_read() {
+    fn file_is_read_only_if_it_is_private() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
         let path = state.join(FILE);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_keys_only_if_asked_for() {
+    fn file_is_read_as_written_and_has_keys_only_if_asked_for() {
         let before = snapshot();
         assert_eq!(decode(&encode(&before, true)).unwrap(), before);
         let bytes = encode(&before, false);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_is_not_used() {
+    fn file_that_is_not_whole_is_not_used() {
         let good = encode(&snapshot(), false);
         for length in 0..good.len() {
             assert!(decode(&good[..length]).is_err(), "{length}");

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_is_kept_whatever_the_pace() {
+    async fn newest_is_kept_whatever_the_pace() {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
         let metrics = Arc::new(ControlPlaneMetrics::default());

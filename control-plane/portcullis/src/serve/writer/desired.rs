@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_add_makes_no_difference_and_what_is_ours_does() {
+    fn fields_of_others_do_not_change_the_comparison() {
         let wanted = status();
         let with = |pointer: &str, value: Value| {
             let mut found = status();

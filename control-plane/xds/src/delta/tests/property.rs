@@ -60,7 +60,7 @@ fn made(served: &[Entry]) -> Arc<Snapshot> {
 
 proptest! {
     #[test]
-    fn in_the_end_the_client_has_the_last_snapshot(steps in proptest::collection::vec(step(), 1..30)) {
+    fn client_ends_with_the_last_snapshot(steps in proptest::collection::vec(step(), 1..30)) {
         let mut served = Vec::new();
         let mut client = Client::connect(made(&served));
         for step in steps {

@@ -56,7 +56,7 @@ fn opened(snapshot: Arc<Snapshot>, asked: &[(&str, &[&str])]) -> Encoded {
 }
 
 #[test]
-fn the_first_request_decides_what_is_wanted() {
+fn first_request_decides_what_is_wanted() {
     let all = snapshot(&[(CDS, "a", "1"), (CDS, "b", "1"), (EDS, "a", "1"), (SDS, "s", "1")]);
     for (url, names, said) in [
         (CDS, &[][..], &["CDS: +a +b"][..]),
@@ -77,7 +77,7 @@ fn the_first_request_decides_what_is_wanted() {
 }
 
 #[test]
-fn a_client_that_reconnects_gets_only_what_changed() {
+fn client_that_reconnects_gets_only_what_changed() {
     let now = snapshot(&[(CDS, "a", "1"), (CDS, "b", "2"), (CDS, "c", "1")]);
     let version = |name| now.get(CDS, name).unwrap().version().to_owned();
     let mut stream = Encoded::new(now.clone());
@@ -153,7 +153,7 @@ fn routes_wait_for_a_client_that_still_warms_its_clusters() {
 }
 
 #[test]
-fn a_changed_cluster_takes_its_endpoints_along() {
+fn changed_cluster_takes_its_endpoints_along() {
     let mut stream = opened(snapshot(&[(CDS, "a", "1"), (EDS, "a", "1")]), &[(CDS, &[]), (EDS, &["a"]), (LDS, &[])]);
     let responses = stream.on_snapshot(snapshot(&[(CDS, "a", "2"), (EDS, "a", "1")]));
     assert_eq!(show(&responses), ["CDS: +a", "EDS: +a"], "at once: Envoy acknowledges the cluster after both");
@@ -162,7 +162,7 @@ fn a_changed_cluster_takes_its_endpoints_along() {
 }
 
 #[test]
-fn a_cluster_that_changed_while_nobody_was_connected_takes_its_endpoints_along() {
+fn cluster_changed_during_a_disconnect_brings_its_endpoints() {
     let now = snapshot(&[(CDS, "a", "2"), (EDS, "a", "1")]);
     let mut stream = Encoded::new(now.clone());
     let mut request = ask(CDS, &[]);
@@ -174,14 +174,14 @@ fn a_cluster_that_changed_while_nobody_was_connected_takes_its_endpoints_along()
 }
 
 #[test]
-fn a_name_that_is_asked_for_again_is_sent_again() {
+fn name_that_is_asked_for_again_is_sent_again() {
     let mut stream = opened(snapshot(&[(EDS, "a", "1")]), &[(EDS, &["a"])]);
     assert_eq!(show(&stream.on_request(ask(EDS, &[]))), [""; 0]);
     assert_eq!(show(&stream.on_request(ask(EDS, &["a"]))), ["EDS: +a"]);
 }
 
 #[test]
-fn an_unsubscribed_name_is_not_sent() {
+fn unsubscribed_name_is_not_sent() {
     let mut stream = opened(snapshot(&[(EDS, "a", "1")]), &[(EDS, &["a"])]);
     let mut request = ask(EDS, &[]);
     request.resource_names_unsubscribe = vec!["a".to_owned()];
@@ -204,7 +204,7 @@ fn one_response_of_a_type_is_under_way_at_a_time() {
 }
 
 #[test]
-fn what_is_refused_is_found_told_and_not_sent_again() {
+fn refused_resource_is_found_reported_and_not_sent_again() {
     let mut stream = opened(snapshot(&[]), &[(CDS, &[]), (LDS, &[])]);
     let all = [(CDS, "a", "1"), (CDS, "b", "bad"), (CDS, "c", "1"), (CDS, "d", "1")];
     let mut responses = stream.on_snapshot(snapshot(&all));
@@ -229,7 +229,7 @@ fn what_is_refused_is_found_told_and_not_sent_again() {
 }
 
 #[test]
-fn after_a_refusal_of_several_nobody_knows_what_was_taken() {
+fn refusal_of_several_leaves_their_versions_unknown() {
     let before = snapshot(&[(CDS, "a", "1"), (CDS, "b", "1")]);
     let mut stream = opened(before.clone(), &[(CDS, &[]), (LDS, &[])]);
     let responses = stream.on_snapshot(snapshot(&[(CDS, "a", "2"), (CDS, "b", "2"), (CDS, "c", "2")]));
@@ -239,7 +239,7 @@ fn after_a_refusal_of_several_nobody_knows_what_was_taken() {
 }
 
 #[test]
-fn nothing_is_removed_while_a_route_is_refused() {
+fn resources_stay_while_a_route_is_refused() {
     let before = [(CDS, "a", "1"), (RDS, "r", "a")];
     let after = [(CDS, "b", "1"), (RDS, "r", "b")];
     let mut stream = opened(snapshot(&before), &[(CDS, &[]), (LDS, &[]), (RDS, &["r"])]);
@@ -250,7 +250,7 @@ fn nothing_is_removed_while_a_route_is_refused() {
 }
 
 #[test]
-fn a_node_is_in_sync_only_after_it_asked_for_clusters_and_listeners() {
+fn node_is_in_sync_only_after_asking_for_clusters_and_listeners() {
     let mut stream = Encoded::new(snapshot(&[]));
     let mut request = ask(CDS, &[]);
     request.node = Some(Node { id: "n1".to_owned(), ..Default::default() });
@@ -264,7 +264,7 @@ fn a_node_is_in_sync_only_after_it_asked_for_clusters_and_listeners() {
 }
 
 #[test]
-fn an_owner_learns_where_a_node_stands() {
+fn owner_learns_where_a_node_stands() {
     let now = owned(&[(CDS, "a", "1", "A"), (CDS, "b", "bad", "B"), (RDS, "ra", "1", "A")]);
     let mut stream = Encoded::new(now.clone());
     let first = stream.on_request(ask(CDS, &[]));
@@ -300,7 +300,7 @@ fn owned(all: &[(&str, &str, &str, &str)]) -> Arc<crate::Snapshot> {
 }
 
 #[test]
-fn nobody_waits_for_what_is_somebody_elses() {
+fn owners_do_not_wait_for_each_other() {
     let before = [(CDS, "a", "1", "A"), (CDS, "b", "1", "B"), (RDS, "ra", "1", "A"), (RDS, "rb", "1", "B")];
     let mut after = before;
     (after[0].2, after[2].2, after[3].2) = ("2", "2", "2");
@@ -345,7 +345,7 @@ fn settle_bodies(stream: &mut Encoded, mut responses: Vec<DeltaDiscoveryResponse
 }
 
 #[test]
-fn a_bad_part_is_found_told_and_left_out() {
+fn bad_part_is_found_told_and_left_out() {
     let before = listener(&[("A", " a1"), ("B", " b1")]);
     let mut stream = Encoded::new(before.clone());
     let responses = stream.on_request(ask(CDS, &[]));
@@ -368,7 +368,7 @@ fn a_bad_part_is_found_told_and_left_out() {
 }
 
 #[test]
-fn a_reconnect_does_not_send_a_refused_part_again() {
+fn reconnect_does_not_send_a_refused_part_again() {
     let all = listener(&[("A", " a1"), ("B", " b!")]);
     let mut stream = Encoded::new(all.clone());
     let responses = stream.on_request(ask(LDS, &[]));
@@ -390,7 +390,7 @@ fn a_reconnect_does_not_send_a_refused_part_again() {
 }
 
 #[test]
-fn what_others_hold_is_neither_sent_nor_taken_away() {
+fn version_only_resource_is_neither_sent_nor_removed() {
     let all = [(CDS, "a", "1"), (LDS, "l", "1"), (SDS, "s", "1")];
     let full = snapshot(&all);
     let version = full.get(SDS, "s").unwrap().version().to_owned();

@@ -16,7 +16,7 @@ fn attribution(headers: Headers<'_>) -> Vec<String> {
 }
 
 #[test]
-fn address_request_and_who_impersonates_are_told_where_it_is_asked_for() {
+fn attribution_names_address_request_and_impersonator() {
     let envoys = [("x-forwarded-for", "6.6.6.6, 10.0.0.7"), ("x-request-id", "id-1")];
     assert_eq!(
         attribution(&envoys),
@@ -38,7 +38,7 @@ fn address_request_and_who_impersonates_are_told_where_it_is_asked_for() {
 }
 
 #[test]
-fn nobody_else_tells_the_gateways_own_extras() {
+fn gateways_own_extras_cannot_be_forged() {
     for name in [
         "impersonate-extra-portcullis.dev%2foriginal-user",
         "impersonate-extra-portcullis.dev/original-user",
@@ -61,7 +61,7 @@ fn nobody_else_tells_the_gateways_own_extras() {
 }
 
 #[test]
-fn nobody_is_told_about_without_a_credential() {
+fn request_without_a_credential_has_no_attribution() {
     let fixture = fixture_with(|config| config.audit_attribution = true);
     let scan = fixture.gateway.scan(
         Some(&fixture.route.cluster),

@@ -92,7 +92,7 @@ impl World {
 }
 
 #[test]
-fn a_bucket_keeps_its_fill_over_every_edit_but_its_own() {
+fn bucket_keeps_its_fill_over_every_edit_but_its_own() {
     let other = Bucket { qps: 7, burst: 7 };
     let edits: [(&str, Schemas<'_>, Policies<'_>); 7] = [
         ("nothing", &[("a", ONE)], PODS),
@@ -116,7 +116,7 @@ fn a_bucket_keeps_its_fill_over_every_edit_but_its_own() {
 }
 
 #[test]
-fn an_edit_of_another_schema_every_second_admits_no_more() {
+fn edit_of_another_schema_every_second_admits_no_more() {
     let mut world = World::new(&[("a", ONE), ("b", MaxRequestsInflight(1))], PODS);
     let mut admitted = 0;
     for second in 0..60 {
@@ -129,7 +129,7 @@ fn an_edit_of_another_schema_every_second_admits_no_more() {
 }
 
 #[test]
-fn what_changes_starts_full() {
+fn changed_bucket_starts_full() {
     let faster = Bucket { qps: 1, burst: 4 };
     for (what, between, then, expected) in [
         ("another rate", faster, faster, 4),
@@ -168,7 +168,7 @@ fn running_requests_count_over_a_change_of_kind_and_back() {
 }
 
 #[test]
-fn policies_that_name_the_same_schema_share_it_and_clusters_do_not() {
+fn schema_is_shared_by_policies_and_not_by_clusters() {
     let two: Policies<'_> = &[("pods", "a"), ("secrets", "a"), ("nodes", "b")];
     let world = World::new(&[("a", ONE), ("b", ONE)], two);
     assert_eq!(world.admitted("pods", 0), 2);
@@ -182,7 +182,7 @@ fn policies_that_name_the_same_schema_share_it_and_clusters_do_not() {
 }
 
 #[test]
-fn a_cluster_that_comes_back_finds_its_bucket_while_anything_uses_it() {
+fn bucket_outlives_its_cluster_while_it_is_used() {
     let world = World::new(&[("a", ONE)], PODS);
     assert_eq!(world.admitted("pods", 0), 2);
     let again = Cluster::compile(&config(&[("a", ONE)], PODS), &world.process).unwrap();
@@ -198,7 +198,7 @@ fn a_cluster_that_comes_back_finds_its_bucket_while_anything_uses_it() {
 }
 
 #[test]
-fn who_is_refused_for_another_reason_takes_no_token() {
+fn request_refused_for_another_reason_takes_no_token() {
     let world = World::new(&[("a", ONE)], PODS);
     let refused: [Headers<'_>; 4] = [
         &[("via", "1.1 lab")],
@@ -220,7 +220,7 @@ fn who_is_refused_for_another_reason_takes_no_token() {
 }
 
 #[test]
-fn a_429_says_when_to_come_back_except_to_events() {
+fn status_429_says_when_to_come_back_except_to_events() {
     let none = Bucket { qps: 1, burst: 0 };
     let everything: Policies<'_> = &[("*", "a")];
     for limit in [none, MaxRequestsInflight(0)] {

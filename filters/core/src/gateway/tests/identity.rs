@@ -212,7 +212,7 @@ fn no_identity_leaves_that_was_not_earned_by_any_of_many() {
 }
 
 #[test]
-fn the_property_meets_every_end() {
+fn property_meets_every_end() {
     let ends = |case: Case| run(&case).is_ok();
     let of = |peer, headers: &[(usize, usize)], answer| Case {
         peer,

@@ -182,7 +182,7 @@ fn credentials_are_never_downgraded() {
 }
 
 #[test]
-fn what_is_refused_whoever_asks() {
+fn request_is_refused_for_any_user() {
     let fixture = fixture();
     let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     let (connection, upgrade) = (("connection", "Upgrade"), ("upgrade", "websocket"));
@@ -217,7 +217,7 @@ fn what_is_refused_whoever_asks() {
 }
 
 #[test]
-fn a_token_subprotocol_is_stripped_when_another_credential_wins() {
+fn token_subprotocol_is_stripped_when_another_credential_wins() {
     let fixture = fixture();
     let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     let headers = [
@@ -246,7 +246,7 @@ fn a_token_subprotocol_is_stripped_when_another_credential_wins() {
 }
 
 #[test]
-fn who_is_nobody_tells_the_way() {
+fn anonymous_user_decides_the_destination() {
     let fixture = fixture();
     let headers = [(":method", "GET"), (":path", POD), (":authority", "prod.example.com")];
     let scan = fixture
@@ -259,7 +259,7 @@ fn who_is_nobody_tells_the_way() {
 }
 
 #[test]
-fn a_401_is_the_gateways_own_fault_where_only_kube_apiserver_can_give_it() {
+fn status_401_without_a_credential_is_the_gateways_fault() {
     let fixture = fixture();
     let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     let table = [
@@ -295,7 +295,7 @@ fn configurations_for_other_versions_are_refused() {
 }
 
 #[test]
-fn without_a_configuration_a_request_is_refused_and_told_whose_fault_it_is() {
+fn request_without_a_configuration_is_refused_as_gateway_fault() {
     let gateway = gateway();
     for (method, path, code) in
         [("GET", POD, 503), ("CONNECT", "", 400), ("CONNECT", "/", 400), ("OPTIONS", "*", 400), ("GET", "", 400)]
@@ -315,7 +315,7 @@ fn causes_have_names_of_their_own() {
 }
 
 #[test]
-fn a_limit_counts_requests_until_they_end() {
+fn limit_counts_requests_until_they_end() {
     let fixture = fixture_with(|config| {
         let limit = FlowControlLimit::MaxRequestsInflight(1);
         config.flow_control_schemas = vec![FlowControlSchema { name: "few".into(), limit }];
@@ -339,7 +339,7 @@ fn a_limit_counts_requests_until_they_end() {
 }
 
 #[test]
-fn a_closed_cluster_answers_429_before_it_asks_who_it_is() {
+fn closed_cluster_answers_429_before_it_asks_who_it_is() {
     let fixture = fixture_with(|config| config.deny_all_requests = true);
     assert_eq!(outcome(&fixture, Peer::Unreadable, "GET", POD, &[("via", "1.1 lab")]), "429 denied");
 }

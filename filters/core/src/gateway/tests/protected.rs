@@ -66,7 +66,7 @@ fn by_token(fixture: &Fixture, user: &str, groups: &[&str], headers: Headers<'_>
 const REFUSED: &str = "403 protected_identity";
 
 #[test]
-fn a_protected_user_is_refused_with_any_credential_in_any_mode_and_with_any_action() {
+fn protected_user_is_refused_in_every_mode() {
     for (mode, drops) in [(Impersonate, false), (Impersonate, true), (RequestHeader, false), (RequestHeader, true)] {
         let fixture = || masters(mode, drops);
         for user in ["root", "system:serviceaccount:kube-system:anything"] {
@@ -86,7 +86,7 @@ fn a_protected_user_is_refused_with_any_credential_in_any_mode_and_with_any_acti
 }
 
 #[test]
-fn who_is_in_a_protected_group_is_refused_or_goes_on_without_it() {
+fn member_of_a_protected_group_is_refused_or_loses_it() {
     let groups = ["dev", "system:masters", "ops"];
     let certificate = |mode, drops| by_certificate(&masters(mode, drops), "alice", &["system:masters"], &[]);
     let token = |mode, drops| by_token(&masters(mode, drops), "alice", &groups, &[]);
@@ -151,7 +151,7 @@ fn policies_do_not_see_a_group_that_is_dropped() {
 }
 
 #[test]
-fn nobody_comes_to_a_protected_identity_by_impersonation() {
+fn protected_identity_cannot_be_impersonated() {
     let refused: [Headers<'_>; 9] = [
         &[("impersonate-user", "root")],
         &[("impersonate-user", "bob"), ("impersonate-group", "system:masters")],
@@ -186,7 +186,7 @@ fn nobody_comes_to_a_protected_identity_by_impersonation() {
 
 /// The right to impersonate of a group that is dropped goes with it.
 #[test]
-fn the_upstream_is_asked_about_the_client_without_the_dropped_group() {
+fn upstream_is_asked_about_the_client_without_the_dropped_group() {
     let fixture = masters(Impersonate, true);
     let chain = chain(&fixture, "alice", &["system:masters"]);
     let headers = [("impersonate-user", "bob")];
@@ -196,7 +196,7 @@ fn the_upstream_is_asked_about_the_client_without_the_dropped_group() {
 }
 
 #[test]
-fn groups_that_an_upstream_adds_itself_are_never_taken_for_dropped() {
+fn groups_that_the_upstream_adds_do_not_count_as_dropped() {
     let of = |mode, groups: &[&str]| protecting(mode, true, &[], groups, true);
     for mode in [Impersonate, RequestHeader] {
         let anonymous = reviewed(&of(mode, &["system:unauthenticated"]), Peer::None, &[], now(), answers("x", &[])).1;
@@ -229,7 +229,7 @@ fn groups_that_an_upstream_adds_itself_are_never_taken_for_dropped() {
 }
 
 #[test]
-fn a_token_that_nobody_reviewed_may_be_anybodys() {
+fn token_that_nobody_reviewed_may_be_anybodys() {
     for mode in [Impersonate, RequestHeader] {
         let fixture = protecting(mode, false, &[], &["system:masters"], false);
         let outcome = reviewed(&fixture, Peer::None, &[TOKEN], now(), answers("x", &[])).1;
@@ -278,7 +278,7 @@ proptest! {
 
     /// Any client with any credential and any impersonation: no line that goes upstream names a protected identity.
     #[test]
-    fn nothing_protected_ever_goes_upstream(
+    fn protected_identity_never_goes_upstream(
         is_proxy: bool,
         drops: bool,
         by_certificate: bool,
@@ -324,7 +324,7 @@ proptest! {
 }
 
 #[test]
-fn a_name_that_is_no_text_is_no_way_around_a_group_that_goes_with_it() {
+fn name_that_is_no_text_does_not_hide_its_group() {
     let groups = vec!["system:nodes".to_owned()];
     let config = ProtectedIdentities { groups, ..Default::default() };
     let protected = crate::protected::Protected::compile(&config);

@@ -48,7 +48,7 @@ pub(super) fn sent(fixture: &Fixture, peer: Peer<'_>, headers: Headers<'_>) -> R
 }
 
 #[test]
-fn a_certificate_is_told_and_impersonation_is_the_upstreams_matter() {
+fn certificate_is_forwarded_and_impersonation_left_to_upstream() {
     let fixture = proxy_with(|_| {});
     let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     let alice = ["x-remote-user: alice", "x-remote-group: dev", "x-remote-group: system:authenticated"];
@@ -89,7 +89,7 @@ fn attribution_extra_of_a_client_is_refused() {
 }
 
 #[test]
-fn a_token_that_nobody_reviewed_goes_by_a_connection_that_it_may_spoil() {
+fn unreviewed_token_goes_over_its_own_connections() {
     let fixture = proxy_with(|_| {});
     let (destination, lines) = sent(&fixture, Peer::None, &[TOKEN, AS_BOB]).unwrap();
     assert_eq!(destination, "all.anonymous.read");
@@ -103,7 +103,7 @@ fn a_token_that_nobody_reviewed_goes_by_a_connection_that_it_may_spoil() {
 }
 
 #[test]
-fn only_a_token_that_the_upstream_confirmed_shares_a_connection() {
+fn token_shares_a_connection_only_after_its_confirmation() {
     let fixture = reviewing();
     let after = |token, status: u16, body: &str| {
         reviewed(&fixture, Peer::None, &[token], now(), |_| (status, body.to_owned())).1
@@ -120,7 +120,7 @@ fn only_a_token_that_the_upstream_confirmed_shares_a_connection() {
 }
 
 #[test]
-fn a_request_whose_identity_would_get_lost_on_the_way_is_refused() {
+fn request_whose_identity_would_get_lost_on_the_way_is_refused() {
     let fixture = reviewing();
     let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     for listed in ["Impersonate-User", "close, AUTHORIZATION", "sec-websocket-protocol"] {
@@ -176,7 +176,7 @@ fn headers_that_a_client_could_send_are_never_believed() {
 
 /// A client of which nothing is known matches no rule about users, neither one that names nor one that excludes users.
 #[test]
-fn an_unknown_user_matches_only_what_asks_for_nobody() {
+fn unknown_user_matches_only_what_asks_for_nobody() {
     let list = |entries: &[&str]| entries.iter().map(|entry| (*entry).to_owned()).collect::<Vec<_>>();
     let account = portcullis_filter_config::ServiceAccount { namespace: "ns".into(), name: "sa".into() };
     let (no_account, accounts) = (vec![], vec![account]);
@@ -209,7 +209,7 @@ fn an_unknown_user_matches_only_what_asks_for_nobody() {
 
 /// A server behind a proxy may ask for credentials of its own.
 #[test]
-fn a_401_is_about_the_token_only_where_the_upstream_judges_it_itself() {
+fn status_401_is_about_the_token_only_if_the_upstream_judges_it() {
     let fixture = reviewing();
     let yes = r#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"robot"}}}"#;
     reviewed(&fixture, Peer::None, &[TOKEN], now(), |_| (201, yes.to_owned()));

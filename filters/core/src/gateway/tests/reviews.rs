@@ -93,7 +93,7 @@ pub(crate) fn access(allowed: bool) -> (u16, String) {
 }
 
 #[test]
-fn a_token_names_whom_the_review_names() {
+fn token_names_whom_the_review_names() {
     let fixture = reviewing();
     let (asked, outcome) = reviewed(&fixture, Peer::None, TOKEN, now(), |_| token_of("robot"));
     assert_eq!(asked.len(), 1);
@@ -113,7 +113,7 @@ fn a_token_names_whom_the_review_names() {
 }
 
 #[test]
-fn what_is_no_confirmation_of_a_token_lets_nobody_in() {
+fn review_without_confirmation_authenticates_no_user() {
     let body = |text: &str| text.to_owned();
     let rejected = [
         (201, body(r#"{"kind":"TokenReview","status":{"authenticated":false,"user":{"username":"eve"}}}"#)),
@@ -184,7 +184,7 @@ fn answers_age_by_the_clock_that_nobody_sets() {
 }
 
 #[test]
-fn a_token_is_never_believed_past_its_own_expiry() {
+fn token_is_never_believed_past_its_own_expiry() {
     use base64::Engine;
     let fixture = reviewing();
     let claims = format!(r#"{{"exp":{}}}"#, now().as_secs() + 5);
@@ -202,7 +202,7 @@ fn a_token_is_never_believed_past_its_own_expiry() {
 }
 
 #[test]
-fn a_good_token_stands_in_for_a_bad_certificate_and_a_good_certificate_for_any_token() {
+fn good_token_or_good_certificate_is_enough() {
     let fixture = reviewing();
     let foreign = testing::encode(&[&issue(testing::alice(), &ca("other"))]);
     let good = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
@@ -217,7 +217,7 @@ fn a_good_token_stands_in_for_a_bad_certificate_and_a_good_certificate_for_any_t
 }
 
 #[test]
-fn the_client_may_act_as_whom_it_may_impersonate() {
+fn client_may_act_as_whom_it_may_impersonate() {
     let fixture = reviewing();
     let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     let headers = [
@@ -275,7 +275,7 @@ fn impersonation_review_ends_at_the_first_denial() {
 }
 
 #[test]
-fn the_rights_of_one_user_are_not_those_of_another() {
+fn rights_of_one_user_are_not_those_of_another() {
     let fixture = reviewing();
     let bob = testing::client_params(&[(DnType::CommonName, "bob")]);
     let (alice, bob) = (issue(testing::alice(), &fixture.ca), issue(bob, &fixture.ca));
@@ -289,7 +289,7 @@ fn the_rights_of_one_user_are_not_those_of_another() {
 }
 
 #[test]
-fn a_token_that_could_be_spelt_otherwise_is_not_asked_about() {
+fn token_that_could_be_spelt_otherwise_is_not_asked_about() {
     let never = |question: &str| panic!("asked: {question}");
     for token in ["Bearer abc\tdef", "Bearer \u{a0}abc", "Bearer abc\u{3000}d", "Bearer ü"] {
         let (_, outcome) = reviewed(&reviewing(), Peer::None, &[("authorization", token)], now(), never);

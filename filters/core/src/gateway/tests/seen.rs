@@ -41,7 +41,7 @@ fn seen(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (S
 }
 
 #[test]
-fn a_request_counts_under_what_it_was_and_what_became_of_it() {
+fn request_counts_under_what_it_was_and_what_became_of_it() {
     let fixture = fixture();
     let table: [(&str, &str, Headers<'_>, &str); 7] = [
         ("GET", POD, &[], "get pods 1 - forwarded -"),
@@ -60,7 +60,7 @@ fn a_request_counts_under_what_it_was_and_what_became_of_it() {
 }
 
 #[test]
-fn a_line_is_written_where_cluster_or_policy_asks_for_it() {
+fn line_is_written_where_cluster_or_policy_asks_for_it() {
     let requests = [("GET", "/api/v1/secrets"), ("GET", POD), ("DELETE", "/api/v1/pods"), ("GET", "/api/v1/%zz")];
     let table = [
         (false, [false, false], [false, false, false, false]),
@@ -76,7 +76,7 @@ fn a_line_is_written_where_cluster_or_policy_asks_for_it() {
 }
 
 #[test]
-fn a_line_holds_what_the_request_was_and_nothing_of_its_query() {
+fn line_holds_what_the_request_was_and_nothing_of_its_query() {
     let fixture = logging(true, [true, true]);
     let exec = "/api/v1/namespaces/n/pods/a/exec?command=cat&command=/etc/shadow&access_token=t";
     let (_, line) = seen(&fixture, "POST", exec, &[("authorization", "Basic c2VjcmV0")]);

@@ -42,7 +42,7 @@ fn shown(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (
 }
 
 #[test]
-fn a_request_is_told_as_kube_apiserver_resolves_it() {
+fn request_is_told_as_kube_apiserver_resolves_it() {
     let fixture = showing(false);
     let table = [
         (
@@ -78,7 +78,7 @@ fn a_request_is_told_as_kube_apiserver_resolves_it() {
 }
 
 #[test]
-fn what_is_refused_is_told_as_far_as_it_is_known() {
+fn refused_request_is_exported_as_far_as_known() {
     let fixture = showing(true);
     let list = "isResourceRequest=true verb=deletecollection class=write apiGroup= apiVersion=v1 resource=pods \
                 subresource= namespace= name= user=system:anonymous";
@@ -95,7 +95,7 @@ fn what_is_refused_is_told_as_far_as_it_is_known() {
 }
 
 #[test]
-fn who_acts_is_told_where_that_is_asked_for() {
+fn effective_user_is_exported_if_asked_for() {
     let user = |fixture: &Fixture, headers: Headers<'_>| {
         let (shown, goes) = shown(fixture, "GET", "/healthz", headers);
         assert!(goes, "{headers:?}");
@@ -121,6 +121,6 @@ fn who_acts_is_told_where_that_is_asked_for() {
 }
 
 #[test]
-fn nothing_is_told_where_nobody_asks() {
+fn attributes_are_not_exported_unless_asked_for() {
     assert_eq!(shown(&fixture(), "GET", "/healthz", &[]), (None, true));
 }

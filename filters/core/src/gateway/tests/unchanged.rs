@@ -45,7 +45,7 @@ fn users(names: &[&str]) -> Rule {
 }
 
 #[test]
-fn what_a_client_presents_goes_on_as_it_is() {
+fn client_credential_goes_on_unchanged() {
     let fixture = unchanged_with(|_| {});
     let long = format!("Bearer {}", "x".repeat(20_000));
     let table: [(Headers<'_>, &str, Headers<'_>); 11] = [
@@ -98,7 +98,7 @@ fn hygiene_is_on_as_ever() {
 }
 
 #[test]
-fn a_certificate_is_not_looked_at() {
+fn certificate_is_not_looked_at() {
     let fixture = unchanged_with(|_| {});
     let chain = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     for peer in [Peer::Chain(&chain), Peer::Chain(b"garbled"), Peer::Unreadable] {
@@ -107,7 +107,7 @@ fn a_certificate_is_not_looked_at() {
 }
 
 #[test]
-fn what_would_lose_somebody_is_not_compiled() {
+fn configuration_that_would_lose_a_user_is_not_compiled() {
     let compiled = |change: &dyn Fn(&mut ClusterConfig)| {
         let mut config = plain_config(None);
         config.upstream_identity = UpstreamIdentity::Unchanged;
@@ -121,7 +121,7 @@ fn what_would_lose_somebody_is_not_compiled() {
 }
 
 #[test]
-fn a_reviewed_token_is_still_the_clients_own() {
+fn reviewed_token_is_still_the_clients_own() {
     let fixture = reviewing_with(|config| config.policies = only(&[("robots", users(&["robot"]))]));
     let after = |headers: Headers<'_>, answer: (u16, &str)| {
         reviewed(&fixture, Peer::None, headers, now(), |_| (answer.0, answer.1.to_owned())).1
@@ -141,7 +141,7 @@ fn a_reviewed_token_is_still_the_clients_own() {
 
 /// An answer is believed here for a while after the upstream has stopped to: then the upstream takes the other one.
 #[test]
-fn nobody_is_one_user_to_the_policies_and_another_one_to_the_upstream() {
+fn policies_and_upstream_see_the_same_user() {
     let both = [TOKEN, SUBPROTOCOL, UPGRADE[0], UPGRADE[1]];
     for identity in [UpstreamIdentity::Unchanged, UpstreamIdentity::RequestHeader(Default::default())] {
         let fixture = reviewing_with(|config| {
@@ -157,7 +157,7 @@ fn nobody_is_one_user_to_the_policies_and_another_one_to_the_upstream() {
 
 /// The group of the first policy that matches, of each of these.
 #[test]
-fn whom_nobody_knows_matches_only_what_asks_for_nobody() {
+fn unknown_user_matches_only_rules_without_users() {
     let table = [
         (vec![("named", users(&["robot"])), ("rest", users(&["*"]))], ["rest", "rest", "rest"]),
         (vec![("nobody", users(&["system:anonymous"])), ("rest", all_rules())], ["nobody", "rest", "rest"]),
@@ -175,7 +175,7 @@ fn whom_nobody_knows_matches_only_what_asks_for_nobody() {
 }
 
 #[test]
-fn where_nobody_may_come_what_is_no_credential_does_not_help() {
+fn malformed_credential_does_not_replace_one() {
     let fixture = unchanged_with(|config| config.anonymous = false);
     assert!(sent(&fixture, Peer::None, &[TOKEN]).is_ok(), "the upstream judges it");
     for headers in [&[][..], &[BASIC], &[("authorization", "Bearer ")], &[AS_BOB]] {
@@ -184,7 +184,7 @@ fn where_nobody_may_come_what_is_no_credential_does_not_help() {
 }
 
 #[test]
-fn what_may_be_anybody_is_refused_where_identities_are_protected() {
+fn unknown_user_is_refused_where_identities_are_protected() {
     let protected = || ProtectedIdentities { groups: vec!["system:masters".into()], ..ProtectedIdentities::default() };
     let fixture = unchanged_with(|config| config.protected = Some(protected()));
     for (headers, code) in [
@@ -210,7 +210,7 @@ fn what_may_be_anybody_is_refused_where_identities_are_protected() {
 }
 
 #[test]
-fn everything_is_every_request() {
+fn policy_all_matches_every_request() {
     let methods = ["GET", "POST", "DELETE", "PURGE", "OPTIONS"];
     let paths = [
         POD,

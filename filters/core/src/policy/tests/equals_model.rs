@@ -138,12 +138,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn with_one_rule(rule in rule(), requests in vec((request(), user()), 40)) {
+    fn index_equals_the_model_with_one_rule(rule in rule(), requests in vec((request(), user()), 40)) {
         check(&policies(vec![vec![rule]]), &requests)?;
     }
 
     #[test]
-    fn with_a_few_policies(rules in vec(vec(rule(), 0..4), 0..12), requests in vec((request(), user()), 40)) {
+    fn index_equals_the_model_with_a_few_policies(rules in vec(vec(rule(), 0..4), 0..12), requests in vec((request(), user()), 40)) {
         check(&policies(rules), &requests)?;
     }
 }
@@ -153,7 +153,7 @@ proptest! {
 
     /// Enough rules for every kind of node; each asks for much, so that matches are found late.
     #[test]
-    fn with_many_policies(
+    fn index_equals_the_model_with_many_policies(
         rules in vec(vec(rule(), 1..4), 100..200),
         also in vec((select(NAMESPACES), select(USER_GROUPS), select(NAMES)), 200),
         requests in vec((request(), user()), 200),
@@ -192,7 +192,7 @@ proptest! {
 
     /// Nothing to split on, so that leaves are crowded; most requests are excluded many times before they match.
     #[test]
-    fn with_many_exclusions(
+    fn index_equals_the_model_with_many_exclusions(
         rules in vec(vec(excluding_rule(), 1..3), 100..200),
         requests in vec((request(), user()), 100),
     ) {
@@ -203,7 +203,7 @@ proptest! {
 /// As the properties above, with more than a million rules and as many requests.
 #[test]
 #[ignore = "takes longer than 30 seconds"]
-fn with_millions_of_rules_and_requests() {
+fn index_equals_the_model_with_millions_of_requests() {
     const MANY: usize = 1_000_000;
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::default());
     let (mut rules, mut asked) = (0, 0);

@@ -47,7 +47,7 @@ fn group_rule(entry: String, name: &str) -> config::Rule {
 }
 
 #[test]
-fn a_user_in_a_thousand_groups() {
+fn user_in_a_thousand_groups() {
     let named = |name: &'static str| policies((0..1000).map(|n| group_rule(format!("g{n}"), name)));
     let crowd =
         |range: std::ops::Range<u32>| user("alice", range.rev().flat_map(|n| [format!("g{n}"), format!("x{n}")]));
@@ -60,7 +60,7 @@ fn a_user_in_a_thousand_groups() {
 }
 
 #[test]
-fn a_name_with_a_thousand_configured_beginnings() {
+fn name_with_a_thousand_configured_beginnings() {
     let name = "a".repeat(1000);
     let rule = |n: usize| config::Rule { users: vec![format!("{}*", &name[..n])], ..open_rule() };
     let nested = policies((1..=1000).rev().map(rule));
@@ -70,7 +70,7 @@ fn a_name_with_a_thousand_configured_beginnings() {
 }
 
 #[test]
-fn everybody_but_the_one_who_asks() {
+fn users_excluded_by_name_are_found() {
     let rule = |n: usize| config::Rule {
         users: vec!["-alice".into(), format!("-bob{n}")],
         namespaces: vec![format!("-ns{n}")],

@@ -77,7 +77,7 @@ fn resource_lists_match_as_documented() {
 }
 
 #[test]
-fn the_other_lists_match_as_documented() {
+fn other_lists_match_as_documented() {
     type Set = fn(&mut config::Rule, Vec<String>);
     let verbs: Set = |rule, list| rule.verbs = list;
     let groups: Set = |rule, list| rule.api_groups = list;
@@ -172,7 +172,7 @@ fn users_and_groups_match_as_documented() {
 }
 
 #[test]
-fn the_first_policy_that_matches_wins() {
+fn first_policy_that_matches_wins() {
     let policy = |group: &str, verbs: &str| config::Policy {
         group: group.into(),
         flow_control_schema: None,

@@ -59,7 +59,7 @@ fn paths_resolve_as_in_kube_apiserver() {
 }
 
 #[test]
-fn the_query_decides_watch_and_name() {
+fn query_decides_watch_and_name() {
     let table = [
         ("watch=true", "watch |v1||pods||"),
         ("watch", "watch |v1||pods||"),
@@ -149,7 +149,7 @@ fn label_selectors_parse_as_in_apimachinery() {
 }
 
 #[test]
-fn ambiguous_resource_paths_are_refused_and_proxied_tails_are_not() {
+fn ambiguous_resource_paths_are_refused() {
     let check = |target: &str| {
         let path = unescape_path(target.as_bytes()).unwrap().into_owned();
         let info = RequestInfo::resolve(b"GET", &path, b"").unwrap();
@@ -226,14 +226,14 @@ proptest::proptest! {
     }
 
     #[test]
-    fn nothing_that_a_client_writes_makes_it_panic(method in ".{0,8}", path in "[/a-z%.]{0,64}", query in ".{0,64}") {
+    fn client_input_causes_no_panic(method in ".{0,8}", path in "[/a-z%.]{0,64}", query in ".{0,64}") {
         if let Ok(path) = unescape_path(path.as_bytes()) {
             let _ = RequestInfo::resolve(method.as_bytes(), &path, query.as_bytes()).map(|info| check_shape(&info, &path));
         }
     }
 
     #[test]
-    fn a_kept_path_reads_the_same_for_a_hop_that_cleans_it(path in "(/(api|apis|v1|pods|\\.|\\.\\.|%2e|%2F|a|))+") {
+    fn kept_path_reads_the_same_for_a_hop_that_cleans_it(path in "(/(api|apis|v1|pods|\\.|\\.\\.|%2e|%2F|a|))+") {
         let decoded = unescape_path(path.as_bytes()).unwrap();
         let info = RequestInfo::resolve(b"GET", &decoded, b"");
         if let Ok(info) = info && info.is_resource && check_shape(&info, path.as_bytes()).is_ok() {

@@ -135,7 +135,7 @@ fn most_steps(bytes: usize) -> u64 {
 }
 
 #[test]
-fn an_unsigned_chain_costs_no_more_than_its_bytes() {
+fn unsigned_chain_costs_no_more_than_its_bytes() {
     let root = ca("ca");
     let trust = trust(&root);
     for (name, chain, expected, signatures) in oversized().into_iter().chain(unsigned_ones(&root)) {
@@ -154,7 +154,7 @@ fn an_unsigned_chain_costs_no_more_than_its_bytes() {
 
 /// As many attributes as a user may have groups, and the rest that a certificate may want.
 #[test]
-fn a_large_certificate_of_a_user_is_read() {
+fn large_certificate_of_a_user_is_read() {
     let root = ca("ca");
     let mut subject = subject_of(256);
     subject.distinguished_name.push(DnType::CommonName, "alice");

@@ -26,7 +26,7 @@ fn is_believed(root: &testing::Ca, middle: Option<&testing::Ca>) -> bool {
 }
 
 #[test]
-fn an_issuer_may_sign_certificates() {
+fn issuer_may_sign_certificates() {
     let only_data = |params: &mut CertificateParams| params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     let unsaid = |params: &mut CertificateParams| params.key_usages = vec![];
     let plain = root(|_| {});
@@ -38,7 +38,7 @@ fn an_issuer_may_sign_certificates() {
 }
 
 #[test]
-fn a_trusted_certificate_is_a_ca_for_clients() {
+fn trusted_certificate_is_a_ca_for_clients() {
     let usage = |usage: ExtendedKeyUsagePurpose| {
         root(move |params: &mut CertificateParams| params.extended_key_usages = vec![usage])
     };
@@ -55,7 +55,7 @@ fn a_trusted_certificate_is_a_ca_for_clients() {
 }
 
 #[test]
-fn a_useless_certificate_of_a_bundle_stands_in_nobodys_way() {
+fn useless_certificate_of_a_bundle_stands_in_nobodys_way() {
     let (good, useless) = (root(|_| {}), root(|params| params.is_ca = IsCa::ExplicitNoCa));
     let bundle = ClientCa::from_pem(&format!("{}{}", useless.pem(), good.pem())).unwrap();
     assert!(check(&[&issue(testing::alice(), &good)], &bundle, now()).is_ok());
@@ -63,7 +63,7 @@ fn a_useless_certificate_of_a_bundle_stands_in_nobodys_way() {
 }
 
 #[test]
-fn the_path_length_of_the_trusted_certificate_counts() {
+fn path_length_of_the_trusted_certificate_counts() {
     let limited = |most| root(move |params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(most)));
     let (none, one) = (limited(0), limited(1));
     assert!(is_believed(&none, None));
@@ -72,7 +72,7 @@ fn the_path_length_of_the_trusted_certificate_counts() {
 }
 
 #[test]
-fn what_ends_gos_handshake_ends_here() {
+fn chain_that_ends_gos_handshake_is_refused() {
     let plain = root(|_| {});
     let leaf = issue(testing::alice(), &plain);
     assert!(check(&[&leaf, plain.der()], &trust(&plain), now()).is_ok());
@@ -102,7 +102,7 @@ fn names_are_read_as_go_reads_them() {
 }
 
 #[test]
-fn a_uid_counts_only_beside_a_name() {
+fn uid_counts_only_beside_a_name() {
     let plain = root(|_| {});
     let uid = || DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]);
     let user = |subject: &[(DnType, &str)]| {
@@ -113,7 +113,7 @@ fn a_uid_counts_only_beside_a_name() {
 }
 
 #[test]
-fn any_usage_is_any() {
+fn extended_key_usage_any_allows_all() {
     let with = |usages: Vec<ExtendedKeyUsagePurpose>| {
         let mut params = testing::alice();
         params.extended_key_usages = usages;
@@ -133,7 +133,7 @@ fn is_trusted(chain: &[Vec<u8>], trust: &ClientCa) -> bool {
 }
 
 #[test]
-fn a_path_has_at_most_four_intermediates() {
+fn path_has_at_most_four_intermediates() {
     let mut issuers = vec![root(|_| {})];
     for number in 0..5 {
         let next = intermediate(&format!("middle {number}"), issuers.last().unwrap());
@@ -151,7 +151,7 @@ fn a_path_has_at_most_four_intermediates() {
 
 /// RFC 4210, 4.4: the old key signs the new one under the same name.
 #[test]
-fn a_new_key_of_a_ca_is_trusted_through_the_old_one() {
+fn new_key_of_a_ca_is_trusted_through_the_old_one() {
     let old = root(|_| {});
     let with_key_ids = |params: &mut CertificateParams| params.use_authority_key_identifier_extension = true;
     for change in [|_: &mut CertificateParams| {}, with_key_ids] {
@@ -168,7 +168,7 @@ fn a_new_key_of_a_ca_is_trusted_through_the_old_one() {
 }
 
 #[test]
-fn a_cross_signed_issuer_is_trusted_by_either_root() {
+fn cross_signed_issuer_is_trusted_by_either_root() {
     let (ours, theirs) = (root(|_| {}), ca("other root"));
     let (key, params) = (KeyPair::generate().unwrap(), || testing::ca_params("middle"));
     let pem = key.serialize_pem();
@@ -184,7 +184,7 @@ fn a_cross_signed_issuer_is_trusted_by_either_root() {
 }
 
 #[test]
-fn an_expired_issuer_hides_no_valid_one_of_its_key() {
+fn expired_issuer_hides_no_valid_one_of_its_key() {
     let plain = root(|_| {});
     let pem = KeyPair::generate().unwrap().serialize_pem();
     let until = |year| {
@@ -209,7 +209,7 @@ fn two_roots_of_one_name_are_both_asked() {
 }
 
 #[test]
-fn an_issuer_with_another_key_identifier_is_none() {
+fn issuer_with_another_key_identifier_is_none() {
     let (params, key) = (testing::ca_params("root"), KeyPair::generate().unwrap());
     let own = params.key_identifier(&key);
     let plain = CertifiedIssuer::self_signed(params, key).unwrap();

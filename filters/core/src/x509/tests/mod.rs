@@ -26,7 +26,7 @@ fn is_verified(params: CertificateParams) -> bool {
 }
 
 #[test]
-fn a_certificate_names_its_user() {
+fn certificate_names_its_user() {
     let authority = ca("ca");
     let uid = DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]);
     let leaf = issue(
@@ -45,7 +45,7 @@ fn a_certificate_names_its_user() {
 }
 
 #[test]
-fn without_a_common_name_a_certificate_says_nothing() {
+fn certificate_without_a_common_name_names_no_user() {
     let authority = ca("ca");
     let leaf = issue(client_params(&[(DnType::OrganizationName, "system:masters")]), &authority);
     assert!(check(&[&leaf], &trust(&authority), now()).unwrap().user.is_none());
@@ -78,7 +78,7 @@ fn unknown_critical_extensions_are_refused() {
 }
 
 #[test]
-fn only_paths_to_the_clusters_ca_verify() {
+fn chain_verifies_only_up_to_the_clusters_ca() {
     let (ours, other) = (ca("ca"), ca("ca"));
     let leaf = issue(testing::alice(), &other);
     assert!(check(&[&leaf], &trust(&other), now()).is_ok());
@@ -134,7 +134,7 @@ fn validity_is_that_of_the_whole_path() {
 }
 
 #[test]
-fn a_renewed_ca_beside_the_expired_one_is_enough() {
+fn renewed_ca_beside_the_expired_one_is_enough() {
     let key = KeyPair::generate().unwrap();
     let mut old = testing::ca_params("ca");
     old.not_after = date_time_ymd(2027, 1, 1);
@@ -173,7 +173,7 @@ fn chains_travel_whole_and_bounded() {
 }
 
 #[test]
-fn the_cache_compares_validity_at_every_call() {
+fn cache_compares_validity_at_every_call() {
     let authority = ca("ca");
     let mut params = testing::alice();
     params.not_after = date_time_ymd(2030, 1, 2);

@@ -157,7 +157,7 @@ impl Compose {
 }
 
 #[test]
-fn the_project_comes_up_and_alice_is_alice() {
+fn project_comes_up_and_alice_is_alice() {
     let Some(mut compose) = Compose::new("compose") else { return };
     compose.up("kubectl");
     let kubectl = &compose.running["kubectl"];

@@ -79,7 +79,7 @@ fn keys_are_mounted_where_they_are_needed() {
 }
 
 #[test]
-fn whoever_is_waited_for_tells_that_it_is_ready() {
+fn dependency_has_a_health_check() {
     let project = Project::read();
     for (name, service) in &project.services {
         for (other, condition) in service.dependencies() {
@@ -113,7 +113,7 @@ fn whoever_is_waited_for_tells_that_it_is_ready() {
 }
 
 #[test]
-fn what_runs_is_in_its_image() {
+fn programs_of_services_are_in_their_images() {
     let (project, dockerfile) = (Project::read(), Dockerfile::read());
     for (name, service) in &project.services {
         let target = service.target();

@@ -75,7 +75,7 @@ fn printed(output: &str) -> String {
 }
 
 #[test]
-fn a_kube_apiserver_takes_the_definition_and_judges_as_check_does() {
+fn kube_apiserver_takes_the_definition_and_judges_as_check_does() {
     let Some(world) = World::start() else { return };
     the_definition_is_taken_in_both_forms(&world);
     manifests_are_judged_as_check_judges(&world);

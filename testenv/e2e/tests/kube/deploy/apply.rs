@@ -79,7 +79,7 @@ fn lost(written: &Value, stored: &Value, path: &str, found: &mut Vec<String>) {
 }
 
 #[test]
-fn a_kube_apiserver_stores_every_word_of_it() {
+fn kube_apiserver_stores_every_word_of_it() {
     let Some(cluster) = Cluster::start("deploy") else { return };
     for directory in ["base", "target/impersonate", "target/request-header"] {
         nothing_is_lost(&cluster, directory);

@@ -18,7 +18,7 @@ fn rules<'a>(policy: &'a Value, direction: &str) -> &'a Vec<Value> {
 }
 
 #[test]
-fn nothing_is_open_that_is_not_named() {
+fn ports_are_closed_unless_a_policy_names_them() {
     let Some(rendered) = Rendered::of("base") else { return };
     let all = &rendered.get("NetworkPolicy", "portcullis-default-deny")["spec"];
     assert_eq!(*all, json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}));
@@ -57,7 +57,7 @@ fn keys_travel_to_gateways_only() {
 }
 
 #[test]
-fn nobody_reaches_instance_metadata() {
+fn instance_metadata_cannot_be_reached() {
     let Some(rendered) = Rendered::of("base") else { return };
     for name in [CONTROL_PLANE, GATEWAY] {
         let all = rules(rendered.get("NetworkPolicy", name), "egress");

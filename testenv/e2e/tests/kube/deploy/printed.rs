@@ -18,7 +18,7 @@ fn file(path: &str) -> String {
 }
 
 #[test]
-fn the_definition_is_the_one_that_is_printed() {
+fn definition_is_the_one_that_is_printed() {
     let is_equal = file("base/crd.yaml") == printed(&["crd"]);
     assert!(is_equal, "run `make manifests`: it writes deploy/kubernetes/base/crd.yaml anew");
 }

@@ -52,7 +52,7 @@ fn workloads_survive_what_a_cluster_does_to_them() {
 }
 
 #[test]
-fn a_gateway_has_time_to_let_its_clients_go() {
+fn gateway_has_time_to_let_its_clients_go() {
     let Some(rendered) = Rendered::of("overlays/complete") else { return };
     let seconds = |name: &str| flag(rendered.container(GATEWAY), name).trim_end_matches('s').parse::<u64>().unwrap();
     let pod = &rendered.get("Deployment", GATEWAY)["spec"]["template"]["spec"];
@@ -108,7 +108,7 @@ fn ports_and_probes_are_those_of_the_flags() {
 }
 
 #[test]
-fn what_is_mounted_is_what_the_flags_name() {
+fn mounts_are_the_paths_of_the_flags() {
     let Some(rendered) = Rendered::of("overlays/complete") else { return };
     for name in WORKLOADS {
         let container = rendered.container(name);

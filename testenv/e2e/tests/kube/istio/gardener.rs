@@ -161,7 +161,7 @@ fn http_proxy(address: SocketAddr) -> Value {
 
 /// `testenv/e2e/src/ingress` behaves as istiod does.
 #[test]
-fn istiod_makes_of_gardeners_objects_what_the_stand_in_makes_of_them() {
+fn istiod_translates_gardeners_objects_as_the_model_does() {
     let Some(shoot) = Shoot::start("istio-gardener") else { return };
     assert_eq!(shoot.mesh.objections(shoot.mesh.objects()).unwrap(), Vec::<String>::new());
     nothing_was_refused(&shoot.mesh);

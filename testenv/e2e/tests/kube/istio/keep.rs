@@ -113,7 +113,7 @@ fn objects_are_kept_from_gardeners_controllers() {
 }
 
 #[test]
-fn the_front_proxy_certificate_has_no_other_way() {
+fn front_proxy_certificate_has_no_other_way() {
     let Some(seed) = Seed::start("gardener-mtls") else { return };
     seed.apply("keep.yaml").unwrap();
     let rule = |namespace: &str| {

@@ -17,12 +17,12 @@ const SOON: Duration = Duration::from_secs(30);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[test]
-fn a_gateway_of_istios_serves_with_the_module() {
+fn gateway_of_istios_serves_with_the_module() {
     serves("istio-module", &Setup::new(Build::Module));
 }
 
 #[test]
-fn a_gateway_of_istios_serves_with_wasm() {
+fn gateway_of_istios_serves_with_wasm() {
     serves("istio-wasm", &Setup::new(Build::Wasm));
 }
 
@@ -60,7 +60,7 @@ fn serves(test: &str, setup: &Setup) {
     a_watch_sees_what_happens(&world);
     sessions_work(&world);
     the_path_arrives_as_it_was_written(&world);
-    a_connection_for_one_name_takes_no_request_for_another(&world);
+    connection_for_one_name_takes_no_request_for_another(&world);
     a_resumed_session_is_still_alices(&world);
     what_envoy_itself_answers_is_a_status(&world);
     nothing_was_refused(&world.mesh);
@@ -188,7 +188,7 @@ fn the_path_arrives_as_it_was_written(world: &World) {
     world.kube.apiservers()[0].wait_audit("the same path", SOON, arrived).unwrap();
 }
 
-fn a_connection_for_one_name_takes_no_request_for_another(world: &World) {
+fn connection_for_one_name_takes_no_request_for_another(world: &World) {
     let alice = world.target().identity(&world.alice);
     for name in ["other.example.com", "prod.example.com.evil.com"] {
         let answer = H2Client::connect(&alice).unwrap().authority(name).get(CONFIGMAPS, &[]).unwrap();

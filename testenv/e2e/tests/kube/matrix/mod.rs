@@ -100,7 +100,7 @@ fn nobody_is_somebody_else(world: &World) {
 }
 
 #[test]
-fn identity_headers_mean_what_they_mean_to_kube_apiserver_or_nothing() {
+fn identity_headers_have_kube_apiservers_meaning_or_none() {
     let Some(world) = World::start("matrix", &KubeOptions::default()) else { return };
     nobody_is_somebody_else(&world);
     where_the_gateway_differs_it_refuses(&world);
@@ -109,7 +109,7 @@ fn identity_headers_mean_what_they_mean_to_kube_apiserver_or_nothing() {
 
 /// As an authenticating proxy, where impersonation is kube-apiserver's own matter.
 #[test]
-fn identity_headers_mean_nothing_more_behind_an_authenticating_proxy() {
+fn identity_headers_mean_no_more_to_a_front_proxys_apiserver() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());
     let Some(world) = World::telling(Identities::RequestHeader, "proxy-matrix", options.0, options.1) else { return };
     nobody_is_somebody_else(&world);
@@ -118,7 +118,7 @@ fn identity_headers_mean_nothing_more_behind_an_authenticating_proxy() {
 
 #[test]
 #[ignore = "takes longer than 30 seconds"]
-fn a_thousand_users_each_see_only_themselves() {
+fn thousand_users_each_see_only_themselves() {
     let Some(world) = World::start("thousand", &KubeOptions::default()) else { return };
     crowd::users_each_see_only_themselves(&world, 1_000);
 }

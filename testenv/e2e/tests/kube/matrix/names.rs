@@ -37,7 +37,7 @@ const OTHERS: [Case; 10] = [
 ];
 
 #[test]
-fn identity_headers_of_other_names_tell_users_and_mean_nothing_from_a_client() {
+fn identity_headers_of_other_names_count_only_from_the_gateway() {
     let kube = KubeOptions { flags: FLAGS.map(str::to_owned).to_vec(), ..KubeOptions::default() };
     let options = (&kube, &GatewayOptions::default());
     let Some(world) = World::telling(Identities::RequestHeader, "names", options.0, options.1) else { return };

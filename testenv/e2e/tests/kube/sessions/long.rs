@@ -18,7 +18,7 @@ const EXECS: usize = 10;
 
 #[test]
 #[ignore = "copies 1.6 GB"]
-fn a_hundred_megabytes_are_copied_both_ways() {
+fn hundred_megabytes_are_copied_both_ways() {
     let Some(place) = Place::start("large-copies") else { return };
     for way in place.ways_through() {
         let (here, began) = (way.file("large"), Instant::now());
@@ -34,7 +34,7 @@ fn a_hundred_megabytes_are_copied_both_ways() {
 
 #[test]
 #[ignore = "lets seven minutes pass"]
-fn nothing_ends_that_is_idle_for_seven_minutes() {
+fn idle_streams_last_seven_minutes() {
     let Some(place) = Place::start("idle") else { return };
     let ways = place.ways_through();
     let quiet: Vec<_> = ways.iter().map(Quiet::start).collect();

@@ -52,7 +52,7 @@ impl Site {
 
 #[test]
 #[ignore = "two restarts, the better part of a minute"]
-fn a_rolling_restart_fails_no_request_and_cuts_no_short_session() {
+fn rolling_restart_fails_no_request_and_cuts_no_short_session() {
     let Some(place) = Place::start("rolling") else { return };
     let mut sites = ["envoy-a", "envoy-b"].map(|name| Site::start(&place, name));
     let backends = sites.iter().map(|site| Backend { address: site.address, readiness: site.agent.http_address() });

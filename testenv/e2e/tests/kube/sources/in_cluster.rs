@@ -32,7 +32,7 @@ fn can_pretend(test: &str) -> bool {
 
 /// With nothing but what the pod of a service account has, and the rights that are printed for it.
 #[test]
-fn in_a_pod_the_service_account_is_enough() {
+fn service_account_is_enough_in_a_pod() {
     if !can_pretend("in-cluster") {
         return;
     }

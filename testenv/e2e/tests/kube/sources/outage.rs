@@ -60,19 +60,19 @@ fn frozen(test: &str, least: Duration) {
 }
 
 #[test]
-fn an_api_that_hangs_keeps_what_it_told() {
+fn api_that_hangs_keeps_what_it_told() {
     frozen("hanging-source", Duration::ZERO);
 }
 
 #[test]
 #[ignore = "the API hangs for more than a minute"]
-fn an_api_that_hangs_for_a_minute_keeps_what_it_told() {
+fn api_that_hangs_for_a_minute_keeps_what_it_told() {
     frozen("hanging-source-long", Duration::from_secs(70));
 }
 
 /// The API ends, and comes back; what changed meanwhile arrives.
 #[test]
-fn an_api_that_is_gone_keeps_what_it_told() {
+fn api_that_is_gone_keeps_what_it_told() {
     let Some((mut world, mut side, snapshot)) = start("source-gone") else { return };
     world.kube.apiserver(0).unwrap().process().kill();
     let stale = side.wait_current(false);
@@ -91,7 +91,7 @@ fn an_api_that_is_gone_keeps_what_it_told() {
 /// Edits that another kube-apiserver took meanwhile: one object changed, one created, one deleted. A control plane that starts
 /// in between serves its saved state.
 #[test]
-fn what_changed_during_an_outage_arrives_after_it() {
+fn changes_during_an_outage_arrive_after_it() {
     let options = KubeOptions { apiservers: 2, ..KubeOptions::default() };
     let Some(mut world) = World::of("missed", &options) else { return };
     for name in [NAME, "goes.example.com"] {

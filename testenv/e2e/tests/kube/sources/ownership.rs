@@ -23,7 +23,7 @@ fn wait_owns(world: &World, name: &str, names: &[&str]) {
 
 /// An older object cannot take what a younger one has, not even from a control plane that has just started.
 #[test]
-fn a_name_stays_with_whom_it_was_given_over_restarts() {
+fn name_stays_with_whom_it_was_given_over_restarts() {
     let Some(world) = World::start("ownership") else { return };
     let mut side = world.kubernetes_side("kubernetes");
     let with_name = |name: &str, claim: bool| {

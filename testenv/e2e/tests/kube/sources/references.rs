@@ -131,7 +131,7 @@ fn references_to_files() -> Value {
 }
 
 #[test]
-fn what_is_referred_to_acts_and_rotates_and_stays() {
+fn references_take_effect_rotate_and_stay() {
     let Some(both) = Both::start("references") else { return };
     let first = both.world.serving(NAME);
     both.pair("serving", &first);

@@ -83,7 +83,7 @@ fn is_current(replica: &ControlPlane, expected: bool) {
 
 #[test]
 #[ignore = "the API hangs for more than a minute"]
-fn an_api_that_is_away_for_a_minute_fails_no_request_and_ends_no_watch() {
+fn api_outage_of_a_minute_fails_no_request_and_ends_no_watch() {
     let Some(mut scene) = Scene::start("traffic-outage", 1) else { return };
     let started = Instant::now();
     scene.world.kube.apiserver(0).unwrap().process().signal(Signal::Stop).unwrap();
@@ -102,7 +102,7 @@ fn an_api_that_is_away_for_a_minute_fails_no_request_and_ends_no_watch() {
 
 #[test]
 #[ignore = "a Lease runs out, twice"]
-fn whoever_leads_ends_and_no_request_fails_and_no_watch_ends() {
+fn end_of_the_leader_fails_no_request_and_ends_no_watch() {
     let Some(mut scene) = Scene::start("traffic-leader", 2) else { return };
     let leads = |replica: &ControlPlane| replica.status().is_ok_and(|status| status["source"]["leader"] == true);
     for _ in 0..2 {

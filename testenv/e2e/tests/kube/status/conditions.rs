@@ -12,7 +12,7 @@ use crate::sources::{SOON, Side, World};
 const NAME: &str = "prod.example.com";
 
 #[test]
-fn an_object_tells_what_became_of_it_from_its_first_day_to_its_last() {
+fn object_has_true_conditions_for_its_whole_life() {
     let Some(world) = World::start("status-conditions") else { return };
     let flags = world.kubernetes_flags(&world.settings.display().to_string());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();

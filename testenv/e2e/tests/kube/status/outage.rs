@@ -9,7 +9,7 @@ const NAME: &str = "prod.example.com";
 
 /// The status of an outage's time is written when the API is back; meanwhile it is at /status.
 #[test]
-fn an_api_that_hangs_delays_the_status_and_nothing_else() {
+fn api_that_hangs_delays_the_status_and_nothing_else() {
     let Some(world) = World::start("status-outage") else { return };
     let side = world.kubernetes_side("plane");
     world.apply(&world.manifest(NAME).to_text());

@@ -28,7 +28,7 @@ fn seconds(time: &str) -> f64 {
 }
 
 #[test]
-fn a_flapping_object_is_written_once_a_second_and_others_keep_their_fields() {
+fn flapping_object_is_written_once_a_second() {
     let Some(world) = World::start("status-pace") else { return };
     let _side = world.kubernetes_side("plane");
     world.apply(&world.manifest(NAME).to_text());
@@ -105,7 +105,7 @@ fn strangers_keep_their_fields(world: &World) {
 
 /// A new leader goes on where the one before stopped: no time moves, and nothing is written for its own sake.
 #[test]
-fn a_control_plane_that_restarts_moves_no_time() {
+fn control_plane_that_restarts_moves_no_time() {
     let Some(world) = World::start("status-restart") else { return };
     let mut side: Side = world.kubernetes_side("plane");
     world.apply(&world.manifest(NAME).to_text());

@@ -29,7 +29,7 @@ fn status(site: &Site, more: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
-fn a_gateway_that_comes_fails_recovers_and_goes_is_told() {
+fn gateway_that_comes_fails_recovers_and_goes_is_told() {
     let grounds = Grounds::new("agent-conditions");
     let mut site = Site::start(&grounds, "envoy-0", |_| ());
     site.plane.wait_status("it is programmed", SOON, is("Programmed", "True", "Programmed")).unwrap();

@@ -152,7 +152,7 @@ fn older_envoys_leave_as_well() {
 }
 
 #[test]
-fn a_gateway_without_connections_leaves_at_once() {
+fn gateway_without_connections_leaves_at_once() {
     let grounds = Grounds::new("agent-idle");
     let site = Site::start(&grounds, "envoy-0", |options| options.drain_timeout_seconds = 60);
     site.agent.process().signal(Signal::Term).unwrap();
@@ -160,7 +160,7 @@ fn a_gateway_without_connections_leaves_at_once() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn second_signal_ends_at_once() {
     let grounds = Grounds::new("agent-twice");
     let site = Site::start(&grounds, "envoy-0", |options| {
         (options.shutdown_delay_seconds, options.drain_timeout_seconds) = (60, 60)

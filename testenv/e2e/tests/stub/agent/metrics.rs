@@ -35,7 +35,7 @@ fn metrics_are_handed_on_and_nothing_else() {
 }
 
 #[test]
-fn an_envoy_that_hangs_holds_up_nobody_who_asks() {
+fn envoy_that_hangs_holds_up_nobody_who_asks() {
     let grounds = Grounds::new("agent-metrics-hang");
     let site = Site::start(&grounds, "envoy-0", |_| ());
     signal_envoy(&site.agent, "-STOP");

@@ -128,7 +128,7 @@ fn xds_certificates_are_renewed_without_a_restart() {
 
 /// A certificate without its key changes nothing, and what comes behind it acts.
 #[test]
-fn a_pair_that_is_replaced_in_two_steps_is_read_whole() {
+fn pair_that_is_replaced_in_two_steps_is_read_whole() {
     let [old, new] = ["old clients", "new clients"].map(|name| Ca::new(name).unwrap());
     let servers = Ca::new("servers").unwrap();
     let mut renewal = Renewal::start("agent-renewal-steps", &old, &servers, &[&old, &new]);

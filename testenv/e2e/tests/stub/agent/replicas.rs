@@ -84,7 +84,7 @@ fn envoy_goes_to_another_control_plane_and_traffic_goes_on() {
 
 #[test]
 #[ignore = "a control plane that hangs is noticed after 15 seconds, twice if Envoy tries it again"]
-fn a_control_plane_that_hangs_is_left() {
+fn control_plane_that_hangs_is_left() {
     let grounds = Grounds::new("agent-hanging-plane");
     let address = ports::free_address().unwrap();
     let manifests = grounds.manifests("manifests", address);
@@ -111,7 +111,7 @@ fn programmed(plane: &ControlPlane) -> Option<String> {
 }
 
 #[test]
-fn a_replica_that_envoy_does_not_follow_says_programmed() {
+fn replica_that_envoy_does_not_follow_says_programmed() {
     let grounds = Grounds::new("agent-programmed");
     let manifests = grounds.manifests("manifests", ports::free_address().unwrap());
     let mut planes = ["plane-0", "plane-1"].map(|name| grounds.plane(name, &manifests));

@@ -18,7 +18,7 @@ fn seen(healthy: u64) -> impl Fn(&serde_json::Value) -> bool {
 }
 
 #[test]
-fn the_control_plane_hears_of_endpoints_that_fail_and_recover() {
+fn control_plane_hears_of_endpoints_that_fail_and_recover() {
     let grounds = Grounds::new("agent-reports");
     let site = Site::start(&grounds, "envoy-0", |_| ());
     site.plane.wait_status("the endpoint is healthy", SOON, seen(1)).unwrap();
@@ -30,7 +30,7 @@ fn the_control_plane_hears_of_endpoints_that_fail_and_recover() {
 }
 
 #[test]
-fn a_control_plane_on_another_machine_hears_of_them_by_name() {
+fn control_plane_on_another_machine_hears_of_them_by_name() {
     let grounds = Grounds::new("agent-network");
     let ca = Ca::new("control planes and gateways").unwrap();
     let plane = ca.issue(&CertSpec::server("plane", ["plane.test"])).unwrap();

@@ -92,7 +92,7 @@ fn restart(site: &mut Site, plan: &Plan, balancer: &Balancer, followers: &Follow
 }
 
 #[test]
-fn a_rolling_restart_fails_no_request() {
+fn rolling_restart_fails_no_request() {
     roll("agent-rolling", &Plan { unready: 1, drain: 7, rounds: 1, watches: 20 });
 }
 

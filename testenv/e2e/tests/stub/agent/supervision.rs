@@ -16,7 +16,7 @@ pub(super) fn signal_envoy(agent: &Agent, signal: &str) {
 }
 
 #[test]
-fn an_envoy_that_hangs_is_not_ready_and_ends_all_the_same() {
+fn envoy_that_hangs_is_not_ready_and_ends_all_the_same() {
     let grounds = Grounds::new("agent-hangs");
     let site = Site::start(&grounds, "envoy-0", |_| ());
     let readiness = |wanted: u16| (site.agent.status_of("/readyz").ok()? == wanted).then_some(());
@@ -32,7 +32,7 @@ fn an_envoy_that_hangs_is_not_ready_and_ends_all_the_same() {
 }
 
 #[test]
-fn an_agent_that_is_killed_takes_envoy_along() {
+fn agent_that_is_killed_takes_envoy_along() {
     let grounds = Grounds::new("agent-killed");
     let site = Site::start(&grounds, "envoy-0", |_| ());
     let envoy = site.agent.envoy_pid().unwrap();
@@ -55,7 +55,7 @@ fn envoys_own_end_is_the_agents() {
 }
 
 #[test]
-fn a_bad_start_is_told() {
+fn bad_start_is_told() {
     let grounds = Grounds::new("agent-bad-start");
     let site = Site::start(&grounds, "envoy-0", |_| ());
     assert_eq!(H2Client::connect(&grounds.target(site.address)).unwrap().get(PODS, &[]).unwrap().status, 200);
@@ -71,7 +71,7 @@ fn a_bad_start_is_told() {
 }
 
 #[test]
-fn a_gateway_without_a_control_plane_is_not_ready() {
+fn gateway_without_a_control_plane_is_not_ready() {
     let grounds = Grounds::new("agent-alone");
     let address = ports::free_address().unwrap();
     let manifests = grounds.manifests("manifests", address);

@@ -13,7 +13,7 @@ fn ask(line: &mut Line, h2: Option<&TlsTarget>, authority: &str) -> Vec<Response
 }
 
 #[test]
-fn a_connection_for_one_name_takes_no_request_for_another() {
+fn connection_for_one_name_takes_no_request_for_another() {
     let world = World::start("gardener-names");
     let (one, two) = (world.shoot(0), world.shoot(1));
     let [side, _] = &world.sides;
@@ -79,7 +79,7 @@ fn pods_reach_their_kube_apiserver_by_the_names_that_they_know() {
 }
 
 #[test]
-fn who_asks_for_no_name_or_for_an_unknown_one_gets_no_connection() {
+fn connection_without_a_known_name_is_refused() {
     let world = World::start("gardener-sni");
     let target = world.ingress.target(world.shoot(0));
     let address = TlsTarget::new(target.address());
@@ -91,7 +91,7 @@ fn who_asks_for_no_name_or_for_an_unknown_one_gets_no_connection() {
 }
 
 #[test]
-fn a_request_without_a_host_is_for_nobody() {
+fn request_without_a_host_is_for_nobody() {
     let world = World::start("gardener-host");
     let target = world.ingress.target(world.shoot(0)).identity(&world.sides[0].alice);
     for head in ["", "Host:\r\n", "Host: a b\r\n", "Host: api.one.dev.example.com\r\nHost: api.two.dev.example.com\r\n"]

@@ -93,7 +93,7 @@ const FORGED_ADDRESS: [(&str, &str); 4] = [
 
 /// The address in a load balancer's PROXY header is forwarded, and is no credential.
 #[test]
-fn a_proxy_header_is_an_address_and_no_identity() {
+fn proxy_header_is_an_address_and_no_identity() {
     let world = World::start("gardener-proxy-protocol");
     let side = &world.sides[0];
     let target = world.ingress.target(world.shoot(0)).preamble(b"PROXY TCP4 203.0.113.9 127.0.0.1 4711 443\r\n");
@@ -114,7 +114,7 @@ fn a_proxy_header_is_an_address_and_no_identity() {
 }
 
 #[test]
-fn the_nodes_proxy_tells_no_address_and_believes_none() {
+fn nodes_proxy_tells_no_address_and_believes_none() {
     let world = World::start("gardener-addresses");
     let shoot = world.shoot(0);
     let header = "PROXY TCP4 203.0.113.9 127.0.0.1 4711 8443\r\n";
@@ -131,7 +131,7 @@ fn the_nodes_proxy_tells_no_address_and_believes_none() {
 
 /// Istio lets clients resume sessions, and then only the filter verifies the certificate again.
 #[test]
-fn a_resumed_session_is_judged_as_any_other() {
+fn resumed_session_is_judged_as_any_other() {
     let world = World::start("gardener-resumption");
     wait::undisturbed("the certificate lives as long as it is asked with", || resumed(&world)).unwrap();
 }

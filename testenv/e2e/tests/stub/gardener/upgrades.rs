@@ -56,7 +56,7 @@ fn spdy_and_websocket_work_for_certificates_and_tokens() {
 
 /// As browsers send it. kube-apiserver reads the subprotocol itself.
 #[test]
-fn a_token_as_websocket_subprotocol_goes_on() {
+fn token_as_websocket_subprotocol_goes_on() {
     let world = World::start("gardener-subprotocol");
     let side = &world.sides[0];
     let encoded = URL_SAFE_NO_PAD.encode(&side.token);
@@ -75,7 +75,7 @@ fn a_token_as_websocket_subprotocol_goes_on() {
 }
 
 #[test]
-fn nothing_follows_a_refused_upgrade() {
+fn refused_upgrade_forwards_no_bytes() {
     let world = World::start("gardener-smuggling");
     let side = &world.sides[0];
     let secrets = "/api/v1/namespaces/kube-system/secrets";

@@ -52,7 +52,7 @@ fn everybody_takes_a_way_of_their_own(world: &World) {
 }
 
 #[test]
-fn what_kube_apiserver_judges_goes_on_as_it_is() {
+fn credential_for_kube_apiserver_goes_on_unchanged() {
     let world = World::start("gardener-as");
     let target = world.ingress.target(world.shoot(0)).identity(&world.sides[0].alice);
     let (_, record) = world.send(&target, PODS, &[("impersonate-user", "dave"), ("impersonate-group", "ops")]);
@@ -78,7 +78,7 @@ fn credentials_of_another_shoot_are_worth_nothing() {
 }
 
 #[test]
-fn what_a_handshake_refuses_is_nobody() {
+fn certificate_refused_in_the_handshake_is_no_user() {
     let world = World::start("gardener-handshake");
     let masters = CertSpec::client("eve", ["system:masters"]);
     let self_signed = portcullis_harness::certs::self_signed(&masters).unwrap();
@@ -96,7 +96,7 @@ fn what_a_handshake_refuses_is_nobody() {
 
 /// As if the EnvoyFilter had found no place for it.
 #[test]
-fn without_the_filter_nobody_gets_through() {
+fn listener_without_the_filter_lets_no_request_through() {
     let world = World::changed("gardener-absent", |options| take_out_filter(&mut options.bootstrap));
     for (way, target) in world.ways() {
         for target in [target.clone(), target.identity(&world.sides[0].alice)] {

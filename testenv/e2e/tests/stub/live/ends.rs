@@ -130,18 +130,18 @@ fn make(edits: &[Edit], site: &mut Site) {
 }
 
 #[test]
-fn what_drains_a_cluster_ends_only_its_own() {
+fn cluster_edit_that_drains_ends_only_its_own_connections() {
     make(OF_A_CLUSTER, &mut Site::start("ends"));
 }
 
 #[test]
-fn what_drains_a_gateway_ends_what_is_listed() {
+fn gateway_edit_that_drains_ends_the_listed_connections() {
     make(OF_THE_GATEWAY, &mut Site::start("ends-all"));
 }
 
 /// All of them share a filter chain.
 #[test]
-fn an_edit_of_virtual_ips_ends_what_came_by_them_and_nothing_else() {
+fn edit_of_virtual_ips_ends_what_came_by_them_and_nothing_else() {
     let mut site = Site::start("ends-addresses");
     site.gateway.apply(&other(&site)).unwrap();
     settings(&site, "/listener/address", json!("0.0.0.0"));

@@ -53,7 +53,7 @@ fn identity(world: &World, user: &str, group: &str) -> Identity {
 }
 
 #[test]
-fn a_frozen_cluster_reopens_for_heartbeats_first() {
+fn frozen_cluster_reopens_for_heartbeats_first() {
     let world = World::start("freeze", &GatewayOptions::default());
     let target = world.gateway.target(NAME);
     let connect = |identity: &Identity| H2Client::connect(&target.clone().identity(identity)).unwrap();

@@ -57,7 +57,7 @@ fn create_secret(site: &Site, name: &str) {
 }
 
 #[test]
-fn what_kubectl_does_goes_on_through_every_change() {
+fn kubectl_works_through_every_change() {
     let Some(binaries) = deps::kube_or_skip("kubectl-live").unwrap() else { return };
     let mut site = Site::start("kubectl-live");
     let kubeconfig = site.gateway.kubeconfig(NAME).identity(&site.pki.alice);

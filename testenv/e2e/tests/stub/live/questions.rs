@@ -39,7 +39,7 @@ fn ask_while(world: &World, change: impl FnOnce()) -> Option<()> {
 }
 
 #[test]
-fn a_question_that_is_under_way_outlives_the_cluster_that_it_was_put_to() {
+fn review_under_way_outlives_its_cluster() {
     wait::undisturbed("questions have time", outlive).unwrap();
 }
 
@@ -56,7 +56,7 @@ fn outlive() -> Option<()> {
 }
 
 #[test]
-fn a_request_that_waits_finds_its_servers_under_a_policy_that_names_them_no_more() {
+fn waiting_request_finds_servers_that_no_policy_names_any_more() {
     let left_group = || {
         let world = World::without_cluster("left-group", &GatewayOptions::default());
         let policies = |strategy: &str| json!([{"rules": [allow_all()], "strategy": strategy}]);

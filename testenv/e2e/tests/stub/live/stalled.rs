@@ -110,7 +110,7 @@ fn connections_full_of_stalled_readers_still_carry_others() {
 }
 
 #[test]
-fn a_clients_stalled_uploads_do_not_hold_up_its_other_requests() {
+fn clients_stalled_uploads_do_not_hold_up_its_other_requests() {
     const UPLOADS: usize = 95;
     let world = World::start("stalled-uploads", &GatewayOptions::default());
     let (path, other) =

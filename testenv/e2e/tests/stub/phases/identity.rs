@@ -4,7 +4,7 @@ use super::{acted_as, bearer, start};
 use crate::world::PODS;
 
 #[test]
-fn everybody_goes_on_as_who_they_are() {
+fn users_go_on_with_their_identity() {
     for (mode, front) in [("impersonate", "portcullis"), ("request-header", "front-proxy")] {
         let world = start(mode, |files| {
             let change = |text: String| {

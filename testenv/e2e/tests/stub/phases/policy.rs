@@ -19,7 +19,7 @@ pub(super) fn showing_the_front_proxy(files: &PlainFiles) {
 }
 
 #[test]
-fn what_a_client_presents_goes_on_and_policies_decide_about_the_rest() {
+fn client_credential_goes_on_and_policies_decide() {
     let world = start("policy", |_| {});
     let authorization = bearer();
     let token = ("authorization", authorization.as_str());
@@ -111,7 +111,7 @@ fn reviewed(routes: &str) -> String {
 }
 
 #[test]
-fn a_policy_may_name_whose_token_it_is_and_the_token_stays_the_clients_own() {
+fn policy_may_match_the_user_of_a_passed_token() {
     let world = start("policy", reviewing);
     let authorization = bearer();
     let token = ("authorization", authorization.as_str());
@@ -144,7 +144,7 @@ fn a_policy_may_name_whose_token_it_is_and_the_token_stays_the_clients_own() {
 }
 
 #[test]
-fn a_pool_that_shows_a_front_proxy_still_tells_nobody() {
+fn pool_that_shows_a_front_proxy_still_tells_nobody() {
     let world = start("policy", showing_the_front_proxy);
     let authorization = bearer();
     let forged = [

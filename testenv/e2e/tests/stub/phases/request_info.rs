@@ -138,7 +138,7 @@ fn nobody_writes_it_but_the_filter(world: &Plain) {
 
 /// Whatever keeps the filter from writing: no route of one's own is taken for another.
 #[test]
-fn without_the_filters_word_there_is_no_way_to_a_server() {
+fn request_without_the_filters_attributes_has_no_route() {
     let world = start("request-info", |files| {
         files.edit("routes.yaml", |text| text.replace("            requestInfo: {}\n", "")).unwrap();
     });
@@ -148,7 +148,7 @@ fn without_the_filters_word_there_is_no_way_to_a_server() {
 }
 
 #[test]
-fn a_refused_request_is_told_with_who_sent_it_where_that_is_asked_for() {
+fn refused_request_is_logged_with_its_user_if_asked_for() {
     let world = start("request-info", |files| {
         logging(files);
         let change = |text: String| {

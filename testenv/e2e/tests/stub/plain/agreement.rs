@@ -97,7 +97,7 @@ fn routes(envoy: &Envoy) -> BTreeMap<String, [Value; 4]> {
 
 /// A reminder to compare the two when one of them changes.
 #[test]
-fn the_files_say_what_the_control_plane_says() {
+fn files_say_what_the_control_plane_says() {
     let plain = Plain::start("impersonate", None, |_| {});
     let world = World::start("plain-and-served", &GatewayOptions::default());
     let (plain, served) = (plain.gateway.envoy(), world.gateway.envoy());

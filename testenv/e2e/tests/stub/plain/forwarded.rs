@@ -7,7 +7,7 @@ use super::{Plain, for_1_38};
 
 /// A mistake in the configuration that must let no client in. The connection shows whose certificate it was.
 #[test]
-fn what_a_client_forwards_about_a_certificate_is_not_believed() {
+fn forwarded_certificate_header_of_a_client_is_not_trusted() {
     for details in ["ALWAYS_FORWARD_ONLY", "APPEND_FORWARD", "FORWARD_ONLY"] {
         let plain = Plain::start("request-header", None, |files: &PlainFiles| {
             for_1_38(files);

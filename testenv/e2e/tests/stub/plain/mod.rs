@@ -126,7 +126,7 @@ pub(crate) fn for_1_38(files: &PlainFiles) {
 
 /// A map that does not know the filter's word for a destination is one of the faults that keep the filter from deciding.
 #[test]
-fn without_a_decision_there_is_no_way_to_a_server() {
+fn request_without_a_decision_has_no_route() {
     for mode in MODES {
         let plain = Plain::start(mode, None, |files| {
             files.edit("routes.yaml", |text| text.replace("key: portcullis.destination", "key: elsewhere")).unwrap();
@@ -138,7 +138,7 @@ fn without_a_decision_there_is_no_way_to_a_server() {
 }
 
 #[test]
-fn a_changed_file_takes_effect_and_ends_nothing() {
+fn changed_file_takes_effect_and_ends_nothing() {
     let plain = Plain::start("impersonate", None, |_| {});
     let client = H2Client::connect(&plain.gateway.target().identity(&plain.pki.alice)).unwrap();
     let mut watch = client.open("GET", &format!("{PODS}?watch=1"), &[], b"").unwrap();
@@ -166,7 +166,7 @@ fn a_changed_file_takes_effect_and_ends_nothing() {
 }
 
 #[test]
-fn the_rights_are_those_that_the_control_plane_prints() {
+fn rights_are_those_that_the_control_plane_prints() {
     let manifest = r#"{"apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": "a"},
         "spec": {"portcullis": {"upstreamIdentity": "RequestHeader"}}}"#;
     let run = RunDir::new("rbac").unwrap();

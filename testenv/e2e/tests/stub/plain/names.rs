@@ -59,7 +59,7 @@ fn host_of(length: usize, last: &str) -> String {
 }
 
 #[test]
-fn an_object_is_named_after_the_whole_host() {
+fn object_is_named_after_the_whole_host() {
     let run = RunDir::new("render-names").unwrap();
     let pki = pki(&run, &Ca::new("clients").unwrap());
     for (host, name) in [

@@ -81,7 +81,7 @@ fn objects_for_istio_are_named_as_they_were_asked_for() {
 }
 
 #[test]
-fn of_clients_authorities_only_certificates_are_shown() {
+fn client_ca_file_shows_only_certificates() {
     let run = RunDir::new("render-ca").unwrap();
     let ca = Ca::new("clients").unwrap();
     let pki = pki(&run, &ca);
@@ -104,7 +104,7 @@ fn of_clients_authorities_only_certificates_are_shown() {
 }
 
 #[test]
-fn what_is_missing_or_odd_is_refused_and_nothing_is_made() {
+fn script_refuses_missing_or_odd_input_and_writes_nothing() {
     let run = RunDir::new("render-odd").unwrap();
     let ca = Ca::new("clients").unwrap();
     let pki = pki(&run, &ca);
@@ -151,7 +151,7 @@ fn what_is_missing_or_odd_is_refused_and_nothing_is_made() {
 }
 
 #[test]
-fn nobody_else_may_read_what_is_laid_out() {
+fn folder_is_private() {
     let run = RunDir::new("render-modes").unwrap();
     let pki = pki(&run, &Ca::new("clients").unwrap());
     let folder = run.join("a folder of prod.example.com's");

@@ -13,7 +13,7 @@ fn take(queue: &mut WriteQueue<u8>, millis: u64) -> Option<u8> {
 }
 
 #[test]
-fn the_newest_is_written_once_a_second() {
+fn newest_is_written_once_a_second() {
     let mut queue = WriteQueue::default();
     queue.want("a", 1, false, at(0));
     assert_eq!(take(&mut queue, 0), Some(1));
@@ -49,7 +49,7 @@ fn objects_do_not_wait_for_each_other_and_none_starves() {
 }
 
 #[test]
-fn a_server_that_is_away_is_left_alone() {
+fn server_that_is_away_is_left_alone() {
     let mut queue = WriteQueue::default();
     queue.want("a", 1, false, at(0));
     queue.want("b", 1, false, at(0));
@@ -72,7 +72,7 @@ fn a_server_that_is_away_is_left_alone() {
 }
 
 #[test]
-fn what_is_gone_or_refused_rests() {
+fn object_that_is_gone_or_refused_rests() {
     let mut queue = WriteQueue::default();
     queue.want("a", 1, false, at(0));
     queue.want("b", 1, false, at(0));
