@@ -16,6 +16,7 @@
 //! - [`request`]: a request as the phases hand it on. `protected`, `impersonation`, [`attribution`]: the checks of identities.
 //! - [`limit`] and [`bucket`]: requests in flight and per second. [`observe`]: metrics and the access log.
 //! - [`state_store`]: state that outlives a configuration; [`cluster`]: one cluster's configuration, compiled.
+//! - [`schedule`]: tasks by the time at which they are due. [`fault`]: faults in builds for tests.
 //! - [`gateway`]: the decision about one request, phase by phase.
 //! - [`exchange`]: a request and its response as one state machine, which every host drives; a good place to start.
 //!
@@ -29,6 +30,7 @@ pub mod cluster;
 pub mod credential;
 mod dns;
 pub mod exchange;
+pub mod fault;
 pub mod gateway;
 mod go_strings;
 pub mod header_scan;
@@ -47,6 +49,7 @@ pub mod request_info;
 pub mod resource_attributes;
 pub mod review;
 mod room;
+pub mod schedule;
 pub mod state_store;
 pub mod upgrade_gate;
 pub mod upstream_user;

@@ -1,20 +1,16 @@
-use std::ops::Deref;
 use std::time::Instant;
 
 use envoy_abi::http::{
     BodyStatus, CalloutId, CalloutResponse, ConfigHandle, FilterConfig, FilterHandle, HeadersStatus, MainThread,
 };
 use envoy_abi::log;
-use portcullis_core::Gateway;
 use portcullis_core::exchange::{Exchange, Next, RouteConfig};
-use portcullis_filter_config as config;
-use portcullis_filter_config::names;
-use serde::de::DeserializeOwned;
+use portcullis_core::{Gateway, fault};
+use portcullis_filter_config::{PeerSource, names};
 
-use crate::fault;
 use crate::host::{LocalState, StreamHost};
 use crate::long_streams::{self, LongStream};
-use crate::memory::{ProcessMemory, uptime};
+use crate::memory::{self, uptime};
 use crate::metrics::Metrics;
 use crate::reviews::Reviews;
 use crate::shutdown;
@@ -26,9 +22,6 @@ pub(crate) struct Filter {
     reviews: Reviews,
 }
 
-/// A cluster's configuration on a route or virtual host.
-pub(crate) struct Route(RouteConfig<LongStream>);
-
 /// The state of a stream between its hooks.
 #[derive(Default)]
 pub(crate) struct StreamState {
@@ -36,16 +29,8 @@ pub(crate) struct StreamState {
     pub(crate) local: LocalState,
 }
 
-impl Deref for Route {
-    type Target = RouteConfig<LongStream>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
 impl FilterConfig for Filter {
-    type Route = Route;
+    type Route = RouteConfig<LongStream>;
     type Stream = StreamState;
 
     fn new(name: &[u8], body: &[u8], handle: &mut ConfigHandle) -> Option<Self> {
@@ -54,8 +39,8 @@ impl FilterConfig for Filter {
             return None;
         }
         fault::strike_if_named("config", body);
-        let config = read::<config::FilterConfig>(body)?;
-        let gateway = Gateway::compile(&config).map_err(|error| log::error(&format!("portcullis: {error}"))).ok()?;
+        let sources = [PeerSource::Validator, PeerSource::ForwardedClientCert, PeerSource::Connection];
+        let gateway = Gateway::load(body, &sources).map_err(|error| log::error(&error.to_string())).ok()?;
         let metrics = Metrics::new(handle)?;
         let reviews = Reviews::new(handle.scheduler(), gateway.via().to_owned());
         shutdown::listen();
@@ -63,47 +48,30 @@ impl FilterConfig for Filter {
     }
 
     // Envoy up to 1.39 and from 1.40 on carry the name in different fields; one filter needs none.
-    fn new_route(_name: &[u8], body: &[u8]) -> Option<Route> {
+    fn new_route(_name: &[u8], body: &[u8]) -> Option<Self::Route> {
         fault::strike_if_named("route", body);
-        let config = read::<config::ClusterConfig>(body)?;
-        let streams = long_streams::of_cluster(&config.name);
-        let (route, next) = RouteConfig::compile(&config, &ProcessMemory::new()?, streams, uptime(Instant::now()))
-            .map_err(|error| log::error(&format!("portcullis: {}: {error}", config.name)))
-            .ok()?;
+        let loaded = RouteConfig::load(body, &memory::state()?, long_streams::of_cluster, uptime(Instant::now()));
+        let (route, next) = loaded.map_err(|error| log::error(&error.to_string())).ok()?;
         if let Some(at) = next {
             long_streams::call_at(&route.streams, at);
         }
-        Some(Route(route))
+        Some(route)
     }
 
     fn request_headers(
         &self,
-        route: Option<&Route>,
+        route: Option<&Self::Route>,
         state: &mut StreamState,
         stream: &mut FilterHandle,
     ) -> HeadersStatus {
         self.metrics.on_stream(stream);
         let StreamState { exchange, local } = state;
-        local.fault.read(stream);
-        local.fault.strike("request-headers");
-        headers_status(exchange.request_headers(
-            &self.gateway,
-            route.map(|route| &**route),
-            &mut self.host(local, stream),
-        ))
+        headers_status(exchange.request_headers(&self.gateway, route, &mut self.host(local, stream)))
     }
 
-    fn resumed(&self, route: Option<&Route>, state: &mut StreamState, stream: &mut FilterHandle) {
+    fn resumed(&self, route: Option<&Self::Route>, state: &mut StreamState, stream: &mut FilterHandle) {
         let StreamState { exchange, local } = state;
-        if let Some(why) = exchange.long_stream().and_then(|long| long.termination()) {
-            exchange.terminate(why, &mut self.host(local, stream));
-            return;
-        }
-        if let Some(long) = exchange.long_stream() {
-            long.apply_commands(stream);
-        }
-        local.fault.strike("resumed");
-        exchange.resume(&self.gateway, route.map(|route| &**route), &mut self.host(local, stream));
+        exchange.wake(&self.gateway, route, &mut self.host(local, stream));
     }
 
     fn on_main_thread(&self, main: &mut MainThread) {
@@ -119,28 +87,28 @@ impl FilterConfig for Filter {
 
     fn response_headers(&self, state: &mut StreamState, stream: &mut FilterHandle) -> HeadersStatus {
         let StreamState { exchange, local } = state;
-        local.fault.strike("response-headers");
         headers_status(exchange.response_headers(&mut self.host(local, stream)))
     }
 
     fn request_body(&self, state: &mut StreamState) -> BodyStatus {
-        state.local.fault.strike("request-body");
         match state.exchange.request_body() {
             Next::Continue => BodyStatus::Continue,
             Next::Pause | Next::Stop => BodyStatus::Hold,
         }
     }
 
-    fn request_trailers(&self, route: Option<&Route>, state: &mut StreamState, stream: &mut FilterHandle) -> bool {
+    fn request_trailers(
+        &self,
+        route: Option<&Self::Route>,
+        state: &mut StreamState,
+        stream: &mut FilterHandle,
+    ) -> bool {
         let StreamState { exchange, local } = state;
-        local.fault.strike("request-trailers");
-        let route = route.map(|route| &**route);
         exchange.request_trailers(&self.gateway, route, &mut self.host(local, stream)) == Next::Continue
     }
 
     fn stream_complete(&self, state: &mut StreamState, stream: &mut FilterHandle) {
         let StreamState { exchange, local } = state;
-        local.fault.strike("stream-complete");
         exchange.complete(&mut self.host(local, stream));
         self.metrics.on_stream(stream);
     }
@@ -163,10 +131,4 @@ fn headers_status(next: Next) -> HeadersStatus {
         Next::Pause => HeadersStatus::Wait,
         Next::Stop => HeadersStatus::StopIteration,
     }
-}
-
-fn read<T: DeserializeOwned>(body: &[u8]) -> Option<T> {
-    serde_json::from_slice(body)
-        .map_err(|error| log::error(&format!("portcullis: the configuration does not parse: {error}")))
-        .ok()
 }

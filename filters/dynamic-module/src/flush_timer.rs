@@ -1,53 +1,30 @@
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use envoy_abi::http::ConfigScheduler;
+use portcullis_core::observe::{FLUSH_INTERVAL, FlushGate};
 
 use crate::memory::uptime;
 use crate::timer::{Task, run_at};
 
-/// Time from a change to the wake-up of its configuration: the maximum age of figures.
-const PERIOD: Duration = Duration::from_secs(1);
-
-/// Wakes one filter configuration on the main thread a while after its metrics have changed.
+/// Wakes one filter configuration on the main thread when its metrics are to be flushed.
 #[derive(Debug)]
 pub(crate) struct FlushTimer {
-    is_armed: AtomicBool,
-    is_due: AtomicBool,
+    pub(crate) gate: FlushGate,
     /// `None` once the configuration is gone, and with it perhaps the thread that it would be woken on.
     scheduler: Mutex<Option<ConfigScheduler>>,
 }
 
 impl FlushTimer {
     pub(crate) fn new(scheduler: ConfigScheduler) -> Arc<Self> {
-        Arc::new(FlushTimer {
-            is_armed: AtomicBool::new(false),
-            is_due: AtomicBool::new(false),
-            scheduler: Mutex::new(Some(scheduler)),
-        })
+        Arc::new(FlushTimer { gate: FlushGate::default(), scheduler: Mutex::new(Some(scheduler)) })
     }
 
-    /// Has the configuration woken after what has changed so far. Cheap where that is scheduled already.
+    /// Has the configuration woken after what has changed so far.
     pub(crate) fn schedule(self: &Arc<Self>) {
-        // Orders earlier writes before the armed flag, so that a wake-up meanwhile sees them.
-        fence(Ordering::SeqCst);
-        if self.is_armed.load(Ordering::Relaxed) || self.is_armed.swap(true, Ordering::SeqCst) {
-            return;
+        if self.gate.arm() && !run_at(self, uptime(Instant::now()).saturating_add(FLUSH_INTERVAL)) {
+            self.gate.open();
         }
-        if !run_at(self, uptime(Instant::now()).saturating_add(PERIOD)) {
-            self.is_due.store(true, Ordering::SeqCst);
-        }
-    }
-
-    /// Whether the time has come; true once.
-    pub(crate) fn is_due(&self) -> bool {
-        self.is_due.load(Ordering::Relaxed) && self.is_due.swap(false, Ordering::SeqCst)
-    }
-
-    /// Makes it due again, for a stream to see.
-    pub(crate) fn reschedule(&self) {
-        self.is_due.store(true, Ordering::SeqCst);
     }
 
     /// The configuration is about to go.
@@ -58,8 +35,7 @@ impl FlushTimer {
 
 impl Task for FlushTimer {
     fn run(self: Arc<Self>) {
-        self.is_armed.store(false, Ordering::SeqCst);
-        self.is_due.store(true, Ordering::SeqCst);
+        self.gate.open();
         if let Some(scheduler) = &*self.scheduler.lock().unwrap_or_else(PoisonError::into_inner) {
             scheduler.wake();
         }

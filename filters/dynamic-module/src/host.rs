@@ -16,8 +16,7 @@ use portcullis_filter_config::names;
 use portcullis_filter_config::names::request::Field;
 use rustls_pki_types::UnixTime;
 
-use crate::fault::Fault;
-use crate::long_streams::{LongStream, call_at};
+use crate::long_streams::{LongStream, Waker, call_at};
 use crate::memory::uptime;
 use crate::metrics::Metrics;
 use crate::reviews::{Pending, Reviews};
@@ -32,7 +31,6 @@ thread_local! {
 pub(crate) struct LocalState {
     /// Reviews that the stream waits for.
     pub(crate) waiting: Option<Arc<Pending>>,
-    pub(crate) fault: Fault,
 }
 
 /// A stream of Envoy's during one hook.
@@ -114,7 +112,6 @@ impl Host for StreamHost<'_> {
 
     fn edit(&mut self, edit: Edit<'_>) -> bool {
         match edit {
-            Edit::Remove(_) if self.local.fault.is("remove") => false,
             Edit::Remove(name) => self.stream.remove_header(HeaderMap::Request, name),
             Edit::Set(name, value) => self.stream.set_header(name, value),
             Edit::Add(name, value) => self.stream.add_header(name, value),
@@ -122,8 +119,7 @@ impl Host for StreamHost<'_> {
     }
 
     fn remove_trailer(&mut self, name: &[u8]) -> bool {
-        !self.local.fault.is_in_trailers("remove", self.stream)
-            && self.stream.remove_header(HeaderMap::RequestTrailers, name)
+        self.stream.remove_header(HeaderMap::RequestTrailers, name)
     }
 
     fn export(&mut self, field: Field, value: &str) -> bool {
@@ -155,7 +151,9 @@ impl Host for StreamHost<'_> {
     }
 
     fn finish(&mut self, stream: &LongStream) {
-        stream.finish(self.stream);
+        if stream.finish_once() {
+            self.stream.finish();
+        }
     }
 
     // Within a hook about the request Envoy would take it as the end of the request.
@@ -182,7 +180,7 @@ impl Host for StreamHost<'_> {
     }
 
     fn stream(&mut self, is_watch: bool) -> LongStream {
-        LongStream::new(self.stream.scheduler(), is_watch)
+        LongStream::new(Waker(self.stream.scheduler()), is_watch)
     }
 
     fn call_at(&mut self, streams: &Arc<StreamRegistry<LongStream>>, at: Duration) {
@@ -193,12 +191,12 @@ impl Host for StreamHost<'_> {
         self.metrics.count(series, seen, outcome);
     }
 
-    fn record_processing(&mut self, time: Duration) {
-        self.metrics.record_processing(self.stream, time);
+    fn record_processing(&mut self, microseconds: u64) {
+        self.stream.record(self.metrics.processing, microseconds);
     }
 
-    fn record_review_wait(&mut self, time: Duration) {
-        self.metrics.record_review_wait(self.stream, time);
+    fn record_review_wait(&mut self, milliseconds: u64) {
+        self.stream.record(self.metrics.review_wait, milliseconds);
     }
 
     fn gauges_changed(&mut self) {
@@ -207,9 +205,5 @@ impl Host for StreamHost<'_> {
 
     fn log(&mut self, members: &str) {
         self.stream.set_metadata(names::LOG, names::LOG_MEMBERS, members);
-    }
-
-    fn checkpoint(&self, name: &'static str) {
-        self.local.fault.strike(name);
     }
 }

@@ -3,7 +3,6 @@
 //! One HTTP filter, which judges every request, and one certificate validator, which accepts any chain and keeps it for
 //! the filter to judge. Both go by the name `portcullis`.
 
-mod fault;
 mod filter;
 mod flush_timer;
 mod host;
@@ -17,5 +16,5 @@ mod validator;
 
 envoy_abi::module! {
     http_filter: filter::Filter,
-    cert_validator: validator::KeepChain,
+    cert_validator: validator::Validator,
 }

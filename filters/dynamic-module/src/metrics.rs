@@ -1,24 +1,22 @@
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
 
 use envoy_abi::http::{ConfigHandle, Counter, FilterHandle, Gauge, Histogram, MainThread, MetricSink};
 use portcullis_core::observe::catalog::{CACHED, JUDGING, Metric, REQUESTS, REVIEW_WAIT, REVIEWS, SLOTS};
-use portcullis_core::observe::{ClusterMetrics, MetricsSink, Outcome, Publisher, RequestRecord, publish_counts};
+use portcullis_core::observe::{ClusterMetrics, MetricsSink, OrphanedMetrics, Outcome, Publisher, RequestRecord};
 
 use crate::flush_timer::FlushTimer;
 use crate::memory;
 
 /// Metrics that a configuration could not carry to Envoy itself, because it is gone or gets no more requests: the next one that
 /// carries its own takes them along.
-static ORPHANED: Mutex<BTreeMap<u64, Arc<ClusterMetrics>>> = Mutex::new(BTreeMap::new());
+static ORPHANED: LazyLock<OrphanedMetrics> = LazyLock::new(OrphanedMetrics::default);
 
 /// One filter configuration's metrics.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     requests: Counter,
-    processing: Histogram,
-    review_wait: Histogram,
+    pub(crate) processing: Histogram,
+    pub(crate) review_wait: Histogram,
     gauges: [(Metric, Gauge); 3],
     publisher: Publisher,
     timer: Arc<FlushTimer>,
@@ -67,24 +65,16 @@ impl Metrics {
         self.timer.schedule();
     }
 
-    pub(crate) fn record_processing(&self, stream: &mut FilterHandle, time: Duration) {
-        stream.record(self.processing, u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-    }
-
-    pub(crate) fn record_review_wait(&self, stream: &mut FilterHandle, time: Duration) {
-        stream.record(self.review_wait, u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-    }
-
     /// Carries everything to Envoy, if it is time. An Envoy that takes metrics only from a stream gets them from the next.
     pub(crate) fn on_main_thread(&self, main: &mut MainThread) {
-        if self.timer.is_due() {
+        if self.timer.gate.take_due() {
             // First, so that gauges have what is left.
             let remembers = memory::forget_old();
             if main.takes_metrics() {
                 self.publish(main);
             } else {
-                self.hand_over();
-                self.timer.reschedule();
+                ORPHANED.adopt(&self.publisher);
+                self.timer.gate.put_back();
             }
             // Woken again while there is something to forget, also when no request comes any more.
             if remembers {
@@ -95,23 +85,15 @@ impl Metrics {
 
     /// The same from a stream, where the main thread has left it to one.
     pub(crate) fn on_stream(&self, stream: &mut FilterHandle) {
-        if self.timer.is_due() {
+        if self.timer.gate.take_due() {
             self.publish(stream);
         }
     }
 
     #[cold]
-    fn hand_over(&self) {
-        let mut orphaned = ORPHANED.lock().unwrap_or_else(PoisonError::into_inner);
-        orphaned.extend(self.publisher.clusters().into_iter().map(|metrics| (metrics.id(), metrics)));
-    }
-
-    #[cold]
     fn publish(&self, sink: &mut impl MetricSink) {
-        let orphaned = std::mem::take(&mut *ORPHANED.lock().unwrap_or_else(PoisonError::into_inner));
         let mut sink = EnvoySink { metrics: self, sink };
-        orphaned.values().for_each(|metrics| publish_counts(metrics, &mut sink));
-        drop(orphaned);
+        ORPHANED.publish(&mut sink);
         self.publisher.publish(&mut sink);
     }
 }
@@ -119,6 +101,6 @@ impl Metrics {
 impl Drop for Metrics {
     fn drop(&mut self) {
         self.timer.cancel();
-        self.hand_over();
+        ORPHANED.adopt(&self.publisher);
     }
 }

@@ -9,9 +9,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use envoy_abi::log;
+use portcullis_core::long_streams::{StreamCommand, watches_to_end};
 use portcullis_filter_config::names;
 
-use crate::long_streams::{StreamCommand, for_each};
+use crate::long_streams::for_each;
 
 static STARTED: Once = Once::new();
 /// Interval at which some watches end.
@@ -47,17 +48,14 @@ fn drain_time(line: &str) -> Option<Duration> {
 /// Closes every connection with a long-running request for further requests, and ends the watches one after the other, so that
 /// they do not all reach the other gateways at once. A watch that begins meanwhile is ended, too. Runs until Envoy ends.
 fn drain_streams(time: Duration) {
-    for_each(|stream| stream.send(StreamCommand::GoAway));
+    for_each(|stream| stream.send(StreamCommand::DrainConnection));
     let start = Instant::now();
     loop {
-        let left = time.saturating_sub(start.elapsed());
-        let ticks = (left.as_millis() / TICK.as_millis()).max(1);
-        let mut watches: u128 = 0;
-        for_each(|stream| watches += u128::from(stream.is_watch()));
-        // Rounded down: a few watches end at the end of the time, many all along.
-        let mut due = watches / ticks;
+        let mut watches = 0;
+        for_each(|stream| watches += usize::from(stream.is_open_watch()));
+        let mut due = watches_to_end(watches, time.saturating_sub(start.elapsed()), TICK);
         for_each(|stream| {
-            if due > 0 && stream.is_watch() {
+            if due > 0 && stream.is_open_watch() {
                 stream.send(StreamCommand::End);
                 due -= 1;
             }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use envoy_abi::log;
+use portcullis_core::schedule::Schedule;
 
 use crate::memory::uptime;
 
@@ -18,7 +19,7 @@ pub(crate) trait Task: Send + Sync + 'static {
 
 #[derive(Default)]
 struct Timer {
-    tasks: Mutex<Vec<(Duration, Weak<dyn Task>)>>,
+    tasks: Mutex<Schedule<Weak<dyn Task>>>,
     is_changed: Condvar,
 }
 
@@ -28,10 +29,7 @@ pub(crate) fn run_at<T: Task>(task: &Arc<T>, at: Duration) -> bool {
     let Some(timer) = TIMER.get_or_init(start) else { return false };
     let task: Weak<dyn Task> = Arc::downgrade(task) as Weak<dyn Task>;
     let mut tasks = timer.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-    match tasks.iter_mut().find(|(_, known)| std::ptr::addr_eq(known.as_ptr(), task.as_ptr())) {
-        Some((known, _)) => *known = at.min(*known),
-        None => tasks.push((at, task)),
-    }
+    tasks.add(task, at, |one, other| std::ptr::addr_eq(one.as_ptr(), other.as_ptr()));
     timer.is_changed.notify_one();
     true
 }
@@ -55,13 +53,11 @@ impl Timer {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = uptime(Instant::now());
-            let (due, later): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut *tasks).into_iter().partition(|(at, _)| *at <= now);
-            *tasks = later;
+            let due: Vec<_> = tasks.take_due(now).collect();
             if !due.is_empty() {
-                return due.into_iter().map(|(_, task)| task).collect();
+                return due;
             }
-            let next = tasks.iter().map(|(at, _)| at.saturating_sub(now)).min();
+            let next = tasks.next().map(|at| at.saturating_sub(now));
             tasks = match next {
                 None => self.is_changed.wait(tasks).unwrap_or_else(PoisonError::into_inner),
                 Some(time) => self.is_changed.wait_timeout(tasks, time).unwrap_or_else(PoisonError::into_inner).0,

@@ -10,20 +10,19 @@ use std::time::Duration;
 use portcullis_core::exchange::{Asked, Edit, Host};
 use portcullis_core::long_streams::StreamRegistry;
 use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord};
-use portcullis_core::review::{Review, ReviewAnswers, ReviewKey};
+use portcullis_core::review::{AwaitedAnswers, Review, ReviewAnswers, ReviewKey};
+use portcullis_core::state_store::SharedState;
 use portcullis_core::x509::KnownChains;
 use portcullis_core::{Moment, Refusal};
 use portcullis_filter_config::names;
 use portcullis_filter_config::names::request::Field;
 use rustls_pki_types::UnixTime;
 
-use crate::fault::Fault;
-use crate::header_map::OwnedHeaders;
-use crate::hostcalls::{Hostcalls, LocalResponse, Map};
+use crate::abi::header_map::OwnedHeaders;
+use crate::abi::{Hostcalls, LocalResponse, Map};
 use crate::long_streams::LongStreams;
 use crate::reviews::{Asking, Reviews};
 use crate::root::Root;
-use crate::shared_reviews;
 
 const CERTIFICATE_DIGEST: &str = "connection\0sha256_peer_certificate_digest";
 const CODE_DETAILS: &str = "response\0code_details";
@@ -31,17 +30,18 @@ const CODE_DETAILS: &str = "response\0code_details";
 /// The host's own state of a stream.
 #[derive(Default)]
 pub(crate) struct LocalState {
-    /// The answers that have come, and how many are missing.
-    pub(crate) waiting: Option<(ReviewAnswers, usize)>,
+    /// Answers that the stream waits for.
+    pub(crate) waiting: Option<AwaitedAnswers>,
     /// Reviews whose answer was looked for with the other workers.
     looked_up: Vec<ReviewKey>,
-    pub(crate) fault: Fault,
 }
 
 /// State that all streams of a VM share.
 #[derive(Default)]
 pub(crate) struct VmState<H> {
     pub(crate) hostcalls: H,
+    /// From the first configuration on.
+    pub(crate) state: Option<SharedState<H>>,
     /// By root context.
     pub(crate) reviews: HashMap<u32, Reviews>,
     /// Contexts of streams that have not ended.
@@ -62,21 +62,13 @@ pub(crate) struct StreamHost<'a, H> {
 }
 
 impl<H: Hostcalls> StreamHost<'_, H> {
-    /// Whether another worker knows some answer. It is kept as if it had come here when it came there, so that it is believed no
-    /// longer than there; looked for once only, because by then it may be too old.
+    /// Whether another worker knows some answer; looked for once only, because by then it may be too old.
     fn finds_answers(&mut self, reviews: &[Review]) -> bool {
         let mut has_found = false;
-        for review in reviews {
-            let key = review.key();
-            if self.local.looked_up.contains(&key) {
-                continue;
-            }
-            self.local.looked_up.push(key);
-            if let Some((answer, at)) = shared_reviews::find(&self.vm.hostcalls, &key) {
-                review.settle(201, &answer, Duration::from_secs(at));
-                has_found = true;
-            }
+        for review in reviews.iter().filter(|review| !self.local.looked_up.contains(&review.key())) {
+            has_found |= self.vm.state.as_ref().is_some_and(|state| state.find_answer(review));
         }
+        self.local.looked_up.extend(reviews.iter().map(Review::key));
         has_found
     }
 }
@@ -191,9 +183,9 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         if self.finds_answers(&reviews) {
             return Ok(Asked::Found);
         }
-        self.local.waiting = Some((ReviewAnswers::default(), reviews.len()));
-        let VmState { hostcalls, reviews: all, live, .. } = &mut *self.vm;
-        let asking = Asking { hostcalls, root: self.root_id, via: root.gateway.via(), uptime };
+        self.local.waiting = Some(AwaitedAnswers::new(reviews.len()));
+        let VmState { hostcalls, state, reviews: all, live, .. } = &mut *self.vm;
+        let asking = Asking { hostcalls, state: state.as_ref(), root: self.root_id, via: root.gateway.via(), uptime };
         let is_waiting = |other: &u32| live.contains(other);
         let at_once = all.entry(self.root_id).or_default().ask(reviews, self.id, is_waiting, &asking)?;
         // No other stream waits for a question that was new.
@@ -201,12 +193,15 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
     }
 
     fn take_answers(&mut self) -> Option<ReviewAnswers> {
-        let (answers, _) = self.local.waiting.take_if(|(_, missing)| *missing == 0)?;
+        let answers = self.local.waiting.as_mut()?.take()?;
+        self.local.waiting = None;
         Some(answers)
     }
 
     fn token_rejected(&mut self, key: &ReviewKey, uptime: Duration) {
-        shared_reviews::invalidate_if_older(&self.vm.hostcalls, key, uptime.as_secs());
+        if let Some(state) = &self.vm.state {
+            state.invalidate_answer(key, uptime);
+        }
     }
 
     fn stream(&mut self, _is_watch: bool) -> u32 {
@@ -223,15 +218,15 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         }
     }
 
-    fn record_processing(&mut self, time: Duration) {
-        if let Some(root) = self.root {
-            root.metrics.record_processing(time, &self.vm.hostcalls);
+    fn record_processing(&mut self, microseconds: u64) {
+        if let Some(id) = self.root.and_then(|root| root.metrics.processing) {
+            self.vm.hostcalls.record_metric(id, microseconds);
         }
     }
 
-    fn record_review_wait(&mut self, time: Duration) {
-        if let Some(root) = self.root {
-            root.metrics.record_review_wait(time, &self.vm.hostcalls);
+    fn record_review_wait(&mut self, milliseconds: u64) {
+        if let Some(id) = self.root.and_then(|root| root.metrics.review_wait) {
+            self.vm.hostcalls.record_metric(id, milliseconds);
         }
     }
 
@@ -243,9 +238,5 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
 
     fn log(&mut self, members: &str) {
         let _ = self.vm.hostcalls.set_filter_state(names::wasm::LOG_MEMBERS, members.as_bytes());
-    }
-
-    fn checkpoint(&self, name: &'static str) {
-        self.local.fault.strike(name);
     }
 }

@@ -6,20 +6,16 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use portcullis_core::observe::catalog::{JUDGING, Metric, PREFIX, REVIEW_WAIT};
 use portcullis_core::observe::{ClusterMetrics, MetricsSink, Outcome, Publisher, RequestRecord};
 
-use crate::hostcalls::{Hostcalls, MetricKind};
-
-/// Maximum age of a figure.
-pub(crate) const PERIOD: Duration = Duration::from_secs(1);
+use crate::abi::{Hostcalls, MetricKind};
 
 /// One configuration's metrics in one VM.
 pub(crate) struct Metrics {
-    processing: Option<u32>,
-    review_wait: Option<u32>,
+    pub(crate) processing: Option<u32>,
+    pub(crate) review_wait: Option<u32>,
     publisher: Publisher,
     /// Envoy's numbers of metrics, by name.
     ids: RefCell<HashMap<String, u32>>,
@@ -86,18 +82,6 @@ impl Metrics {
     /// Whether something is to be published.
     pub(crate) fn has_news(&self) -> bool {
         self.has_news.get()
-    }
-
-    pub(crate) fn record_processing(&self, time: Duration, hostcalls: &impl Hostcalls) {
-        if let Some(id) = self.processing {
-            hostcalls.record_metric(id, u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
-        }
-    }
-
-    pub(crate) fn record_review_wait(&self, time: Duration, hostcalls: &impl Hostcalls) {
-        if let Some(id) = self.review_wait {
-            hostcalls.record_metric(id, u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        }
     }
 
     /// Carries everything to Envoy.

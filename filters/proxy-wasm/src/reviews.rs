@@ -1,26 +1,20 @@
-//! Carries reviews to the upstream: each question once at a time for this VM, for all streams that wait for its answer.
-//! Callouts belong to the root context, so that they outlive the stream that asked first.
+//! Carries reviews to the upstream, by [`ReviewQueue`]. Callouts belong to the root context, so that they outlive the stream that
+//! asked first.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use portcullis_core::Refusal;
-use portcullis_core::review::{MAX_ANSWER, PendingReviews, Review, ReviewKey, ReviewResult};
+use portcullis_core::review::{CalloutResult, MAX_ANSWER, Review, ReviewKey, ReviewQueue, ReviewResult};
+use portcullis_core::state_store::SharedState;
 
-use crate::hostcalls::{Hostcalls, Map};
-use crate::shared_reviews;
+use crate::abi::{Hostcalls, Map};
 
-/// After how long a question that Envoy gave up is put again.
-pub(crate) const AGAIN: Duration = Duration::from_millis(20);
+/// Time after which a question that Envoy gave up is sent again.
+pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Reviews that are under way for one root context.
 #[derive(Default)]
-pub(crate) struct Reviews {
-    flights: PendingReviews<u32>,
-    callouts: HashMap<u32, ReviewKey>,
-    /// To be put again.
-    again: Vec<ReviewKey>,
-}
+pub(crate) struct Reviews(ReviewQueue<u32, u32>);
 
 /// An answer, and the streams that wait for it.
 pub(crate) struct ReviewOutcome {
@@ -32,6 +26,7 @@ pub(crate) struct ReviewOutcome {
 /// When and for whom something is asked.
 pub(crate) struct Asking<'a, H> {
     pub(crate) hostcalls: &'a H,
+    pub(crate) state: Option<&'a SharedState<H>>,
     pub(crate) root: u32,
     pub(crate) via: &'a str,
     pub(crate) uptime: Duration,
@@ -50,39 +45,37 @@ impl Reviews {
         is_waiting: impl Fn(&u32) -> bool,
         asking: &Asking<'_, H>,
     ) -> Result<Vec<ReviewOutcome>, Refusal> {
-        let mut answers = Vec::new();
-        for review in reviews {
-            let key = review.key();
-            if !self.flights.join(review, stream, &is_waiting, asking.uptime)? {
-                continue;
-            }
-            answers.extend(self.send(&key, asking));
-            // The callout is the root context's; what follows is the stream's again.
-            if !asking.hostcalls.act_for(stream) {
-                return Err(Refusal::internal());
-            }
+        let asked = self.0.ask(reviews, &stream, is_waiting, asking.uptime, || ());
+        let unsent = self.0.take_unsent();
+        let outcomes: Vec<_> = unsent.iter().filter_map(|key| self.send(key, asking)).collect();
+        // Callouts are the root context's; what follows is the stream's again.
+        if !unsent.is_empty() && !asking.hostcalls.act_for(stream) {
+            return Err(Refusal::internal());
         }
-        Ok(answers)
+        asked.map(|()| outcomes)
     }
 
-    /// Puts questions again that Envoy gave up. Returns what is answered by that, because Envoy cannot ask.
-    pub(crate) fn ask_again<H: Hostcalls>(&mut self, asking: &Asking<'_, H>) -> Vec<ReviewOutcome> {
-        std::mem::take(&mut self.again).iter().filter_map(|key| self.send(key, asking)).collect()
+    /// Sends questions again that Envoy gave up. Returns what is answered by that, because Envoy cannot ask.
+    pub(crate) fn retry<H: Hostcalls>(&mut self, asking: &Asking<'_, H>) -> Vec<ReviewOutcome> {
+        self.0.take_retries().iter().filter_map(|key| self.send(key, asking)).collect()
     }
 
-    /// Whether a question is to be put again.
-    pub(crate) fn has_more(&self) -> bool {
-        !self.again.is_empty()
+    /// Whether a question is to be sent again.
+    pub(crate) fn has_retries(&self) -> bool {
+        self.0.has_retries()
     }
 
     fn send<H: Hostcalls>(&mut self, key: &ReviewKey, asking: &Asking<'_, H>) -> Option<ReviewOutcome> {
-        let (review, left) = self.flights.get(key, asking.uptime)?;
-        match callout(&review, u32::try_from(left).unwrap_or(1), asking) {
+        let (review, left) = self.0.get(key, asking.uptime)?;
+        let left = u32::try_from(left).unwrap_or(1);
+        let (headers, body) = (review.headers(asking.via), review.body().as_bytes());
+        let is_root = asking.hostcalls.act_for(asking.root);
+        match is_root.then(|| asking.hostcalls.callout(review.cluster(), &headers, body, left)).flatten() {
             Some(token) => {
-                self.callouts.insert(token, *key);
-                None
+                let early = self.0.sent(*key, token)?;
+                self.finish(key, &early, asking.uptime)
             }
-            None => self.finish(key, 0, &[], asking.uptime),
+            None => self.finish(key, &CalloutResult::unsent(), asking.uptime),
         }
     }
 
@@ -93,35 +86,34 @@ impl Reviews {
         has_headers: bool,
         asking: &Asking<'_, H>,
     ) -> Option<ReviewOutcome> {
-        let key = self.callouts.remove(&token)?;
-        if !has_headers && self.flights.should_retry(&key, asking.uptime) {
-            self.again.push(key);
+        let result = if has_headers { response(asking.hostcalls) } else { CalloutResult::given_up() };
+        let key = self.0.response(token, &result)?;
+        self.0.forget(token);
+        if self.0.should_retry(&key, &result, asking.uptime) {
             return None;
         }
-        let status = asking.hostcalls.header(Map::Callout, ":status").filter(|_| has_headers);
-        let status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok()).unwrap_or(0);
-        // One that is too long is cut, and does not parse.
-        let body = asking.hostcalls.callout_body(MAX_ANSWER).unwrap_or_default();
-        let answer = self.finish(&key, status, &body, asking.uptime)?;
-        shared_reviews::put(asking.hostcalls, &key, &answer.result, &body, asking.uptime.as_secs());
-        Some(answer)
+        let outcome = self.finish(&key, &result, asking.uptime)?;
+        if let Some(state) = asking.state {
+            state.share_answer(&key, &outcome.result, result.body(), asking.uptime);
+        }
+        Some(outcome)
     }
 
-    fn finish(&mut self, key: &ReviewKey, status: u16, body: &[u8], uptime: Duration) -> Option<ReviewOutcome> {
-        let (review, _) = self.flights.get(key, uptime)?;
-        let result = review.settle(status, body, uptime);
-        Some(ReviewOutcome { key: *key, result, waiters: self.flights.finish(key) })
+    fn finish(&mut self, key: &ReviewKey, result: &CalloutResult, uptime: Duration) -> Option<ReviewOutcome> {
+        let (review, _) = self.0.get(key, uptime)?;
+        let result = result.settle(&review, uptime);
+        Some(ReviewOutcome { key: *key, result, waiters: self.0.finish(key) })
     }
 
     /// Ends everything without an answer.
     pub(crate) fn give_up(&mut self, uptime: Duration) -> Vec<ReviewOutcome> {
-        self.flights.keys().iter().filter_map(|key| self.finish(key, 0, &[], uptime)).collect()
+        self.0.keys().iter().filter_map(|key| self.finish(key, &CalloutResult::unsent(), uptime)).collect()
     }
 }
 
-fn callout<H: Hostcalls>(review: &Review, left: u32, asking: &Asking<'_, H>) -> Option<u32> {
-    if !asking.hostcalls.act_for(asking.root) {
-        return None;
-    }
-    asking.hostcalls.callout(review.cluster(), &review.headers(asking.via), review.body().as_bytes(), left)
+/// The response to the present callout. One that is too long is cut, and does not parse.
+fn response(hostcalls: &impl Hostcalls) -> CalloutResult {
+    let status = hostcalls.header(Map::Callout, ":status");
+    let status = status.and_then(|status| std::str::from_utf8(&status).ok()?.parse().ok()).unwrap_or(0);
+    CalloutResult::from_chunks(status, &[&hostcalls.callout_body(MAX_ANSWER).unwrap_or_default()])
 }

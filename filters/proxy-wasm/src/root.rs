@@ -3,15 +3,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use portcullis_core::Gateway;
-use portcullis_filter_config::{FilterConfig, PeerSource};
+use portcullis_core::observe::FLUSH_INTERVAL;
+use portcullis_filter_config::PeerSource;
 
-use crate::hostcalls::Hostcalls;
-use crate::metrics::{self, Metrics};
-use crate::reviews::AGAIN;
-use crate::shared_in_flight::RENEWED;
-
-/// How often it is looked for what got too old.
-const FORGETS: Duration = Duration::from_secs(10);
+use crate::abi::Hostcalls;
+use crate::metrics::Metrics;
+use crate::reviews::RETRY_INTERVAL;
 
 /// One configuration of the filter: what a root context is to Envoy.
 pub(crate) struct Root {
@@ -19,46 +16,28 @@ pub(crate) struct Root {
     pub(crate) metrics: Metrics,
     /// The uptime at which Envoy was asked to call it next.
     pub(crate) due: Cell<Option<Duration>>,
-    /// Whether this VM has to say again and again that it holds places.
-    pub(crate) holds_places: Cell<bool>,
-    /// Whether this VM has to forget again and again what gets too old.
-    pub(crate) remembers: Cell<bool>,
+    /// Time after which the shared state is to be maintained, if it is.
+    pub(crate) maintenance: Cell<Option<Duration>>,
 }
 
 impl Root {
     /// Compiles a configuration. `None` refuses it, and says why in Envoy's log.
     pub(crate) fn compile(text: &[u8], host: &impl Hostcalls) -> Option<Rc<Root>> {
-        let config: FilterConfig = serde_json::from_slice(text)
-            .map_err(|error| host.log(&format!("portcullis: the configuration does not parse: {error}")))
-            .ok()?;
-        if config.peer_source != PeerSource::ForwardedClientCert {
-            host.log("portcullis: in wasm, certificates come by peerSource ForwardedClientCert only");
-            return None;
-        }
-        let gateway = Gateway::compile(&config).map_err(|error| host.log(&format!("portcullis: {error}"))).ok()?;
-        Some(Rc::new(Root {
-            gateway,
-            metrics: Metrics::new(host),
-            due: Cell::new(None),
-            holds_places: Cell::new(false),
-            remembers: Cell::new(false),
-        }))
+        let sources = [PeerSource::ForwardedClientCert];
+        let gateway = Gateway::load(text, &sources).map_err(|error| host.log(&error.to_string())).ok()?;
+        Some(Rc::new(Root { gateway, metrics: Metrics::new(host), due: Cell::new(None), maintenance: Cell::new(None) }))
     }
 
-    /// Has it called when something is due: a question, the end of streams at `ends`, metrics, or a word about places.
+    /// Has it called when something is due: a question, the end of streams at `ends`, metrics, or maintenance.
     pub(crate) fn arm(&self, should_retry: bool, ends: Option<Duration>, host: &impl Hostcalls) {
-        let is_idle = !should_retry
-            && ends.is_none()
-            && !self.metrics.has_news()
-            && !self.holds_places.get()
-            && !self.remembers.get();
+        let maintenance = self.maintenance.get();
+        let is_idle = !should_retry && ends.is_none() && !self.metrics.has_news() && maintenance.is_none();
         let Some(now) = (if is_idle { None } else { host.uptime() }) else { return };
         let soonest = [
-            should_retry.then_some(AGAIN),
+            should_retry.then_some(RETRY_INTERVAL),
             ends.map(|end| end.saturating_sub(now)),
-            self.metrics.has_news().then_some(metrics::PERIOD),
-            self.holds_places.get().then_some(RENEWED),
-            self.remembers.get().then_some(FORGETS),
+            self.metrics.has_news().then_some(FLUSH_INTERVAL),
+            maintenance,
         ];
         let Some(after) = soonest.into_iter().flatten().min() else { return };
         // Envoy's timers know whole milliseconds, and none is none at all.

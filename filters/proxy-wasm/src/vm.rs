@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use portcullis_core::Gateway;
-use portcullis_core::exchange::{Exchange, Next, RouteConfig};
+use portcullis_core::exchange::{Exchange, Next, RouteCache, RouteConfig};
+use portcullis_core::state_store::SharedState;
+use portcullis_core::{Gateway, fault};
+use portcullis_filter_config::names;
 
-use crate::clusters::{Clusters, KnownCluster};
-use crate::fault;
+use crate::abi::Hostcalls;
 use crate::host::{LocalState, StreamHost, VmState};
-use crate::hostcalls::Hostcalls;
-use crate::memory::VmMemory;
 use crate::reviews::{Asking, ReviewOutcome, Reviews};
 use crate::root::Root;
 
@@ -22,9 +21,7 @@ pub struct Vm<H> {
     shared: VmState<H>,
     roots: HashMap<u32, Rc<Root>>,
     streams: HashMap<u32, Stream>,
-    clusters: Clusters,
-    /// From the first configuration on.
-    memory: Option<VmMemory<H>>,
+    routes: RouteCache<u32>,
 }
 
 /// The state of a stream between its hooks.
@@ -33,7 +30,7 @@ struct Stream {
     /// `None` if Envoy runs requests under a configuration that was refused: they fail closed.
     root: Option<Rc<Root>>,
     /// The configuration by which it is decided, also after it waited.
-    cluster: Option<Rc<KnownCluster>>,
+    route: Option<Rc<RouteConfig<u32>>>,
     exchange: Exchange<u32>,
     local: LocalState,
 }
@@ -49,10 +46,10 @@ impl<H: Hostcalls> Vm<H> {
 
     /// Takes a configuration for a root context; false refuses it.
     pub fn configure(&mut self, root: u32, config: &[u8]) -> bool {
-        if self.memory.is_none() {
-            self.memory = VmMemory::open(&self.shared.hostcalls);
+        if self.shared.state.is_none() {
+            self.shared.state = SharedState::open(&self.shared.hostcalls);
         }
-        if self.memory.is_none() {
+        if self.shared.state.is_none() {
             self.shared.hostcalls.log("portcullis: Envoy has no randomness for this VM, or shares no data");
             return false;
         }
@@ -67,20 +64,18 @@ impl<H: Hostcalls> Vm<H> {
         let root = self.roots.get(&root_id).map(Rc::clone);
         let (exchange, local) = (Exchange::default(), LocalState::default());
         self.shared.live.insert(id);
-        self.streams.insert(id, Stream { root_id, root, cluster: None, exchange, local });
+        self.streams.insert(id, Stream { root_id, root, route: None, exchange, local });
     }
 
     /// A request's headers have come. Without a stream, which Envoy does not do, nothing goes on.
     pub fn request_headers(&mut self, id: u32) -> Next {
         let uptime = self.shared.hostcalls.uptime();
-        if let (Some(stream), Some(memory), Some(uptime)) = (self.streams.get_mut(&id), &self.memory, uptime) {
-            stream.cluster =
-                self.clusters.current(&self.shared.hostcalls, memory, &mut self.shared.long_streams, uptime);
+        let route = uptime.and_then(|uptime| self.route(uptime));
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.route = route;
         }
         let next = self.run(id, |exchange, config, host| {
             host.uptime.set(uptime);
-            host.local.fault.read(&host.vm.hostcalls);
-            host.local.fault.strike("request-headers");
             match config {
                 Some((gateway, route)) => exchange.request_headers(gateway, route, host),
                 None => {
@@ -97,16 +92,12 @@ impl<H: Hostcalls> Vm<H> {
 
     /// A piece of a request's body has come.
     pub fn request_body(&mut self, id: u32) -> Next {
-        self.streams.get_mut(&id).map_or(Next::Continue, |stream| {
-            stream.local.fault.strike("request-body");
-            stream.exchange.request_body()
-        })
+        self.streams.get_mut(&id).map_or(Next::Continue, |stream| stream.exchange.request_body())
     }
 
     /// A request's trailers have come. [`Next::Stop`] keeps them.
     pub fn request_trailers(&mut self, id: u32) -> Next {
         let next = self.run(id, |exchange, config, host| {
-            host.local.fault.strike("request-trailers");
             config.map(|(gateway, route)| exchange.request_trailers(gateway, route, host))
         });
         next.flatten().unwrap_or(Next::Stop)
@@ -114,16 +105,13 @@ impl<H: Hostcalls> Vm<H> {
 
     /// A response's headers have come.
     pub fn response_headers(&mut self, id: u32) -> Next {
-        let next = self.run(id, |exchange, _, host| {
-            host.local.fault.strike("response-headers");
-            exchange.response_headers(host)
-        });
+        let next = self.run(id, |exchange, _, host| exchange.response_headers(host));
         next.unwrap_or(Next::Continue)
     }
 
     /// A callout has ended.
     pub fn callout_done(&mut self, root: u32, token: u32, has_headers: bool) {
-        fault::strike_if_armed("callout");
+        fault::strike_once("callout");
         let answer = self.ask(root, |reviews, asking| reviews.done(token, has_headers, asking)).flatten();
         self.arm(root);
         self.resume(answer);
@@ -132,10 +120,10 @@ impl<H: Hostcalls> Vm<H> {
     /// A root context's time has come.
     pub fn tick(&mut self, root: u32) {
         self.shared.hostcalls.tick_every(Duration::ZERO);
-        fault::strike_if_armed("tick");
+        fault::strike_once("tick");
         let Some(compiled) = self.roots.get(&root).cloned() else { return };
         compiled.due.set(None);
-        let answers = self.ask(root, |reviews, asking| reviews.ask_again(asking)).unwrap_or_default();
+        let answers = self.ask(root, |reviews, asking| reviews.retry(asking)).unwrap_or_default();
         self.resume(answers);
         let due = self.shared.hostcalls.uptime().map(|uptime| self.shared.long_streams.due(uptime)).unwrap_or_default();
         for (id, why) in due {
@@ -143,11 +131,7 @@ impl<H: Hostcalls> Vm<H> {
                 self.run(id, |exchange, _, host| exchange.terminate(why, host));
             }
         }
-        let is_held = self.memory.as_ref().is_some_and(VmMemory::renew);
-        compiled.holds_places.set(is_held);
-        if let (Some(memory), Some(uptime)) = (&self.memory, self.shared.hostcalls.uptime()) {
-            compiled.remembers.set(memory.store.forget_old(uptime));
-        }
+        compiled.maintenance.set(self.shared.state.as_ref().and_then(SharedState::maintain));
         // Metrics and the next call are the root context's.
         if self.shared.hostcalls.act_for(root) {
             compiled.metrics.publish(&self.shared.hostcalls);
@@ -158,7 +142,6 @@ impl<H: Hostcalls> Vm<H> {
     /// A stream has ended. Envoy shows this VM no response to a request that it answered before the filter saw it.
     pub fn complete(&mut self, id: u32) {
         self.run(id, |exchange, _, host| {
-            host.local.fault.strike("stream-complete");
             exchange.note_unseen_request(host);
             exchange.complete(host);
         });
@@ -174,6 +157,24 @@ impl<H: Hostcalls> Vm<H> {
         }
     }
 
+    /// The configuration of the current request's virtual host.
+    fn route(&mut self, uptime: Duration) -> Option<Rc<RouteConfig<u32>>> {
+        let VmState { hostcalls, state, long_streams, .. } = &mut self.shared;
+        let (hostcalls, state) = (&*hostcalls, state.as_ref()?);
+        let load = |text: &[u8]| {
+            let (route, next) = RouteConfig::load(text, state, |name| long_streams.of_cluster(name), uptime)?;
+            if let Some(at) = next {
+                long_streams.call_at(&route.streams, at);
+            }
+            Ok(route)
+        };
+        let (digest, text) = (hostcalls.property(names::wasm::DIGEST), || hostcalls.property(names::wasm::CONFIG));
+        self.routes.get(digest, text, uptime, load).unwrap_or_else(|error| {
+            hostcalls.log(&error.to_string());
+            None
+        })
+    }
+
     /// Runs a hook of a stream. `None` if there is no such stream.
     fn run<R>(
         &mut self,
@@ -181,9 +182,8 @@ impl<H: Hostcalls> Vm<H> {
         hook: impl FnOnce(&mut Exchange<u32>, Option<(&Gateway, Option<&RouteConfig<u32>>)>, &mut StreamHost<'_, H>) -> R,
     ) -> Option<R> {
         let mut stream = self.streams.remove(&id)?;
-        let Stream { root_id, root, cluster, exchange, local } = &mut stream;
-        let route = cluster.as_ref().map(|known| &known.route);
-        let config = root.as_ref().map(|root| (&root.gateway, route));
+        let Stream { root_id, root, route, exchange, local } = &mut stream;
+        let config = root.as_ref().map(|root| (&root.gateway, route.as_deref()));
         let mut host = StreamHost {
             vm: &mut self.shared,
             id,
@@ -202,7 +202,7 @@ impl<H: Hostcalls> Vm<H> {
     /// own.
     fn arm(&self, root: u32) {
         let Some(compiled) = self.roots.get(&root) else { return };
-        let should_retry = self.shared.reviews.get(&root).is_some_and(Reviews::has_more);
+        let should_retry = self.shared.reviews.get(&root).is_some_and(Reviews::has_retries);
         compiled.arm(should_retry, self.shared.long_streams.next(), &self.shared.hostcalls);
     }
 
@@ -210,8 +210,9 @@ impl<H: Hostcalls> Vm<H> {
     fn ask<R>(&mut self, root: u32, work: impl FnOnce(&mut Reviews, &Asking<'_, H>) -> R) -> Option<R> {
         let compiled = self.roots.get(&root)?;
         let uptime = self.shared.hostcalls.uptime()?;
-        let asking = Asking { hostcalls: &self.shared.hostcalls, root, via: compiled.gateway.via(), uptime };
-        Some(work(self.shared.reviews.entry(root).or_default(), &asking))
+        let VmState { hostcalls, state, reviews, .. } = &mut self.shared;
+        let asking = Asking { hostcalls, state: state.as_ref(), root, via: compiled.gateway.via(), uptime };
+        Some(work(reviews.entry(root).or_default(), &asking))
     }
 
     /// Gives answers to the streams that wait for them, and goes on with those that have all.
@@ -219,12 +220,9 @@ impl<H: Hostcalls> Vm<H> {
         for ReviewOutcome { key, result, waiters } in answers {
             for id in waiters {
                 let waiting = self.streams.get_mut(&id).and_then(|stream| stream.local.waiting.as_mut());
-                let Some((answers, missing)) = waiting else { continue };
-                answers.push(key, result.clone());
-                *missing = missing.saturating_sub(1);
-                if *missing == 0 && self.shared.hostcalls.act_for(id) {
+                let is_complete = waiting.is_some_and(|waiting| waiting.push(key, result.clone()));
+                if is_complete && self.shared.hostcalls.act_for(id) {
                     self.run(id, |exchange, config, host| {
-                        host.local.fault.strike("resumed");
                         if let Some((gateway, route)) = config {
                             exchange.resume(gateway, route, host);
                         }

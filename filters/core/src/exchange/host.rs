@@ -99,17 +99,14 @@ pub trait Host {
 
     /// Counts a request; `None` for one that reached no cluster.
     fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome);
-    /// Records the time that the filter spent on a request.
-    fn record_processing(&mut self, time: Duration);
-    /// Records the time that a request waited for reviews.
-    fn record_review_wait(&mut self, time: Duration);
+    /// Records [`crate::observe::catalog::JUDGING`], the time that the filter spent on a request.
+    fn record_processing(&mut self, microseconds: u64);
+    /// Records [`crate::observe::catalog::REVIEW_WAIT`], the time that a request waited for reviews.
+    fn record_review_wait(&mut self, milliseconds: u64);
     /// Marks gauges as changed.
     fn gauges_changed(&mut self);
     /// Writes the filter's members of the access log's line.
     fn log(&mut self, members: &str);
-
-    /// Marks how far the exchange has come, for builds that inject faults.
-    fn checkpoint(&self, _name: &'static str) {}
 }
 
 /// Headers or trailers of a message.

@@ -241,9 +241,9 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         self.effects.push(format!("count {cluster} {} {}", outcome.decision(), outcome.reason()));
     }
 
-    fn record_processing(&mut self, _time: Duration) {}
+    fn record_processing(&mut self, _microseconds: u64) {}
 
-    fn record_review_wait(&mut self, _time: Duration) {}
+    fn record_review_wait(&mut self, _milliseconds: u64) {}
 
     fn gauges_changed(&mut self) {
         self.effects.push("gauges".to_owned());

@@ -24,9 +24,10 @@ use std::time::Duration;
 use certificate::PresentedChain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
-pub use route::RouteConfig;
+pub use route::{LoadError, RouteCache, RouteConfig};
 
 use crate::Moment;
+use crate::fault::Fault;
 pub use crate::gateway::Edit;
 use crate::gateway::{Decision, Forward, Gateway};
 use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
@@ -56,6 +57,7 @@ pub enum Next {
 /// One request and its response. Dropped with the stream, which gives its permit back.
 #[derive(Debug)]
 pub struct Exchange<T> {
+    fault: Fault,
     /// False if the proxy answered before the filter saw the request.
     saw_request: bool,
     /// The request was answered here: nothing of it may be touched any more.
@@ -91,6 +93,7 @@ enum Tracking<T> {
 impl<T> Default for Exchange<T> {
     fn default() -> Self {
         Exchange {
+            fault: Fault::default(),
             saw_request: false,
             is_answered: false,
             drains: false,
@@ -132,6 +135,8 @@ impl<T: Clone> Exchange<T> {
         route: Option<&RouteConfig<T>>,
         host: &mut H,
     ) -> Next {
+        self.fault.read(|name| host.request_header(name));
+        self.fault.strike("request-headers");
         self.saw_request = true;
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
             self.drains = true;
@@ -147,6 +152,7 @@ impl<T: Clone> Exchange<T> {
         route: Option<&RouteConfig<T>>,
         host: &mut H,
     ) -> Next {
+        self.fault.strike("resumed");
         if self.is_answered {
             return Next::Stop;
         }
@@ -157,7 +163,7 @@ impl<T: Clone> Exchange<T> {
             self.answers.extend(answers);
         }
         if let (Some(since), Some(now)) = (self.waiting_since.take(), host.uptime()) {
-            host.record_review_wait(now.saturating_sub(since));
+            host.record_review_wait(u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX));
         }
         let next = self.process(gateway, route, host);
         if next == Next::Continue {
@@ -206,7 +212,7 @@ impl<T: Clone> Exchange<T> {
             Progress::Forwarded => Outcome::Forwarded,
             Progress::Refused(refusal) => Outcome::Refused(refusal.cause),
         };
-        host.record_processing(self.processing_time);
+        host.record_processing(u64::try_from(self.processing_time.as_micros()).unwrap_or(u64::MAX));
         host.count(series.as_ref(), &seen, outcome);
         self.log_entry = seen.entry.take().map(|entry| (entry, outcome));
         if let Progress::Refused(refusal) = &progress {
@@ -215,7 +221,7 @@ impl<T: Clone> Exchange<T> {
             return Next::Stop;
         }
         self.forwarded = series.map(|series| (series, seen));
-        host.checkpoint("decided");
+        self.fault.strike("decided");
         Next::Continue
     }
 
@@ -229,6 +235,7 @@ impl<T: Clone> Exchange<T> {
         host: &mut H,
     ) -> Progress {
         loop {
+            self.fault.strike("decide");
             let Some(decided) = decide(gateway, route, &self.answers, at, host, seen) else {
                 return Progress::Refused(Refusal::internal());
             };
@@ -255,11 +262,11 @@ impl<T: Clone> Exchange<T> {
             },
             decision => decision,
         };
-        let mut is_clean = true;
+        let mut is_clean = !self.fault.is("remove");
         for name in decided.removals.names() {
             is_clean &= host.edit(Edit::Remove(name));
         }
-        host.checkpoint("removed");
+        self.fault.strike("removed");
         let exported = seen.shown.take();
         let is_exported = exported.is_none_or(|shown| shown.fields().all(|(field, value)| host.export(field, value)));
         match decision {
@@ -286,7 +293,7 @@ impl<T: Clone> Exchange<T> {
         if !is_edited || !host.open_route(forward.destination) {
             return Progress::Refused(Refusal::internal());
         }
-        host.checkpoint("applied");
+        self.fault.strike("applied");
         self.permit = forward.permit.take();
         self.token = forward.token.take();
         self.owns_unauthorized = forward.owns_unauthorized;
@@ -305,7 +312,7 @@ impl<T: Clone> Exchange<T> {
         if asked == Asked::Waiting {
             self.rounds = self.rounds.saturating_add(1);
         }
-        host.checkpoint("asked");
+        self.fault.strike("asked");
         Ok(asked)
     }
 }
@@ -335,7 +342,6 @@ fn decide<'c, T: Clone, H: Host<Stream = T>>(
     let scan = gateway.scan(cluster, headers.lines());
     let decision = match cluster {
         Some(cluster) => {
-            host.checkpoint("decide");
             let chain = PresentedChain::find(gateway.peer_source(), &scan, host);
             let Moment { now, uptime } = at;
             let request = RequestContext { scan: &scan, peer: chain.peer(), settled: answers, now, uptime };

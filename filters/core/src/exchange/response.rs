@@ -1,7 +1,8 @@
 use super::host::{HeaderLines, Host};
 use super::{Exchange, Next, RouteConfig, Tracking, reply};
+use crate::fault;
 use crate::gateway::Gateway;
-use crate::long_streams::{StreamStart, TerminationReason};
+use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason, Wake};
 use crate::observe::{AccessLogEntry, Outcome, RequestRecord};
 use crate::refusal::{Refusal, details};
 
@@ -9,6 +10,7 @@ impl<T: Clone> Exchange<T> {
     /// Takes a piece of the request's body. [`Next::Pause`] holds it back: an upgrade's body goes upstream only after the
     /// upstream's 101.
     pub fn request_body(&mut self) -> Next {
+        self.fault.strike("request-body");
         if self.upgrade.buffer_body() { Next::Pause } else { Next::Continue }
     }
 
@@ -19,10 +21,14 @@ impl<T: Clone> Exchange<T> {
         route: Option<&RouteConfig<T>>,
         host: &mut H,
     ) -> Next {
+        self.fault.strike("request-trailers");
         let cluster = route.map(|route| &route.cluster);
-        let reserved: Option<Vec<Box<[u8]>>> = host.request_trailers().map(|trailers| {
+        let reserved: Option<Vec<Box<[u8]>>> = host.request_trailers().and_then(|trailers| {
+            if fault::is_named("remove", trailers.lines()) {
+                return None;
+            }
             let names = trailers.lines().map(|(name, _)| name);
-            names.filter(|name| gateway.reserves(cluster, name)).map(Into::into).collect()
+            Some(names.filter(|name| gateway.reserves(cluster, name)).map(Into::into).collect())
         });
         let is_clean = reserved.is_some_and(|names| names.iter().all(|name| host.remove_trailer(name)));
         if is_clean {
@@ -35,6 +41,7 @@ impl<T: Clone> Exchange<T> {
 
     /// Takes the response's headers.
     pub fn response_headers(&mut self, host: &mut impl Host<Stream = T>) -> Next {
+        self.fault.strike("response-headers");
         if self.is_answered {
             return Next::Continue;
         }
@@ -100,6 +107,7 @@ impl<T: Clone> Exchange<T> {
 
     /// The stream has ended, however it did, and the access log is written next.
     pub fn complete(&mut self, host: &mut impl Host<Stream = T>) {
+        self.fault.strike("stream-complete");
         if let Some((entry, outcome)) = self.log_entry.take() {
             let members = entry.finish(outcome, host.code_details().as_deref());
             host.log(&members);
@@ -132,5 +140,31 @@ impl<T: Clone> Exchange<T> {
             host.call_at(&streams, at);
         }
         self.tracking = Tracking::Active { stream, is_watch, is_terminated: false, _guard: guard };
+    }
+}
+
+impl<W: Wake> Exchange<StreamHandle<W>> {
+    /// Obeys other threads that end this stream or send it commands, and goes on with a request that paused. For hosts whose
+    /// workers share memory.
+    pub fn wake<H: Host<Stream = StreamHandle<W>>>(
+        &mut self,
+        gateway: &Gateway,
+        route: Option<&RouteConfig<StreamHandle<W>>>,
+        host: &mut H,
+    ) {
+        if let Some(stream) = self.long_stream().cloned() {
+            if let Some(why) = stream.termination() {
+                self.terminate(why, host);
+                return;
+            }
+            let [drains, ends] = stream.take_commands([StreamCommand::DrainConnection, StreamCommand::End]);
+            if drains {
+                host.drain_connection();
+            }
+            if ends {
+                host.finish(&stream);
+            }
+        }
+        self.resume(gateway, route, host);
     }
 }

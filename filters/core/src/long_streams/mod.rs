@@ -1,9 +1,13 @@
 //! Long-running streams by their server: when a server is removed, its streams end a grace period later.
 //! Sessions, which are what became an upgrade, may end after a time of their own, too.
 
+mod handle;
+
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+pub use handle::{StreamCommand, StreamHandle, Wake, watches_to_end};
 
 /// The long-running streams of one cluster. Outlives the configurations, so that a stream hears of what was edited after it
 /// began. `T` is how the host reaches a stream.

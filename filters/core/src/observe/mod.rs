@@ -10,6 +10,7 @@
 mod access_log;
 pub mod catalog;
 mod cluster_metrics;
+mod flush;
 mod outcome;
 #[cfg(test)]
 mod page;
@@ -20,7 +21,8 @@ mod resource;
 
 pub use access_log::AccessLogEntry;
 pub use cluster_metrics::{ClusterMetrics, Gauges, Labels};
+pub use flush::{FLUSH_INTERVAL, FlushGate, OrphanedMetrics};
 pub use outcome::Outcome;
-pub use publisher::{MetricsSink, Publisher, publish_counts};
+pub use publisher::{MetricsSink, Publisher};
 pub use request_attributes::RequestAttributes;
 pub use request_record::RequestRecord;

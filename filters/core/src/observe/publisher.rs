@@ -46,8 +46,8 @@ impl Publisher {
         metrics.count(record.cell, outcome);
     }
 
-    /// The metrics of all clusters, for a publisher that can write no more: another one writes them.
-    pub fn clusters(&self) -> Vec<Arc<ClusterMetrics>> {
+    /// The metrics of all clusters.
+    pub(super) fn clusters(&self) -> Vec<Arc<ClusterMetrics>> {
         self.lock().clusters.clone()
     }
 
@@ -95,7 +95,7 @@ impl Publisher {
 }
 
 /// Writes what was counted of a cluster's requests since.
-pub fn publish_counts(metrics: &ClusterMetrics, sink: &mut impl MetricsSink) {
+pub(super) fn publish_counts(metrics: &ClusterMetrics, sink: &mut impl MetricsSink) {
     metrics.take(|labels, count| sink.add(REQUESTS, &labels, count));
 }
 

@@ -4,6 +4,7 @@
 mod access;
 mod cache;
 mod pending;
+mod queue;
 mod store;
 mod token;
 
@@ -11,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use cache::{CACHES, CredentialCaches, Lifetimes, MIN_TRUST_SECS, ReviewPermit};
-pub use pending::PendingReviews;
 use portcullis_filter_config as config;
+pub use queue::{AwaitedAnswers, CalloutResult, ReviewQueue};
 pub use store::Store;
 
 use crate::Moment;

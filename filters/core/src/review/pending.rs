@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Reviews under way: each question once at a time, for all requests that wait for its answer. `W` is how the host reaches a
 /// waiting request.
 #[derive(Debug)]
-pub struct PendingReviews<W>(HashMap<ReviewKey, Flight<W>>);
+pub(super) struct PendingReviews<W>(HashMap<ReviewKey, Flight<W>>);
 
 #[derive(Debug)]
 struct Flight<W> {
@@ -30,7 +30,7 @@ impl<W> PendingReviews<W> {
     ///
     /// # Errors
     /// A refusal if too many reviews or waiters are under way. The client may retry.
-    pub fn join(
+    pub(super) fn join(
         &mut self,
         review: Review,
         waiter: W,
@@ -49,23 +49,23 @@ impl<W> PendingReviews<W> {
 
     /// A review that is under way, and the milliseconds that are left for its answer: at least one, since Envoy takes none for
     /// no bound.
-    pub fn get(&self, key: &ReviewKey, uptime: Duration) -> Option<(Arc<Review>, u64)> {
+    pub(super) fn get(&self, key: &ReviewKey, uptime: Duration) -> Option<(Arc<Review>, u64)> {
         let flight = self.0.get(key)?;
         Some((Arc::clone(&flight.review), flight.budget.left(uptime).max(1)))
     }
 
     /// Whether a question that Envoy gave up is to be sent again.
-    pub fn should_retry(&mut self, key: &ReviewKey, uptime: Duration) -> bool {
+    pub(super) fn should_retry(&mut self, key: &ReviewKey, uptime: Duration) -> bool {
         self.0.get_mut(key).is_some_and(|flight| flight.budget.should_retry(uptime))
     }
 
     /// Ends a review, which gives its slot back. Returns the requests that wait for its answer.
-    pub fn finish(&mut self, key: &ReviewKey) -> Vec<W> {
+    pub(super) fn finish(&mut self, key: &ReviewKey) -> Vec<W> {
         self.0.remove(key).map(|flight| flight.waiters).unwrap_or_default()
     }
 
     /// All that are under way.
-    pub fn keys(&self) -> Vec<ReviewKey> {
+    pub(super) fn keys(&self) -> Vec<ReviewKey> {
         self.0.keys().copied().collect()
     }
 }
@@ -102,7 +102,7 @@ struct RetryBudget {
 
 impl RetryBudget {
     /// For a question that is put at this time since any fixed point.
-    pub(super) fn new(uptime: Duration) -> Self {
+    fn new(uptime: Duration) -> Self {
         RetryBudget { since: uptime, given_up: 0 }
     }
 

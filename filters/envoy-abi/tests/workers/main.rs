@@ -12,8 +12,6 @@
 mod callbacks;
 #[path = "../stand_in/envoy.rs"]
 mod envoy;
-#[path = "../../../dynamic-module/src/fault.rs"]
-mod fault;
 #[path = "../../../dynamic-module/src/filter.rs"]
 mod filter;
 #[path = "../../../dynamic-module/src/flush_timer.rs"]

@@ -3,7 +3,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::hostcalls::{Hostcalls, LocalResponse, Map, MetricKind};
+use portcullis_core::state_store::SharedData;
+
+use crate::abi::{Hostcalls, LocalResponse, Map, MetricKind};
 
 /// An Envoy with one stream at a time, whose clones share everything, as workers do.
 #[derive(Clone, Debug, Default)]
@@ -39,15 +41,7 @@ impl Fake {
     }
 }
 
-impl Hostcalls for Fake {
-    fn log(&self, message: &str) {
-        eprintln!("{message}");
-    }
-
-    fn now(&self) -> Option<Duration> {
-        Some(Duration::from_secs(1_700_000_000 + self.state().seconds))
-    }
-
+impl SharedData for Fake {
     fn uptime(&self) -> Option<Duration> {
         Some(Duration::from_secs(self.state().seconds))
     }
@@ -57,6 +51,30 @@ impl Hostcalls for Fake {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
         Some(bytes)
+    }
+
+    fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)> {
+        self.state().shared.get(key).cloned()
+    }
+
+    fn set_shared(&self, key: &[u8], value: &[u8], cas: u32) -> bool {
+        let mut state = self.state();
+        let known = state.shared.get(key).map_or(0, |(_, number)| *number);
+        if cas != 0 && cas != known {
+            return false;
+        }
+        state.shared.insert(key.to_vec(), (value.to_vec(), known + 1));
+        true
+    }
+}
+
+impl Hostcalls for Fake {
+    fn log(&self, message: &str) {
+        eprintln!("{message}");
+    }
+
+    fn now(&self) -> Option<Duration> {
+        Some(Duration::from_secs(1_700_000_000 + self.state().seconds))
     }
 
     fn tick_every(&self, _period: Duration) {}
@@ -81,7 +99,7 @@ impl Hostcalls for Fake {
             _ => return None,
         };
         let lines: Vec<_> = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        Some(crate::header_map::write(&lines))
+        Some(crate::abi::header_map::write(&lines))
     }
 
     fn header(&self, map: Map, name: &str) -> Option<Vec<u8>> {
@@ -143,20 +161,6 @@ impl Hostcalls for Fake {
 
     fn reply(&self, response: &LocalResponse<'_>) -> bool {
         self.state().replies.push((response.status, response.details.to_owned()));
-        true
-    }
-
-    fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)> {
-        self.state().shared.get(key).cloned()
-    }
-
-    fn set_shared(&self, key: &[u8], value: &[u8], cas: u32) -> bool {
-        let mut state = self.state();
-        let known = state.shared.get(key).map_or(0, |(_, number)| *number);
-        if cas != 0 && cas != known {
-            return false;
-        }
-        state.shared.insert(key.to_vec(), (value.to_vec(), known + 1));
         true
     }
 

@@ -2,5 +2,4 @@
 
 mod host;
 mod requests;
-mod sharing;
 mod trailers;

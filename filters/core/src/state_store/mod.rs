@@ -1,6 +1,19 @@
-//! State that outlives a cluster's configurations, kept by the host for the whole process.
+//! State that outlives a cluster's configurations: [`ProcessState`] where all workers share memory, [`SharedState`] where each
+//! has its own and the proxy shares data between them.
+
+mod answers;
+mod counts;
+mod process;
+mod shared;
+mod table;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
+
+pub use process::ProcessState;
+pub use shared::SharedState;
 
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
@@ -18,6 +31,19 @@ pub trait StateStore {
     /// The token bucket of a flow control schema. The rate is part of what it is found by: another rate is another bucket,
     /// and a full one.
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
+}
+
+/// The proxy's data that all workers share, where they share no memory.
+pub trait SharedData: Clone + std::fmt::Debug + Send + Sync + 'static {
+    /// The value under a key, and the number by which [`SharedData::set_shared`] notices a change.
+    fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)>;
+    /// Writes a value; false if it was changed since it had that number. 0 writes in any case.
+    #[must_use]
+    fn set_shared(&self, key: &[u8], value: &[u8], cas: u32) -> bool;
+    /// The time since any fixed point, by a clock that only goes forward, the same for all workers.
+    fn uptime(&self) -> Option<Duration>;
+    /// Random bytes.
+    fn random(&self) -> Option<[u8; 32]>;
 }
 
 /// Remembers nothing from one configuration to the next: for tools and tests. Holds the secret of the caches that it makes.

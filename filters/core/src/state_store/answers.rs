@@ -4,27 +4,27 @@
 //! contains a token. There is a fixed number of places, and good answers have their own, so that a flood of bad ones displaces
 //! none of them.
 
-use portcullis_core::review::{MIN_TRUST_SECS, ReviewKey, ReviewResult};
 use serde_json::Value;
 
-use crate::hostcalls::Hostcalls;
+use super::SharedData;
+use crate::review::{MIN_TRUST_SECS, ReviewKey, ReviewResult};
 
-/// Answers that are kept.
-const GOOD: u32 = 4_096;
-const BAD: u32 = 1_024;
-/// Larger ones are not: what is kept is not given back.
-const MAX_GOOD: usize = 8 * 1024;
-const MAX_BAD: usize = 1024;
-const KEY: usize = size_of::<ReviewKey>();
+/// Number of answers.
+const GOOD_PLACES: u32 = 4_096;
+const BAD_PLACES: u32 = 1_024;
+/// Bytes of an answer: memory of the proxy's shared data is never given back.
+const MAX_GOOD_BYTES: usize = 8 * 1024;
+const MAX_BAD_BYTES: usize = 1024;
+const KEY_SIZE: usize = size_of::<ReviewKey>();
 
-/// Puts an answer there that came at an uptime, in seconds, which all workers read from one clock.
-pub(crate) fn put(host: &impl Hostcalls, key: &ReviewKey, result: &ReviewResult, body: &[u8], at: u64) {
+/// Shares an answer that came at an uptime, in seconds, which all workers read from one clock.
+pub(super) fn put(host: &impl SharedData, key: &ReviewKey, result: &ReviewResult, body: &[u8], at: u64) {
     let is_good = match result {
         ReviewResult::User(_) | ReviewResult::Allowed => true,
         ReviewResult::Rejected | ReviewResult::Denied => false,
         ReviewResult::Failed => return,
     };
-    let most = if is_good { MAX_GOOD } else { MAX_BAD };
+    let most = if is_good { MAX_GOOD_BYTES } else { MAX_BAD_BYTES };
     let Some(answer) = without_question(body).filter(|answer| answer.len() <= most) else { return };
     let value = [&key[..], &at.to_le_bytes(), answer.as_bytes()].concat();
     if !is_good {
@@ -33,22 +33,22 @@ pub(crate) fn put(host: &impl Hostcalls, key: &ReviewKey, result: &ReviewResult,
     let _ = host.set_shared(&place(key, is_good), &value, 0);
 }
 
-/// An answer that is there, and when it came.
-pub(crate) fn find(host: &impl Hostcalls, key: &ReviewKey) -> Option<(Vec<u8>, u64)> {
+/// An answer that is shared, and the uptime in seconds at which it came.
+pub(super) fn find(host: &impl SharedData, key: &ReviewKey) -> Option<(Vec<u8>, u64)> {
     [true, false].into_iter().find_map(|is_good| {
         let (value, _) = host.shared(&place(key, is_good))?;
-        let (known, rest) = value.split_first_chunk::<KEY>()?;
+        let (known, rest) = value.split_first_chunk::<KEY_SIZE>()?;
         let (at, answer) = rest.split_first_chunk()?;
         (known == key).then(|| (answer.to_vec(), u64::from_le_bytes(*at)))
     })
 }
 
-/// Takes a good answer away that the upstream does not stand by, unless it came just now, as this worker's own cache has it.
-pub(crate) fn invalidate_if_older(host: &impl Hostcalls, key: &ReviewKey, now: u64) {
+/// Removes a good answer that the upstream has contradicted, unless it came just now, as in [`crate::review::PassedToken`].
+pub(super) fn invalidate_if_older(host: &impl SharedData, key: &ReviewKey, now: u64) {
     forget(host, key, |at| now.saturating_sub(at) >= MIN_TRUST_SECS);
 }
 
-fn forget(host: &impl Hostcalls, key: &ReviewKey, is_old: impl Fn(u64) -> bool) {
+fn forget(host: &impl SharedData, key: &ReviewKey, is_old: impl Fn(u64) -> bool) {
     let place = place(key, true);
     let Some((value, cas)) = host.shared(&place) else { return };
     let came = value.strip_prefix(&key[..]).and_then(|rest| rest.first_chunk()).map(|at| u64::from_le_bytes(*at));
@@ -60,7 +60,7 @@ fn forget(host: &impl Hostcalls, key: &ReviewKey, is_old: impl Fn(u64) -> bool) 
 
 fn place(key: &ReviewKey, is_good: bool) -> Vec<u8> {
     let number = key.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-    let (kind, places) = if is_good { ("good", GOOD) } else { ("bad", BAD) };
+    let (kind, places) = if is_good { ("good", GOOD_PLACES) } else { ("bad", BAD_PLACES) };
     format!("portcullis/{kind}/{}", number % places).into_bytes()
 }
 

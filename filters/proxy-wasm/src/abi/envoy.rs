@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use envoy_abi::wasm::{self, BodyStatus, HeadersStatus, TrailersStatus, host};
 use portcullis_core::exchange::Next;
+use portcullis_core::state_store::SharedData;
 
-use crate::header_map;
-use crate::hostcalls::{Hostcalls, LocalResponse, Map, MetricKind};
+use super::header_map;
+use super::{Hostcalls, LocalResponse, Map, MetricKind};
 use crate::vm::Vm;
 
 /// The Envoy that runs this VM.
@@ -22,15 +23,7 @@ fn map(map: Map) -> host::HeaderMap {
     }
 }
 
-impl Hostcalls for Envoy {
-    fn log(&self, message: &str) {
-        host::log_error(message);
-    }
-
-    fn now(&self) -> Option<Duration> {
-        host::now()
-    }
-
+impl SharedData for Envoy {
     fn uptime(&self) -> Option<Duration> {
         host::uptime()
     }
@@ -38,6 +31,24 @@ impl Hostcalls for Envoy {
     fn random(&self) -> Option<[u8; 32]> {
         let mut bytes = [0; 32];
         host::fill_random(&mut bytes).then_some(bytes)
+    }
+
+    fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)> {
+        host::shared(key)
+    }
+
+    fn set_shared(&self, key: &[u8], value: &[u8], cas: u32) -> bool {
+        host::set_shared(key, value, cas)
+    }
+}
+
+impl Hostcalls for Envoy {
+    fn log(&self, message: &str) {
+        host::log_error(message);
+    }
+
+    fn now(&self) -> Option<Duration> {
+        host::now()
     }
 
     fn tick_every(&self, period: Duration) {
@@ -98,14 +109,6 @@ impl Hostcalls for Envoy {
 
     fn reply(&self, response: &LocalResponse<'_>) -> bool {
         host::send_response(response.status, response.details, &header_map::write(response.headers), response.body)
-    }
-
-    fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)> {
-        host::shared(key)
-    }
-
-    fn set_shared(&self, key: &[u8], value: &[u8], cas: u32) -> bool {
-        host::set_shared(key, value, cas)
     }
 
     fn metric(&self, kind: MetricKind, name: &str) -> Option<u32> {

@@ -1,7 +1,15 @@
 //! The calls into Envoy that the filter needs. Everything concerns the context that Envoy calls, or the one of
 //! [`Hostcalls::act_for`].
 
+#[cfg(target_arch = "wasm32")]
+pub(crate) mod envoy;
+pub(crate) mod header_map;
+#[cfg(test)]
+mod tests;
+
 use std::time::Duration;
+
+use portcullis_core::state_store::SharedData;
 
 /// A map of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +49,11 @@ pub struct LocalResponse<'a> {
 }
 
 /// Envoy, as a VM sees it. `bool` says whether Envoy took it.
-pub trait Hostcalls: Clone + std::fmt::Debug + Send + Sync + 'static {
+pub trait Hostcalls: SharedData {
     /// Logs a message of the module's own. Nothing that a client wrote and no secret belongs into it.
     fn log(&self, message: &str);
     /// The time since 1970. `None`: nothing can be judged.
     fn now(&self) -> Option<Duration>;
-    /// The time since any fixed point, by a clock that only goes forward, the same for all workers.
-    fn uptime(&self) -> Option<Duration>;
-    /// Random bytes.
-    fn random(&self) -> Option<[u8; 32]>;
     /// Has the current root context called after that time, again and again; zero ends it.
     fn tick_every(&self, period: Duration);
     /// Switches to a context. False if it is gone: then calls still concern the one before.
@@ -59,7 +63,7 @@ pub trait Hostcalls: Clone + std::fmt::Debug + Send + Sync + 'static {
     fn continue_request(&self);
     /// Ends the request without an answer.
     fn close_request(&self);
-    /// All lines of a map, as [`crate::header_map`] reads them.
+    /// All lines of a map, as [`crate::abi::header_map`] reads them.
     fn headers(&self, map: Map) -> Option<Vec<u8>>;
     /// The first line of a name.
     fn header(&self, map: Map, name: &str) -> Option<Vec<u8>>;
@@ -87,11 +91,6 @@ pub trait Hostcalls: Clone + std::fmt::Debug + Send + Sync + 'static {
     /// Answers the current stream.
     #[must_use]
     fn reply(&self, response: &LocalResponse<'_>) -> bool;
-    /// The value that all workers share under a key, and the number by which [`Hostcalls::set_shared`] notices a change.
-    fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)>;
-    /// Shares a value; false if it was changed since it had that number. 0 writes in any case.
-    #[must_use]
-    fn set_shared(&self, key: &[u8], value: &[u8], cas: u32) -> bool;
     /// Makes a metric, or finds the one of that name. Returns its number.
     fn metric(&self, kind: MetricKind, name: &str) -> Option<u32>;
     /// Adds to a counter or a gauge.

@@ -1,0 +1,110 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::answers;
+use super::{SharedData, SharedState, StateStore};
+use crate::bucket::Rate;
+use crate::review::{MIN_TRUST_SECS, ReviewResult};
+
+type Values = HashMap<Vec<u8>, (Vec<u8>, u32)>;
+
+/// Shared data in memory; clones are other workers.
+#[derive(Clone, Debug, Default)]
+struct Memory(Arc<Mutex<(Values, u64)>>);
+
+impl Memory {
+    fn advance(&self, seconds: u64) {
+        self.0.lock().unwrap().1 += seconds;
+    }
+}
+
+impl SharedData for Memory {
+    fn shared(&self, key: &[u8]) -> Option<(Vec<u8>, u32)> {
+        self.0.lock().unwrap().0.get(key).cloned()
+    }
+
+    fn set_shared(&self, key: &[u8], value: &[u8], cas: u32) -> bool {
+        let values = &mut self.0.lock().unwrap().0;
+        let known = values.get(key).map_or(0, |(_, number)| *number);
+        let is_current = cas == 0 || cas == known;
+        if is_current {
+            values.insert(key.to_vec(), (value.to_vec(), known + 1));
+        }
+        is_current
+    }
+
+    fn uptime(&self) -> Option<Duration> {
+        Some(Duration::from_secs(self.0.lock().unwrap().1))
+    }
+
+    fn random(&self) -> Option<[u8; 32]> {
+        let next = u8::try_from(self.0.lock().unwrap().0.len() % 200).unwrap();
+        self.0.lock().unwrap().0.insert(vec![next], (Vec::new(), 1));
+        Some([next; 32])
+    }
+}
+
+#[test]
+fn permits_of_a_worker_that_is_gone_are_free_after_a_while() {
+    let host = Memory::default();
+    let open = || SharedState::open(&host).unwrap();
+    let (one, two) = (open(), open());
+    let (here, there) = (one.in_flight("c", "s"), two.in_flight("c", "s"));
+    let first = here.acquire(3).unwrap();
+    let second = there.acquire(3).unwrap();
+    let third = here.acquire(3).unwrap();
+    assert!(here.acquire(3).is_none() && there.acquire(3).is_none());
+    assert_eq!((here.count(), there.count()), (2, 1), "each counts its own");
+    assert!(two.in_flight("c", "other").acquire(1).is_some());
+    drop(first);
+    let fourth = there.acquire(3).unwrap();
+    assert!(here.acquire(3).is_none());
+    // The second VM panics and gives nothing back.
+    std::mem::forget((second, fourth));
+    for _ in 0..6 {
+        host.advance(4);
+        assert!(one.maintain().is_some());
+    }
+    let (fifth, sixth) = (here.acquire(3).unwrap(), here.acquire(3).unwrap());
+    assert!(here.acquire(3).is_none(), "what is held and renewed stays");
+    drop((third, fifth, sixth));
+    assert_eq!(one.maintain(), None);
+}
+
+#[test]
+fn bucket_is_one_for_all_workers() {
+    let host = Memory::default();
+    let (one, two) = (SharedState::open(&host).unwrap(), SharedState::open(&host).unwrap());
+    let rate = Rate { qps: 1, burst: 3 };
+    let buckets = [one.token_bucket("c", "s", rate), two.token_bucket("c", "s", rate)];
+    let admitted =
+        |seconds: u64| (0..20).filter(|number| buckets[number % 2].take(Duration::from_secs(seconds))).count();
+    assert_eq!(admitted(0), 3);
+    assert_eq!(admitted(2), 2);
+    assert_eq!(admitted(100), 3);
+    assert!(two.token_bucket("c", "s", Rate { qps: 2, burst: 3 }).take(Duration::from_secs(100)), "another rate");
+}
+
+#[test]
+fn answer_that_is_contradicted_is_shared_no_longer() {
+    let host = Memory::default();
+    let (key, other) = ([1; 32], [1; 32].map(|byte: u8| byte + 1));
+    let answer = |authenticated: bool| json!({"kind": "TokenReview", "status": {"authenticated": authenticated}});
+    let put = |is_good: bool, at: u64| {
+        let result = if is_good { ReviewResult::Allowed } else { ReviewResult::Rejected };
+        answers::put(&host, &key, &result, answer(is_good).to_string().as_bytes(), at);
+    };
+    let found = || answers::find(&host, &key).map(|(body, at)| (body == answer(true).to_string().as_bytes(), at));
+    put(true, 100);
+    answers::invalidate_if_older(&host, &other, 200);
+    answers::invalidate_if_older(&host, &key, 100 + MIN_TRUST_SECS - 1);
+    assert_eq!(found(), Some((true, 100)), "it came just now, or is about another token");
+    answers::invalidate_if_older(&host, &key, 100 + MIN_TRUST_SECS);
+    assert_eq!(found(), None);
+    put(true, 200);
+    put(false, 201);
+    assert_eq!(found(), Some((false, 201)));
+}
