@@ -11,7 +11,7 @@ use crate::refusal::Refusal;
 /// answer. `W` is how the host reaches a waiting request, `C` names a callout.
 ///
 /// The host sends what [`ReviewQueue::take_unsent`] and [`ReviewQueue::take_retries`] return, and reports every callout and every
-/// response. Where it locks the queue, it does so for one method at a time: a proxy may respond before its call has returned.
+/// response. A lock around the queue is held for one method at a time: a proxy may respond before its call has returned.
 #[derive(Debug)]
 pub struct ReviewQueue<W, C> {
     pending: PendingReviews<W>,

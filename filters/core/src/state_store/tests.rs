@@ -48,7 +48,7 @@ impl SharedData for Memory {
 }
 
 #[test]
-fn permits_of_a_worker_that_is_gone_are_free_after_a_while() {
+fn permits_of_a_removed_worker_are_released_after_a_while() {
     let host = Memory::default();
     let open = || SharedState::open(&host).unwrap();
     let (one, two) = (open(), open());
