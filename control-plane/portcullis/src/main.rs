@@ -8,6 +8,7 @@ mod cli;
 mod completion;
 mod crd;
 mod explain;
+mod http_client;
 mod leader;
 mod listen;
 mod objects;
@@ -16,6 +17,7 @@ mod plain;
 mod rbac;
 mod serve;
 mod status;
+mod stop_signals;
 mod version;
 mod zone;
 

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::admin::{Admin, AdminError};
+use super::admin::Admin;
 use super::envoy::Filter;
+use crate::http_client::HttpError;
 
 /// The interval of looking for open connections. With 1,000 clusters each look takes 40 ms of Envoy's main thread.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -41,7 +42,7 @@ fn first_part(patience: Duration) -> Duration {
     patience.saturating_sub(ENVOY_DRAIN_TIMEOUT) / 2
 }
 
-fn warn_on_error(what: &str, outcome: Result<(), AdminError>) {
+fn warn_on_error(what: &str, outcome: Result<(), HttpError>) {
     if let Err(error) = outcome {
         tracing::warn!(%error, "Envoy cannot be told to {what}");
     }

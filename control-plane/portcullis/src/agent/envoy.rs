@@ -2,17 +2,17 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{self, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use portcullis_filter_config::names;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
-use super::{Agent, memory};
+use super::{Agent, BecomeEnvoy, memory};
 
 /// The time for Envoy to end after SIGTERM. With 1,000 clusters on a busy machine it took 4 s.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ impl EnvoyProcess {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .arg("become-envoy")
-            .arg(format!("--parent={}", std::process::id()))
+            .arg(format!("--parent={}", process::id()))
             .arg("--")
             .arg(&arguments.envoy)
             // On the command line and not in a file: it holds no secret, and needs no directory that can be written.
@@ -106,6 +106,38 @@ impl Filter {
 pub(super) fn exit_code(status: ExitStatus) -> u8 {
     let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
     u8::try_from(code).unwrap_or(1)
+}
+
+/// Why Envoy does not run. The operator has to act.
+#[derive(Debug, thiserror::Error)]
+enum BecomeError {
+    #[error("cannot ask for a signal at the parent's death")]
+    Prctl(#[source] io::Error),
+    #[error("the program that was to watch Envoy is gone")]
+    Orphan,
+    #[error("cannot run {0}")]
+    Exec(String, #[source] io::Error),
+}
+
+/// Replaces this process by Envoy. The kernel ends it with its parent: an Envoy without its agent would go on without
+/// readiness, drain and health reports. Only the process itself can ask for that, between fork and exec, which std offers to
+/// unsafe code alone; hence this step.
+pub(crate) fn become_envoy(arguments: &BecomeEnvoy) -> ExitCode {
+    match exec(arguments) {
+        Ok(never) => match never {},
+        Err(error) => crate::fail(&error),
+    }
+}
+
+fn exec(arguments: &BecomeEnvoy) -> Result<std::convert::Infallible, BecomeError> {
+    set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| BecomeError::Prctl(error.into()))?;
+    // It may have died before the kernel was asked.
+    if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(arguments.parent) {
+        return Err(BecomeError::Orphan);
+    }
+    let Some((program, rest)) = arguments.command.split_first() else { return Err(BecomeError::Orphan) };
+    let error = process::Command::new(program).args(rest).exec();
+    Err(BecomeError::Exec(program.to_string_lossy().into_owned(), error))
 }
 
 #[cfg(test)]

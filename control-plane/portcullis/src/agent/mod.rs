@@ -2,16 +2,14 @@
 
 mod admin;
 mod arguments;
-mod become_envoy;
 mod drain;
 mod envoy;
 mod memory;
-mod metrics;
 mod pages;
 mod probe;
 mod report;
 mod run;
 
 pub(crate) use arguments::{Agent, BecomeEnvoy};
-pub(crate) use become_envoy::become_envoy;
+pub(crate) use envoy::become_envoy;
 pub(crate) use run::run;

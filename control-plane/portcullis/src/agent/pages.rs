@@ -1,11 +1,15 @@
+use std::sync::Arc;
+
 use axum::Router;
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{Response, StatusCode, header};
+use axum::response::IntoResponse;
 use axum::routing::get;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
-use super::metrics::MetricsPage;
+use super::admin::Admin;
 use super::probe::EnvoyState;
 
 /// /healthz and /readyz of this program and its Envoy, and Envoy's /metrics.
@@ -30,5 +34,37 @@ async fn readyz(State(sight): State<watch::Receiver<EnvoyState>>) -> Answer {
     match sight.borrow().not_ready_reason() {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+    }
+}
+
+/// Envoy's page; what has never been counted is left out, for that is most of what many clusters have.
+const PAGE: &str = "/stats/prometheus?usedonly";
+/// Most pages under way: Envoy writes them on its main thread.
+const AT_ONCE: usize = 2;
+
+/// Envoy's page, and the number of concurrent readers of it.
+#[derive(Clone, Debug)]
+pub(super) struct MetricsPage {
+    admin: Admin,
+    places: Arc<Semaphore>,
+}
+
+impl MetricsPage {
+    pub(super) fn new(admin: Admin) -> Self {
+        Self { admin, places: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// The page, handed on as it comes. 503 while too many ask, or where Envoy does not answer.
+    pub(super) async fn page(&self) -> Response<Body> {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            return (StatusCode::SERVICE_UNAVAILABLE, "others are asking\n").into_response();
+        };
+        match self.admin.stream(PAGE, place).await {
+            Ok(body) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], Body::new(body)).into_response(),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no metrics from Envoy");
+                (StatusCode::SERVICE_UNAVAILABLE, "Envoy does not answer\n").into_response()
+            }
+        }
     }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::admin::{Admin, AdminError};
+use super::admin::Admin;
+use crate::http_client::HttpError;
 
 /// How often Envoy is asked, until it is ready and after that.
 const IMPATIENT: Duration = Duration::from_millis(200);
@@ -82,7 +83,7 @@ pub(super) async fn probe(admin: Admin, sight: watch::Sender<EnvoyState>) {
     }
 }
 
-async fn look(admin: Admin) -> Result<Readiness, AdminError> {
+async fn look(admin: Admin) -> Result<Readiness, HttpError> {
     if !admin.status("/ready").await?.is_success() {
         return Ok(Readiness::NotLive);
     }

@@ -3,17 +3,17 @@ use std::net::SocketAddr;
 use std::process::{ExitCode, ExitStatus};
 
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::admin::Admin;
 use super::drain::drain;
 use super::envoy::{EnvoyProcess, Filter, exit_code};
-use super::metrics::MetricsPage;
+use super::pages::MetricsPage;
 use super::probe::{EnvoyState, leave, probe};
 use super::{Agent, pages, report};
 use crate::listen;
+use crate::stop_signals::StopSignals;
 
 /// Why the gateway cannot start or go on. The operator has to act.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &Agent) -> ExitCode {
 }
 
 async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
-    let mut end = StopSignals::new()?;
+    let mut stop = StopSignals::new().map_err(RunError::Signal)?;
     let address = arguments.bootstrap.admin_address;
     if !address.ip().is_loopback() {
         return Err(RunError::Admin(address));
@@ -61,13 +61,13 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
     report::start(admin, &arguments.bootstrap);
     tokio::select! {
         status = envoy.ended() => return ended(status),
-        () = end.recv() => {}
+        () = stop.recv() => {}
     }
     leave(&sight);
     tracing::info!(unready = ?arguments.shutdown_delay, drain = ?arguments.drain_timeout, "asked to end: draining");
     tokio::select! {
         status = envoy.ended() => return ended(status),
-        () = end.recv() => tracing::warn!("asked again: ending at once"),
+        () = stop.recv() => tracing::warn!("asked again: ending at once"),
         () = drain_after_delay(arguments, admin, &mut filter) => tracing::info!("drained"),
     }
     envoy.end().await.map_err(RunError::Wait)
@@ -85,25 +85,4 @@ fn ended(status: io::Result<ExitStatus>) -> Result<ExitStatus, RunError> {
     let status = status.map_err(RunError::Wait)?;
     tracing::error!(%status, "Envoy has ended by itself");
     Ok(status)
-}
-
-/// The signals that ask this program to end.
-struct StopSignals {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl StopSignals {
-    fn new() -> Result<Self, RunError> {
-        let terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
-        let interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
-        Ok(Self { terminate, interrupt })
-    }
-
-    async fn recv(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
 }

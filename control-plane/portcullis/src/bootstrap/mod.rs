@@ -1,7 +1,6 @@
 mod network;
 mod overload;
 mod secrets;
-mod wasm;
 
 use std::io;
 use std::path::PathBuf;
@@ -40,7 +39,7 @@ pub(crate) fn run(arguments: &Bootstrap) -> ExitCode {
 pub(crate) fn bootstrap(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>) -> Value {
     let mut bootstrap = common(arguments, max_heap, secrets);
     if arguments.filter == FilterBuild::Wasm {
-        wasm::add(&mut bootstrap);
+        overload::add(&mut bootstrap);
     }
     if let Some(zone) = &arguments.zone {
         crate::zone::add(&mut bootstrap, zone, &arguments.admin_address);

@@ -1,8 +1,7 @@
 //! `portcullis check`: what is wrong with objects, and where.
 
-mod json;
 mod judge;
-mod text;
+mod output;
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -28,8 +27,8 @@ pub(crate) fn run(arguments: &Check) -> ExitCode {
     let nothing = objects.clusters.is_empty() && objects.settings.is_empty();
     let report = judge::judge(&objects, now());
     let printed = crate::print(&match arguments.output {
-        CheckOutput::Text => text::render(&report),
-        CheckOutput::Json => json::render(&report),
+        CheckOutput::Text => output::text(&report),
+        CheckOutput::Json => output::json(&report),
     });
     if nothing && report.errors() == 0 {
         return crate::fail(&NothingToCheck { deeper: arguments.recursive });

@@ -4,7 +4,6 @@ mod answer;
 mod arguments;
 mod certificate;
 mod credential;
-mod expect;
 mod judge;
 mod request;
 mod world;
@@ -86,7 +85,7 @@ fn answer_line(world: &World, line: &[u8], number: usize) -> Explanation {
     }
     let mut answer = world.explain(&request);
     if let Some(expected) = &request.expect {
-        let found = expect::differences(expected, &answer);
+        let found = answer::differences(expected, &answer);
         for difference in &found {
             crate::complain("error", &format!("line {number}, id {}: {difference}", answer.id));
         }

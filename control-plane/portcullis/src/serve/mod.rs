@@ -15,18 +15,15 @@ mod filter_views;
 mod gateway_states;
 #[cfg(test)]
 mod generations;
-mod host_check;
 mod http;
 mod metrics;
 mod page;
-mod probes;
 mod reconcile_loop;
 mod reconciler;
 mod references;
 mod retention;
 mod run;
 mod source;
-mod source_state;
 mod state;
 mod status;
 mod status_observer;

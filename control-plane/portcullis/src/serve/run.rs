@@ -7,18 +7,17 @@ use std::time::{Duration, Instant};
 use portcullis_xds::{HealthRegistry, Registry, ServeError, ServerState};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::filter_views::FilterViews;
-use super::host_check::AllowedHosts;
+use super::http::AllowedHosts;
+use super::http::Probes;
 use super::http::{Pages, router};
 use super::metrics::ControlPlaneMetrics;
-use super::probes::Probes;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
+use super::source::SourceState;
 use super::source::{Source, SourceError, SourceKind};
-use super::source_state::SourceState;
 use super::state::{LastGood, StateArguments, StateKeeper, StateWriter};
 use super::status_observer::{ObserverInputs, StatusObserver};
 use super::watchdog::Watchdog;
@@ -27,6 +26,7 @@ use super::xds::XdsError;
 use crate::arguments::Serve;
 use crate::leader::campaign;
 use crate::listen;
+use crate::stop_signals::StopSignals;
 
 /// The time limit for open connections to end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
@@ -61,8 +61,7 @@ pub(crate) fn run(arguments: &Serve) -> ExitCode {
 }
 
 async fn serve(arguments: &Serve) -> Result<(), RunError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(RunError::Signal)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(RunError::Signal)?;
+    let mut stop_signals = StopSignals::new().map_err(RunError::Signal)?;
     raise_descriptors();
     let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
     let source = Source::open(&arguments.source, last_good.snapshot.is_some()).await?;
@@ -130,8 +129,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let served = ServerState { snapshots, registry, health, views };
     let mut xds = tokio::spawn(portcullis_xds::serve(listeners, served, shutdown));
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = stop_signals.recv() => {}
         ended = &mut xds => return ended.map_err(|error| RunError::Pages(io::Error::other(error)))?.map_err(RunError::Xds),
         () = listen::serve(listener, pages) => {}
     }

@@ -6,7 +6,7 @@ use portcullis_xds::{NodeStatus, Refused, RejectedNode};
 use serde::Serialize;
 
 use super::gateway_states::EndpointHealth;
-use super::source_state::SourceStatus;
+use super::source::SourceStatus;
 
 /// The number of characters of a message, and of warnings of an object.
 const MAX_TEXT: usize = 16_384;

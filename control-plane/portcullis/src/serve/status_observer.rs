@@ -9,7 +9,7 @@ use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::watch;
 
 use super::gateway_states::{GatewayStates, reports};
-use super::source_state::SourceState;
+use super::source::SourceState;
 use super::status::{ObjectStatus, StatusBody};
 
 /// The age to which a status is reused, so that many readers cost no more than one.

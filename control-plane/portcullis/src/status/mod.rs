@@ -1,24 +1,31 @@
 //! `portcullis status`: what a running control plane says of its objects.
 
 mod arguments;
-mod ask;
 mod detail;
 mod report;
 mod table;
 
+use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::Value;
 
 pub(crate) use arguments::{Status, StatusOutput};
-use ask::AskError;
 use report::StatusReport;
+
+use crate::http_client::{self, HttpError, ResponseLimits};
+
+/// The bounds of the status: thousands of clusters, with messages.
+const LIMITS: ResponseLimits = ResponseLimits { time: Duration::from_secs(15), bytes: 256 << 20 };
 
 /// The reason for which nothing can be printed.
 #[derive(Debug, thiserror::Error)]
 enum StatusError {
-    #[error("cannot ask the control plane at {address}")]
-    Ask { address: String, source: AskError },
+    #[error("cannot start the runtime")]
+    Runtime(#[source] io::Error),
+    #[error("cannot ask the control plane at {address}; does `portcullis serve` run there?")]
+    Ask { address: String, source: HttpError },
     #[error("the control plane's answer is no status")]
     Read(#[source] serde_json::Error),
     #[error("the control plane knows no UpstreamCluster {0}")]
@@ -26,7 +33,7 @@ enum StatusError {
 }
 
 pub(crate) fn run(arguments: &Status) -> ExitCode {
-    match tell(arguments) {
+    match text(arguments) {
         Ok((text, all_is_well)) => {
             let printed = crate::print(&text);
             if all_is_well { printed } else { ExitCode::FAILURE }
@@ -36,9 +43,11 @@ pub(crate) fn run(arguments: &Status) -> ExitCode {
 }
 
 /// The text to print, and whether every object in it is accepted and programmed.
-fn tell(arguments: &Status) -> Result<(String, bool), StatusError> {
+fn text(arguments: &Status) -> Result<(String, bool), StatusError> {
     let address = &arguments.address;
-    let body = ask::get(address, "/status").map_err(|source| StatusError::Ask { address: address.clone(), source })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StatusError::Runtime)?;
+    let body = runtime.block_on(http_client::get(address, "/status", LIMITS));
+    let body = body.map_err(|source| StatusError::Ask { address: address.clone(), source })?;
     let mut answer: Value = serde_json::from_slice(&body).map_err(StatusError::Read)?;
     if let Some(name) = &arguments.name {
         keep(&mut answer, name).ok_or_else(|| StatusError::Unknown(name.clone()))?;

@@ -8,11 +8,9 @@
 //! - [`health`]: whether the objects are current.
 //! - [`backoff`]: the pauses between sessions.
 
-mod backoff;
 mod connect;
 mod documents;
 mod health;
-mod reason;
 mod session;
 mod store;
 

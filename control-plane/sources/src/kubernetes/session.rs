@@ -14,9 +14,9 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::backoff::Backoff;
 use super::documents;
-use super::reason::{reason, watch_reason};
+use super::health::Backoff;
+use super::health::{reason, watch_reason};
 use super::store::Store;
 use super::{KubernetesAccess, SourceHealth};
 use crate::ObjectSet;

@@ -1,6 +1,5 @@
 //! One Envoy cluster per server group and pool, and the group's endpoints.
 
-mod balancing;
 mod endpoints;
 mod health;
 mod protocol;
@@ -74,8 +73,8 @@ fn pool_cluster(
         outlier_detection: Some(health::outlier_detection()),
         common_lb_config: Some(health::common_lb_config()),
         ignore_health_on_host_removal: true,
-        circuit_breakers: Some(balancing::circuit_breakers(&settings.limits)),
-        load_balancing_policy: Some(balancing::load_balancing(group.strategy)),
+        circuit_breakers: Some(endpoints::circuit_breakers(&settings.limits)),
+        load_balancing_policy: Some(endpoints::load_balancing(group.strategy)),
         transport_socket: Some(tls::transport_socket(cluster, pool, names)),
         // One entry, so that a map without order has one encoding.
         typed_extension_protocol_options: HashMap::from([protocol::options(cluster, pool, names)]),

@@ -1,13 +1,10 @@
 //! Reports of endpoint health to the control planes, from Envoy's statistics: how many endpoints are healthy, and which are
 //! not.
 
-mod count;
 mod heard;
-mod message;
 mod network;
-mod replicas;
 mod send;
-mod servers;
+mod statistics;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -20,9 +17,10 @@ use tokio::time::sleep;
 use self::heard::Heard;
 use self::network::Network;
 use self::send::ControlPlane;
-use self::servers::Servers;
-use super::admin::{Admin, AdminError};
+use self::statistics::Servers;
+use super::admin::Admin;
 use crate::arguments::Bootstrap;
+use crate::http_client::HttpError;
 
 /// The time between two reports, at least and at most. Control planes forget a report after 30 seconds.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
@@ -68,7 +66,7 @@ pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
             certificate: certificate.clone(),
             key: key.clone(),
         };
-        tokio::spawn(replicas::follow(host, reach, node.clone(), reports.clone()));
+        tokio::spawn(send::follow(host, reach, node.clone(), reports.clone()));
     }
 }
 
@@ -87,8 +85,8 @@ async fn ask(admin: Admin, reports: watch::Sender<HealthReport>) {
 }
 
 /// Asks for counts, and for names where the counts show an unhealthy server. Without names the counts are reported alone.
-async fn look(admin: Admin, servers: &mut Servers) -> Result<EndpointHealthResponse, AdminError> {
-    let counts = count::counts(&String::from_utf8_lossy(&admin.get(count::PAGE).await?));
+async fn look(admin: Admin, servers: &mut Servers) -> Result<EndpointHealthResponse, HttpError> {
+    let counts = statistics::counts(&String::from_utf8_lossy(&admin.get(statistics::PAGE).await?));
     if let Some((pools, page)) = servers.ask(&counts) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         match admin.get(&page).await {
@@ -100,5 +98,5 @@ async fn look(admin: Admin, servers: &mut Servers) -> Result<EndpointHealthRespo
             Err(error) => tracing::debug!(%error, "Envoy does not tell which servers are not healthy"),
         }
     }
-    Ok(message::report(&counts, servers))
+    Ok(statistics::report(&counts, servers))
 }

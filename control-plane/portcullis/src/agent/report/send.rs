@@ -1,5 +1,7 @@
 //! Reports to one control plane, by Envoy's own health discovery protocol.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,7 +10,9 @@ use envoy_types::pb::envoy::service::health::v3::health_check_request_or_endpoin
 use envoy_types::pb::envoy::service::health::v3::health_discovery_service_client::HealthDiscoveryServiceClient;
 use envoy_types::pb::envoy::service::health::v3::{HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse};
 use portcullis_xds::repeated;
+use tokio::net::lookup_host;
 use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -127,4 +131,41 @@ async fn send(
 ) -> Result<(), ReportError> {
     let message = HealthCheckRequestOrEndpointHealthResponse { request_type: Some(what) };
     sender.send(message).await.map_err(|_| ReportError::Ended)
+}
+
+/// The interval of name lookups.
+const LOOKUP_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Reports to every address of `host`, and follows its changes.
+pub(super) async fn follow(
+    (host, port): (String, u16),
+    reach: impl Fn(SocketAddr) -> Network,
+    node: Node,
+    reports: Reports,
+) {
+    let mut tasks = JoinSet::new();
+    let mut tasks_by_address: BTreeMap<SocketAddr, AbortHandle> = BTreeMap::new();
+    loop {
+        match lookup_host((host.as_str(), port)).await {
+            Ok(found) => {
+                let found: Vec<_> = found.collect();
+                tasks_by_address.retain(|address, task| {
+                    found.contains(address) || {
+                        task.abort();
+                        false
+                    }
+                });
+                for address in found {
+                    let peer = || ControlPlane::Remote(reach(address));
+                    tasks_by_address
+                        .entry(address)
+                        .or_insert_with(|| tasks.spawn(report_to(peer(), node.clone(), reports.clone())));
+                }
+            }
+            // Those that are known are still tasks_by_address.
+            Err(error) => tracing::debug!(host, %error, "the control planes' name is not known"),
+        }
+        sleep(LOOKUP_INTERVAL).await;
+        while tasks.try_join_next().is_some() {}
+    }
 }

@@ -1,14 +1,13 @@
 //! The status as a page for people: read-only, without scripts, whole in a text browser.
 
-mod html;
 mod objects;
 
 use portcullis_api::CLUSTER_KIND;
 use portcullis_api::status::told;
 
-use super::source_state::SourceStatus;
+use super::source::SourceStatus;
 use super::status::{NodeReport, ObjectStatus, StatusBody};
-use html::Html;
+use objects::Html;
 
 /// Most rows of a table; `portcullis status` has them all.
 const MAX_ROWS: usize = 500;

@@ -7,7 +7,6 @@
 //! Translation never waits for it: the writer takes the newest status whenever it is free.
 
 mod apply;
-mod desired;
 mod write_queue;
 
 use std::collections::BTreeMap;
@@ -115,9 +114,9 @@ impl Writer {
             if now < RECONNECT_TIME && waits_for_gateways(object) {
                 continue;
             }
-            let Ok(wanted) = desired::applied(name, uid, &object.status) else { continue };
+            let Ok(wanted) = apply::applied(name, uid, &object.status) else { continue };
             let found = statuses.get(name).unwrap_or(&Value::Null);
-            let is_there = wanted.get("status").is_some_and(|wanted| desired::is_there(found, wanted));
+            let is_there = wanted.get("status").is_some_and(|wanted| apply::is_there(found, wanted));
             queue.want(name, wanted, is_there, now);
         }
         queue.keep(|name| present.contains(name));

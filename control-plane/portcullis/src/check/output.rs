@@ -1,9 +1,13 @@
+//! The findings as text and as JSON.
+
 use std::fmt::Write;
 
-use super::judge::{CheckReport, Finding};
+use serde_json::{Value, json};
+
+use super::judge::{CheckReport, CheckedObject, Finding};
 
 /// One line for each finding, in the form that editors jump from, under its object.
-pub(super) fn render(report: &CheckReport) -> String {
+pub(super) fn text(report: &CheckReport) -> String {
     let mut text = String::new();
     for object in &report.objects {
         // Writing to a String cannot fail.
@@ -37,4 +41,29 @@ fn line(finding: &Finding) -> String {
 
 fn many(count: usize, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+/// An array with all findings.
+pub(super) fn json(report: &CheckReport) -> String {
+    let entries: Vec<Value> = report
+        .objects
+        .iter()
+        .flat_map(|object| object.findings.iter().map(move |finding| entry(object, finding)))
+        .collect();
+    format!("{:#}\n", Value::Array(entries))
+}
+
+fn entry(object: &CheckedObject, finding: &Finding) -> Value {
+    json!({
+        "file": finding.file,
+        "line": finding.at.map(|at| at.line),
+        "column": finding.at.map(|at| at.column),
+        "severity": if finding.is_error { "error" } else { "warning" },
+        "kind": object.kind,
+        "name": object.name,
+        "code": finding.problem.code.as_str(),
+        "path": finding.problem.path,
+        "message": finding.problem.message,
+        "hint": finding.problem.hint,
+    })
 }

@@ -1,14 +1,70 @@
-//! Which servers are not healthy, out of Envoy's page of clusters. It is asked about pools alone of which the statistics say
-//! that a server is not healthy: a fleet without trouble pays nothing.
+//! The report of endpoint health, from Envoy's statistics and its page of clusters. The page is asked about pools alone of which
+//! the statistics show an unhealthy server: a fleet without trouble pays nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
+use envoy_types::pb::envoy::config::core::v3::HealthStatus;
+use envoy_types::pb::envoy::service::health::v3::{
+    ClusterEndpointsHealth, EndpointHealth, EndpointHealthResponse, LocalityEndpointsHealth,
+};
 use portcullis_filter_config::without_generation;
 use portcullis_xds::{MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
 use serde::Deserialize;
 
-use super::count::Counts;
+/// The report of these counts. Unhealthy servers are named as far as Envoy names them; all others are endpoints without an
+/// address.
+pub(super) fn report(counts: &Counts, servers: &Servers) -> EndpointHealthResponse {
+    let clusters = counts.iter().map(|(pool, (healthy, total))| {
+        let unhealthy = total.saturating_sub(*healthy);
+        let named = servers.of(pool).iter().take(unhealthy.try_into().unwrap_or(usize::MAX));
+        let named: Vec<_> = named.map(UnhealthyServer::endpoint).collect();
+        let nameless = unhealthy.saturating_sub(named.len().try_into().unwrap_or(u32::MAX));
+        let of = |count: u32, status: HealthStatus| (0..count).map(move |_| endpoint(status));
+        let rest = of(*healthy, HealthStatus::Healthy).chain(of(nameless, HealthStatus::Unhealthy));
+        let endpoints_health = named.into_iter().chain(rest).collect();
+        ClusterEndpointsHealth {
+            cluster_name: pool.clone(),
+            locality_endpoints_health: vec![LocalityEndpointsHealth { locality: None, endpoints_health }],
+        }
+    });
+    EndpointHealthResponse { cluster_endpoints_health: clusters.collect(), ..Default::default() }
+}
+
+fn endpoint(status: HealthStatus) -> EndpointHealth {
+    EndpointHealth { health_status: status.into(), ..Default::default() }
+}
+
+/// The page with the number of endpoints of the pools over HTTP/2, and of the healthy ones: two numbers for each group of
+/// servers. With 1,000 clusters of three servers it takes 50 ms of Envoy's main thread; /clusters takes 100 for 14 MB, and in
+/// JSON 300.
+pub(super) const PAGE: &str = "/stats?usedonly&type=Gauges&filter=_h2%5C.membership_%28healthy%7Ctotal%29%24";
+
+/// More endpoints than any cluster has.
+const MAX_ENDPOINTS: u32 = 1_000;
+
+/// Healthy endpoints and all of them, by pool.
+pub(super) type Counts = BTreeMap<String, (u32, u32)>;
+
+/// The counts in a page.
+pub(super) fn counts(page: &str) -> Counts {
+    let mut counts = Counts::new();
+    for line in page.lines() {
+        let Some((name, value)) = line.rsplit_once(": ") else { continue };
+        let Some((cluster, gauge)) = name.strip_prefix("cluster.").and_then(|name| name.rsplit_once('.')) else {
+            continue;
+        };
+        let Ok(value) = value.trim().parse::<u32>() else { continue };
+        // Names for statistics have `_` for `.`; names of Kubernetes hold no `_`.
+        let entry = counts.entry(cluster.replace('_', ".")).or_default();
+        match gauge {
+            "membership_healthy" => entry.0 = value.min(MAX_ENDPOINTS),
+            "membership_total" => entry.1 = value.min(MAX_ENDPOINTS),
+            _ => {}
+        }
+    }
+    counts
+}
 
 /// Most pools that one page is asked about. Of 1,000 pools the page takes 300 ms of Envoy's main thread, of 20 it takes 6.
 const MAX_POOLS: usize = 20;
@@ -169,9 +225,46 @@ fn read(page: &[u8]) -> Result<BTreeMap<String, BTreeMap<String, UnhealthyReason
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use serde_json::json;
 
-    use super::*;
+    #[test]
+    fn report_holds_what_envoy_tells() {
+        let counts = Counts::from([("a/all.h2".to_owned(), (2, 5)), ("b/all.h2".to_owned(), (0, 0))]);
+        let mut servers = Servers::default();
+        let (pools, _) = servers.ask(&counts).unwrap();
+        let page = br#"{"cluster_statuses": [{"name": "a/all.h2@0", "host_statuses": [{"address": {"socket_address":
+            {"address": "10.0.0.1", "port_value": 1}}, "health_status": {"failed_outlier_check": true}}]}]}"#;
+        servers.take(pools, page, 7).unwrap();
+        let told: Vec<_> = report(&counts, &servers)
+            .cluster_endpoints_health
+            .iter()
+            .map(|cluster| {
+                let all = &cluster.locality_endpoints_health[0].endpoints_health;
+                let healthy = all.iter().filter(|one| one.health_status() == HealthStatus::Healthy).count();
+                let named = all.iter().filter(|one| one.endpoint.is_some()).count();
+                (cluster.cluster_name.clone(), named, healthy, all.len())
+            })
+            .collect();
+        assert_eq!(told, [("a/all.h2".to_owned(), 1, 2, 5), ("b/all.h2".to_owned(), 0, 0, 0)]);
+    }
+
+    #[test]
+    fn statistics_tell_how_many_endpoints_are_healthy() {
+        let page = "cluster.lab/-/prod_example_com/all_h2.membership_healthy: 2\n\
+                    cluster.lab/-/prod_example_com/all_h2.membership_total: 3\n\
+                    cluster.lab/-/dev/all_h2.membership_healthy: 0\n\
+                    cluster.lab/-/dev/all_h2.membership_total: 0\n\
+                    cluster.lab/-/dev/s-0123456789_h2.membership_total: 1\n\
+                    garbage\n\
+                    cluster.lab/-/dev/all_h2.membership_healthy: many\n";
+        let told = [
+            ("lab/-/dev/all.h2".to_owned(), (0, 0)),
+            ("lab/-/dev/s-0123456789.h2".to_owned(), (0, 1)),
+            ("lab/-/prod.example.com/all.h2".to_owned(), (2, 3)),
+        ];
+        assert_eq!(counts(page), BTreeMap::from(told));
+    }
 
     fn page(pool: &str, hosts: &[(&str, &str, serde_json::Value)]) -> Vec<u8> {
         let host = |(address, hostname, flags): &(&str, &str, serde_json::Value)| {
@@ -182,15 +275,15 @@ mod tests {
         json!({"cluster_statuses": [{"name": pool, "host_statuses": hosts}]}).to_string().into_bytes()
     }
 
-    fn counts(pools: &[(&str, u32, u32)]) -> Counts {
+    fn some_counts(pools: &[(&str, u32, u32)]) -> Counts {
         pools.iter().map(|(pool, healthy, total)| ((*pool).to_owned(), (*healthy, *total))).collect()
     }
 
     #[test]
     fn servers_are_named_with_their_reasons_as_long_as_they_are_ill() {
         let mut servers = Servers::default();
-        assert_eq!(servers.ask(&counts(&[("lab/-/a.b/all.h2", 3, 3)])), None);
-        let ill = counts(&[("lab/-/a.b/all.h2", 1, 6), ("lab/-/c/all.h2", 1, 1)]);
+        assert_eq!(servers.ask(&some_counts(&[("lab/-/a.b/all.h2", 3, 3)])), None);
+        let ill = some_counts(&[("lab/-/a.b/all.h2", 1, 6), ("lab/-/c/all.h2", 1, 1)]);
         let (pools, asked) = servers.ask(&ill).unwrap();
         assert_eq!(asked, "/clusters?format=json&filter=%5E%28lab/-/a%5C.b/all%5C.h2%29%28%40%7C%24%29");
         let hosts = [
@@ -222,7 +315,7 @@ mod tests {
         ];
         servers.take(pools, &page("lab/-/a.b/all.h2@4567", &hosts), 200).unwrap();
         assert_eq!(told(&servers), ["10.0.0.2:6443 HealthCheckTimedOut 100", "10.0.0.6:6443 HealthCheckFailed 200"]);
-        assert_eq!(servers.ask(&counts(&[("lab/-/a.b/all.h2", 6, 6)])), None);
+        assert_eq!(servers.ask(&some_counts(&[("lab/-/a.b/all.h2", 6, 6)])), None);
         assert_eq!(told(&servers), [""; 0]);
     }
 
