@@ -9,7 +9,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// The factor of all deadlines: `PORTCULLIS_PATIENCE`, for a machine that others use too. With wasm three by default: each
 /// Envoy compiles the filter before it listens, seconds of a core.
-pub fn patience() -> u32 {
+pub fn deadline_factor() -> u32 {
     let told = std::env::var("PORTCULLIS_PATIENCE").ok().and_then(|times| times.parse().ok());
     told.unwrap_or(if deps::runs_wasm() { 3 } else { 1 })
 }
@@ -32,7 +32,7 @@ pub fn until_ok<T, E: std::fmt::Display>(
     mut probe: impl FnMut() -> std::result::Result<T, E>,
 ) -> Result<T> {
     let start = Instant::now();
-    let deadline = deadline.saturating_mul(patience());
+    let deadline = deadline.saturating_mul(deadline_factor());
     loop {
         let reason = match probe() {
             Ok(value) => return Ok(value),
@@ -55,7 +55,7 @@ const ATTEMPTS: u32 = 8;
 ///
 /// # Errors
 /// [`Error::Deadline`] naming `what`, if the machine was too slow each time.
-pub fn undisturbed<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> Result<T> {
+pub fn retry_if_slow<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> Result<T> {
     let start = Instant::now();
     let outcome = (0..ATTEMPTS).find_map(|_| attempt());
     let detail = format!("\nthe machine was too slow {ATTEMPTS} times");

@@ -101,7 +101,7 @@ pub(crate) struct Faults {
 
 /// The faults of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Struck {
+pub(crate) struct AppliedFault {
     pub(crate) delay: Duration,
     pub(crate) is_held: bool,
     pub(crate) action: Option<Action>,
@@ -127,8 +127,8 @@ impl Faults {
     }
 
     /// Delays add up until the first fault that is not one. Counts down the faults that are used.
-    pub(crate) fn strike(&self, method: &str, target: &str) -> Struck {
-        let mut struck = Struck::default();
+    pub(crate) fn strike(&self, method: &str, target: &str) -> AppliedFault {
+        let mut struck = AppliedFault::default();
         for fault in self.lock().iter_mut().filter(|fault| fault.strikes(method, target)) {
             fault.times = fault.times.map(|times| times.saturating_sub(1));
             match &fault.action {
@@ -150,7 +150,7 @@ impl Faults {
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, Fault, Faults, Struck};
+    use super::{Action, AppliedFault, Fault, Faults};
     use std::time::Duration;
 
     #[test]
@@ -158,8 +158,8 @@ mod tests {
         let faults = Faults::default();
         let delay = |millis| Fault::new("/a", Action::Delay { millis });
         faults.replace(vec![delay(5), delay(7).method("POST"), Fault::new("/a", Action::Hang).times(1), delay(100)]);
-        let struck = |millis, action| Struck { delay: Duration::from_millis(millis), is_held: false, action };
-        assert_eq!(faults.strike("GET", "/b"), Struck::default());
+        let struck = |millis, action| AppliedFault { delay: Duration::from_millis(millis), is_held: false, action };
+        assert_eq!(faults.strike("GET", "/b"), AppliedFault::default());
         assert_eq!(faults.strike("POST", "/a?x"), struck(12, Some(Action::Hang)));
         assert_eq!(faults.strike("GET", "/a"), struck(105, None));
     }

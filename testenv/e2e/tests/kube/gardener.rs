@@ -55,7 +55,7 @@ impl World {
             let ingress = Ingress::start(&run, &[setup], |options| replace(&mut options.bootstrap, "86400s", life));
             Some(ingress.unwrap()).filter(|_| issued.elapsed() < validity / 3)
         };
-        let ingress = wait::undisturbed("the certificate is good for a while yet", start).unwrap();
+        let ingress = wait::retry_if_slow("the certificate is good for a while yet", start).unwrap();
         let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
         let alice = kube.client_ca().issue(&alice).unwrap();
         Some(World { ingress, kube, front_ca, alice, token, run })

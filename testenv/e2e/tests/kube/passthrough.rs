@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portcullis_e2e::GatewayOptions;
-use portcullis_harness::client::{Crowd, H2Client, Outgoing};
+use portcullis_harness::client::{ClientPool, H2Client, Outgoing};
 use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::wait;
 use serde_json::json;
@@ -40,7 +40,7 @@ fn storm_of_strangers_ends_no_watch() {
 
 fn outlast(world: &World, token: &str, object: &str) {
     let target = world.gateway.target(NAME).timeout(SOON);
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let clients: Vec<_> = (0..WATCHES / SHARING).map(|_| crowd.connect(&target).unwrap()).collect();
     let path = format!("{CONFIGMAPS}?watch=1");
     let headers = [("authorization", token.as_bytes())];

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::{GatewayOptions, allow_all};
-use portcullis_harness::client::{Crowd, H2Client, TlsConnection, TlsTarget};
+use portcullis_harness::client::{ClientPool, H2Client, TlsConnection, TlsTarget};
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
@@ -122,7 +122,7 @@ fn attend<'a>(end: End, target: &TlsTarget, client: &'a H2Client) -> Option<Gues
 const GIVES_UP: Duration = Duration::from_millis(2500);
 
 fn round(world: &World, end: End) {
-    wait::undisturbed("all ask before the first gives up", || attempt(world, end)).unwrap();
+    wait::retry_if_slow("all ask before the first gives up", || attempt(world, end)).unwrap();
 }
 
 /// Three times as many as may ask at once. Exactly as many as may get in; then all end. Nothing if the first had given up
@@ -131,7 +131,7 @@ fn attempt(world: &World, end: End) -> Option<()> {
     let gives_up = matches!(end, End::HangUp | End::Reset);
     let patience = if gives_up { GIVES_UP } else { SOON };
     let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(patience);
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let clients: Vec<_> = (0..3 * MAX).map(|_| crowd.connect(&target).unwrap()).collect();
     hold(world);
     world.stub.take_peak();
@@ -151,7 +151,7 @@ fn attempt(world: &World, end: End) -> Option<()> {
             })
             .collect();
         let settled = || {
-            let is_over = gives_up && began.elapsed() >= GIVES_UP.saturating_mul(wait::patience());
+            let is_over = gives_up && began.elapsed() >= GIVES_UP.saturating_mul(wait::deadline_factor());
             let are_refused = !is_over && refused.load(Ordering::Acquire) >= 2 * MAX;
             (are_refused || is_over).then_some(are_refused)
         };
@@ -195,7 +195,7 @@ fn requests_in_flight_are_limited_exactly_for_every_end() {
 fn under_a_storm_of_ends_the_limit_is_reached_and_never_passed() {
     let world = start("in-flight-storm");
     let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     world.stub.fault(Fault::new(RESET, Action::Delay { millis: 5 }));
     world.stub.fault(Fault::new(RESET, Action::ResetStream { code: 2 }));
     world.stub.fault(Fault::new(PODS, Action::Delay { millis: 10 }));

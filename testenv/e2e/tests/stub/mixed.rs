@@ -11,7 +11,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, wait};
 use serde_json::Value;
 
-use crate::saboteur::Saboteur;
+use crate::bad_control_plane::BadControlPlane;
 use crate::world::{NAME, PODS, Pki, World};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -53,18 +53,18 @@ fn each_envoy_is_told_what_its_version_understands() {
 #[test]
 fn module_refuses_a_configuration_of_another_version() {
     let run = RunDir::new("wrong-version").unwrap();
-    let (pki, saboteur) = (Pki::new(), Saboteur::start(&run));
+    let (pki, control_plane) = (Pki::new(), BadControlPlane::start(&run));
     let stub = pki.stub("stub-0");
     let manifest = Manifest::new(NAME, [stub.address()])
         .upstream(&pki.gateway, &pki.server_ca, "kubernetes")
-        .serving(&saboteur.serving_identity(NAME), &pki.client_ca);
-    saboteur.publish_version(std::slice::from_ref(&manifest), CONFIG_VERSION + 1);
-    let node = saboteur.wait("the module refuses", |node| node.refused.iter().any(|one| one.owner.is_some()));
+        .serving(&control_plane.serving_identity(NAME), &pki.client_ca);
+    control_plane.publish_version(std::slice::from_ref(&manifest), CONFIG_VERSION + 1);
+    let node = control_plane.wait("the module refuses", |node| node.refused.iter().any(|one| one.owner.is_some()));
     assert_eq!(node.refused[0].owner.as_deref(), Some(NAME));
     let why = format!("configuration version {} is not supported", CONFIG_VERSION + 1);
-    let log = || saboteur.envoy.process().log().contains(&why).then_some(());
+    let log = || control_plane.envoy.process().log().contains(&why).then_some(());
     wait::until("the module says why", SOON, log).unwrap();
-    let target = TlsTarget::new(saboteur.address).sni(NAME).trust(&saboteur.serving_ca);
+    let target = TlsTarget::new(control_plane.address).sni(NAME).trust(&control_plane.serving_ca);
     assert_eq!(status_of(&target, &pki.alice), None);
     assert!(stub.records_for(PODS).is_empty());
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use portcullis_e2e::{Gateway, GatewayOptions};
-use portcullis_harness::client::{Crowd, H2Client, H2Frames, H2Stream, Response};
+use portcullis_harness::client::{ClientPool, H2Client, H2Frames, H2Stream, Response};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, wait, write_private};
 use portcullis_stub_apiserver::{Action, Fault};
@@ -94,7 +94,7 @@ fn clients_that_do_not_read_are_cut_before_memory_runs_out() {
     let limit = 96 * MEBIBYTE;
     let world = World::start("heap", &with_heap(96));
     world.stub.fault(Fault::new(LARGE, Action::Large { mebibytes: 24 }));
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let target = world.gateway.target(NAME).identity(&world.pki.alice);
     let regular = H2Client::connect(&target).unwrap();
     let mut watch = regular.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();

@@ -7,11 +7,11 @@ use portcullis_stub_apiserver::StubServer;
 use portcullis_xds::Standing;
 use serde_json::json;
 
-use crate::saboteur::Saboteur;
+use crate::bad_control_plane::BadControlPlane;
 use crate::world::{PODS, Pki};
 
 struct World {
-    saboteur: Saboteur,
+    control_plane: BadControlPlane,
     stub: StubServer,
     pki: Pki,
     _run: RunDir,
@@ -22,18 +22,18 @@ impl World {
         let run = RunDir::new(test).unwrap();
         let pki = Pki::new();
         let stub = pki.stub("stub-0");
-        World { saboteur: Saboteur::start(&run), stub, pki, _run: run }
+        World { control_plane: BadControlPlane::start(&run), stub, pki, _run: run }
     }
 
     fn manifest(&self, name: &str) -> Manifest {
         Manifest::new(name, [self.stub.address()])
             .upstream(&self.pki.gateway, &self.pki.server_ca, "kubernetes")
-            .serving(&self.saboteur.serving_identity(name), &self.pki.client_ca)
+            .serving(&self.control_plane.serving_identity(name), &self.pki.client_ca)
     }
 
     /// The status of an answer, or nothing if there is none.
     fn ask(&self, name: &str) -> Option<u16> {
-        let target = TlsTarget::new(self.saboteur.address).sni(name).trust(&self.saboteur.serving_ca);
+        let target = TlsTarget::new(self.control_plane.address).sni(name).trust(&self.control_plane.serving_ca);
         let request = format!("GET {PODS} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
         Some(target.identity(&self.pki.alice).raw_request(request.as_bytes()).ok()?.status)
     }
@@ -42,17 +42,18 @@ impl World {
 #[test]
 fn chain_that_envoy_refuses_is_left_out_and_told() {
     let world = World::start("bad-chain");
-    let (saboteur, names) = (&world.saboteur, ["a.example.com", "b.example.com", "c.example.com", "d.example.com"]);
+    let (control_plane, names) =
+        (&world.control_plane, ["a.example.com", "b.example.com", "c.example.com", "d.example.com"]);
     let mut manifests: Vec<_> = names.iter().map(|name| world.manifest(name)).collect();
     // Without service of its own, a name must not fall to a wildcard.
     manifests.push(world.manifest("w.example.org").set("/spec/secureServing/serverNames", json!(["*.example.com"])));
-    let snapshot = saboteur.publish(&manifests, &["b.example.com"]);
+    let snapshot = control_plane.publish(&manifests, &["b.example.com"]);
     let found = |node: &portcullis_xds::NodeStatus| node.refused.iter().any(|one| one.owner.is_some());
-    let node = saboteur.wait("the bad chain is found", found);
+    let node = control_plane.wait("the bad chain is found", found);
     assert_eq!(node.refused.len(), 1, "{node:#?}");
     assert_eq!(node.refused[0].owner.as_deref(), Some("b.example.com"));
     assert!(node.refused[0].message.contains("Nonsense"), "{node:#?}");
-    saboteur.envoy.wait_listening(saboteur.address, std::time::Duration::from_secs(20)).unwrap();
+    control_plane.envoy.wait_listening(control_plane.address, std::time::Duration::from_secs(20)).unwrap();
     let served = |name: &str| {
         let soon = std::time::Duration::from_secs(20);
         let answered = || (world.ask(name) == Some(200)).then_some(());
@@ -60,33 +61,34 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     };
     names.into_iter().filter(|name| *name != "b.example.com").for_each(served);
     assert_eq!(world.ask("b.example.com"), None, "it meets neither the wildcard nor anybody else");
-    let standing = |owner: &str| saboteur.registry.standing(&snapshot, owner).remove("envoy-0").unwrap();
+    let standing = |owner: &str| control_plane.registry.standing(&snapshot, owner).remove("envoy-0").unwrap();
     assert!(matches!(standing("b.example.com"), Standing::Refused { .. }));
     assert_eq!(standing("a.example.com"), Standing::Acknowledged);
 
     // The others change on, and it is mended.
-    saboteur.publish(&manifests[..3], &["b.example.com"]);
-    saboteur.wait("the others go on", |node| found(node) && world.ask("d.example.com") != Some(200));
-    saboteur.publish(&manifests, &[]);
-    saboteur.wait("all is well", |node| node.in_sync && node.refused.is_empty());
+    control_plane.publish(&manifests[..3], &["b.example.com"]);
+    control_plane.wait("the others go on", |node| found(node) && world.ask("d.example.com") != Some(200));
+    control_plane.publish(&manifests, &[]);
+    control_plane.wait("all is well", |node| node.in_sync && node.refused.is_empty());
     served("b.example.com");
 
     // An edit that is refused leaves what was served.
     let edited =
         |manifest: &Manifest| manifest.clone().set("/spec/secureServing/serverNames", json!(["other.example.net"]));
     manifests[1] = edited(&manifests[1]);
-    saboteur.publish(&manifests, &["b.example.com"]);
-    saboteur.wait("the edit is refused", found);
+    control_plane.publish(&manifests, &["b.example.com"]);
+    control_plane.wait("the edit is refused", found);
     assert_eq!(world.ask("b.example.com"), Some(200));
     assert_eq!(world.ask("a.example.com"), Some(200));
     let updates = "listener_manager.lds.update_rejected";
-    let rejected = || saboteur.envoy.admin().stat(updates).unwrap();
+    let rejected = || control_plane.envoy.admin().stat(updates).unwrap();
     let before = rejected();
     manifests[0] = edited(&manifests[0]).set("/spec/secureServing/serverNames", json!(["more.example.net"]));
-    let newest = saboteur.publish(&manifests, &["b.example.com"]);
-    let taken =
-        |_: &_| saboteur.registry.standing(&newest, "a.example.com").get("envoy-0") == Some(&Standing::Acknowledged);
-    saboteur.wait("the others go on", taken);
+    let newest = control_plane.publish(&manifests, &["b.example.com"]);
+    let taken = |_: &_| {
+        control_plane.registry.standing(&newest, "a.example.com").get("envoy-0") == Some(&Standing::Acknowledged)
+    };
+    control_plane.wait("the others go on", taken);
     assert_eq!(rejected(), before, "what was refused is not sent again");
     assert_eq!(world.ask("b.example.com"), Some(200));
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::{GatewayOptions, allow_all};
-use portcullis_harness::client::{Crowd, H2Client, H2Frames, Outgoing, TlsConnection, TlsTarget};
+use portcullis_harness::client::{ClientPool, H2Client, H2Frames, Outgoing, TlsConnection, TlsTarget};
 use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::{Action, Fault, TokenEntry};
 use serde_json::json;
@@ -144,7 +144,7 @@ impl Case {
     }
 
     fn target(&self, world: &World) -> TlsTarget {
-        let target = world.gateway.target(NAME).timeout(SOON.saturating_mul(wait::patience()));
+        let target = world.gateway.target(NAME).timeout(SOON.saturating_mul(wait::deadline_factor()));
         if self.state.is_of_token() { target } else { target.identity(&world.pki.admin) }
     }
 
@@ -372,13 +372,13 @@ const FOLLOWERS: usize = 5;
 
 #[test]
 fn review_goes_on_for_followers_whose_leader_is_gone() {
-    wait::undisturbed("reviews end in time", led).unwrap();
+    wait::retry_if_slow("reviews end in time", led).unwrap();
 }
 
 /// Nothing if a review took so long that it was given up.
 fn led() -> Option<()> {
     let world = &start("leaders", LEADERS, LEADERS * FOLLOWERS);
-    let (started, crowd) = (Instant::now(), Crowd::new(2).unwrap());
+    let (started, crowd) = (Instant::now(), ClientPool::new(2).unwrap());
     world.stub.fault(Fault::new(TOKEN_REVIEWS, Action::Hold));
     let leaders: Vec<(H2Frames, u32, Leaving)> = (0..LEADERS)
         .map(|number| {
@@ -439,7 +439,7 @@ const ON_EACH: usize = 64;
 /// A client that gives up and asks again must not keep itself, nor another one with its token, from being answered.
 #[test]
 fn waiters_that_left_take_no_room_of_a_review() {
-    wait::undisturbed("the review ends in time", left_waiters).unwrap();
+    wait::retry_if_slow("the review ends in time", left_waiters).unwrap();
 }
 
 /// Nothing if the review took so long that it was given up.
@@ -492,7 +492,7 @@ const MOST_MIB: u64 = 32;
 
 /// Sends requests of all users and takes them back: some at once, some a few requests later.
 fn take_back(world: &World, lane: usize) {
-    let target = world.gateway.target(NAME).timeout(SOON.saturating_mul(wait::patience()));
+    let target = world.gateway.target(NAME).timeout(SOON.saturating_mul(wait::deadline_factor()));
     for connection in 0..CONNECTIONS {
         let impersonates = connection % 3 == 0;
         let target = if impersonates { target.clone().identity(&world.pki.admin) } else { target.clone() };

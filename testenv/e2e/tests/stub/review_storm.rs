@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::GatewayOptions;
-use portcullis_harness::client::{Crowd, H2Client, Outgoing};
+use portcullis_harness::client::{ClientPool, H2Client, Outgoing};
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
@@ -81,7 +81,7 @@ fn storm(test: &str, length: Duration) {
     let manifest = world.manifest().set("/spec/portcullis", json!({"credentialCache": {"tokenTTL": "1s"}}));
     world.gateway.apply(&manifest).unwrap();
     let target = world.gateway.target(NAME).timeout(SOON);
-    let (crowd, bystanders) = (Crowd::new(2).unwrap(), Crowd::new(1).unwrap());
+    let (crowd, bystanders) = (ClientPool::new(2).unwrap(), ClientPool::new(1).unwrap());
     let alice = bystanders.connect(&target.clone().identity(&world.pki.alice)).unwrap();
     let robot = bystanders.connect(&target).unwrap();
     let token = format!("Bearer {ROBOT}");

@@ -111,7 +111,7 @@ fn request_without_a_review_answer_is_refused() {
 fn reviews_that_hang_are_bounded_in_number_and_time() {
     let world = World::start("hanging-reviews", &GatewayOptions::default());
     world.stub.fault(Fault::new(REVIEWS, Action::Hang));
-    wait::undisturbed("all ask before the first is told to come back", || {
+    wait::retry_if_slow("all ask before the first is told to come back", || {
         world.stub.clear();
         bounded_in_number(&world)
     })

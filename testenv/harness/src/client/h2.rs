@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
-use super::crowd::Crowd;
+use super::client_pool::ClientPool;
 use super::raw::tunnel_is_open;
 use super::{Response, TlsTarget};
 use crate::{Error, Result};
@@ -44,7 +44,7 @@ pub struct H2Stream<'a> {
     body: Incoming,
 }
 
-impl Crowd {
+impl ClientPool {
     /// One more connection.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl H2Client {
     /// # Errors
     /// [`Error::Connection`] or [`Error::Http`], also when the server does not choose `h2`.
     pub fn connect(target: &TlsTarget) -> Result<Self> {
-        Crowd::new(1)?.connect(target)
+        ClientPool::new(1)?.connect(target)
     }
 
     pub(super) fn connect_on(runtime: Arc<Runtime>, target: &TlsTarget) -> Result<Self> {

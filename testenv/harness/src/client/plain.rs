@@ -9,7 +9,7 @@ use crate::{Error, Result, wait};
 
 /// How long connecting, each read and each write may take.
 fn timeout() -> Duration {
-    Duration::from_secs(10).saturating_mul(wait::patience())
+    Duration::from_secs(10).saturating_mul(wait::deadline_factor())
 }
 
 /// GET.

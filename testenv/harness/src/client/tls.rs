@@ -39,7 +39,7 @@ pub struct TlsTarget {
 
 /// As for conditions.
 fn patient(timeout: Duration) -> Duration {
-    timeout.saturating_mul(wait::patience())
+    timeout.saturating_mul(wait::deadline_factor())
 }
 
 impl TlsTarget {
@@ -151,9 +151,8 @@ impl TlsTarget {
         let mut config = match (&self.keystore, &self.identity) {
             (Some(keystore), _) => builder.with_client_cert_resolver(Arc::new(keystore.clone())),
             (None, None) => builder.with_no_client_auth(),
-            (None, Some(identity)) => {
-                builder.with_client_cert_resolver(Arc::new(super::always::Always::new(identity).map_err(tls)?))
-            }
+            (None, Some(identity)) => builder
+                .with_client_cert_resolver(Arc::new(super::fixed_client_cert::Always::new(identity).map_err(tls)?)),
         };
         config.alpn_protocols.clone_from(&self.alpn);
         // Each test connection makes a full handshake.

@@ -48,7 +48,7 @@ pub(super) fn users_each_see_only_themselves(world: &World, count: usize) {
                 let (mut answered, started) = (0, Instant::now());
                 while answered < 2 {
                     assert!(
-                        started.elapsed() < LONGEST.saturating_mul(wait::patience()),
+                        started.elapsed() < LONGEST.saturating_mul(wait::deadline_factor()),
                         "u{user}: {answered} answers"
                     );
                     let asked = Instant::now();

@@ -50,7 +50,7 @@ fn forgotten(way: &Way<'_>) {
         assert!(is_whole || began.elapsed() >= LIMIT, "{way}: {said:?} after {:?}", began.elapsed());
         is_whole.then_some(())
     };
-    wait::undisturbed(&format!("{way}: one that is short enough"), later).unwrap();
+    wait::retry_if_slow(&format!("{way}: one that is short enough"), later).unwrap();
     for running in [&logs, &watch] {
         assert!(running.is_running() && running.log().is_empty(), "{way}: {}", running.log());
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use portcullis_harness::client::{Crowd, Lane, Protocol as Http};
+use portcullis_harness::client::{ClientPool, LoadProfile, Protocol as Http};
 use portcullis_harness::process::Process;
 use portcullis_harness::wait;
 
@@ -106,10 +106,10 @@ impl<'a> Quiet<'a> {
 #[ignore = "a minute of load"]
 fn ten_execs_and_ordinary_traffic_do_not_meet() {
     let Some(place) = Place::start("ten-execs") else { return };
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let lanes = [NAME, IMPERSONATING].into_iter().flat_map(|name| {
         let target = place.world.gateway.target(name).identity(&place.world.alice).timeout(SOON);
-        [Http::Http1, Http::Http2].map(|protocol| Lane::new(format!("{name}-{protocol:?}"), &target, protocol))
+        [Http::Http1, Http::Http2].map(|protocol| LoadProfile::new(format!("{name}-{protocol:?}"), &target, protocol))
     });
     let load = crowd.steady(&lanes.collect::<Vec<_>>(), &[PODS], 60.0).unwrap();
     // Each says a megabyte, slowly.

@@ -7,7 +7,7 @@ use portcullis_e2e::settings;
 use portcullis_harness::agent::{Agent, AgentOptions};
 use portcullis_harness::balancer::{Backend, Balancer};
 use portcullis_harness::certs::CertSpec;
-use portcullis_harness::client::{Crowd, Lane, Protocol as Http, Steady, TlsTarget};
+use portcullis_harness::client::{ClientPool, LoadProfile, OpenLoopLoad, Protocol as Http, TlsTarget};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::kubeconfig::Kubeconfig;
 use portcullis_harness::process::{Process, Signal};
@@ -58,7 +58,7 @@ fn rolling_restart_fails_no_request_and_cuts_no_short_session() {
     let backends = sites.iter().map(|site| Backend { address: site.address, readiness: site.agent.http_address() });
     let balancer = Balancer::start(backends.collect(), Duration::from_millis(200)).unwrap();
     both_ready(&balancer);
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let load = traffic(&place, &balancer, &crowd);
     let users = [place.certificate(), place.token()];
     let server = |name: &str| {
@@ -82,12 +82,12 @@ fn both_ready(balancer: &Balancer) {
 }
 
 /// A certificate's user in both modes, over both versions of HTTP.
-fn traffic(place: &Place, balancer: &Balancer, crowd: &Crowd) -> Steady {
+fn traffic(place: &Place, balancer: &Balancer, crowd: &ClientPool) -> OpenLoopLoad {
     let world = &place.world;
     let lanes = [NAME, IMPERSONATING].into_iter().flat_map(|name| {
         let target = TlsTarget::new(balancer.address()).sni(name).trust(world.gateway.serving_ca());
         let target = target.identity(&world.alice).timeout(SOON);
-        [Http::Http1, Http::Http2].map(|protocol| Lane::new(format!("{name}-{protocol:?}"), &target, protocol))
+        [Http::Http1, Http::Http2].map(|protocol| LoadProfile::new(format!("{name}-{protocol:?}"), &target, protocol))
     });
     crowd.steady(&lanes.collect::<Vec<_>>(), &[PODS], 60.0).unwrap()
 }

@@ -38,7 +38,7 @@ fn one_replica_leads_and_hands_over_when_it_ends() {
     wait_current(&other);
     assert!(leads(&leader) && !leads(&other));
     both_serve(&world, &leader, &other);
-    wait::undisturbed("nobody waits until the Lease runs out", || {
+    wait::retry_if_slow("nobody waits until the Lease runs out", || {
         let is_at_once = hands_over(&world, &mut leader, &other);
         std::mem::swap(&mut leader, &mut other);
         is_at_once.then_some(())

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::Manifest;
-use portcullis_harness::client::{Crowd, Lane, Outcome, Protocol, Steady, TlsTarget, Watches};
+use portcullis_harness::client::{ClientPool, LoadProfile, OpenLoopLoad, Outcome, Protocol, TlsTarget, Watches};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
 use portcullis_harness::kube::KubeOptions;
@@ -22,7 +22,7 @@ const EXPIRY: Duration = Duration::from_secs(40);
 /// The second kube-apiserver is behind the gateway, the first one stores the objects.
 struct Scene {
     replicas: Vec<ControlPlane>,
-    load: Steady,
+    load: OpenLoopLoad,
     watches: Watches,
     envoy: Envoy,
     world: World,
@@ -52,8 +52,8 @@ impl Scene {
         let answers =
             || portcullis_harness::client::H2Client::connect(&target)?.get("/version", &[]).map(|one| one.status);
         wait::until("the gateway serves", SOON, || answers().is_ok_and(|status| status == 200).then_some(())).unwrap();
-        let crowd = Crowd::new(2).unwrap();
-        let lanes = [Protocol::Http2, Protocol::Http1].map(|one| Lane::new(format!("{one:?}"), &target, one));
+        let crowd = ClientPool::new(2).unwrap();
+        let lanes = [Protocol::Http2, Protocol::Http1].map(|one| LoadProfile::new(format!("{one:?}"), &target, one));
         let watches = crowd.watches(&lanes.clone().map(|lane| (lane, 20)), WATCHED).unwrap();
         let paths = ["/api/v1/namespaces/default/configmaps", "/version", "/api/v1/nodes"];
         let load = crowd.steady(&lanes, &paths, 20.0).unwrap();

@@ -5,7 +5,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::wait;
 use serde_json::json;
 
-use super::pretender::Pretender;
+use super::fake_envoy::FakeEnvoy;
 use super::{condition, wait_condition};
 use crate::sources::{SOON, Side, World};
 
@@ -78,14 +78,14 @@ fn unresolved(world: &World) {
 
 /// A second gateway refuses everything, and finds no server.
 fn refused_and_unhealthy(world: &World, side: &Side) {
-    let pretender = Pretender::new(side.plane.xds_socket(), "pretender");
-    pretender.refuse("I like no \u{1b}[31mcluster");
+    let fake_envoy = FakeEnvoy::new(side.plane.xds_socket(), "fake_envoy");
+    fake_envoy.refuse("I like no \u{1b}[31mcluster");
     let object = wait_condition(world, NAME, "Programmed", "False", "Refused");
     let message = condition(&object, "Programmed")["message"].as_str().unwrap().to_owned();
-    assert!(message.contains("pretender") && message.contains("I like no [31mcluster"), "{message:?}");
-    assert_eq!(object["status"]["gateways"][0]["name"], "pretender", "the worst first: {:#}", object["status"]);
+    assert!(message.contains("fake_envoy") && message.contains("I like no [31mcluster"), "{message:?}");
+    assert_eq!(object["status"]["gateways"][0]["name"], "fake_envoy", "the worst first: {:#}", object["status"]);
     let transition = condition(&object, "Programmed")["lastTransitionTime"].clone();
-    pretender.report(&format!("e2e/-/{NAME}/all.h2"), 0, 2);
+    fake_envoy.report(&format!("e2e/-/{NAME}/all.h2"), 0, 2);
     let object = wait_condition(world, NAME, "Ready", "False", "NoHealthyEndpoints");
     assert_eq!(object["status"]["gateways"][0]["endpoints"], 2);
     let named = json!({"server": "10.0.0.0:6443", "reason": "Ejected", "since": "2023-11-14T22:13:20Z"});
@@ -93,13 +93,13 @@ fn refused_and_unhealthy(world: &World, side: &Side) {
     let described = world.admin(&["describe", "upstreamcluster", NAME]);
     assert!(described.contains("10.0.0.0:6443 (Ejected since 2023-11-14T22:13:20Z)"), "{described}");
     assert_eq!(condition(&object, "Programmed")["lastTransitionTime"], transition);
-    drop(pretender);
+    drop(fake_envoy);
     wait_condition(world, NAME, "Programmed", "True", "Programmed");
-    let good = Pretender::new(side.plane.xds_socket(), "elsewhere");
+    let good = FakeEnvoy::new(side.plane.xds_socket(), "elsewhere");
     good.report(&format!("e2e/-/{NAME}/all.h2"), 1, 2);
     let object = wait_condition(world, NAME, "Programmed", "True", "Programmed");
     let message = condition(&object, "Programmed")["message"].as_str().unwrap().to_owned();
-    assert!(!message.contains("pretender is"), "{message}");
+    assert!(!message.contains("fake_envoy is"), "{message}");
 }
 
 /// The status of a new object holds nothing of a deleted one of its name.
@@ -123,7 +123,7 @@ fn no_gateway_is_told_and_its_coming_too() {
     world.apply(&world.manifest(NAME).to_text());
     let object = wait_condition(&world, NAME, "Programmed", "False", "NoGateways");
     assert_eq!(condition(&object, "Accepted")["status"], "True");
-    let elsewhere = Pretender::new(plane.xds_socket(), "elsewhere");
+    let elsewhere = FakeEnvoy::new(plane.xds_socket(), "elsewhere");
     elsewhere.report(&format!("e2e/-/{NAME}/all.h2"), 1, 2);
     wait_condition(&world, NAME, "Programmed", "Unknown", "OtherReplicas");
     let object = wait_condition(&world, NAME, "Ready", "True", "SomeUnhealthy");

@@ -1,9 +1,9 @@
 //! The status of an object in Kubernetes.
 
 mod conditions;
+mod fake_envoy;
 mod outage;
 mod pace;
-mod pretender;
 mod replicas;
 mod secrets;
 mod table;

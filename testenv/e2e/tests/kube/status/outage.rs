@@ -1,7 +1,7 @@
 use portcullis_harness::process::Signal;
 use serde_json::Value;
 
-use super::pretender::Pretender;
+use super::fake_envoy::FakeEnvoy;
 use super::{condition, wait_condition};
 use crate::sources::{SOON, World};
 
@@ -16,8 +16,8 @@ fn api_that_hangs_delays_the_status_and_nothing_else() {
     wait_condition(&world, NAME, "Programmed", "True", "Programmed");
     let apiserver = world.kube.apiserver(0).unwrap().process();
     apiserver.signal(Signal::Stop).unwrap();
-    let pretender = Pretender::new(side.plane.xds_socket(), "pretender");
-    pretender.refuse("no");
+    let fake_envoy = FakeEnvoy::new(side.plane.xds_socket(), "fake_envoy");
+    fake_envoy.refuse("no");
     let refused = |status: &Value| {
         let objects = status["objects"].as_array().cloned().unwrap_or_default();
         objects.iter().any(|object| {

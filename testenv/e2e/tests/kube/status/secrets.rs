@@ -6,7 +6,7 @@ use portcullis_harness::client::plain;
 use portcullis_harness::deps;
 use serde_json::{Value, json};
 
-use super::pretender::Pretender;
+use super::fake_envoy::FakeEnvoy;
 use super::wait_condition;
 use crate::sources::World;
 
@@ -52,8 +52,8 @@ fn no_key_and_no_token_is_told_anywhere() {
         keys.join("\n"),
         keys.iter().filter(|key| key.len() > 100).cloned().collect::<Vec<_>>().join(" ")
     );
-    let pretender = Pretender::new(side.plane.xds_socket(), "pretender");
-    pretender.refuse(&dump);
+    let fake_envoy = FakeEnvoy::new(side.plane.xds_socket(), "fake_envoy");
+    fake_envoy.refuse(&dump);
     wait_condition(&world, GOOD, "Programmed", "False", "Refused");
     let address = side.plane.http_address();
     let http = |path: &str| plain::get(address, path).unwrap().text();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use portcullis_filter_config::{CONFIG_VERSION, NODE_CONFIG_VERSION};
 use portcullis_harness::agent::{Agent, AgentOptions};
 use portcullis_harness::balancer::{Backend, Balancer};
-use portcullis_harness::client::{Crowd, Outcome, Steady};
+use portcullis_harness::client::{ClientPool, OpenLoopLoad, Outcome};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
 use portcullis_harness::{ports, wait, write_private};
@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use super::rolling::lanes;
 use super::site::{Grounds, SOON};
-use crate::saboteur::entry;
+use crate::bad_control_plane::entry;
 use crate::world::{NAME, PODS};
 
 /// The configuration version of the release before.
@@ -131,7 +131,7 @@ impl Site {
     }
 }
 
-fn at_least(load: &Steady, good: u64) -> Outcome {
+fn at_least(load: &OpenLoopLoad, good: u64) -> Outcome {
     let mut outcome = Outcome::default();
     wait::until("so many requests are answered", SOON, || {
         outcome = std::mem::take(&mut outcome).and(load.take());
@@ -150,7 +150,7 @@ fn release_upgrade_freezes_gateways_and_fails_no_request() {
     let balancer = Balancer::start(backends.collect(), ASKS).unwrap();
     let are_ready = |count| wait::until("gateways are ready", SOON, || (balancer.ready().len() == count).then_some(()));
     are_ready(2).unwrap();
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let load = crowd.steady(&lanes(&grounds.target(balancer.address()), 10), &[PODS], PER_SECOND).unwrap();
     let mut outcome = at_least(&load, 100);
     for (site, name) in sites.iter_mut().zip(names) {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use portcullis_harness::agent::{Agent, AgentOptions};
-use portcullis_harness::client::{Crowd, H2Client, Lane, Protocol};
+use portcullis_harness::client::{ClientPool, H2Client, LoadProfile, Protocol};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
 use portcullis_harness::{ports, wait};
@@ -34,8 +34,8 @@ fn envoy_goes_to_another_control_plane_and_traffic_goes_on() {
     agent.wait_ready(SOON).unwrap();
     let client = H2Client::connect(&grounds.target(address)).unwrap();
     let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
-    let lane = Lane::new("alice", &grounds.target(address), Protocol::Http2);
-    let load = Crowd::new(1).unwrap().steady(&[lane], &[PODS], 50.0).unwrap();
+    let lane = LoadProfile::new("alice", &grounds.target(address), Protocol::Http2);
+    let load = ClientPool::new(1).unwrap().steady(&[lane], &[PODS], 50.0).unwrap();
 
     for _ in 0..3 {
         let followed = || planes.iter().position(follows);

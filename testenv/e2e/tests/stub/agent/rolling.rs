@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use portcullis_harness::balancer::{Backend, Balancer};
-use portcullis_harness::client::{Crowd, Followers, Lane, Outcome, Protocol, Steady, TlsTarget};
+use portcullis_harness::client::{ClientPool, LoadProfile, OpenLoopLoad, Outcome, Protocol, TlsTarget, Watchers};
 use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 
@@ -26,9 +26,9 @@ const PER_SECOND: f64 = 500.0;
 /// The least number of good responses while a gateway ends: one second of the load, of several.
 const MEANWHILE: u64 = 500;
 
-pub(super) fn lanes(target: &TlsTarget, each: u32) -> Vec<Lane> {
+pub(super) fn lanes(target: &TlsTarget, each: u32) -> Vec<LoadProfile> {
     let both = [("http1", Protocol::Http1), ("http2", Protocol::Http2)];
-    let lane = |(name, protocol), number| Lane::new(format!("{name}-{number}"), target, protocol);
+    let lane = |(name, protocol), number| LoadProfile::new(format!("{name}-{number}"), target, protocol);
     both.into_iter().flat_map(|one| (0..each).map(move |number| lane(one, number))).collect()
 }
 
@@ -44,7 +44,7 @@ fn roll(test: &str, plan: &Plan) {
     let balancer = Balancer::start(backends, ASKS).unwrap();
     wait::until("both are ready", SOON, || (balancer.ready().len() == 2).then_some(())).unwrap();
     let target = grounds.target(balancer.address());
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let followers = crowd.follow(&lanes(&target, plan.watches / 2), &format!("{PODS}?watch=true")).unwrap();
     wait::until("watches are open", SOON, || (grounds.stub.running() >= plan.watches as usize).then_some(())).unwrap();
     let load = crowd.steady(&lanes(&target, CLIENTS), &[PODS], PER_SECOND).unwrap();
@@ -59,7 +59,7 @@ fn roll(test: &str, plan: &Plan) {
                 restarts += 1;
                 (answered >= MEANWHILE).then_some(())
             };
-            wait::undisturbed("so many are answered while a gateway ends", under_load).unwrap();
+            wait::retry_if_slow("so many are answered while a gateway ends", under_load).unwrap();
         }
     }
     let outcome = outcome.and(load.stop().unwrap());
@@ -71,7 +71,7 @@ fn roll(test: &str, plan: &Plan) {
 }
 
 /// Gives what was answered between the signal and the end.
-fn restart(site: &mut Site, plan: &Plan, balancer: &Balancer, followers: &Followers, load: &Steady) -> Outcome {
+fn restart(site: &mut Site, plan: &Plan, balancer: &Balancer, followers: &Watchers, load: &OpenLoopLoad) -> Outcome {
     let ended_before = followers.ends().len();
     let asked = Instant::now();
     site.agent.process().signal(Signal::Term).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use portcullis_harness::client::{Crowd, H2Client, Lane, Outcome, Protocol, Steady, Watches};
+use portcullis_harness::client::{ClientPool, H2Client, LoadProfile, OpenLoopLoad, Outcome, Protocol, Watches};
 use portcullis_harness::wait;
 use serde_json::json;
 
@@ -32,8 +32,8 @@ struct Plan {
 }
 
 /// Watches of both kinds of users, most of them on shared connections.
-fn open_watches(site: &Site, crowd: &Crowd, plan: &Plan) -> Watches {
-    let mut lanes: Vec<(Lane, usize)> = Vec::new();
+fn open_watches(site: &Site, crowd: &ClientPool, plan: &Plan) -> Watches {
+    let mut lanes: Vec<(LoadProfile, usize)> = Vec::new();
     let mut shared = plan.watches - plan.alone;
     while shared > 0 {
         let count = shared.min(SHARING);
@@ -82,7 +82,7 @@ struct Told {
 
 fn churn(test: &str, plan: &Plan) {
     let mut site = Site::start(test);
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let watches = open_watches(&site, &crowd, plan);
     let mut sessions = Sessions::open(&site.target().identity(&site.pki.alice), ROBOT, plan.sessions);
     let load = crowd.steady(&site.lanes(), &READ, plan.per_second).unwrap();
@@ -108,7 +108,7 @@ fn churn(test: &str, plan: &Plan) {
 fn change_everything(
     site: &mut Site,
     plan: &Plan,
-    load: &Steady,
+    load: &OpenLoopLoad,
     events: &mut Events<'_>,
     sessions: &mut Sessions,
 ) -> (Vec<Told>, Outcome) {

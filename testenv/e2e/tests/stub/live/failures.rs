@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
-use portcullis_harness::client::{Crowd, H2Client, Lane, Outcome, Protocol, Steady};
+use portcullis_harness::client::{ClientPool, H2Client, LoadProfile, OpenLoopLoad, Outcome, Protocol};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
@@ -40,22 +40,22 @@ impl Field {
         field
     }
 
-    fn lanes(&self) -> Vec<Lane> {
+    fn lanes(&self) -> Vec<LoadProfile> {
         let target = self.gateway.target(NAME).timeout(PATIENCE);
         let alice = target.clone().identity(&self.pki.alice);
         let of = |protocol| {
             [
-                Lane::new(format!("certificate, {protocol:?}"), &alice, protocol),
-                Lane::new(format!("token, {protocol:?}"), &target, protocol).token(ROBOT),
+                LoadProfile::new(format!("certificate, {protocol:?}"), &alice, protocol),
+                LoadProfile::new(format!("token, {protocol:?}"), &target, protocol).token(ROBOT),
             ]
         };
         [Protocol::Http2, Protocol::Http1].into_iter().cycle().take(8).flat_map(of).collect()
     }
 
     /// Without a credential, over pools of their own.
-    fn strangers(&self) -> [Lane; 2] {
+    fn strangers(&self) -> [LoadProfile; 2] {
         let target = self.gateway.target(NAME).timeout(PATIENCE);
-        [Protocol::Http2, Protocol::Http1].map(|one| Lane::new(format!("no credential, {one:?}"), &target, one))
+        [Protocol::Http2, Protocol::Http1].map(|one| LoadProfile::new(format!("no credential, {one:?}"), &target, one))
     }
 
     /// Which servers the pool for reads and writes holds for healthy.
@@ -117,7 +117,7 @@ impl Field {
 }
 
 /// Lets the load run until so many more answers came.
-pub(super) fn more(load: &Steady, answers: u64) -> Outcome {
+pub(super) fn more(load: &OpenLoopLoad, answers: u64) -> Outcome {
     let mut seen = Outcome::default();
     wait::until("more answers", SOON, || {
         seen = std::mem::take(&mut seen).and(load.take());
@@ -141,7 +141,7 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64, check: Check) 
         "credentialCache": {"tokenTTL": "2s"},
     });
     let mut field = Field::start(test, portcullis);
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let load = crowd.steady(&field.lanes(), &READ, per_second).unwrap();
     let strangers = crowd.steady(&field.strangers(), &["/version"], 10.0).unwrap();
     let before = more(&load, (per_second * 2.0) as u64);
@@ -158,7 +158,7 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64, check: Check) 
     all_are_back(&field, how, &crowd, per_second);
 }
 
-fn one_more_is_gone(field: &Field, how: Failure, gone: usize, load: &Steady, check: Check) {
+fn one_more_is_gone(field: &Field, how: Failure, gone: usize, load: &OpenLoopLoad, check: Check) {
     let started = Instant::now();
     let before = (field.checks("failure"), started);
     field.servers[gone - 1].fail(how);
@@ -178,7 +178,7 @@ fn all_are_gone(field: &Field, how: Failure) {
     assert_eq!(answer.json().unwrap()["kind"], "Status");
 }
 
-fn all_are_back(field: &Field, how: Failure, crowd: &Crowd, per_second: f64) {
+fn all_are_back(field: &Field, how: Failure, crowd: &ClientPool, per_second: f64) {
     let back = field.wait_healthy("after they came back", &[0, 1, 2]);
     // Envoy's workers hear of it a moment after its admin page does.
     let target = field.gateway.target(NAME).identity(&field.pki.alice);

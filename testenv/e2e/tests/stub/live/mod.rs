@@ -2,7 +2,7 @@
 
 mod changes;
 mod churn;
-mod ends;
+mod drain_scope;
 mod failures;
 mod freeze;
 mod generations;

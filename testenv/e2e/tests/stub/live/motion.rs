@@ -4,7 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
-use portcullis_harness::client::{Lane, Protocol, TlsTarget};
+use portcullis_harness::client::{LoadProfile, Protocol, TlsTarget};
 use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::{SharedStore, StubServer};
 use serde_json::json;
@@ -72,12 +72,12 @@ impl Motion {
         self.gateway.target(NAME).timeout(PATIENCE)
     }
 
-    pub(super) fn lanes(&self) -> Vec<Lane> {
+    pub(super) fn lanes(&self) -> Vec<LoadProfile> {
         let alice = self.target().identity(&self.pki.alice);
         let of = |protocol| {
             [
-                Lane::new(format!("certificate, {protocol:?}"), &alice, protocol),
-                Lane::new(format!("token, {protocol:?}"), &self.target(), protocol).token(ROBOT),
+                LoadProfile::new(format!("certificate, {protocol:?}"), &alice, protocol),
+                LoadProfile::new(format!("token, {protocol:?}"), &self.target(), protocol).token(ROBOT),
             ]
         };
         [Protocol::Http2, Protocol::Http1].into_iter().flat_map(of).collect()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_harness::client::{Crowd, Outgoing};
+use portcullis_harness::client::{ClientPool, Outgoing};
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 
@@ -19,7 +19,7 @@ const EASED_IN: Duration = Duration::from_secs(40);
 #[test]
 fn ten_thousand_upstream_503s_eject_nothing() {
     let site = Site::start("refusals");
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     for stub in &site.stubs {
         let body = "the service is broken".to_owned();
         stub.fault(Fault::new(BROKEN, Action::Respond { status: 503, headers: Vec::new(), body }));

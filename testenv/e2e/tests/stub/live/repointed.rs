@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
-use portcullis_harness::client::{Crowd, Lane, Protocol};
+use portcullis_harness::client::{ClientPool, LoadProfile, Protocol};
 use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::{SharedStore, StubServer};
 
@@ -55,11 +55,11 @@ fn repointed(test: &str, has_other_server_ca: bool) {
     let alice = target.clone().identity(&pki.alice);
     let lanes = [Protocol::Http2, Protocol::Http1].map(|protocol| {
         [
-            Lane::new(format!("certificate, {protocol:?}"), &alice, protocol),
-            Lane::new(format!("token, {protocol:?}"), &target, protocol).token(ROBOT),
+            LoadProfile::new(format!("certificate, {protocol:?}"), &alice, protocol),
+            LoadProfile::new(format!("token, {protocol:?}"), &target, protocol).token(ROBOT),
         ]
     });
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let load = crowd.steady(lanes.as_flattened(), &[PODS], 100.0).unwrap();
     let mut total = more(&load, 50);
     for number in 1..=6 {

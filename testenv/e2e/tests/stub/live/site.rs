@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use portcullis_e2e::{Gateway, GatewayOptions, Manifest, allow_all};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
-use portcullis_harness::client::{Lane, Protocol, TlsTarget};
+use portcullis_harness::client::{LoadProfile, Protocol, TlsTarget};
 use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::{SharedStore, StubServer, TokenEntry};
 use serde_json::{Value, json};
@@ -70,16 +70,16 @@ impl Site {
         self.gateway.target(NAME).timeout(PATIENCE)
     }
 
-    pub(super) fn by_certificate(&self, name: &str, protocol: Protocol) -> Lane {
-        Lane::new(name, &self.target().identity(&self.pki.alice), protocol)
+    pub(super) fn by_certificate(&self, name: &str, protocol: Protocol) -> LoadProfile {
+        LoadProfile::new(name, &self.target().identity(&self.pki.alice), protocol)
     }
 
-    pub(super) fn by_token(&self, name: &str, protocol: Protocol) -> Lane {
-        Lane::new(name, &self.target(), protocol).token(ROBOT)
+    pub(super) fn by_token(&self, name: &str, protocol: Protocol) -> LoadProfile {
+        LoadProfile::new(name, &self.target(), protocol).token(ROBOT)
     }
 
     /// Users of both kinds over both protocols.
-    pub(super) fn lanes(&self) -> Vec<Lane> {
+    pub(super) fn lanes(&self) -> Vec<LoadProfile> {
         let of = |number: usize| {
             [
                 self.by_certificate(&format!("certificate, HTTP/2, {number}"), Protocol::Http2),

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use portcullis_harness::client::{Crowd, Steady, Watches};
+use portcullis_harness::client::{ClientPool, OpenLoopLoad, Watches};
 use serde_json::{Value, json};
 
 use super::changes::other;
@@ -17,7 +17,7 @@ const PER_SECOND: f64 = 50.0;
 
 /// Requests and watches that go on.
 struct Traffic {
-    load: Steady,
+    load: OpenLoopLoad,
     watches: Watches,
 }
 
@@ -82,7 +82,7 @@ const FAULTS: &[Fault] = &[
 #[test]
 fn faults_of_the_source_fail_no_request_and_end_no_watch() {
     let mut site = Site::start("source-under-load");
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let lanes: Vec<_> = site.lanes().into_iter().map(|lane| (lane, 5)).collect();
     let watches = crowd.watches(&lanes, WATCHED).unwrap();
     let load = crowd.steady(&site.lanes(), &[PODS, "/version"], PER_SECOND).unwrap();

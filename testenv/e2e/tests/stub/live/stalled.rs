@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use portcullis_e2e::GatewayOptions;
-use portcullis_harness::client::{Crowd, H2Client, H2Stream, TlsConnection};
+use portcullis_harness::client::{ClientPool, H2Client, H2Stream, TlsConnection};
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 
@@ -53,7 +53,7 @@ fn fifty_stalled_readers_of_large_lists_hold_up_nobody_else() {
     for stub in &site.stubs {
         stub.fault(Fault::new(LARGE, Action::Large { mebibytes: MEBIBYTES }));
     }
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let alice = site.target().identity(&site.pki.alice);
     let own: Vec<_> = (0..15).map(|_| crowd.connect(&alice).unwrap()).collect();
     let shared = crowd.connect(&alice).unwrap();
@@ -91,7 +91,7 @@ fn fifty_stalled_readers_of_large_lists_hold_up_nobody_else() {
 fn connections_full_of_stalled_readers_still_carry_others() {
     let world = World::start("stalled-full", &GatewayOptions::default());
     world.stub.fault(Fault::new(LARGE, Action::Large { mebibytes: MEBIBYTES }));
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let alice = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
     // More than one connection to the server carries, for each of Envoy's workers.
     let clients: Vec<_> = (0..220).map(|_| crowd.connect(&alice).unwrap()).collect();
@@ -117,7 +117,7 @@ fn clients_stalled_uploads_do_not_hold_up_its_other_requests() {
         ["stalled", "other"].map(|end| format!("/api/v1/namespaces/default/services/web/proxy/{end}")).into();
     world.stub.fault(Fault::new(&path, Action::Hold));
     let alice = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
-    let client = Crowd::new(2).unwrap().connect(&alice).unwrap();
+    let client = ClientPool::new(2).unwrap().connect(&alice).unwrap();
     let body = vec![b'x'; 1024 * 1024];
     std::thread::scope(|scope| {
         let upload = || client.request("POST", &path, &[], &body).unwrap().status;

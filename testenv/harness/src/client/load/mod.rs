@@ -4,15 +4,15 @@
 //! closing connection never took is sent again on a new one, as every HTTP client does; anything else that is not the
 //! expected answer is a failure, and none is repeated.
 
-mod followers;
-mod lane;
-mod line;
-mod steady;
+mod connection;
+mod open_loop;
+mod profile;
 mod tally;
+mod watchers;
 mod watches;
 
-pub use followers::{End, Followers};
-pub use lane::{Lane, Protocol};
-pub use steady::Steady;
+pub use open_loop::OpenLoopLoad;
+pub use profile::{LoadProfile, Protocol};
 pub use tally::{Failure, Outcome};
+pub use watchers::{End, Watchers};
 pub use watches::Watches;

@@ -8,11 +8,11 @@ use crate::{Error, Result};
 
 /// The threads that many connections share.
 #[derive(Debug, Clone)]
-pub struct Crowd {
+pub struct ClientPool {
     runtime: Arc<Runtime>,
 }
 
-impl Crowd {
+impl ClientPool {
     /// A crowd on that many threads.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::{Lane, Protocol};
+use super::{LoadProfile, Protocol};
 use crate::Result;
 
 /// A connection that closes again and again is broken, not merely closing.
@@ -25,8 +25,8 @@ type Sent = std::result::Result<std::result::Result<Answer, Request<Body>>, Fail
 
 /// The connections of a lane.
 #[derive(Debug)]
-pub(super) struct Line {
-    pub(super) lane: Lane,
+pub(super) struct LoadConnection {
+    pub(super) lane: LoadProfile,
     tls: Arc<ClientConfig>,
     shared: tokio::sync::Mutex<Option<http2::SendRequest<Body>>>,
     idle: Mutex<Vec<http1::SendRequest<Body>>>,
@@ -39,8 +39,8 @@ pub(super) struct Answer {
     own: Option<http1::SendRequest<Body>>,
 }
 
-impl Line {
-    pub(super) fn new(lane: Lane) -> Result<Self> {
+impl LoadConnection {
+    pub(super) fn new(lane: LoadProfile) -> Result<Self> {
         let tls = lane.target.config()?;
         Ok(Self { lane, tls, shared: Default::default(), idle: Mutex::default(), connections: AtomicUsize::new(0) })
     }
@@ -158,7 +158,7 @@ impl Line {
 }
 
 impl Answer {
-    /// The answer, and what is to be given back to [`Line::recycle`] after its body.
+    /// The answer, and what is to be given back to [`LoadConnection::recycle`] after its body.
     pub(super) fn split(self) -> (Response<Incoming>, Option<http1::SendRequest<Body>>) {
         (self.response, self.own)
     }

@@ -12,14 +12,14 @@ pub enum Protocol {
 /// One client: where it connects, how, and as whom. With HTTP/2 all its requests share a connection, with HTTP/1.1 it has as
 /// many as it needs.
 #[derive(Debug, Clone)]
-pub struct Lane {
+pub struct LoadProfile {
     pub(super) name: String,
     pub(super) target: TlsTarget,
     pub(super) protocol: Protocol,
     pub(super) token: Option<String>,
 }
 
-impl Lane {
+impl LoadProfile {
     /// A client with the user of its TLS certificate. `name` is its name in reports.
     pub fn new(name: impl Into<String>, target: &TlsTarget, protocol: Protocol) -> Self {
         let alpn: &[&str] = if protocol == Protocol::Http2 { &["h2"] } else { &["http/1.1"] };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::{CertSpec, Identity};
-use portcullis_harness::client::{Crowd, H2Client, Outgoing, Response, Timed};
+use portcullis_harness::client::{ClientPool, H2Client, Outgoing, Response, Timed};
 use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::TokenEntry;
 use serde_json::{Value, json};
@@ -68,7 +68,11 @@ fn sharing_h2(client: &H2Client, users: &[usize], identity: impl Fn(usize) -> Ve
     let mut waiting: Vec<usize> = (0..ROUNDS).flat_map(|_| users.iter().copied()).collect();
     let started = Instant::now();
     while !waiting.is_empty() {
-        assert!(started.elapsed() < LONGEST.saturating_mul(wait::patience()), "{} never got an answer", waiting.len());
+        assert!(
+            started.elapsed() < LONGEST.saturating_mul(wait::deadline_factor()),
+            "{} never got an answer",
+            waiting.len()
+        );
         let request = |user: &usize| Outgoing {
             method: "POST".to_owned(),
             path: path_of(*user),
@@ -109,7 +113,10 @@ fn by_h1(world: &World, identity: Option<&Identity>, user: usize) {
     let mut connection = target.connect().unwrap();
     let (mut answered, started) = (0, Instant::now());
     while answered < ROUNDS {
-        assert!(started.elapsed() < LONGEST.saturating_mul(wait::patience()), "user-{user} got {answered} answers");
+        assert!(
+            started.elapsed() < LONGEST.saturating_mul(wait::deadline_factor()),
+            "user-{user} got {answered} answers"
+        );
         let asked = Instant::now();
         connection.write(request.as_bytes()).unwrap();
         let response = connection.read_response(false).unwrap();
@@ -142,7 +149,7 @@ fn crowd(test: &str, (h2, h1): (usize, usize), impersonated_users: usize) {
         world.pki.client_ca.issue(&spec).unwrap()
     };
     let identities: Vec<Identity> = (0..with_certificate).map(identity).collect();
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let target = world.gateway.target(NAME).timeout(LONGEST);
     let sharers: Vec<usize> = (with_certificate..with_certificate + h2).collect();
     let others: Vec<usize> = (with_token..all).collect();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use portcullis_harness::client::{Crowd, H2Client, Lane, Protocol, TlsTarget, Watches};
+use portcullis_harness::client::{ClientPool, H2Client, LoadProfile, Protocol, TlsTarget, Watches};
 use portcullis_harness::{ports, wait};
 use serde_json::{Value, json};
 
@@ -69,14 +69,14 @@ fn proxies(site: &Site, range: &str) {
     settings(site, "/listener/proxyProtocol", json!({"port": port, "trustedProxies": [range]}));
 }
 
-fn watches(site: &Site, crowd: &Crowd, name: &str) -> Watches {
+fn watches(site: &Site, crowd: &ClientPool, name: &str) -> Watches {
     watches_at(site, crowd, site.gateway.address(), name)
 }
 
-fn watches_at(site: &Site, crowd: &Crowd, address: SocketAddr, name: &str) -> Watches {
+fn watches_at(site: &Site, crowd: &ClientPool, address: SocketAddr, name: &str) -> Watches {
     // The default certificate does not carry the cluster's name.
     let target = TlsTarget::new(address).sni(name).timeout(SOON).identity(&site.pki.alice);
-    let of = |protocol| (Lane::new(format!("{name}, {protocol:?}"), &target, protocol), EACH / 2);
+    let of = |protocol| (LoadProfile::new(format!("{name}, {protocol:?}"), &target, protocol), EACH / 2);
     let lanes = [of(Protocol::Http2), of(Protocol::Http1)];
     crowd.watches(&lanes, &format!("{WATCHED}?watch=true&resourceVersion=0")).unwrap()
 }
@@ -101,7 +101,7 @@ fn is_drained(site: &Site) -> Option<()> {
 
 fn make(edits: &[Edit], site: &mut Site) {
     site.gateway.apply(&other(site)).unwrap();
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     for ((name, ends, edit), number) in edits.iter().zip(1..) {
         let own = watches(site, &crowd, crate::world::NAME);
         let neighbours = watches(site, &crowd, NEIGHBOUR);
@@ -145,7 +145,7 @@ fn edit_of_virtual_ips_ends_what_came_by_them_and_nothing_else() {
     let mut site = Site::start("ends-addresses");
     site.gateway.apply(&other(&site)).unwrap();
     settings(&site, "/listener/address", json!("0.0.0.0"));
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let [own, neighbours] = [crate::world::NAME, NEIGHBOUR].map(|name| watches(&site, &crowd, name));
     for addresses in [json!(["127.1.0.1"]), json!(["127.1.0.1", "127.1.0.2"]), json!(["127.1.0.2"])] {
         let is_first = site.manifest.get("/spec/portcullis/virtualIPs").is_null();

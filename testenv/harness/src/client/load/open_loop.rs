@@ -7,10 +7,10 @@ use hyper::body::Incoming;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use super::line::{Line, told};
+use super::connection::{LoadConnection, told};
 use super::tally::Tally;
-use super::{Lane, Outcome};
-use crate::client::Crowd;
+use super::{LoadProfile, Outcome};
+use crate::client::ClientPool;
 use crate::{Error, Result, wait};
 
 /// How often it is looked whether requests are due.
@@ -20,7 +20,7 @@ const MAX_UNDER_WAY: u64 = 250;
 
 /// Requests at a steady rate, until it is stopped or dropped.
 #[derive(Debug)]
-pub struct Steady {
+pub struct OpenLoopLoad {
     runtime: Arc<Runtime>,
     shared: Arc<Shared>,
     pacer: JoinHandle<()>,
@@ -29,7 +29,7 @@ pub struct Steady {
 
 #[derive(Debug)]
 struct Shared {
-    lines: Vec<Arc<Line>>,
+    lines: Vec<Arc<LoadConnection>>,
     paths: Vec<String>,
     patience: Duration,
     tally: Tally,
@@ -37,14 +37,15 @@ struct Shared {
     over: AtomicBool,
 }
 
-impl Crowd {
+impl ClientPool {
     /// Sends GETs to the paths in turn, each on the next lane, so many per second. An answer that takes longer than the
     /// lane's timeout is a failure.
     ///
     /// # Errors
     /// [`Error::Http`] without a lane or a path, [`Error::Tls`].
-    pub fn steady(&self, lanes: &[Lane], paths: &[&str], per_second: f64) -> Result<Steady> {
-        let lines = lanes.iter().cloned().map(|lane| Line::new(lane).map(Arc::new)).collect::<Result<Vec<_>>>()?;
+    pub fn steady(&self, lanes: &[LoadProfile], paths: &[&str], per_second: f64) -> Result<OpenLoopLoad> {
+        let lines =
+            lanes.iter().cloned().map(|lane| LoadConnection::new(lane).map(Arc::new)).collect::<Result<Vec<_>>>()?;
         let Some(patience) = lanes.iter().map(|lane| lane.target.timeout).max().filter(|_| !paths.is_empty()) else {
             return Err(Error::Http { step: "starting a load", reason: "no lane or no path".to_owned() });
         };
@@ -58,11 +59,11 @@ impl Crowd {
         });
         let runtime = Arc::clone(self.runtime());
         let pacer = runtime.spawn(pace(Arc::clone(&shared), per_second));
-        Ok(Steady { runtime, shared, pacer, connections: Default::default() })
+        Ok(OpenLoopLoad { runtime, shared, pacer, connections: Default::default() })
     }
 }
 
-impl Steady {
+impl OpenLoopLoad {
     /// The results since the start or the last call. Requests under way count in the interval in which they end.
     pub fn take(&self) -> Outcome {
         let connections = self.shared.lines.iter().map(|line| line.connections()).sum();
@@ -86,7 +87,7 @@ impl Steady {
     }
 }
 
-impl Drop for Steady {
+impl Drop for OpenLoopLoad {
     fn drop(&mut self) {
         self.shared.over.store(true, Ordering::Release);
         self.pacer.abort();
@@ -129,7 +130,7 @@ async fn one(shared: Arc<Shared>, number: u64) {
 }
 
 /// The status, the server's name, and the body if it is no good one.
-async fn exchange(line: &Line, path: &str) -> std::result::Result<(u16, String, String), String> {
+async fn exchange(line: &LoadConnection, path: &str) -> std::result::Result<(u16, String, String), String> {
     let (response, own) = line.send(path).await?.split();
     let (parts, body) = response.into_parts();
     let server = parts.headers.get("x-stub-name").and_then(|name| name.to_str().ok()).unwrap_or_default().to_owned();

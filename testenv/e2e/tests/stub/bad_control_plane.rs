@@ -21,7 +21,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 /// A control plane in this process, and an Envoy.
-pub(crate) struct Saboteur {
+pub(crate) struct BadControlPlane {
     snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) address: SocketAddr,
@@ -33,9 +33,9 @@ pub(crate) struct Saboteur {
     _runtime: tokio::runtime::Runtime,
 }
 
-impl Saboteur {
+impl BadControlPlane {
     pub(crate) fn start(run: &RunDir) -> Self {
-        let dir = run.make_dir("saboteur").unwrap();
+        let dir = run.make_dir("control_plane").unwrap();
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
         let default = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
@@ -43,7 +43,7 @@ impl Saboteur {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let (snapshots, receiver) = watch::channel(None);
         let registry = Arc::new(Registry::default());
-        let plane = ControlPlane::start(&dir, &run.make_dir("saboteur/manifests").unwrap()).unwrap();
+        let plane = ControlPlane::start(&dir, &run.make_dir("control_plane/manifests").unwrap()).unwrap();
         let socket_path: PathBuf = plane.xds_socket().with_file_name("bad.sock");
         let socket_flag = socket_path.display().to_string();
         let mut flags = vec!["--xds-socket", &*socket_flag];

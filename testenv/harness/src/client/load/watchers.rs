@@ -5,17 +5,17 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::task::JoinSet;
 
-use super::Lane;
-use super::line::{Line, told};
+use super::LoadProfile;
+use super::connection::{LoadConnection, told};
 use crate::Result;
-use crate::client::Crowd;
+use crate::client::ClientPool;
 
 /// How long a client waits before it opens a watch again.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// Watches that are opened again whenever they end, as informers do, until this value is dropped.
 #[derive(Debug)]
-pub struct Followers {
+pub struct Watchers {
     ends: Arc<Mutex<Vec<End>>>,
     // Dropping it ends the watches.
     _following: JoinSet<()>,
@@ -30,30 +30,30 @@ pub struct End {
     pub broken: Option<String>,
 }
 
-impl Crowd {
+impl ClientPool {
     /// One watch on each lane, over a connection of its own.
     ///
     /// # Errors
     /// [`crate::Error::Tls`].
-    pub fn follow(&self, lanes: &[Lane], path: &str) -> Result<Followers> {
+    pub fn follow(&self, lanes: &[LoadProfile], path: &str) -> Result<Watchers> {
         let ends = Arc::<Mutex<Vec<End>>>::default();
         let mut following = JoinSet::new();
         for lane in lanes {
-            let line = Line::new(lane.clone())?;
+            let line = LoadConnection::new(lane.clone())?;
             following.spawn_on(follow(line, path.to_owned(), Arc::clone(&ends)), self.runtime().handle());
         }
-        Ok(Followers { ends, _following: following })
+        Ok(Watchers { ends, _following: following })
     }
 }
 
-impl Followers {
+impl Watchers {
     /// Every end so far.
     pub fn ends(&self) -> Vec<End> {
         self.ends.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-async fn follow(line: Line, path: String, ends: Arc<Mutex<Vec<End>>>) {
+async fn follow(line: LoadConnection, path: String, ends: Arc<Mutex<Vec<End>>>) {
     loop {
         let broken = watch(&line, &path).await.err().map(|reason| format!("{}: {reason}", line.lane.name));
         ends.lock().unwrap_or_else(PoisonError::into_inner).push(End { at: Instant::now(), broken });
@@ -62,7 +62,7 @@ async fn follow(line: Line, path: String, ends: Arc<Mutex<Vec<End>>>) {
 }
 
 /// Opens a watch and reads it to its end.
-async fn watch(line: &Line, path: &str) -> std::result::Result<(), String> {
+async fn watch(line: &LoadConnection, path: &str) -> std::result::Result<(), String> {
     // The connection stays as long as its watch.
     let (response, _own) = line.send(path).await?.split();
     let status = response.status();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_e2e::{GatewayOptions, allow_all};
-use portcullis_harness::client::{Crowd, H2Client, Response, TlsConnection};
+use portcullis_harness::client::{ClientPool, H2Client, Response, TlsConnection};
 use portcullis_harness::{Result, wait};
 use portcullis_stub_apiserver::{Action, Fault, TokenEntry};
 use serde_json::json;
@@ -68,7 +68,7 @@ fn while_waiting(world: &World, action: Action, meanwhile: impl FnOnce(&Waiting)
     world.stub.fault(Fault::new(REVIEWS, action));
     // Nobody waits longer than this.
     let target = world.gateway.target(NAME).timeout(SOON);
-    let crowd = Crowd::new(2).unwrap();
+    let crowd = ClientPool::new(2).unwrap();
     let line = |number| match number < TOKENS {
         true => Line::Http1(Box::new(target.connect().unwrap())),
         false => Line::Http2(crowd.connect(&target).unwrap()),
@@ -154,7 +154,7 @@ fn waiting_requests_outlive_their_routes_and_filter() {
         assert_eq!(world.stub.records_for(PODS).len(), WAITING);
         Some(())
     };
-    wait::undisturbed("reviews have time", outlive).unwrap();
+    wait::retry_if_slow("reviews have time", outlive).unwrap();
 }
 
 #[test]
@@ -169,13 +169,13 @@ fn waiting_requests_end_when_the_filter_is_replaced() {
         assert!(world.stub.records_for(PODS).is_empty());
         Some(())
     };
-    wait::undisturbed("all wait", hanging).unwrap();
+    wait::retry_if_slow("all wait", hanging).unwrap();
 }
 
 /// A drain that is shorter than a review ends the connections; the reviews' places must come back all the same.
 #[test]
 fn filter_destroyed_amid_reviews_harms_no_request() {
-    wait::undisturbed("the drain ends before the reviews do", destroyed).unwrap();
+    wait::retry_if_slow("the drain ends before the reviews do", destroyed).unwrap();
 }
 
 fn destroyed() -> Option<()> {
@@ -217,5 +217,5 @@ fn waiting_requests_end_when_the_cluster_is_removed() {
         assert!(world.stub.records_for(PODS).is_empty());
         Some(())
     };
-    wait::undisturbed("all wait", removed).unwrap();
+    wait::retry_if_slow("all wait", removed).unwrap();
 }

@@ -6,9 +6,9 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::task::JoinSet;
 
-use super::line::{Line, told};
-use super::{Failure, Lane};
-use crate::client::Crowd;
+use super::connection::{LoadConnection, told};
+use super::{Failure, LoadProfile};
+use crate::client::ClientPool;
 use crate::{Error, Result};
 
 /// The number of watches that are opened at a time.
@@ -20,7 +20,7 @@ pub struct Watches {
     shared: Arc<Shared>,
     // Dropping it ends the watches.
     _following: JoinSet<()>,
-    crowd: Crowd,
+    crowd: ClientPool,
 }
 
 #[derive(Debug)]
@@ -31,13 +31,13 @@ struct Shared {
     ended: Mutex<Vec<Failure>>,
 }
 
-impl Crowd {
+impl ClientPool {
     /// Opens so many watches on each lane and returns when all are answered. With HTTP/2 those of a lane share its
     /// connection.
     ///
     /// # Errors
     /// [`Error::Http`] if one cannot be opened; [`Error::Tls`].
-    pub fn watches(&self, lanes: &[(Lane, usize)], path: &str) -> Result<Watches> {
+    pub fn watches(&self, lanes: &[(LoadProfile, usize)], path: &str) -> Result<Watches> {
         let total = lanes.iter().map(|(_, count)| count).sum();
         let shared = Arc::new(Shared {
             started: Instant::now(),
@@ -45,9 +45,9 @@ impl Crowd {
             ended: Mutex::default(),
         });
         let mut numbers = 0..total;
-        let mut plan: Vec<(usize, Arc<Line>)> = Vec::with_capacity(total);
+        let mut plan: Vec<(usize, Arc<LoadConnection>)> = Vec::with_capacity(total);
         for (lane, count) in lanes {
-            let line = Arc::new(Line::new(lane.clone())?);
+            let line = Arc::new(LoadConnection::new(lane.clone())?);
             plan.extend(numbers.by_ref().take(*count).map(|number| (number, Arc::clone(&line))));
         }
         let opened = self.runtime().block_on(open(plan, path.to_owned(), Arc::clone(&shared)));
@@ -79,7 +79,7 @@ impl Watches {
     }
 
     /// The threads that they share.
-    pub fn crowd(&self) -> &Crowd {
+    pub fn crowd(&self) -> &ClientPool {
         &self.crowd
     }
 }
@@ -91,7 +91,7 @@ impl Shared {
 }
 
 async fn open(
-    plan: Vec<(usize, Arc<Line>)>,
+    plan: Vec<(usize, Arc<LoadConnection>)>,
     path: String,
     shared: Arc<Shared>,
 ) -> std::result::Result<JoinSet<()>, String> {
@@ -116,7 +116,7 @@ async fn open(
 }
 
 /// The answer's body, and the connection if it is the watch's own: it ends with this value.
-async fn head(line: &Line, path: &str) -> std::result::Result<(Incoming, impl Send + use<>), String> {
+async fn head(line: &LoadConnection, path: &str) -> std::result::Result<(Incoming, impl Send + use<>), String> {
     let (response, own) = line.send(path).await?.split();
     let status = response.status();
     if status != 200 {
@@ -125,7 +125,7 @@ async fn head(line: &Line, path: &str) -> std::result::Result<(Incoming, impl Se
     Ok((response.into_body(), own))
 }
 
-async fn follow(number: usize, line: Arc<Line>, (mut body, own): (Incoming, impl Send), shared: Arc<Shared>) {
+async fn follow(number: usize, line: Arc<LoadConnection>, (mut body, own): (Incoming, impl Send), shared: Arc<Shared>) {
     let opened = Instant::now();
     let reason = loop {
         match body.frame().await {

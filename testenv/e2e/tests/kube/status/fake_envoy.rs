@@ -25,13 +25,13 @@ use tonic::transport::{Channel, Endpoint};
 const CLUSTERS: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 
 /// A client of a control plane. Its streams end with this value.
-pub(super) struct Pretender {
+pub(super) struct FakeEnvoy {
     node: Node,
     socket: PathBuf,
     runtime: Runtime,
 }
 
-impl Pretender {
+impl FakeEnvoy {
     pub(super) fn new(socket: &Path, id: &str) -> Self {
         // As a bootstrap of this release has it: the control plane serves no other configuration version.
         let version = Value { kind: Some(Kind::NumberValue(CONFIG_VERSION.into())) };
