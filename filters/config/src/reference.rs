@@ -1,6 +1,7 @@
 //! `docs/reference/filter-config.md` and `filter-config.schema.json`, written from the types for operators who configure an
 //! Envoy by hand: `UPDATE_DOCS=1 cargo test --workspace --lib -- reference`.
 
+use portcullis_generated_docs::assert_generated;
 use std::fmt::Write;
 
 use schemars::JsonSchema;
@@ -8,8 +9,6 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::{CONFIG_VERSION, ClusterConfig, FilterConfig, ValidatorConfig};
-
-const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference");
 
 const HEAD: &str = "# The filter's configuration
 
@@ -190,19 +189,10 @@ fn kind(field: &Value) -> String {
     }
 }
 
-fn holds(name: &str, wanted: &str) {
-    let path = format!("{DIR}/{name}");
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, wanted).unwrap();
-    }
-    let stands = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(stands == wanted, "docs/reference/{name} is not up to date; run this test with UPDATE_DOCS=1");
-}
-
 #[test]
 fn reference_says_what_the_types_do() {
-    holds("filter-config.md", &page());
-    holds("filter-config.schema.json", &schema_file());
+    assert_generated("filter-config.md", &page());
+    assert_generated("filter-config.schema.json", &schema_file());
     for text in [page(), schema_file()] {
         assert!(!text.contains("crate::") && !text.contains("[`"), "a link into the code");
     }

@@ -7,8 +7,6 @@ use super::catalog::{BUILT_IN, LABELS, METRICS, PREFIX};
 use super::resource::Verb;
 use crate::review::CACHES;
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
-
 const HEAD: &str = "# Metrics of the filter
 
 <!-- Written by a test from filters/core/src/observe/catalog.rs. -->
@@ -56,12 +54,7 @@ fn page() -> String {
 
 #[test]
 fn reference_says_what_the_code_does() {
-    let page = page();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(PATH, &page).unwrap();
-    }
-    let stands = std::fs::read_to_string(PATH).unwrap_or_default();
-    assert!(stands == page, "docs/reference/metrics.md is not up to date; run this test with UPDATE_DOCS=1");
+    portcullis_generated_docs::assert_generated("metrics.md", &page());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::super::{spec, status};
-use super::{Default, defaults_are_told, is_alias, rows, stands};
+use super::{Default, defaults_are_told, is_alias, rows};
 use crate::{ClientVerification, Cluster, UpstreamIdentity, check_cluster, parse_cluster, parse_duration};
 
 const HEAD: &str = "# UpstreamCluster
@@ -97,7 +97,7 @@ fn refusals(schema: &Value, path: &str, page: &mut String) {
 
 #[test]
 fn reference_says_what_the_code_does() {
-    stands("upstreamcluster.md", &page());
+    portcullis_generated_docs::assert_generated("upstreamcluster.md", &page());
     defaults_are_told(&spec(), "spec", &DEFAULTS);
 }
 

@@ -5,7 +5,6 @@ mod cluster;
 mod settings;
 
 use std::fmt::Write;
-use std::path::Path;
 
 use serde_json::Value;
 
@@ -15,16 +14,6 @@ use super::rules;
 
 /// A field's path, and its default as the page says it, where that is more than the type's own.
 type Default = (&'static str, &'static str);
-
-/// Holds a page to what stands in its file.
-fn stands(file: &str, page: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(file);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, page).unwrap();
-    }
-    let stands = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(stands == page, "docs/reference/{file} is not up to date; run this test with UPDATE_DOCS=1");
-}
 
 /// Whoever says in a description what a field is if unset says it as a default, too; and no default is one of no field.
 fn defaults_are_told(schema: &Value, path: &str, defaults: &[Default]) {

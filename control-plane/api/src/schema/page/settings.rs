@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::super::derive;
-use super::{Default, defaults_are_told, rows, stands};
+use super::{Default, defaults_are_told, rows};
 use crate::{AccessLog, GatewaySettingsSpec, NamesBelowWildcards, Settings, check_settings, parse_settings};
 
 const HEAD: &str = "# GatewaySettings
@@ -56,7 +56,7 @@ fn schema() -> Value {
 fn reference_says_what_the_code_does() {
     let mut page = HEAD.to_owned();
     rows(&schema(), "spec", &DEFAULTS, &mut page);
-    stands("gatewaysettings.md", &page);
+    portcullis_generated_docs::assert_generated("gatewaysettings.md", &page);
     defaults_are_told(&schema(), "spec", &DEFAULTS);
 }
 

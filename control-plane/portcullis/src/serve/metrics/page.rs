@@ -10,8 +10,6 @@ use portcullis_xds::{HealthRegistry, Registry};
 use super::ControlPlaneMetrics;
 use super::catalog::{LABELS, METRICS};
 
-const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/control-plane-metrics.md");
-
 const HEAD: &str = "# Metrics of the control plane
 
 <!-- Written by a test from control-plane/portcullis/src/serve/metrics/catalog.rs. -->
@@ -38,15 +36,7 @@ fn page() -> String {
 
 #[test]
 fn reference_says_what_the_code_does() {
-    let page = page();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(PATH, &page).unwrap();
-    }
-    let stands = std::fs::read_to_string(PATH).unwrap_or_default();
-    assert!(
-        stands == page,
-        "docs/reference/control-plane-metrics.md is not up to date; run this test with UPDATE_DOCS=1"
-    );
+    portcullis_generated_docs::assert_generated("control-plane-metrics.md", &page());
 }
 
 #[test]
