@@ -1,7 +1,9 @@
 use std::sync::{Arc, LazyLock};
 
 use envoy_abi::http::{ConfigHandle, Counter, FilterHandle, Gauge, Histogram, MainThread, MetricSink};
-use portcullis_core::observe::catalog::{CACHED, JUDGING, Metric, REQUESTS, REVIEW_WAIT, REVIEWS, SLOTS};
+use portcullis_core::observe::catalog::{
+    CREDENTIAL_CACHE_ENTRIES, FILTER_DURATION, Metric, REQUESTS, REQUESTS_IN_FLIGHT, REVIEW_WAIT, REVIEWS,
+};
 use portcullis_core::observe::{ClusterMetrics, MetricsSink, OrphanedMetrics, Outcome, Publisher, RequestRecord};
 
 use crate::flush_timer::FlushTimer;
@@ -44,10 +46,10 @@ impl<S: MetricSink> MetricsSink for EnvoySink<'_, S> {
 impl Metrics {
     pub(crate) fn new(handle: &mut ConfigHandle) -> Option<Self> {
         let mut gauge = |metric: Metric| Some((metric, handle.gauge(metric.name, metric.labels)?));
-        let gauges = [gauge(SLOTS)?, gauge(REVIEWS)?, gauge(CACHED)?];
+        let gauges = [gauge(REQUESTS_IN_FLIGHT)?, gauge(REVIEWS)?, gauge(CREDENTIAL_CACHE_ENTRIES)?];
         Some(Metrics {
             requests: handle.counter(REQUESTS.name, REQUESTS.labels)?,
-            processing: handle.histogram(JUDGING.name)?,
+            processing: handle.histogram(FILTER_DURATION.name)?,
             review_wait: handle.histogram(REVIEW_WAIT.name)?,
             gauges,
             publisher: Publisher::default(),

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use portcullis_core::observe::catalog::{JUDGING, Metric, PREFIX, REVIEW_WAIT};
+use portcullis_core::observe::catalog::{FILTER_DURATION, Metric, PREFIX, REVIEW_WAIT};
 use portcullis_core::observe::{ClusterMetrics, MetricsSink, Outcome, Publisher, RequestRecord};
 
 use crate::abi::{Hostcalls, MetricKind};
@@ -61,7 +61,7 @@ impl Metrics {
     pub(crate) fn new(hostcalls: &impl Hostcalls) -> Self {
         let histogram = |name: &str| hostcalls.metric(MetricKind::Histogram, &format!("{PREFIX}{name}"));
         Metrics {
-            processing: histogram(JUDGING.name),
+            processing: histogram(FILTER_DURATION.name),
             review_wait: histogram(REVIEW_WAIT.name),
             publisher: Publisher::default(),
             ids: RefCell::default(),

@@ -99,7 +99,7 @@ pub trait Host {
 
     /// Counts a request; `None` for one that reached no cluster.
     fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome);
-    /// Records [`crate::observe::catalog::JUDGING`], the time that the filter spent on a request.
+    /// Records [`crate::observe::catalog::FILTER_DURATION`], the time that the filter spent on a request.
     fn record_processing(&mut self, microseconds: u64);
     /// Records [`crate::observe::catalog::REVIEW_WAIT`], the time that a request waited for reviews.
     fn record_review_wait(&mut self, milliseconds: u64);

@@ -72,10 +72,11 @@ pub const REQUESTS: Metric = Metric {
 };
 
 /// The gateway's own time for a request.
-pub const JUDGING: Metric = Metric {
-    name: "judging_microseconds",
+pub const FILTER_DURATION: Metric = Metric {
+    name: "filter_duration_microseconds",
     kind: Kind::Histogram,
-    help: "Time that the filter worked on a request before it went on or was refused, without waiting.",
+    help: "Time that the filter worked on a request before it went on or was refused, without waiting. Envoy's histograms \
+           hold whole numbers, so the unit is not seconds.",
     labels: &[],
 };
 
@@ -89,8 +90,8 @@ pub const REVIEW_WAIT: Metric = Metric {
 };
 
 /// Requests in flight.
-pub const SLOTS: Metric = Metric {
-    name: "slots_in_use",
+pub const REQUESTS_IN_FLIGHT: Metric = Metric {
+    name: "requests_in_flight",
     kind: Kind::Gauge,
     help: "Requests in flight that hold a place of `maxRequestsInflight`.",
     labels: &["cluster", "schema"],
@@ -105,15 +106,16 @@ pub const REVIEWS: Metric = Metric {
 };
 
 /// Cached answers.
-pub const CACHED: Metric = Metric {
-    name: "cached_credentials",
+pub const CREDENTIAL_CACHE_ENTRIES: Metric = Metric {
+    name: "credential_cache_entries",
     kind: Kind::Gauge,
     help: "Answers about credentials that are remembered, expired ones included until they are forgotten.",
     labels: &["cluster", "kind"],
 };
 
 /// All of them.
-pub const METRICS: [Metric; 6] = [REQUESTS, JUDGING, REVIEW_WAIT, SLOTS, REVIEWS, CACHED];
+pub const METRICS: [Metric; 6] =
+    [REQUESTS, FILTER_DURATION, REVIEW_WAIT, REQUESTS_IN_FLIGHT, REVIEWS, CREDENTIAL_CACHE_ENTRIES];
 
 /// The label `resource` of what is no resource.
 pub const NON_RESOURCE: &str = "NonResourceRequest";

@@ -1,5 +1,5 @@
 use super::Outcome;
-use super::catalog::{CACHED, Metric, REVIEWS, SLOTS};
+use super::catalog::{CREDENTIAL_CACHE_ENTRIES, Metric, REQUESTS_IN_FLIGHT, REVIEWS};
 use super::resource::ResourceLabels;
 use super::resource::Verb;
 use crate::limit::InFlight;
@@ -127,12 +127,16 @@ impl ClusterMetrics {
         let mut gauges: Gauges = self
             .slots
             .iter()
-            .map(|(schema, running)| (SLOTS, vec![cluster(), schema.to_string()], u64::from(running.count())))
+            .map(|(schema, running)| {
+                (REQUESTS_IN_FLIGHT, vec![cluster(), schema.to_string()], u64::from(running.count()))
+            })
             .collect();
         if let Some(caches) = &self.caches {
             gauges.push((REVIEWS, vec![cluster()], caches.under_way()));
             let entries = caches.entries();
-            gauges.extend(entries.map(|(kind, count)| (CACHED, vec![cluster(), kind.to_owned()], count)));
+            gauges.extend(
+                entries.map(|(kind, count)| (CREDENTIAL_CACHE_ENTRIES, vec![cluster(), kind.to_owned()], count)),
+            );
         }
         gauges
     }

@@ -119,10 +119,10 @@ fn counted(world: &World) {
     wait::until_ok("the counts are shown", SOON, shown).unwrap();
     // Envoy shows histograms every five seconds.
     until(world, "two requests have waited", "review_wait_milliseconds_count", &[], 2);
-    assert!(Page::of(world).sum("judging_microseconds_count", &[]) >= 12);
+    assert!(Page::of(world).sum("filter_duration_microseconds_count", &[]) >= 12);
     let page = Page::of(world);
     for (kind, expected) in [("tokens", 1), ("rejected_tokens", 1), ("certificates", 1), ("allowed_access", 0)] {
-        assert_eq!(page.sum("cached_credentials", &[("cluster", NAME), ("kind", kind)]), expected, "{kind}");
+        assert_eq!(page.sum("credential_cache_entries", &[("cluster", NAME), ("kind", kind)]), expected, "{kind}");
     }
 }
 
@@ -132,19 +132,19 @@ fn gauges_follow_the_load_and_end_at_zero() {
     let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
     let slots = [("cluster", NAME), ("schema", "few")];
     let watches: Vec<_> = (0..3).map(|_| alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap()).collect();
-    until(&world, "three places are taken", "slots_in_use", &slots, 3);
+    until(&world, "three places are taken", "requests_in_flight", &slots, 3);
     assert_eq!(alice.get(PODS, &[]).unwrap().status, 429);
     until(&world, "a refusal is counted", "requests_total", &[("schema", "few"), ("reason", "flow_control")], 1);
     drop(watches);
-    until(&world, "no place is taken", "slots_in_use", &slots, 0);
+    until(&world, "no place is taken", "requests_in_flight", &slots, 0);
 
     // A schema that is gone leaves no count behind.
     let watch = alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
-    until(&world, "a place is taken", "slots_in_use", &slots, 1);
+    until(&world, "a place is taken", "requests_in_flight", &slots, 1);
     world.gateway.apply(&world.manifest().policies(json!([{"rules": [allow_all()]}]))).unwrap();
     drop(watch);
     alice.get(PODS, &[]).unwrap();
-    until(&world, "the schema's gauge is zero", "slots_in_use", &slots, 0);
+    until(&world, "the schema's gauge is zero", "requests_in_flight", &slots, 0);
     until(&world, "counts go on", "requests_total", &[("policy", "0"), ("schema", "-"), ("decision", "forwarded")], 1);
 }
 
@@ -174,10 +174,10 @@ fn removed_cluster_leaves_no_gauge_behind() {
     let world = start("gone", &GatewayOptions { envoy_flags: drains, ..GatewayOptions::default() });
     let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
     let _watch = alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
-    until(&world, "a place is taken", "slots_in_use", &[("cluster", NAME)], 1);
+    until(&world, "a place is taken", "requests_in_flight", &[("cluster", NAME)], 1);
     world.gateway.remove(NAME).unwrap();
-    until(&world, "no place is taken", "slots_in_use", &[], 0);
-    until(&world, "nothing is remembered", "cached_credentials", &[], 0);
+    until(&world, "no place is taken", "requests_in_flight", &[], 0);
+    until(&world, "nothing is remembered", "credential_cache_entries", &[], 0);
 }
 
 #[test]

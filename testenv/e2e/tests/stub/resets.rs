@@ -258,7 +258,7 @@ fn nothing_is_counted(world: &World) {
     let is_nothing = || {
         with_another_request(&world.gateway.target(NAME));
         let page = Page::of(world);
-        let counts = ["reviews_in_flight", "slots_in_use"].map(|gauge| page.sum(gauge, &[]));
+        let counts = ["reviews_in_flight", "requests_in_flight"].map(|gauge| page.sum(gauge, &[]));
         if counts == [0, 0] { Ok(()) } else { Err(format!("reviews, slots: {counts:?}")) }
     };
     wait::until_ok("no review and no request in flight is counted", SOON, is_nothing).unwrap();

@@ -99,7 +99,7 @@ fn remembered(world: &World) -> u64 {
     with_another_request(&world.gateway.target(NAME));
     let page = Page::of(world);
     ["rejected_tokens", "refused_certificates"]
-        .map(|kind| page.sum("cached_credentials", &[("kind", kind)]))
+        .map(|kind| page.sum("credential_cache_entries", &[("kind", kind)]))
         .iter()
         .sum()
 }

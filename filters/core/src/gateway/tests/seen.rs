@@ -116,9 +116,9 @@ fn gauges_tell_places_and_what_is_remembered() {
         .into_iter()
         .map(|(metric, labels, value)| (format!("{} {}", metric.name, labels.join(" ")), value))
         .collect();
-    assert_eq!(gauges["cached_credentials prod.example.com certificates"], 1);
-    assert_eq!(gauges["cached_credentials prod.example.com tokens"], 0);
+    assert_eq!(gauges["credential_cache_entries prod.example.com certificates"], 1);
+    assert_eq!(gauges["credential_cache_entries prod.example.com tokens"], 0);
     assert_eq!(gauges["reviews_in_flight prod.example.com"], 0);
-    assert_eq!(gauges["slots_in_use prod.example.com few"], 0);
+    assert_eq!(gauges["requests_in_flight prod.example.com few"], 0);
     assert_eq!(gauges.len(), 8, "a token bucket has no places: {gauges:?}");
 }

@@ -143,7 +143,7 @@ pub(super) fn missing(page: &str) -> Vec<String> {
     let all = expressions(&rendered).into_iter().flat_map(|expression| asked(&expression));
     let names: BTreeSet<String> = all.map(|one| one.metric).filter(|name| name.starts_with("envoy_")).collect();
     // Requests that wait for an answer of the servers, and those that hold a place, are not among those of the test.
-    let absent = ["envoy_portcullis_review_wait_milliseconds_bucket", "envoy_portcullis_slots_in_use"];
+    let absent = ["envoy_portcullis_review_wait_milliseconds_bucket", "envoy_portcullis_requests_in_flight"];
     let is_missing = |name: &String| !told.contains(name.as_str()) && !absent.contains(&name.as_str());
     names.into_iter().filter(is_missing).collect()
 }
