@@ -8,8 +8,8 @@ use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 use crate::documents::parse;
+use crate::events::Stamp;
 use crate::spans::Located;
-use crate::stamp::Stamp;
 use crate::{Document, FileDiagnosis, ObjectSet, Position, WHOLE};
 
 /// Most bytes of a file.

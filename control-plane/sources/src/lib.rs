@@ -11,7 +11,6 @@ mod merge;
 mod once;
 mod references;
 mod spans;
-mod stamp;
 
 use std::fmt;
 use std::sync::Arc;

@@ -4,9 +4,7 @@ mod admin;
 mod arguments;
 mod drain;
 mod envoy;
-mod memory;
 mod pages;
-mod probe;
 mod report;
 mod run;
 

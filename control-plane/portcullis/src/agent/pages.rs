@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::admin::Admin;
-use super::probe::EnvoyState;
+use super::admin::EnvoyState;
 
 /// /healthz and /readyz of this program and its Envoy, and Envoy's /metrics.
 pub(super) fn router(sight: watch::Receiver<EnvoyState>, metrics: MetricsPage) -> Router {

@@ -7,10 +7,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::admin::Admin;
+use super::admin::{EnvoyState, leave, probe};
 use super::drain::drain;
 use super::envoy::{EnvoyProcess, Filter, exit_code};
 use super::pages::MetricsPage;
-use super::probe::{EnvoyState, leave, probe};
 use super::{Agent, pages, report};
 use crate::listen;
 use crate::stop_signals::StopSignals;

@@ -10,7 +10,6 @@ use rustls_pki_types::UnixTime;
 
 use super::answer::{DispatchAnswer, Explanation, RefusalAnswer, RequestInfoAnswer, text};
 use super::arguments::Impersonation;
-use super::credential;
 use super::request::Request;
 use super::world::{ServedCluster, World};
 
@@ -31,7 +30,7 @@ impl World {
         };
         let plain = scan_of(&headers, host.as_deref().unwrap_or_default());
         let scan = self.gateway.scan(None, pairs(&plain));
-        answer.credential = Some(credential::read(&scan));
+        answer.credential = Some(super::certificate::read_credential(&scan));
         let refusal = read_target(request, &mut answer);
         if !self.has_files {
             answer.refusal = refusal.map(|refusal| RefusalAnswer::new(&refusal));

@@ -3,7 +3,6 @@
 mod answer;
 mod arguments;
 mod certificate;
-mod credential;
 mod judge;
 mod request;
 mod world;

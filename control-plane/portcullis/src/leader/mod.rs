@@ -5,7 +5,6 @@
 //! - [`run`]: asks and writes.
 
 mod election;
-mod lease;
 mod run;
 
 pub(crate) use run::{Leadership, campaign};

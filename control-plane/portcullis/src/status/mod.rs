@@ -1,9 +1,8 @@
 //! `portcullis status`: what a running control plane says of its objects.
 
 mod arguments;
-mod detail;
 mod report;
-mod table;
+mod text;
 
 use std::io;
 use std::process::ExitCode;
@@ -56,9 +55,9 @@ fn text(arguments: &Status) -> Result<(String, bool), StatusError> {
     let text = match (arguments.output, &arguments.name) {
         (StatusOutput::Json, None) => format!("{answer:#}\n"),
         (StatusOutput::Json, Some(_)) => format!("{:#}\n", answer.pointer("/objects/0").unwrap_or(&Value::Null)),
-        (_, Some(_)) => report.objects.iter().map(detail::render).collect::<Vec<_>>().join("\n"),
-        (StatusOutput::Wide, None) => table::render(&report, true),
-        (StatusOutput::Text, None) => table::render(&report, false),
+        (_, Some(_)) => report.objects.iter().map(text::detail).collect::<Vec<_>>().join("\n"),
+        (StatusOutput::Wide, None) => text::table(&report, true),
+        (StatusOutput::Text, None) => text::table(&report, false),
     };
     Ok((text, report.objects.iter().all(report::Object::is_well)))
 }

@@ -56,8 +56,8 @@ File   x.yaml:3   False      no YAML
 Gateways: 1 connected, 1 with everything acknowledged
 The source is stale since 2026-01-02T03:04:06Z: no answer
 ";
-    assert_eq!(table::render(&report(), false), expected);
-    let wide = table::render(&report(), true);
+    assert_eq!(text::table(&report(), false), expected);
+    let wide = text::table(&report(), true);
     for told in ["Accepted,Programmed,NoReport", "0123456789ab ", "good.yaml:1", "GatewaySettings", "envoy-1 gone"] {
         assert!(wide.contains(told), "{told}: {wide}");
     }
@@ -86,7 +86,7 @@ Gateways:
 Warnings:
   hardly meant
 ";
-    assert_eq!(detail::render(&report.objects[0]), expected);
+    assert_eq!(text::detail(&report.objects[0]), expected);
     assert!(keep(&mut answer, "gateway").is_none(), "settings are no cluster");
 }
 

@@ -1,7 +1,6 @@
 //! Reports of endpoint health to the control planes, from Envoy's statistics: how many endpoints are healthy, and which are
 //! not.
 
-mod heard;
 mod network;
 mod send;
 mod statistics;
@@ -14,7 +13,6 @@ use envoy_types::pb::envoy::service::health::v3::EndpointHealthResponse;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use self::heard::Heard;
 use self::network::Network;
 use self::send::ControlPlane;
 use self::statistics::Servers;
@@ -36,16 +34,16 @@ struct Reports {
     /// The newest report about Envoy.
     found: watch::Receiver<HealthReport>,
     /// Envoy's acknowledgements, as control planes repeat them.
-    heard: heard::Channel,
+    heard: send::HeardChannel,
     /// When that changes.
-    news: watch::Receiver<heard::ByPeer>,
+    news: watch::Receiver<send::ByPeer>,
 }
 
 /// Polls and reports until the runtime ends. Every control plane gets the reports, because each of them may be the one that
 /// writes conditions.
 pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
     let (sender, found) = watch::channel(None);
-    let heard = heard::Channel::default();
+    let heard = send::HeardChannel::default();
     let news = heard.subscribe();
     let reports = Reports { found, heard, news };
     tokio::spawn(ask(admin, sender));

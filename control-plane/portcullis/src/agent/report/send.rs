@@ -3,23 +3,27 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::health::v3::health_check_request_or_endpoint_health_response::RequestType;
 use envoy_types::pb::envoy::service::health::v3::health_discovery_service_client::HealthDiscoveryServiceClient;
-use envoy_types::pb::envoy::service::health::v3::{HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse};
+use envoy_types::pb::envoy::service::health::v3::{
+    ClusterEndpointsHealth, HealthCheckRequest, HealthCheckRequestOrEndpointHealthResponse,
+};
 use portcullis_xds::repeated;
 use tokio::net::lookup_host;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport;
+use tonic::transport::Endpoint;
 
 use super::network::Network;
-use super::{HealthReport, Heard, Reports};
+use super::{HealthReport, Reports};
 
 /// The pause before another attempt to reach a control plane.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
@@ -38,7 +42,7 @@ pub(super) enum ControlPlane {
 }
 
 impl ControlPlane {
-    async fn connect(&self) -> Result<Channel, tonic::transport::Error> {
+    async fn connect(&self) -> Result<transport::Channel, transport::Error> {
         let careful = |endpoint: Endpoint| {
             endpoint
                 .connect_timeout(CONNECT_TIMEOUT)
@@ -167,5 +171,44 @@ pub(super) async fn follow(
         }
         sleep(LOOKUP_INTERVAL).await;
         while tasks.try_join_next().is_some() {}
+    }
+}
+
+/// Entries by the control plane that said them last.
+pub(super) type ByPeer = BTreeMap<String, Vec<ClusterEndpointsHealth>>;
+
+/// Shared by the streams to all control planes.
+pub(super) type HeardChannel = Arc<watch::Sender<ByPeer>>;
+
+/// The messages of one control plane, while the stream to it is open.
+pub(super) struct Heard {
+    peer: String,
+    channel: HeardChannel,
+}
+
+impl Heard {
+    pub(super) fn from(peer: String, channel: &HeardChannel) -> Self {
+        Self { peer, channel: Arc::clone(channel) }
+    }
+
+    /// Takes what it says now, in the place of what it said before.
+    pub(super) fn replace(&self, entries: Vec<ClusterEndpointsHealth>) {
+        self.channel.send_if_modified(|all| match entries.is_empty() {
+            true => all.remove(&self.peer).is_some(),
+            false => all.insert(self.peer.clone(), entries.clone()).as_ref() != Some(&entries),
+        });
+    }
+
+    /// The messages of the other control planes, to be repeated to this one.
+    pub(super) fn of_others(&self) -> Vec<ClusterEndpointsHealth> {
+        let all = self.channel.borrow();
+        all.iter().filter(|(peer, _)| **peer != self.peer).flat_map(|(_, entries)| entries.clone()).collect()
+    }
+}
+
+/// A replica that is gone says nothing more of an Envoy that has gone elsewhere.
+impl Drop for Heard {
+    fn drop(&mut self) {
+        self.replace(Vec::new());
     }
 }
