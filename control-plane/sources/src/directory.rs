@@ -9,10 +9,11 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use portcullis_api::Materials;
 use tokio::sync::watch;
 
+use crate::ObjectSet;
 use crate::events::Events;
 use crate::files::Files;
+use crate::references::Root;
 use crate::references::{materials, put_in_settings};
-use crate::{ObjectSet, Root};
 
 /// The interval of reading the directory without a notification: notifications get lost, and do not exist on some mounts.
 const POLL: Duration = Duration::from_secs(5);

@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::documents::parse;
 use crate::events::Stamp;
 use crate::spans::Located;
-use crate::{Document, FileDiagnosis, ObjectSet, Position, WHOLE};
+use crate::spans::Position;
+use crate::{Document, FileDiagnosis, ObjectSet, WHOLE};
 
 /// Most bytes of a file.
 pub const MAX_FILE: u64 = 16 * 1024 * 1024;

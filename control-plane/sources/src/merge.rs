@@ -69,7 +69,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Input, read_inputs};
+    use crate::once::{Input, read_inputs};
 
     fn file(text: &str) -> ObjectSet {
         read_inputs(&[Input::Text { name: "f".to_owned(), bytes: text.as_bytes().to_vec() }]).unwrap()

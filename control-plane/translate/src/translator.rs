@@ -5,10 +5,11 @@ use portcullis_api::{ClaimKind, Claims, Settings, claims_of};
 use serde_json::Value;
 
 use crate::diagnosis::{Diagnosis, Reason};
+use crate::filter_build::FilterBuild;
 use crate::listener::{self, Chain};
 use crate::ownership::LostName;
 use crate::resource::{Resource, in_order};
-use crate::{FilterBuild, Input, Translation, check, emit, ownership, secrets};
+use crate::{Input, Translation, check, emit, ownership, secrets};
 
 /// Translates repeatedly, and caches the result of each document: an edit of one costs the work of one.
 ///

@@ -2,8 +2,10 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use crate::DIFFERENCES;
+use crate::combination::{Combination, Filter};
+use crate::error::Error;
 use crate::features::read;
-use crate::{Combination, DIFFERENCES, Error, Filter};
 
 /// A difference of portcullis.wasm from the module, as `docs/compatibility.md` lists it.
 #[derive(Clone, Debug)]

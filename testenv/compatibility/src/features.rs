@@ -2,7 +2,9 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::{Combination, Error, FEATURES, Filter};
+use crate::FEATURES;
+use crate::combination::{Combination, Filter};
+use crate::error::Error;
 
 /// The list of features, in the order of the table.
 #[derive(Clone, Debug, Deserialize)]

@@ -4,8 +4,11 @@ use std::path::Path;
 use portcullis_harness::deps;
 use serde::{Deserialize, Serialize};
 
+use crate::RESULTS;
+use crate::combination::{Combination, Filter};
+use crate::error::Error;
+use crate::features::Features;
 use crate::features::read;
-use crate::{Combination, Error, Features, Filter, RESULTS};
 
 /// The results of a run of the tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

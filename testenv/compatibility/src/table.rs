@@ -3,7 +3,12 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::{Combination, Differences, Error, Feature, Features, Filter, Outcome, PAGE, Remark, Results, Run};
+use crate::PAGE;
+use crate::combination::{Combination, Filter};
+use crate::differences::Differences;
+use crate::error::Error;
+use crate::features::{Feature, Features, Remark};
+use crate::results::{Outcome, Results, Run};
 
 const BEGIN: &str = "<!-- features: made from docs/reference/compatibility.json by `make compatibility` -->\n";
 const END: &str = "<!-- end of features -->";

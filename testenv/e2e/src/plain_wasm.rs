@@ -5,7 +5,7 @@ use std::path::Path;
 use portcullis_harness::Result;
 use serde_json::{Map, Value, json};
 
-use crate::PlainFiles;
+use crate::plain::PlainFiles;
 
 impl PlainFiles {
     /// Puts portcullis.wasm in the module's place, in `listener.yaml` and `routes.yaml`, as described in `envoy/README.md`.

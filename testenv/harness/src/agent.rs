@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::client::plain;
 use crate::envoy::Admin;
+use crate::error::{Error, Result};
 use crate::process::{Process, Spec};
-use crate::{Error, Result, deps, inotify, ports};
+use crate::{deps, inotify, ports};
 
 /// How to start an Envoy by `portcullis agent`.
 #[derive(Debug, Clone)]

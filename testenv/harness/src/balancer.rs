@@ -8,7 +8,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 
 use crate::client::plain;
-use crate::{Error, Result, ports};
+use crate::error::{Error, Result};
+use crate::ports;
 
 /// One server behind a [`Balancer`].
 #[derive(Debug, Clone, Copy)]

@@ -8,8 +8,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::client::plain;
+use crate::error::{Error, Result};
 use crate::process::{Process, Spec};
-use crate::{Error, Result, deps, ports};
+use crate::{deps, ports};
 
 /// A running `portcullis serve`. Ends with this value.
 #[derive(Debug)]

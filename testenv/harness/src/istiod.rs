@@ -9,10 +9,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::plain;
+use crate::error::{Error, Result};
 use crate::kube::RealKube;
 use crate::process::{Process, Spec};
 use crate::rundir::RunDir;
-use crate::{Error, Result, deps, ports};
+use crate::{deps, ports};
 
 /// The audience of the tokens by which gateways prove to istiod who they are.
 const AUDIENCE: &str = "istio-ca";

@@ -6,8 +6,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-use crate::Result;
 use crate::certs::{Ca, Identity};
+use crate::error::Result;
 use crate::rundir::write_private;
 
 /// How to reach one server as one user. Written as JSON, which is YAML as well.

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Mutex, PoisonError};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 const LOWEST: u16 = 10_240;
 /// The default lower end of Linux's ephemeral range, where the file in /proc cannot be read.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A directory that is removed with this value, unless `PORTCULLIS_KEEP=1` is set or the test panics.
 #[derive(Debug)]

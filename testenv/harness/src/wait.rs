@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{Error, Result, deps};
+use crate::deps;
+use crate::error::{Error, Result};
 
 /// How often a condition is looked at.
 const INTERVAL: Duration = Duration::from_millis(20);

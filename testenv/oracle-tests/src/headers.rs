@@ -1,6 +1,6 @@
 use portcullis_core::identity::{Extra, UserInfo};
 
-use crate::Dice;
+use crate::dice::Dice;
 
 /// Names, lower-case as Envoy hands them out, and values.
 pub type Headers = Vec<(Vec<u8>, Vec<u8>)>;

@@ -1,4 +1,4 @@
-use crate::Dice;
+use crate::dice::Dice;
 
 /// Words that mean something to the resolver, and bytes that are written in more than one way.
 const SEGMENTS: [&str; 44] = [

@@ -4,11 +4,13 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::certificate::Authorities;
+use crate::error::StubError;
 use crate::faults::Faults;
 use crate::load::Load;
+use crate::options::StubOptions;
 use crate::record::Records;
 use crate::store::Store;
-use crate::{StubError, StubOptions, tls};
+use crate::tls;
 
 /// The state of the server that requests use.
 pub(crate) struct App {

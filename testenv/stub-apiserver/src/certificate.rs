@@ -8,7 +8,7 @@ use x509_parser::der_parser::oid;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::x509::AttributeTypeAndValue;
 
-use crate::StubError;
+use crate::error::StubError;
 use crate::user::User;
 
 /// Authorities whose certificates are believed.

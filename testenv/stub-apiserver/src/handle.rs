@@ -8,8 +8,11 @@ use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 
 use crate::app::App;
+use crate::error::StubError;
+use crate::faults::Fault;
+use crate::options::StubOptions;
+use crate::record::{Counters, Record};
 use crate::server::Bound;
-use crate::{Counters, Fault, Record, StubError, StubOptions};
 
 /// A running stub. Dropping it closes every connection and frees its port.
 pub struct StubServer {

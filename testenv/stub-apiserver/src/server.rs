@@ -9,9 +9,11 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
 use crate::certificate::Authorities;
+use crate::error::StubError;
 use crate::faults::Faults;
+use crate::options::StubOptions;
 use crate::record::Records;
-use crate::{StubError, StubOptions, admin, connection, tls};
+use crate::{admin, connection, tls};
 
 /// A server that listens but does not answer yet.
 pub(crate) struct Bound {

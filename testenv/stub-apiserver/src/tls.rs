@@ -9,7 +9,8 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 
 use crate::certificate::{Authorities, certificates};
-use crate::{StubError, StubOptions};
+use crate::error::StubError;
+use crate::options::StubOptions;
 
 /// The server's side of TLS. `hints` are the authorities named to clients; client-go shows only certificates of these.
 pub(crate) fn server_config(options: &StubOptions, hints: &[&Authorities]) -> Result<Arc<ServerConfig>, StubError> {

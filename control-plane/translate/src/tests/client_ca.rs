@@ -9,7 +9,9 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, base64, set, translated};
-use crate::{Reason, Translation, choose_settings, explain_input};
+use crate::diagnosis::Reason;
+use crate::settings::choose_settings;
+use crate::{Translation, explain_input};
 
 fn cluster(pki: &Pki, own_ca: Option<&str>) -> Value {
     let mut cluster = pki.cluster("prod.example.com");

@@ -1,7 +1,8 @@
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, base64, set, translated};
-use crate::{Reason, choose_settings};
+use crate::diagnosis::Reason;
+use crate::settings::choose_settings;
 
 /// Path, value, and a part of the message or warning.
 type Row = (&'static str, Value, &'static str);

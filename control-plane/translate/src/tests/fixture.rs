@@ -7,8 +7,10 @@ use base64::engine::general_purpose::STANDARD;
 use portcullis_api::Settings;
 use serde_json::{Value, json};
 
+use crate::filter_build::FilterBuild;
 use crate::generation::DIGITS;
-use crate::{FilterBuild, Input, Translation, choose_settings, translate};
+use crate::settings::choose_settings;
+use crate::{Input, Translation, translate};
 
 /// A certificate and its key.
 pub(super) struct Pair {

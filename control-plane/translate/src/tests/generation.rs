@@ -5,7 +5,8 @@ use prost::Message;
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, base64, set, translated};
-use crate::{choose_settings, type_urls};
+use crate::resource::type_urls;
+use crate::settings::choose_settings;
 
 /// Names of what reaches servers, and names for statistics.
 fn names(cluster: &Value, request_headers: &Value) -> (BTreeSet<String>, BTreeSet<String>) {

@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 
 use super::fixture::{Pki, set, translated};
 use super::render::render;
-use crate::{FilterBuild, Input, Translation, translate, type_urls};
+use crate::filter_build::FilterBuild;
+use crate::resource::type_urls;
+use crate::{Input, Translation, translate};
 
 /// Everything but secrets, whose content is no matter of a golden.
 fn shown(pki: &Pki, translation: &Translation, wanted: impl Fn(&str) -> bool) -> String {

@@ -14,7 +14,9 @@ use serde_json::{Value, json};
 use super::fixture::{Pki, TOKEN, base64, translated};
 use super::flat::flat;
 use super::render::render;
-use crate::{Translation, choose_settings, type_urls};
+use crate::Translation;
+use crate::resource::type_urls;
+use crate::settings::choose_settings;
 
 /// Lines by resource.
 type Lines = BTreeMap<String, Vec<String>>;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, set, translated};
-use crate::Reason;
+use crate::diagnosis::Reason;
 
 fn with_names(pki: &Pki, count: usize) -> Value {
     let mut document = pki.cluster("many.test");

@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::fixture::{Pki, set};
-use crate::{FilterBuild, Input, Translator, translate};
+use crate::filter_build::FilterBuild;
+use crate::translator::Translator;
+use crate::{Input, translate};
 
 /// An edit of the objects.
 #[derive(Clone, Debug)]

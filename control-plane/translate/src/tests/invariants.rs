@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Pki, TOKEN, base64, set, translated};
 use super::render::render;
-use crate::type_urls;
+use crate::resource::type_urls;
 
 fn many(pki: &Pki, count: usize) -> Vec<Value> {
     (0..count)

@@ -11,7 +11,7 @@ use prost::{Message, Name};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use crate::Resource;
+use crate::resource::Resource;
 use crate::route::RouteParts;
 
 /// A resource as text.

@@ -8,7 +8,7 @@ use super::extensions::Issuer;
 use super::key::PrivateKey;
 use super::spec::CertSpec;
 use super::{der, extensions};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The subject as DER.
 pub(super) fn name(spec: &CertSpec) -> Vec<u8> {

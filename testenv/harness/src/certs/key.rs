@@ -6,7 +6,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 
 use super::der;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A private key for tests. Its `Debug` output shows nothing of it.
 #[derive(Clone)]

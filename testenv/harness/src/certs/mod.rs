@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 pub use key::PrivateKey;
 pub use spec::{CertSpec, Usage};
 
-use crate::Result;
+use crate::error::Result;
 use crate::rundir::write_private;
 
 /// A certificate authority.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Runtime;
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The threads that many connections share.
 #[derive(Debug, Clone)]

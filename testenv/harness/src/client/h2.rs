@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 use super::client_pool::ClientPool;
 use super::raw::tunnel_is_open;
 use super::{Response, TlsTarget};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A request's body, with trailers if it has any.
 type Payload = BoxBody<Bytes, Infallible>;

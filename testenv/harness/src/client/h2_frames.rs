@@ -1,7 +1,7 @@
 //! HTTP/2 frame by frame: for streams that end at a chosen moment, and for clients that keep to no rule.
 
 use super::{TlsConnection, TlsTarget};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;

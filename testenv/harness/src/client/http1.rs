@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read};
 
 use super::Response;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// More than any answer in a test has.
 const MAX_HEAD: usize = 256 << 10;

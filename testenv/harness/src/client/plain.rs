@@ -5,7 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::{Response, http1};
-use crate::{Error, Result, wait};
+use crate::error::{Error, Result};
+use crate::wait;
 
 /// How long connecting, each read and each write may take.
 fn timeout() -> Duration {

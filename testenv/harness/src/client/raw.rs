@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustls::{ClientConnection, StreamOwned};
 
 use super::{Response, TlsTarget, http1};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A TLS connection with nothing above it.
 #[derive(Debug)]

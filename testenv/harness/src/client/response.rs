@@ -1,6 +1,6 @@
 //! An HTTP answer, whatever protocol it came by.
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// An HTTP answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

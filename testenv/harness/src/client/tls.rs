@@ -11,7 +11,8 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::KeyStore;
 use crate::certs::{Ca, Identity};
-use crate::{Error, Result, wait};
+use crate::error::{Error, Result};
+use crate::wait;
 
 /// The trusted server certificates.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde_json::Value;
 
 use crate::client::{Response, plain};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// Envoy's admin page, by its address.
 #[derive(Debug, Clone)]

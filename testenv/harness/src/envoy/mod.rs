@@ -11,9 +11,10 @@ use serde_json::Value;
 
 pub use admin::Admin;
 
+use crate::error::{Error, Result};
 use crate::process::{Process, Spec};
 use crate::rundir::write_private;
-use crate::{Error, Result, deps, inotify};
+use crate::{deps, inotify};
 
 /// How to start an Envoy.
 #[derive(Debug, Clone)]

@@ -10,8 +10,9 @@ use super::options::{Anonymous, KubeOptions};
 use super::{audit, node};
 use crate::certs::{Ca, CertSpec, Identity};
 use crate::client::TlsTarget;
+use crate::error::{Error, Result};
+use crate::ports;
 use crate::process::{Process, Spec};
-use crate::{Error, Result, ports};
 
 /// The common parts of all kube-apiservers of one store.
 pub(super) struct Setup<'a> {

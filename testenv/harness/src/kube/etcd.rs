@@ -7,8 +7,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::client::plain;
+use crate::error::{Error, Result};
+use crate::ports;
 use crate::process::{Process, Spec};
-use crate::{Error, Result, ports};
 
 /// Its files below `dir`.
 pub(super) fn data(dir: &Path) -> PathBuf {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::error::{Error, Result};
 use crate::process::{Process, Spec};
-use crate::{Error, Result};
 
 /// Gives each run files of its own.
 static RUNS: AtomicU64 = AtomicU64::new(0);

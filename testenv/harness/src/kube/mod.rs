@@ -20,10 +20,10 @@ pub use options::{Anonymous, KubeOptions, RequestHeader};
 
 use crate::certs::{Ca, CertSpec, Identity};
 use crate::deps::{self, KubeBinaries};
+use crate::error::{Error, Result};
 use crate::kubeconfig::Kubeconfig;
 use crate::process::Process;
 use crate::rundir::RunDir;
-use crate::{Error, Result};
 
 /// etcd with kube-apiservers, all on free loopback ports with certificates of their own authorities. Ends with this
 /// value.

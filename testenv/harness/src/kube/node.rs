@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::Result;
 use crate::certs::{Ca, CertSpec};
+use crate::error::Result;
 use crate::process::{Process, Spec};
 use crate::rundir::write_private;
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::RealKube;
 use crate::client::{Response, TlsTarget};
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 impl RealKube {
     /// Reads the object at a path. A poll with kubectl takes a hundred times as long.

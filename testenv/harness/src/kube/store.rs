@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::{KubeOptions, RealKube, etcd};
 use crate::deps::KubeBinaries;
+use crate::error::{Error, Result};
 use crate::rundir::RunDir;
-use crate::{Error, Result};
 
 /// The name beside the executables. Another content needs another name.
 const NAME: &str = "store-1";

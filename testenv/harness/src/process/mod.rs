@@ -18,7 +18,8 @@ use rustix::process::Pid;
 
 pub use spec::Spec;
 
-use crate::{Error, Result, wait};
+use crate::error::{Error, Result};
+use crate::wait;
 
 /// How long a process has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);

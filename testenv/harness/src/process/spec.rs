@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The standard input of a process.
 #[derive(Debug, Clone)]

@@ -13,7 +13,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::{LoadProfile, Protocol};
-use crate::Result;
+use crate::error::Result;
 
 /// A connection that closes again and again is broken, not merely closing.
 const MAX_RECONNECTS: usize = 5;

@@ -11,7 +11,8 @@ use super::connection::{LoadConnection, told};
 use super::tally::Tally;
 use super::{LoadProfile, Outcome};
 use crate::client::ClientPool;
-use crate::{Error, Result, wait};
+use crate::error::{Error, Result};
+use crate::wait;
 
 /// How often it is looked whether requests are due.
 const TICK: Duration = Duration::from_millis(4);

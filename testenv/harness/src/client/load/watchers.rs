@@ -7,8 +7,8 @@ use tokio::task::JoinSet;
 
 use super::LoadProfile;
 use super::connection::{LoadConnection, told};
-use crate::Result;
 use crate::client::ClientPool;
+use crate::error::Result;
 
 /// How long a client waits before it opens a watch again.
 const AGAIN: Duration = Duration::from_millis(100);

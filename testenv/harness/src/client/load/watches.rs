@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::connection::{LoadConnection, told};
 use super::{Failure, LoadProfile};
 use crate::client::ClientPool;
-use crate::{Error, Result};
+use crate::error::{Error, Result};
 
 /// The number of watches that are opened at a time.
 const AT_ONCE: usize = 32;
