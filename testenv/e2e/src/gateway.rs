@@ -12,7 +12,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{Error, Result, deps, ports, wait, write_private};
 use serde_json::Value;
 
-use crate::manifest::{Manifest, settings};
+use crate::manifest::{Manifest, default_certificate, settings};
 
 /// How long a change may take to arrive.
 const ARRIVES: Duration = Duration::from_secs(20);
@@ -80,7 +80,7 @@ impl Gateway {
         let manifests = run.make_dir("gateway/manifests")?;
         let address = ports::free_address()?;
         let serving_ca = Ca::new("gateway serving authority")?;
-        let default_certificate = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"]))?;
+        let default_certificate = default_certificate(&serving_ca)?;
         run.write(
             "gateway/manifests/settings.yaml",
             with_more(&settings(instance, address, &default_certificate), options)?,

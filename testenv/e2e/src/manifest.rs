@@ -2,8 +2,8 @@ use std::net::SocketAddr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use portcullis_harness::certs::{Ca, Identity};
-use portcullis_harness::deps;
+use portcullis_harness::certs::{Ca, CertSpec, Identity};
+use portcullis_harness::{Result, deps};
 use serde_json::{Value, json};
 
 /// An `UpstreamCluster` of a test.
@@ -142,4 +142,12 @@ pub fn settings(instance: &str, address: SocketAddr, default_certificate: &Ident
 
 fn encode(pem: &str) -> String {
     STANDARD.encode(pem)
+}
+
+/// The certificate that a gateway presents for unknown names.
+///
+/// # Errors
+/// [`portcullis_harness::Error::Certificate`].
+pub fn default_certificate(serving_ca: &Ca) -> Result<Identity> {
+    serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"]))
 }

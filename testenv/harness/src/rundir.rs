@@ -1,6 +1,7 @@
 //! One temporary directory for a test's run: logs, configuration, keys, sockets.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 
@@ -12,6 +13,8 @@ pub struct RunDir {
     // Taken out when the directory is to stay.
     dir: Option<TempDir>,
     path: PathBuf,
+    /// The number of paths that [`RunDir::next`] has given.
+    given: AtomicU32,
 }
 
 impl RunDir {
@@ -29,7 +32,7 @@ impl RunDir {
             .tempdir_in(&base)
             .map_err(Error::file("making a run directory in", &base))?;
         let path = dir.path().to_owned();
-        Ok(Self { dir: Some(dir), path })
+        Ok(Self { dir: Some(dir), path, given: AtomicU32::new(0) })
     }
 
     /// A given directory, emptied first, that stays.
@@ -42,12 +45,17 @@ impl RunDir {
         }
         std::fs::create_dir_all(path).map_err(Error::file("making", path))?;
         let path = path.canonicalize().map_err(Error::file("finding", path))?;
-        Ok(Self { dir: None, path })
+        Ok(Self { dir: None, path, given: AtomicU32::new(0) })
     }
 
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A path inside that no earlier call has given, for one of several files of a kind.
+    pub fn next(&self, kind: &str) -> PathBuf {
+        self.join(&format!("{kind}-{}", self.given.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// A path inside.

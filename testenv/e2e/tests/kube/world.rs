@@ -101,10 +101,7 @@ impl World {
     }
 
     pub(crate) fn written(&self, kubeconfig: &portcullis_harness::kubeconfig::Kubeconfig) -> PathBuf {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("kubeconfig-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        kubeconfig.write(&self.run.join(&name)).unwrap()
+        kubeconfig.write(&self.run.next("kubeconfig")).unwrap()
     }
 
     /// The user who asks the apiserver about tokens.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::listener::v3::Listener;
 use envoy_types::pb::envoy::config::listener::v3::filter::ConfigType;
-use portcullis_e2e::{Manifest, settings};
+use portcullis_e2e::{Manifest, default_certificate, settings};
 use portcullis_filter_config::CONFIG_VERSION;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::control_plane::ControlPlane;
@@ -38,7 +38,7 @@ impl BadControlPlane {
         let dir = run.make_dir("control_plane").unwrap();
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
-        let default = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
+        let default = default_certificate(&serving_ca).unwrap();
         let settings = serde_json::from_str(&settings("e2e", address, &default)).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let (snapshots, receiver) = watch::channel(None);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use portcullis_e2e::settings;
+use portcullis_e2e::{default_certificate, settings};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::envoy::{Envoy, EnvoyOptions};
@@ -30,7 +30,7 @@ impl World {
         let (server_ca, client_ca) = (Ca::new("xds servers").unwrap(), Ca::new("xds clients").unwrap());
         let dir = run.make_dir("net").unwrap();
         let manifests = run.make_dir("net/manifests").unwrap();
-        let default = Ca::new("serving").unwrap().issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
+        let default = default_certificate(&Ca::new("serving").unwrap()).unwrap();
         let text = settings("e2e", ports::free_address().unwrap(), &default);
         run.write("net/manifests/settings.yaml", text).unwrap();
         let server = server_ca.issue(&CertSpec::server("xds", ["xds.internal"])).unwrap();

@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use portcullis_e2e::{Gateway, GatewayOptions, Manifest, settings};
-use portcullis_harness::certs::CertSpec;
+use portcullis_e2e::{Gateway, GatewayOptions, Manifest, default_certificate, settings};
 use portcullis_harness::client::{H2Client, Response, TlsTarget};
 use portcullis_harness::{ports, wait};
 use portcullis_stub_apiserver::{Action, Fault};
@@ -237,7 +236,7 @@ fn no_server_is_healthy_or_takes_connections() {
 fn narrow(test: &str) -> World {
     let world = World::without_cluster(test, &GatewayOptions::default());
     let gateway: &Gateway = &world.gateway;
-    let certificate = gateway.serving_ca().issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
+    let certificate = default_certificate(gateway.serving_ca()).unwrap();
     let mut object: Value = serde_json::from_str(&settings("e2e", gateway.address(), &certificate)).unwrap();
     object["spec"]["limits"] = json!({"maxRequests": 1});
     gateway.write_file("settings.yaml", &object.to_string()).unwrap();

@@ -140,10 +140,7 @@ impl World {
     }
 
     pub(super) fn kubectl(&self, kubeconfig: &Kubeconfig) -> Kubectl {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("kubeconfig-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        self.kube.kubectl(&kubeconfig.write(&self.run.join(&name)).unwrap())
+        self.kube.kubectl(&kubeconfig.write(&self.run.next("kubeconfig")).unwrap())
     }
 
     /// Has the mesh believe so many HTTP proxies in front of its gateways.

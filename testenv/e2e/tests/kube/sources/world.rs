@@ -2,11 +2,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
-use portcullis_e2e::{Manifest, settings};
+use portcullis_e2e::{Manifest, default_certificate, settings};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::kube::{KubeOptions, RealKube};
 use portcullis_harness::rundir::RunDir;
-use portcullis_harness::{deps, ports, wait};
+use portcullis_harness::{deps, ports, wait, write_private};
 use serde_json::Value;
 
 use super::side::{SOON, Side, text};
@@ -46,7 +46,7 @@ impl World {
         let kube = RealKube::start(&run, "kube", options).unwrap();
         let address = ports::free_address().unwrap();
         let serving_ca = Ca::new("gateway serving authority").unwrap();
-        let default = serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
+        let default = default_certificate(&serving_ca).unwrap();
         let settings = run.write("settings.yaml", settings("e2e", address, &default)).unwrap();
         let gateway = kube.client_ca().issue(&CertSpec::client("portcullis", [""; 0])).unwrap();
         let kubectl_cache = run.make_dir("kubectl-cache").unwrap();
@@ -99,9 +99,8 @@ impl World {
 
     /// Applies manifests, and gives what the server made of them.
     pub(crate) fn apply(&self, manifests: &str) -> Value {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let file = self.run.write(&format!("applied-{}", COUNT.fetch_add(1, Ordering::Relaxed)), manifests).unwrap();
+        let file = self.run.next("applied");
+        write_private(&file, manifests.as_bytes()).unwrap();
         self.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", text(&file)]).json().unwrap()
     }
 

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use portcullis_e2e::{Manifest, settings};
+use portcullis_e2e::{Manifest, default_certificate, settings};
 use portcullis_harness::agent::{Agent, AgentOptions};
 use portcullis_harness::certs::{Ca, CertSpec};
 use portcullis_harness::client::TlsTarget;
@@ -34,7 +34,7 @@ impl Grounds {
     /// One cluster, for a gateway that listens at `address`.
     pub(crate) fn manifests(&self, name: &str, address: SocketAddr) -> PathBuf {
         let directory = self.run.make_dir(name).unwrap();
-        let default = self.serving_ca.issue(&CertSpec::server("gateway", ["default.gateway"])).unwrap();
+        let default = default_certificate(&self.serving_ca).unwrap();
         write_private(&directory.join("settings.yaml"), settings("e2e", address, &default).as_bytes()).unwrap();
         write_private(&directory.join("cluster.yaml"), self.manifest().to_text().as_bytes()).unwrap();
         directory
