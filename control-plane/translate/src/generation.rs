@@ -1,9 +1,7 @@
 use portcullis_api::{self as api, Cluster, PeerName, Settings, Trust, token_account};
 use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
-use portcullis_filter_config::{self as config, UpstreamIdentity};
-use ring::digest::{SHA256, digest};
-
-use crate::digest::sha256_hex;
+use portcullis_filter_config::{self as config, UpstreamIdentity, hex};
+use ring::digest::{Context, SHA256, digest};
 
 /// Digits of a generation in names.
 pub(crate) const DIGITS: usize = 16;
@@ -105,4 +103,14 @@ pub(crate) fn reserved_headers(settings: &Settings) -> Vec<String> {
     let named =
         [user, group, uid, extra_prefix].into_iter().chain(reserved).filter(|name| !name.is_empty() && !is_known(name));
     named.cloned().collect()
+}
+
+/// The SHA-256 of a list, in hexadecimal. Every part is preceded by its length, so that no two lists run together.
+pub(crate) fn sha256_hex<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        context.update(part);
+    }
+    hex(context.finish().as_ref())
 }

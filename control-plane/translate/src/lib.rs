@@ -6,11 +6,9 @@
 
 mod cluster;
 mod diagnosis;
-mod digest;
 mod explain_input;
 mod filter_build;
 mod generation;
-mod group;
 mod listener;
 mod names;
 mod ownership;
@@ -164,7 +162,7 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     let settings = input.settings;
     let names = ResourceNames::of(cluster, settings);
     let config = policy::cluster_config(cluster, &names, settings);
-    let groups = group::groups(cluster);
+    let groups = names::groups(cluster);
     let first = resources.len();
     secrets::emit(cluster, &names, settings, resources);
     for group in &groups {

@@ -5,8 +5,8 @@ use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes,
 use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews};
 
 use crate::generation::{Generation, identity, upstream_identity};
-use crate::group::{ALL, group_name};
 use crate::names::ResourceNames;
+use crate::names::{ALL, group_name};
 
 /// The cluster's part of the filter's configuration.
 pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> ClusterConfig {

@@ -19,7 +19,7 @@ use envoy_types::pb::google::protobuf::{Struct, UInt64Value, Value, value};
 use portcullis_api::{Endpoint, Host, Limits, Strategy};
 use portcullis_filter_config::names;
 
-use crate::group::Group;
+use crate::names::Group;
 use crate::proto::{extension, ip_socket, seconds, socket, uint};
 
 /// The endpoints of a group, by zone. A group without any is there too: its requests are answered 503.

@@ -16,7 +16,7 @@ use portcullis_api::{Cluster, Host, Settings};
 use portcullis_filter_config::Pool;
 
 use crate::generation::upstream_identity;
-use crate::group::Group;
+use crate::names::Group;
 use crate::names::ResourceNames;
 use crate::proto::{ads, seconds, uint};
 use crate::resource::Resource;

@@ -1,14 +1,16 @@
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::HeaderMutation as Mutation;
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::header_mutation::{Action, RemoveOnMatch};
+use envoy_types::pb::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use envoy_types::pb::envoy::config::core::v3::http_protocol_options::HeadersWithUnderscoresAction;
 use envoy_types::pb::envoy::config::core::v3::{
-    HeaderValue, HeaderValueOption, Http2ProtocolOptions, HttpProtocolOptions, KeepaliveSettings, TypedExtensionConfig,
-    header_value_option::HeaderAppendAction,
+    AsyncDataSource, BackoffStrategy, DataSource, HeaderValue, HeaderValueOption, Http2ProtocolOptions,
+    HttpProtocolOptions, KeepaliveSettings, TypedExtensionConfig, async_data_source, data_source,
 };
 use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use envoy_types::pb::envoy::extensions::filters::http::dynamic_modules::v3::DynamicModuleFilter;
 use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3 as header_mutation;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
+use envoy_types::pb::envoy::extensions::filters::http::wasm::v3::Wasm;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
     CodecType, ForwardClientCertDetails, PathWithEscapedSlashesAction, RouteSpecifier, ServerHeaderTransformation,
     UpgradeConfig,
@@ -17,13 +19,15 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
     HttpConnectionManager, HttpFilter, Rds, http_filter,
 };
 use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation;
+use envoy_types::pb::envoy::extensions::wasm::v3::plugin_config::Vm;
+use envoy_types::pb::envoy::extensions::wasm::v3::{FailurePolicy, PluginConfig, ReloadConfig, VmConfig};
 use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
 use envoy_types::pb::google::protobuf::Any;
 use envoy_types::util::pack_any;
 use portcullis_api::Settings;
-use portcullis_filter_config::names as agreed;
+use portcullis_filter_config::names;
 
-use super::{access_log, local_reply, peer, wasm};
+use super::{access_log, hcm, local_reply, peer};
 use crate::filter_build::FilterBuild;
 use crate::generation::reserved_headers;
 use crate::names::{ResourceNames, stat_name};
@@ -136,15 +140,15 @@ fn http2(streams: u32) -> Http2ProtocolOptions {
 
 fn portcullis_filter(settings: &Settings, filter: FilterBuild) -> HttpFilter {
     if filter == FilterBuild::Wasm {
-        return http_filter("envoy.filters.http.wasm", pack_any(wasm::filter(settings, filter)));
+        return http_filter("envoy.filters.http.wasm", pack_any(hcm::filter(settings, filter)));
     }
     let config = DynamicModuleFilter {
         dynamic_module_config: Some(module()),
-        filter_name: agreed::HTTP_FILTER.to_owned(),
+        filter_name: names::HTTP_FILTER.to_owned(),
         filter_config: Some(json_any(&filter.filter_config(settings))),
         ..Default::default()
     };
-    http_filter(agreed::HTTP_FILTER, pack_any(config))
+    http_filter(names::HTTP_FILTER, pack_any(config))
 }
 
 fn router() -> HttpFilter {
@@ -205,7 +209,7 @@ fn client_address(settings: &Settings) -> Option<HttpFilter> {
 /// match, and before Envoy writes its own.
 fn early_mutation(settings: &Settings) -> TypedExtensionConfig {
     let configured = reserved_headers(settings);
-    let prefixes = agreed::EARLY_REMOVED_PREFIXES.into_iter().chain(configured.iter().map(String::as_str));
+    let prefixes = names::EARLY_REMOVED_PREFIXES.into_iter().chain(configured.iter().map(String::as_str));
     let remove = |prefix: &str| {
         let matcher =
             StringMatcher { match_pattern: Some(MatchPattern::Prefix(prefix.to_owned())), ..Default::default() };
@@ -219,4 +223,30 @@ fn early_mutation(settings: &Settings) -> TypedExtensionConfig {
 
 fn upgrade(kind: &str) -> UpgradeConfig {
     UpgradeConfig { upgrade_type: kind.to_owned(), ..Default::default() }
+}
+
+/// The filter as portcullis.wasm. All chains name the same VM, so that a worker runs one for all clusters.
+pub(super) fn filter(settings: &Settings, filter: FilterBuild) -> Wasm {
+    let file = DataSource {
+        specifier: Some(data_source::Specifier::Filename(settings.wasm_module_path.clone())),
+        ..Default::default()
+    };
+    let vm = VmConfig {
+        vm_id: names::HTTP_FILTER.to_owned(),
+        runtime: "envoy.wasm.runtime.v8".to_owned(),
+        code: Some(AsyncDataSource { specifier: Some(async_data_source::Specifier::Local(file)) }),
+        ..Default::default()
+    };
+    let config = PluginConfig {
+        name: names::HTTP_FILTER.to_owned(),
+        configuration: Some(json_any(&filter.filter_config(settings))),
+        // What is under way when a VM panics fails closed, and the next request after this time makes another VM.
+        failure_policy: FailurePolicy::FailReload.into(),
+        reload_config: Some(ReloadConfig {
+            backoff: Some(BackoffStrategy { base_interval: Some(seconds(1)), ..Default::default() }),
+        }),
+        vm: Some(Vm::VmConfig(vm)),
+        ..Default::default()
+    };
+    Wasm { config: Some(config) }
 }

@@ -11,7 +11,6 @@ mod local_reply;
 mod peer;
 mod port;
 mod tls;
-mod wasm;
 
 pub(crate) use tls::client_validation;
 

@@ -21,7 +21,7 @@ use portcullis_filter_config::{ClusterConfig, Pool, destinations, names as agree
 use ring::digest::{SHA256, digest};
 
 use crate::filter_build::FilterBuild;
-use crate::group::Group;
+use crate::names::Group;
 use crate::names::{ResourceNames, parts};
 use crate::proto::{header, inline_string, json_any, json_text, module};
 use crate::resource::{Resource, type_urls};
