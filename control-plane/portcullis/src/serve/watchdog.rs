@@ -18,8 +18,8 @@ pub(super) struct Watchdog {
     is_blocked: AtomicBool,
 }
 
-/// Silences the watchdog's task until it is dropped.
-pub(super) struct Blocked<'a>(&'a AtomicBool);
+/// Silences the watchdog's task until it is dropped, which is a sign of life.
+pub(super) struct Blocked<'a>(&'a Watchdog);
 
 impl Watchdog {
     pub(super) fn new(now: Instant) -> Self {
@@ -40,7 +40,7 @@ impl Watchdog {
     /// Announces that the task waits for a blocking thread: a thread that never returns must look like a dead task.
     pub(super) fn block(&self) -> Blocked<'_> {
         self.is_blocked.store(true, Ordering::Relaxed);
-        Blocked(&self.is_blocked)
+        Blocked(self)
     }
 
     fn heartbeat(&self, now: Instant) {
@@ -58,7 +58,9 @@ impl Watchdog {
 
 impl Drop for Blocked<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.is_blocked.store(false, Ordering::Relaxed);
+        // A task that waits for one thread after the other is hardly ever found between two of them.
+        self.0.heartbeat(Instant::now());
     }
 }
 
@@ -96,5 +98,14 @@ mod tests {
         drop(blocked);
         watchdog.heartbeat(later);
         assert!(watchdog.is_alive(later));
+    }
+
+    #[test]
+    fn task_that_always_waits_for_threads_is_alive_while_they_return() {
+        let Some(long_ago) = Instant::now().checked_sub(DEAD_AFTER) else { return };
+        let watchdog = Watchdog::new(long_ago);
+        assert!(!watchdog.is_alive(Instant::now()));
+        drop(watchdog.block());
+        assert!(watchdog.is_alive(Instant::now()));
     }
 }
