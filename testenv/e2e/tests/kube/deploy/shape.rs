@@ -6,28 +6,15 @@ use super::rendered::{CONTROL_PLANE, GATEWAY, Rendered, flag, strings};
 
 const WORKLOADS: [&str; 2] = [CONTROL_PLANE, GATEWAY];
 
+/// Beyond the level `restricted` of PodSecurity, by which a real kube-apiserver judges the pods (`apply.rs`).
 #[test]
 fn workloads_are_confined() {
     let Some(rendered) = Rendered::of("overlays/complete") else { return };
     let all: Vec<&str> = rendered.all("Deployment").map(|one| one["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(all, WORKLOADS);
     for name in WORKLOADS {
-        let pod = &rendered.get("Deployment", name)["spec"]["template"]["spec"];
-        let user = pod["securityContext"]["runAsUser"].as_u64();
-        assert!(pod["securityContext"]["runAsNonRoot"] == true && user.is_some_and(|id| id > 0), "{name}");
-        assert_eq!(pod["securityContext"]["seccompProfile"], json!({"type": "RuntimeDefault"}), "{name}");
-        for field in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"] {
-            assert!(pod[field].is_null(), "{name}: {field}");
-        }
-        let volumes = pod["volumes"].as_array().unwrap();
-        assert!(volumes.iter().all(|one| one["hostPath"].is_null()), "{name}");
-        let confined = json!({
-            "allowPrivilegeEscalation": false,
-            "readOnlyRootFilesystem": true,
-            "capabilities": {"drop": ["ALL"]},
-        });
         let container = rendered.container(name);
-        assert_eq!(container["securityContext"], confined, "{name}");
+        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true, "{name}");
         for (kind, resource) in [("requests", "cpu"), ("requests", "memory"), ("limits", "memory")] {
             assert!(container["resources"][kind][resource].is_string(), "{name}: {kind} of {resource}");
         }
