@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn task_that_always_waits_for_threads_is_alive_while_they_return() {
+    fn task_that_waits_for_thread_after_thread_is_alive() {
         let Some(long_ago) = Instant::now().checked_sub(DEAD_AFTER) else { return };
         let watchdog = Watchdog::new(long_ago);
         assert!(!watchdog.is_alive(Instant::now()));

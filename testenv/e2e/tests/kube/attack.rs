@@ -11,7 +11,7 @@ use portcullis_harness::kube::KubeOptions;
 
 use serde_json::json;
 
-use crate::world::{Identities, NAME, World};
+use crate::fixture::{Identities, KubeFixture, NAME};
 
 /// kube-apiserver reads on after it has refused an upgrade: what it then reads is a request on a connection that carries the
 /// gateway's credential.
@@ -21,8 +21,10 @@ fn bytes_after_a_refused_upgrade_are_no_request() {
     for (identities, envoy_version) in older.chain([(Identities::RequestHeader, None)]) {
         let version = format!("{identities:?}, {envoy_version:?}");
         let gateway = GatewayOptions { envoy_version, ..GatewayOptions::default() };
-        let Some(world) = World::telling(identities, "smuggling", &KubeOptions::default(), &gateway) else { return };
-        let (alice, bob) = (world.target().identity(&world.alice), world.target().identity(&world.bob));
+        let Some(fixture) = KubeFixture::telling(identities, "smuggling", &KubeOptions::default(), &gateway) else {
+            return;
+        };
+        let (alice, bob) = (fixture.target().identity(&fixture.alice), fixture.target().identity(&fixture.bob));
         let exec = "/api/v1/namespaces/default/pods/none/exec?command=x";
         let chunked = ("Transfer-Encoding: chunked\r\n", "0\r\n\r\n");
         // An upgrade of the first is ignored; the others are forbidden and not found.
@@ -40,7 +42,7 @@ fn bytes_after_a_refused_upgrade_are_no_request() {
                 }
             }
         });
-        let namespaces = world.admin(&["get", "namespaces", "-o", "name"]);
+        let namespaces = fixture.admin(&["get", "namespaces", "-o", "name"]);
         assert!(!namespaces.contains("smuggled"), "{version}: {namespaces}");
     }
 }
@@ -64,13 +66,13 @@ fn pipeline(target: &TlsTarget, path: &str, framing: &str, body: &str) -> String
 /// good answers, at the expense of all other users.
 #[test]
 fn one_good_token_is_not_many() {
-    let Some(world) = World::start("spellings", &KubeOptions::default()) else { return };
-    world.admin(&["create", "serviceaccount", "robot"]);
-    let token = world.admin(&["create", "token", "robot"]).trim().to_owned();
+    let Some(fixture) = KubeFixture::start("spellings", &KubeOptions::default()) else { return };
+    fixture.admin(&["create", "serviceaccount", "robot"]);
+    let token = fixture.admin(&["create", "token", "robot"]).trim().to_owned();
     let review = |token: &str| {
         let spec = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
-        let file = world.run.write("review.json", spec.to_string()).unwrap();
-        world.admin(&["create", "-o", "jsonpath={.status.authenticated}", "-f", file.to_str().unwrap()])
+        let file = fixture.run.write("review.json", spec.to_string()).unwrap();
+        fixture.admin(&["create", "-o", "jsonpath={.status.authenticated}", "-f", file.to_str().unwrap()])
     };
     let presented = |token: &str| {
         let entry = format!("base64url.bearer.authorization.k8s.io.{}", URL_SAFE_NO_PAD.encode(token));
@@ -78,7 +80,7 @@ fn one_good_token_is_not_many() {
             "GET /version HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Protocol: {entry}, x\r\n\r\n"
         );
-        world.target().raw_request(request.as_bytes()).unwrap().status
+        fixture.target().raw_request(request.as_bytes()).unwrap().status
     };
     assert_eq!((review(&token).as_str(), presented(&token)), ("true", 200));
     assert_eq!(review(&format!("{token}\n")), "true", "kube-apiserver overlooks it");

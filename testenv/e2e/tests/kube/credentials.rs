@@ -6,7 +6,7 @@ use portcullis_harness::client::TlsTarget;
 use portcullis_harness::kube::KubeOptions;
 use serde_json::{Value, json};
 
-use crate::world::{Identities, NAME, World};
+use crate::fixture::{Identities, KubeFixture, NAME};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
@@ -40,17 +40,17 @@ fn send(target: TlsTarget, case: &Case) -> Outcome {
     (response.status, told)
 }
 
-fn cases(world: &World) -> Vec<Case> {
+fn cases(fixture: &KubeFixture) -> Vec<Case> {
     let token = |name: &str| {
-        world.admin(&["create", "serviceaccount", name]);
-        world.admin(&["create", "token", name]).trim().to_owned()
+        fixture.admin(&["create", "serviceaccount", name]);
+        fixture.admin(&["create", "token", name]).trim().to_owned()
     };
     let (robot, deputy) = (token("robot"), token("deputy"));
     let bad = format!("{robot}x");
-    let alice = || Some(world.alice.clone());
-    let expired = || Some(world.kube.client_ca().issue(&CertSpec::client("alice", ["dev"]).expired()).unwrap());
+    let alice = || Some(fixture.alice.clone());
+    let expired = || Some(fixture.kube.client_ca().issue(&CertSpec::client("alice", ["dev"]).expired()).unwrap());
     let stranger = || Some(Ca::new("others").unwrap().issue(&CertSpec::client("alice", ["dev"])).unwrap());
-    let server = || Some(world.kube.client_ca().issue(&CertSpec::server("alice", ["alice"])).unwrap());
+    let server = || Some(fixture.kube.client_ca().issue(&CertSpec::server("alice", ["alice"])).unwrap());
     let bearer = |token: &str| ("Authorization", format!("Bearer {token}"));
     let line = |value: &str| ("Authorization", value.to_owned());
     let encoded = |token: &str| {
@@ -103,15 +103,15 @@ fn by_design(case: &Case, direct: Outcome) -> Outcome {
 fn credentials_that_disagree_are_judged_as_kube_apiserver_does() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
-        let Some(world) = World::telling(identities, "credentials", options.0, options.1) else { return };
+        let Some(fixture) = KubeFixture::telling(identities, "credentials", options.0, options.1) else { return };
         let direct = || {
-            let address = world.kube.apiservers()[0].address();
-            TlsTarget::new(address).trust(world.kube.server_ca()).sni("kubernetes.default.svc")
+            let address = fixture.kube.apiservers()[0].address();
+            TlsTarget::new(address).trust(fixture.kube.server_ca()).sni("kubernetes.default.svc")
         };
         let (mut differing, mut believed) = (Vec::new(), 0);
-        for case in cases(&world) {
+        for case in cases(&fixture) {
             let expected = by_design(&case, send(direct(), &case));
-            let through = send(world.target(), &case);
+            let through = send(fixture.target(), &case);
             believed += usize::from(expected.0 == 201);
             if through != expected {
                 differing.push(format!("{}: {through:?} instead of {expected:?}", case.name));

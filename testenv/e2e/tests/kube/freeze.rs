@@ -8,7 +8,7 @@ use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::{project_root, wait};
 use serde_json::json;
 
-use crate::world::{NAME, World};
+use crate::fixture::{KubeFixture, NAME};
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-1";
 const NODE: &str = "/api/v1/nodes/node-1";
@@ -16,23 +16,23 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 const SOON: Duration = Duration::from_secs(20);
 
 /// As an operator with a directory of manifests does it.
-fn step(world: &World, file: &str) {
-    let plain = world.run.write("cluster.json", world.manifest().to_text()).unwrap();
+fn step(fixture: &KubeFixture, file: &str) {
+    let plain = fixture.run.write("cluster.json", fixture.manifest().to_text()).unwrap();
     let patch = project_root().join("docs/freeze-and-thaw").join(file);
     let arguments = ["patch", "--local", "-f", plain.to_str().unwrap(), "--type", "merge", "--patch-file"];
-    let patched = world.admin(&[&arguments[..], &[patch.to_str().unwrap(), "-o", "yaml"]].concat());
-    world.gateway.and_wait(|| world.gateway.write_file(&format!("{NAME}.yaml"), &patched)).unwrap();
+    let patched = fixture.admin(&[&arguments[..], &[patch.to_str().unwrap(), "-o", "yaml"]].concat());
+    fixture.gateway.and_wait(|| fixture.gateway.write_file(&format!("{NAME}.yaml"), &patched)).unwrap();
 }
 
 /// Nodes may do what the node authorizer, which needs a controller, would let them.
-fn grant(world: &World) {
+fn grant(fixture: &KubeFixture) {
     for (name, role) in [("heartbeats", "system:node"), ("reads", "view")] {
         let role = format!("--clusterrole={role}");
-        world.admin(&["create", "clusterrolebinding", name, &role, "--group=system:nodes"]);
+        fixture.admin(&["create", "clusterrolebinding", name, &role, "--group=system:nodes"]);
     }
     let object = |text: String, name: &str| {
-        let file = world.run.write(name, text).unwrap();
-        world.admin(&["create", "-f", file.to_str().unwrap()]);
+        let file = fixture.run.write(name, text).unwrap();
+        fixture.admin(&["create", "-f", file.to_str().unwrap()]);
     };
     object(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}).to_string(), "node.json");
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -52,50 +52,50 @@ fn heartbeats(node: &H2Client) -> [u16; 3] {
 
 #[test]
 fn heartbeats_pass_while_a_list_waits_and_later_all_pass() {
-    let Some(world) = World::start("freeze", &KubeOptions::default()) else { return };
-    grant(&world);
+    let Some(fixture) = KubeFixture::start("freeze", &KubeOptions::default()) else { return };
+    grant(&fixture);
     let spec = CertSpec::client("system:node:node-1", ["system:nodes"]);
-    let node = world.kube.client_ca().issue(&spec).unwrap();
-    let node = H2Client::connect(&world.target().identity(&node)).unwrap();
-    let alice = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    let node = fixture.kube.client_ca().issue(&spec).unwrap();
+    let node = H2Client::connect(&fixture.target().identity(&node)).unwrap();
+    let alice = H2Client::connect(&fixture.target().identity(&fixture.alice)).unwrap();
     let list = || alice.get(PODS, &[]).unwrap();
     assert_eq!((heartbeats(&node), list().status), ([200; 3], 200));
 
-    step(&world, "1-freeze.yaml");
+    step(&fixture, "1-freeze.yaml");
     assert_eq!((heartbeats(&node), list().status), ([429; 3], 429));
 
-    step(&world, "2-heartbeats.yaml");
+    step(&fixture, "2-heartbeats.yaml");
     assert_eq!(heartbeats(&node), [200; 3]);
     let answer = list();
     assert_eq!((answer.status, answer.header("retry-after").as_deref()), (429, Some("1")), "{}", answer.text());
-    let told = world.kubectl(&world.alice).args(["get", "--raw", PODS]).run().unwrap();
+    let told = fixture.kubectl(&fixture.alice).args(["get", "--raw", PODS]).run().unwrap();
     assert!(told.stderr.contains("too many requests"), "{told:?}");
 
-    step(&world, "3-trickle.yaml");
+    step(&fixture, "3-trickle.yaml");
     assert_eq!((heartbeats(&node), list().status), ([200; 3], 200));
 
-    world.gateway.apply(&world.manifest()).unwrap();
+    fixture.gateway.apply(&fixture.manifest()).unwrap();
     assert_eq!((heartbeats(&node), list().status), ([200; 3], 200));
 }
 
 #[test]
 fn operators_pass_a_freeze_with_protected_identities() {
-    let Some(world) = World::start("freeze-protected", &KubeOptions::default()) else { return };
+    let Some(fixture) = KubeFixture::start("freeze-protected", &KubeOptions::default()) else { return };
     let admin = "--clusterrole=cluster-admin";
-    world.admin(&["create", "clusterrolebinding", "operators", admin, "--group=kubeadm:cluster-admins"]);
+    fixture.admin(&["create", "clusterrolebinding", "operators", admin, "--group=kubeadm:cluster-admins"]);
     let client = |name: &str, group: &str| {
-        let identity = world.kube.client_ca().issue(&CertSpec::client(name, [group])).unwrap();
-        H2Client::connect(&world.target().identity(&identity)).unwrap()
+        let identity = fixture.kube.client_ca().issue(&CertSpec::client(name, [group])).unwrap();
+        H2Client::connect(&fixture.target().identity(&identity)).unwrap()
     };
-    let alice = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    let alice = H2Client::connect(&fixture.target().identity(&fixture.alice)).unwrap();
     let protected = json!({"groups": ["system:masters"]});
-    world.gateway.change_settings(|spec| spec["protectedIdentities"] = protected).unwrap();
+    fixture.gateway.change_settings(|spec| spec["protectedIdentities"] = protected).unwrap();
     let status = |client: &H2Client| client.get("/api/v1/nodes", &[]).unwrap().status;
     // Settings are the listener's matter: connections from before drain.
     let is_protected = || (status(&client("root", "system:masters")) == 403).then_some(());
     wait::until("system:masters is refused", SOON, is_protected).unwrap();
     for (file, of_others) in [("2-heartbeats.yaml", 429), ("3-trickle.yaml", 200)] {
-        step(&world, file);
+        step(&fixture, file);
         assert_eq!(status(&client("operator", "kubeadm:cluster-admins")), 200, "{file}");
         assert_eq!(status(&client("root", "system:masters")), 403, "{file}");
         assert_eq!(alice.get(PODS, &[]).unwrap().status, of_others, "{file}");

@@ -15,7 +15,7 @@ const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &[u8] = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
 const SOON: Duration = Duration::from_secs(20);
 
-struct World {
+struct Fixture {
     ingress: Ingress,
     kube: RealKube,
     front_ca: Ca,
@@ -24,7 +24,7 @@ struct World {
     run: RunDir,
 }
 
-impl World {
+impl Fixture {
     /// With a front-proxy certificate that is valid for so long, on connections that live for so long.
     fn start(test: &str, validity: Duration, life: &str) -> Option<Self> {
         deps::kube_or_skip(test).unwrap()?;
@@ -58,7 +58,7 @@ impl World {
         let ingress = wait::retry_if_slow("the certificate is good for a while yet", start).unwrap();
         let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
         let alice = kube.client_ca().issue(&alice).unwrap();
-        Some(World { ingress, kube, front_ca, alice, token, run })
+        Some(Fixture { ingress, kube, front_ca, alice, token, run })
     }
 
     /// Straight to kube-apiserver, by the ingress's own name, and through the nodes' proxy.
@@ -99,11 +99,11 @@ fn told(target: &TlsTarget, headers: Headers<'_>) -> (u16, Value) {
 
 #[test]
 fn kube_apiserver_sees_the_same_users_as_directly() {
-    let Some(world) = World::start("kube-gardener", Duration::from_secs(3600), "86400s") else { return };
-    let token = format!("Bearer {}", world.token);
-    let [direct, ways @ ..] = world.targets();
+    let Some(fixture) = Fixture::start("kube-gardener", Duration::from_secs(3600), "86400s") else { return };
+    let token = format!("Bearer {}", fixture.token);
+    let [direct, ways @ ..] = fixture.targets();
     let with = |target: &TlsTarget, is_alice: bool| {
-        if is_alice { target.clone().identity(&world.alice) } else { target.clone() }
+        if is_alice { target.clone().identity(&fixture.alice) } else { target.clone() }
     };
     let robot: Headers<'_> = &[("authorization", token.as_bytes())];
     let unheard_of: Headers<'_> = &[("authorization", b"Bearer unheard-of")];
@@ -133,25 +133,27 @@ fn kube_apiserver_sees_the_same_users_as_directly() {
         }
     }
     let as_dave: Headers<'_> = &[("impersonate-user", b"dave")];
-    let admin = world.kube.admin();
+    let admin = fixture.kube.admin();
     let expected = told(&direct.clone().identity(admin), as_dave);
     assert_eq!(expected.1["username"], "dave");
     for way in &ways {
         assert_eq!(told(&way.clone().identity(admin), as_dave), expected);
-        assert_eq!(told(&way.clone().identity(&world.alice), as_dave), (403, json!("Forbidden")));
+        assert_eq!(told(&way.clone().identity(&fixture.alice), as_dave), (403, json!("Forbidden")));
     }
-    strangers_end_no_watch(&world, &ways[0]);
+    strangers_end_no_watch(&fixture, &ways[0]);
 }
 
 /// kube-apiserver closes an HTTP/2 connection on which it rejected a client.
-fn strangers_end_no_watch(world: &World, target: &TlsTarget) {
+fn strangers_end_no_watch(fixture: &Fixture, target: &TlsTarget) {
     let view = "--clusterrole=system:aggregate-to-view";
-    let made = |args: &[&str]| world.kube.admin_kubectl().unwrap().args(args).run_ok().unwrap();
+    let made = |args: &[&str]| fixture.kube.admin_kubectl().unwrap().args(args).run_ok().unwrap();
     made(&["create", "rolebinding", "robot", view, "--serviceaccount=default:robot"]);
     let path = "/api/v1/namespaces/default/configmaps";
-    let token = format!("Bearer {}", world.token);
-    let ways: [(TlsTarget, Headers<'_>); 2] =
-        [(target.clone().identity(world.kube.admin()), &[]), (target.clone(), &[("authorization", token.as_bytes())])];
+    let token = format!("Bearer {}", fixture.token);
+    let ways: [(TlsTarget, Headers<'_>); 2] = [
+        (target.clone().identity(fixture.kube.admin()), &[]),
+        (target.clone(), &[("authorization", token.as_bytes())]),
+    ];
     let clients = ways.map(|(target, headers)| (H2Client::connect(&target).unwrap(), headers));
     let path_of_watch = format!("{path}?watch=1");
     let mut watches: Vec<H2Stream<'_>> = Vec::new();
@@ -159,8 +161,8 @@ fn strangers_end_no_watch(world: &World, target: &TlsTarget) {
         watches.extend((0..10).map(|_| client.open("GET", &path_of_watch, headers, b"").unwrap()));
     }
     assert!(watches.iter().all(|watch| watch.response.status == 200));
-    let shared = format!("cluster.{}.upstream_cx_total", world.ingress.shoots()[0].cluster("passthrough"));
-    let connections = || world.ingress.envoy().admin().stat(&shared).unwrap();
+    let shared = format!("cluster.{}.upstream_cx_total", fixture.ingress.shoots()[0].cluster("passthrough"));
+    let connections = || fixture.ingress.envoy().admin().stat(&shared).unwrap();
     let before = connections();
     let strangers = H2Client::connect(target).unwrap();
     let stranger = |number: usize| match number % 2 {
@@ -182,11 +184,11 @@ fn strangers_end_no_watch(world: &World, target: &TlsTarget) {
 
 #[test]
 fn expired_front_proxy_certificate_is_the_gateways_fault() {
-    let Some(world) = World::start("kube-gardener-expiry", Duration::from_secs(9), "13s") else { return };
-    let [_, target, _] = world.targets();
-    let alice = H2Client::connect(&target.clone().identity(&world.alice)).unwrap();
+    let Some(fixture) = Fixture::start("kube-gardener-expiry", Duration::from_secs(9), "13s") else { return };
+    let [_, target, _] = fixture.targets();
+    let alice = H2Client::connect(&target.clone().identity(&fixture.alice)).unwrap();
     let robot = H2Client::connect(&target).unwrap();
-    let token = format!("Bearer {}", world.token);
+    let token = format!("Bearer {}", fixture.token);
     let headers: Headers<'_> = &[("authorization", token.as_bytes())];
     assert_eq!(review(&alice, &[]).status, 201);
     assert_eq!(review(&robot, headers).status, 201);
@@ -201,8 +203,8 @@ fn expired_front_proxy_certificate_is_the_gateways_fault() {
     assert!(refused.text().contains("gateway credential refused"), "{}", refused.text());
     assert_eq!(review(&robot, headers).status, 201, "a remembered token needs nothing of the gateway's");
 
-    let renewed = world.front_ca.issue(&CertSpec::client(FRONT, [""; 0])).unwrap();
-    world.ingress.shoots()[0].renew(&world.run, &renewed).unwrap();
+    let renewed = fixture.front_ca.issue(&CertSpec::client(FRONT, [""; 0])).unwrap();
+    fixture.ingress.shoots()[0].renew(&fixture.run, &renewed).unwrap();
     let works = || (review(&alice, &[]).status == 201).then_some(());
     wait::until("the new one is shown on new connections", SOON, works).unwrap();
     assert!(!alice.is_closed() && !robot.is_closed(), "the clients' connections have seen nothing of it");

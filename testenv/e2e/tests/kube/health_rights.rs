@@ -7,28 +7,28 @@ use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::wait;
 use serde_json::json;
 
-use crate::world::{NAME, World};
+use crate::fixture::{KubeFixture, NAME};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SOON: Duration = Duration::from_secs(30);
 
 #[test]
 fn health_check_of_another_path_works_with_the_printed_rights() {
-    let Some(world) = World::start("health-rights", &KubeOptions::default()) else { return };
-    let alice = world.target().identity(&world.alice);
+    let Some(fixture) = KubeFixture::start("health-rights", &KubeOptions::default()) else { return };
+    let alice = fixture.target().identity(&fixture.alice);
     let status = || H2Client::connect(&alice).ok()?.get(PODS, &[]).ok().map(|answer| answer.status);
     assert_eq!(status(), Some(200));
     // By these kube-apiserver lets everybody, and every authenticated user, read /livez and /readyz.
-    world.admin(&["delete", "clusterrolebinding", "system:public-info-viewer", "system:discovery"]);
+    fixture.admin(&["delete", "clusterrolebinding", "system:public-info-viewer", "system:discovery"]);
     let health = json!({"healthCheck": {"path": "/livez?exclude=etcd", "interval": "1s"}});
-    let manifest = world.manifest().set("/spec/portcullis", world.portcullis(health));
-    world.gateway.write(&manifest).unwrap();
+    let manifest = fixture.manifest().set("/spec/portcullis", fixture.portcullis(health));
+    fixture.gateway.write(&manifest).unwrap();
     let is_out = || (status() == Some(503)).then_some(());
     wait::until("no server is healthy with the rights to /readyz alone", SOON, is_out).unwrap();
 
-    let file = world.gateway.manifests().join(format!("{NAME}.yaml"));
-    let rights = world.gateway.plane().rbac_of("portcullis", &file).unwrap();
-    let rights = world.run.write("printed.yaml", rights).unwrap();
-    world.admin(&["apply", "-f", rights.to_str().unwrap()]);
+    let file = fixture.gateway.manifests().join(format!("{NAME}.yaml"));
+    let rights = fixture.gateway.plane().rbac_of("portcullis", &file).unwrap();
+    let rights = fixture.run.write("printed.yaml", rights).unwrap();
+    fixture.admin(&["apply", "-f", rights.to_str().unwrap()]);
     wait::until("the server is healthy", SOON, || (status() == Some(200)).then_some(())).unwrap();
 }

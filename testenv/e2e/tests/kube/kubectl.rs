@@ -6,7 +6,7 @@ use portcullis_harness::process::Process;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
-use crate::world::{Identities, NAME, World};
+use crate::fixture::{Identities, KubeFixture, NAME};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -14,18 +14,18 @@ const SOON: Duration = Duration::from_secs(20);
 fn kubectl_works_through_the_gateway() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
-        let Some(world) = World::telling(identities, "kubectl", options.0, options.1) else { return };
-        everything_works(&world);
+        let Some(fixture) = KubeFixture::telling(identities, "kubectl", options.0, options.1) else { return };
+        everything_works(&fixture);
     }
 }
 
 /// The commands of an ordinary user, one after the other.
-pub(crate) fn everything_works(world: &World) {
-    whoami_shows_what_a_direct_request_shows(world);
-    a_configmap_lives_and_dies(world);
-    bob_meets_the_apiservers_own_403(world);
-    impersonation_needs_the_clients_own_grant(world);
-    the_audit_log_names_gateway_and_user(world);
+pub(crate) fn everything_works(fixture: &KubeFixture) {
+    whoami_shows_what_a_direct_request_shows(fixture);
+    a_configmap_lives_and_dies(fixture);
+    bob_meets_the_apiservers_own_403(fixture);
+    impersonation_needs_the_clients_own_grant(fixture);
+    the_audit_log_names_gateway_and_user(fixture);
 }
 
 pub(crate) fn whoami(kubectl: portcullis_harness::kube::Kubectl) -> Value {
@@ -33,29 +33,29 @@ pub(crate) fn whoami(kubectl: portcullis_harness::kube::Kubectl) -> Value {
     review["status"]["userInfo"].take()
 }
 
-fn whoami_shows_what_a_direct_request_shows(world: &World) {
-    let direct = world.kube.kubeconfig().identity(&world.alice).write(&world.run.join("direct")).unwrap();
-    let direct = whoami(world.kube.kubectl(&direct));
-    let through = whoami(world.kubectl(&world.alice));
+fn whoami_shows_what_a_direct_request_shows(fixture: &KubeFixture) {
+    let direct = fixture.kube.kubeconfig().identity(&fixture.alice).write(&fixture.run.join("direct")).unwrap();
+    let direct = whoami(fixture.kube.kubectl(&direct));
+    let through = whoami(fixture.kubectl(&fixture.alice));
     assert_eq!(through["username"], "alice");
     assert_eq!(through["groups"], json!(["dev", "system:authenticated"]));
     assert_eq!(through, direct, "extras included");
 }
 
-fn a_configmap_lives_and_dies(world: &World) {
-    let alice = |args: &[&str]| world.kubectl(&world.alice).args(args).run_ok().unwrap();
-    let watch = world.kubectl(&world.alice).args(["get", "configmaps", "-w", "-o", "name"]).spawn().unwrap();
+fn a_configmap_lives_and_dies(fixture: &KubeFixture) {
+    let alice = |args: &[&str]| fixture.kubectl(&fixture.alice).args(args).run_ok().unwrap();
+    let watch = fixture.kubectl(&fixture.alice).args(["get", "configmaps", "-w", "-o", "name"]).spawn().unwrap();
     let sees = |name: &str, count: usize| watch_sees(&watch, name, count);
     alice(&["create", "configmap", "first", "--from-literal=a=1"]);
     sees("configmap/first", 1);
     assert!(alice(&["get", "configmaps", "-o", "name"]).contains("configmap/first"));
     alice(&["patch", "configmap", "first", "--type=merge", "-p", r#"{"data":{"a":"2"}}"#]);
     sees("configmap/first", 2);
-    let object = world.kubectl(&world.alice).args(["get", "configmap", "first"]).json().unwrap();
+    let object = fixture.kubectl(&fixture.alice).args(["get", "configmap", "first"]).json().unwrap();
     assert_eq!(object["data"]["a"], "2");
     alice(&["delete", "configmap", "first"]);
     sees("configmap/first", 3);
-    let gone = world.kubectl(&world.alice).args(["get", "configmap", "first"]).run().unwrap();
+    let gone = fixture.kubectl(&fixture.alice).args(["get", "configmap", "first"]).run().unwrap();
     assert!(gone.stderr.contains("NotFound"), "{}", gone.stderr);
 }
 
@@ -64,20 +64,20 @@ fn watch_sees(watch: &Process, name: &str, count: usize) {
     wait::until(&format!("{name} is seen {count} times"), SOON, enough).unwrap();
 }
 
-fn bob_meets_the_apiservers_own_403(world: &World) {
-    let refused = world.kubectl(&world.bob).args(["get", "configmaps"]).run().unwrap();
+fn bob_meets_the_apiservers_own_403(fixture: &KubeFixture) {
+    let refused = fixture.kubectl(&fixture.bob).args(["get", "configmaps"]).run().unwrap();
     let words = r#"configmaps is forbidden: User "bob" cannot list resource "configmaps" in API group """#;
     assert!(refused.stderr.contains(words), "{}", refused.stderr);
 }
 
-fn impersonation_needs_the_clients_own_grant(world: &World) {
+fn impersonation_needs_the_clients_own_grant(fixture: &KubeFixture) {
     // Without discovery before it, whose errors kubectl does not read.
     let raw = ["get", "--raw", "/api/v1/namespaces/default/configmaps"];
     for flags in [&["--as=admin"][..], &["--as=carol", "--as-group=system:masters"], &["--as=carol", "--as-uid=1"]] {
-        let refused = world.kubectl(&world.alice).args(raw).args(flags).run().unwrap();
+        let refused = fixture.kubectl(&fixture.alice).args(raw).args(flags).run().unwrap();
         assert!(refused.stderr.contains("cannot impersonate"), "{}", refused.stderr);
     }
-    world.admin(&[
+    fixture.admin(&[
         "create",
         "clusterrole",
         "be-dave",
@@ -85,17 +85,24 @@ fn impersonation_needs_the_clients_own_grant(world: &World) {
         "--resource=users",
         "--resource-name=dave",
     ]);
-    world.admin(&["create", "clusterrolebinding", "bob-is-dave", "--clusterrole=be-dave", "--user=bob"]);
-    assert_eq!(whoami(world.kubectl(&world.bob).args(["--as=dave"]))["username"], "dave");
-    let other = world.kubectl(&world.bob).args(raw).args(["--as=alice"]).run().unwrap();
+    fixture.admin(&["create", "clusterrolebinding", "bob-is-dave", "--clusterrole=be-dave", "--user=bob"]);
+    assert_eq!(whoami(fixture.kubectl(&fixture.bob).args(["--as=dave"]))["username"], "dave");
+    let other = fixture.kubectl(&fixture.bob).args(raw).args(["--as=alice"]).run().unwrap();
     assert!(other.stderr.contains("cannot impersonate"), "{}", other.stderr);
-    let with_group = world.kubectl(&world.bob).args(raw).args(["--as=dave", "--as-group=dev"]).run().unwrap();
+    let with_group = fixture.kubectl(&fixture.bob).args(raw).args(["--as=dave", "--as-group=dev"]).run().unwrap();
     assert!(with_group.stderr.contains("cannot impersonate"), "{}", with_group.stderr);
-    world.admin(&["create", "clusterrole", "be-ops", "--verb=impersonate", "--resource=groups", "--resource-name=ops"]);
-    world.admin(&["create", "clusterrolebinding", "bob-is-ops", "--clusterrole=be-ops", "--user=bob"]);
+    fixture.admin(&[
+        "create",
+        "clusterrole",
+        "be-ops",
+        "--verb=impersonate",
+        "--resource=groups",
+        "--resource-name=ops",
+    ]);
+    fixture.admin(&["create", "clusterrolebinding", "bob-is-ops", "--clusterrole=be-ops", "--user=bob"]);
     let as_ops = || -> Option<Value> {
         let mut review =
-            world.kubectl(&world.bob).args(["--as=dave", "--as-group=ops", "auth", "whoami"]).json().ok()?;
+            fixture.kubectl(&fixture.bob).args(["--as=dave", "--as-group=ops", "auth", "whoami"]).json().ok()?;
         Some(review["status"]["userInfo"]["groups"].take())
     };
     // That bob may not be of another group is remembered for 30 seconds, of this one nobody has asked.
@@ -103,14 +110,14 @@ fn impersonation_needs_the_clients_own_grant(world: &World) {
     assert_eq!(groups, json!(["ops", "system:authenticated"]));
 }
 
-fn the_audit_log_names_gateway_and_user(world: &World) {
+fn the_audit_log_names_gateway_and_user(fixture: &KubeFixture) {
     let path = "/api/v1/namespaces/default/configmaps/first";
     let audited = || {
-        let events = world.kube.apiservers()[0].audit_events_for(path).ok()?;
+        let events = fixture.kube.apiservers()[0].audit_events_for(path).ok()?;
         events.into_iter().find(|event| event["verb"] == "patch")
     };
     let event = wait::until("the patch is in the audit log", SOON, audited).unwrap();
-    let user = match world.identities {
+    let user = match fixture.identities {
         Identities::Impersonate => {
             assert_eq!(event["user"]["username"], "portcullis");
             &event["impersonatedUser"]

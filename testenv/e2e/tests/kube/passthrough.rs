@@ -8,7 +8,7 @@ use portcullis_harness::kube::KubeOptions;
 use portcullis_harness::wait;
 use serde_json::json;
 
-use crate::world::{Identities, NAME, World};
+use crate::fixture::{Identities, KubeFixture, NAME};
 
 const WATCHES: usize = 200;
 /// Streams of one connection, as kube-apiserver allows.
@@ -21,25 +21,27 @@ const SOON: Duration = Duration::from_secs(20);
 #[test]
 fn storm_of_strangers_ends_no_watch() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());
-    let Some(world) = World::telling(Identities::RequestHeader, "strangers", options.0, options.1) else { return };
-    world.admin(&["create", "serviceaccount", "robot"]);
-    world.admin(&[
+    let Some(fixture) = KubeFixture::telling(Identities::RequestHeader, "strangers", options.0, options.1) else {
+        return;
+    };
+    fixture.admin(&["create", "serviceaccount", "robot"]);
+    fixture.admin(&[
         "create",
         "rolebinding",
         "robot",
         "--clusterrole=system:aggregate-to-view",
         "--serviceaccount=default:robot",
     ]);
-    let token = format!("Bearer {}", world.admin(&["create", "token", "robot"]).trim());
+    let token = format!("Bearer {}", fixture.admin(&["create", "token", "robot"]).trim());
     for reviews in [true, false] {
         let fields = json!({"requestHeader": {"tokenReview": reviews}});
-        world.gateway.apply(&world.manifest().set("/spec/portcullis", world.portcullis(fields))).unwrap();
-        outlast(&world, &token, &format!("reviewed-{reviews}"));
+        fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", fixture.portcullis(fields))).unwrap();
+        outlast(&fixture, &token, &format!("reviewed-{reviews}"));
     }
 }
 
-fn outlast(world: &World, token: &str, object: &str) {
-    let target = world.gateway.target(NAME).timeout(SOON);
+fn outlast(fixture: &KubeFixture, token: &str, object: &str) {
+    let target = fixture.gateway.target(NAME).timeout(SOON);
     let crowd = ClientPool::new(2).unwrap();
     let clients: Vec<_> = (0..WATCHES / SHARING).map(|_| crowd.connect(&target).unwrap()).collect();
     let path = format!("{CONFIGMAPS}?watch=1");
@@ -63,8 +65,8 @@ fn outlast(world: &World, token: &str, object: &str) {
     }
     assert_eq!(refused, STRANGERS);
 
-    a_revoked_token_is_rejected_there(world, &strangers, object);
-    world.admin(&["create", "configmap", object]);
+    a_revoked_token_is_rejected_there(fixture, &strangers, object);
+    fixture.admin(&["create", "configmap", object]);
     let name = format!("\"name\":\"{object}\"");
     for (number, watch) in watches.iter_mut().enumerate() {
         let mut seen = String::new();
@@ -77,13 +79,13 @@ fn outlast(world: &World, token: &str, object: &str) {
 }
 
 /// Known here as good, it shares a connection with the others, and kube-apiserver closes that connection to new requests.
-fn a_revoked_token_is_rejected_there(world: &World, client: &H2Client, object: &str) {
+fn a_revoked_token_is_rejected_there(fixture: &KubeFixture, client: &H2Client, object: &str) {
     let leaver = format!("leaver-{object}");
-    world.admin(&["create", "serviceaccount", &leaver]);
-    let token = format!("Bearer {}", world.admin(&["create", "token", &leaver]).trim());
+    fixture.admin(&["create", "serviceaccount", &leaver]);
+    let token = format!("Bearer {}", fixture.admin(&["create", "token", &leaver]).trim());
     let headers = [("authorization", token.as_str())];
     assert_eq!(client.get("/api", &headers).unwrap().status, 200);
-    world.admin(&["delete", "serviceaccount", &leaver]);
+    fixture.admin(&["delete", "serviceaccount", &leaver]);
     let rejected = || (client.get("/api", &headers).ok()?.status == 401).then_some(());
     wait::until("kube-apiserver rejects the token", SOON, rejected).unwrap();
 }

@@ -10,7 +10,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, project_root, wait};
 use serde_json::Value;
 
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 const SOON: Duration = Duration::from_secs(20);
 const PODS: &str = "/api/v1/namespaces/default/pods";

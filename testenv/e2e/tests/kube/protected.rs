@@ -4,14 +4,14 @@ use portcullis_e2e::GatewayOptions;
 use portcullis_harness::kube::KubeOptions;
 use serde_json::{Value, json};
 
-use crate::world::{Identities, World};
+use crate::fixture::{Identities, KubeFixture};
 
 #[test]
 fn certificate_of_system_masters_loses_its_power_at_the_gateway() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
-        let Some(world) = World::telling(identities, "protected", options.0, options.1) else { return };
-        let admin = || world.kubectl(world.kube.admin());
+        let Some(fixture) = KubeFixture::telling(identities, "protected", options.0, options.1) else { return };
+        let admin = || fixture.kubectl(fixture.kube.admin());
         // Without discovery before it, whose errors kubectl does not read.
         let secrets = ["get", "--raw", "/api/v1/secrets"];
         let configmaps = ["get", "--raw", "/api/v1/namespaces/default/configmaps"];
@@ -22,16 +22,16 @@ fn certificate_of_system_masters_loses_its_power_at_the_gateway() {
         assert_eq!(groups(), json!(["system:masters", "system:authenticated"]), "{identities:?}");
         admin().args(secrets).run_ok().unwrap();
 
-        protect(&world, &json!({"groups": ["system:masters"]}));
+        protect(&fixture, &json!({"groups": ["system:masters"]}));
         let refused = admin().args(secrets).run().unwrap();
         let words = r#"this gateway lets nobody act as a member of the group "system:masters""#;
         assert!(!refused.success() && refused.stderr.contains(words), "{}", refused.stderr);
         let asked = ["--as=bob", "--as-group=system:masters"];
-        let refused = world.kubectl(&world.alice).args(configmaps).args(asked).run().unwrap();
+        let refused = fixture.kubectl(&fixture.alice).args(configmaps).args(asked).run().unwrap();
         assert!(!refused.success() && refused.stderr.contains(words), "{}", refused.stderr);
-        world.kubectl(&world.alice).args(configmaps).run_ok().unwrap();
+        fixture.kubectl(&fixture.alice).args(configmaps).run_ok().unwrap();
 
-        protect(&world, &json!({"groups": ["system:masters"], "action": "DropGroup"}));
+        protect(&fixture, &json!({"groups": ["system:masters"], "action": "DropGroup"}));
         assert_eq!(groups(), json!(["system:authenticated"]), "{identities:?}");
         let forbidden = admin().args(secrets).run().unwrap();
         assert!(forbidden.stderr.contains("cannot list resource \"secrets\""), "{}", forbidden.stderr);
@@ -45,7 +45,9 @@ fn certificate_of_system_masters_loses_its_power_at_the_gateway() {
 #[test]
 fn nodes_name_alone_gives_no_nodes_group() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());
-    let Some(world) = World::telling(Identities::RequestHeader, "protected-node", options.0, options.1) else { return };
+    let Some(fixture) = KubeFixture::telling(Identities::RequestHeader, "protected-node", options.0, options.1) else {
+        return;
+    };
     let rules = json!([
         {"apiGroups": ["authentication.k8s.io"], "resources": ["nodes"], "verbs": ["impersonate:arbitrary-node"]},
         {"apiGroups": ["*"], "resources": ["*"], "verbs": ["impersonate-on:arbitrary-node:create"]},
@@ -56,17 +58,17 @@ fn nodes_name_alone_gives_no_nodes_group() {
     binding["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "as-node"});
     binding["subjects"] = json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}]);
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [role, binding]}).to_string();
-    let rights = world.run.write("as-node.json", list).unwrap();
-    world.admin(&["apply", "-f", rights.to_str().unwrap()]);
+    let rights = fixture.run.write("as-node.json", list).unwrap();
+    fixture.admin(&["apply", "-f", rights.to_str().unwrap()]);
 
-    let whoami = || world.kubectl(&world.bob).args(["auth", "whoami", "-o", "json", "--as=system:node:n1"]);
+    let whoami = || fixture.kubectl(&fixture.bob).args(["auth", "whoami", "-o", "json", "--as=system:node:n1"]);
     let groups = whoami().json().unwrap()["status"]["userInfo"]["groups"].take();
     assert_eq!(groups, json!(["system:nodes", "system:authenticated"]));
-    protect(&world, &json!({"groups": ["system:nodes"]}));
+    protect(&fixture, &json!({"groups": ["system:nodes"]}));
     let refused = whoami().run().unwrap();
     assert!(!refused.success() && refused.stderr.contains("do not have permission"), "{}", refused.stderr);
 }
 
-fn protect(world: &World, spec: &Value) {
-    world.gateway.change_settings(|settings| settings["protectedIdentities"] = spec.clone()).unwrap();
+fn protect(fixture: &KubeFixture, spec: &Value) {
+    fixture.gateway.change_settings(|settings| settings["protectedIdentities"] = spec.clone()).unwrap();
 }

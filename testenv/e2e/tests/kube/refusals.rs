@@ -6,60 +6,60 @@ use portcullis_harness::kube::{KubeOptions, Output};
 use portcullis_harness::ports;
 use serde_json::{Value, json};
 
-use crate::world::{NAME, World};
+use crate::fixture::{KubeFixture, NAME};
 
 #[test]
 fn kubectl_understands_refusals() {
-    let Some(world) = World::start("refusals", &KubeOptions::default()) else { return };
-    every_refusal_has_its_reason(&world);
-    a_rate_is_waited_out(&world);
-    a_server_that_is_gone_is_told_in_the_end(&world);
+    let Some(fixture) = KubeFixture::start("refusals", &KubeOptions::default()) else { return };
+    every_refusal_has_its_reason(&fixture);
+    a_rate_is_waited_out(&fixture);
+    a_server_that_is_gone_is_told_in_the_end(&fixture);
 }
 
-fn raw(world: &World, path: &str) -> Output {
-    world.kubectl(&world.alice).args(["get", "--raw", path]).run().unwrap()
+fn raw(fixture: &KubeFixture, path: &str) -> Output {
+    fixture.kubectl(&fixture.alice).args(["get", "--raw", path]).run().unwrap()
 }
 
-fn every_refusal_has_its_reason(world: &World) {
+fn every_refusal_has_its_reason(fixture: &KubeFixture) {
     let pods = json!({"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "nonResourceURLs": []});
     let nobody_runs = json!({"flowControlSchemas": [{"name": "none", "maxRequestsInflight": {"max": 0}}]});
     let gates = json!({"proxy.kubegateway.io/feature-gates": "DenyAllRequests=true"});
     let of = |rule: Value| json!([{"rules": [rule], "flowControlSchemaName": "none"}]);
-    let narrow = world.manifest().policies(json!([{"rules": [pods]}]));
-    let full = world.manifest().set("/spec/flowControl", nobody_runs).policies(of(allow_all()));
+    let narrow = fixture.manifest().policies(json!([{"rules": [pods]}]));
+    let full = fixture.manifest().set("/spec/flowControl", nobody_runs).policies(of(allow_all()));
     let rows: [(&str, Manifest, &str, &str); 4] = [
         ("no policy", narrow, "/version", "(Forbidden): no dispatch policy of the gateway matches"),
-        ("no path", world.manifest(), "/api/v1/watch", "(BadRequest): "),
+        ("no path", fixture.manifest(), "/api/v1/watch", "(BadRequest): "),
         (
             "closed",
-            world.manifest().set("/metadata/annotations", gates),
+            fixture.manifest().set("/metadata/annotations", gates),
             "/version",
             "(TooManyRequests): the gateway denies",
         ),
         ("no place", full, "/api/v1/namespaces/default/events", "(TooManyRequests): too many requests of this kind"),
     ];
     for (what, manifest, path, told) in rows {
-        world.gateway.apply(&manifest).unwrap();
-        let stderr = raw(world, path).stderr;
+        fixture.gateway.apply(&manifest).unwrap();
+        let stderr = raw(fixture, path).stderr;
         assert!(stderr.contains(told), "{what}: {stderr}");
     }
 }
 
-fn a_rate_is_waited_out(world: &World) {
+fn a_rate_is_waited_out(fixture: &KubeFixture) {
     let slow = json!({"flowControlSchemas": [{"name": "slow", "tokenBucket": {"qps": 1, "burst": 1}}]});
     let policies = json!([{"rules": [allow_all()], "flowControlSchemaName": "slow"}]);
-    world.gateway.apply(&world.manifest().set("/spec/flowControl", slow).policies(policies)).unwrap();
-    let client = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    fixture.gateway.apply(&fixture.manifest().set("/spec/flowControl", slow).policies(policies)).unwrap();
+    let client = H2Client::connect(&fixture.target().identity(&fixture.alice)).unwrap();
     while client.get("/version", &[]).unwrap().status != 429 {}
-    let waited = raw(world, "/version");
+    let waited = raw(fixture, "/version");
     assert!(waited.success() && waited.stdout.contains("gitVersion"), "{waited:?}");
 }
 
-fn a_server_that_is_gone_is_told_in_the_end(world: &World) {
+fn a_server_that_is_gone_is_told_in_the_end(fixture: &KubeFixture) {
     let gone = Manifest::new(NAME, [ports::free_address().unwrap()])
-        .upstream(&world.gateway_identity, world.kube.server_ca(), "kubernetes.default.svc")
-        .serving(&world.gateway.serving_identity(NAME).unwrap(), world.kube.client_ca());
-    world.gateway.apply(&gone).unwrap();
-    let told = raw(world, "/version").stderr;
+        .upstream(&fixture.gateway_identity, fixture.kube.server_ca(), "kubernetes.default.svc")
+        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), fixture.kube.client_ca());
+    fixture.gateway.apply(&gone).unwrap();
+    let told = raw(fixture, "/version").stderr;
     assert!(told.contains("(ServiceUnavailable): no kube-apiserver of this cluster is healthy"), "{told}");
 }

@@ -7,51 +7,51 @@ use portcullis_harness::process::Process;
 use portcullis_harness::wait;
 use serde_json::json;
 
-use crate::world::{NAME, World};
+use crate::fixture::{KubeFixture, NAME};
 
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
 fn watch_survives_what_operators_do() {
-    let Some(mut world) = World::start("watch", &KubeOptions::default()) else { return };
-    let watch = world.kubectl(&world.alice).args(["get", "pods", "-w", "-o", "name"]).spawn().unwrap();
-    still_sees(&world, &watch, "before");
+    let Some(mut fixture) = KubeFixture::start("watch", &KubeOptions::default()) else { return };
+    let watch = fixture.kubectl(&fixture.alice).args(["get", "pods", "-w", "-o", "name"]).spawn().unwrap();
+    still_sees(&fixture, &watch, "before");
 
     let policies = json!([
         {"rules": [{"verbs": ["get"], "apiGroups": ["*"], "resources": ["nodes"]}]},
         {"rules": [allow_all()]},
     ]);
-    world.gateway.apply(&world.manifest().policies(policies)).unwrap();
-    still_sees(&world, &watch, "after-policies");
+    fixture.gateway.apply(&fixture.manifest().policies(policies)).unwrap();
+    still_sees(&fixture, &watch, "after-policies");
 
-    let before = served_certificate(&world);
-    world.gateway.apply(&world.manifest()).unwrap();
-    let rotated = || (served_certificate(&world) != before).then_some(());
+    let before = served_certificate(&fixture);
+    fixture.gateway.apply(&fixture.manifest()).unwrap();
+    let rotated = || (served_certificate(&fixture) != before).then_some(());
     wait::until("the new certificate is served", SOON, rotated).unwrap();
-    still_sees(&world, &watch, "after-certificate");
+    still_sees(&fixture, &watch, "after-certificate");
 
-    world.gateway_identity = world.kube.client_ca().issue(&CertSpec::client("portcullis", [""; 0])).unwrap();
-    world.gateway.apply(&world.manifest()).unwrap();
-    still_sees(&world, &watch, "after-client-certificate");
+    fixture.gateway_identity = fixture.kube.client_ca().issue(&CertSpec::client("portcullis", [""; 0])).unwrap();
+    fixture.gateway.apply(&fixture.manifest()).unwrap();
+    still_sees(&fixture, &watch, "after-client-certificate");
 
-    world.gateway.restart_control_plane().unwrap();
-    still_sees(&world, &watch, "after-restart");
+    fixture.gateway.restart_control_plane().unwrap();
+    still_sees(&fixture, &watch, "after-restart");
     assert!(watch.is_running());
     assert!(watch.log().is_empty(), "kubectl saw no trouble: {}", watch.log());
 }
 
 /// Creates a pod and waits until the watch shows it.
-fn still_sees(world: &World, watch: &Process, name: &str) {
+fn still_sees(fixture: &KubeFixture, watch: &Process, name: &str) {
     let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
         "spec": {"containers": [{"name": "c", "image": "none"}], "automountServiceAccountToken": false}});
-    let file = world.run.write(&format!("{name}.json"), pod.to_string()).unwrap();
-    world.admin(&["create", "-f", file.to_str().unwrap()]);
+    let file = fixture.run.write(&format!("{name}.json"), pod.to_string()).unwrap();
+    fixture.admin(&["create", "-f", file.to_str().unwrap()]);
     let told = || watch.stdout().contains(&format!("pod/{name}\n")).then_some(());
     wait::until(&format!("the watch tells of {name}"), SOON, told)
-        .unwrap_or_else(|error| panic!("{error}\n{}\n{}", watch.log(), world.gateway.envoy().process().log_tail()));
+        .unwrap_or_else(|error| panic!("{error}\n{}\n{}", watch.log(), fixture.gateway.envoy().process().log_tail()));
 }
 
-fn served_certificate(world: &World) -> Vec<u8> {
-    let connection = world.gateway.target(NAME).connect().unwrap();
+fn served_certificate(fixture: &KubeFixture) -> Vec<u8> {
+    let connection = fixture.gateway.target(NAME).connect().unwrap();
     connection.server_certificates().into_iter().next().unwrap()
 }

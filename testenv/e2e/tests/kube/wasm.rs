@@ -5,25 +5,25 @@ use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::deps;
 
-use crate::world::{NAME, World};
+use crate::fixture::{KubeFixture, NAME};
 use crate::{kubectl, matrix, sessions};
 
 #[test]
 fn wasm_keeps_what_is_promised() {
     let options = GatewayOptions { wasm: Some(deps::wasm().unwrap()), ..GatewayOptions::default() };
-    let Some(world) = sessions::execute_behind("wasm", &options) else { return };
-    kubectl::everything_works(&world);
-    matrix::forgeries_mean_nothing(&world, &world.alice);
-    refusals_have_their_status(&world);
+    let Some(fixture) = sessions::execute_behind("wasm", &options) else { return };
+    kubectl::everything_works(&fixture);
+    matrix::forgeries_mean_nothing(&fixture, &fixture.alice);
+    refusals_have_their_status(&fixture);
 }
 
-fn refusals_have_their_status(world: &World) {
-    let alice = world.target().identity(&world.alice);
-    let nobody = TlsTarget::new(world.gateway.address()).sni("nobody.example.com");
+fn refusals_have_their_status(fixture: &KubeFixture) {
+    let alice = fixture.target().identity(&fixture.alice);
+    let nobody = TlsTarget::new(fixture.gateway.address()).sni("nobody.example.com");
     let cases = [
         (&alice, "Impersonate-Group: system:masters", 400, "BadRequest"),
         (&alice, "Authorization: Bearer a\r\nAuthorization: Bearer b", 400, "BadRequest"),
-        (&world.target(), "Authorization: Bearer unheard-of", 401, "Unauthorized"),
+        (&fixture.target(), "Authorization: Bearer unheard-of", 401, "Unauthorized"),
         (&nobody, "Accept: */*", 503, "ServiceUnavailable"),
     ];
     for (target, header, status, reason) in cases {

@@ -13,7 +13,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, project_root};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, ROBOT, World};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 
 fn status(target: &TlsTarget, token: Option<&str>) -> Option<u16> {
     let token = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
@@ -40,16 +40,16 @@ fn trusting(manifest: Manifest, authorities: &[&Ca]) -> Manifest {
 fn client_cas_are_named_in_both_verification_modes() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
-        let world = World::without_cluster("acceptable", &options);
-        let (clients, more, others) = (&world.pki.client_ca, Ca::new("more").unwrap(), Ca::new("others").unwrap());
+        let fixture = StubFixture::without_cluster("acceptable", &options);
+        let (clients, more, others) = (&fixture.pki.client_ca, Ca::new("more").unwrap(), Ca::new("others").unwrap());
         let stranger = others.issue(&CertSpec::client("alice", ["dev"])).unwrap();
         for mode in ["Request", "Handshake"] {
-            let manifest = trusting(world.manifest(), &[clients, &more])
+            let manifest = trusting(fixture.manifest(), &[clients, &more])
                 .set("/spec/portcullis", json!({"clientCertificateVerification": mode}));
-            world.gateway.apply(&manifest).unwrap();
+            fixture.gateway.apply(&manifest).unwrap();
 
-            let keystore = KeyStore::new([&stranger, &world.pki.alice]).unwrap();
-            let target = world.gateway.target(NAME).keystore(&keystore);
+            let keystore = KeyStore::new([&stranger, &fixture.pki.alice]).unwrap();
+            let target = fixture.gateway.target(NAME).keystore(&keystore);
             assert_eq!(status(&target, None), Some(200), "Envoy {version}, {mode}: the fitting one of two is chosen");
             assert_eq!(
                 named(&keystore, [clients, &more, &others]),
@@ -57,7 +57,7 @@ fn client_cas_are_named_in_both_verification_modes() {
                 "Envoy {version}, {mode}"
             );
 
-            let unknown = world.gateway.target(NAME).identity(&stranger);
+            let unknown = fixture.gateway.target(NAME).identity(&stranger);
             let expected = (mode == "Request").then_some(200);
             assert_eq!(status(&unknown, Some(ROBOT)), expected, "Envoy {version}, {mode}: a token beside a stranger's");
         }
@@ -69,52 +69,52 @@ fn client_cas_are_named_in_both_verification_modes() {
 #[ignore = "needs Java 17"]
 fn java_client_presents_the_certificate_of_a_named_ca() {
     let Some(java) = deps::or_skip("acceptable-java", deps::java()).unwrap() else { return };
-    let world = World::without_cluster("acceptable-java", &GatewayOptions::default());
+    let fixture = StubFixture::without_cluster("acceptable-java", &GatewayOptions::default());
     let others = Ca::new("others").unwrap();
     let run = RunDir::new("java").unwrap();
     let file = |name: &str| run.join(name);
-    world.gateway.serving_ca().write_pem(&file("server.pem")).unwrap();
+    fixture.gateway.serving_ca().write_pem(&file("server.pem")).unwrap();
     let stranger = others.issue(&CertSpec::client("mallory", ["dev"])).unwrap();
     stranger.write_pem(&file("stranger.crt"), &file("stranger.key")).unwrap();
-    world.pki.alice.write_pem(&file("alice.crt"), &file("alice.key")).unwrap();
-    let clients = &world.pki.client_ca;
+    fixture.pki.alice.write_pem(&file("alice.crt"), &file("alice.key")).unwrap();
+    let clients = &fixture.pki.client_ca;
     for (mode, authority, user) in [
         ("Request", clients, "alice"),
         ("Request", &others, "mallory"),
         ("Handshake", clients, "alice"),
         ("Handshake", &others, "mallory"),
     ] {
-        let manifest = trusting(world.manifest(), &[authority])
+        let manifest = trusting(fixture.manifest(), &[authority])
             .set("/spec/portcullis", json!({"clientCertificateVerification": mode}));
-        world.gateway.apply(&manifest).unwrap();
+        fixture.gateway.apply(&manifest).unwrap();
         let output = Command::new(&java)
             .arg(project_root().join("testenv/e2e/java/TwoCertificates.java"))
-            .args([&world.gateway.target(NAME).address().port().to_string(), NAME, PODS])
+            .args([&fixture.gateway.target(NAME).address().port().to_string(), NAME, PODS])
             .args(["server.pem", "stranger.crt", "stranger.key", "alice.crt", "alice.key"].map(file))
             .output()
             .unwrap();
         let (answer, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert_eq!(answer.trim_end(), "HTTP/1.1 200 OK", "{mode}: {errors}");
-        let record = world.client_records().pop().unwrap();
+        let record = fixture.client_records().pop().unwrap();
         assert_eq!(record.effective.unwrap().username, user, "{mode}");
     }
 }
 
 #[test]
 fn client_ca_edits_are_named_and_end_no_connection() {
-    let world = World::start("acceptable-edit", &GatewayOptions::default());
-    let (old, new) = (&world.pki.client_ca, Ca::new("new").unwrap());
-    let open = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let fixture = StubFixture::start("acceptable-edit", &GatewayOptions::default());
+    let (old, new) = (&fixture.pki.client_ca, Ca::new("new").unwrap());
+    let open = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     assert_eq!(open.get(PODS, &[]).unwrap().status, 200);
 
-    world.gateway.apply(&trusting(world.manifest(), &[old, &new])).unwrap();
-    let keystore = KeyStore::new([&world.pki.alice]).unwrap();
-    assert_eq!(status(&world.gateway.target(NAME).keystore(&keystore), None), Some(200));
+    fixture.gateway.apply(&trusting(fixture.manifest(), &[old, &new])).unwrap();
+    let keystore = KeyStore::new([&fixture.pki.alice]).unwrap();
+    assert_eq!(status(&fixture.gateway.target(NAME).keystore(&keystore), None), Some(200));
     assert_eq!(named(&keystore, [old, &new]), (2, [true, true]));
     assert_eq!(open.get(PODS, &[]).unwrap().status, 200);
 
-    world.gateway.apply(&trusting(world.manifest(), &[&new])).unwrap();
-    status(&world.gateway.target(NAME).keystore(&keystore), None);
+    fixture.gateway.apply(&trusting(fixture.manifest(), &[&new])).unwrap();
+    status(&fixture.gateway.target(NAME).keystore(&keystore), None);
     assert_eq!(named(&keystore, [old, &new]), (1, [false, true]));
     assert_eq!(
         open.get(PODS, &[]).unwrap().status,
@@ -126,19 +126,19 @@ fn client_ca_edits_are_named_and_end_no_connection() {
 /// More names than 64 KiB cannot be written, and then no handshake succeeds; `portcullis check` stops at 30 KiB.
 #[test]
 fn client_ca_names_that_no_handshake_holds_are_refused() {
-    let world = World::start("acceptable-many", &GatewayOptions::default());
+    let fixture = StubFixture::start("acceptable-many", &GatewayOptions::default());
     let many: Vec<_> = (0..140).map(|number| Ca::new(&format!("{number:03}{}", "x".repeat(497))).unwrap()).collect();
-    let bundle = |count: usize| many.iter().take(count).chain([&world.pki.client_ca]).collect::<Vec<_>>();
-    world.gateway.apply(&trusting(world.manifest(), &bundle(56))).unwrap();
-    let keystore = KeyStore::new([&world.pki.alice]).unwrap();
-    let target = world.gateway.target(NAME).keystore(&keystore);
+    let bundle = |count: usize| many.iter().take(count).chain([&fixture.pki.client_ca]).collect::<Vec<_>>();
+    fixture.gateway.apply(&trusting(fixture.manifest(), &bundle(56))).unwrap();
+    let keystore = KeyStore::new([&fixture.pki.alice]).unwrap();
+    let target = fixture.gateway.target(NAME).keystore(&keystore);
     assert_eq!(status(&target, None), Some(200));
     let bytes: usize = keystore.named().unwrap().iter().map(|name| name.len() + 2).sum();
     assert!((28 * 1024..=30 * 1024).contains(&bytes), "{bytes}");
 
-    world.gateway.write(&trusting(world.manifest(), &bundle(140))).unwrap();
+    fixture.gateway.write(&trusting(fixture.manifest(), &bundle(140))).unwrap();
     let is_judged = |status: &Value| status["objects"].to_string().contains("bytes in a TLS handshake");
-    let told = world.gateway.plane().wait_status("the names are counted", Duration::from_secs(20), is_judged);
+    let told = fixture.gateway.plane().wait_status("the names are counted", Duration::from_secs(20), is_judged);
     assert_eq!(status(&target, None), Some(200), "what was accepted last is served: {told:?}");
     told.unwrap();
 }
@@ -147,22 +147,22 @@ fn client_ca_names_that_no_handshake_holds_are_refused() {
 fn certificates_behind_an_intermediate_are_believed() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
-        let world = World::start("acceptable-chain", &options);
-        let intermediate = world.pki.client_ca.intermediate(&CertSpec::new("intermediate")).unwrap();
+        let fixture = StubFixture::start("acceptable-chain", &options);
+        let intermediate = fixture.pki.client_ca.intermediate(&CertSpec::new("intermediate")).unwrap();
         let bob = intermediate.issue(&CertSpec::client("bob", ["dev"])).unwrap();
         let forged = Ca::new("clients").unwrap().issue(&CertSpec::client("bob", ["system:masters"])).unwrap();
         let users: [(&str, Identity, u16); 4] = [
             ("a chain of two", bob.clone(), 200),
             ("without its intermediate", bob.leaf_only(), 401),
-            ("another one's certificate behind it", forged.followed_by(&world.pki.admin), 401),
-            ("a good one, and a stranger's behind it", world.pki.alice.followed_by(&forged), 200),
+            ("another one's certificate behind it", forged.followed_by(&fixture.pki.admin), 401),
+            ("a good one, and a stranger's behind it", fixture.pki.alice.followed_by(&forged), 200),
         ];
         for (case, identity, expected) in &users {
-            let target = world.gateway.target(NAME).identity(identity);
+            let target = fixture.gateway.target(NAME).identity(identity);
             assert_eq!(status(&target, None), Some(*expected), "Envoy {version}: {case}");
         }
         let told: Vec<_> =
-            world.client_records().iter().map(|one| one.effective.as_ref().unwrap().username.clone()).collect();
+            fixture.client_records().iter().map(|one| one.effective.as_ref().unwrap().username.clone()).collect();
         assert_eq!(told, ["bob", "alice"], "Envoy {version}");
     }
 }

@@ -8,7 +8,7 @@ use portcullis_harness::deps;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, ROBOT, World, assert_asked, given_up};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture, assert_asked, given_up};
 
 /// A request that only another user than the client could send.
 const SMUGGLED: &str = "/api/v1/namespaces/kube-system/secrets";
@@ -17,9 +17,9 @@ const SMUGGLED: &str = "/api/v1/namespaces/kube-system/secrets";
 fn bytes_after_a_refused_upgrade_are_no_request() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
-        let world = World::start("smuggling", &options);
-        let (nobody, robot) = (world.gateway.target(NAME), format!("Authorization: Bearer {ROBOT}\r\n"));
-        let alice = nobody.clone().identity(&world.pki.alice);
+        let fixture = StubFixture::start("smuggling", &options);
+        let (nobody, robot) = (fixture.gateway.target(NAME), format!("Authorization: Bearer {ROBOT}\r\n"));
+        let alice = nobody.clone().identity(&fixture.pki.alice);
         let chunked = ("Transfer-Encoding: chunked\r\n", "0\r\n\r\n");
         // Envoy takes a second to close each connection.
         std::thread::scope(|scope| {
@@ -31,9 +31,9 @@ fn bytes_after_a_refused_upgrade_are_no_request() {
                 }
             }
         });
-        let seen = world.stub.records_for(SMUGGLED);
+        let seen = fixture.stub.records_for(SMUGGLED);
         assert!(seen.is_empty(), "{version}: {seen:?}");
-        assert!(!world.stub.records_for(PODS).is_empty(), "{version}");
+        assert!(!fixture.stub.records_for(PODS).is_empty(), "{version}");
     }
 }
 
@@ -54,9 +54,9 @@ fn bytes_before_the_101_arrive_after_it() {
     let exec = "/api/v1/namespaces/default/pods/p/exec?command=x";
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
-        let world = World::start("early-bytes", &options);
-        let nobody = world.gateway.target(NAME).timeout(Duration::from_secs(10));
-        let alice = nobody.clone().identity(&world.pki.alice);
+        let fixture = StubFixture::start("early-bytes", &options);
+        let nobody = fixture.gateway.target(NAME).timeout(Duration::from_secs(10));
+        let alice = nobody.clone().identity(&fixture.pki.alice);
         let robot = format!("Authorization: Bearer {ROBOT}\r\n");
         for (target, token) in [(&alice, ""), (&nobody, &*robot)] {
             for kind in ["SPDY/3.1", "websocket"] {
@@ -80,18 +80,18 @@ fn bytes_before_the_101_arrive_after_it() {
 /// The owner of an upstream writes the answers to its reviews; the gateway's memory is shared by all upstreams.
 #[test]
 fn large_answers_to_reviews_are_not_kept() {
-    let world = World::start("large-answers", &GatewayOptions::default());
-    let target = world.gateway.target(NAME);
+    let fixture = StubFixture::start("large-answers", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME);
     let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
     // The upstream's own limit refuses the first; the second is no user for anybody; the others are no answers.
     for (kib, expected, asked) in [(16, 431, 1), (128, 401, 1), (384, 503, 2), (8192, 503, 2)] {
         let user = json!({"authenticated": true, "user": {"username": "u".repeat(kib << 10), "groups": ["dev"]}});
         let answer = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": user});
-        world.stub.clear_faults();
-        world.stub.clear();
-        let (since, given_up_before) = (Instant::now(), given_up(&world.gateway));
+        fixture.stub.clear_faults();
+        fixture.stub.clear();
+        let (since, given_up_before) = (Instant::now(), given_up(&fixture.gateway));
         let action = Action::Respond { status: 201, headers: Vec::new(), body: answer.to_string() };
-        world.stub.fault(Fault::new(reviews, action));
+        fixture.stub.fault(Fault::new(reviews, action));
         for _ in 0..2 {
             let request = format!(
                 "GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nAuthorization: Bearer {kib}\r\n\r\n"
@@ -99,7 +99,7 @@ fn large_answers_to_reviews_are_not_kept() {
             assert_eq!(target.raw_request(request.as_bytes()).unwrap().status, expected, "{kib} KiB");
         }
         // A server that takes its time is asked again.
-        let given_up = given_up(&world.gateway) - given_up_before;
-        assert_asked(world.stub.records_for(reviews).len(), asked, given_up, since);
+        let given_up = given_up(&fixture.gateway) - given_up_before;
+        assert_asked(fixture.stub.records_for(reviews).len(), asked, given_up, since);
     }
 }

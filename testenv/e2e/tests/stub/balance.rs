@@ -8,7 +8,7 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault, StubServer};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, World};
+use crate::fixture::{NAME, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 /// Longer than that.
@@ -26,19 +26,19 @@ fn policy(resource: &str, strategy: &str) -> Value {
 }
 
 /// Two servers and a policy for each strategy.
-fn start(test: &str) -> (World, StubServer) {
-    let world = World::without_cluster(test, &GatewayOptions::default());
-    let second = world.pki.stub("stub-1");
-    let servers = [world.stub.address(), second.address()];
+fn start(test: &str) -> (StubFixture, StubServer) {
+    let fixture = StubFixture::without_cluster(test, &GatewayOptions::default());
+    let second = fixture.pki.stub("stub-1");
+    let servers = [fixture.stub.address(), second.address()];
     let servers: Vec<_> = servers.iter().map(|one| json!({"endpoint": format!("https://{one}")})).collect();
-    let manifest = world.manifest().set("/spec/servers", json!(servers)).policies(json!([
+    let manifest = fixture.manifest().set("/spec/servers", json!(servers)).policies(json!([
         policy("services", ""),
         policy("pods", "LeastRequest"),
         policy("secrets", "Random"),
         {"rules": [allow_all()]},
     ]));
-    world.gateway.apply(&manifest).unwrap();
-    (world, second)
+    fixture.gateway.apply(&manifest).unwrap();
+    (fixture, second)
 }
 
 fn count(stub: &StubServer, path: &str) -> usize {
@@ -80,9 +80,9 @@ fn by_turns(client: &H2Client) {
 
 #[test]
 fn each_strategy_spreads_as_its_name_says() {
-    let (world, second) = start("strategies");
-    let stubs = [&world.stub, &second];
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let (fixture, second) = start("strategies");
+    let stubs = [&fixture.stub, &second];
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let client = H2Client::connect(&target).unwrap();
     both_are_healthy(&client, stubs);
 
@@ -109,14 +109,14 @@ fn each_strategy_spreads_as_its_name_says() {
 
 #[test]
 fn connection_to_a_server_carries_fewer_streams_than_it_allows() {
-    let world = World::start("streams", &GatewayOptions::default());
-    let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let fixture = StubFixture::start("streams", &GatewayOptions::default());
+    let client = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     let watch = |_| client.open("GET", &format!("{BY_TURNS}?watch=true"), &[], b"").unwrap();
     // As many as a client's connection to the gateway may have.
     let watches: Vec<_> = (0..100).map(watch).collect();
     assert!(watches.iter().all(|watch| watch.response.status == 200));
     let mut streams = std::collections::BTreeMap::<u64, usize>::new();
-    for record in world.stub.records_for(BY_TURNS) {
+    for record in fixture.stub.records_for(BY_TURNS) {
         *streams.entry(record.connection).or_default() += 1;
     }
     let mut counts: Vec<_> = streams.into_values().collect();

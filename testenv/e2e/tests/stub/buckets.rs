@@ -8,10 +8,10 @@ use portcullis_e2e::{GatewayOptions, Manifest, allow_all};
 use portcullis_harness::client::{H2Client, TlsConnection, TlsTarget};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
-fn schemas(world: &World, schemas: Value) -> Manifest {
-    world
+fn schemas(fixture: &StubFixture, schemas: Value) -> Manifest {
+    fixture
         .manifest()
         .set("/spec/flowControl", json!({"flowControlSchemas": schemas}))
         .policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "rate"}]))
@@ -48,10 +48,10 @@ fn most(qps: u32, burst: u32, start: Instant) -> usize {
 
 #[test]
 fn many_connections_on_all_workers_get_the_burst_and_no_more() {
-    let world = World::start("bucket-burst", &GatewayOptions::default());
-    world.gateway.apply(&schemas(&world, json!([bucket(1, 25)]))).unwrap();
-    world.stub.clear();
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("bucket-burst", &GatewayOptions::default());
+    fixture.gateway.apply(&schemas(&fixture, json!([bucket(1, 25)]))).unwrap();
+    fixture.stub.clear();
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let connections = connections(&target, 40);
     let (start, admitted) = (Instant::now(), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -65,8 +65,8 @@ fn many_connections_on_all_workers_get_the_burst_and_no_more() {
     });
     let (admitted, most) = (admitted.into_inner(), most(1, 25, start));
     assert!((25..=most).contains(&admitted), "{admitted} of 1000 admitted, at most {most}");
-    assert_eq!(world.client_records().len(), admitted, "the upstream sees no refused request");
-    let workers = world.gateway.envoy().admin().stats(r"listener\..*\.worker_.\.downstream_cx_total").unwrap();
+    assert_eq!(fixture.client_records().len(), admitted, "the upstream sees no refused request");
+    let workers = fixture.gateway.envoy().admin().stats(r"listener\..*\.worker_.\.downstream_cx_total").unwrap();
     let busy = workers.iter().filter(|(name, count)| !name.contains("admin") && *count > 0).count();
     assert!(busy >= 2, "both workers took connections: {workers:?}");
 }
@@ -74,7 +74,7 @@ fn many_connections_on_all_workers_get_the_burst_and_no_more() {
 #[test]
 fn edits_of_anything_else_refill_nothing() {
     const RATE: (u32, u32) = (20, 30);
-    let world = World::start("bucket-edits", &GatewayOptions::default());
+    let fixture = StubFixture::start("bucket-edits", &GatewayOptions::default());
     let edited = |round: u32| {
         let mut rules = vec![allow_all()];
         rules.extend((0..round % 3).map(|_| allow_all()));
@@ -82,11 +82,11 @@ fn edits_of_anything_else_refill_nothing() {
             0 => json!({"name": "other", "tokenBucket": {"qps": 1, "burst": round + 1}}),
             _ => json!({"name": "other", "maxRequestsInflight": {"max": round}}),
         };
-        schemas(&world, json!([other, bucket(RATE.0, RATE.1)]))
+        schemas(&fixture, json!([other, bucket(RATE.0, RATE.1)]))
             .policies(json!([{"rules": rules, "flowControlSchemaName": "rate"}]))
     };
-    world.gateway.apply(&edited(0)).unwrap();
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    fixture.gateway.apply(&edited(0)).unwrap();
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let connections = connections(&target, 8);
     let (start, is_over, admitted) = (Instant::now(), AtomicBool::new(false), AtomicUsize::new(0));
     let refusals = Mutex::new(Vec::new());
@@ -103,7 +103,7 @@ fn edits_of_anything_else_refill_nothing() {
             });
         }
         for round in 1..=12 {
-            world.gateway.apply(&edited(round)).unwrap();
+            fixture.gateway.apply(&edited(round)).unwrap();
         }
         is_over.store(true, Ordering::Release);
     });
@@ -116,12 +116,12 @@ fn edits_of_anything_else_refill_nothing() {
 
 #[test]
 fn edit_of_the_bucket_itself_takes_effect_at_once() {
-    let world = World::start("bucket-own-edit", &GatewayOptions::default());
-    let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let fixture = StubFixture::start("bucket-own-edit", &GatewayOptions::default());
+    let client = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     let admitted = |asked: usize| (0..asked).filter(|_| client.get(PODS, &[]).unwrap().status == 200).count();
     let apply = |schema: Value| {
         let start = Instant::now();
-        world.gateway.apply(&schemas(&world, json!([schema]))).unwrap();
+        fixture.gateway.apply(&schemas(&fixture, json!([schema]))).unwrap();
         start
     };
     for burst in [2, 6, 3] {
@@ -138,9 +138,9 @@ fn edit_of_the_bucket_itself_takes_effect_at_once() {
 
 #[test]
 fn refusal_says_when_to_come_back_except_to_events() {
-    let world = World::start("bucket-429", &GatewayOptions::default());
-    world.gateway.apply(&schemas(&world, json!([bucket(1, 1)]))).unwrap();
-    let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let fixture = StubFixture::start("bucket-429", &GatewayOptions::default());
+    fixture.gateway.apply(&schemas(&fixture, json!([bucket(1, 1)]))).unwrap();
+    let client = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     for (method, path, retry_after) in [
         ("GET", PODS, Some("1")),
         ("POST", PODS, Some("1")),

@@ -7,22 +7,22 @@ use portcullis_harness::client::{H2Client, H2Stream, Outgoing, TlsTarget};
 use portcullis_harness::wait;
 use serde_json::json;
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 /// Envoy sends its last word on a connection this long after the first.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 const EXEC: &str = "/api/v1/namespaces/default/pods/web/exec";
 
-fn gated(world: &World, gates: &str) -> Manifest {
-    world.manifest().set("/metadata/annotations", json!({"proxy.kubegateway.io/feature-gates": gates}))
+fn gated(fixture: &StubFixture, gates: &str) -> Manifest {
+    fixture.manifest().set("/metadata/annotations", json!({"proxy.kubegateway.io/feature-gates": gates}))
 }
 
-fn start(test: &str, gates: &str) -> (World, TlsTarget) {
-    let world = World::without_cluster(test, &GatewayOptions::default());
-    world.gateway.apply(&gated(&world, gates)).unwrap();
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
-    (world, target)
+fn start(test: &str, gates: &str) -> (StubFixture, TlsTarget) {
+    let fixture = StubFixture::without_cluster(test, &GatewayOptions::default());
+    fixture.gateway.apply(&gated(&fixture, gates)).unwrap();
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
+    (fixture, target)
 }
 
 fn watch(client: &H2Client) -> H2Stream<'_> {
@@ -45,13 +45,13 @@ fn tells(target: &TlsTarget, stream: &mut H2Stream<'_>, name: &str) {
 
 #[test]
 fn http2_connections_take_no_further_request_and_watches_go_on() {
-    let (world, target) = start("closing-h2", "");
+    let (fixture, target) = start("closing-h2", "");
     let client = H2Client::connect(&target).unwrap();
     let mut older = watch(&client);
     for _ in 0..3 {
         assert_eq!(client.get(PODS, &[]).unwrap().status, 200, "without the gate a connection is kept");
     }
-    world.gateway.apply(&gated(&world, "CloseConnectionWhenIdle=true")).unwrap();
+    fixture.gateway.apply(&gated(&fixture, "CloseConnectionWhenIdle=true")).unwrap();
     tells(&target, &mut older, "before");
 
     let mut newer = watch(&client);
@@ -87,21 +87,21 @@ fn each_answer_is_the_last_of_its_http2_connection() {
 
 #[test]
 fn requests_at_once_on_one_connection_are_all_answered() {
-    let (world, target) = start("closing-burst", "CloseConnectionWhenIdle=true");
+    let (fixture, target) = start("closing-burst", "CloseConnectionWhenIdle=true");
     for _ in 0..5 {
         let client = H2Client::connect(&target).unwrap();
-        world.stub.clear();
+        fixture.stub.clear();
         let answers = client.burst(vec![Outgoing::get(PODS, &[]); 50], 50);
         let statuses: Vec<_> = answers.iter().flatten().map(|answer| answer.status).collect();
         assert!(!statuses.is_empty() && statuses.iter().all(|status| *status == 200), "{statuses:?}");
-        assert_eq!(world.client_records().len(), statuses.len(), "what was not answered never came");
+        assert_eq!(fixture.client_records().len(), statuses.len(), "what was not answered never came");
         wait::until("the connection is closed", SOON, || client.is_closed().then_some(())).unwrap();
     }
 }
 
 #[test]
 fn http1_answers_say_that_they_are_the_last_and_streams_go_on() {
-    let (world, target) = start("closing-h1", "CloseConnectionWhenIdle=true");
+    let (fixture, target) = start("closing-h1", "CloseConnectionWhenIdle=true");
     let ask = |path: &str, more: &str| {
         let mut connection = target.connect().unwrap();
         connection.write(format!("GET {path} HTTP/1.1\r\nHost: {NAME}\r\n{more}\r\n").as_bytes()).unwrap();
@@ -136,10 +136,10 @@ fn http1_answers_say_that_they_are_the_last_and_streams_go_on() {
     }
 
     let both = "CloseConnectionWhenIdle=true,DenyAllRequests=true";
-    world.gateway.apply(&gated(&world, both)).unwrap();
+    fixture.gateway.apply(&gated(&fixture, both)).unwrap();
     let answer = ask(PODS, "").read_response(false).unwrap();
     assert_eq!((answer.status, answer.header("connection").as_deref()), (429, Some("close")));
-    world.gateway.apply(&gated(&world, "")).unwrap();
+    fixture.gateway.apply(&gated(&fixture, "")).unwrap();
     let answer = ask(PODS, "").read_response(false).unwrap();
     assert_eq!((answer.status, answer.header("connection")), (200, None));
 }

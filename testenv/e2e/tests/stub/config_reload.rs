@@ -9,7 +9,7 @@ use portcullis_harness::{Result, wait};
 use portcullis_stub_apiserver::{Action, Fault, TokenEntry};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const SOON: Duration = Duration::from_secs(20);
@@ -19,9 +19,9 @@ const WAITING: usize = 100;
 /// Two requests wait for each review.
 const TOKENS: usize = WAITING / 2;
 
-fn start(test: &str, options: &GatewayOptions) -> World {
+fn start(test: &str, options: &GatewayOptions) -> StubFixture {
     let entry = |number| TokenEntry { user: format!("user-{number}"), ..TokenEntry::default() };
-    World::with_tokens(test, options, (0..TOKENS).map(|number| (format!("token-{number}"), entry(number))))
+    StubFixture::with_tokens(test, options, (0..TOKENS).map(|number| (format!("token-{number}"), entry(number))))
 }
 
 /// The results of the waiting requests: status and `Retry-After` (nothing if the connection was closed), and the time since the
@@ -63,11 +63,11 @@ impl Line {
 
 /// Has a hundred requests wait for reviews, half over HTTP/1.1, then does `meanwhile` and waits for all answers. Nothing if
 /// the last of them came when the reviews of the first were given up.
-fn while_waiting(world: &World, action: Action, meanwhile: impl FnOnce(&Waiting)) -> Option<Answers> {
+fn while_waiting(fixture: &StubFixture, action: Action, meanwhile: impl FnOnce(&Waiting)) -> Option<Answers> {
     let is_held = action == Action::Hold;
-    world.stub.fault(Fault::new(REVIEWS, action));
+    fixture.stub.fault(Fault::new(REVIEWS, action));
     // Nobody waits longer than this.
-    let target = world.gateway.target(NAME).timeout(SOON);
+    let target = fixture.gateway.target(NAME).timeout(SOON);
     let crowd = ClientPool::new(2).unwrap();
     let line = |number| match number < TOKENS {
         true => Line::Http1(Box::new(target.connect().unwrap())),
@@ -89,9 +89,9 @@ fn while_waiting(world: &World, action: Action, meanwhile: impl FnOnce(&Waiting)
         };
         let asking: Vec<_> = lines.into_iter().enumerate().map(ask).collect();
         let all_wait = || {
-            let active = world.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
+            let active = fixture.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
             let active: u64 = active.iter().filter(|(name, _)| !name.starts_with("http.admin.")).map(|(_, n)| n).sum();
-            let all = active == WAITING as u64 && world.stub.records_for(REVIEWS).len() >= TOKENS;
+            let all = active == WAITING as u64 && fixture.stub.records_for(REVIEWS).len() >= TOKENS;
             (all || !waiting.is_in_time()).then_some(all)
         };
         let all_wait = wait::until("all wait", SOON, all_wait).unwrap();
@@ -99,10 +99,10 @@ fn while_waiting(world: &World, action: Action, meanwhile: impl FnOnce(&Waiting)
             meanwhile(waiting);
         }
         if is_held {
-            world.stub.clear_faults();
+            fixture.stub.clear_faults();
         }
         let answers = asking.into_iter().map(|thread| thread.join().unwrap()).collect();
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
         all_wait.then_some(answers)
     })
 }
@@ -119,39 +119,39 @@ fn all_are_served(answers: Answers) -> Option<()> {
     Some(())
 }
 
-fn replace_routes(world: &World) {
+fn replace_routes(fixture: &StubFixture) {
     let policies = json!([
         {"rules": [{"verbs": ["delete"], "apiGroups": ["*"], "resources": ["nodes"]}]},
         {"rules": [allow_all()]},
     ]);
-    world.gateway.apply(&world.manifest().policies(policies)).unwrap();
+    fixture.gateway.apply(&fixture.manifest().policies(policies)).unwrap();
 }
 
 /// A field of the connection manager: its chain, and the filter's configuration in it, are made anew.
-fn replace_chain(world: &World) {
-    let modified = || world.gateway.envoy().admin().stat("listener_manager.listener_modified").unwrap();
+fn replace_chain(fixture: &StubFixture) {
+    let modified = || fixture.gateway.envoy().admin().stat("listener_manager.listener_modified").unwrap();
     let before = modified();
-    world.gateway.change_settings(|spec| spec["limits"] = json!({"maxConcurrentStreams": 77})).unwrap();
+    fixture.gateway.change_settings(|spec| spec["limits"] = json!({"maxConcurrentStreams": 77})).unwrap();
     assert_eq!(modified(), before + 1);
 }
 
-fn draining(world: &World) -> u64 {
-    world.gateway.envoy().admin().stat("listener_manager.total_filter_chains_draining").unwrap()
+fn draining(fixture: &StubFixture) -> u64 {
+    fixture.gateway.envoy().admin().stat("listener_manager.total_filter_chains_draining").unwrap()
 }
 
 #[test]
 fn waiting_requests_outlive_their_routes_and_filter() {
     let outlive = || {
-        let world = start("swap", &GatewayOptions::default());
-        let answers = while_waiting(&world, Action::Hold, |waiting| {
-            replace_routes(&world);
-            replace_chain(&world);
-            assert!(draining(&world) > 0);
+        let fixture = start("swap", &GatewayOptions::default());
+        let answers = while_waiting(&fixture, Action::Hold, |waiting| {
+            replace_routes(&fixture);
+            replace_chain(&fixture);
+            assert!(draining(&fixture) > 0);
             let answered = waiting.answered.load(Ordering::Acquire);
             assert!(answered == 0 || !waiting.is_in_time(), "{answered}");
         })?;
         all_are_served(answers)?;
-        assert_eq!(world.stub.records_for(PODS).len(), WAITING);
+        assert_eq!(fixture.stub.records_for(PODS).len(), WAITING);
         Some(())
     };
     wait::retry_if_slow("reviews have time", outlive).unwrap();
@@ -160,13 +160,13 @@ fn waiting_requests_outlive_their_routes_and_filter() {
 #[test]
 fn waiting_requests_end_when_the_filter_is_replaced() {
     let hanging = || {
-        let world = start("swap-hanging", &GatewayOptions::default());
-        let answers = while_waiting(&world, Action::Hang, |_| {
-            replace_routes(&world);
-            replace_chain(&world);
+        let fixture = start("swap-hanging", &GatewayOptions::default());
+        let answers = while_waiting(&fixture, Action::Hang, |_| {
+            replace_routes(&fixture);
+            replace_chain(&fixture);
         })?;
         answers.into_iter().for_each(|(answer, _)| assert_eq!(answer, Some((503, Some("1".to_owned())))));
-        assert!(world.stub.records_for(PODS).is_empty());
+        assert!(fixture.stub.records_for(PODS).is_empty());
         Some(())
     };
     wait::retry_if_slow("all wait", hanging).unwrap();
@@ -181,40 +181,40 @@ fn filter_destroyed_amid_reviews_harms_no_request() {
 fn destroyed() -> Option<()> {
     let options =
         GatewayOptions { envoy_flags: vec!["--drain-time-s".into(), "1".into()], ..GatewayOptions::default() };
-    let world = start("swap-destroyed", &options);
+    let fixture = start("swap-destroyed", &options);
     let mut is_in_time = false;
-    let answers = while_waiting(&world, Action::Hang, |waiting| {
-        replace_chain(&world);
-        wait::until("the filter is destroyed", SOON, || (draining(&world) == 0).then_some(())).unwrap();
+    let answers = while_waiting(&fixture, Action::Hang, |waiting| {
+        replace_chain(&fixture);
+        wait::until("the filter is destroyed", SOON, || (draining(&fixture) == 0).then_some(())).unwrap();
         is_in_time = waiting.is_in_time();
     })?;
     let closed = answers.iter().filter(|(answer, _)| answer.is_none()).count();
     for (answer, _) in answers {
         assert!(matches!(&answer, None | Some((503, Some(_)))), "{answer:?}");
     }
-    assert!(world.stub.records_for(PODS).is_empty());
+    assert!(fixture.stub.records_for(PODS).is_empty());
     assert!(closed > 0 || !is_in_time, "the drain ended before the reviews did");
     // As many again, which is more than there are places if the first ones were lost.
-    world.stub.clear();
-    all_are_served(while_waiting(&world, Action::Hold, |_| ())?)?;
+    fixture.stub.clear();
+    all_are_served(while_waiting(&fixture, Action::Hold, |_| ())?)?;
     is_in_time.then_some(())
 }
 
 #[test]
 fn waiting_requests_end_when_the_cluster_is_removed() {
     let removed = || {
-        let world = start("swap-removed", &GatewayOptions::default());
-        let answers = while_waiting(&world, Action::Hold, |_| {
-            world.gateway.remove(NAME).unwrap();
+        let fixture = start("swap-removed", &GatewayOptions::default());
+        let answers = while_waiting(&fixture, Action::Hold, |_| {
+            fixture.gateway.remove(NAME).unwrap();
             let gone = |status: &serde_json::Value| {
                 let objects = status["objects"].as_array().cloned().unwrap_or_default();
                 status["nodes"][0]["inSync"] == true && objects.iter().all(|object| object["name"] != NAME)
             };
-            world.gateway.plane().wait_status("the cluster is gone", SOON, gone).unwrap();
-            world.gateway.wait_for_every_worker().unwrap();
+            fixture.gateway.plane().wait_status("the cluster is gone", SOON, gone).unwrap();
+            fixture.gateway.wait_for_every_worker().unwrap();
         })?;
         answers.into_iter().for_each(|(answer, _)| assert_eq!(answer, Some((503, Some("1".to_owned())))));
-        assert!(world.stub.records_for(PODS).is_empty());
+        assert!(fixture.stub.records_for(PODS).is_empty());
         Some(())
     };
     wait::retry_if_slow("all wait", removed).unwrap();

@@ -8,7 +8,7 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{SharedStore, StubServer};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, World, connect};
+use crate::fixture::{NAME, PODS, StubFixture, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 const PERIOD: Duration = Duration::from_secs(3);
@@ -24,22 +24,22 @@ struct Running<'a> {
 }
 
 struct Two {
-    world: World,
+    fixture: StubFixture,
     servers: [StubServer; 2],
 }
 
 impl Two {
     fn start(test: &str, options: &GatewayOptions) -> (Two, TlsTarget) {
-        let world = World::without_cluster(test, options);
+        let fixture = StubFixture::without_cluster(test, options);
         let store = SharedStore::default();
         let servers = ["one", "two"].map(|name| {
-            let mut options = world.pki.stub_options(name);
+            let mut options = fixture.pki.stub_options(name);
             options.store = store.clone();
             StubServer::start(options).unwrap()
         });
-        let target = world.gateway.target(NAME).identity(&world.pki.alice);
-        let two = Two { world, servers };
-        two.world.gateway.apply(&two.manifest(json!([two.server(0), two.server(1)]))).unwrap();
+        let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
+        let two = Two { fixture, servers };
+        two.fixture.gateway.apply(&two.manifest(json!([two.server(0), two.server(1)]))).unwrap();
         (two, target)
     }
 
@@ -49,7 +49,7 @@ impl Two {
 
     fn manifest(&self, servers: Value) -> Manifest {
         let period = format!("{}s", PERIOD.as_secs());
-        self.world.manifest().set("/spec/servers", servers).set("/spec/portcullis", json!({"drainPeriod": period}))
+        self.fixture.manifest().set("/spec/servers", servers).set("/spec/portcullis", json!({"drainPeriod": period}))
     }
 
     fn run<'a>(&self, target: &'a TlsTarget, client: &'a H2Client) -> Running<'a> {
@@ -169,7 +169,7 @@ fn disabled_server_gets_nothing_new_and_keeps_what_runs() {
     let client = connect(&target);
     let mut running = two.run(&target, &client);
     let disabled = json!([two.server(0), {"endpoint": two.servers[1].url(), "disabled": true}]);
-    two.world.gateway.apply(&two.manifest(disabled)).unwrap();
+    two.fixture.gateway.apply(&two.manifest(disabled)).unwrap();
     let since = Instant::now();
     let is_left_alone = || {
         two.servers[1].clear();
@@ -193,10 +193,10 @@ fn removed() -> Option<()> {
     let client = connect(&target);
     let mut running = two.run(&target, &client);
     let since = Instant::now();
-    two.world.gateway.apply(&two.manifest(json!([two.server(0)]))).unwrap();
+    two.fixture.gateway.apply(&two.manifest(json!([two.server(0)]))).unwrap();
     running.tell_second_since(since)?;
     // Envoy counts the time, not the control plane.
-    two.world.gateway.restart_control_plane().unwrap();
+    two.fixture.gateway.restart_control_plane().unwrap();
     running.second_ends(since);
     running.tell_first();
     assert_eq!(client.get(PODS, &[]).unwrap().status, 200, "the client's connection goes on");
@@ -210,8 +210,8 @@ fn server_that_comes_back_in_time_keeps_what_runs() {
     let back = || {
         let mut running = two.run(&target, &client);
         let since = Instant::now();
-        two.world.gateway.apply(&two.manifest(json!([two.server(0)]))).unwrap();
-        two.world.gateway.apply(&two.manifest(json!([two.server(0), two.server(1)]))).unwrap();
+        two.fixture.gateway.apply(&two.manifest(json!([two.server(0)]))).unwrap();
+        two.fixture.gateway.apply(&two.manifest(json!([two.server(0), two.server(1)]))).unwrap();
         running.tell_second_since(since)?;
         running.second_goes_on(Instant::now(), PERIOD * 2);
         Some(())
@@ -222,18 +222,18 @@ fn server_that_comes_back_in_time_keeps_what_runs() {
 #[test]
 fn streams_in_a_removed_cluster_end_after_the_drain_period() {
     let (two, target) = Two::start("drain-cluster", &GatewayOptions::default());
-    let serving = two.world.gateway.serving_identity("other.example.com").unwrap();
-    let other = two.world.manifest().set("/metadata/name", json!("other.example.com"));
-    let other = other.serving(&serving, &two.world.pki.client_ca);
-    two.world.gateway.apply(&other).unwrap();
-    let neighbour = two.world.gateway.target("other.example.com").identity(&two.world.pki.alice);
+    let serving = two.fixture.gateway.serving_identity("other.example.com").unwrap();
+    let other = two.fixture.manifest().set("/metadata/name", json!("other.example.com"));
+    let other = other.serving(&serving, &two.fixture.pki.client_ca);
+    two.fixture.gateway.apply(&other).unwrap();
+    let neighbour = two.fixture.gateway.target("other.example.com").identity(&two.fixture.pki.alice);
     let neighbours = connect(&neighbour).authority("other.example.com");
     let mut undisturbed = watch(&neighbours, "stub-0");
     let client = connect(&target);
     let mut running = two.run(&target, &client);
 
     let since = Instant::now();
-    two.world.gateway.remove(NAME).unwrap();
+    two.fixture.gateway.remove(NAME).unwrap();
     let gone = || (client.get(PODS, &[]).ok()?.status == 503).then_some(());
     wait::until("nothing new goes upstream", SOON, gone).unwrap();
     running.second_ends(since);

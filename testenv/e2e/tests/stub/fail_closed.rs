@@ -6,8 +6,8 @@ use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::{project_root, wait};
 
+use crate::fixture::{NAME, PODS, StubFixture};
 use crate::observe::{Page, with_another_request};
-use crate::world::{NAME, PODS, World};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -21,35 +21,35 @@ fn get(target: &TlsTarget, headers: &str) -> Option<(u16, String)> {
 fn envoy_without_the_module_serves_nothing() {
     let empty = portcullis_harness::rundir::RunDir::new("empty").unwrap();
     let options = GatewayOptions { module_dir: Some(empty.path().to_owned()), ..GatewayOptions::default() };
-    let world = World::without_cluster("no-module", &options);
-    world.gateway.write(&world.manifest()).unwrap();
-    world
+    let fixture = StubFixture::without_cluster("no-module", &options);
+    fixture.gateway.write(&fixture.manifest()).unwrap();
+    fixture
         .gateway
         .plane()
         .wait_status("Envoy refuses the listener", SOON, |status| status.to_string().contains("libportcullis.so"))
         .unwrap();
-    assert_eq!(get(&world.gateway.target(NAME).identity(&world.pki.alice), ""), None);
-    assert!(world.client_records().is_empty());
+    assert_eq!(get(&fixture.gateway.target(NAME).identity(&fixture.pki.alice), ""), None);
+    assert!(fixture.client_records().is_empty());
 }
 
 #[test]
 fn panic_answers_that_request_and_no_other() {
     let faulty = project_root().join("target/fault/debug");
     let options = GatewayOptions { module_dir: Some(faulty), ..GatewayOptions::default() };
-    let world = World::start("panic", &options);
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("panic", &options);
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     for place in ["decide", "decided"] {
         let (status, body) = get(&target, &format!("X-Fault-Injection: {place}\r\n")).unwrap();
         assert_eq!(status, 500, "{place}: {body}");
         assert!(body.contains("\"reason\":\"InternalError\""), "{place}: {body}");
-        assert!(world.client_records().is_empty(), "{place}");
+        assert!(fixture.client_records().is_empty(), "{place}");
     }
     assert_eq!(get(&target, "").unwrap().0, 200, "Envoy goes on");
-    assert_eq!(world.client_records().len(), 1);
+    assert_eq!(fixture.client_records().len(), 1);
     let refused = [("decision", "refused"), ("reason", "internal")];
     let counted = || {
         with_another_request(&target);
-        (Page::of(&world).sum("requests_total", &refused) == 2).then_some(())
+        (Page::of(&fixture).sum("requests_total", &refused) == 2).then_some(())
     };
     wait::until("panics are counted", SOON, counted).unwrap();
 }
@@ -58,11 +58,11 @@ fn panic_answers_that_request_and_no_other() {
 fn header_that_envoy_keeps_ends_the_request() {
     let options =
         GatewayOptions { module_dir: Some(project_root().join("target/fault/debug")), ..GatewayOptions::default() };
-    let world = World::start("kept-header", &options);
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("kept-header", &options);
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let (status, body) = get(&target, "X-Fault-Injection: remove\r\nImpersonate_User: eve\r\n").unwrap();
     assert_eq!(status, 500, "{body}");
-    assert!(world.client_records().is_empty());
+    assert!(fixture.client_records().is_empty());
 
     let client = H2Client::connect(&target).unwrap();
     let post = |name: &str, fault: Option<(&str, &[u8])>| {
@@ -81,46 +81,46 @@ fn header_that_envoy_keeps_ends_the_request() {
 
 #[test]
 fn unknown_name_meets_a_503() {
-    let world = World::start("unknown-name", &GatewayOptions::default());
-    let nobody = TlsTarget::new(world.gateway.address()).sni("nobody.example.com").identity(&world.pki.alice);
-    let without_sni = TlsTarget::new(world.gateway.address()).identity(&world.pki.alice);
+    let fixture = StubFixture::start("unknown-name", &GatewayOptions::default());
+    let nobody = TlsTarget::new(fixture.gateway.address()).sni("nobody.example.com").identity(&fixture.pki.alice);
+    let without_sni = TlsTarget::new(fixture.gateway.address()).identity(&fixture.pki.alice);
     for target in [nobody, without_sni] {
         let (status, body) = get(&target, "").unwrap();
         assert_eq!(status, 503, "{body}");
         assert!(body.contains("\"kind\":\"Status\""), "{body}");
         assert!(body.contains("the name of the TLS handshake (SNI) decides"), "{body}");
     }
-    assert!(world.client_records().is_empty());
+    assert!(fixture.client_records().is_empty());
 }
 
 #[test]
 fn envoy_without_a_first_configuration_does_not_listen() {
-    let world = World::without_cluster("no-config", &GatewayOptions::default());
-    let (status, _) = get(&TlsTarget::new(world.gateway.address()).sni(NAME), "").unwrap_or((0, String::new()));
+    let fixture = StubFixture::without_cluster("no-config", &GatewayOptions::default());
+    let (status, _) = get(&TlsTarget::new(fixture.gateway.address()).sni(NAME), "").unwrap_or((0, String::new()));
     assert!(matches!(status, 0 | 503), "{status}");
     let run = portcullis_harness::rundir::RunDir::new("dead-plane").unwrap();
-    let plane = world.gateway.plane();
+    let plane = fixture.gateway.plane();
     let bootstrap = plane.bootstrap("orphan").unwrap();
     plane.process().kill();
     let options = portcullis_harness::envoy::EnvoyOptions::new(bootstrap);
     let envoy = portcullis_harness::envoy::Envoy::start(run.path(), "orphan", &options).unwrap();
     let listeners = envoy.admin().get("/listeners").unwrap();
     assert_eq!(listeners.text().trim(), "", "no listener without a configuration");
-    assert!(world.client_records().is_empty());
+    assert!(fixture.client_records().is_empty());
 }
 
 #[test]
 fn removed_cluster_is_served_no_more() {
-    let world = World::start("removed", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("removed", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     assert_eq!(get(&target, "").unwrap().0, 200);
-    world.gateway.remove(NAME).unwrap();
-    let refused = || get(&TlsTarget::new(world.gateway.address()).sni(NAME), "").filter(|(status, _)| *status == 503);
+    fixture.gateway.remove(NAME).unwrap();
+    let refused = || get(&TlsTarget::new(fixture.gateway.address()).sni(NAME), "").filter(|(status, _)| *status == 503);
     wait::until("the name is unknown", SOON, refused).unwrap();
-    world.gateway.wait_for_every_worker().unwrap();
-    world.stub.clear();
+    fixture.gateway.wait_for_every_worker().unwrap();
+    fixture.stub.clear();
     for _ in 0..10 {
-        assert_eq!(get(&TlsTarget::new(world.gateway.address()).sni(NAME), "").unwrap().0, 503);
+        assert_eq!(get(&TlsTarget::new(fixture.gateway.address()).sni(NAME), "").unwrap().0, 503);
     }
-    assert!(world.client_records().is_empty());
+    assert!(fixture.client_records().is_empty());
 }

@@ -11,7 +11,7 @@ use portcullis_harness::{Error, Result, project_root, wait};
 use portcullis_stub_apiserver::{StubServer, TokenEntry};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, Pki, World};
+use crate::fixture::{NAME, PODS, Pki, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 /// Longer than a fault takes to be answered; a request whose body is kept back is given up by its client.
@@ -72,7 +72,7 @@ const HOOKS: [(&str, &[Way], Fate); 16] = [
 
 struct Site {
     mode: &'static str,
-    world: World,
+    fixture: StubFixture,
     server: StubServer,
     asked: usize,
 }
@@ -85,9 +85,9 @@ fn faulty(instance: Option<&str>) -> GatewayOptions {
 impl Site {
     /// With one request at a time, so that a place that is not given back is missed at once.
     fn start(mode: &'static str) -> Self {
-        let world = World::without_cluster(&format!("faults-{mode}"), &faulty(None));
+        let fixture = StubFixture::without_cluster(&format!("faults-{mode}"), &faulty(None));
         let front = Ca::new("front proxies").unwrap();
-        let mut options = world.pki.stub_options("stub-1");
+        let mut options = fixture.pki.stub_options("stub-1");
         for number in 0..TOKENS {
             let user = format!("robot-{number}");
             options = options.token(&format!("the-token-of-{user}"), TokenEntry { user, ..TokenEntry::default() });
@@ -99,27 +99,27 @@ impl Site {
                 let front_proxy = front.issue(&CertSpec::client("front-proxy", [""; 0])).unwrap();
                 (front_proxy, json!({"upstreamIdentity": mode, "requestHeader": {"tokenReview": true}}))
             }
-            _ => (world.pki.gateway.clone(), json!({"upstreamIdentity": mode})),
+            _ => (fixture.pki.gateway.clone(), json!({"upstreamIdentity": mode})),
         };
         let schemas = json!({"flowControlSchemas": [{"name": "one", "maxRequestsInflight": {"max": 1}}]});
         let manifest = Manifest::new(NAME, [server.address()])
-            .upstream(&gateway, &world.pki.server_ca, "kubernetes")
-            .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca)
+            .upstream(&gateway, &fixture.pki.server_ca, "kubernetes")
+            .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca)
             .set("/spec/portcullis", portcullis)
             .set("/spec/flowControl", schemas)
             .policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "one"}]));
-        world.gateway.apply(&manifest).unwrap();
-        Site { mode, world, server, asked: 0 }
+        fixture.gateway.apply(&manifest).unwrap();
+        Site { mode, fixture, server, asked: 0 }
     }
 
     fn target(&self, identity: &Identity) -> TlsTarget {
-        self.world.gateway.target(NAME).identity(identity).timeout(PATIENCE)
+        self.fixture.gateway.target(NAME).identity(identity).timeout(PATIENCE)
     }
 
     /// Sends a request that a fault strikes: its status, and whose it is.
     fn ask(&mut self, way: Way, place: &str) -> (Result<u16>, String) {
         self.asked += 1;
-        let (number, pki) = (self.asked, &self.world.pki);
+        let (number, pki) = (self.asked, &self.fixture.pki);
         let alice = self.target(&pki.alice);
         let fault = ("x-fault-injection", place);
         let get = |target: &TlsTarget, header: (&str, &str)| {
@@ -132,7 +132,7 @@ impl Site {
             Token => {
                 let user = format!("robot-{number}");
                 let bearer = format!("Bearer the-token-of-{user}");
-                let nobody = self.world.gateway.target(NAME).timeout(PATIENCE);
+                let nobody = self.fixture.gateway.target(NAME).timeout(PATIENCE);
                 (get(&nobody, ("authorization", &bearer)), user)
             }
             Impersonation => {
@@ -182,7 +182,7 @@ impl Site {
 
     /// Another request gets the one place that there is.
     fn goes_on(&self, case: &str) {
-        let alice = self.target(&self.world.pki.alice);
+        let alice = self.target(&self.fixture.pki.alice);
         let is_served = || {
             let answer = H2Client::connect(&alice).and_then(|client| client.get(PODS, &[]));
             let status = answer.map_err(|error| error.to_string())?.status;
@@ -223,30 +223,30 @@ fn hook_that_panics_passes_on_no_wrong_identity_as_front_proxy() {
 
 #[test]
 fn configuration_that_panics_is_refused() {
-    let world = World::without_cluster("faults-config", &faulty(Some("fault-injection-config")));
-    world.gateway.write(&world.manifest()).unwrap();
+    let fixture = StubFixture::without_cluster("faults-config", &faulty(Some("fault-injection-config")));
+    fixture.gateway.write(&fixture.manifest()).unwrap();
     let refuses = |status: &serde_json::Value| status.to_string().contains("Failed to initialize dynamic module");
-    world.gateway.plane().wait_status("Envoy refuses the listener", SOON, refuses).unwrap();
-    assert!(H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).is_err());
-    assert!(world.client_records().is_empty());
+    fixture.gateway.plane().wait_status("Envoy refuses the listener", SOON, refuses).unwrap();
+    assert!(H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).is_err());
+    assert!(fixture.client_records().is_empty());
 }
 
 #[test]
 fn object_whose_configuration_panics_is_refused_alone() {
     const OTHER: &str = "fault-injection-route.example.com";
-    let world = World::start("faults-route", &faulty(None));
-    let other = Manifest::new(OTHER, [world.stub.address()])
-        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
-        .serving(&world.gateway.serving_identity(OTHER).unwrap(), &world.pki.client_ca);
-    world.gateway.write(&other).unwrap();
+    let fixture = StubFixture::start("faults-route", &faulty(None));
+    let other = Manifest::new(OTHER, [fixture.stub.address()])
+        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
+        .serving(&fixture.gateway.serving_identity(OTHER).unwrap(), &fixture.pki.client_ca);
+    fixture.gateway.write(&other).unwrap();
     let refused = |status: &serde_json::Value| status["nodes"][0]["refused"].to_string().contains(OTHER);
-    world.gateway.plane().wait_status("Envoy refuses the object", SOON, refused).unwrap();
+    fixture.gateway.plane().wait_status("Envoy refuses the object", SOON, refused).unwrap();
     let ask = |name: &str| {
-        let target = world.gateway.target(name).identity(&world.pki.alice);
+        let target = fixture.gateway.target(name).identity(&fixture.pki.alice);
         H2Client::connect(&target).and_then(|client| client.get(PODS, &[])).map(|response| response.status)
     };
     assert!(ask(OTHER).is_ok_and(|status| status == 503) || ask(OTHER).is_err());
-    assert!(world.client_records().is_empty());
+    assert!(fixture.client_records().is_empty());
     assert_eq!(ask(NAME).unwrap(), 200);
 }
 

@@ -6,7 +6,7 @@ use portcullis_harness::certs::{Ca, CertSpec, Identity, self_signed};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_stub_apiserver::{StubServer, TokenEntry};
 
-use crate::world::{NAME, PODS, Pki, ROBOT, World, connect};
+use crate::fixture::{NAME, PODS, Pki, ROBOT, StubFixture, connect};
 
 const OTHER: &str = "other.example.com";
 
@@ -39,31 +39,31 @@ fn claims(alice: &Identity) -> Vec<String> {
 }
 
 /// The sender in the server's record, if the request reached it at all.
-fn told(world: &World, target: &TlsTarget, lines: &str) -> (u16, Option<String>) {
-    world.stub.clear();
+fn told(fixture: &StubFixture, target: &TlsTarget, lines: &str) -> (u16, Option<String>) {
+    fixture.stub.clear();
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{lines}\r\n");
     let mut connection = target.connect().unwrap();
     connection.write(request.as_bytes()).unwrap();
     let status = connection.read_response(false).unwrap().status;
-    let seen = world.client_records().pop();
+    let seen = fixture.client_records().pop();
     (status, seen.map(|record| record.header("impersonate-user").unwrap_or_default()))
 }
 
 #[test]
 fn client_headers_about_certificates_are_not_trusted() {
-    let world = World::start("claims", &GatewayOptions::default());
-    let nobody = world.gateway.target(NAME);
-    let bob = nobody.clone().identity(&world.pki.client_ca.issue(&CertSpec::client("bob", [""; 0])).unwrap());
+    let fixture = StubFixture::start("claims", &GatewayOptions::default());
+    let nobody = fixture.gateway.target(NAME);
+    let bob = nobody.clone().identity(&fixture.pki.client_ca.issue(&CertSpec::client("bob", [""; 0])).unwrap());
     let mallory = nobody.clone().identity(&self_signed(&CertSpec::client("alice", ["dev"])).unwrap());
-    for lines in claims(&world.pki.alice) {
-        let (_, user) = told(&world, &nobody, &lines);
+    for lines in claims(&fixture.pki.alice) {
+        let (_, user) = told(&fixture, &nobody, &lines);
         assert!(user.as_deref().is_none_or(str::is_empty), "nobody is {user:?} by {lines}");
-        let (status, user) = told(&world, &bob, &lines);
+        let (status, user) = told(&fixture, &bob, &lines);
         assert!(
             (status, user.as_deref()) == (200, Some("bob")) || (status >= 400 && user.is_none()),
             "{user:?}: {lines}"
         );
-        let (status, user) = told(&world, &mallory, &lines);
+        let (status, user) = told(&fixture, &mallory, &lines);
         assert!(status >= 400 && user.is_none(), "mallory is {user:?} by {lines}");
     }
 }
@@ -83,19 +83,19 @@ fn words(alice: &Identity) -> [String; 6] {
 
 #[test]
 fn certificates_words_make_nobody_somebody_else() {
-    let world = World::start("words", &GatewayOptions::default());
-    let (nobody, stranger) = (world.gateway.target(NAME), Ca::new("strangers").unwrap());
-    for word in words(&world.pki.alice) {
+    let fixture = StubFixture::start("words", &GatewayOptions::default());
+    let (nobody, stranger) = (fixture.gateway.target(NAME), Ca::new("strangers").unwrap());
+    for word in words(&fixture.pki.alice) {
         let names = CertSpec { dns: vec![word.clone()], uris: vec![word.clone()], ..CertSpec::client("bob", [""; 0]) };
         let specs = [names, CertSpec::client(&word, ["dev"]), CertSpec::client("bob", [&word])];
         for spec in specs {
             let own = String::from_utf8(spec.common_names[0].clone()).unwrap();
-            let signed = nobody.clone().identity(&world.pki.client_ca.issue(&spec).unwrap());
-            let (status, user) = told(&world, &signed, "");
+            let signed = nobody.clone().identity(&fixture.pki.client_ca.issue(&spec).unwrap());
+            let (status, user) = told(&fixture, &signed, "");
             let is_own = user.as_deref().is_none_or(|user| user == own);
             assert!(is_own && (user.is_some() || status >= 400), "{word}: {status} {user:?}");
             let forged = nobody.clone().identity(&stranger.issue(&spec).unwrap());
-            assert_eq!(told(&world, &forged, ""), (401, None), "{word}");
+            assert_eq!(told(&fixture, &forged, ""), (401, None), "{word}");
         }
     }
 }
@@ -103,13 +103,13 @@ fn certificates_words_make_nobody_somebody_else() {
 /// Certificates that the client sends behind its own count as issuers, never as its own.
 #[test]
 fn another_users_certificate_in_the_chain_is_no_identity() {
-    let world = World::start("chains", &GatewayOptions::default());
-    let (nobody, pki) = (world.gateway.target(NAME), &world.pki);
+    let fixture = StubFixture::start("chains", &GatewayOptions::default());
+    let (nobody, pki) = (fixture.gateway.target(NAME), &fixture.pki);
     let mallory = self_signed(&CertSpec::client("mallory", [""; 0])).unwrap();
     let bob = pki.client_ca.issue(&CertSpec::client("bob", [""; 0])).unwrap();
-    assert_eq!(told(&world, &nobody.clone().identity(&mallory.followed_by(&pki.alice)), ""), (401, None));
+    assert_eq!(told(&fixture, &nobody.clone().identity(&mallory.followed_by(&pki.alice)), ""), (401, None));
     for _ in 0..2 {
-        let (status, user) = told(&world, &nobody.clone().identity(&bob.followed_by(&pki.alice)), "");
+        let (status, user) = told(&fixture, &nobody.clone().identity(&bob.followed_by(&pki.alice)), "");
         assert!(matches!((status, user.as_deref()), (200, Some("bob")) | (401, None)), "{status} {user:?}");
     }
 }
@@ -117,25 +117,25 @@ fn another_users_certificate_in_the_chain_is_no_identity() {
 /// The same words are one user's token at one cluster and another's at the other, on each worker.
 #[test]
 fn token_is_whose_it_is_at_each_cluster() {
-    let world = World::start("same-token", &GatewayOptions::default());
+    let fixture = StubFixture::start("same-token", &GatewayOptions::default());
     let pki = Pki::new();
     let twin = TokenEntry { user: "twin".to_owned(), ..TokenEntry::default() };
     let other = StubServer::start(pki.stub_options("other").token(ROBOT, twin)).unwrap();
     let manifest = Manifest::new(OTHER, [other.address()])
         .upstream(&pki.gateway, &pki.server_ca, "kubernetes")
-        .serving(&world.gateway.serving_identity(OTHER).unwrap(), &pki.client_ca);
-    world.gateway.apply(&manifest).unwrap();
+        .serving(&fixture.gateway.serving_identity(OTHER).unwrap(), &pki.client_ca);
+    fixture.gateway.apply(&manifest).unwrap();
     let authorization = format!("Bearer {ROBOT}");
     for _ in 0..12 {
-        for (name, stub, user) in [(NAME, &world.stub, "robot"), (OTHER, &other, "twin")] {
-            let client = connect(&world.gateway.target(name));
+        for (name, stub, user) in [(NAME, &fixture.stub, "robot"), (OTHER, &other, "twin")] {
+            let client = connect(&fixture.gateway.target(name));
             assert_eq!(client.get(PODS, &[("authorization", &authorization)]).unwrap().status, 200, "{name}");
             let record = stub.records_for(PODS).pop().unwrap();
             assert_eq!(record.header_all("impersonate-user"), [user], "{name}");
             near_misses(&client);
         }
     }
-    let certificate = connect(&world.gateway.target(OTHER).identity(&world.pki.alice));
+    let certificate = connect(&fixture.gateway.target(OTHER).identity(&fixture.pki.alice));
     assert_eq!(certificate.get(PODS, &[]).unwrap().status, 401, "another cluster's user");
 }
 
@@ -149,8 +149,8 @@ fn near_misses(client: &H2Client) {
 /// A request inside of another's body is sent with no user's rights, for any form of its length.
 #[test]
 fn request_inside_of_a_request_is_nobody_elses() {
-    let world = World::start("lengths", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("lengths", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let secrets = "/api/v1/namespaces/kube-system/secrets";
     let inner = format!("GET {secrets} HTTP/1.1\r\nHost: {NAME}\r\nX-Remote-User: admin\r\n\r\n");
     let length = inner.len();
@@ -179,7 +179,7 @@ fn request_inside_of_a_request_is_nobody_elses() {
             });
         }
     });
-    for record in world.client_records() {
+    for record in fixture.client_records() {
         assert_eq!(record.header_all("impersonate-user"), ["alice"], "{record:?}");
         assert!(record.header_names_with_prefix("x-remote-").is_empty(), "{record:?}");
     }

@@ -11,7 +11,7 @@ use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::ports;
 use serde_json::{Value, json};
 
-use crate::world::World;
+use crate::fixture::StubFixture;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -23,17 +23,17 @@ fn cases() -> Vec<PathBuf> {
 }
 
 /// The case with keys, and with addresses of this machine in place of others.
-fn manifest(case: &Path, world: &World) -> String {
+fn manifest(case: &Path, fixture: &StubFixture) -> String {
     let encode = |pem: String| STANDARD.encode(pem);
-    let serving = world.gateway.serving_ca().issue(&CertSpec::server("serving", ["golden.test"])).unwrap();
+    let serving = fixture.gateway.serving_ca().issue(&CertSpec::server("serving", ["golden.test"])).unwrap();
     let mut text = fs::read_to_string(case.join("in.yaml")).unwrap();
     let mut replace = |name: &str, identity: &Identity| {
         text = text.replace(&format!("${{{name}.cert}}"), &encode(identity.pem()));
         text = text.replace(&format!("${{{name}.key}}"), &encode(identity.key_pem()));
     };
     replace("serving", &serving);
-    replace("client", &world.pki.gateway);
-    let authorities = [("upstream-ca", &world.pki.server_ca), ("client-ca", &world.pki.client_ca)];
+    replace("client", &fixture.pki.gateway);
+    let authorities = [("upstream-ca", &fixture.pki.server_ca), ("client-ca", &fixture.pki.client_ca)];
     for (name, authority) in authorities {
         text = text.replace(&format!("${{{name}.cert}}"), &encode(authority.pem()));
     }
@@ -44,9 +44,9 @@ fn manifest(case: &Path, world: &World) -> String {
 }
 
 /// The case's additions to the settings, except for the listener's own address.
-fn settings(case: &Path, world: &World, spec: &mut Value) {
+fn settings(case: &Path, fixture: &StubFixture, spec: &mut Value) {
     let Ok(text) = fs::read_to_string(case.join("settings.json")) else { return };
-    let text = text.replace("${client-ca.cert}", &STANDARD.encode(world.pki.client_ca.pem()));
+    let text = text.replace("${client-ca.cert}", &STANDARD.encode(fixture.pki.client_ca.pem()));
     let more: Value = serde_json::from_str(&text).unwrap();
     for (name, value) in more.as_object().unwrap() {
         match value.as_object().filter(|_| name == "listener") {
@@ -78,17 +78,17 @@ fn takes_it(status: &Value) -> bool {
 
 #[test]
 fn real_envoy_takes_every_case() {
-    let world = World::without_cluster("goldens", &GatewayOptions::default());
-    let plain = fs::read_to_string(world.gateway.manifests().join("settings.yaml")).unwrap();
+    let fixture = StubFixture::without_cluster("goldens", &GatewayOptions::default());
+    let plain = fs::read_to_string(fixture.gateway.manifests().join("settings.yaml")).unwrap();
     let cases = cases();
     assert!(cases.len() > 15, "{cases:?}");
     for case in cases {
         let name = case.file_name().unwrap().to_string_lossy().into_owned();
         let mut document: Value = serde_json::from_str(&plain).unwrap();
-        settings(&case, &world, &mut document["spec"]);
-        let before = world.gateway.plane().status().unwrap()["snapshot"].clone();
-        world.gateway.write_file("settings.yaml", &document.to_string()).unwrap();
-        world.gateway.write_file("case.yaml", &manifest(&case, &world)).unwrap();
+        settings(&case, &fixture, &mut document["spec"]);
+        let before = fixture.gateway.plane().status().unwrap()["snapshot"].clone();
+        fixture.gateway.write_file("settings.yaml", &document.to_string()).unwrap();
+        fixture.gateway.write_file("case.yaml", &manifest(&case, &fixture)).unwrap();
         let is_served = |status: &Value| {
             let objects = objects(status);
             takes_it(status)
@@ -96,9 +96,9 @@ fn real_envoy_takes_every_case() {
                 && !objects.is_empty()
                 && objects.iter().filter(|object| object["accepted"] != true).count() == refused(&case)
         };
-        world.gateway.plane().wait_status(&format!("Envoy takes {name}"), SOON, is_served).unwrap();
-        fs::remove_file(world.gateway.manifests().join("case.yaml")).unwrap();
+        fixture.gateway.plane().wait_status(&format!("Envoy takes {name}"), SOON, is_served).unwrap();
+        fs::remove_file(fixture.gateway.manifests().join("case.yaml")).unwrap();
         let is_gone = |status: &Value| takes_it(status) && objects(status).is_empty();
-        world.gateway.plane().wait_status(&format!("{name} is gone"), SOON, is_gone).unwrap();
+        fixture.gateway.plane().wait_status(&format!("{name} is gone"), SOON, is_gone).unwrap();
     }
 }

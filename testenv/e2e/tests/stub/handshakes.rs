@@ -4,7 +4,7 @@ use portcullis_e2e::GatewayOptions;
 use portcullis_harness::certs::Identity;
 use portcullis_harness::deps;
 
-use crate::world::{NAME, World};
+use crate::fixture::{NAME, StubFixture};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
@@ -17,15 +17,15 @@ const ROUNDS: usize = 150;
 fn certificate_stays_with_its_connection() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
-        let world = World::start("handshakes", &options);
-        let users = [("alice", &world.pki.alice), ("admin", &world.pki.admin)];
+        let fixture = StubFixture::start("handshakes", &options);
+        let users = [("alice", &fixture.pki.alice), ("admin", &fixture.pki.admin)];
         let wrong: usize = std::thread::scope(|scope| {
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|client| {
                     let (name, identity) = users[client % 2];
                     scope.spawn({
-                        let world = &world;
-                        move || (0..ROUNDS).filter(|_| !is_answered_as(world, identity, name)).count()
+                        let fixture = &fixture;
+                        move || (0..ROUNDS).filter(|_| !is_answered_as(fixture, identity, name)).count()
                     })
                 })
                 .collect();
@@ -35,8 +35,8 @@ fn certificate_stays_with_its_connection() {
     }
 }
 
-fn is_answered_as(world: &World, identity: &Identity, name: &str) -> bool {
-    let target = world.gateway.target(NAME).identity(identity);
+fn is_answered_as(fixture: &StubFixture, identity: &Identity, name: &str) -> bool {
+    let target = fixture.gateway.target(NAME).identity(identity);
     let request = format!(
         "POST {REVIEWS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{REVIEW}",

@@ -8,7 +8,7 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 const WITHIN: Duration = Duration::from_secs(60);
@@ -24,43 +24,43 @@ fn fails(path: &str) -> Fault {
 
 #[test]
 fn server_that_is_not_ready_is_healthy_under_a_livez_check() {
-    let world = World::without_cluster("health", &GatewayOptions::default());
-    world.stub.fault(fails("/readyz"));
-    world.gateway.apply(&world.manifest()).unwrap();
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::without_cluster("health", &GatewayOptions::default());
+    fixture.stub.fault(fails("/readyz"));
+    fixture.gateway.apply(&fixture.manifest()).unwrap();
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let status = || H2Client::connect(&target).unwrap().get(PODS, &[]).unwrap().status;
-    let asked = || (!world.stub.records_for("/readyz").is_empty()).then_some(());
+    let asked = || (!fixture.stub.records_for("/readyz").is_empty()).then_some(());
     wait::until("the server is asked whether it is ready", SOON, asked).unwrap();
     assert_eq!(status(), 503, "not ready");
 
     let check = json!({"healthCheck": {"path": "/livez", "interval": "1s"}});
-    world.gateway.apply(&world.manifest().set("/spec/portcullis", check)).unwrap();
+    fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", check)).unwrap();
     wait::until("the server is healthy", SOON, || (status() == 200).then_some(())).unwrap();
-    let checks = world.stub.records_for("/livez");
+    let checks = fixture.stub.records_for("/livez");
     assert!(!checks.is_empty());
     for check in checks {
         assert_eq!(check.header_all("via"), ["1.1 e2e"], "a loop would not be found out");
     }
 
-    world.stub.fault(fails("/livez"));
+    fixture.stub.fault(fails("/livez"));
     wait::until("the server is not", SOON, || (status() == 503).then_some(())).unwrap();
-    world.stub.clear_faults();
+    fixture.stub.clear_faults();
     wait::until("the server is healthy again", SOON, || (status() == 200).then_some(())).unwrap();
 }
 
 #[test]
 fn server_may_fail_as_many_checks_as_its_cluster_bears() {
-    let world = World::without_cluster("health-threshold", &GatewayOptions::default());
+    let fixture = StubFixture::without_cluster("health-threshold", &GatewayOptions::default());
     let check = json!({"healthCheck": {"interval": "1s", "unhealthyThreshold": 10}});
-    world.gateway.apply(&world.manifest().set("/spec/portcullis", check)).unwrap();
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", check)).unwrap();
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let client = H2Client::connect(&target).unwrap();
     let healthy = || (client.get(PODS, &[]).ok()?.status == 200).then_some(());
     wait::until("the server is healthy", SOON, healthy).unwrap();
-    world.stub.clear();
-    world.stub.fault(fails("/readyz"));
+    fixture.stub.clear();
+    fixture.stub.fault(fails("/readyz"));
     // Each of the three pools asks for itself.
-    let failed = || (world.stub.records_for("/readyz").len() >= 7).then_some(());
+    let failed = || (fixture.stub.records_for("/readyz").len() >= 7).then_some(());
     wait::until("some checks have failed", SOON, failed).unwrap();
     assert_eq!(client.get(PODS, &[]).unwrap().status, 200);
     let unhealthy = || (client.get(PODS, &[]).ok()?.status == 503).then_some(());
@@ -69,21 +69,21 @@ fn server_may_fail_as_many_checks_as_its_cluster_bears() {
 
 #[test]
 fn server_that_takes_no_connections_is_out_at_once() {
-    let world = World::without_cluster("ejected", &GatewayOptions::default());
-    let second = world.pki.stub("stub-1");
-    let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
-        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
-        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca)
+    let fixture = StubFixture::without_cluster("ejected", &GatewayOptions::default());
+    let second = fixture.pki.stub("stub-1");
+    let manifest = Manifest::new(NAME, [fixture.stub.address(), second.address()])
+        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
+        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca)
         .set("/spec/portcullis", json!({"healthCheck": {"interval": "60s", "timeout": "5s"}}));
-    world.gateway.apply(&manifest).unwrap();
-    let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    fixture.gateway.apply(&manifest).unwrap();
+    let client = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     let status = || client.get(PODS, &[]).unwrap().status;
     let both = || (status() == 200 && !second.records_for(PODS).is_empty()).then_some(());
     wait::until("both servers are reached", SOON, both).unwrap();
     drop(second);
     let ejected = || {
         assert_eq!(status(), 200, "a request that found nobody is put to the other server");
-        let ejections = world.gateway.envoy().admin().stats("all_h2.outlier_detection.ejections_active").ok()?;
+        let ejections = fixture.gateway.envoy().admin().stats("all_h2.outlier_detection.ejections_active").ok()?;
         ejections.iter().any(|(_, count)| *count == 1).then_some(())
     };
     wait::until("the server is out", SOON, ejected).unwrap();
@@ -92,14 +92,14 @@ fn server_that_takes_no_connections_is_out_at_once() {
 
 #[test]
 fn server_that_comes_back_gets_little_at_first() {
-    let world = World::without_cluster("comes-back", &GatewayOptions::default());
-    let second = world.pki.stub("stub-1");
-    let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
-        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
-        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca)
+    let fixture = StubFixture::without_cluster("comes-back", &GatewayOptions::default());
+    let second = fixture.pki.stub("stub-1");
+    let manifest = Manifest::new(NAME, [fixture.stub.address(), second.address()])
+        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
+        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca)
         .set("/spec/portcullis", json!({"healthCheck": {"interval": "2s"}}));
-    world.gateway.apply(&manifest).unwrap();
-    let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    fixture.gateway.apply(&manifest).unwrap();
+    let client = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     let share_of = |requests: usize| {
         second.clear();
         (0..requests).for_each(|_| assert_eq!(client.get(PODS, &[]).unwrap().status, 200));

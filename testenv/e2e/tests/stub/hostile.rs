@@ -3,7 +3,7 @@
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::{H2Client, Response, TlsTarget};
 
-use crate::world::{NAME, PODS, ROBOT, World};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
@@ -31,67 +31,67 @@ fn over_h2(target: &TlsTarget, lines: &Lines) -> Option<Response> {
 
 #[test]
 fn heads_that_are_too_large_end_at_envoy() {
-    let world = World::start("large-heads", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("large-heads", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let filler = |count: usize| -> Lines { (0..count).map(|number| line(&format!("x-f-{number}"), "v")).collect() };
     // Host, Connection and what Envoy adds count as well.
     for fits in [filler(90), vec![line("x-large", "x".repeat(12 << 10))]] {
         assert_eq!(over_h1(&target, &fits).status, 200);
         assert_eq!(over_h2(&target, &fits).unwrap().status, 200);
     }
-    world.stub.clear();
+    fixture.stub.clear();
     for too_much in [filler(129), filler(5_000), vec![line("x-large", "x".repeat(61 << 10))]] {
         assert_eq!(over_h1(&target, &too_much).status, 431);
         let answer = over_h2(&target, &too_much);
         assert!(answer.as_ref().is_none_or(|response| response.status == 431), "{answer:?}");
     }
-    assert!(world.client_records().is_empty());
+    assert!(fixture.client_records().is_empty());
     assert_eq!(over_h1(&target, &filler(1)).status, 200, "Envoy goes on");
 }
 
 #[test]
 fn tokens_beyond_the_bound_are_rejected_unread() {
-    let world = World::start("large-tokens", &GatewayOptions::default());
-    let target = world.gateway.target(NAME);
+    let fixture = StubFixture::start("large-tokens", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME);
     let token = |length: usize| vec![line("authorization", format!("Bearer {}", "x".repeat(length)))];
     for (length, status, reviews) in
         [(16 << 10, 401, 1), ((16 << 10) + 1, 401, 0), (50 << 10, 401, 0), (60 << 10, 431, 0)]
     {
-        world.stub.clear();
+        fixture.stub.clear();
         assert_eq!(over_h1(&target, &token(length)).status, status, "{length}");
-        assert_eq!(world.stub.records_for(TOKEN_REVIEWS).len(), reviews, "{length}");
+        assert_eq!(fixture.stub.records_for(TOKEN_REVIEWS).len(), reviews, "{length}");
         if status != 431 {
             assert_eq!(over_h2(&target, &token(length)).unwrap().status, status, "{length}");
         }
-        assert!(world.client_records().is_empty(), "{length}");
+        assert!(fixture.client_records().is_empty(), "{length}");
     }
 }
 
 #[test]
 fn impersonated_parts_are_bounded() {
-    let world = World::start("parts", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.admin);
+    let fixture = StubFixture::start("parts", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.admin);
     let asking = |groups: usize| -> Lines {
         let groups = (0..groups).map(|number| line("Impersonate-Group", format!("group-{number}")));
         std::iter::once(line("Impersonate-User", "bob")).chain(groups).collect()
     };
     for answer in [over_h1(&target, &asking(63)), over_h2(&target, &asking(63)).unwrap()] {
         assert_eq!(answer.status, 200, "{}", answer.text());
-        let user = world.client_records().pop().unwrap().effective.unwrap();
+        let user = fixture.client_records().pop().unwrap().effective.unwrap();
         assert_eq!((user.username.as_str(), user.groups.len()), ("bob", 64), "and system:authenticated");
     }
-    world.stub.clear();
+    fixture.stub.clear();
     for answer in [over_h1(&target, &asking(64)), over_h2(&target, &asking(64)).unwrap()] {
         assert_eq!(answer.status, 400);
         assert_eq!(answer.json().unwrap()["reason"], "BadRequest");
     }
-    assert!(world.stub.records().iter().all(|record| record.path() == "/readyz"), "not even a review");
+    assert!(fixture.stub.records().iter().all(|record| record.path() == "/readyz"), "not even a review");
 }
 
 #[test]
 fn bytes_that_no_header_carries_unchanged_are_refused() {
-    let world = World::start("odd-bytes", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.admin);
+    let fixture = StubFixture::start("odd-bytes", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.admin);
     let bob = || line("Impersonate-User", "bob");
     let cases: [(&str, Lines, u16); 12] = [
         ("a user that is no UTF-8", vec![line("Impersonate-User", b"b\xffb")], 400),
@@ -109,10 +109,10 @@ fn bytes_that_no_header_carries_unchanged_are_refused() {
         ("a name with a colon", vec![line("Impersonate-User:x", "bob"), bob()], 200),
     ];
     for (case, lines, expected) in cases {
-        world.stub.clear();
+        fixture.stub.clear();
         let answer = over_h1(&target, &lines);
         assert_eq!(answer.status, expected, "{case}: {}", answer.text());
-        let records = world.client_records();
+        let records = fixture.client_records();
         assert_eq!(records.is_empty(), expected != 200, "{case}");
         // Some of these HTTP/2 cannot say.
         let Some(answer) = over_h2(&target, &lines) else { continue };
@@ -122,13 +122,13 @@ fn bytes_that_no_header_carries_unchanged_are_refused() {
 
 #[test]
 fn names_beyond_ascii_arrive_as_they_are() {
-    let world = World::start("names", &GatewayOptions::default());
-    let admin = world.gateway.target(NAME).identity(&world.pki.admin);
+    let fixture = StubFixture::start("names", &GatewayOptions::default());
+    let admin = fixture.gateway.target(NAME).identity(&fixture.pki.admin);
     for user in ["Zoë", "名前", "a,b", "a;b=c", "system:serviceaccount:a:b:c", "\"x\"", "a  b"] {
         let lines = vec![line("Impersonate-User", user), line("Impersonate-Group", user)];
         for answer in [over_h1(&admin, &lines), over_h2(&admin, &lines).unwrap()] {
             assert_eq!(answer.status, 200, "{user}: {}", answer.text());
-            let effective = world.client_records().pop().unwrap().effective.unwrap();
+            let effective = fixture.client_records().pop().unwrap().effective.unwrap();
             assert_eq!((effective.username.as_str(), effective.groups[0].as_str()), (user, user));
         }
     }

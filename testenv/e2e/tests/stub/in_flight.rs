@@ -10,7 +10,7 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 const MAX: usize = 8;
@@ -52,20 +52,20 @@ const ENDS: [End; 8] = [
 ];
 
 /// Faults in their order: a request is held first, then meets what strikes it after that.
-fn hold(world: &World) {
+fn hold(fixture: &StubFixture) {
     for path in [HELD, RESET, CLOSED] {
-        world.stub.fault(Fault::new(path, Action::Hold));
+        fixture.stub.fault(Fault::new(path, Action::Hold));
     }
-    world.stub.fault(Fault::new(RESET, Action::ResetStream { code: 2 }));
-    world.stub.fault(Fault::new(CLOSED, Action::CloseConnection));
+    fixture.stub.fault(Fault::new(RESET, Action::ResetStream { code: 2 }));
+    fixture.stub.fault(Fault::new(CLOSED, Action::CloseConnection));
 }
 
-fn start(test: &str) -> World {
-    let world = World::start(test, &GatewayOptions::default());
+fn start(test: &str) -> StubFixture {
+    let fixture = StubFixture::start(test, &GatewayOptions::default());
     let schemas = json!({"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": MAX}}]});
     let policies = json!([{"rules": [allow_all()], "flowControlSchemaName": "few"}]);
-    world.gateway.apply(&world.manifest().set("/spec/flowControl", schemas).policies(policies)).unwrap();
-    world
+    fixture.gateway.apply(&fixture.manifest().set("/spec/flowControl", schemas).policies(policies)).unwrap();
+    fixture
 }
 
 /// The handle of a request; dropping it disconnects its client.
@@ -121,20 +121,20 @@ fn attend<'a>(end: End, target: &TlsTarget, client: &'a H2Client) -> Option<Gues
 /// How long a client waits that gives up.
 const GIVES_UP: Duration = Duration::from_millis(2500);
 
-fn round(world: &World, end: End) {
-    wait::retry_if_slow("all ask before the first gives up", || attempt(world, end)).unwrap();
+fn round(fixture: &StubFixture, end: End) {
+    wait::retry_if_slow("all ask before the first gives up", || attempt(fixture, end)).unwrap();
 }
 
 /// Three times as many as may ask at once. Exactly as many as may get in; then all end. Nothing if the first had given up
 /// before the last had asked.
-fn attempt(world: &World, end: End) -> Option<()> {
+fn attempt(fixture: &StubFixture, end: End) -> Option<()> {
     let gives_up = matches!(end, End::HangUp | End::Reset);
     let patience = if gives_up { GIVES_UP } else { SOON };
-    let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(patience);
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice).timeout(patience);
     let crowd = ClientPool::new(2).unwrap();
     let clients: Vec<_> = (0..3 * MAX).map(|_| crowd.connect(&target).unwrap()).collect();
-    hold(world);
-    world.stub.take_peak();
+    hold(fixture);
+    fixture.stub.take_peak();
     let (ready, refused, began) = (Barrier::new(clients.len()), AtomicUsize::new(0), Instant::now());
     let mut is_judged = true;
     let guests: Vec<Guest<'_>> = std::thread::scope(|scope| {
@@ -157,56 +157,56 @@ fn attempt(world: &World, end: End) -> Option<()> {
         };
         is_judged = wait::until(&format!("{end:?}: the others are refused"), SOON, settled).unwrap();
         // That no more than these run shows in the peak.
-        let full = || (gives_up || world.stub.running() == MAX).then_some(());
+        let full = || (gives_up || fixture.stub.running() == MAX).then_some(());
         wait::until(&format!("{end:?}: all places are taken"), SOON, full).unwrap();
         if !matches!(end, End::WatchReset | End::WatchHangUp | End::Tunnel | End::HangUp | End::Reset) {
-            world.stub.clear_faults();
+            fixture.stub.clear_faults();
         }
         attending.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
     });
     let came = guests.len();
     drop(guests);
-    all_have_left(world, end);
-    let peak = world.stub.take_peak();
-    world.stub.clear_faults();
+    all_have_left(fixture, end);
+    let peak = fixture.stub.take_peak();
+    fixture.stub.clear_faults();
     is_judged.then(|| assert_eq!((came, peak), (MAX, MAX), "{end:?}"))
 }
 
-fn all_have_left(world: &World, end: End) {
+fn all_have_left(fixture: &StubFixture, end: End) {
     let active = || {
-        let active = world.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
+        let active = fixture.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
         active.iter().filter(|(name, _)| !name.starts_with("http.admin.")).map(|(_, count)| count).sum::<u64>()
     };
-    let gone = || (world.stub.running() == 0 && active() == 0).then_some(());
+    let gone = || (fixture.stub.running() == 0 && active() == 0).then_some(());
     wait::until(&format!("{end:?}: all have left"), SOON, gone).unwrap();
 }
 
 #[test]
 fn requests_in_flight_are_limited_exactly_for_every_end() {
-    let world = start("in-flight");
+    let fixture = start("in-flight");
     for end in ENDS {
-        round(&world, end);
+        round(&fixture, end);
     }
     // The last one's places are all there as well.
-    round(&world, End::WatchReset);
+    round(&fixture, End::WatchReset);
 }
 
 #[test]
 fn under_a_storm_of_ends_the_limit_is_reached_and_never_passed() {
-    let world = start("in-flight-storm");
-    let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
+    let fixture = start("in-flight-storm");
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice).timeout(SOON);
     let crowd = ClientPool::new(2).unwrap();
-    world.stub.fault(Fault::new(RESET, Action::Delay { millis: 5 }));
-    world.stub.fault(Fault::new(RESET, Action::ResetStream { code: 2 }));
-    world.stub.fault(Fault::new(PODS, Action::Delay { millis: 10 }));
+    fixture.stub.fault(Fault::new(RESET, Action::Delay { millis: 5 }));
+    fixture.stub.fault(Fault::new(RESET, Action::ResetStream { code: 2 }));
+    fixture.stub.fault(Fault::new(PODS, Action::Delay { millis: 10 }));
     let (passed, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for lane in 0..4 * MAX {
-            let (world, crowd, target, passed, refused) = (&world, &crowd, &target, &passed, &refused);
+            let (fixture, crowd, target, passed, refused) = (&fixture, &crowd, &target, &passed, &refused);
             scope.spawn(move || {
                 let client = crowd.connect(target).unwrap();
                 // On a machine that is busy elsewhere it may take more than a few turns until all places are taken.
-                let is_enough = |turn: usize| turn >= 25 && world.stub.peak() >= MAX;
+                let is_enough = |turn: usize| turn >= 25 && fixture.stub.peak() >= MAX;
                 for turn in (0..1_000).take_while(|turn| !is_enough(*turn)) {
                     let status = match (lane + turn) % 3 {
                         0 => client.request("POST", RESET, &[], b"{}").unwrap().status,
@@ -221,8 +221,8 @@ fn under_a_storm_of_ends_the_limit_is_reached_and_never_passed() {
     });
     eprintln!("{passed:?} requests ran, {refused:?} were refused");
     assert!(refused.load(Ordering::Acquire) > 0, "more was asked for than may run");
-    assert_eq!(world.stub.take_peak(), MAX);
-    world.stub.clear_faults();
-    all_have_left(&world, End::UpstreamReset);
-    round(&world, End::Answer);
+    assert_eq!(fixture.stub.take_peak(), MAX);
+    fixture.stub.clear_faults();
+    all_have_left(&fixture, End::UpstreamReset);
+    round(&fixture, End::Answer);
 }

@@ -8,13 +8,13 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 const EVENTS: &str = "/api/v1/namespaces/default/events";
 
-fn limited(world: &World, max: u32) -> Manifest {
-    world
+fn limited(fixture: &StubFixture, max: u32) -> Manifest {
+    fixture
         .manifest()
         .set("/spec/flowControl", json!({"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": max}}]}))
         .policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "few"}]))
@@ -22,9 +22,9 @@ fn limited(world: &World, max: u32) -> Manifest {
 
 #[test]
 fn watches_count_against_the_limit_until_they_end() {
-    let world = World::start("limits", &GatewayOptions::default());
-    world.gateway.apply(&limited(&world, 3)).unwrap();
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("limits", &GatewayOptions::default());
+    fixture.gateway.apply(&limited(&fixture, 3)).unwrap();
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let clients: Vec<_> = (0..4).map(|_| H2Client::connect(&target).unwrap()).collect();
     let open = |client: usize| clients[client].open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
     let mut watches: Vec<_> = (0..3).map(open).collect();
@@ -36,25 +36,25 @@ fn watches_count_against_the_limit_until_they_end() {
     let event = clients[3].get(EVENTS, &[]).unwrap();
     assert_eq!((event.status, event.header("retry-after")), (429, None), "clients drop events");
 
-    world.gateway.apply(&limited(&world, 4)).unwrap();
+    fixture.gateway.apply(&limited(&fixture, 4)).unwrap();
     assert_eq!(clients[3].get(PODS, &[]).unwrap().status, 200, "growing acts at once");
-    world.gateway.apply(&limited(&world, 1)).unwrap();
+    fixture.gateway.apply(&limited(&fixture, 1)).unwrap();
     assert_eq!(clients[3].get(PODS, &[]).unwrap().status, 429);
     watches.truncate(1);
     assert_eq!(clients[3].get(PODS, &[]).unwrap().status, 429, "the place that is left is taken");
     drop(watches);
     let free = || (clients[3].get(PODS, &[]).ok()?.status == 200).then_some(());
     wait::until("a place is free", SOON, free).unwrap();
-    world.gateway.apply(&limited(&world, 0)).unwrap();
+    fixture.gateway.apply(&limited(&fixture, 0)).unwrap();
     assert_eq!(clients[3].get(PODS, &[]).unwrap().status, 429, "0 refuses all");
 }
 
 #[test]
 fn no_more_requests_run_than_may_and_every_place_comes_back() {
-    let world = World::start("exact", &GatewayOptions::default());
-    world.gateway.apply(&limited(&world, 5)).unwrap();
-    world.stub.fault(Fault::new(PODS, Action::Delay { millis: 50 }));
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("exact", &GatewayOptions::default());
+    fixture.gateway.apply(&limited(&fixture, 5)).unwrap();
+    fixture.stub.fault(Fault::new(PODS, Action::Delay { millis: 50 }));
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
     std::thread::scope(|scope| {
         for number in 0..20 {
@@ -72,7 +72,7 @@ fn no_more_requests_run_than_may_and_every_place_comes_back() {
             });
         }
     });
-    world.stub.clear_faults();
+    fixture.stub.clear_faults();
     let clients: Vec<_> = (0..5).map(|_| H2Client::connect(&target).unwrap()).collect();
     let all_free = || {
         let watches: Vec<_> = clients
@@ -86,14 +86,14 @@ fn no_more_requests_run_than_may_and_every_place_comes_back() {
 
 #[test]
 fn closed_cluster_refuses_all_and_reopens() {
-    let world = World::start("deny-all", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("deny-all", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let status = || H2Client::connect(&target).unwrap().get(PODS, &[]).unwrap().status;
     let gates = json!({"proxy.kubegateway.io/feature-gates": "DenyAllRequests=true"});
-    world.gateway.apply(&world.manifest().set("/metadata/annotations", gates)).unwrap();
-    world.stub.clear();
+    fixture.gateway.apply(&fixture.manifest().set("/metadata/annotations", gates)).unwrap();
+    fixture.stub.clear();
     assert_eq!(status(), 429);
-    assert!(world.client_records().is_empty());
-    world.gateway.apply(&world.manifest()).unwrap();
+    assert!(fixture.client_records().is_empty());
+    fixture.gateway.apply(&fixture.manifest()).unwrap();
     assert_eq!(status(), 200);
 }

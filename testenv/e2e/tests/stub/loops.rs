@@ -3,19 +3,19 @@
 use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::client::H2Client;
 
-use crate::world::{NAME, PODS, ROBOT, World};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 
 #[test]
 fn server_that_is_the_gateway_itself_never_becomes_healthy() {
-    let world = World::without_cluster("loops", &GatewayOptions::default());
-    let gateway = &world.gateway;
+    let fixture = StubFixture::without_cluster("loops", &GatewayOptions::default());
+    let gateway = &fixture.gateway;
     let itself = Manifest::new(NAME, [gateway.address()])
-        .upstream(&world.pki.gateway, gateway.serving_ca(), NAME)
-        .serving(&gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca);
+        .upstream(&fixture.pki.gateway, gateway.serving_ca(), NAME)
+        .serving(&gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca);
     gateway.apply(&itself).unwrap();
     let target = gateway.target(NAME);
     let asks = |identity: bool, headers: &[(&str, &str)]| {
-        let target = if identity { target.clone().identity(&world.pki.alice) } else { target.clone() };
+        let target = if identity { target.clone().identity(&fixture.pki.alice) } else { target.clone() };
         H2Client::connect(&target).unwrap().get(PODS, headers).unwrap()
     };
     let bearer = format!("Bearer {ROBOT}");

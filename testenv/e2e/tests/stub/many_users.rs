@@ -10,7 +10,7 @@ use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::TokenEntry;
 use serde_json::{Value, json};
 
-use crate::world::{NAME, World};
+use crate::fixture::{NAME, StubFixture};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &str = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
@@ -98,8 +98,8 @@ fn by_certificate_h2(client: &H2Client, user: usize) {
     }
 }
 
-fn by_h1(world: &World, identity: Option<&Identity>, user: usize) {
-    let target = world.gateway.target(NAME).timeout(LONGEST);
+fn by_h1(fixture: &StubFixture, identity: Option<&Identity>, user: usize) {
+    let target = fixture.gateway.target(NAME).timeout(LONGEST);
     let (target, credential) = match identity {
         Some(identity) => (target.identity(identity), String::new()),
         None => (target, format!("Authorization: Bearer {}\r\n", token_of(user))),
@@ -143,39 +143,39 @@ fn crowd(test: &str, (h2, h1): (usize, usize), impersonated_users: usize) {
         ..TokenEntry::default()
     };
     let tokens = (with_certificate..with_token).map(|user| (token_of(user), entry(user)));
-    let world = World::with_tokens(test, &GatewayOptions::default(), tokens);
+    let fixture = StubFixture::with_tokens(test, &GatewayOptions::default(), tokens);
     let identity = |user: usize| {
         let spec = CertSpec::client(format!("user-{user}"), [format!("group-{user}")]).uid(format!("uid-{user}"));
-        world.pki.client_ca.issue(&spec).unwrap()
+        fixture.pki.client_ca.issue(&spec).unwrap()
     };
     let identities: Vec<Identity> = (0..with_certificate).map(identity).collect();
     let crowd = ClientPool::new(2).unwrap();
-    let target = world.gateway.target(NAME).timeout(LONGEST);
+    let target = fixture.gateway.target(NAME).timeout(LONGEST);
     let sharers: Vec<usize> = (with_certificate..with_certificate + h2).collect();
     let others: Vec<usize> = (with_token..all).collect();
     let started = Instant::now();
     std::thread::scope(|scope| {
-        let (world, crowd, target, identities) = (&world, &crowd, &target, &identities);
+        let (fixture, crowd, target, identities) = (&fixture, &crowd, &target, &identities);
         for (user, identity) in identities.iter().enumerate().take(h2) {
             let connect = move || crowd.connect(&target.clone().identity(identity)).unwrap();
             scope.spawn(move || by_certificate_h2(&connect(), user));
         }
         for (user, identity) in identities.iter().enumerate().skip(h2) {
-            scope.spawn(move || by_h1(world, Some(identity), user));
+            scope.spawn(move || by_h1(fixture, Some(identity), user));
         }
         for users in sharers.chunks(SHARING) {
             scope.spawn(move || sharing_h2(&crowd.connect(target).unwrap(), users, token_lines));
         }
         for users in others.chunks(SHARING) {
-            let connect = || crowd.connect(&target.clone().identity(&world.pki.admin)).unwrap();
+            let connect = || crowd.connect(&target.clone().identity(&fixture.pki.admin)).unwrap();
             scope.spawn(move || sharing_h2(&connect(), users, impersonated));
         }
         for user in with_certificate + h2..with_token {
-            scope.spawn(move || by_h1(world, None, user));
+            scope.spawn(move || by_h1(fixture, None, user));
         }
     });
     eprintln!("{all} users were answered {ROUNDS} times each in {:?}", started.elapsed());
-    let records = world.stub.records_for(REVIEWS);
+    let records = fixture.stub.records_for(REVIEWS);
     assert_eq!(records.len(), ROUNDS * all);
     for record in &records {
         let user = record.effective.as_ref().unwrap();

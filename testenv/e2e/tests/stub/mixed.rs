@@ -12,7 +12,7 @@ use portcullis_harness::{deps, wait};
 use serde_json::Value;
 
 use crate::bad_control_plane::BadControlPlane;
-use crate::world::{NAME, PODS, Pki, World};
+use crate::fixture::{NAME, PODS, Pki, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -26,11 +26,11 @@ fn configs_of(envoy: &Envoy) -> String {
 
 #[test]
 fn each_envoy_is_told_what_its_version_understands() {
-    let world = World::start("two-versions", &GatewayOptions::default());
-    let plane = world.gateway.plane();
+    let fixture = StubFixture::start("two-versions", &GatewayOptions::default());
+    let plane = fixture.gateway.plane();
     let old_version = deps::envoy_compat_versions().into_iter().find(|version| version.starts_with("1.38.")).unwrap();
     let options = EnvoyOptions { version: Some(old_version), ..EnvoyOptions::new(plane.bootstrap("old").unwrap()) };
-    let dir = world.run.make_dir("old").unwrap();
+    let dir = fixture.run.make_dir("old").unwrap();
     let old = Envoy::start(&dir, "old", &options).unwrap();
     let status = plane.wait_in_sync(2, SOON).unwrap();
     let view = |id: &str| {
@@ -41,13 +41,13 @@ fn each_envoy_is_told_what_its_version_understands() {
     assert_eq!(view("old"), Value::Null);
     // Both listen at one address, and the system gives each its share.
     old.wait_ready(SOON).unwrap();
-    let target = world.gateway.target(NAME);
+    let target = fixture.gateway.target(NAME);
     for _ in 0..20 {
-        assert_eq!(status_of(&target, &world.pki.alice), Some(200));
+        assert_eq!(status_of(&target, &fixture.pki.alice), Some(200));
     }
     let served = |envoy: &Envoy| envoy.admin().stat("listener_manager.total_listeners_active").unwrap();
-    assert_eq!((served(&old), served(world.gateway.envoy())), (1, 1));
-    assert!(world.client_records().iter().all(|one| one.effective.as_ref().unwrap().username == "alice"));
+    assert_eq!((served(&old), served(fixture.gateway.envoy())), (1, 1));
+    assert!(fixture.client_records().iter().all(|one| one.effective.as_ref().unwrap().username == "alice"));
 }
 
 #[test]
@@ -73,9 +73,9 @@ fn module_refuses_a_configuration_of_another_version() {
 fn gateway_of_another_release_starts_without_configuration() {
     let bootstrap_flags = ["--config-version", "99"].map(str::to_owned).to_vec();
     let options = GatewayOptions { bootstrap_flags, ..GatewayOptions::default() };
-    let world = World::without_cluster("unknown-version", &options);
-    world.gateway.write(&world.manifest()).unwrap();
-    let plane = world.gateway.plane();
+    let fixture = StubFixture::without_cluster("unknown-version", &options);
+    fixture.gateway.write(&fixture.manifest()).unwrap();
+    let plane = fixture.gateway.plane();
     let is_listed = |status: &Value| {
         status["rejectedNodes"][0]["reason"]
             .as_str()
@@ -85,5 +85,5 @@ fn gateway_of_another_release_starts_without_configuration() {
     let status = plane.wait_status("the status names the gateway and the reason", SOON, is_listed).unwrap();
     assert_eq!(status["rejectedNodes"][0]["node"], "envoy-0");
     assert_eq!(status["nodes"], Value::Array(Vec::new()));
-    assert!(!configs_of(world.gateway.envoy()).contains(NAME));
+    assert!(!configs_of(fixture.gateway.envoy()).contains(NAME));
 }

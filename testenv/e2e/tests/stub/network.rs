@@ -15,7 +15,7 @@ use serde_json::Value;
 const SOON: Duration = Duration::from_secs(20);
 const SECRET: &str = "e2e/-/-/default-certificate";
 
-struct World {
+struct Fixture {
     plane: ControlPlane,
     xds: SocketAddr,
     dir: PathBuf,
@@ -24,7 +24,7 @@ struct World {
     _run: RunDir,
 }
 
-impl World {
+impl Fixture {
     fn start(test: &str) -> Self {
         let run = RunDir::new(test).unwrap();
         let (server_ca, client_ca) = (Ca::new("xds servers").unwrap(), Ca::new("xds clients").unwrap());
@@ -41,7 +41,7 @@ impl World {
         let (address, cert, key, ca) = (xds.to_string(), path("server.pem"), path("server.key"), path("clients.pem"));
         let flags = ["--xds-address", &address, "--xds-cert", &cert, "--xds-key", &key, "--xds-client-ca", &ca];
         let plane = ControlPlane::start_with(&dir, &manifests, &flags).unwrap();
-        World { plane, xds, dir, server_ca, client_ca, _run: run }
+        Fixture { plane, xds, dir, server_ca, client_ca, _run: run }
     }
 
     /// An Envoy that calls itself `node` and comes with `identity`, trusting `server_ca`.
@@ -84,9 +84,9 @@ fn attempts(envoy: &Envoy) -> u64 {
 
 #[test]
 fn envoy_with_a_certificate_of_its_name_is_served() {
-    let world = World::start("mtls");
-    let envoy = world.envoy("envoy-0", "envoy-0", &world.client("envoy-0"), &world.server_ca);
-    let status = world.plane.wait_in_sync(1, SOON).unwrap();
+    let fixture = Fixture::start("mtls");
+    let envoy = fixture.envoy("envoy-0", "envoy-0", &fixture.client("envoy-0"), &fixture.server_ca);
+    let status = fixture.plane.wait_in_sync(1, SOON).unwrap();
     assert_eq!(status["nodes"][0]["id"], "envoy-0");
     envoy.wait_ready(SOON).unwrap();
     assert!(envoy.admin().config_dump().unwrap().to_string().contains(SECRET));
@@ -95,18 +95,18 @@ fn envoy_with_a_certificate_of_its_name_is_served() {
 /// An Envoy that is not started by `portcullis agent`.
 #[test]
 fn xds_certificates_are_found_by_files_of_the_bootstrap() {
-    let world = World::start("sds-dir");
-    let directory = world.dir.join("sds");
+    let fixture = Fixture::start("sds-dir");
+    let directory = fixture.dir.join("sds");
     let more = ["--xds-sds-dir", directory.to_str().unwrap()];
     let foreign = Ca::new("somebody else").unwrap().issue(&CertSpec::client("envoy-0", [""; 0])).unwrap();
-    let envoy = world.envoy_with("envoy-0", "envoy-0", &foreign, &world.server_ca, &more);
+    let envoy = fixture.envoy_with("envoy-0", "envoy-0", &foreign, &fixture.server_ca, &more);
     wait::until("it tried twice", SOON, || (attempts(&envoy) >= 2).then_some(())).unwrap();
     // Certificate and key one after the other, as a script would move them.
-    world.client("envoy-0").write_pem(&world.dir.join("new.pem"), &world.dir.join("new.key")).unwrap();
+    fixture.client("envoy-0").write_pem(&fixture.dir.join("new.pem"), &fixture.dir.join("new.key")).unwrap();
     for (new, old) in [("new.key", "envoy-0.key"), ("new.pem", "envoy-0.pem")] {
-        std::fs::rename(world.dir.join(new), world.dir.join(old)).unwrap();
+        std::fs::rename(fixture.dir.join(new), fixture.dir.join(old)).unwrap();
     }
-    world.plane.wait_in_sync(1, SOON).unwrap();
+    fixture.plane.wait_in_sync(1, SOON).unwrap();
     for file in std::fs::read_dir(&directory).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
         assert!(!text.contains("PRIVATE KEY"), "{text}");
@@ -115,12 +115,12 @@ fn xds_certificates_are_found_by_files_of_the_bootstrap() {
 
 #[test]
 fn foreign_node_sees_nothing() {
-    let world = World::start("foreign");
-    let good = world.envoy("good", "good", &world.client("good"), &world.server_ca);
-    world.plane.wait_in_sync(1, SOON).unwrap();
-    let thief = world.envoy("thief", "good", &world.client("thief"), &world.server_ca);
+    let fixture = Fixture::start("foreign");
+    let good = fixture.envoy("good", "good", &fixture.client("good"), &fixture.server_ca);
+    fixture.plane.wait_in_sync(1, SOON).unwrap();
+    let thief = fixture.envoy("thief", "good", &fixture.client("thief"), &fixture.server_ca);
     let told = |status: &Value| status["rejectedNodes"][0]["by"] == "the certificate of thief";
-    let status = world.plane.wait_status("the thief is turned away", SOON, told).unwrap();
+    let status = fixture.plane.wait_status("the thief is turned away", SOON, told).unwrap();
     assert_eq!(status["rejectedNodes"][0]["node"], "good");
     let nodes = status["nodes"].as_array().unwrap();
     assert!(nodes.len() == 1 && nodes[0]["connected"] == true && nodes[0]["inSync"] == true, "{status:#}");
@@ -130,36 +130,36 @@ fn foreign_node_sees_nothing() {
 
 #[test]
 fn client_without_a_trusted_certificate_is_rejected() {
-    let world = World::start("strangers");
+    let fixture = Fixture::start("strangers");
     let other = Ca::new("somebody else").unwrap();
     let stranger = other.issue(&CertSpec::client("envoy-0", [""; 0])).unwrap();
-    let envoy = world.envoy("stranger", "envoy-0", &stranger, &world.server_ca);
-    let expired = world.client_ca.issue(&CertSpec::client("envoy-1", [""; 0]).expired()).unwrap();
-    let late = world.envoy("late", "envoy-1", &expired, &world.server_ca);
+    let envoy = fixture.envoy("stranger", "envoy-0", &stranger, &fixture.server_ca);
+    let expired = fixture.client_ca.issue(&CertSpec::client("envoy-1", [""; 0]).expired()).unwrap();
+    let late = fixture.envoy("late", "envoy-1", &expired, &fixture.server_ca);
     // An Envoy does not tell its name to another server, either.
-    let deceived = world.envoy("deceived", "envoy-2", &world.client("envoy-2"), &other);
+    let deceived = fixture.envoy("deceived", "envoy-2", &fixture.client("envoy-2"), &other);
     for one in [&envoy, &late, &deceived] {
         wait::until("it tried twice", SOON, || (attempts(one) >= 2).then_some(())).unwrap();
         assert!(!one.admin().config_dump().unwrap().to_string().contains(SECRET));
     }
     // In the clear nothing is said.
-    let plain = portcullis_harness::client::plain::get(world.xds, "/").map(|response| response.status);
+    let plain = portcullis_harness::client::plain::get(fixture.xds, "/").map(|response| response.status);
     assert!(plain.is_err(), "{plain:?}");
-    assert_eq!(world.plane.status().unwrap()["nodes"], Value::Array(Vec::new()));
+    assert_eq!(fixture.plane.status().unwrap()["nodes"], Value::Array(Vec::new()));
 }
 
 #[test]
 fn credentials_are_read_anew_when_they_change() {
-    let world = World::start("rotation");
+    let fixture = Fixture::start("rotation");
     let newer = Ca::new("newer clients").unwrap();
     let client = newer.issue(&CertSpec::client("envoy-0", ["x"])).unwrap();
-    let envoy = world.envoy("envoy-0", "envoy-0", &client, &world.server_ca);
+    let envoy = fixture.envoy("envoy-0", "envoy-0", &client, &fixture.server_ca);
     wait::until("it tried twice", SOON, || (attempts(&envoy) >= 2).then_some(())).unwrap();
-    assert_eq!(world.plane.status().unwrap()["nodes"], Value::Array(Vec::new()));
+    assert_eq!(fixture.plane.status().unwrap()["nodes"], Value::Array(Vec::new()));
     // Half a file changes nothing; the whole one does.
-    std::fs::write(world.dir.join("clients.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
-    let refused = || world.plane.process().log().contains("stay as they are").then_some(());
+    std::fs::write(fixture.dir.join("clients.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    let refused = || fixture.plane.process().log().contains("stay as they are").then_some(());
     wait::until("the half is refused", SOON, refused).unwrap();
-    newer.write_pem(&world.dir.join("clients.pem")).unwrap();
-    world.plane.wait_in_sync(1, SOON).unwrap();
+    newer.write_pem(&fixture.dir.join("clients.pem")).unwrap();
+    fixture.plane.wait_in_sync(1, SOON).unwrap();
 }

@@ -8,7 +8,7 @@ use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::{deps, wait};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, ROBOT, World};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 const NAMESPACE: &str = "/api/v1/namespaces/default";
@@ -20,8 +20,8 @@ type Labels = BTreeMap<String, String>;
 pub(crate) struct Page(Vec<(String, Labels, u64)>);
 
 impl Page {
-    pub(crate) fn of(world: &World) -> Self {
-        let text = world.gateway.envoy().admin().get("/stats/prometheus").unwrap().text();
+    pub(crate) fn of(fixture: &StubFixture) -> Self {
+        let text = fixture.gateway.envoy().admin().get("/stats/prometheus").unwrap().text();
         Page(text.lines().filter_map(|line| parse(line.strip_prefix("envoy_portcullis_")?)).collect())
     }
 
@@ -45,12 +45,12 @@ fn parse(line: &str) -> Option<(String, Labels, u64)> {
     Some((name.to_owned(), labels, value.parse::<f64>().ok()? as u64))
 }
 
-fn until(world: &World, what: &str, name: &str, labels: &[(&str, &str)], expected: u64) {
+fn until(fixture: &StubFixture, what: &str, name: &str, labels: &[(&str, &str)], expected: u64) {
     let reached = || {
-        with_another_request(&world.gateway.target(NAME));
-        (Page::of(world).sum(name, labels) == expected).then_some(())
+        with_another_request(&fixture.gateway.target(NAME));
+        (Page::of(fixture).sum(name, labels) == expected).then_some(())
     };
-    wait::until(what, SOON, reached).unwrap_or_else(|error| panic!("{error}: {:#?}", Page::of(world)));
+    wait::until(what, SOON, reached).unwrap_or_else(|error| panic!("{error}: {:#?}", Page::of(fixture)));
 }
 
 /// Sends another request, for an unknown name: Envoy 1.38 publishes counts only on requests.
@@ -61,18 +61,18 @@ pub(crate) fn with_another_request(target: &TlsTarget) {
     }
 }
 
-fn start(test: &str, options: &GatewayOptions) -> World {
-    let world = World::start(test, options);
+fn start(test: &str, options: &GatewayOptions) -> StubFixture {
+    let fixture = StubFixture::start(test, options);
     let limits = json!({"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": 3}}]});
     let secrets = json!({"verbs": ["get"], "apiGroups": ["*"], "resources": ["secrets", "widgets"]});
     let rest =
         json!({"verbs": ["-deletecollection"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]});
-    let manifest = world.manifest().set("/spec/flowControl", limits).policies(json!([
+    let manifest = fixture.manifest().set("/spec/flowControl", limits).policies(json!([
         {"rules": [secrets]},
         {"rules": [rest], "flowControlSchemaName": "few"},
     ]));
-    world.gateway.apply(&manifest).unwrap();
-    world
+    fixture.gateway.apply(&manifest).unwrap();
+    fixture
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn requests_are_counted_with_words_of_closed_sets() {
     }
 }
 
-fn counted(world: &World) {
-    let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
-    let nobody = H2Client::connect(&world.gateway.target(NAME)).unwrap();
+fn counted(fixture: &StubFixture) {
+    let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
+    let nobody = H2Client::connect(&fixture.gateway.target(NAME)).unwrap();
     for _ in 0..3 {
         alice.get(PODS, &[]).unwrap();
         nobody.get("/version", &[]).unwrap();
@@ -112,15 +112,15 @@ fn counted(world: &World) {
     // Envoy 1.38 takes counts from requests only, and each worker tells its own when it comes to it.
     let shown = || {
         nobody.get("/healthz", &[]).map_err(|error| error.to_string())?;
-        let page = Page::of(world);
+        let page = Page::of(fixture);
         let wrong = table.iter().find(|(labels, expected)| page.sum("requests_total", labels) != *expected);
         wrong.map_or(Ok(()), |(labels, expected)| Err(format!("{labels:?} is not {expected} in {page:#?}")))
     };
     wait::until_ok("the counts are shown", SOON, shown).unwrap();
     // Envoy shows histograms every five seconds.
-    until(world, "two requests have waited", "review_wait_milliseconds_count", &[], 2);
-    assert!(Page::of(world).sum("filter_duration_microseconds_count", &[]) >= 12);
-    let page = Page::of(world);
+    until(fixture, "two requests have waited", "review_wait_milliseconds_count", &[], 2);
+    assert!(Page::of(fixture).sum("filter_duration_microseconds_count", &[]) >= 12);
+    let page = Page::of(fixture);
     for (kind, expected) in [("tokens", 1), ("rejected_tokens", 1), ("certificates", 1), ("allowed_access", 0)] {
         assert_eq!(page.sum("credential_cache_entries", &[("cluster", NAME), ("kind", kind)]), expected, "{kind}");
     }
@@ -128,41 +128,47 @@ fn counted(world: &World) {
 
 #[test]
 fn gauges_follow_the_load_and_end_at_zero() {
-    let world = start("gauges", &GatewayOptions::default());
-    let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let fixture = start("gauges", &GatewayOptions::default());
+    let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     let slots = [("cluster", NAME), ("schema", "few")];
     let watches: Vec<_> = (0..3).map(|_| alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap()).collect();
-    until(&world, "three places are taken", "requests_in_flight", &slots, 3);
+    until(&fixture, "three places are taken", "requests_in_flight", &slots, 3);
     assert_eq!(alice.get(PODS, &[]).unwrap().status, 429);
-    until(&world, "a refusal is counted", "requests_total", &[("schema", "few"), ("reason", "flow_control")], 1);
+    until(&fixture, "a refusal is counted", "requests_total", &[("schema", "few"), ("reason", "flow_control")], 1);
     drop(watches);
-    until(&world, "no place is taken", "requests_in_flight", &slots, 0);
+    until(&fixture, "no place is taken", "requests_in_flight", &slots, 0);
 
     // A schema that is gone leaves no count behind.
     let watch = alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
-    until(&world, "a place is taken", "requests_in_flight", &slots, 1);
-    world.gateway.apply(&world.manifest().policies(json!([{"rules": [allow_all()]}]))).unwrap();
+    until(&fixture, "a place is taken", "requests_in_flight", &slots, 1);
+    fixture.gateway.apply(&fixture.manifest().policies(json!([{"rules": [allow_all()]}]))).unwrap();
     drop(watch);
     alice.get(PODS, &[]).unwrap();
-    until(&world, "the schema's gauge is zero", "requests_in_flight", &slots, 0);
-    until(&world, "counts go on", "requests_total", &[("policy", "0"), ("schema", "-"), ("decision", "forwarded")], 1);
+    until(&fixture, "the schema's gauge is zero", "requests_in_flight", &slots, 0);
+    until(
+        &fixture,
+        "counts go on",
+        "requests_total",
+        &[("policy", "0"), ("schema", "-"), ("decision", "forwarded")],
+        1,
+    );
 }
 
 #[test]
 fn counts_outlive_an_edit_of_the_filter() {
     for version in deps::envoy_versions() {
         let options = GatewayOptions { envoy_version: Some(version.clone()), ..GatewayOptions::default() };
-        let world = start("counts-edit", &options);
-        let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+        let fixture = start("counts-edit", &options);
+        let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
         for _ in 0..3 {
             assert_eq!(alice.get(PODS, &[]).unwrap().status, 200);
         }
         let edit = |settings: &mut serde_json::Value| settings["instance"] = json!("another");
-        world.gateway.change_settings(edit).unwrap();
+        fixture.gateway.change_settings(edit).unwrap();
         let counted = || {
             // A new connection, by the new filter; the old one gets no request any more.
-            H2Client::connect(&world.gateway.target(NAME)).ok()?.get("/healthz", &[]).ok()?;
-            (Page::of(&world).sum("requests_total", &[("verb", "list"), ("resource", "pods")]) == 3).then_some(())
+            H2Client::connect(&fixture.gateway.target(NAME)).ok()?.get("/healthz", &[]).ok()?;
+            (Page::of(&fixture).sum("requests_total", &[("verb", "list"), ("resource", "pods")]) == 3).then_some(())
         };
         wait::until(&format!("Envoy {version} shows the counts"), SOON, counted).unwrap();
     }
@@ -171,22 +177,22 @@ fn counts_outlive_an_edit_of_the_filter() {
 #[test]
 fn removed_cluster_leaves_no_gauge_behind() {
     let drains = vec!["--drain-time-s".into(), "1".into()];
-    let world = start("gone", &GatewayOptions { envoy_flags: drains, ..GatewayOptions::default() });
-    let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let fixture = start("gone", &GatewayOptions { envoy_flags: drains, ..GatewayOptions::default() });
+    let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     let _watch = alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
-    until(&world, "a place is taken", "requests_in_flight", &[("cluster", NAME)], 1);
-    world.gateway.remove(NAME).unwrap();
-    until(&world, "no place is taken", "requests_in_flight", &[], 0);
-    until(&world, "nothing is remembered", "credential_cache_entries", &[], 0);
+    until(&fixture, "a place is taken", "requests_in_flight", &[("cluster", NAME)], 1);
+    fixture.gateway.remove(NAME).unwrap();
+    until(&fixture, "no place is taken", "requests_in_flight", &[], 0);
+    until(&fixture, "nothing is remembered", "credential_cache_entries", &[], 0);
 }
 
 #[test]
 fn envoy_ends_well_while_counts_wait_to_be_shown() {
-    let world = start("ends", &GatewayOptions::default());
-    let alice = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let fixture = start("ends", &GatewayOptions::default());
+    let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     let _watch = alice.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
-    world.gateway.envoy().quit().unwrap();
-    let status = world.gateway.envoy().process().exit_status();
+    fixture.gateway.envoy().quit().unwrap();
+    let status = fixture.gateway.envoy().process().exit_status();
     assert!(status.is_some_and(|status| status.success()), "{status:?}");
 }
 
@@ -203,16 +209,16 @@ fn hundred_thousand_invented_names_make_no_series() {
 
 /// Every request names a new resource, group, namespace, object and user agent.
 fn invent(test: &str, count: u64) {
-    let world = start(test, &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = start(test, &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let refused = [("decision", "refused"), ("reason", "no_policy")];
     let send = |client: &H2Client, path: &str, agent: &str| {
         let status = client.request("DELETE", path, &[("user-agent", agent.as_bytes())], b"").unwrap().status;
         assert_eq!(status, 403, "{path}");
     };
     send(&H2Client::connect(&target).unwrap(), "/apis/example.com/v1/inventions", "first");
-    until(&world, "the first is counted", "requests_total", &refused, 1);
-    let before = lines(&world);
+    until(&fixture, "the first is counted", "requests_total", &refused, 1);
+    let before = lines(&fixture);
 
     const CLIENTS: u64 = 8;
     std::thread::scope(|scope| {
@@ -230,15 +236,15 @@ fn invent(test: &str, count: u64) {
             });
         }
     });
-    until(&world, "all are counted", "requests_total", &refused, count + 1);
-    assert_eq!(lines(&world), before, "{:#?}", Page::of(&world));
-    let words = Page::of(&world);
+    until(&fixture, "all are counted", "requests_total", &refused, count + 1);
+    assert_eq!(lines(&fixture), before, "{:#?}", Page::of(&fixture));
+    let words = Page::of(&fixture);
     let resources: Vec<_> = words.series_of("requests_total").iter().map(|labels| labels["resource"].clone()).collect();
     assert_eq!(resources, ["other"]);
 }
 
 /// The names of all series on the page, Envoy's own included.
-fn lines(world: &World) -> Vec<String> {
-    let text = world.gateway.envoy().admin().get("/stats/prometheus").unwrap().text();
+fn lines(fixture: &StubFixture) -> Vec<String> {
+    let text = fixture.gateway.envoy().admin().get("/stats/prometheus").unwrap().text();
     text.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())).collect()
 }

@@ -9,7 +9,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, wait, write_private};
 use portcullis_stub_apiserver::{Action, Fault};
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 const LARGE: &str = "/api/v1/namespaces/large/pods";
@@ -47,8 +47,8 @@ fn requests_are_refused_while_memory_is_short_and_watches_go_on() {
         set(&pressure, 0.5);
         let options =
             GatewayOptions { pressure: Some(pressure.clone()), envoy_version: Some(version), ..with_heap(1024) };
-        let world = World::start("short-of-memory", &options);
-        let target = world.gateway.target(NAME).identity(&world.pki.alice);
+        let fixture = StubFixture::start("short-of-memory", &options);
+        let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
         let client = H2Client::connect(&target).unwrap();
         let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
         assert_eq!(watch.response.status, 200);
@@ -62,11 +62,11 @@ fn requests_are_refused_while_memory_is_short_and_watches_go_on() {
             }
         };
         wait::until_ok("requests are refused", SOON, refused).unwrap();
-        world.stub.clear();
+        fixture.stub.clear();
         let plain = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
         let answer = target.raw_request(plain.as_bytes()).unwrap();
         assert!(is_short_of_memory(&answer), "{}", answer.text());
-        assert!(world.client_records().is_empty());
+        assert!(fixture.client_records().is_empty());
         set(&pressure, 0.5);
         let served = || (client.get("/version", &[]).unwrap().status == 200).then_some(());
         wait::until("requests are served again", SOON, served).unwrap();
@@ -92,16 +92,16 @@ fn has_looked(gateway: &Gateway, limit: u64) -> bool {
 #[test]
 fn clients_that_do_not_read_are_cut_before_memory_runs_out() {
     let limit = 96 * MEBIBYTE;
-    let world = World::start("heap", &with_heap(96));
-    world.stub.fault(Fault::new(LARGE, Action::Large { mebibytes: 24 }));
+    let fixture = StubFixture::start("heap", &with_heap(96));
+    fixture.stub.fault(Fault::new(LARGE, Action::Large { mebibytes: 24 }));
     let crowd = ClientPool::new(2).unwrap();
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let regular = H2Client::connect(&target).unwrap();
     let mut watch = regular.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
     let mut most = 0;
     let clients: Vec<_> = (0..250).map(|_| crowd.connect(&target).unwrap()).collect();
     let (mut stalled, mut refused) = (Vec::new(), 0);
-    let count = |name: &str| world.gateway.envoy().admin().stat(name).unwrap();
+    let count = |name: &str| fixture.gateway.envoy().admin().stat(name).unwrap();
     let resets = || count("envoy.overload_actions.reset_high_memory_stream.count");
     // How much an Envoy holds before anybody comes differs between versions: a second round, if the first was not enough.
     for some in clients.chunks(BETWEEN_LOOKS).chain(clients.chunks(BETWEEN_LOOKS)) {
@@ -113,8 +113,8 @@ fn clients_that_do_not_read_are_cut_before_memory_runs_out() {
         let answer = regular.get(PODS, &[]).unwrap();
         assert!(answer.status == 200 || is_short_of_memory(&answer), "{}", answer.text());
         refused += usize::from(answer.status != 200);
-        most = most.max(heap(&world.gateway));
-        wait::until("Envoy has looked", SOON, || has_looked(&world.gateway, limit).then_some(())).unwrap();
+        most = most.max(heap(&fixture.gateway));
+        wait::until("Envoy has looked", SOON, || has_looked(&fixture.gateway, limit).then_some(())).unwrap();
     }
     let reset = resets();
     let (most_mebibytes, limit_mebibytes) = (most / MEBIBYTE, limit / MEBIBYTE);
@@ -133,9 +133,9 @@ fn silent_connections_are_closed_while_memory_is_short() {
     let pressure = run.join("pressure");
     set(&pressure, 0.5);
     let options = GatewayOptions { pressure: Some(pressure.clone()), ..with_heap(1024) };
-    let world = World::start("silent-connections", &options);
-    let target = world.gateway.target(NAME).timeout(SOON);
-    let client = H2Client::connect(&target.clone().identity(&world.pki.alice)).unwrap();
+    let fixture = StubFixture::start("silent-connections", &options);
+    let target = fixture.gateway.target(NAME).timeout(SOON);
+    let client = H2Client::connect(&target.clone().identity(&fixture.pki.alice)).unwrap();
     let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
     let mut silent = target.alpn(&["http/1.1"]).connect().unwrap();
     silent.write(format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
@@ -159,14 +159,14 @@ fn open_and_reset(hostile: &mut H2Frames, count: usize) -> usize {
 
 #[test]
 fn client_that_resets_its_requests_is_cut_off() {
-    let world = World::start("rapid-reset", &GatewayOptions::default());
-    world.stub.fault(Fault::new(PODS, Action::Hold));
-    let other = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    let fixture = StubFixture::start("rapid-reset", &GatewayOptions::default());
+    fixture.stub.fault(Fault::new(PODS, Action::Hold));
+    let other = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
     let cut = || -> u64 {
-        let stats = world.gateway.envoy().admin().stats("downstream_rq_too_many_premature_resets").unwrap();
+        let stats = fixture.gateway.envoy().admin().stats("downstream_rq_too_many_premature_resets").unwrap();
         stats.iter().map(|(_, count)| count).sum()
     };
-    let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice).timeout(SOON);
     let mut hostile = H2Frames::connect(&target, 65_535).unwrap();
     assert_eq!(open_and_reset(&mut hostile, 240), 240);
     assert_eq!(other.get("/version", &[]).unwrap().status, 200);

@@ -8,7 +8,7 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::StubServer;
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, ROBOT, World};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 /// Behind the owner's wildcard, and for which host to ask there: of deep names Envoy takes the connections, and the filter no
@@ -22,24 +22,24 @@ const HOSTS: [(&str, &str); 4] = [
 
 /// A cluster that has `*.a.example.com`, and a thief's server. The thief's objects come later, by age as by name.
 struct Two {
-    world: World,
+    fixture: StubFixture,
     thief: StubServer,
 }
 
 impl Two {
     fn start(test: &str) -> Self {
-        let world = World::without_cluster(test, &GatewayOptions::default());
+        let fixture = StubFixture::without_cluster(test, &GatewayOptions::default());
         let names = json!(["*.a.example.com"]);
-        world.gateway.apply(&world.manifest().set("/spec/secureServing/serverNames", names)).unwrap();
-        let thief = world.pki.stub("thief");
-        Two { world, thief }
+        fixture.gateway.apply(&fixture.manifest().set("/spec/secureServing/serverNames", names)).unwrap();
+        let thief = fixture.pki.stub("thief");
+        Two { fixture, thief }
     }
 
     /// An object of the thief, which leads to the thief's server.
     fn object(&self, name: &str, server_names: &[&str]) -> Manifest {
-        let serving = self.world.gateway.serving_identity(name).unwrap();
-        let manifest = self.world.manifest().set("/metadata/name", json!(name));
-        let manifest = manifest.serving(&serving, &self.world.pki.client_ca);
+        let serving = self.fixture.gateway.serving_identity(name).unwrap();
+        let manifest = self.fixture.manifest().set("/metadata/name", json!(name));
+        let manifest = manifest.serving(&serving, &self.fixture.pki.client_ca);
         let manifest = manifest.set("/spec/secureServing/serverNames", json!(server_names));
         manifest.set("/spec/servers", json!([{"endpoint": self.thief.url()}]))
     }
@@ -53,14 +53,14 @@ impl Two {
             let is_wanted = |one: Value| one["accepted"] == wanted.0 && one["reason"] == wanted.1;
             told(status).is_some_and(is_wanted) && status["nodes"][0]["inSync"] == true
         };
-        let status = self.world.gateway.plane().wait_status("the thief is told", SOON, is_told).unwrap();
+        let status = self.fixture.gateway.plane().wait_status("the thief is told", SOON, is_told).unwrap();
         told(&status).unwrap()["message"].as_str().unwrap().to_owned()
     }
 
     /// The server that answers a client that connects to one name, and asks for a host there with a token.
     fn answers(&self, name: &str, host: &str) -> Option<&'static str> {
-        let target = TlsTarget::new(self.world.gateway.address()).sni(name);
-        self.world.stub.clear();
+        let target = TlsTarget::new(self.fixture.gateway.address()).sni(name);
+        self.fixture.stub.clear();
         self.thief.clear();
         let request = format!(
             "GET {PODS} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {ROBOT}\r\nConnection: close\r\n\r\n"
@@ -83,14 +83,14 @@ fn token_for_a_name_below_a_wildcard_goes_to_its_owner() {
         wait::until("the owner answers", SOON, || (two.answers(name, host) == Some("owner")).then_some(())).unwrap();
     }
     let names = ["x.a.example.com", "*.w.a.example.com", "thief.example.org"];
-    two.world.gateway.write(&two.object("thief.example.com", &names)).unwrap();
+    two.fixture.gateway.write(&two.object("thief.example.com", &names)).unwrap();
     let message = two.wait_told("thief.example.com", (true, "Conflicted"));
     assert!(message.contains(&format!("which belongs to the UpstreamCluster {NAME}")), "{message}");
-    two.world.gateway.write(&two.object("y.z.a.example.com", &[])).unwrap();
+    two.fixture.gateway.write(&two.object("y.z.a.example.com", &[])).unwrap();
     two.wait_told("y.z.a.example.com", (false, "Conflicted"));
     // One that is invalid closes nothing either.
     let invalid = two.object("z.example.com", &["z.a.example.com"]).set("/spec/servers", json!([]));
-    two.world.gateway.write(&invalid).unwrap();
+    two.fixture.gateway.write(&invalid).unwrap();
     two.wait_told("z.example.com", (false, "Invalid"));
     for (name, host) in HOSTS {
         // Each of Envoy's workers.
@@ -108,9 +108,9 @@ fn token_for_a_name_below_a_wildcard_goes_to_its_owner() {
 #[test]
 fn operator_may_allow_names_below_wildcards() {
     let two = Two::start("ownership-allowed");
-    two.world.gateway.write(&two.object("thief.example.com", &["x.a.example.com"])).unwrap();
+    two.fixture.gateway.write(&two.object("thief.example.com", &["x.a.example.com"])).unwrap();
     two.wait_told("thief.example.com", (true, "Conflicted"));
-    two.world.gateway.change_settings(|spec| spec["namesBelowWildcards"] = json!("Allow")).unwrap();
+    two.fixture.gateway.change_settings(|spec| spec["namesBelowWildcards"] = json!("Allow")).unwrap();
     two.wait_told("thief.example.com", (true, "Accepted"));
     let answers = |name: &str| two.answers(name, name);
     wait::until("the longer name wins", SOON, || (answers("x.a.example.com") == Some("thief")).then_some(())).unwrap();

@@ -3,7 +3,7 @@
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::client::{H2Client, TlsTarget};
 
-use crate::world::{NAME, World};
+use crate::fixture::{NAME, StubFixture};
 
 const FORWARDED: [&str; 24] = [
     "/",
@@ -58,20 +58,20 @@ fn ask(target: &TlsTarget, client: &H2Client, path: &str) -> [u16; 3] {
 
 #[test]
 fn upstream_sees_the_path_that_was_judged() {
-    let world = World::start("paths", &GatewayOptions::default());
-    let nobody = world.gateway.target(NAME);
-    for target in [nobody.clone().identity(&world.pki.alice), nobody] {
+    let fixture = StubFixture::start("paths", &GatewayOptions::default());
+    let nobody = fixture.gateway.target(NAME);
+    for target in [nobody.clone().identity(&fixture.pki.alice), nobody] {
         let client = H2Client::connect(&target).unwrap();
         for path in FORWARDED {
-            world.stub.clear();
+            fixture.stub.clear();
             let statuses = ask(&target, &client, path);
-            let seen: Vec<String> = world.client_records().into_iter().map(|record| record.target).collect();
+            let seen: Vec<String> = fixture.client_records().into_iter().map(|record| record.target).collect();
             assert_eq!(seen, [path; 3], "{statuses:?}");
         }
-        world.stub.clear();
+        fixture.stub.clear();
         for path in REFUSED {
             assert_eq!(ask(&target, &client, path), [400; 3], "{path}");
         }
-        assert!(world.client_records().is_empty());
+        assert!(fixture.client_records().is_empty());
     }
 }

@@ -10,8 +10,8 @@ use portcullis_stub_apiserver::{StubServer, TokenEntry};
 use serde_json::{Value, json};
 
 use crate::access_log::line;
+use crate::fixture::{NAME, PODS, StubFixture, connect};
 use crate::observe::{Page, with_another_request};
-use crate::world::{NAME, PODS, World, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 pub(crate) const MASTER: &str = "the-token-of-a-master";
@@ -25,7 +25,7 @@ pub(crate) enum Mode {
 
 /// A gateway, a server that knows two tokens, and the users that the server lets the gateway forward.
 pub(crate) struct Site {
-    pub(crate) world: World,
+    pub(crate) fixture: StubFixture,
     pub(crate) server: StubServer,
     gateway: Identity,
     mode: Mode,
@@ -33,9 +33,9 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn start(test: &str, mode: Mode) -> Self {
-        let world = World::without_cluster(test, &GatewayOptions::default());
+        let fixture = StubFixture::without_cluster(test, &GatewayOptions::default());
         let front = Ca::new("front proxies").unwrap();
-        let mut options = world.pki.stub_options("stub-1");
+        let mut options = fixture.pki.stub_options("stub-1");
         let token = |groups: &[&str]| TokenEntry {
             user: "robot".to_owned(),
             groups: groups.iter().map(|group| (*group).to_owned()).collect(),
@@ -45,18 +45,18 @@ impl Site {
         options.requestheader_ca = Some(front.pem().to_owned());
         let server = StubServer::start(options).unwrap();
         let gateway = match mode {
-            Mode::Impersonate => world.pki.gateway.clone(),
+            Mode::Impersonate => fixture.pki.gateway.clone(),
             Mode::RequestHeader => front.issue(&CertSpec::client("front-proxy", [""; 0])).unwrap(),
         };
-        let site = Site { world, server, gateway, mode };
-        site.world.gateway.apply(&site.manifest(true)).unwrap();
+        let site = Site { fixture, server, gateway, mode };
+        site.fixture.gateway.apply(&site.manifest(true)).unwrap();
         site
     }
 
     fn manifest(&self, is_reviewing: bool) -> Manifest {
         let manifest = Manifest::new(NAME, [self.server.address()])
-            .upstream(&self.gateway, &self.world.pki.server_ca, "kubernetes")
-            .serving(&self.world.gateway.serving_identity(NAME).unwrap(), &self.world.pki.client_ca)
+            .upstream(&self.gateway, &self.fixture.pki.server_ca, "kubernetes")
+            .serving(&self.fixture.gateway.serving_identity(NAME).unwrap(), &self.fixture.pki.client_ca)
             .set("/spec/logging", json!({"mode": "on"}))
             .policies(json!([{"rules": [allow_all()]}]));
         match self.mode {
@@ -69,11 +69,11 @@ impl Site {
     }
 
     fn protect(&self, spec: &Value) {
-        self.world.gateway.change_settings(|settings| settings["protectedIdentities"] = spec.clone()).unwrap();
+        self.fixture.gateway.change_settings(|settings| settings["protectedIdentities"] = spec.clone()).unwrap();
     }
 
     pub(crate) fn target(&self) -> TlsTarget {
-        self.world.gateway.target(NAME)
+        self.fixture.gateway.target(NAME)
     }
 
     /// The answer, and the groups of whom the server took it for.
@@ -102,8 +102,8 @@ fn protected_user_is_refused_when_the_gateway_is_front_proxy() {
 
 fn table(site: &Site) {
     // Connections go on over every edit of the settings.
-    let admin = connect(&site.target().identity(&site.world.pki.admin));
-    let alice = connect(&site.target().identity(&site.world.pki.alice));
+    let admin = connect(&site.target().identity(&site.fixture.pki.admin));
+    let alice = connect(&site.target().identity(&site.fixture.pki.alice));
     let nobody = connect(&site.target());
     let (master, worker) = (format!("Bearer {MASTER}"), format!("Bearer {WORKER}"));
     let as_master = [("impersonate-user", "bob"), ("impersonate-group", "system:masters")];
@@ -119,7 +119,7 @@ fn table(site: &Site) {
     assert_eq!(site.ask(&nobody, &[("authorization", &master)]).0, 403);
     assert_eq!(site.ask(&nobody, &[("authorization", &worker)]).0, 200);
     assert_eq!(site.ask(&alice, &[]), (200, groups(&["dev", "system:authenticated"])));
-    let refused = line(&site.world, "refused");
+    let refused = line(&site.fixture, "refused");
     assert_eq!((&refused["reason"], &refused["user"]), (&json!("protected_identity"), &json!("admin")), "{refused}");
 
     site.protect(&json!({"groups": ["system:masters"], "users": ["alice"], "action": "DropGroup"}));
@@ -138,7 +138,7 @@ fn table(site: &Site) {
     assert_eq!(site.ask(&admin, &[]), (200, whole));
     let counted = || {
         with_another_request(&site.target());
-        Page::of(&site.world).sum("requests_total", &[("reason", "protected_identity")])
+        Page::of(&site.fixture).sum("requests_total", &[("reason", "protected_identity")])
     };
     wait::until("refusals are counted", SOON, || (counted() > 0).then_some(())).unwrap();
 }
@@ -147,7 +147,7 @@ fn table(site: &Site) {
 #[test]
 fn tokens_are_reviewed_wherever_identities_are_protected() {
     let site = Site::start("protected-unreviewed", Mode::RequestHeader);
-    site.world.gateway.apply(&site.manifest(false)).unwrap();
+    site.fixture.gateway.apply(&site.manifest(false)).unwrap();
     let nobody = connect(&site.target());
     let master = format!("Bearer {MASTER}");
     let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";

@@ -9,16 +9,16 @@ use portcullis_harness::{Result, ports, wait};
 use portcullis_stub_apiserver::StubServer;
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 const OTHER: &str = "other.example.com";
 const VIRTUAL: &str = "127.1.2.3";
 const CLIENT: &str = "203.0.113.7";
 
-/// The world's cluster has the virtual IP; another one has none.
+/// The fixture's cluster has the virtual IP; another one has none.
 struct Two {
-    world: World,
+    fixture: StubFixture,
     other: StubServer,
 }
 
@@ -26,15 +26,15 @@ impl Two {
     fn start(test: &str, listener: Value) -> Self {
         let mut listener = listener;
         listener["virtualIPs"] = json!(["127.1.0.0/16"]);
-        let world = World::without_cluster(test, &GatewayOptions { listener, ..GatewayOptions::default() });
-        let other = world.pki.stub("other");
-        let serving = world.gateway.serving_identity(OTHER).unwrap();
-        let manifest = world.manifest().set("/metadata/name", json!(OTHER));
-        let manifest = manifest.serving(&serving, &world.pki.client_ca);
-        world.gateway.write(&manifest.set("/spec/servers", json!([{"endpoint": other.url()}]))).unwrap();
+        let fixture = StubFixture::without_cluster(test, &GatewayOptions { listener, ..GatewayOptions::default() });
+        let other = fixture.pki.stub("other");
+        let serving = fixture.gateway.serving_identity(OTHER).unwrap();
+        let manifest = fixture.manifest().set("/metadata/name", json!(OTHER));
+        let manifest = manifest.serving(&serving, &fixture.pki.client_ca);
+        fixture.gateway.write(&manifest.set("/spec/servers", json!([{"endpoint": other.url()}]))).unwrap();
         let own = json!({"virtualIPs": [VIRTUAL], "auditAttribution": true});
-        world.gateway.write(&world.manifest().set("/spec/portcullis", own)).unwrap();
-        world
+        fixture.gateway.write(&fixture.manifest().set("/spec/portcullis", own)).unwrap();
+        fixture
             .gateway
             .plane()
             .wait_status("both are served", SOON, |status| {
@@ -43,26 +43,26 @@ impl Two {
                 is_there(NAME) && is_there(OTHER) && status["nodes"][0]["inSync"] == true
             })
             .unwrap();
-        world.gateway.wait_for_every_worker().unwrap();
-        Two { world, other }
+        fixture.gateway.wait_for_every_worker().unwrap();
+        Two { fixture, other }
     }
 
     fn target(&self, ip: &str, port: u16) -> TlsTarget {
-        TlsTarget::new(SocketAddr::new(ip.parse().unwrap(), port)).identity(&self.world.pki.alice)
+        TlsTarget::new(SocketAddr::new(ip.parse().unwrap(), port)).identity(&self.fixture.pki.alice)
     }
 
     fn port(&self) -> u16 {
-        self.world.gateway.address().port()
+        self.fixture.gateway.address().port()
     }
 
     /// Which requests of clients came through, and to whom.
     fn came(&self) -> (usize, usize) {
-        (self.world.stub.records_for(PODS).len(), self.other.records_for(PODS).len())
+        (self.fixture.stub.records_for(PODS).len(), self.other.records_for(PODS).len())
     }
 
     /// The newest request to the cluster with the virtual IP came from that address, in every place that shows it.
     fn came_from(&self, address: &str) {
-        let record = self.world.stub.records_for(PODS).pop().unwrap();
+        let record = self.fixture.stub.records_for(PODS).pop().unwrap();
         assert_eq!(record.header("x-forwarded-for").as_deref(), Some(address));
         assert_eq!(record.header("impersonate-extra-portcullis.dev%2fclient-address").as_deref(), Some(address));
     }
@@ -100,7 +100,7 @@ fn virtual_ip_leads_to_its_cluster_whatever_name_is_asked_for() {
     // Workers learn of new chains one after the other.
     let is_there = || (get(&virtual_ip, VIRTUAL).ok()?.status == 200).then_some(());
     wait::until("the virtual IP answers", SOON, is_there).unwrap();
-    two.world.stub.clear();
+    two.fixture.stub.clear();
     assert_eq!(status(&virtual_ip, &format!("{VIRTUAL}:{port}")), 200, "no name at all");
     assert_eq!(status(&virtual_ip.clone().sni("unheard.of"), NAME), 200);
     assert_eq!(two.came(), (2, 0));
@@ -182,7 +182,7 @@ fn untrusted_peer_cannot_claim_another_address() {
     assert_eq!(two.came(), (0, 0));
     // All come through proxies there, once one is trusted.
     let trust = |spec: &mut Value| spec["listener"]["proxyProtocol"]["trustedProxies"] = json!(["127.0.0.1/32"]);
-    two.world.gateway.change_settings(trust).unwrap();
+    two.fixture.gateway.change_settings(trust).unwrap();
     let trusted = || get(&door.clone().preamble(&proxied(CLIENT, VIRTUAL)), VIRTUAL).ok();
     assert_eq!(wait::until("the proxy is trusted", SOON, trusted).unwrap().status, 200);
     two.came_from(CLIENT);

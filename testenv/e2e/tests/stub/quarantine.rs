@@ -8,21 +8,21 @@ use portcullis_xds::Standing;
 use serde_json::json;
 
 use crate::bad_control_plane::BadControlPlane;
-use crate::world::{PODS, Pki};
+use crate::fixture::{PODS, Pki};
 
-struct World {
+struct Fixture {
     control_plane: BadControlPlane,
     stub: StubServer,
     pki: Pki,
     _run: RunDir,
 }
 
-impl World {
+impl Fixture {
     fn start(test: &str) -> Self {
         let run = RunDir::new(test).unwrap();
         let pki = Pki::new();
         let stub = pki.stub("stub-0");
-        World { control_plane: BadControlPlane::start(&run), stub, pki, _run: run }
+        Fixture { control_plane: BadControlPlane::start(&run), stub, pki, _run: run }
     }
 
     fn manifest(&self, name: &str) -> Manifest {
@@ -41,12 +41,12 @@ impl World {
 
 #[test]
 fn chain_that_envoy_refuses_is_left_out_and_told() {
-    let world = World::start("bad-chain");
+    let fixture = Fixture::start("bad-chain");
     let (control_plane, names) =
-        (&world.control_plane, ["a.example.com", "b.example.com", "c.example.com", "d.example.com"]);
-    let mut manifests: Vec<_> = names.iter().map(|name| world.manifest(name)).collect();
+        (&fixture.control_plane, ["a.example.com", "b.example.com", "c.example.com", "d.example.com"]);
+    let mut manifests: Vec<_> = names.iter().map(|name| fixture.manifest(name)).collect();
     // Without service of its own, a name must not fall to a wildcard.
-    manifests.push(world.manifest("w.example.org").set("/spec/secureServing/serverNames", json!(["*.example.com"])));
+    manifests.push(fixture.manifest("w.example.org").set("/spec/secureServing/serverNames", json!(["*.example.com"])));
     let snapshot = control_plane.publish(&manifests, &["b.example.com"]);
     let found = |node: &portcullis_xds::NodeStatus| node.refused.iter().any(|one| one.owner.is_some());
     let node = control_plane.wait("the bad chain is found", found);
@@ -56,18 +56,18 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     control_plane.envoy.wait_listening(control_plane.address, std::time::Duration::from_secs(20)).unwrap();
     let served = |name: &str| {
         let soon = std::time::Duration::from_secs(20);
-        let answered = || (world.ask(name) == Some(200)).then_some(());
+        let answered = || (fixture.ask(name) == Some(200)).then_some(());
         portcullis_harness::wait::until(&format!("{name} is served"), soon, answered).unwrap();
     };
     names.into_iter().filter(|name| *name != "b.example.com").for_each(served);
-    assert_eq!(world.ask("b.example.com"), None, "it meets neither the wildcard nor anybody else");
+    assert_eq!(fixture.ask("b.example.com"), None, "it meets neither the wildcard nor anybody else");
     let standing = |owner: &str| control_plane.registry.standing(&snapshot, owner).remove("envoy-0").unwrap();
     assert!(matches!(standing("b.example.com"), Standing::Refused { .. }));
     assert_eq!(standing("a.example.com"), Standing::Acknowledged);
 
     // The others change on, and it is mended.
     control_plane.publish(&manifests[..3], &["b.example.com"]);
-    control_plane.wait("the others go on", |node| found(node) && world.ask("d.example.com") != Some(200));
+    control_plane.wait("the others go on", |node| found(node) && fixture.ask("d.example.com") != Some(200));
     control_plane.publish(&manifests, &[]);
     control_plane.wait("all is well", |node| node.in_sync && node.refused.is_empty());
     served("b.example.com");
@@ -78,8 +78,8 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     manifests[1] = edited(&manifests[1]);
     control_plane.publish(&manifests, &["b.example.com"]);
     control_plane.wait("the edit is refused", found);
-    assert_eq!(world.ask("b.example.com"), Some(200));
-    assert_eq!(world.ask("a.example.com"), Some(200));
+    assert_eq!(fixture.ask("b.example.com"), Some(200));
+    assert_eq!(fixture.ask("a.example.com"), Some(200));
     let updates = "listener_manager.lds.update_rejected";
     let rejected = || control_plane.envoy.admin().stat(updates).unwrap();
     let before = rejected();
@@ -90,5 +90,5 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     };
     control_plane.wait("the others go on", taken);
     assert_eq!(rejected(), before, "what was refused is not sent again");
-    assert_eq!(world.ask("b.example.com"), Some(200));
+    assert_eq!(fixture.ask("b.example.com"), Some(200));
 }

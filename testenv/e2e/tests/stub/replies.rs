@@ -9,7 +9,7 @@ use portcullis_harness::{ports, wait};
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 const EXEC: &str = "/api/v1/namespaces/default/pods/a/exec?command=ls";
@@ -24,7 +24,7 @@ const TIMED_OUT: Expected = (504, "Timeout", false);
 const BAD: Expected = (400, "BadRequest", false);
 
 /// Checks the parts that client-go needs to understand a response, and that nothing is in it that a client should not know.
-fn check(what: &str, response: &Response, (code, reason, has_retry_after): Expected, world: &World) {
+fn check(what: &str, response: &Response, (code, reason, has_retry_after): Expected, fixture: &StubFixture) {
     let text = response.text();
     assert_eq!(response.status, code, "{what}: {text}");
     assert_eq!(response.header_all("content-type"), ["application/json"], "{what}");
@@ -37,7 +37,7 @@ fn check(what: &str, response: &Response, (code, reason, has_retry_after): Expec
     assert_eq!(retry_after, if has_retry_after { vec!["1"] } else { vec![] }, "{what}");
     let details = if has_retry_after { json!({"retryAfterSeconds": 1}) } else { Value::Null };
     assert_eq!(status["details"], details, "{what}: {text}");
-    let ports = [world.gateway.address().port(), world.stub.address().port()].map(|port| port.to_string());
+    let ports = [fixture.gateway.address().port(), fixture.stub.address().port()].map(|port| port.to_string());
     for secret in ["127.0.0.1", "envoy", "TLS_error", "SSL", "delayed", "http1.", "reset"]
         .into_iter()
         .chain(ports.iter().map(String::as_str))
@@ -66,8 +66,8 @@ fn host(rest: &str) -> String {
 
 #[test]
 fn requests_that_are_none() {
-    let world = World::start("replies-requests", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("replies-requests", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let line = format!("GET {PODS} HTTP/1.1");
     let post = format!("POST {PODS} HTTP/1.1");
     let connect = format!("CONNECT {NAME}:443 HTTP/1.1");
@@ -90,23 +90,23 @@ fn requests_that_are_none() {
         (&connect, host(""), BAD),
         ("OPTIONS * HTTP/1.1", host(""), (404, "NotFound", false)),
     ];
-    world.stub.clear();
+    fixture.stub.clear();
     for (line, rest, expected) in rows {
-        check(&format!("{line} {rest}"), &h1(&target, line, &rest), expected, &world);
+        check(&format!("{line} {rest}"), &h1(&target, line, &rest), expected, &fixture);
     }
     let h2 = H2Client::connect(&target).unwrap();
-    check("CONNECT over HTTP/2", &h2.request("CONNECT", "", &[], b"").unwrap(), BAD, &world);
-    assert!(world.client_records().is_empty());
+    check("CONNECT over HTTP/2", &h2.request("CONNECT", "", &[], b"").unwrap(), BAD, &fixture);
+    assert!(fixture.client_records().is_empty());
 }
 
 #[test]
 fn versions_and_sizes_that_are_not_served() {
-    let world = World::start("replies-sizes", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("replies-sizes", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let (line, large) = (format!("GET {PODS} HTTP/1.1"), "a".repeat(70_000));
     let many: String = (0..200).map(|number| format!("x-{number}: y\r\n")).collect();
     let (old, too_large) = ((426, "UpgradeRequired", false), (431, "RequestHeaderFieldsTooLarge", false));
-    world.stub.clear();
+    fixture.stub.clear();
     for (line, rest, expected) in [
         ("GET / HTTP/1.0", host(""), old),
         ("GET / HTTP/9.9", host(""), old),
@@ -115,40 +115,40 @@ fn versions_and_sizes_that_are_not_served() {
         (&format!("GET /{large} HTTP/1.1"), host(""), too_large),
     ] {
         let what = format!("{line:.40} {rest:.80}");
-        check(&what, &h1(&target, line, &rest), expected, &world);
+        check(&what, &h1(&target, line, &rest), expected, &fixture);
     }
     // An HTTP/2 codec has no answer to headers that it does not take in: it resets the stream.
     assert!(H2Client::connect(&target).unwrap().get(PODS, &[("x-large", &large)]).is_err());
-    assert!(world.client_records().is_empty());
+    assert!(fixture.client_records().is_empty());
 }
 
 #[test]
 fn odd_requests_are_served_all_the_same() {
-    let world = World::start("replies-odd", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("replies-odd", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     assert_eq!(get(&target, PODS, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n").status, 200, "ignored");
     assert_eq!(h1(&target, &format!("GET https://{NAME}{PODS} HTTP/1.1"), &host("")).status, 200, "absolute form");
     // client-go asks for protobuf, and reads what the answer says it is.
     let accept = "application/vnd.kubernetes.protobuf";
-    check("protobuf", &get(&target, "/api/v1/%zz", &format!("Accept: {accept}\r\n")), BAD, &world);
+    check("protobuf", &get(&target, "/api/v1/%zz", &format!("Accept: {accept}\r\n")), BAD, &fixture);
     let h2 = H2Client::connect(&target).unwrap();
-    check("protobuf over HTTP/2", &h2.get("/api/v1/%zz", &[("accept", accept)]).unwrap(), BAD, &world);
+    check("protobuf over HTTP/2", &h2.get("/api/v1/%zz", &[("accept", accept)]).unwrap(), BAD, &fixture);
 }
 
 #[test]
 fn request_whose_headers_never_end() {
-    let world = World::start("replies-slow", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
+    let fixture = StubFixture::start("replies-slow", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice).timeout(SOON);
     let response = target.raw_request(format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n").as_bytes()).unwrap();
-    check("half a request", &response, (408, "Timeout", false), &world);
+    check("half a request", &response, (408, "Timeout", false), &fixture);
 }
 
 #[test]
 fn names_that_nobody_serves() {
-    let world = World::start("replies-names", &GatewayOptions::default());
-    let nobody = TlsTarget::new(world.gateway.address()).sni("nobody.example.com");
+    let fixture = StubFixture::start("replies-names", &GatewayOptions::default());
+    let nobody = TlsTarget::new(fixture.gateway.address()).sni("nobody.example.com");
     let unserved = BROKEN_OFF;
-    world.stub.clear();
+    fixture.stub.clear();
     for (line, rest, expected) in [
         ("GET / HTTP/1.1", "Host: nobody.example.com\r\n", unserved),
         ("GET / HTTP/1.1", "Host: prod.example.com\r\n", unserved),
@@ -157,16 +157,16 @@ fn names_that_nobody_serves() {
         ("NONSENSE", "", BAD),
         ("CONNECT x:443 HTTP/1.1", "Host: x:443\r\n", (404, "NotFound", false)),
     ] {
-        check(&format!("{line} {rest}"), &h1(&nobody, line, rest), expected, &world);
+        check(&format!("{line} {rest}"), &h1(&nobody, line, rest), expected, &fixture);
     }
-    check("h2", &H2Client::connect(&nobody).unwrap().get(PODS, &[]).unwrap(), unserved, &world);
-    assert!(world.client_records().is_empty());
+    check("h2", &H2Client::connect(&nobody).unwrap().get(PODS, &[]).unwrap(), unserved, &fixture);
+    assert!(fixture.client_records().is_empty());
 }
 
 #[test]
 fn name_is_compared_without_case_port_and_one_trailing_dot() {
-    let world = World::start("replies-421", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("replies-421", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let table = [
         ("prod.example.com", 200),
         ("PROD.Example.com", 200),
@@ -192,7 +192,7 @@ fn name_is_compared_without_case_port_and_one_trailing_dot() {
         let response = h1(&target, &format!("GET {PODS} HTTP/1.1"), &format!("Host: {authority}\r\n"));
         assert_eq!(response.status, expected, "{authority}: {}", response.text());
         if expected == 421 {
-            check(authority, &response, (421, "MisdirectedRequest", false), &world);
+            check(authority, &response, (421, "MisdirectedRequest", false), &fixture);
         }
         match H2Client::connect(&target).unwrap().authority(authority).get(PODS, &[]) {
             Ok(response) => assert_eq!(response.status, expected, "{authority} over HTTP/2"),
@@ -203,56 +203,56 @@ fn name_is_compared_without_case_port_and_one_trailing_dot() {
 
 #[test]
 fn no_server_is_healthy_or_takes_connections() {
-    let mut world = World::without_cluster("replies-down", &GatewayOptions::default());
+    let mut fixture = StubFixture::without_cluster("replies-down", &GatewayOptions::default());
     let address = ports::free_address().unwrap();
     let down = Manifest::new(NAME, [address])
-        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
-        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca);
-    world.gateway.apply(&down).unwrap();
-    let (alice, nobody) = (world.gateway.target(NAME).identity(&world.pki.alice), world.gateway.target(NAME));
-    let on_every_pool = |what: &str, world: &World| {
-        check(&format!("{what}, GET"), &get(&alice, PODS, ""), UNREACHED, world);
-        check(&format!("{what}, POST"), &post(&alice), UNREACHED, world);
-        check(&format!("{what}, anonymous"), &get(&nobody, PODS, ""), UNREACHED, world);
-        check(&format!("{what}, exec"), &get(&alice, EXEC, UPGRADE), UNREACHED, world);
+        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
+        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca);
+    fixture.gateway.apply(&down).unwrap();
+    let (alice, nobody) = (fixture.gateway.target(NAME).identity(&fixture.pki.alice), fixture.gateway.target(NAME));
+    let on_every_pool = |what: &str, fixture: &StubFixture| {
+        check(&format!("{what}, GET"), &get(&alice, PODS, ""), UNREACHED, fixture);
+        check(&format!("{what}, POST"), &post(&alice), UNREACHED, fixture);
+        check(&format!("{what}, anonymous"), &get(&nobody, PODS, ""), UNREACHED, fixture);
+        check(&format!("{what}, exec"), &get(&alice, EXEC, UPGRADE), UNREACHED, fixture);
     };
-    on_every_pool("nobody is healthy", &world);
+    on_every_pool("nobody is healthy", &fixture);
     let grpc = get(&alice, PODS, "Content-Type: application/grpc\r\n");
     assert_eq!(grpc.header("grpc-status").as_deref(), Some("14"), "UNAVAILABLE, and never 0");
 
     // Once it is found out, the answer is the one from before.
     let seldom = json!({"healthCheck": {"interval": "5m"}});
-    world.gateway.apply(&world.manifest().set("/spec/portcullis", seldom)).unwrap();
+    fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", seldom)).unwrap();
     let is_up = || (get(&alice, PODS, "").status == 200 && get(&nobody, "/healthz", "").status == 200).then_some(());
     wait::until("the server is up", SOON, is_up).unwrap();
-    let other = world.pki.stub("another");
-    drop(std::mem::replace(&mut world.stub, other));
+    let other = fixture.pki.stub("another");
+    drop(std::mem::replace(&mut fixture.stub, other));
     let is_down = || get(&alice, PODS, "").text().contains("the connection to the kube-apiserver failed").then_some(());
     wait::until("connections are refused", SOON, is_down).unwrap();
-    on_every_pool("connections are refused", &world);
+    on_every_pool("connections are refused", &fixture);
 }
 
 /// A gateway that lets one request at a time through to each pool, and for a second.
-fn narrow(test: &str) -> World {
-    let world = World::without_cluster(test, &GatewayOptions::default());
-    let gateway: &Gateway = &world.gateway;
+fn narrow(test: &str) -> StubFixture {
+    let fixture = StubFixture::without_cluster(test, &GatewayOptions::default());
+    let gateway: &Gateway = &fixture.gateway;
     let certificate = default_certificate(gateway.serving_ca()).unwrap();
     let mut object: Value = serde_json::from_str(&settings("e2e", gateway.address(), &certificate)).unwrap();
     object["spec"]["limits"] = json!({"maxRequests": 1});
     gateway.write_file("settings.yaml", &object.to_string()).unwrap();
-    gateway.apply(&world.manifest().set("/spec/portcullis", json!({"requestTimeout": "1s"}))).unwrap();
+    gateway.apply(&fixture.manifest().set("/spec/portcullis", json!({"requestTimeout": "1s"}))).unwrap();
     // Two files are two changes.
-    let alice = gateway.target(NAME).identity(&world.pki.alice);
+    let alice = gateway.target(NAME).identity(&fixture.pki.alice);
     let is_served = || Some(H2Client::connect(&alice).ok()?.get(PODS, &[]).ok()?.status == 200).filter(|ok| *ok);
     wait::until("the cluster is served", SOON, is_served).unwrap();
-    world
+    fixture
 }
 
 #[test]
 fn server_that_does_not_answer() {
-    let world = narrow("replies-silent");
-    let alice = world.gateway.target(NAME).identity(&world.pki.alice);
-    let nobody = world.gateway.target(NAME);
+    let fixture = narrow("replies-silent");
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
+    let nobody = fixture.gateway.target(NAME);
     let header = ("x-large".to_owned(), "a".repeat(100_000));
     let large = Action::Respond { status: 200, headers: vec![header], body: String::new() };
     let reset = |code| Action::ResetStream { code };
@@ -263,14 +263,14 @@ fn server_that_does_not_answer() {
         ("refused", reset(7), BROKEN_OFF),
         ("an answer that is too large", large, BROKEN_OFF),
     ] {
-        world.stub.fault(Fault::new("/api", action.clone()));
-        check(&format!("{what}, GET"), &get(&alice, PODS, ""), expected, &world);
-        check(&format!("{what}, POST"), &post(&alice), expected, &world);
-        check(&format!("{what}, anonymous"), &get(&nobody, PODS, ""), expected, &world);
+        fixture.stub.fault(Fault::new("/api", action.clone()));
+        check(&format!("{what}, GET"), &get(&alice, PODS, ""), expected, &fixture);
+        check(&format!("{what}, POST"), &post(&alice), expected, &fixture);
+        check(&format!("{what}, anonymous"), &get(&nobody, PODS, ""), expected, &fixture);
         if action != Action::Hang {
-            check(&format!("{what}, exec"), &get(&alice, EXEC, UPGRADE), expected, &world);
+            check(&format!("{what}, exec"), &get(&alice, EXEC, UPGRADE), expected, &fixture);
         }
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
         let is_well = || (get(&alice, PODS, "").status == 200).then_some(());
         wait::until("the server is well again", SOON, is_well).unwrap();
     }
@@ -278,14 +278,14 @@ fn server_that_does_not_answer() {
 
 #[test]
 fn pool_that_is_full() {
-    let world = narrow("replies-full");
-    let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = narrow("replies-full");
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let client = H2Client::connect(&alice).unwrap();
     let watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
     assert_eq!(watch.response.status, 200);
-    world.stub.clear();
+    fixture.stub.clear();
     let full = (429, "TooManyRequests", true);
-    check("full, GET", &get(&alice, PODS, ""), full, &world);
-    check("full, POST", &post(&alice), full, &world);
-    assert!(world.client_records().is_empty(), "Retry-After only where the upstream saw nothing");
+    check("full, GET", &get(&alice, PODS, ""), full, &fixture);
+    check("full, POST", &post(&alice), full, &fixture);
+    assert!(fixture.client_records().is_empty(), "Retry-After only where the upstream saw nothing");
 }

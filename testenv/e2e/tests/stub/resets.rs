@@ -11,9 +11,9 @@ use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::{Action, Fault, TokenEntry};
 use serde_json::json;
 
+use crate::fixture::{NAME, ROBOT, StubFixture};
 use crate::observe::{Page, with_another_request};
 use crate::stuffing::resident;
-use crate::world::{NAME, ROBOT, World};
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
@@ -143,12 +143,12 @@ impl Case {
         if self.state.has_body() { "POST" } else { "GET" }
     }
 
-    fn target(&self, world: &World) -> TlsTarget {
-        let target = world.gateway.target(NAME).timeout(SOON.saturating_mul(wait::deadline_factor()));
-        if self.state.is_of_token() { target } else { target.identity(&world.pki.admin) }
+    fn target(&self, fixture: &StubFixture) -> TlsTarget {
+        let target = fixture.gateway.target(NAME).timeout(SOON.saturating_mul(wait::deadline_factor()));
+        if self.state.is_of_token() { target } else { target.identity(&fixture.pki.admin) }
     }
 
-    fn hold(&self, world: &World) {
+    fn hold(&self, fixture: &StubFixture) {
         let (path, action) = match self.state {
             State::AccessReview => (ACCESS_REVIEWS, Action::Hold),
             state if state.is_of_token() => (TOKEN_REVIEWS, Action::Hold),
@@ -156,24 +156,24 @@ impl Case {
             State::Forwarded | State::BeforeSession => (self.path.as_str(), Action::Hold),
             _ => return,
         };
-        world.stub.fault(Fault::new(path, action));
+        fixture.stub.fault(Fault::new(path, action));
     }
 
     /// Waits until the stub has seen what shows the state, if it sees anything.
-    fn is_reached(&self, world: &World, reviewed: usize) {
+    fn is_reached(&self, fixture: &StubFixture, reviewed: usize) {
         let is_reached = || match self.state {
-            state if state.is_reviewed() => reviews(world) > reviewed,
-            State::Forwarded | State::Upload | State::BeforeSession => world.stub.running() > 0,
+            state if state.is_reviewed() => reviews(fixture) > reviewed,
+            State::Forwarded | State::Upload | State::BeforeSession => fixture.stub.running() > 0,
             _ => true,
         };
         let reached = wait::until("the state is reached", SOON, || is_reached().then_some(()));
         reached.unwrap_or_else(|error| panic!("{:?}: {error}", self.state));
     }
 
-    fn over_http2(&self, world: &World) -> (H2Frames, u32) {
-        let reviewed = reviews(world);
+    fn over_http2(&self, fixture: &StubFixture) -> (H2Frames, u32) {
+        let reviewed = reviews(fixture);
         let is_unread = matches!(self.state, State::Refused | State::Replaced);
-        let mut frames = H2Frames::connect(&self.target(world), if is_unread { 0 } else { WINDOW }).unwrap();
+        let mut frames = H2Frames::connect(&self.target(fixture), if is_unread { 0 } else { WINDOW }).unwrap();
         let headers: Vec<(&str, &str)> = self.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let stream = frames.open(self.method(), &self.path, &headers, !self.state.has_body());
         if self.state.has_body() {
@@ -183,13 +183,13 @@ impl Case {
             State::Watch | State::Refused | State::Replaced => frames.until_answered(stream).unwrap(),
             _ => frames.send().unwrap(),
         }
-        self.is_reached(world, reviewed);
+        self.is_reached(fixture, reviewed);
         (frames, stream)
     }
 
-    fn over_http1(&self, world: &World) -> TlsConnection {
-        let reviewed = reviews(world);
-        let mut connection = self.target(world).connect().unwrap();
+    fn over_http1(&self, fixture: &StubFixture) -> TlsConnection {
+        let reviewed = reviews(fixture);
+        let mut connection = self.target(fixture).connect().unwrap();
         let lines: String = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let more = match self.state {
             state if state.is_session() => {
@@ -210,7 +210,7 @@ impl Case {
             }
             _ => {}
         }
-        self.is_reached(world, reviewed);
+        self.is_reached(fixture, reviewed);
         connection
     }
 }
@@ -224,40 +224,40 @@ fn token(number: usize) -> String {
 }
 
 /// A gateway whose stub knows so many tokens, with [`MAX`] requests in flight.
-fn start(test: &str, users: usize, max: usize) -> World {
+fn start(test: &str, users: usize, max: usize) -> StubFixture {
     let entry = |number| TokenEntry { user: user(number), groups: vec![user(number)], ..TokenEntry::default() };
     let tokens = (0..users).map(|number| (token(number), entry(number)));
-    let world = World::with_tokens(test, &GatewayOptions::default(), tokens);
+    let fixture = StubFixture::with_tokens(test, &GatewayOptions::default(), tokens);
     let schemas = json!({"flowControlSchemas": [{"name": "few", "maxRequestsInflight": {"max": max}}]});
     let policies = json!([{"rules": [allow_all()], "flowControlSchemaName": "few"}]);
-    world.gateway.apply(&world.manifest().set("/spec/flowControl", schemas).policies(policies)).unwrap();
-    world
+    fixture.gateway.apply(&fixture.manifest().set("/spec/flowControl", schemas).policies(policies)).unwrap();
+    fixture
 }
 
-fn reviews(world: &World) -> usize {
-    [TOKEN_REVIEWS, ACCESS_REVIEWS].iter().map(|path| world.stub.records_for(path).len()).sum()
+fn reviews(fixture: &StubFixture) -> usize {
+    [TOKEN_REVIEWS, ACCESS_REVIEWS].iter().map(|path| fixture.stub.records_for(path).len()).sum()
 }
 
 /// Requests of clients that have no whole answer yet.
-pub(crate) fn active(world: &World) -> u64 {
-    let active = world.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
+pub(crate) fn active(fixture: &StubFixture) -> u64 {
+    let active = fixture.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
     active.iter().filter(|(name, _)| !name.starts_with("http.admin.")).map(|(_, count)| count).sum()
 }
 
 /// Waits until Envoy and the stub run nothing.
-fn all_are_gone(world: &World, what: &str) {
+fn all_are_gone(fixture: &StubFixture, what: &str) {
     let are_gone = || {
-        let (active, running) = (active(world), world.stub.running());
+        let (active, running) = (active(fixture), fixture.stub.running());
         if (active, running) == (0, 0) { Ok(()) } else { Err(format!("{active} active, {running} at the stub")) }
     };
     wait::until_ok(&format!("{what}: all have left"), SOON, are_gone).unwrap();
 }
 
 /// Waits until the filter counts nothing: no review, no request in flight.
-fn nothing_is_counted(world: &World) {
+fn nothing_is_counted(fixture: &StubFixture) {
     let is_nothing = || {
-        with_another_request(&world.gateway.target(NAME));
-        let page = Page::of(world);
+        with_another_request(&fixture.gateway.target(NAME));
+        let page = Page::of(fixture);
         let counts = ["reviews_in_flight", "requests_in_flight"].map(|gauge| page.sum(gauge, &[]));
         if counts == [0, 0] { Ok(()) } else { Err(format!("reviews, slots: {counts:?}")) }
     };
@@ -270,8 +270,8 @@ fn namespace(target: &str) -> &str {
 }
 
 /// Asserts that the stub handled each request as the user whose namespace it asks for, and returns the requests' targets.
-fn all_are_their_own(world: &World) -> BTreeSet<String> {
-    let records = world.client_records();
+fn all_are_their_own(fixture: &StubFixture) -> BTreeSet<String> {
+    let records = fixture.client_records();
     for record in &records {
         let Some(user) = &record.effective else { continue };
         let is_own = user.username == namespace(&record.target) || record.target == VERSION;
@@ -281,8 +281,8 @@ fn all_are_their_own(world: &World) -> BTreeSet<String> {
 }
 
 /// As many requests as may be in flight are, and no more.
-fn all_places_are_there(world: &World) {
-    let admin = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.admin)).unwrap();
+fn all_places_are_there(fixture: &StubFixture) {
+    let admin = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.admin)).unwrap();
     let open = || admin.open("GET", "/api/v1/namespaces/admin/pods?watch=true", &[], b"").unwrap();
     let watches: Vec<_> = (0..MAX).map(|_| open()).collect();
     assert!(watches.iter().all(|watch| watch.response.status == 200));
@@ -290,19 +290,19 @@ fn all_places_are_there(world: &World) {
 }
 
 /// The next clients are served, on an open connection and on a new one.
-fn others_are_served(world: &World, bystander: &H2Client) {
-    for client in [bystander, &H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap()] {
+fn others_are_served(fixture: &StubFixture, bystander: &H2Client) {
+    for client in [bystander, &H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap()] {
         assert_eq!(client.get("/api/v1/namespaces/alice/pods", &[]).unwrap().status, 200);
     }
 }
 
 /// Sends one request, leaves it in its state, and has everything answered that it has caused.
-fn leave(world: &World, case: &Case, is_http2: bool, leaving: Leaving) {
+fn leave(fixture: &StubFixture, case: &Case, is_http2: bool, leaving: Leaving) {
     let what = format!("{:?}, {leaving:?}, HTTP/{}", case.state, if is_http2 { 2 } else { 1 });
-    case.hold(world);
+    case.hold(fixture);
     let mut kept = None;
     if is_http2 {
-        let (mut frames, stream) = case.over_http2(world);
+        let (mut frames, stream) = case.over_http2(fixture);
         match leaving {
             Leaving::Stream => {
                 frames.reset(stream);
@@ -313,15 +313,15 @@ fn leave(world: &World, case: &Case, is_http2: bool, leaving: Leaving) {
             Leaving::Abort => frames.into_connection().abort().unwrap(),
         }
     } else {
-        let connection = case.over_http1(world);
+        let connection = case.over_http1(fixture);
         match leaving {
             Leaving::Abort => connection.abort().unwrap(),
             Leaving::Stream | Leaving::Close => drop(connection),
         }
     }
     // Before the review is answered: until then it is left in its state.
-    all_are_gone(world, &what);
-    world.stub.clear_faults();
+    all_are_gone(fixture, &what);
+    fixture.stub.clear_faults();
     if let Some(mut frames) = kept {
         let next = frames.open("GET", VERSION, &[], true);
         frames.until_answered(next).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -332,9 +332,9 @@ fn leave(world: &World, case: &Case, is_http2: bool, leaving: Leaving) {
 fn leaves_nothing(test: &str, states: &[State], is_http2: bool) {
     let ways: &[Leaving] =
         if is_http2 { &[Leaving::Stream, Leaving::Close, Leaving::Abort] } else { &[Leaving::Close, Leaving::Abort] };
-    let world = start(test, states.len() * ways.len(), MAX);
-    let bystander = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
-    let pid = world.gateway.envoy().process().pid();
+    let fixture = start(test, states.len() * ways.len(), MAX);
+    let bystander = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
+    let pid = fixture.gateway.envoy().process().pid();
     let cases: Vec<(Case, Leaving)> = states
         .iter()
         .flat_map(|state| ways.iter().map(|leaving| (*state, *leaving)))
@@ -342,17 +342,17 @@ fn leaves_nothing(test: &str, states: &[State], is_http2: bool) {
         .map(|(number, (state, leaving))| (Case::new(state, number), leaving))
         .collect();
     for (case, leaving) in &cases {
-        leave(&world, case, is_http2, *leaving);
-        others_are_served(&world, &bystander);
+        leave(&fixture, case, is_http2, *leaving);
+        others_are_served(&fixture, &bystander);
     }
-    nothing_is_counted(&world);
-    let arrived = all_are_their_own(&world);
+    nothing_is_counted(&fixture);
+    let arrived = all_are_their_own(&fixture);
     for (case, leaving) in &cases {
         let has_arrived = arrived.contains(&case.path);
         assert_eq!(has_arrived, !case.state.ends_before_upstream(), "{:?}, {leaving:?}: {arrived:?}", case.state);
     }
-    all_places_are_there(&world);
-    assert!(world.gateway.envoy().process().is_running() && world.gateway.envoy().process().pid() == pid);
+    all_places_are_there(&fixture);
+    assert!(fixture.gateway.envoy().process().is_running() && fixture.gateway.envoy().process().pid() == pid);
     eprintln!("{} requests were left", cases.len());
 }
 
@@ -377,17 +377,17 @@ fn review_goes_on_for_followers_whose_leader_is_gone() {
 
 /// Nothing if a review took so long that it was given up.
 fn led() -> Option<()> {
-    let world = &start("leaders", LEADERS, LEADERS * FOLLOWERS);
+    let fixture = &start("leaders", LEADERS, LEADERS * FOLLOWERS);
     let (started, crowd) = (Instant::now(), ClientPool::new(2).unwrap());
-    world.stub.fault(Fault::new(TOKEN_REVIEWS, Action::Hold));
+    fixture.stub.fault(Fault::new(TOKEN_REVIEWS, Action::Hold));
     let leaders: Vec<(H2Frames, u32, Leaving)> = (0..LEADERS)
         .map(|number| {
             let case = Case::new(State::TokenReview, number);
-            let (frames, stream) = case.over_http2(world);
+            let (frames, stream) = case.over_http2(fixture);
             (frames, stream, [Leaving::Stream, Leaving::Close, Leaving::Abort][number % 3])
         })
         .collect();
-    let target = world.gateway.target(NAME).timeout(SOON);
+    let target = fixture.gateway.target(NAME).timeout(SOON);
     let follows = |number: usize| {
         let bearer = format!("Bearer {}", token(number));
         let path = format!("/api/v1/namespaces/{}/pods?follows", user(number));
@@ -401,7 +401,7 @@ fn led() -> Option<()> {
             })
             .collect();
         let count = |expected: usize| {
-            let waiting = || (active(world) == expected as u64).then_some(());
+            let waiting = || (active(fixture) == expected as u64).then_some(());
             wait::until(&format!("{expected} wait"), SOON, waiting)
         };
         let is_in_time = count(LEADERS * (FOLLOWERS + 1)).is_ok();
@@ -418,13 +418,13 @@ fn led() -> Option<()> {
             }
         }
         let is_in_time = is_in_time && count(LEADERS * FOLLOWERS).is_ok() && started.elapsed() < DEADLINE;
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
         let answers = clients.into_iter().flat_map(|client| client.join().unwrap());
         let statuses: Vec<u16> = answers.map(|answer| answer.unwrap().status).collect();
         is_in_time.then_some(statuses)
     })?;
-    nothing_is_counted(world);
-    let arrived = all_are_their_own(world);
+    nothing_is_counted(fixture);
+    let arrived = all_are_their_own(fixture);
     assert!(arrived.iter().all(|target| target.ends_with("?follows")), "{arrived:?}");
     if answers.contains(&503) && started.elapsed() >= DEADLINE {
         return None;
@@ -444,12 +444,12 @@ fn waiters_that_left_take_no_room_of_a_review() {
 
 /// Nothing if the review took so long that it was given up.
 fn left_waiters() -> Option<()> {
-    let world = start("left-waiters", 1, ON_EACH);
+    let fixture = start("left-waiters", 1, ON_EACH);
     // With wasm each of the two workers counts for itself.
     let connections = if deps::runs_wasm() { 20 } else { 8 };
     let started = Instant::now();
-    world.stub.fault(Fault::new(TOKEN_REVIEWS, Action::Hold));
-    let target = world.gateway.target(NAME).timeout(SOON);
+    fixture.stub.fault(Fault::new(TOKEN_REVIEWS, Action::Hold));
+    let target = fixture.gateway.target(NAME).timeout(SOON);
     let (path, bearer) = (format!("/api/v1/namespaces/{}/pods", user(0)), format!("Bearer {}", token(0)));
     let headers = [("authorization", bearer.as_str())];
     // One after the other, so that never as many wait as may.
@@ -459,8 +459,9 @@ fn left_waiters() -> Option<()> {
             frames.open("GET", &path, &headers, true);
         }
         frames.send().unwrap();
-        let until =
-            |what: &str, expected: u64| wait::until(what, DEADLINE, || (active(&world) == expected).then_some(())).ok();
+        let until = |what: &str, expected: u64| {
+            wait::until(what, DEADLINE, || (active(&fixture) == expected).then_some(())).ok()
+        };
         until("all wait", ON_EACH as u64)?;
         drop(frames);
         until("all have left", 0)?;
@@ -468,9 +469,9 @@ fn left_waiters() -> Option<()> {
     let client = H2Client::connect(&target).unwrap();
     let answer = std::thread::scope(|scope| {
         let asking = scope.spawn(|| client.get(&path, &headers).unwrap());
-        let waits = || (active(&world) == 1 || asking.is_finished()).then_some(());
+        let waits = || (active(&fixture) == 1 || asking.is_finished()).then_some(());
         wait::until("it waits", SOON, waits).unwrap();
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
         asking.join().unwrap()
     });
     let is_in_time = started.elapsed() < DEADLINE;
@@ -478,7 +479,7 @@ fn left_waiters() -> Option<()> {
         return None;
     }
     assert_eq!(answer.status, 200, "{}", answer.text());
-    nothing_is_counted(&world);
+    nothing_is_counted(&fixture);
     is_in_time.then_some(())
 }
 
@@ -491,11 +492,11 @@ const USERS: usize = 1_000;
 const MOST_MIB: u64 = 32;
 
 /// Sends requests of all users and takes them back: some at once, some a few requests later.
-fn take_back(world: &World, lane: usize) {
-    let target = world.gateway.target(NAME).timeout(SOON.saturating_mul(wait::deadline_factor()));
+fn take_back(fixture: &StubFixture, lane: usize) {
+    let target = fixture.gateway.target(NAME).timeout(SOON.saturating_mul(wait::deadline_factor()));
     for connection in 0..CONNECTIONS {
         let impersonates = connection % 3 == 0;
-        let target = if impersonates { target.clone().identity(&world.pki.admin) } else { target.clone() };
+        let target = if impersonates { target.clone().identity(&fixture.pki.admin) } else { target.clone() };
         let mut frames = H2Frames::connect(&target, WINDOW).unwrap();
         let mut open = Vec::new();
         for turn in 0..TAKEN_BACK {
@@ -522,8 +523,8 @@ fn take_back(world: &World, lane: usize) {
     }
 }
 
-fn hostile_clients(world: &World) {
-    std::thread::scope(|scope| (0..HOSTILE).for_each(|lane| _ = scope.spawn(move || take_back(world, lane))));
+fn hostile_clients(fixture: &StubFixture) {
+    std::thread::scope(|scope| (0..HOSTILE).for_each(|lane| _ = scope.spawn(move || take_back(fixture, lane))));
 }
 
 /// Asks as one user until `is_over`; every response must be good.
@@ -546,34 +547,34 @@ impl Drop for Over<'_> {
 
 #[test]
 fn thousands_of_requests_taken_back_leave_users_alone() {
-    let world = start("taken-back", USERS, HOSTILE * CONNECTIONS * TAKEN_BACK);
-    let target = world.gateway.target(NAME).timeout(SOON);
-    let alice = H2Client::connect(&target.clone().identity(&world.pki.alice)).unwrap();
+    let fixture = start("taken-back", USERS, HOSTILE * CONNECTIONS * TAKEN_BACK);
+    let target = fixture.gateway.target(NAME).timeout(SOON);
+    let alice = H2Client::connect(&target.clone().identity(&fixture.pki.alice)).unwrap();
     let robot = H2Client::connect(&target).unwrap();
     let (alices, robots) = ("/api/v1/namespaces/alice/pods", "/api/v1/namespaces/robot/pods");
     let token = format!("Bearer {ROBOT}");
     let bearer = [("authorization", token.as_str())];
     assert_eq!(robot.get(robots, &bearer).unwrap().status, 200);
-    take_back(&world, HOSTILE);
-    let before = resident(&world);
+    take_back(&fixture, HOSTILE);
+    let before = resident(&fixture);
     let (is_over, served) = (AtomicBool::new(false), [AtomicUsize::new(0), AtomicUsize::new(0)]);
     std::thread::scope(|scope| {
         let over = Over(&is_over);
         scope.spawn(|| regular(&alice, alices, &[], &is_over, &served[0]));
         scope.spawn(|| regular(&robot, robots, &bearer, &is_over, &served[1]));
-        hostile_clients(&world);
+        hostile_clients(&fixture);
         let are_served = || served.iter().all(|served| served.load(Ordering::Acquire) > 20).then_some(());
         let are_served = wait::until("users are served meanwhile", SOON, are_served);
         drop(over);
         are_served.unwrap();
     });
-    all_are_gone(&world, "taken back");
-    nothing_is_counted(&world);
-    let after = resident(&world);
-    let resets = world.gateway.envoy().admin().stats("downstream_rq_rx_reset").unwrap();
+    all_are_gone(&fixture, "taken back");
+    nothing_is_counted(&fixture);
+    let after = resident(&fixture);
+    let resets = fixture.gateway.envoy().admin().stats("downstream_rq_rx_reset").unwrap();
     let resets: u64 = resets.iter().map(|(_, count)| count).sum();
-    let arrived = all_are_their_own(&world).len();
-    let reviews = [TOKEN_REVIEWS, ACCESS_REVIEWS].map(|path| world.stub.records_for(path).len());
+    let arrived = all_are_their_own(&fixture).len();
+    let reviews = [TOKEN_REVIEWS, ACCESS_REVIEWS].map(|path| fixture.stub.records_for(path).len());
     eprintln!(
         "{resets} streams were reset, {reviews:?} reviews, {arrived} targets arrived; served meanwhile: {served:?}; \
          {before} KiB before, {after} KiB after"
@@ -581,5 +582,5 @@ fn thousands_of_requests_taken_back_leave_users_alone() {
     assert!(resets > 5_000, "{resets}");
     assert!(reviews.iter().all(|count| *count > 20), "{reviews:?}");
     assert!(after.saturating_sub(before) < MOST_MIB << 10, "{before} KiB before, {after} KiB after");
-    assert!(world.gateway.envoy().process().is_running());
+    assert!(fixture.gateway.envoy().process().is_running());
 }

@@ -10,7 +10,7 @@ use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::{Action, Fault, StubServer, TokenEntry};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, ROBOT, World};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 /// Another path of clients.
@@ -33,9 +33,9 @@ fn review(status: &serde_json::Value) -> String {
     json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "status": status}).to_string()
 }
 
-fn lifetimes(world: &World, token: &str, rejected: &str) {
+fn lifetimes(fixture: &StubFixture, token: &str, rejected: &str) {
     let caches = json!({"credentialCache": {"tokenTTL": token, "rejectedTokenTTL": rejected}});
-    world.gateway.apply(&world.manifest().set("/spec/portcullis", caches)).unwrap();
+    fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", caches)).unwrap();
 }
 
 #[test]
@@ -45,9 +45,9 @@ fn two_hundred_requests_over_all_workers_share_one_review() {
 
 /// Nothing if the review took so long that it was given up.
 fn one_flight() -> Option<()> {
-    let world = World::start("one-flight", &GatewayOptions::default());
-    world.stub.fault(Fault::new(REVIEWS, Action::Hold));
-    let target = world.gateway.target(NAME).timeout(SOON);
+    let fixture = StubFixture::start("one-flight", &GatewayOptions::default());
+    fixture.stub.fault(Fault::new(REVIEWS, Action::Hold));
+    let target = fixture.gateway.target(NAME).timeout(SOON);
     let connections: Vec<_> = (0..200).map(|_| target.connect().unwrap()).collect();
     let started = Instant::now();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
@@ -58,11 +58,11 @@ fn one_flight() -> Option<()> {
         };
         let asking: Vec<_> = connections.into_iter().map(|connection| scope.spawn(move || ask(connection))).collect();
         let all_wait = || {
-            let active = world.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
+            let active = fixture.gateway.envoy().admin().stats("^http\\..*downstream_rq_active$").unwrap();
             (active.iter().map(|(_, count)| *count).max() == Some(200)).then_some(())
         };
         wait::until("all requests wait", SOON, all_wait).unwrap();
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
         asking.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     if started.elapsed() >= DEADLINE && statuses.contains(&503) {
@@ -70,9 +70,9 @@ fn one_flight() -> Option<()> {
     }
     assert_eq!(statuses, [200; 200]);
     // With wasm each of the two workers asks for itself.
-    world.assert_reviews(REVIEWS, if deps::runs_wasm() { 2 } else { 1 });
-    assert_eq!(world.stub.records_for(PODS).len(), 200);
-    let per_worker = world.gateway.envoy().admin().stats("^listener\\..*worker_.\\.downstream_cx_total$").unwrap();
+    fixture.assert_reviews(REVIEWS, if deps::runs_wasm() { 2 } else { 1 });
+    assert_eq!(fixture.stub.records_for(PODS).len(), 200);
+    let per_worker = fixture.gateway.envoy().admin().stats("^listener\\..*worker_.\\.downstream_cx_total$").unwrap();
     let busy = per_worker.iter().filter(|(name, count)| !name.contains("admin") && *count > 10).count();
     assert_eq!(busy, 2, "{per_worker:?}");
     Some(())
@@ -80,8 +80,8 @@ fn one_flight() -> Option<()> {
 
 #[test]
 fn answer_that_is_none_is_a_503_each_time_and_never_anonymous() {
-    let world = World::start("odd-answers", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).timeout(SOON);
+    let fixture = StubFixture::start("odd-answers", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).timeout(SOON);
     let user = json!({"username": "eve", "groups": ["system:masters"]});
     let whole = review(&json!({"authenticated": true, "user": user}));
     let odd = [
@@ -100,29 +100,29 @@ fn answer_that_is_none_is_a_503_each_time_and_never_anonymous() {
         ("authenticated is text", respond(201, whole.replace("true", "\"true\""))),
     ];
     for (case, action) in odd {
-        world.stub.clear_faults();
-        world.stub.clear();
-        world.stub.fault(Fault::new(REVIEWS, action));
-        let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+        fixture.stub.clear_faults();
+        fixture.stub.clear();
+        fixture.stub.fault(Fault::new(REVIEWS, action));
+        let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
         for _ in 0..2 {
             let response = get(&target, ROBOT);
             assert_eq!(response.status, 503, "{case}: {}", response.text());
             assert_eq!(response.header("retry-after").as_deref(), Some("1"), "{case}");
             assert_eq!(response.json().unwrap()["reason"], "ServiceUnavailable", "{case}");
         }
-        assert!(world.stub.records_for(REVIEWS).len() >= 2, "{case}: the failure is not remembered");
-        assert!(world.stub.records_for(PODS).is_empty(), "{case}");
+        assert!(fixture.stub.records_for(REVIEWS).len() >= 2, "{case}: the failure is not remembered");
+        assert!(fixture.stub.records_for(PODS).is_empty(), "{case}");
         assert_eq!(get(&alice, ROBOT).status, 200, "{case}: a certificate needs no review");
     }
-    world.stub.clear_faults();
+    fixture.stub.clear_faults();
     assert_eq!(get(&target, ROBOT).status, 200);
 }
 
 /// In another form, the user would be another one.
 #[test]
 fn user_whom_no_header_can_carry_is_rejected() {
-    let world = World::start("untellable", &GatewayOptions::default());
-    let target = world.gateway.target(NAME);
+    let fixture = StubFixture::start("untellable", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME);
     let users = [
         json!({"username": " alice"}),
         json!({"username": "alice\r\nImpersonate-Group: system:masters"}),
@@ -131,33 +131,33 @@ fn user_whom_no_header_can_carry_is_rejected() {
         json!({"username": "alice", "uid": "1\n2"}),
     ];
     for (number, user) in users.iter().enumerate() {
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
         let answer = review(&json!({"authenticated": true, "user": user}));
-        world.stub.fault(Fault::new(REVIEWS, respond(201, answer)));
+        fixture.stub.fault(Fault::new(REVIEWS, respond(201, answer)));
         let response = get(&target, &format!("token-{number}"));
         assert_eq!(response.status, 401, "{user}: {}", response.text());
     }
-    assert!(world.stub.records_for(PODS).is_empty());
-    world.stub.clear_faults();
+    assert!(fixture.stub.records_for(PODS).is_empty());
+    fixture.stub.clear_faults();
     let refused = review(&json!({"authenticated": false, "user": {"username": "eve"}}));
-    world.stub.fault(Fault::new(REVIEWS, respond(201, refused)));
+    fixture.stub.fault(Fault::new(REVIEWS, respond(201, refused)));
     assert_eq!(get(&target, "not-authenticated").status, 401);
-    assert!(world.stub.records_for(PODS).is_empty());
+    assert!(fixture.stub.records_for(PODS).is_empty());
 }
 
 #[test]
 fn review_that_fails_at_one_server_is_asked_of_another() {
-    let world = World::with_tokens("other-server", &GatewayOptions::default(), tokens(40));
-    let mut options = world.pki.stub_options("stub-1");
+    let fixture = StubFixture::with_tokens("other-server", &GatewayOptions::default(), tokens(40));
+    let mut options = fixture.pki.stub_options("stub-1");
     options.tokens.extend(tokens(40));
     let second = StubServer::start(options).unwrap();
-    let manifest = Manifest::new(NAME, [world.stub.address(), second.address()])
-        .upstream(&world.pki.gateway, &world.pki.server_ca, "kubernetes")
-        .serving(&world.gateway.serving_identity(NAME).unwrap(), &world.pki.client_ca);
-    world.gateway.apply(&manifest).unwrap();
-    let target = world.gateway.target(NAME);
+    let manifest = Manifest::new(NAME, [fixture.stub.address(), second.address()])
+        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
+        .serving(&fixture.gateway.serving_identity(NAME).unwrap(), &fixture.pki.client_ca);
+    fixture.gateway.apply(&manifest).unwrap();
+    let target = fixture.gateway.target(NAME);
     let both =
-        || (!world.stub.records_for(REVIEWS).is_empty() && !second.records_for(REVIEWS).is_empty()).then_some(());
+        || (!fixture.stub.records_for(REVIEWS).is_empty() && !second.records_for(REVIEWS).is_empty()).then_some(());
     let mut stranger = 0;
     let asked = || {
         stranger += 1;
@@ -187,7 +187,7 @@ fn review_that_fails_at_one_server_is_asked_of_another() {
         let response = get(&target, &format!("token-{number}"));
         assert_eq!(response.status, 200, "a server that is gone: {}", response.text());
     }
-    for record in world.stub.records_for(REVIEWS) {
+    for record in fixture.stub.records_for(REVIEWS) {
         let names: Vec<&str> = record.headers.iter().map(|header| header.name.as_str()).collect();
         assert!(!names.iter().any(|name| name.contains("retr")), "what steers Envoy stays there: {names:?}");
     }
@@ -202,13 +202,13 @@ fn tokens(count: usize) -> impl Iterator<Item = (String, TokenEntry)> {
 #[test]
 fn token_is_never_believed_past_its_own_expiry() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-    let world = World::start("expiry", &GatewayOptions::default());
-    let target = world.gateway.target(NAME);
+    let fixture = StubFixture::start("expiry", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME);
     let expires = now() + 3;
     let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"exp":{expires}}}"#));
     let token = format!("e30.{claims}.c2ln");
     let good = review(&json!({"authenticated": true, "user": {"username": "robot"}}));
-    world.stub.fault(Fault::new(REVIEWS, respond(201, good)).times(1));
+    fixture.stub.fault(Fault::new(REVIEWS, respond(201, good)).times(1));
     assert_eq!(get(&target, &token).status, 200);
     // From now on the stub, which does not know it, rejects the token: only the memory of the first answer lets it in.
     let refused = || {
@@ -218,17 +218,17 @@ fn token_is_never_believed_past_its_own_expiry() {
     };
     wait::until("the token's end", SOON, refused).unwrap();
     assert!(now() >= expires, "believed until its end");
-    world.assert_reviews(REVIEWS, 2);
+    fixture.assert_reviews(REVIEWS, 2);
 }
 
 #[test]
 fn answers_are_believed_for_as_long_as_configured_and_no_longer() {
-    let world = World::start("lifetimes", &GatewayOptions::default());
-    lifetimes(&world, "1s", "2s");
-    let target = world.gateway.target(NAME);
+    let fixture = StubFixture::start("lifetimes", &GatewayOptions::default());
+    lifetimes(&fixture, "1s", "2s");
+    let target = fixture.gateway.target(NAME);
     assert_eq!(get(&target, ROBOT).status, 200);
     let revoked = respond(201, review(&json!({"authenticated": false})));
-    world.stub.fault(Fault::new(REVIEWS, revoked));
+    fixture.stub.fault(Fault::new(REVIEWS, revoked));
     // What is remembered is told to nobody who asks after the end of its life, which began before the answer was here.
     let changes = |remembered: u16, life: u64, wanted: u16| {
         let known = Instant::now();
@@ -243,10 +243,10 @@ fn answers_are_believed_for_as_long_as_configured_and_no_longer() {
         wait::until("it is asked about again", SOON, status).unwrap();
     };
     changes(200, 1, 401);
-    world.stub.clear_faults();
+    fixture.stub.clear_faults();
     changes(401, 2, 200);
     // Once for each answer.
-    world.assert_reviews(REVIEWS, 3);
+    fixture.assert_reviews(REVIEWS, 3);
 }
 
 #[test]
@@ -256,24 +256,24 @@ fn slow_review_ends_at_the_deadline_and_counts_for_nothing() {
 
 /// Nothing if the review did not end before a request that began earlier and may take a second longer: both times are Envoy's.
 fn slow() -> Option<()> {
-    let world = World::start("slow-review", &GatewayOptions::default());
+    let fixture = StubFixture::start("slow-review", &GatewayOptions::default());
     let longer = json!({"requestTimeout": format!("{}s", DEADLINE.as_secs() + 1)});
-    world.gateway.apply(&world.manifest().set("/spec/portcullis", longer)).unwrap();
-    world.stub.fault(Fault::new(REVIEWS, Action::Hang));
-    world.stub.fault(Fault::new(NODES, Action::Hang));
-    let target = world.gateway.target(NAME).timeout(SOON);
+    fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", longer)).unwrap();
+    fixture.stub.fault(Fault::new(REVIEWS, Action::Hang));
+    fixture.stub.fault(Fault::new(NODES, Action::Hang));
+    let target = fixture.gateway.target(NAME).timeout(SOON);
     std::thread::scope(|scope| {
         let request = format!("GET {NODES} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
-        let alice = target.clone().identity(&world.pki.alice);
+        let alice = target.clone().identity(&fixture.pki.alice);
         let earlier = scope.spawn(move || alice.raw_request(request.as_bytes()).unwrap().status);
-        let is_there = || (!world.stub.records_for(NODES).is_empty()).then_some(());
+        let is_there = || (!fixture.stub.records_for(NODES).is_empty()).then_some(());
         wait::until("the earlier one is under way", SOON, is_there).unwrap();
         let started = Instant::now();
         let response = get(&target, ROBOT);
         let (took, is_first) = (started.elapsed(), !earlier.is_finished());
         assert_eq!((response.status, response.header("retry-after").as_deref()), (503, Some("1")));
         assert!(took >= DEADLINE, "{took:?}");
-        assert!(world.stub.records_for(PODS).is_empty());
+        assert!(fixture.stub.records_for(PODS).is_empty());
         assert_eq!(earlier.join().unwrap(), 504);
         is_first.then_some(())
     })

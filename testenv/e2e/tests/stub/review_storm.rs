@@ -10,8 +10,8 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 use crate::resets::active;
-use crate::world::{NAME, PODS, ROBOT, World};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -76,13 +76,13 @@ impl Drop for Over<'_> {
 }
 
 fn storm(test: &str, length: Duration) {
-    let world = World::start(test, &GatewayOptions::default());
+    let fixture = StubFixture::start(test, &GatewayOptions::default());
     // So short that the regular user's token is reviewed again amidst the storm.
-    let manifest = world.manifest().set("/spec/portcullis", json!({"credentialCache": {"tokenTTL": "1s"}}));
-    world.gateway.apply(&manifest).unwrap();
-    let target = world.gateway.target(NAME).timeout(SOON);
+    let manifest = fixture.manifest().set("/spec/portcullis", json!({"credentialCache": {"tokenTTL": "1s"}}));
+    fixture.gateway.apply(&manifest).unwrap();
+    let target = fixture.gateway.target(NAME).timeout(SOON);
     let (crowd, bystanders) = (ClientPool::new(2).unwrap(), ClientPool::new(1).unwrap());
-    let alice = bystanders.connect(&target.clone().identity(&world.pki.alice)).unwrap();
+    let alice = bystanders.connect(&target.clone().identity(&fixture.pki.alice)).unwrap();
     let robot = bystanders.connect(&target).unwrap();
     let token = format!("Bearer {ROBOT}");
     assert_eq!(robot.get(PODS, &[("authorization", &token)]).unwrap().status, 200);
@@ -99,26 +99,26 @@ fn storm(test: &str, length: Duration) {
             scope.spawn(|| regular(&alice, &[], is_over, &asked[0])),
             scope.spawn(|| regular(&robot, &[("authorization", &token)], is_over, &asked[1])),
         ];
-        let under_way = || (world.stub.records_for(REVIEWS).len() > 200).then_some(());
+        let under_way = || (fixture.stub.records_for(REVIEWS).len() > 200).then_some(());
         wait::until("the storm is there", SOON, under_way).unwrap();
         let edited = Instant::now();
         let no_configmaps = json!([{"rules": [{"verbs": ["*"], "apiGroups": [""], "resources": ["-configmaps"]}]}]);
-        world.gateway.write(&manifest.clone().policies(no_configmaps)).unwrap();
-        let watcher = bystanders.connect(&target.clone().identity(&world.pki.alice)).unwrap();
+        fixture.gateway.write(&manifest.clone().policies(no_configmaps)).unwrap();
+        let watcher = bystanders.connect(&target.clone().identity(&fixture.pki.alice)).unwrap();
         let in_effect = || (watcher.get(CONFIGMAPS, &[]).unwrap().status == 403).then_some(());
         wait::until("the edit is in effect", SOON, in_effect).unwrap();
         let edit = edited.elapsed();
         // The storm did not have to be over for it.
-        let asked_before = reviews_of_strangers(&world);
-        let goes_on = || (reviews_of_strangers(&world) > asked_before).then_some(());
+        let asked_before = reviews_of_strangers(&fixture);
+        let goes_on = || (reviews_of_strangers(&fixture) > asked_before).then_some(());
         wait::until("the storm goes on", SOON, goes_on).unwrap();
         let long_enough = || {
             let are_served = asked.iter().all(|asked| asked.load(Ordering::Acquire) > 20);
-            let is_reviewed_again = reviews_of_robot(&world) >= 2;
+            let is_reviewed_again = reviews_of_robot(&fixture) >= 2;
             (started.elapsed() >= length && are_served && is_reviewed_again).then_some(())
         };
         let regular = wait::until("users next door are served, and reviewed again", length + SOON, long_enough);
-        assert!(regular.is_ok(), "{asked:?}, reviewed {} times", reviews_of_robot(&world));
+        assert!(regular.is_ok(), "{asked:?}, reviewed {} times", reviews_of_robot(&fixture));
         drop(over);
         let mut statuses: BTreeMap<u16, usize> = BTreeMap::new();
         for (status, count) in lanes.into_iter().flat_map(|lane| lane.join().unwrap()) {
@@ -131,7 +131,7 @@ fn storm(test: &str, length: Duration) {
     eprintln!(
         "{rate:.0} bad tokens per second for {took:?}: {statuses:?}; reviews of the good one and others: {}; \
          regular requests {asked:?}, slowest {slowest:?}; the edit took {edit:?}",
-        world.stub.records_for(REVIEWS).len()
+        fixture.stub.records_for(REVIEWS).len()
     );
     assert!(statuses.contains_key(&401), "{statuses:?}");
     // Who needs no review does not wait for theirs: he gets on no slower than half as fast as one of them, who mostly is
@@ -140,7 +140,7 @@ fn storm(test: &str, length: Duration) {
     assert!(2 * asked[0].load(Ordering::Acquire) >= turns, "{asked:?} beside {turns} turns");
     assert!(statuses.contains_key(&429), "the storm is more than the bound takes: {statuses:?}");
     let users: BTreeSet<_> =
-        world.client_records().into_iter().map(|record| record.effective.unwrap().username).collect();
+        fixture.client_records().into_iter().map(|record| record.effective.unwrap().username).collect();
     assert_eq!(users, BTreeSet::from(["alice".to_owned(), "robot".to_owned()]));
 }
 
@@ -148,24 +148,24 @@ fn is_of_robot(body: &[u8]) -> bool {
     String::from_utf8_lossy(body).contains(ROBOT)
 }
 
-fn reviews_of_robot(world: &World) -> usize {
-    world.stub.records_for(REVIEWS).iter().filter(|record| is_of_robot(&record.body)).count()
+fn reviews_of_robot(fixture: &StubFixture) -> usize {
+    fixture.stub.records_for(REVIEWS).iter().filter(|record| is_of_robot(&record.body)).count()
 }
 
-fn reviews_of_strangers(world: &World) -> usize {
-    world.stub.records_for(REVIEWS).iter().filter(|record| !is_of_robot(&record.body)).count()
+fn reviews_of_strangers(fixture: &StubFixture) -> usize {
+    fixture.stub.records_for(REVIEWS).iter().filter(|record| !is_of_robot(&record.body)).count()
 }
 
 #[test]
 fn anonymous_impersonation_leaves_review_slots_to_users() {
     const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-    let world = World::start("anonymous-impersonation", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).timeout(SOON);
-    let alice = H2Client::connect(&target.clone().identity(&world.pki.alice)).unwrap();
+    let fixture = StubFixture::start("anonymous-impersonation", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).timeout(SOON);
+    let alice = H2Client::connect(&target.clone().identity(&fixture.pki.alice)).unwrap();
     let anonymous = H2Client::connect(&target).unwrap();
-    let reviews = || world.stub.records_for(ACCESS).len();
+    let reviews = || fixture.stub.records_for(ACCESS).len();
     // Every review waits, so that whoever got a slot keeps it.
-    world.stub.fault(Fault::new(ACCESS, Action::Hold));
+    fixture.stub.fault(Fault::new(ACCESS, Action::Hold));
     let asks = |number: usize| {
         let user = format!("u{number}");
         let groups: Vec<String> = (0..63).map(|group| format!("g{number}-{group}")).collect();
@@ -176,14 +176,14 @@ fn anonymous_impersonation_leaves_review_slots_to_users() {
         let anonymous = scope.spawn(|| anonymous.burst((0..70).map(asks).collect(), 70));
         // The others are refused at once.
         let are_held = || {
-            let (active, reviews) = (active(&world), reviews());
+            let (active, reviews) = (active(&fixture), reviews());
             if (active, reviews) == (16, 16) { Ok(()) } else { Err(format!("{active} active, {reviews} reviews")) }
         };
         let held = wait::until_ok("anonymous clients hold their slots", SOON, are_held);
         let answer = scope.spawn(|| alice.get(PODS, &[("impersonate-user", "bob")]).unwrap());
         let is_asked =
             wait::until("alice's right is reviewed", SOON, || (answer.is_finished() || reviews() > 16).then_some(()));
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
         held.unwrap();
         is_asked.unwrap();
         assert_ne!(answer.join().unwrap().status, 429);

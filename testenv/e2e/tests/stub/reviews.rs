@@ -9,7 +9,7 @@ use portcullis_harness::client::{Response, TlsConnection, TlsTarget};
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 
-use crate::world::{NAME, PODS, ROBOT, World};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const SOON: Duration = Duration::from_secs(20);
@@ -25,9 +25,9 @@ fn bearer(token: &str) -> String {
 
 #[test]
 fn token_is_reviewed_once_for_all_who_wait_and_then_remembered() {
-    let world = World::start("single-flight", &GatewayOptions::default());
-    world.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 500 }));
-    let target = world.gateway.target(NAME);
+    let fixture = StubFixture::start("single-flight", &GatewayOptions::default());
+    fixture.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 500 }));
+    let target = fixture.gateway.target(NAME);
     let start = Barrier::new(20);
     std::thread::scope(|scope| {
         for _ in 0..20 {
@@ -38,8 +38,8 @@ fn token_is_reviewed_once_for_all_who_wait_and_then_remembered() {
         }
     });
     assert_eq!(get(&target, &bearer(ROBOT)).status, 200);
-    world.assert_reviews(REVIEWS, 1);
-    let records = world.stub.records_for(PODS);
+    fixture.assert_reviews(REVIEWS, 1);
+    let records = fixture.stub.records_for(PODS);
     assert_eq!(records.len(), 21);
     for record in records {
         assert_eq!(record.effective.unwrap().username, "robot");
@@ -50,39 +50,39 @@ fn token_is_reviewed_once_for_all_who_wait_and_then_remembered() {
 
 #[test]
 fn waiting_client_that_leaves_takes_no_answer_along() {
-    let world = World::start("leaver", &GatewayOptions::default());
-    world.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 500 }));
-    let target = world.gateway.target(NAME);
+    let fixture = StubFixture::start("leaver", &GatewayOptions::default());
+    fixture.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 500 }));
+    let target = fixture.gateway.target(NAME);
     let mut leaver = target.connect().unwrap();
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n{}\r\n", bearer(ROBOT));
     leaver.write(request.as_bytes()).unwrap();
-    let asked = || (!world.stub.records_for(REVIEWS).is_empty()).then_some(());
+    let asked = || (!fixture.stub.records_for(REVIEWS).is_empty()).then_some(());
     wait::until("the review is under way", SOON, asked).unwrap();
     drop(leaver);
     assert_eq!(get(&target, &bearer(ROBOT)).status, 200);
-    world.assert_reviews(REVIEWS, 1);
+    fixture.assert_reviews(REVIEWS, 1);
 }
 
 #[test]
 fn rejected_token_is_401_and_not_asked_about_again_at_once() {
-    let world = World::start("rejected", &GatewayOptions::default());
-    let target = world.gateway.target(NAME);
+    let fixture = StubFixture::start("rejected", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME);
     for _ in 0..3 {
         let response = get(&target, &bearer("forged"));
         assert_eq!(response.status, 401);
         assert_eq!(response.json().unwrap()["message"], "Unauthorized");
         assert!(response.header("retry-after").is_none());
     }
-    world.assert_reviews(REVIEWS, 1);
-    assert!(world.stub.records_for(PODS).is_empty());
-    let alice = target.identity(&world.pki.alice);
+    fixture.assert_reviews(REVIEWS, 1);
+    assert!(fixture.stub.records_for(PODS).is_empty());
+    let alice = target.identity(&fixture.pki.alice);
     assert_eq!(get(&alice, &bearer("forged")).status, 200, "a certificate that is good is enough");
 }
 
 #[test]
 fn request_without_a_review_answer_is_refused() {
-    let world = World::start("no-answer", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).timeout(Duration::from_secs(20));
+    let fixture = StubFixture::start("no-answer", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).timeout(Duration::from_secs(20));
     let respond = |status, body: &str| Action::Respond { status, headers: vec![], body: body.to_owned() };
     let user = r#"{"kind":"TokenReview","status":{"authenticated":true,"user":{"username":"eve"}}}"#;
     let faults = [
@@ -96,37 +96,37 @@ fn request_without_a_review_answer_is_refused() {
         Action::ResetStream { code: 2 },
     ];
     for fault in faults {
-        world.stub.clear_faults();
-        world.stub.fault(Fault::new(REVIEWS, fault.clone()));
+        fixture.stub.clear_faults();
+        fixture.stub.fault(Fault::new(REVIEWS, fault.clone()));
         let response = get(&target, &bearer(ROBOT));
         assert_eq!(response.status, 503, "{fault:?}: {}", response.text());
         assert_eq!(response.header("retry-after").as_deref(), Some("1"), "{fault:?}");
-        assert!(world.stub.records_for(PODS).is_empty(), "{fault:?}");
+        assert!(fixture.stub.records_for(PODS).is_empty(), "{fault:?}");
     }
-    world.stub.clear_faults();
+    fixture.stub.clear_faults();
     assert_eq!(get(&target, &bearer(ROBOT)).status, 200, "a failure is not remembered");
 }
 
 #[test]
 fn reviews_that_hang_are_bounded_in_number_and_time() {
-    let world = World::start("hanging-reviews", &GatewayOptions::default());
-    world.stub.fault(Fault::new(REVIEWS, Action::Hang));
+    let fixture = StubFixture::start("hanging-reviews", &GatewayOptions::default());
+    fixture.stub.fault(Fault::new(REVIEWS, Action::Hang));
     wait::retry_if_slow("all ask before the first is told to come back", || {
-        world.stub.clear();
-        bounded_in_number(&world)
+        fixture.stub.clear();
+        bounded_in_number(&fixture)
     })
     .unwrap();
-    world.stub.clear_faults();
-    let target = world.gateway.target(NAME);
+    fixture.stub.clear_faults();
+    let target = fixture.gateway.target(NAME);
     let after = get(&target, &bearer(ROBOT));
     assert_eq!(after.status, 200, "the places are free again: {}", after.text());
 }
 
 /// Asks about more tokens than there are places. Nothing if fewer are refused than there are too many: they came so late
 /// that the first had left their places, which they have for as long as a review may take.
-fn bounded_in_number(world: &World) -> Option<()> {
+fn bounded_in_number(fixture: &StubFixture) -> Option<()> {
     // Nobody is answered later than this, or not at all.
-    let target = world.gateway.target(NAME).timeout(SOON);
+    let target = fixture.gateway.target(NAME).timeout(SOON);
     let connections: Vec<_> = (0..80).map(|_| target.connect().unwrap()).collect();
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let ask = |(number, mut connection): (usize, TlsConnection)| {
@@ -135,23 +135,23 @@ fn bounded_in_number(world: &World) -> Option<()> {
             connection.read_response(false).unwrap().status
         };
         let asking: Vec<_> = connections.into_iter().enumerate().map(|one| scope.spawn(move || ask(one))).collect();
-        let full = || (world.questions(REVIEWS) >= 64).then_some(());
+        let full = || (fixture.questions(REVIEWS) >= 64).then_some(());
         wait::until("as many reviews as may be are under way", SOON, full).unwrap();
-        let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+        let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
         assert_eq!(get(&alice, "").status, 200, "the known user next door notices nothing");
         asking.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let count = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();
     let (refused, given_up) = (count(429), count(503));
     assert_eq!(refused + given_up, 80, "{statuses:?}");
-    assert_eq!(world.stub.records_for(PODS).len(), 1);
-    (refused >= 16).then(|| assert_eq!((refused, world.questions(REVIEWS)), (16, 64), "{statuses:?}"))
+    assert_eq!(fixture.stub.records_for(PODS).len(), 1);
+    (refused >= 16).then(|| assert_eq!((refused, fixture.questions(REVIEWS)), (16, 64), "{statuses:?}"))
 }
 
 #[test]
 fn upload_waits_for_its_review_and_arrives_whole() {
-    let world = World::start("upload", &GatewayOptions::default());
-    world.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 300 }));
+    let fixture = StubFixture::start("upload", &GatewayOptions::default());
+    fixture.stub.fault(Fault::new(REVIEWS, Action::Delay { millis: 300 }));
     let data = "x".repeat(2_900_000);
     let body =
         format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"big"}},"data":{{"k":"{data}"}}}}"#);
@@ -161,33 +161,33 @@ fn upload_waits_for_its_review_and_arrives_whole() {
         bearer(ROBOT),
         body.len()
     );
-    let response = world.gateway.target(NAME).raw_request(request.as_bytes()).unwrap();
+    let response = fixture.gateway.target(NAME).raw_request(request.as_bytes()).unwrap();
     assert_eq!(response.status, 201, "{}", response.text());
-    let record = world.stub.records_for("/api/v1/namespaces/default/configmaps").pop().unwrap();
+    let record = fixture.stub.records_for("/api/v1/namespaces/default/configmaps").pop().unwrap();
     assert_eq!(record.body.len(), body.len());
 }
 
 #[test]
 fn no_token_is_written_anywhere() {
-    let world = World::start("secrets", &GatewayOptions::default());
-    let target = world.gateway.target(NAME);
+    let fixture = StubFixture::start("secrets", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME);
     let (good, bad, unclear) = (ROBOT, "a-token-that-nobody-knows", "a-token-that-nobody-tells-of");
     assert_eq!(get(&target, &bearer(good)).status, 200);
     assert_eq!(get(&target, &bearer(bad)).status, 401);
     for action in [Action::CloseConnection, Action::Respond { status: 500, headers: vec![], body: String::new() }] {
-        world.stub.fault(Fault::new(REVIEWS, action));
+        fixture.stub.fault(Fault::new(REVIEWS, action));
         assert_eq!(get(&target, &bearer(unclear)).status, 503);
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
     }
-    let envoy = world.gateway.envoy();
+    let envoy = fixture.gateway.envoy();
     let dumps = [
         ("Envoy's log", envoy.process().log()),
         ("config_dump", envoy.admin().get("/config_dump?include_eds").unwrap().text()),
         ("stats", envoy.admin().get("/stats").unwrap().text()),
-        ("the control plane's log", world.gateway.plane().process().log()),
-        ("status", world.gateway.plane().status().unwrap().to_string()),
+        ("the control plane's log", fixture.gateway.plane().process().log()),
+        ("status", fixture.gateway.plane().status().unwrap().to_string()),
     ];
-    let key = world.pki.gateway.key_pem();
+    let key = fixture.pki.gateway.key_pem();
     let key = key.lines().nth(1).unwrap();
     for (place, text) in dumps {
         for secret in [good, bad, unclear, key] {
@@ -195,7 +195,7 @@ fn no_token_is_written_anywhere() {
         }
     }
     let mut read = 0;
-    let mut directories = vec![world.run.path().to_owned()];
+    let mut directories = vec![fixture.run.path().to_owned()];
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
@@ -213,16 +213,16 @@ fn no_token_is_written_anywhere() {
 
 #[test]
 fn impersonation_needs_the_upstreams_permission() {
-    let world = World::start("impersonate", &GatewayOptions::default());
+    let fixture = StubFixture::start("impersonate", &GatewayOptions::default());
     let as_bob = "Impersonate-User: bob\r\nImpersonate-Group: ops\r\n";
-    let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let refused = get(&alice, as_bob);
     assert_eq!(refused.status, 403);
     assert!(refused.text().contains("cannot impersonate resource"), "{}", refused.text());
-    assert!(world.stub.records_for(PODS).is_empty());
-    let admin = world.gateway.target(NAME).identity(&world.pki.admin);
+    assert!(fixture.stub.records_for(PODS).is_empty());
+    let admin = fixture.gateway.target(NAME).identity(&fixture.pki.admin);
     assert_eq!(get(&admin, as_bob).status, 200);
-    let record = world.stub.records_for(PODS).pop().unwrap();
+    let record = fixture.stub.records_for(PODS).pop().unwrap();
     assert_eq!(record.effective.as_ref().unwrap().username, "bob");
     assert_eq!(record.header_all("impersonate-user"), ["bob"]);
     assert_eq!(record.header_all("impersonate-group"), ["ops", "system:authenticated"]);

@@ -8,8 +8,8 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
+use crate::fixture::{PODS, assert_reviews, connect};
 use crate::protected::{MASTER, Mode, Site};
-use crate::world::{PODS, assert_reviews, connect};
 
 const SOON: Duration = Duration::from_secs(25);
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";

@@ -8,8 +8,8 @@ use portcullis_harness::wait;
 use serde_json::{Value, json};
 
 use crate::access_log::line;
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture, connect};
 use crate::observe::Page;
-use crate::world::{NAME, PODS, ROBOT, World, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(3);
@@ -18,9 +18,12 @@ pub(crate) const WEBSOCKET: &str =
     "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==";
 const SPDY: &str = "SPDY/3.1";
 
-fn limited(world: &World, limit: &Value) {
+fn limited(fixture: &StubFixture, limit: &Value) {
     let mode = json!({"mode": "on"});
-    world.gateway.apply(&world.manifest().set("/spec/logging", mode).set("/spec/portcullis", limit.clone())).unwrap();
+    fixture
+        .gateway
+        .apply(&fixture.manifest().set("/spec/logging", mode).set("/spec/portcullis", limit.clone()))
+        .unwrap();
 }
 
 /// An upgrade that has become a session, as the request of this user agent.
@@ -79,10 +82,10 @@ pub(crate) fn tells(stream: &mut H2Stream<'_>, client: &H2Client, name: &str) {
 
 #[test]
 fn every_upgrade_ends_by_the_session_limit_and_a_watch_does_not() {
-    let world = World::start("session-limit", &GatewayOptions::default());
-    limited(&world, &json!({"maxSessionDuration": format!("{}s", LIMIT.as_secs())}));
-    let alice = world.gateway.target(NAME).identity(&world.pki.alice);
-    let robot = world.gateway.target(NAME);
+    let fixture = StubFixture::start("session-limit", &GatewayOptions::default());
+    limited(&fixture, &json!({"maxSessionDuration": format!("{}s", LIMIT.as_secs())}));
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
+    let robot = fixture.gateway.target(NAME);
     let bearer = format!("Authorization: Bearer {ROBOT}\r\n");
     let client = connect(&alice);
     let mut watch = client.open("GET", &format!("{PODS}?watch=true"), &[], b"").unwrap();
@@ -110,10 +113,10 @@ fn every_upgrade_ends_by_the_session_limit_and_a_watch_does_not() {
         assert!(since.elapsed() >= LIMIT, "{:?}", since.elapsed());
     }
     tells(&mut watch, &client, "after-the-limit");
-    let counted = || ended(count)(&Page::of(&world)).then_some(());
+    let counted = || ended(count)(&Page::of(&fixture)).then_some(());
     wait::until("each is counted as ended", SOON, counted).unwrap();
     for agent in ["exec-ws", "exec-spdy", "proxied"] {
-        let line = line(&world, agent);
+        let line = line(&fixture, agent);
         assert_eq!((&line["decision"], &line["reason"]), (&json!("ended"), &json!("session_limit")), "{line}");
         assert_eq!(line["code"], 101, "{line}");
     }
@@ -126,27 +129,27 @@ fn edit_of_the_limit_acts_on_sessions_that_run() {
 
 fn edited() -> Option<()> {
     let seconds = Duration::from_secs;
-    let world = World::start("session-limit-edit", &GatewayOptions::default());
-    limited(&world, &json!({}));
-    let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("session-limit-edit", &GatewayOptions::default());
+    limited(&fixture, &json!({}));
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let exec = format!("{PODS}/web/exec?command=x");
     let open = |agent| (Instant::now(), session(&alice, "GET", &exec, WEBSOCKET, agent, ""));
     let (begun, mut old) = open("old");
     // Long enough for it to be too old for the limit that comes, and for the limit that went to end it.
-    limited(&world, &json!({"maxSessionDuration": "4s"}));
-    limited(&world, &json!({"maxSessionDuration": "1h"}));
+    limited(&fixture, &json!({"maxSessionDuration": "4s"}));
+    limited(&fixture, &json!({"maxSessionDuration": "1h"}));
     lives(&mut old, begun, seconds(4))?;
     goes_on(&mut old, begun, seconds(6));
     let edited = Instant::now();
-    limited(&world, &json!({"maxSessionDuration": "5s"}));
+    limited(&fixture, &json!({"maxSessionDuration": "5s"}));
     let (newer, mut new) = open("new");
     old.read_to_end().unwrap();
     // Had it been given the time from the edit on, it would have ended later than this.
     (edited.elapsed() < seconds(5)).then_some(())?;
-    limited(&world, &json!({}));
+    limited(&fixture, &json!({}));
     lives(&mut new, newer, seconds(5))?;
     goes_on(&mut new, newer, seconds(7));
-    let counted = || ended(1)(&Page::of(&world)).then_some(());
+    let counted = || ended(1)(&Page::of(&fixture)).then_some(());
     wait::until("only one has ended", SOON, counted).unwrap();
     Some(())
 }

@@ -13,7 +13,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 /// A token that must turn up nowhere but in Envoy.
@@ -25,14 +25,14 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn start(world: &World) -> Self {
-        let client = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+    fn start(fixture: &StubFixture) -> Self {
+        let client = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
         Self { client }
     }
 
-    fn goes_on(&self, world: &World, after: &str) {
+    fn goes_on(&self, fixture: &StubFixture, after: &str) {
         assert_eq!(self.client.get(PODS, &[]).unwrap().status, 200, "{after}");
-        let anew = H2Client::connect(&world.gateway.target(NAME).identity(&world.pki.alice)).unwrap();
+        let anew = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
         assert_eq!(anew.get(PODS, &[]).unwrap().status, 200, "{after}");
     }
 }
@@ -42,7 +42,7 @@ fn objects(status: &Value) -> Vec<Value> {
 }
 
 /// Waits until an object or file of this name is listed as refused, with these words.
-fn wait_refused(world: &World, name: &str, words: &str) {
+fn wait_refused(fixture: &StubFixture, name: &str, words: &str) {
     let told = |status: &Value| {
         let is_it = |one: &Value| {
             let message = one["message"].as_str().unwrap_or_default();
@@ -50,31 +50,31 @@ fn wait_refused(world: &World, name: &str, words: &str) {
         };
         objects(status).iter().any(is_it)
     };
-    world.gateway.plane().wait_status(&format!("{name} is refused: {words}"), SOON, told).unwrap();
+    fixture.gateway.plane().wait_status(&format!("{name} is refused: {words}"), SOON, told).unwrap();
 }
 
-fn wait_all_accepted(world: &World) {
+fn wait_all_accepted(fixture: &StubFixture) {
     let all = |status: &Value| {
         let objects = objects(status);
         objects.len() == 2 && objects.iter().all(|one| one["accepted"] == true)
     };
-    world.gateway.plane().wait_status("everything is accepted again", SOON, all).unwrap();
-    world.gateway.plane().wait_in_sync(1, SOON).unwrap();
+    fixture.gateway.plane().wait_status("everything is accepted again", SOON, all).unwrap();
+    fixture.gateway.plane().wait_in_sync(1, SOON).unwrap();
 }
 
-fn metrics(world: &World) -> String {
-    plain::get(world.gateway.plane().http_address(), "/metrics").unwrap().text()
+fn metrics(fixture: &StubFixture) -> String {
+    plain::get(fixture.gateway.plane().http_address(), "/metrics").unwrap().text()
 }
 
-fn get(world: &World, path: &str) -> u16 {
-    plain::get(world.gateway.plane().http_address(), path).unwrap().status
+fn get(fixture: &StubFixture, path: &str) -> u16 {
+    plain::get(fixture.gateway.plane().http_address(), path).unwrap().status
 }
 
 #[test]
 fn files_that_are_no_manifests_change_nothing() {
-    let world = World::start("faults-files", &GatewayOptions::default());
-    let traffic = Traffic::start(&world);
-    let manifests = world.gateway.manifests().to_owned();
+    let fixture = StubFixture::start("faults-files", &GatewayOptions::default());
+    let traffic = Traffic::start(&fixture);
+    let manifests = fixture.gateway.manifests().to_owned();
     let own = manifests.join(format!("{NAME}.yaml"));
     let good = fs::read(&own).unwrap();
     let junk = manifests.join("junk.yaml");
@@ -85,47 +85,47 @@ fn files_that_are_no_manifests_change_nothing() {
         (vec![b'#'; 17 * 1024 * 1024], "larger than 16 MiB"),
     ] {
         fs::write(&junk, &content).unwrap();
-        wait_refused(&world, "junk.yaml", words);
-        traffic.goes_on(&world, words);
+        wait_refused(&fixture, "junk.yaml", words);
+        traffic.goes_on(&fixture, words);
     }
     fs::remove_file(&junk).unwrap();
-    wait_all_accepted(&world);
+    wait_all_accepted(&fixture);
     // Half a file: as long as it is being written nobody looks at it, and what was written then is told.
     let (first, rest) = good.split_at(good.len() / 2);
     let mut writing = File::create(&own).unwrap();
     writing.write_all(first).unwrap();
     writing.flush().unwrap();
     fs::write(&junk, "a: [").unwrap();
-    wait_refused(&world, "junk.yaml", "well-formed");
-    traffic.goes_on(&world, "a file that is being written");
+    wait_refused(&fixture, "junk.yaml", "well-formed");
+    traffic.goes_on(&fixture, "a file that is being written");
     drop(writing);
-    wait_refused(&world, &format!("{NAME}.yaml"), "last good content stays in use");
-    traffic.goes_on(&world, "half a file");
+    wait_refused(&fixture, &format!("{NAME}.yaml"), "last good content stays in use");
+    traffic.goes_on(&fixture, "half a file");
     fs::OpenOptions::new().append(true).open(&own).unwrap().write_all(rest).unwrap();
     fs::remove_file(&junk).unwrap();
-    wait_all_accepted(&world);
-    traffic.goes_on(&world, "a whole file");
-    assert!(metrics(&world).contains("portcullis_rejected_updates_total{kind=\"File\"}"));
-    assert_eq!((get(&world, "/healthz"), get(&world, "/readyz")), (200, 200));
+    wait_all_accepted(&fixture);
+    traffic.goes_on(&fixture, "a whole file");
+    assert!(metrics(&fixture).contains("portcullis_rejected_updates_total{kind=\"File\"}"));
+    assert_eq!((get(&fixture, "/healthz"), get(&fixture, "/readyz")), (200, 200));
 }
 
 #[test]
 fn directory_that_vanishes_takes_nothing_along() {
-    let world = World::start("faults-directory", &GatewayOptions::default());
-    let traffic = Traffic::start(&world);
-    let manifests = world.gateway.manifests().to_owned();
+    let fixture = StubFixture::start("faults-directory", &GatewayOptions::default());
+    let traffic = Traffic::start(&fixture);
+    let manifests = fixture.gateway.manifests().to_owned();
     let away = away(&manifests);
     fs::rename(&manifests, &away).unwrap();
-    wait_refused(&world, ".", "cannot be read");
-    traffic.goes_on(&world, "no directory");
+    wait_refused(&fixture, ".", "cannot be read");
+    traffic.goes_on(&fixture, "no directory");
     fs::create_dir(&manifests).unwrap();
-    wait_refused(&world, ".", "no file is left in it");
-    traffic.goes_on(&world, "an empty directory");
+    wait_refused(&fixture, ".", "no file is left in it");
+    traffic.goes_on(&fixture, "an empty directory");
     fs::remove_dir(&manifests).unwrap();
     fs::rename(&away, &manifests).unwrap();
-    wait_all_accepted(&world);
+    wait_all_accepted(&fixture);
     let none = json!([{"rules": [{"verbs": ["*"], "apiGroups": [""], "resources": ["-pods"]}]}]);
-    world.gateway.apply(&world.manifest().policies(none)).unwrap();
+    fixture.gateway.apply(&fixture.manifest().policies(none)).unwrap();
     assert_eq!(traffic.client.get(PODS, &[]).unwrap().status, 403, "edits act again");
 }
 
@@ -133,55 +133,55 @@ fn away(manifests: &Path) -> PathBuf {
     manifests.with_extension("away")
 }
 
-/// A world whose control plane keeps its state, with a token that is looked for.
-fn with_state(test: &str, state: &Path) -> World {
+/// A fixture whose control plane keeps its state, with a token that is looked for.
+fn with_state(test: &str, state: &Path) -> StubFixture {
     let flags = ["--state-dir".to_owned(), state.display().to_string()];
-    let world =
-        World::without_cluster(test, &GatewayOptions { plane_flags: flags.into(), ..GatewayOptions::default() });
-    let manifest = world.manifest().set("/spec/clientConfig/bearerToken", json!(STANDARD.encode(CANARY)));
-    world.gateway.apply(&manifest).unwrap();
-    world
+    let fixture =
+        StubFixture::without_cluster(test, &GatewayOptions { plane_flags: flags.into(), ..GatewayOptions::default() });
+    let manifest = fixture.manifest().set("/spec/clientConfig/bearerToken", json!(STANDARD.encode(CANARY)));
+    fixture.gateway.apply(&manifest).unwrap();
+    fixture
 }
 
 #[test]
 fn control_plane_restarted_without_its_source_serves_the_same() {
     let dir = RunDir::new("kept-state").unwrap();
     let state = dir.join("state");
-    let mut world = with_state("faults-state", &state);
-    let secrets = secrets(&world);
-    let traffic = Traffic::start(&world);
-    let before = world.gateway.plane().status().unwrap()["snapshot"].clone();
+    let mut fixture = with_state("faults-state", &state);
+    let secrets = secrets(&fixture);
+    let traffic = Traffic::start(&fixture);
+    let before = fixture.gateway.plane().status().unwrap()["snapshot"].clone();
     let kept = || {
         let text = fs::read_to_string(state.join("last-good")).ok()?;
         text.contains(NAME).then_some(text)
     };
     let kept = wait::until("the state is kept", SOON, kept).unwrap();
-    let manifests = world.gateway.manifests().to_owned();
+    let manifests = fixture.gateway.manifests().to_owned();
     fs::rename(&manifests, away(&manifests)).unwrap();
-    world.gateway.restart_control_plane().unwrap();
-    let status = world.gateway.plane().status().unwrap();
+    fixture.gateway.restart_control_plane().unwrap();
+    let status = fixture.gateway.plane().status().unwrap();
     assert_eq!(status["snapshot"], before, "Envoy has all of it already");
     assert!(status.to_string().contains("what was served before is served still"), "{status}");
-    traffic.goes_on(&world, "a restart without the source");
-    assert!(metrics(&world).contains("portcullis_snapshot_source{source=\"last_good\"} 1"));
-    assert_eq!((get(&world, "/healthz"), get(&world, "/readyz")), (200, 200));
+    traffic.goes_on(&fixture, "a restart without the source");
+    assert!(metrics(&fixture).contains("portcullis_snapshot_source{source=\"last_good\"} 1"));
+    assert_eq!((get(&fixture, "/healthz"), get(&fixture, "/readyz")), (200, 200));
     fs::create_dir(&manifests).unwrap();
     let told = |status: &Value| status.to_string().contains("the source holds no object");
-    world.gateway.plane().wait_status("the empty source is told", SOON, told).unwrap();
-    traffic.goes_on(&world, "an empty source");
+    fixture.gateway.plane().wait_status("the empty source is told", SOON, told).unwrap();
+    traffic.goes_on(&fixture, "an empty source");
     fs::remove_dir(&manifests).unwrap();
     fs::rename(away(&manifests), &manifests).unwrap();
-    wait_all_accepted(&world);
-    let fresh = |_: &Value| metrics(&world).contains("portcullis_snapshot_source{source=\"source\"} 1");
-    world.gateway.plane().wait_status("the source is used", SOON, fresh).unwrap();
-    world.gateway.apply(&world.manifest()).unwrap();
-    traffic.goes_on(&world, "the source is back");
-    no_secret_got_out(&world, &kept, &secrets);
+    wait_all_accepted(&fixture);
+    let fresh = |_: &Value| metrics(&fixture).contains("portcullis_snapshot_source{source=\"source\"} 1");
+    fixture.gateway.plane().wait_status("the source is used", SOON, fresh).unwrap();
+    fixture.gateway.apply(&fixture.manifest()).unwrap();
+    traffic.goes_on(&fixture, "the source is back");
+    no_secret_got_out(&fixture, &kept, &secrets);
 }
 
 /// The token and a part of each key, in the forms in which they might get out.
-fn secrets(world: &World) -> Vec<String> {
-    let manifest = fs::read_to_string(world.gateway.manifests().join(format!("{NAME}.yaml"))).unwrap();
+fn secrets(fixture: &StubFixture) -> Vec<String> {
+    let manifest = fs::read_to_string(fixture.gateway.manifests().join(format!("{NAME}.yaml"))).unwrap();
     let manifest: Value = serde_json::from_str(&manifest).unwrap();
     let mut secrets = vec![CANARY.to_owned(), STANDARD.encode(CANARY).trim_end_matches('=').to_owned()];
     for pointer in ["/spec/clientConfig/keyData", "/spec/secureServing/keyData"] {
@@ -193,15 +193,15 @@ fn secrets(world: &World) -> Vec<String> {
     secrets
 }
 
-fn no_secret_got_out(world: &World, state: &str, secrets: &[String]) {
-    let plane = world.gateway.plane();
+fn no_secret_got_out(fixture: &StubFixture, state: &str, secrets: &[String]) {
+    let plane = fixture.gateway.plane();
     let places = [
         ("state", state.to_owned()),
         ("status", plane.status().unwrap().to_string()),
-        ("metrics", metrics(world)),
+        ("metrics", metrics(fixture)),
         ("log", plane.process().log()),
-        ("Envoy's log", world.gateway.envoy().process().log()),
-        ("config_dump", world.gateway.envoy().admin().config_dump().unwrap().to_string()),
+        ("Envoy's log", fixture.gateway.envoy().process().log()),
+        ("config_dump", fixture.gateway.envoy().admin().config_dump().unwrap().to_string()),
     ];
     for (place, text) in &places {
         assert!(text.len() > 100, "{place} is there");

@@ -5,7 +5,7 @@ use portcullis_harness::client::{H2Client, Response, TlsTarget};
 use portcullis_stub_apiserver::Record;
 use serde_json::json;
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 /// The name that the settings of these tests reserve.
 const LEGACY: &str = "Legacy-User";
@@ -46,25 +46,25 @@ fn forged() -> impl Iterator<Item = (&'static str, &'static str)> {
     FORGED.into_iter().chain([(LEGACY, "eve")])
 }
 
-fn world(test: &str) -> World {
-    let world = World::start(test, &GatewayOptions::default());
-    world.gateway.change_settings(|spec| spec["requestHeaderNames"] = json!({"reserved": [LEGACY]})).unwrap();
-    world
+fn fixture(test: &str) -> StubFixture {
+    let fixture = StubFixture::start(test, &GatewayOptions::default());
+    fixture.gateway.change_settings(|spec| spec["requestHeaderNames"] = json!({"reserved": [LEGACY]})).unwrap();
+    fixture
 }
 
 #[test]
 fn forged_headers_change_nothing_or_are_refused() {
-    let world = world("spoofing");
-    for target in [world.gateway.target(NAME), world.gateway.target(NAME).identity(&world.pki.alice)] {
-        let clean = send(&world, &target, NONE).1.expect("an honest request goes through");
+    let fixture = fixture("spoofing");
+    for target in [fixture.gateway.target(NAME), fixture.gateway.target(NAME).identity(&fixture.pki.alice)] {
+        let clean = send(&fixture, &target, NONE).1.expect("an honest request goes through");
         for (name, value) in forged() {
             for (case, lines) in variants(name, value) {
-                let (response, record) = send(&world, &target, &lines);
+                let (response, record) = send(&fixture, &target, &lines);
                 check(&format!("{name}, {case}"), &clean, &response, record.as_ref());
             }
             let lower = name.to_ascii_lowercase();
             for lines in [vec![(lower.as_str(), value)], vec![(lower.as_str(), value); 2]] {
-                let (response, record) = send_h2(&world, &target, &lines);
+                let (response, record) = send_h2(&fixture, &target, &lines);
                 check(&format!("{name}, HTTP/2 x{}", lines.len()), &clean, &response, record.as_ref());
             }
         }
@@ -73,8 +73,8 @@ fn forged_headers_change_nothing_or_are_refused() {
 
 #[test]
 fn refusal_is_no_success_to_a_grpc_client_either() {
-    let world = World::start("grpc", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("grpc", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let headers = [("content-type", "application/grpc"), ("impersonate-group", "system:masters")];
     let over_h2 = H2Client::connect(&target).unwrap().get(PODS, &headers);
     assert!(over_h2.is_err(), "{over_h2:?}");
@@ -82,14 +82,14 @@ fn refusal_is_no_success_to_a_grpc_client_either() {
         "GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nContent-Type: application/grpc\r\nImpersonate-Group: x\r\n\r\n"
     );
     assert_eq!(target.raw_exchange(request.as_bytes()).unwrap_or_default(), b"");
-    assert!(world.client_records().is_empty());
-    assert_eq!(send(&world, &target, NONE).0.status, 200, "Envoy goes on");
+    assert!(fixture.client_records().is_empty());
+    assert_eq!(send(&fixture, &target, NONE).0.status, 200, "Envoy goes on");
 }
 
 #[test]
 fn upgrade_does_not_hide_where_it_comes_from() {
-    let world = World::start("upgrade-connection", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("upgrade-connection", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let exec = "/api/v1/namespaces/default/pods/p/exec";
     let upgrade = |connection: &str| {
         let request = format!(
@@ -102,9 +102,9 @@ fn upgrade_does_not_hide_where_it_comes_from() {
     };
     assert_eq!(upgrade("Upgrade, X-Forwarded-For"), 400);
     assert_eq!(upgrade(&format!("Upgrade, {}", ["a"; 1000].join(","))), 400);
-    assert!(world.client_records().is_empty());
+    assert!(fixture.client_records().is_empty());
     assert_eq!(upgrade("keep-alive, upgrade, X-Secret"), 101);
-    let record = world.stub.records_for(exec).pop().unwrap();
+    let record = fixture.stub.records_for(exec).pop().unwrap();
     assert_eq!(record.version, "HTTP/1.1");
     assert_eq!(record.header_all("connection"), ["Upgrade"]);
     assert_eq!(record.effective.as_ref().unwrap().username, "alice");
@@ -115,12 +115,12 @@ fn upgrade_does_not_hide_where_it_comes_from() {
 
 #[test]
 fn forged_trailers_change_nothing() {
-    let world = world("trailers");
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = fixture("trailers");
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let path = "/api/v1/namespaces/default/configmaps";
     let body = |name: &str| format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}}}}"#);
     let told = |case: &str| {
-        let record = world.client_records().pop().unwrap();
+        let record = fixture.client_records().pop().unwrap();
         assert_eq!(record.effective.as_ref().unwrap().username, "alice", "{case}");
         assert_eq!(record.header_all("impersonate-user"), ["alice"], "{case}");
         for name in ["x-remote-user", LEGACY] {
@@ -144,7 +144,7 @@ fn forged_trailers_change_nothing() {
 
     let client = H2Client::connect(&target).unwrap();
     for (number, (name, value)) in forged().enumerate() {
-        world.stub.clear();
+        fixture.stub.clear();
         let name = name.to_ascii_lowercase();
         let trailers: [(&str, &[u8]); 3] = [("a", b"1"), (&name, value.as_bytes()), ("z", b"2")];
         let body = body(&format!("t-{number}"));
@@ -162,22 +162,22 @@ fn forged_trailers_change_nothing() {
 #[test]
 fn client_certificate_of_somebody_else_names_nobody() {
     use portcullis_harness::certs::{Ca, CertSpec, self_signed};
-    let world = World::start("certificates", &GatewayOptions::default());
+    let fixture = StubFixture::start("certificates", &GatewayOptions::default());
     let masters = CertSpec::client("eve", ["system:masters"]);
     let other = Ca::new("clients").unwrap();
     let table = [
         ("self-signed", self_signed(&masters).unwrap()),
         ("another CA of the same name", other.issue(&masters).unwrap()),
-        ("expired", world.pki.client_ca.issue(&masters.clone().expired()).unwrap()),
-        ("not yet valid", world.pki.client_ca.issue(&masters.clone().not_yet_valid()).unwrap()),
-        ("for servers", world.pki.client_ca.issue(&CertSpec::server("eve", ["eve"])).unwrap()),
-        ("blank at the end", world.pki.client_ca.issue(&CertSpec::client("alice ", ["dev"])).unwrap()),
-        ("line break", world.pki.client_ca.issue(&CertSpec::client("al\r\nice", ["dev"])).unwrap()),
-        ("blank before the group", world.pki.client_ca.issue(&CertSpec::client("al", [" system:masters"])).unwrap()),
+        ("expired", fixture.pki.client_ca.issue(&masters.clone().expired()).unwrap()),
+        ("not yet valid", fixture.pki.client_ca.issue(&masters.clone().not_yet_valid()).unwrap()),
+        ("for servers", fixture.pki.client_ca.issue(&CertSpec::server("eve", ["eve"])).unwrap()),
+        ("blank at the end", fixture.pki.client_ca.issue(&CertSpec::client("alice ", ["dev"])).unwrap()),
+        ("line break", fixture.pki.client_ca.issue(&CertSpec::client("al\r\nice", ["dev"])).unwrap()),
+        ("blank before the group", fixture.pki.client_ca.issue(&CertSpec::client("al", [" system:masters"])).unwrap()),
     ];
     for (case, identity) in table {
-        let target = world.gateway.target(NAME).identity(&identity);
-        let (response, record) = send(&world, &target, NONE);
+        let target = fixture.gateway.target(NAME).identity(&identity);
+        let (response, record) = send(&fixture, &target, NONE);
         assert_eq!(response.status, 401, "{case}");
         assert_eq!(response.json().unwrap()["message"], "Unauthorized", "{case}");
         assert!(record.is_none(), "{case}: {record:?}");
@@ -186,13 +186,13 @@ fn client_certificate_of_somebody_else_names_nobody() {
 
 #[test]
 fn other_names_on_a_connection_are_misdirected() {
-    let world = World::start("authority", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("authority", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     for authority in ["other.example.com", "prod.example.com.evil.com", "default.gateway"] {
         let response = H2Client::connect(&target).unwrap().authority(authority).get(PODS, &[]).unwrap();
         assert_eq!(response.status, 421, "{authority}");
     }
-    assert!(world.client_records().is_empty());
+    assert!(fixture.client_records().is_empty());
     for authority in ["PROD.example.com:6443", "prod.example.com.", "127.0.0.1"] {
         let response = H2Client::connect(&target).unwrap().authority(authority).get(PODS, &[]).unwrap();
         assert_eq!(response.status, 200, "{authority}");
@@ -217,8 +217,8 @@ pub(crate) fn variants<'a>(name: &'a str, value: &'a str) -> Vec<(&'static str, 
     ]
 }
 
-fn send<S: AsRef<str>>(world: &World, target: &TlsTarget, headers: &[(S, S)]) -> (Response, Option<Record>) {
-    world.stub.clear();
+fn send<S: AsRef<str>>(fixture: &StubFixture, target: &TlsTarget, headers: &[(S, S)]) -> (Response, Option<Record>) {
+    fixture.stub.clear();
     let mut request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n");
     for (name, value) in headers {
         request.push_str(&format!("{}: {}\r\n", name.as_ref(), value.as_ref()));
@@ -227,13 +227,13 @@ fn send<S: AsRef<str>>(world: &World, target: &TlsTarget, headers: &[(S, S)]) ->
         request.push_str("Connection: close\r\n");
     }
     let response = target.raw_request(format!("{request}\r\n").as_bytes()).unwrap();
-    (response, world.client_records().pop())
+    (response, fixture.client_records().pop())
 }
 
-fn send_h2(world: &World, target: &TlsTarget, headers: &[(&str, &str)]) -> (Response, Option<Record>) {
-    world.stub.clear();
+fn send_h2(fixture: &StubFixture, target: &TlsTarget, headers: &[(&str, &str)]) -> (Response, Option<Record>) {
+    fixture.stub.clear();
     let response = H2Client::connect(target).unwrap().get(PODS, headers).unwrap();
-    (response, world.client_records().pop())
+    (response, fixture.client_records().pop())
 }
 
 /// Either the request was refused and the upstream saw nothing, or it saw what an honest request shows.
@@ -257,10 +257,10 @@ pub(crate) fn check(case: &str, clean: &Record, response: &Response, record: Opt
 
 #[test]
 fn no_address_makes_a_client_internal() {
-    let world = World::start("internal", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("internal", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let forged = [("x-request-id", "forged"), ("x-envoy-internal", "true"), ("x-envoy-upstream-rq-timeout-ms", "1")];
-    let (response, record) = send_h2(&world, &target, &forged);
+    let (response, record) = send_h2(&fixture, &target, &forged);
     let record = record.unwrap();
     assert_eq!(response.status, 200);
     let id = record.header("x-request-id").unwrap();

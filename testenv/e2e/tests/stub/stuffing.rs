@@ -9,8 +9,8 @@ use portcullis_harness::client::{H2Client, Outgoing, TlsTarget};
 use portcullis_harness::wait;
 use serde_json::json;
 
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 use crate::observe::{Page, with_another_request};
-use crate::world::{NAME, PODS, ROBOT, World};
 
 /// Clients at a time.
 const CLIENTS: usize = 4;
@@ -56,8 +56,8 @@ fn presents_tokens(target: &TlsTarget, lane: &str, count: usize) -> BTreeMap<u16
 }
 
 /// Strangers present so many chains and so many tokens; none of them gets in.
-fn flood(world: &World, round: &str, count: usize) {
-    let (target, each) = (world.gateway.target(NAME).timeout(FORGOTTEN), count / CLIENTS);
+fn flood(fixture: &StubFixture, round: &str, count: usize) {
+    let (target, each) = (fixture.gateway.target(NAME).timeout(FORGOTTEN), count / CLIENTS);
     std::thread::scope(|scope| {
         let chains: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| presents_chains(&target, each))).collect();
         let tokens: Vec<_> = (0..CLIENTS)
@@ -81,23 +81,23 @@ fn flood(world: &World, round: &str, count: usize) {
 }
 
 /// Envoy's resident memory, in KiB.
-pub(crate) fn resident(world: &World) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", world.gateway.envoy().process().pid())).unwrap();
+pub(crate) fn resident(fixture: &StubFixture) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", fixture.gateway.envoy().process().pid())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.split_whitespace().next().unwrap().parse().unwrap()
 }
 
 /// Processor time that Envoy has used.
-fn processor_time(world: &World) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", world.gateway.envoy().process().pid())).unwrap();
+fn processor_time(fixture: &StubFixture) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", fixture.gateway.envoy().process().pid())).unwrap();
     // Behind the name, which may hold anything: proc_pid_stat(5), fields 14 and 15, in hundredths of a second.
     let ticks = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);
     Duration::from_millis(10 * ticks.map(|ticks| ticks.parse::<u64>().unwrap()).sum::<u64>())
 }
 
-fn remembered(world: &World) -> u64 {
-    with_another_request(&world.gateway.target(NAME));
-    let page = Page::of(world);
+fn remembered(fixture: &StubFixture) -> u64 {
+    with_another_request(&fixture.gateway.target(NAME));
+    let page = Page::of(fixture);
     ["rejected_tokens", "refused_certificates"]
         .map(|kind| page.sum("credential_cache_entries", &[("kind", kind)]))
         .iter()
@@ -105,27 +105,27 @@ fn remembered(world: &World) -> u64 {
 }
 
 fn strangers_fill_no_memory(test: &str, count: usize) {
-    let world = World::start(test, &GatewayOptions::default());
-    flood(&world, "first", 200);
-    let before = resident(&world);
-    flood(&world, "many", count);
-    let after = resident(&world);
-    let kept = remembered(&world);
+    let fixture = StubFixture::start(test, &GatewayOptions::default());
+    flood(&fixture, "first", 200);
+    let before = resident(&fixture);
+    flood(&fixture, "many", count);
+    let after = resident(&fixture);
+    let kept = remembered(&fixture);
     println!(
         "{count} chains and {count} tokens: {before} KiB before, {after} KiB after, {kept} refusals are remembered"
     );
     assert!(after.saturating_sub(before) < MOST_MIB << 10, "{before} KiB before, {after} KiB after");
-    let is_forgotten = || (remembered(&world) == 0).then_some(());
+    let is_forgotten = || (remembered(&fixture) == 0).then_some(());
     wait::until("refusals are forgotten", FORGOTTEN, is_forgotten).unwrap();
-    println!("{} KiB when all is forgotten", resident(&world));
+    println!("{} KiB when all is forgotten", resident(&fixture));
     assert!(kept > 0, "some were remembered");
     // The allocator keeps what was freed: what comes later has room in it.
-    flood(&world, "again", count);
-    let again = resident(&world);
+    flood(&fixture, "again", count);
+    let again = resident(&fixture);
     println!("{again} KiB after as many again");
     assert!(again.saturating_sub(after) < MOST_MIB << 8, "{after} KiB after the first, {again} KiB after the second");
     let robot = format!("Bearer {ROBOT}");
-    let client = H2Client::connect(&world.gateway.target(NAME)).unwrap();
+    let client = H2Client::connect(&fixture.gateway.target(NAME)).unwrap();
     assert_eq!(client.get(PODS, &[("authorization", &robot)]).unwrap().status, 200);
 }
 
@@ -139,23 +139,23 @@ const SILENT: usize = 40;
 
 /// Presents a certificate of 95 KB of names on so many connections, each of which then is silent: how much memory Envoy takes for them.
 fn silent_connections_take(client_ca_names: &str) -> u64 {
-    let world = World::start("silent-strangers", &GatewayOptions::default());
+    let fixture = StubFixture::start("silent-strangers", &GatewayOptions::default());
     if client_ca_names != "Sent" {
-        world.gateway.change_settings(|spec| spec["clientCANames"] = json!(client_ca_names)).unwrap();
+        fixture.gateway.change_settings(|spec| spec["clientCANames"] = json!(client_ca_names)).unwrap();
     }
     let names = CertSpec { dns: vec![String::new(); 47_000], ..CertSpec::new("stranger") };
-    let target = world.gateway.target(NAME).timeout(FORGOTTEN).identity(&certs::self_signed(&names).unwrap());
+    let target = fixture.gateway.target(NAME).timeout(FORGOTTEN).identity(&certs::self_signed(&names).unwrap());
     let handshakes = || {
-        let all = world.gateway.envoy().admin().stats("^listener\\..*\\.ssl\\.handshake$").unwrap();
+        let all = fixture.gateway.envoy().admin().stats("^listener\\..*\\.ssl\\.handshake$").unwrap();
         all.iter().map(|(_, count)| count).sum::<u64>()
     };
     // The first ones are for what is made once.
     let mut silent: Vec<_> = (0..10).map(|_| target.connect().unwrap()).collect();
     wait::until("the handshakes are over", FORGOTTEN, || (handshakes() >= 10).then_some(())).unwrap();
-    let (before, many) = (resident(&world), handshakes() + SILENT as u64);
+    let (before, many) = (resident(&fixture), handshakes() + SILENT as u64);
     silent.extend((0..SILENT).map(|_| target.connect().unwrap()));
     wait::until("the handshakes are over", FORGOTTEN, || (handshakes() >= many).then_some(())).unwrap();
-    let taken = resident(&world).saturating_sub(before);
+    let taken = resident(&fixture).saturating_sub(before);
     println!("client CAs {client_ca_names}: {} KiB for each of {SILENT} silent connections", taken / SILENT as u64);
     taken
 }
@@ -178,20 +178,20 @@ fn silent_strangers_where_client_cas_are_named() {
 #[ignore = "a measurement"]
 fn handshakes_with_hostile_chains_cost_milliseconds() {
     const HANDSHAKES: u32 = 100;
-    let world = World::start("handshake-cost", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).timeout(FORGOTTEN);
+    let fixture = StubFixture::start("handshake-cost", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).timeout(FORGOTTEN);
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\r\n");
     let cost = |case: &str, identity: &Identity, expected: u16| {
-        let (bytes, before) = (identity.chain_der().iter().map(Vec::len).sum::<usize>(), processor_time(&world));
+        let (bytes, before) = (identity.chain_der().iter().map(Vec::len).sum::<usize>(), processor_time(&fixture));
         for _ in 0..HANDSHAKES {
             let answer = target.clone().identity(identity).raw_request(request.as_bytes()).unwrap();
             assert_eq!(answer.status, expected, "{case}");
         }
-        let each = (processor_time(&world) - before) / HANDSHAKES;
+        let each = (processor_time(&fixture) - before) / HANDSHAKES;
         println!("{case}, {bytes} bytes: {each:?} of Envoy's processor time for each handshake and request");
         each
     };
-    cost("a user", &world.pki.alice, 200);
+    cost("a user", &fixture.pki.alice, 200);
     for (case, identity) in [("many usages", stranger()), ("look-alikes", look_alikes())] {
         assert!(cost(case, &identity, 401) < Duration::from_millis(20), "{case}: a worker is held up");
     }

@@ -6,7 +6,7 @@ use portcullis_harness::client::{H2Client, TlsTarget};
 use serde_json::json;
 
 use crate::access_log::line;
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const CONNECTION: &str = "127.0.0.1";
 const PROXIED: &str = "203.0.113.7";
@@ -37,16 +37,16 @@ const CASES: [(u32, &[&str], Option<&str>); 22] = [
     (2, &["198.51.100.66, garbage, 10.0.0.1"], None),
 ];
 
-fn world(test: &str, listener: serde_json::Value) -> World {
-    let world = World::without_cluster(test, &GatewayOptions { listener, ..GatewayOptions::default() });
-    let manifest = world.manifest().set("/spec/portcullis", json!({"auditAttribution": true}));
+fn fixture(test: &str, listener: serde_json::Value) -> StubFixture {
+    let fixture = StubFixture::without_cluster(test, &GatewayOptions { listener, ..GatewayOptions::default() });
+    let manifest = fixture.manifest().set("/spec/portcullis", json!({"auditAttribution": true}));
     let manifest = manifest.set("/spec/logging", json!({"mode": "on"})).policies(json!([{"rules": [allow_all()]}]));
-    world.gateway.apply(&manifest).unwrap();
-    world
+    fixture.gateway.apply(&manifest).unwrap();
+    fixture
 }
 
 /// Sends the lines beside other forged headers, over each version of HTTP, and compares the address at every place.
-fn expect(world: &World, target: &TlsTarget, name: &str, lines: &[&str], address: &str) {
+fn expect(fixture: &StubFixture, target: &TlsTarget, name: &str, lines: &[&str], address: &str) {
     let forged = [("x-real-ip", "198.51.100.66"), ("forwarded", "for=198.51.100.66"), ("x-forwarded-proto", "http")];
     let listed = lines.iter().map(|line| ("x-forwarded-for", *line));
     let headers: Vec<_> = listed.chain(forged).collect();
@@ -54,7 +54,7 @@ fn expect(world: &World, target: &TlsTarget, name: &str, lines: &[&str], address
         let agent = format!("{name}-{protocol}");
         let mut headers = headers.clone();
         headers.push(("user-agent", &agent));
-        world.stub.clear();
+        fixture.stub.clear();
         let status = if protocol == "h2" {
             H2Client::connect(target).unwrap().get(PODS, &headers).unwrap().status
         } else {
@@ -63,11 +63,11 @@ fn expect(world: &World, target: &TlsTarget, name: &str, lines: &[&str], address
             target.raw_request(request.as_bytes()).unwrap().status
         };
         assert_eq!(status, 200, "{agent} {lines:?}");
-        let record = world.client_records().pop().unwrap();
+        let record = fixture.client_records().pop().unwrap();
         assert_eq!(record.header_all("x-forwarded-for"), [address], "{agent} {lines:?}");
         let told = record.header("impersonate-extra-portcullis.dev%2fclient-address");
         assert_eq!(told.as_deref(), Some(address), "{agent} {lines:?}");
-        assert_eq!(line(world, &agent)["client"], address, "{agent} {lines:?}");
+        assert_eq!(line(fixture, &agent)["client"], address, "{agent} {lines:?}");
         assert_eq!(record.header("x-forwarded-proto").as_deref(), Some("https"), "{agent}");
         for name in ["x-real-ip", "forwarded"] {
             assert_eq!(record.header(name), None, "{agent} {name}");
@@ -77,15 +77,15 @@ fn expect(world: &World, target: &TlsTarget, name: &str, lines: &[&str], address
 
 #[test]
 fn trusted_hops_name_one_address_and_hide_forged_ones() {
-    let world = world("trusted-hops", json!({"trustedHops": 1}));
+    let fixture = fixture("trusted-hops", json!({"trustedHops": 1}));
     let mut hops = 1;
     for (number, (trusted, lines, address)) in CASES.iter().enumerate() {
         if *trusted != hops {
-            world.gateway.change_settings(|spec| spec["listener"]["trustedHops"] = json!(trusted)).unwrap();
+            fixture.gateway.change_settings(|spec| spec["listener"]["trustedHops"] = json!(trusted)).unwrap();
             hops = *trusted;
         }
-        let target = world.gateway.target(NAME).identity(&world.pki.alice);
-        expect(&world, &target, &format!("case-{number}"), lines, address.unwrap_or(CONNECTION));
+        let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
+        expect(&fixture, &target, &format!("case-{number}"), lines, address.unwrap_or(CONNECTION));
     }
 }
 
@@ -93,10 +93,10 @@ fn trusted_hops_name_one_address_and_hide_forged_ones() {
 #[test]
 fn trusted_hops_outrank_the_address_of_a_proxy_header() {
     let proxies = json!({"trustedProxies": ["127.0.0.1"]});
-    let world = world("trusted-hops-proxied", json!({"trustedHops": 1, "proxyProtocol": proxies}));
+    let fixture = fixture("trusted-hops-proxied", json!({"trustedHops": 1, "proxyProtocol": proxies}));
     let preamble = format!("PROXY TCP4 {PROXIED} 198.51.100.1 40000 6443\r\n");
-    let target = world.gateway.target(NAME).identity(&world.pki.alice).preamble(preamble.as_bytes());
-    expect(&world, &target, "both", &["198.51.100.66, 192.0.2.1"], "192.0.2.1");
-    expect(&world, &target, "header-alone", &[], PROXIED);
-    expect(&world, &target, "garbage", &["198.51.100.66, -"], PROXIED);
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice).preamble(preamble.as_bytes());
+    expect(&fixture, &target, "both", &["198.51.100.66, 192.0.2.1"], "192.0.2.1");
+    expect(&fixture, &target, "header-alone", &[], PROXIED);
+    expect(&fixture, &target, "garbage", &["198.51.100.66, -"], PROXIED);
 }

@@ -7,7 +7,7 @@ use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec";
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -26,30 +26,30 @@ fn upgrade(path: &str, kind: &str, more: &str) -> String {
 }
 
 /// A cluster with something to refuse in every way.
-fn refusing(world: &World) -> Manifest {
+fn refusing(fixture: &StubFixture) -> Manifest {
     let of = |resource: &str| json!({"verbs": ["*"], "apiGroups": ["*"], "resources": [resource]});
     let none = json!({"flowControlSchemas": [{"name": "none", "maxRequestsInflight": {"max": 0}}]});
     let policies = json!([
         {"rules": [of("services/proxy")], "flowControlSchemaName": "none"},
         {"rules": [of("pods"), of("pods/exec")]},
     ]);
-    world.manifest().set("/spec/flowControl", none).policies(policies)
+    fixture.manifest().set("/spec/flowControl", none).policies(policies)
 }
 
 #[test]
 fn refused_upgrade_is_the_last_request_of_its_connection() {
-    let world = World::start("refused-upgrades", &GatewayOptions::default());
-    world.gateway.apply(&refusing(&world)).unwrap();
+    let fixture = StubFixture::start("refused-upgrades", &GatewayOptions::default());
+    fixture.gateway.apply(&refusing(&fixture)).unwrap();
     let pod = |status: u16| format!("/api/v1/namespaces/default/pods/of-{status}/exec");
     for status in [200, 401, 403, 404, 429, 500, 503] {
         let action = Action::Respond { status, headers: Vec::new(), body: "{}".to_owned() };
-        world.stub.fault(Fault::new(&pod(status), action));
+        fixture.stub.fault(Fault::new(&pod(status), action));
     }
-    world
+    fixture
         .stub
         .fault(Fault::new(TOKEN_REVIEWS, Action::Respond { status: 500, headers: Vec::new(), body: String::new() }));
-    let alice = world.gateway.target(NAME).identity(&world.pki.alice);
-    let nobody = world.gateway.target(NAME);
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
+    let nobody = fixture.gateway.target(NAME);
     let token = "Authorization: Bearer nobody-knows\r\n";
     let by_gateway = [
         (&alice, "/api/v1/namespaces/a%2Fb/pods/p/exec".to_owned(), "", 400),
@@ -71,9 +71,9 @@ fn refused_upgrade_is_the_last_request_of_its_connection() {
             }
         }
     });
-    let seen = world.stub.records_for(SMUGGLED);
+    let seen = fixture.stub.records_for(SMUGGLED);
     assert!(seen.is_empty(), "{seen:?}");
-    assert_eq!(world.stub.records_for(&pod(403)).len(), 2 * KINDS.len());
+    assert_eq!(fixture.stub.records_for(&pod(403)).len(), 2 * KINDS.len());
 }
 
 /// The other request is on its way before the answer comes.
@@ -99,8 +99,8 @@ fn after_the_answer(target: &TlsTarget, head: &str, expected: u16) {
 
 #[test]
 fn upgrade_is_a_head_and_nothing_else() {
-    let world = World::start("upgrade-bodies", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("upgrade-bodies", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     for (framing, body, expected) in [
         ("Content-Length: 0\r\n", "", 101),
         ("Expect: 100-continue\r\n", "", 101),
@@ -113,12 +113,12 @@ fn upgrade_is_a_head_and_nothing_else() {
         ("Content-Length: 0\r\nContent-Length: 5\r\n", "hello", 400),
     ] {
         for kind in KINDS {
-            world.stub.clear();
+            fixture.stub.clear();
             let mut connection = target.connect().unwrap();
             connection.write(format!("{}{body}", upgrade(EXEC, kind, framing)).as_bytes()).unwrap();
             let answer = connection.read_response(false).unwrap();
             assert_eq!(answer.status, expected, "{kind} {framing}: {}", answer.text());
-            let records = world.client_records();
+            let records = fixture.client_records();
             assert_eq!(records.len(), usize::from(expected == 101), "{kind} {framing}: {records:?}");
             if let [record] = &records[..] {
                 assert_eq!((record.header("expect"), record.header("transfer-encoding")), (None, None));
@@ -133,8 +133,8 @@ fn upgrade_is_a_head_and_nothing_else() {
 /// kube-apiserver looks for the word in any case and among others.
 #[test]
 fn every_spelling_of_an_upgrade_is_one_and_arrives_in_one() {
-    let world = World::start("upgrade-spellings", &GatewayOptions::default());
-    let target = world.gateway.target(NAME).identity(&world.pki.alice).timeout(Duration::from_secs(10));
+    let fixture = StubFixture::start("upgrade-spellings", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice).timeout(Duration::from_secs(10));
     for (connection, upgrade) in [
         ("Connection: Upgrade", "websocket"),
         ("Connection: upgrade", "WebSocket"),
@@ -144,12 +144,12 @@ fn every_spelling_of_an_upgrade_is_one_and_arrives_in_one() {
         ("Connection: keep-alive\r\nConnection: Upgrade", "websocket"),
         ("Connection: Upgrade, close", "SPDY/3.1"),
     ] {
-        world.stub.clear();
+        fixture.stub.clear();
         let head = format!("GET {EXEC} HTTP/1.1\r\nHost: {NAME}\r\n{connection}\r\nUpgrade: {upgrade}\r\n\r\n");
         let mut session = target.connect().unwrap();
         session.write(head.as_bytes()).unwrap();
         assert_eq!(session.read_head().unwrap().status, 101, "{connection}, {upgrade}");
-        let record = world.stub.records_for(EXEC).pop().unwrap();
+        let record = fixture.stub.records_for(EXEC).pop().unwrap();
         assert_eq!(record.header_all("connection"), ["Upgrade"], "{connection}");
         assert_eq!(record.header_all("upgrade"), [upgrade]);
     }
@@ -157,8 +157,8 @@ fn every_spelling_of_an_upgrade_is_one_and_arrives_in_one() {
 
 #[test]
 fn token_among_subprotocols_is_believed_and_goes_no_further() {
-    let world = World::start("upgrade-token", &GatewayOptions::default());
-    let nobody = world.gateway.target(NAME);
+    let fixture = StubFixture::start("upgrade-token", &GatewayOptions::default());
+    let nobody = fixture.gateway.target(NAME);
     let encoded = "base64url.bearer.authorization.k8s.io.dGhlLXRva2VuLW9mLXRoZS1yb2JvdA";
     let both = format!("Sec-WebSocket-Protocol: v5.channel.k8s.io, {encoded}, v4.channel.k8s.io\r\n");
     let lines = format!("Sec-WebSocket-Protocol: {encoded}\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n");
@@ -166,7 +166,7 @@ fn token_among_subprotocols_is_believed_and_goes_no_further() {
         let answer = nobody.raw_request(upgrade(EXEC, "websocket", protocols).as_bytes()).unwrap();
         assert_eq!(answer.status, 101, "{protocols}{}", answer.text());
         assert_eq!(answer.header("sec-websocket-protocol").as_deref(), Some("v5.channel.k8s.io"));
-        let record = world.stub.records_for(EXEC).pop().unwrap();
+        let record = fixture.stub.records_for(EXEC).pop().unwrap();
         assert_eq!(record.header_all("sec-websocket-protocol"), [kept]);
         assert_eq!(record.effective.as_ref().unwrap().username, "robot");
         assert!(!record.headers.iter().any(|header| header.value.windows(4).any(|part| part == b"dGhl")));
@@ -174,25 +174,25 @@ fn token_among_subprotocols_is_believed_and_goes_no_further() {
     let alone = format!("Sec-WebSocket-Protocol: {encoded}\r\n");
     let bad = format!("Sec-WebSocket-Protocol: v5.channel.k8s.io, {encoded}x\r\n");
     let two = format!("{both}Sec-WebSocket-Protocol: {encoded}\r\n");
-    world.stub.clear();
+    fixture.stub.clear();
     for protocols in [&alone, &bad, &two] {
         let answer = nobody.raw_request(upgrade(EXEC, "websocket", protocols).as_bytes()).unwrap();
         assert_eq!(answer.status, 401, "{protocols}{}", answer.text());
     }
-    assert!(world.stub.records_for(EXEC).is_empty());
+    assert!(fixture.stub.records_for(EXEC).is_empty());
 }
 
 #[test]
 fn no_upgrade_comes_over_http_2() {
-    let world = World::start("extended-connect", &GatewayOptions::default());
-    let alice = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("extended-connect", &GatewayOptions::default());
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     for protocol in ["websocket", "SPDY/3.1"] {
         let client = H2Client::connect(&alice).unwrap();
         assert_eq!(client.get(PODS, &[]).unwrap().status, 200);
-        world.stub.clear();
+        fixture.stub.clear();
         // Envoy offers no such thing, and ends the connection of a client that asks for it all the same.
         let answer = client.extended_connect(protocol, EXEC);
         assert!(answer.is_err(), "{protocol}: {answer:?}");
-        assert!(world.client_records().is_empty());
+        assert!(fixture.client_records().is_empty());
     }
 }

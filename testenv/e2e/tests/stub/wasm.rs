@@ -11,7 +11,7 @@ use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::{deps, project_root, wait};
 use portcullis_stub_apiserver::{Action, Fault, TokenEntry};
 
-use crate::world::{NAME, PODS, ROBOT, World, connect};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -34,23 +34,23 @@ fn panic_fails_closed_and_the_vm_comes_back() {
         let user = format!("robot-{number}");
         (format!("the-token-of-{user}"), TokenEntry { user, ..TokenEntry::default() })
     });
-    let world = World::with_tokens("wasm-panic", &with(project_root().join("target/wasm/faulty.wasm")), tokens);
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::with_tokens("wasm-panic", &with(project_root().join("target/wasm/faulty.wasm")), tokens);
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     for place in BEFORE {
         let (status, body) = get(&target, &format!("X-Fault-Injection: {place}\r\n")).unwrap();
         assert_eq!(status, 503, "{place}: {body}");
         assert!(body.contains("\"kind\":\"Status\""), "{place}: {body}");
-        assert!(world.client_records().is_empty(), "{place}");
-        comes_back(&world, place);
+        assert!(fixture.client_records().is_empty(), "{place}");
+        comes_back(&fixture, place);
     }
     // Envoy gives up a request that waits for a VM which is gone after a while; its client does so before.
-    let nobody = world.gateway.target(NAME).timeout(Duration::from_secs(2));
+    let nobody = fixture.gateway.target(NAME).timeout(Duration::from_secs(2));
     for (number, place) in ["asked", "callout", "resumed"].into_iter().enumerate() {
         let headers = format!("Authorization: Bearer the-token-of-robot-{number}\r\nX-Fault-Injection: {place}\r\n");
         let status = get(&nobody, &headers).map(|(status, _)| status);
         assert!(status.is_none_or(|status| status >= 400), "{place}: {status:?}");
-        assert!(world.client_records().is_empty(), "{place}");
-        comes_back(&world, place);
+        assert!(fixture.client_records().is_empty(), "{place}");
+        comes_back(&fixture, place);
     }
     // The head may be with the server by now, as the client's own.
     let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}"#;
@@ -61,25 +61,25 @@ fn panic_fails_closed_and_the_vm_comes_back() {
         let path = "/api/v1/namespaces/default/configmaps";
         let answer = client.open_with_trailers("POST", path, &head, body.as_bytes(), &trailers);
         assert!(answer.as_ref().map_or(500, |stream| stream.response.status) >= 400, "{place}: {answer:?}");
-        comes_back(&world, place);
+        comes_back(&fixture, place);
     }
     assert_eq!(get(&target, "X-Fault-Injection: stream-complete\r\n").unwrap().0, 200);
-    comes_back(&world, "stream-complete");
+    comes_back(&fixture, "stream-complete");
     // Between requests: the next one that comes to the worker has the VM made anew.
     let made = || -> u64 {
-        let made = world.gateway.envoy().admin().stats("^wasm\\..*\\.created$").unwrap();
+        let made = fixture.gateway.envoy().admin().stats("^wasm\\..*\\.created$").unwrap();
         made.iter().map(|(_, count)| count).sum()
     };
     let before = made();
     assert_eq!(get(&target, "X-Fault-Injection: tick\r\n").unwrap().0, 200);
     let strikes = || (get(&target, "").is_some() && made() > before).then_some(());
     wait::until("the tick strikes", SOON, strikes).unwrap();
-    comes_back(&world, "tick");
+    comes_back(&fixture, "tick");
 }
 
 /// Whatever a server saw was alice's own.
-fn comes_back(world: &World, place: &str) {
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+fn comes_back(fixture: &StubFixture, place: &str) {
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     // Every worker, and so several times in a row.
     let mut in_a_row = 0;
     let serves = || {
@@ -87,35 +87,35 @@ fn comes_back(world: &World, place: &str) {
         (in_a_row >= 12).then_some(())
     };
     wait::until("the VM comes back", SOON, serves).unwrap();
-    for record in world.client_records() {
+    for record in fixture.client_records() {
         assert_eq!(record.header_all("impersonate-user"), ["alice"], "{place}: {record:?}");
     }
-    world.stub.clear();
+    fixture.stub.clear();
 }
 
 #[test]
 fn envoy_without_the_wasm_file_serves_nothing() {
-    let world = World::without_cluster("no-wasm", &with(PathBuf::from("/nowhere/portcullis.wasm")));
-    world.gateway.write(&world.manifest()).unwrap();
-    let plane = world.gateway.plane();
+    let fixture = StubFixture::without_cluster("no-wasm", &with(PathBuf::from("/nowhere/portcullis.wasm")));
+    fixture.gateway.write(&fixture.manifest()).unwrap();
+    let plane = fixture.gateway.plane();
     plane
         .wait_status("Envoy refuses the listener", SOON, |status| {
             status.to_string().contains("/nowhere/portcullis.wasm")
         })
         .unwrap();
-    assert_eq!(get(&world.gateway.target(NAME).identity(&world.pki.alice), ""), None);
-    assert!(world.client_records().is_empty());
+    assert_eq!(get(&fixture.gateway.target(NAME).identity(&fixture.pki.alice), ""), None);
+    assert!(fixture.client_records().is_empty());
 }
 
 #[test]
 fn user_is_told_by_the_vm_and_not_by_the_module() {
-    let world = World::start("wasm-runs", &with(deps::wasm().unwrap()));
-    let target = world.gateway.target(NAME).identity(&world.pki.alice);
+    let fixture = StubFixture::start("wasm-runs", &with(deps::wasm().unwrap()));
+    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     assert_eq!(get(&target, "").unwrap().0, 200);
-    let records = world.client_records();
+    let records = fixture.client_records();
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].header("impersonate-user").as_deref(), Some("alice"));
-    let stats = world.gateway.envoy().admin().get("/stats?filter=wasm").unwrap().text();
+    let stats = fixture.gateway.envoy().admin().get("/stats?filter=wasm").unwrap().text();
     assert!(stats.contains("wasm.envoy.wasm.runtime.v8.active"), "{stats}");
 }
 
@@ -147,11 +147,11 @@ fn goes_on(target: &TlsTarget, path: &str, stops: &AtomicBool) -> usize {
 /// Every request of the other users either is theirs, or fails; none goes on as another user's, or without a user.
 #[test]
 fn vms_that_panic_under_load_mix_nobody_up_and_come_back() {
-    let world = World::start("wasm-panics", &with(project_root().join("target/wasm/faulty.wasm")));
-    let nobody = world.gateway.target(NAME);
+    let fixture = StubFixture::start("wasm-panics", &with(project_root().join("target/wasm/faulty.wasm")));
+    let nobody = fixture.gateway.target(NAME);
     let targets = USERS
-        .map(|user| nobody.clone().identity(&world.pki.client_ca.issue(&CertSpec::client(user, [""; 0])).unwrap()));
-    let alice = nobody.clone().identity(&world.pki.alice);
+        .map(|user| nobody.clone().identity(&fixture.pki.client_ca.issue(&CertSpec::client(user, [""; 0])).unwrap()));
+    let alice = nobody.clone().identity(&fixture.pki.alice);
     let stops = AtomicBool::new(false);
     let served: Vec<usize> = std::thread::scope(|scope| {
         let stops = &stops;
@@ -169,7 +169,7 @@ fn vms_that_panic_under_load_mix_nobody_up_and_come_back() {
         going.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert!(served.iter().all(|count| *count > 0), "{served:?}");
-    for record in world.client_records() {
+    for record in fixture.client_records() {
         let user = record.header_all("impersonate-user");
         assert_eq!(user.len(), 1, "{record:?}");
         assert!(user == ["alice"] || record.path() == namespace(&user[0]), "{record:?}");
@@ -179,20 +179,20 @@ fn vms_that_panic_under_load_mix_nobody_up_and_come_back() {
 /// Requests that wait for a review when the VM panics wait on, until Envoy ends what is idle, and reach no server.
 #[test]
 fn request_waiting_in_a_panicked_vm_reaches_no_server() {
-    let world = World::start("wasm-waits", &with(project_root().join("target/wasm/faulty.wasm")));
+    let fixture = StubFixture::start("wasm-waits", &with(project_root().join("target/wasm/faulty.wasm")));
     let reviews = "/apis/authentication.k8s.io/v1/tokenreviews";
-    world.stub.fault(Fault::new(reviews, Action::Hold));
+    fixture.stub.fault(Fault::new(reviews, Action::Hold));
     // One connection is one worker.
-    let client = connect(&world.gateway.target(NAME).timeout(Duration::from_secs(4)));
+    let client = connect(&fixture.gateway.target(NAME).timeout(Duration::from_secs(4)));
     let authorization = format!("Bearer {ROBOT}");
     let waited = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| client.get(PODS, &[("authorization", &authorization)]));
-        let asked = || (!world.stub.records_for(reviews).is_empty()).then_some(());
+        let asked = || (!fixture.stub.records_for(reviews).is_empty()).then_some(());
         wait::until("the review is under way", SOON, asked).unwrap();
         let _ = client.get(PODS, &[("x-fault-injection", "decide")]);
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
         waiting.join().unwrap()
     });
     assert!(waited.as_ref().map_or(0, |answer| answer.status) != 200, "{waited:?}");
-    assert!(world.client_records().is_empty());
+    assert!(fixture.client_records().is_empty());
 }

@@ -8,29 +8,29 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault, StubServer};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, World, connect};
+use crate::fixture::{NAME, PODS, StubFixture, connect};
 
 const SOON: Duration = Duration::from_secs(20);
 
 /// Two servers in zone a, one in b, one in none.
 struct Zones {
-    world: World,
+    fixture: StubFixture,
     servers: Vec<StubServer>,
 }
 
 impl Zones {
     fn start(test: &str, options: &GatewayOptions, strategy: &str) -> Self {
-        let world = World::without_cluster(test, options);
-        let servers = ["a-0", "a-1", "b-0", "none"].map(|name| world.pki.stub(name)).into();
-        let zones = Zones { world, servers };
-        zones.world.gateway.apply(&zones.manifest(strategy)).unwrap();
+        let fixture = StubFixture::without_cluster(test, options);
+        let servers = ["a-0", "a-1", "b-0", "none"].map(|name| fixture.pki.stub(name)).into();
+        let zones = Zones { fixture, servers };
+        zones.fixture.gateway.apply(&zones.manifest(strategy)).unwrap();
         zones
     }
 
     fn manifest(&self, strategy: &str) -> Manifest {
         let servers: Vec<_> = self.servers.iter().map(|server| json!({"endpoint": server.url()})).collect();
         let zone = |number: usize, zone: &str| json!({"endpoint": self.servers[number].url(), "zone": zone});
-        self.world
+        self.fixture
             .manifest()
             .set("/spec/servers", json!(servers))
             .policies(json!([{"rules": [allow_all()], "strategy": strategy}]))
@@ -54,7 +54,7 @@ impl Zones {
     }
 
     fn client(&self) -> H2Client {
-        connect(&self.world.gateway.target(NAME).identity(&self.world.pki.alice))
+        connect(&self.fixture.gateway.target(NAME).identity(&self.fixture.pki.alice))
     }
 
     /// Waits until exactly these servers get requests.

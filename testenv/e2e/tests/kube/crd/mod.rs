@@ -18,23 +18,23 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 const SOON: Duration = Duration::from_secs(20);
 
-struct World {
+struct Fixture {
     kube: RealKube,
     run: RunDir,
     cache: PathBuf,
 }
 
-impl World {
+impl Fixture {
     fn start() -> Option<Self> {
         deps::kube_or_skip("crd").unwrap()?;
         let run = RunDir::new("crd").unwrap();
         let kube = RealKube::start(&run, "kube", &KubeOptions::default()).unwrap();
         let cache = run.make_dir("kubectl-cache").unwrap();
-        Some(World { kube, run, cache })
+        Some(Fixture { kube, run, cache })
     }
 
     fn kubectl(&self, args: &[&str]) -> Kubectl {
@@ -76,45 +76,45 @@ fn printed(output: &str) -> String {
 
 #[test]
 fn kube_apiserver_takes_the_definition_and_judges_as_check_does() {
-    let Some(world) = World::start() else { return };
-    the_definition_is_taken_in_both_forms(&world);
-    manifests_are_judged_as_check_judges(&world);
-    a_bare_on_is_a_boolean_to_kubectl(&world);
-    a_large_object_is_within_the_servers_budget(&world);
-    nothing_of_an_accepted_object_is_lost(&world);
-    columns_show_the_conditions(&world);
-    fields_are_explained(&world);
+    let Some(fixture) = Fixture::start() else { return };
+    the_definition_is_taken_in_both_forms(&fixture);
+    manifests_are_judged_as_check_judges(&fixture);
+    a_bare_on_is_a_boolean_to_kubectl(&fixture);
+    a_large_object_is_within_the_servers_budget(&fixture);
+    nothing_of_an_accepted_object_is_lost(&fixture);
+    columns_show_the_conditions(&fixture);
+    fields_are_explained(&fixture);
 }
 
-fn the_definition_is_taken_in_both_forms(world: &World) {
+fn the_definition_is_taken_in_both_forms(fixture: &Fixture) {
     for form in ["yaml", "json"] {
-        let file = world.file(&format!("crd.{form}"), &printed(form));
-        let told = world.kubectl(&["apply", "--server-side", "-f", &file]).run().unwrap();
+        let file = fixture.file(&format!("crd.{form}"), &printed(form));
+        let told = fixture.kubectl(&["apply", "--server-side", "-f", &file]).run().unwrap();
         assert!(told.success(), "{}", told.stderr);
         assert_eq!(told.stderr, "", "no warning");
     }
     let conditions = wait::until("the definition is established", SOON, || {
-        let conditions = world.definition()["status"]["conditions"].clone();
+        let conditions = fixture.definition()["status"]["conditions"].clone();
         let established = |one: &Value| one["type"] == "Established" && one["status"] == "True";
         conditions.as_array().is_some_and(|all| all.iter().any(established)).then_some(conditions)
     });
     let conditions = conditions.unwrap();
     assert!(!conditions.to_string().contains("NonStructuralSchema"), "{conditions}");
     wait::until("the kind is served", SOON, || {
-        let found = world.kubectl(&["get", "upstreamclusters"]).run().unwrap();
+        let found = fixture.kubectl(&["get", "upstreamclusters"]).run().unwrap();
         found.success().then_some(())
     })
     .unwrap();
 }
 
-fn manifests_are_judged_as_check_judges(world: &World) {
+fn manifests_are_judged_as_check_judges(fixture: &Fixture) {
     let mut wrong = Vec::new();
     for case in cases::cases() {
-        let manifest = case.apply(world.manifest());
+        let manifest = case.apply(fixture.manifest());
         let object: Value = serde_json::from_str(&manifest.to_text()).unwrap();
         let checked = parse_cluster(&object).map_err(|problem| vec![problem]);
         let checked = checked.and_then(|raw| check_cluster(&raw, false).outcome.map(drop).or_else(unless_unresolved));
-        let told = world.judged(&object);
+        let told = fixture.judged(&object);
         let answer = told.as_ref().err().map(ToString::to_string).unwrap_or_default();
         for secret in ["/spec/clientConfig/keyData", "/spec/clientConfig/bearerToken", "/spec/secureServing/keyData"] {
             let told = |secret: &str| secret.len() > 3 && answer.contains(secret);
@@ -144,20 +144,20 @@ fn unless_unresolved(mut problems: Vec<Problem>) -> Result<(), Vec<Problem>> {
 }
 
 /// kubectl reads YAML 1.1; docs/kubegateway.md warns of it.
-fn a_bare_on_is_a_boolean_to_kubectl(world: &World) {
-    let text = world.manifest().set("/spec/logging", json!({"mode": "MODE"})).to_text();
+fn a_bare_on_is_a_boolean_to_kubectl(fixture: &Fixture) {
+    let text = fixture.manifest().set("/spec/logging", json!({"mode": "MODE"})).to_text();
     for (written, is_taken) in [("on", false), ("\"on\"", true)] {
-        let file = world.file("mode.yaml", &text.replace("\"MODE\"", written));
-        let told = world.kubectl(&["create", "--dry-run=server", "-f", &file]).run().unwrap();
+        let file = fixture.file("mode.yaml", &text.replace("\"MODE\"", written));
+        let told = fixture.kubectl(&["create", "--dry-run=server", "-f", &file]).run().unwrap();
         assert_eq!(told.success(), is_taken, "{written}: {}", told.stderr);
         assert!(is_taken || told.stderr.contains("spec.logging.mode"), "{}", told.stderr);
     }
 }
 
 /// The server counts what its rules cost on an object, and refuses one that is too dear, however good it is.
-fn a_large_object_is_within_the_servers_budget(world: &World) {
-    let small: Value = serde_json::from_str(&world.manifest().to_text()).unwrap();
-    let mut manifest = world.manifest();
+fn a_large_object_is_within_the_servers_budget(fixture: &Fixture) {
+    let small: Value = serde_json::from_str(&fixture.manifest().to_text()).unwrap();
+    let mut manifest = fixture.manifest();
     for field in ["/spec/clientConfig/caData", "/spec/secureServing/clientCAData"] {
         let one = STANDARD.decode(small.pointer(field).unwrap().as_str().unwrap()).unwrap();
         manifest = manifest.set(field, STANDARD.encode(one.repeat(256)).into());
@@ -173,42 +173,42 @@ fn a_large_object_is_within_the_servers_budget(world: &World) {
         .set("/spec/portcullis", json!({"forwardedExtras": extras}));
     let object: Value = serde_json::from_str(&manifest.to_text()).unwrap();
     assert!(check_cluster(&parse_cluster(&object).unwrap(), false).outcome.is_ok());
-    let file = world.file("large.json", &object.to_string());
-    world.kubectl(&["create", "--dry-run=server", "-f", &file]).run_ok().unwrap();
+    let file = fixture.file("large.json", &object.to_string());
+    fixture.kubectl(&["create", "--dry-run=server", "-f", &file]).run_ok().unwrap();
 }
 
-fn nothing_of_an_accepted_object_is_lost(world: &World) {
-    let manifest = cases::full(world.manifest());
+fn nothing_of_an_accepted_object_is_lost(fixture: &Fixture) {
+    let manifest = cases::full(fixture.manifest());
     let sent: Value = serde_json::from_str(&manifest.to_text()).unwrap();
-    let file = world.file("full.json", &manifest.to_text());
-    world.kubectl(&["apply", "--server-side", "-f", &file]).run_ok().unwrap();
-    let stored = world.kubectl(&["get", "upstreamcluster", NAME]).json().unwrap();
+    let file = fixture.file("full.json", &manifest.to_text());
+    fixture.kubectl(&["apply", "--server-side", "-f", &file]).run_ok().unwrap();
+    let stored = fixture.kubectl(&["get", "upstreamcluster", NAME]).json().unwrap();
     assert_eq!(stored["spec"], sent["spec"], "both spellings included, and no default of the server's");
     assert!(stored.get("status").is_none());
 }
 
-fn columns_show_the_conditions(world: &World) {
+fn columns_show_the_conditions(fixture: &Fixture) {
     let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "newer": {"field": 1}});
     let status = json!({"status": {
         "conditions": [condition("Accepted", "True"), condition("Programmed", "False"), condition("Ready", "Unknown")],
         "newer": true,
     }});
     let patch = ["patch", "uc", NAME, "--subresource=status", "--type=merge", "-p", &status.to_string()];
-    world.kubectl(&patch).run_ok().unwrap();
-    let table = world.kubectl(&["get", "uc"]).run_ok().unwrap();
+    fixture.kubectl(&patch).run_ok().unwrap();
+    let table = fixture.kubectl(&["get", "uc"]).run_ok().unwrap();
     let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["NAME", "ACCEPTED", "PROGRAMMED", "READY", "AGE"], "{table}");
     assert_eq!(rows[1][..4], [NAME, "True", "False", "Unknown"], "{table}");
-    let stored = world.kubectl(&["get", "uc", NAME]).json().unwrap();
+    let stored = fixture.kubectl(&["get", "uc", NAME]).json().unwrap();
     assert_eq!(stored["status"]["newer"], true, "what a newer control plane tells is kept");
 }
 
-fn fields_are_explained(world: &World) {
+fn fields_are_explained(fixture: &Fixture) {
     for (field, words) in [
         ("dispatchPolicies", "Which request goes where; the first match wins."),
         ("portcullis.requestTimeout", "75s if unset"),
     ] {
-        let told = world.kubectl(&["explain", &format!("upstreamcluster.spec.{field}")]).run_ok().unwrap();
+        let told = fixture.kubectl(&["explain", &format!("upstreamcluster.spec.{field}")]).run_ok().unwrap();
         assert!(told.contains(words), "{told}");
     }
 }

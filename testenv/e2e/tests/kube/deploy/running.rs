@@ -41,14 +41,14 @@ impl Place {
     }
 }
 
-struct World {
+struct Fixture {
     cluster: Cluster,
     rendered: Rendered,
     place: Place,
     serving_ca: Ca,
 }
 
-impl World {
+impl Fixture {
     fn start(test: &str) -> Option<Self> {
         let cluster = Cluster::start(test)?;
         if !possible(test) {
@@ -57,10 +57,10 @@ impl World {
         let rendered = cluster.apply_rendered("base");
         cluster.wait_kind("upstreamclusters");
         let serving_ca = Ca::new("gateway serving authority").unwrap();
-        let world = World { cluster, rendered, place: Place::new(), serving_ca };
-        world.make_xds_certificates();
-        world.change_settings();
-        Some(world)
+        let fixture = Fixture { cluster, rendered, place: Place::new(), serving_ca };
+        fixture.make_xds_certificates();
+        fixture.change_settings();
+        Some(fixture)
     }
 
     /// As cert-manager would, by the Certificates of the component.
@@ -184,24 +184,24 @@ fn leads(address: SocketAddr) -> bool {
 
 #[test]
 fn pods_of_the_manifests_serve_a_cluster() {
-    let Some(world) = World::start("pods") else { return };
-    let planes = [world.plane(0), world.plane(1)];
+    let Some(fixture) = Fixture::start("pods") else { return };
+    let planes = [fixture.plane(0), fixture.plane(1)];
     planes.iter().for_each(|plane| plane.wait("/readyz"));
-    let one_leads = || (world.place.planes.map(leads).into_iter().filter(|leads| *leads).count() == 1).then_some(());
+    let one_leads = || (fixture.place.planes.map(leads).into_iter().filter(|leads| *leads).count() == 1).then_some(());
     wait::until("one of them leads", SOON, one_leads).unwrap();
-    let gateway = world.gateway();
+    let gateway = fixture.gateway();
     gateway.wait("/readyz");
     for pod in planes.iter().chain([&gateway]) {
         is_confined(pod);
     }
-    world.apply_example();
-    world.wait("Accepted", &[r#""status":"True""#]);
+    fixture.apply_example();
+    fixture.wait("Accepted", &[r#""status":"True""#]);
     // Envoy may follow the replica that does not write: then the one that does knows of it by the agent's report alone.
-    world.wait("Programmed", &[r#""status":"True""#, r#""reason":"OtherReplicas""#]);
-    world.wait("Ready", &[r#""status":"True""#]);
-    assert_eq!(world.whoami(), "alice");
-    metrics_are_told(world.place.gateway);
-    let plane = the_other_takes_over(&world, planes);
+    fixture.wait("Programmed", &[r#""status":"True""#, r#""reason":"OtherReplicas""#]);
+    fixture.wait("Ready", &[r#""status":"True""#]);
+    assert_eq!(fixture.whoami(), "alice");
+    metrics_are_told(fixture.place.gateway);
+    let plane = the_other_takes_over(&fixture, planes);
     ends_in_order(&gateway, &plane);
 }
 
@@ -223,14 +223,14 @@ fn is_confined(pod: &Pod) {
 }
 
 /// The leader ends: the other replica takes Lease and gateway over.
-fn the_other_takes_over(world: &World, planes: [Pod; 2]) -> Pod {
+fn the_other_takes_over(fixture: &Fixture, planes: [Pod; 2]) -> Pod {
     let [first, second] = planes;
-    let first_leads = leads(world.place.planes[0]);
+    let first_leads = leads(fixture.place.planes[0]);
     let (leader, other, place) = if first_leads { (first, second, 1) } else { (second, first, 0) };
     leader.process.signal(Signal::Term).unwrap();
     assert!(leader.process.wait_exit(SOON).unwrap().success(), "{}", leader.process.log());
-    wait::until("the other leads", SOON, || leads(world.place.planes[place]).then_some(())).unwrap();
-    world.wait("Programmed", &[r#""status":"True""#]);
+    wait::until("the other leads", SOON, || leads(fixture.place.planes[place]).then_some(())).unwrap();
+    fixture.wait("Programmed", &[r#""status":"True""#]);
     other
 }
 

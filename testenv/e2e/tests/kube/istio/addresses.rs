@@ -8,7 +8,7 @@ use portcullis_harness::kube::RealKube;
 use serde_json::{Value, json};
 
 use super::effect::{eventually, manager, nothing_was_refused};
-use super::world::{Build, NAME, Setup, World};
+use super::fixture::{Build, MeshFixture, NAME, Setup};
 
 const SOON: Duration = Duration::from_secs(30);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -30,32 +30,32 @@ pub(super) fn listed_by(kube: &RealKube, target: &TlsTarget, case: &str) -> Valu
     kube.apiservers()[0].wait_audit(case, SOON, is_it).unwrap()["sourceIPs"].clone()
 }
 
-fn listed(world: &World, case: &str) -> Value {
-    listed_by(&world.kube, &world.target().identity(&world.alice), case)
+fn listed(fixture: &MeshFixture, case: &str) -> Value {
+    listed_by(&fixture.kube, &fixture.target().identity(&fixture.alice), case)
 }
 
 /// As long as the mesh trusts no proxy in front, which is Istio's default.
-pub(super) fn no_forged_address_is_listed(world: &World) {
-    assert_eq!(listed(world, "untrusted"), json!([CONNECTION]));
+pub(super) fn no_forged_address_is_listed(fixture: &MeshFixture) {
+    assert_eq!(listed(fixture, "untrusted"), json!([CONNECTION]));
 }
 
 #[test]
 fn audit_event_follows_trusted_proxies_of_the_mesh() {
-    let Some(world) = World::start("istio-addresses", &Setup::new(Build::Module)) else { return };
-    no_forged_address_is_listed(&world);
+    let Some(fixture) = MeshFixture::start("istio-addresses", &Setup::new(Build::Module)) else { return };
+    no_forged_address_is_listed(&fixture);
     for (number, address) in [(1, json!(["192.0.2.68", CONNECTION])), (2, json!(["192.0.2.67", CONNECTION]))] {
-        world.trust_proxies(number);
+        fixture.trust_proxies(number);
         eventually("the mesh trusts proxies", || {
-            let trusted = manager(&world.mesh, NAME)["xff_num_trusted_hops"].clone();
+            let trusted = manager(&fixture.mesh, NAME)["xff_num_trusted_hops"].clone();
             if trusted == number { Ok(()) } else { Err(trusted.to_string()) }
         });
         let asked = Cell::new(0);
         // A worker may act by the listener of before for a moment longer.
         eventually("the trusted entry is listed", || {
             asked.set(asked.get() + 1);
-            let found = listed(&world, &format!("trusted-{number}-{}", asked.get()));
+            let found = listed(&fixture, &format!("trusted-{number}-{}", asked.get()));
             if found == address { Ok(()) } else { Err(found.to_string()) }
         });
     }
-    nothing_was_refused(&world.mesh);
+    nothing_was_refused(&fixture.mesh);
 }

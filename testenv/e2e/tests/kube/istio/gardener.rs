@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use super::addresses::{CONNECTION, listed_by};
 use super::effect::{manager, nothing_was_refused};
+use super::fixture::admin;
 use super::tenants::Neighbour;
 use super::users::told;
-use super::world::admin;
 
 const FRONT: &str = "system:istio-gateway";
 const HOST: &str = "api.prod.dev.example.com";

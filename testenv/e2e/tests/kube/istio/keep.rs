@@ -8,7 +8,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, project_root, wait};
 use serde_json::{Value, json};
 
-use super::world::admin;
+use super::fixture::admin;
 
 const SOON: Duration = Duration::from_secs(20);
 const SHOOT: &str = "shoot--dev--prod";

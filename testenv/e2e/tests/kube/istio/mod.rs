@@ -3,6 +3,7 @@
 
 mod addresses;
 mod effect;
+mod fixture;
 mod gardener;
 mod keep;
 mod phases;
@@ -11,4 +12,3 @@ mod secrets;
 mod serving;
 mod tenants;
 mod users;
-mod world;

@@ -5,7 +5,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, project_root};
 use serde_json::json;
 
-use super::world::admin;
+use super::fixture::admin;
 
 /// As Istio's own charts make it, as far as the patch is concerned.
 const GATEWAY: &str = r#"

@@ -5,8 +5,8 @@ use portcullis_harness::client::{H2Client, Response, TlsTarget};
 use serde_json::{Value, json};
 
 use super::effect::eventually;
+use super::fixture::admin;
 use super::tenants::{HOST, Neighbour};
-use super::world::admin;
 
 /// A tenant's route to a kube-apiserver, with headers of any user. Only a certificate that the server trusts is missing.
 const WAY: &str = r"

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::addresses::no_forged_address_is_listed;
 use super::effect::{connections, eventually, manager, nothing_was_refused, virtual_host};
+use super::fixture::{Build, MeshFixture, NAME, Setup, object};
 use super::tenants::Neighbour;
 use super::users::everybody_is_who_they_are;
-use super::world::{Build, NAME, Setup, World, object};
 
 const SOON: Duration = Duration::from_secs(30);
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -40,66 +40,66 @@ fn gateways_of_istios_serve_with_older_envoys() {
 #[test]
 fn users_can_be_told_by_impersonation_as_well() {
     let setup = Setup { impersonates: true, ..Setup::new(Build::Module) };
-    let Some(world) = World::start("istio-impersonate", &setup) else { return };
-    nothing_was_refused(&world.mesh);
-    whoami_shows_what_a_direct_request_shows(&world);
-    everybody_is_who_they_are(&world, &world.target());
-    a_watch_sees_what_happens(&world);
-    sessions_work(&world);
+    let Some(fixture) = MeshFixture::start("istio-impersonate", &setup) else { return };
+    nothing_was_refused(&fixture.mesh);
+    whoami_shows_what_a_direct_request_shows(&fixture);
+    everybody_is_who_they_are(&fixture, &fixture.target());
+    a_watch_sees_what_happens(&fixture);
+    sessions_work(&fixture);
 }
 
 fn serves(test: &str, setup: &Setup) {
-    let Some(world) = World::start(test, setup) else { return };
-    assert_eq!(world.mesh.objections(world.mesh.objects()).unwrap(), Vec::<String>::new());
-    nothing_was_refused(&world.mesh);
-    nothing_is_lost(&world);
-    whoami_shows_what_a_direct_request_shows(&world);
-    everybody_is_who_they_are(&world, &world.target());
-    no_forged_address_is_listed(&world);
-    everybody_has_a_way_of_their_own(&world);
-    a_watch_sees_what_happens(&world);
-    sessions_work(&world);
-    the_path_arrives_as_it_was_written(&world);
-    connection_for_one_name_takes_no_request_for_another(&world);
-    a_resumed_session_is_still_alices(&world);
-    what_envoy_itself_answers_is_a_status(&world);
-    nothing_was_refused(&world.mesh);
+    let Some(fixture) = MeshFixture::start(test, setup) else { return };
+    assert_eq!(fixture.mesh.objections(fixture.mesh.objects()).unwrap(), Vec::<String>::new());
+    nothing_was_refused(&fixture.mesh);
+    nothing_is_lost(&fixture);
+    whoami_shows_what_a_direct_request_shows(&fixture);
+    everybody_is_who_they_are(&fixture, &fixture.target());
+    no_forged_address_is_listed(&fixture);
+    everybody_has_a_way_of_their_own(&fixture);
+    a_watch_sees_what_happens(&fixture);
+    sessions_work(&fixture);
+    the_path_arrives_as_it_was_written(&fixture);
+    connection_for_one_name_takes_no_request_for_another(&fixture);
+    a_resumed_session_is_still_alices(&fixture);
+    what_envoy_itself_answers_is_a_status(&fixture);
+    nothing_was_refused(&fixture.mesh);
     // With wasm nobody else has a host there at all.
     if setup.build == Build::Module {
-        nobody_else_gets_to_the_servers(&world);
+        nobody_else_gets_to_the_servers(&fixture);
     }
-    without_the_filter_nobody_gets_in(&world, setup.build);
-    a_renewed_certificate_is_shown(&world);
+    without_the_filter_nobody_gets_in(&fixture, setup.build);
+    a_renewed_certificate_is_shown(&fixture);
 }
 
 /// Not by a host of one's own on the same pods, nor by the cluster's.
-fn nobody_else_gets_to_the_servers(world: &World) {
-    let routes = || virtual_host(&world.mesh, NAME)["routes"].clone();
+fn nobody_else_gets_to_the_servers(fixture: &MeshFixture) {
+    let routes = || virtual_host(&fixture.mesh, NAME)["routes"].clone();
     let (before, object) = (routes(), object(NAME));
     let neighbour = Neighbour {
-        mesh: &world.mesh,
-        address: world.target().address(),
+        mesh: &fixture.mesh,
+        address: fixture.target().address(),
         label: "istio: ingressgateway",
         gateway: &format!("istio-ingress/{object}"),
         hosts: &format!("shop.example.com, {NAME}"),
         service: &format!("{object}.kube-apiserver.internal"),
-        kube: &world.kube,
-        server: world.direct(),
+        kube: &fixture.kube,
+        server: fixture.direct(),
         owner: "istio-ingress",
         secrets: &[&format!("{object}-serving"), &format!("{object}-upstream")],
         policy: &format!("{object}.istio-ingress"),
     };
-    let apply = |file: &str, objects: &str| world.apply(file, objects);
+    let apply = |file: &str, objects: &str| fixture.apply(file, objects);
     neighbour.nobody_else_routes_to_the_servers(apply);
     neighbour.nobody_else_names_the_secrets(apply);
     assert!(routes() == before, "the cluster's own routes");
-    let alice = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    let alice = H2Client::connect(&fixture.target().identity(&fixture.alice)).unwrap();
     assert_eq!(alice.get(CONFIGMAPS, &[]).unwrap().status, 200);
 }
 
 /// The features that the README of `envoy/` asks to keep, as far as no request of this test shows them.
-fn nothing_is_lost(world: &World) {
-    let manager = manager(&world.mesh, NAME);
+fn nothing_is_lost(fixture: &MeshFixture) {
+    let manager = manager(&fixture.mesh, NAME);
     assert_eq!(manager["stream_idle_timeout"], "300s");
     assert_ne!(manager["normalize_path"], json!(true));
     assert_ne!(manager["merge_slashes"], json!(true));
@@ -112,7 +112,7 @@ fn nothing_is_lost(world: &World) {
     assert!(early.contains("x-remote-"), "{early}");
     assert_eq!(manager["forward_client_cert_details"], "SANITIZE_SET");
     assert_eq!(manager["set_current_client_cert_details"]["chain"], true);
-    let host = virtual_host(&world.mesh, NAME);
+    let host = virtual_host(&fixture.mesh, NAME);
     let routes = host["routes"].as_array().unwrap();
     let (last, opened) = routes.split_last().unwrap();
     assert_eq!(last["direct_response"]["status"], 503, "{last:#}");
@@ -125,20 +125,20 @@ fn nothing_is_lost(world: &World) {
     }
 }
 
-fn credentials(world: &World) -> [(&'static str, Kubeconfig, Kubeconfig); 2] {
+fn credentials(fixture: &MeshFixture) -> [(&'static str, Kubeconfig, Kubeconfig); 2] {
     let both = |credential: &dyn Fn(Kubeconfig) -> Kubeconfig| {
-        (credential(world.kube.kubeconfig()), credential(world.kubeconfig()))
+        (credential(fixture.kube.kubeconfig()), credential(fixture.kubeconfig()))
     };
-    let alice = both(&|config| config.identity(&world.alice));
-    let robot = both(&|config| config.token(&world.token));
+    let alice = both(&|config| config.identity(&fixture.alice));
+    let robot = both(&|config| config.token(&fixture.token));
     [("alice", alice.0, alice.1), ("robot", robot.0, robot.1)]
 }
 
-fn whoami_shows_what_a_direct_request_shows(world: &World) {
+fn whoami_shows_what_a_direct_request_shows(fixture: &MeshFixture) {
     let whoami = |kubeconfig: &Kubeconfig| -> Value {
-        world.kubectl(kubeconfig).args(["auth", "whoami"]).json().unwrap()["status"]["userInfo"].take()
+        fixture.kubectl(kubeconfig).args(["auth", "whoami"]).json().unwrap()["status"]["userInfo"].take()
     };
-    for (name, direct, through) in credentials(world) {
+    for (name, direct, through) in credentials(fixture) {
         let direct = whoami(&direct);
         assert!(direct["username"].as_str().unwrap().ends_with(name));
         assert_eq!(whoami(&through), direct, "{name}");
@@ -146,8 +146,8 @@ fn whoami_shows_what_a_direct_request_shows(world: &World) {
 }
 
 /// kube-apiserver closes an HTTP/2 connection on which it rejected a client, and takes upgrades over HTTP/1.1 only.
-fn everybody_has_a_way_of_their_own(world: &World) {
-    let by_subset = ["h2", "passthrough", "anonymous", "upgrade"].map(|subset| connections(&world.mesh, subset));
+fn everybody_has_a_way_of_their_own(fixture: &MeshFixture) {
+    let by_subset = ["h2", "passthrough", "anonymous", "upgrade"].map(|subset| connections(&fixture.mesh, subset));
     let [h2, passthrough, anonymous, upgrade] = by_subset;
     assert!(h2.0 == 0 && h2.1 > 0, "{h2:?}");
     assert!(passthrough.0 == 0 && passthrough.1 > 0, "{passthrough:?}");
@@ -155,41 +155,41 @@ fn everybody_has_a_way_of_their_own(world: &World) {
     assert_eq!(upgrade, (0, 0));
 }
 
-fn a_watch_sees_what_happens(world: &World) {
-    for (name, _, through) in credentials(world) {
-        let watch = world.kubectl(&through).args(["get", "configmaps", "-w", "-o", "name"]).spawn().unwrap();
+fn a_watch_sees_what_happens(fixture: &MeshFixture) {
+    for (name, _, through) in credentials(fixture) {
+        let watch = fixture.kubectl(&through).args(["get", "configmaps", "-w", "-o", "name"]).spawn().unwrap();
         let map = format!("seen-by-{name}");
-        world.kubectl(&through).args(["create", "configmap", &map]).run_ok().unwrap();
+        fixture.kubectl(&through).args(["create", "configmap", &map]).run_ok().unwrap();
         let sees = || watch.stdout().contains(&map).then_some(());
         wait::until("the watch sees it", SOON, sees).unwrap();
     }
 }
 
-fn sessions_work(world: &World) {
-    world.kube.run_pod("pod").unwrap();
-    for (name, _, through) in credentials(world) {
+fn sessions_work(fixture: &MeshFixture) {
+    fixture.kube.run_pod("pod").unwrap();
+    for (name, _, through) in credentials(fixture) {
         for websockets in ["true", "false"] {
-            let kubectl = world.kubectl(&through).env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets);
+            let kubectl = fixture.kubectl(&through).env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets);
             let script = "cat; echo to-err >&2; exit 7";
             let output = kubectl.args(["exec", "-i", "pod", "--", "sh", "-c", script]).run().unwrap();
             assert_eq!(output.status.code(), Some(7), "{name}, WebSockets {websockets}: {output:?}");
             assert!(output.stderr.contains("to-err"), "{name}, WebSockets {websockets}: {output:?}");
         }
     }
-    let (http1, http2) = connections(&world.mesh, "upgrade");
+    let (http1, http2) = connections(&fixture.mesh, "upgrade");
     assert!(http1 > 0 && http2 == 0, "{http1}, {http2}");
 }
 
-fn the_path_arrives_as_it_was_written(world: &World) {
+fn the_path_arrives_as_it_was_written(fixture: &MeshFixture) {
     let path = "/api/v1/namespaces/default/services/web/proxy/a%2Fb//c/..%2f%41/./d";
-    let client = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
+    let client = H2Client::connect(&fixture.target().identity(&fixture.alice)).unwrap();
     client.get(path, &[]).unwrap();
     let arrived = |event: &Value| event["requestURI"] == path;
-    world.kube.apiservers()[0].wait_audit("the same path", SOON, arrived).unwrap();
+    fixture.kube.apiservers()[0].wait_audit("the same path", SOON, arrived).unwrap();
 }
 
-fn connection_for_one_name_takes_no_request_for_another(world: &World) {
-    let alice = world.target().identity(&world.alice);
+fn connection_for_one_name_takes_no_request_for_another(fixture: &MeshFixture) {
+    let alice = fixture.target().identity(&fixture.alice);
     for name in ["other.example.com", "prod.example.com.evil.com"] {
         let answer = H2Client::connect(&alice).unwrap().authority(name).get(CONFIGMAPS, &[]).unwrap();
         assert_eq!(answer.status, 421, "{name}: {}", answer.text());
@@ -199,12 +199,12 @@ fn connection_for_one_name_takes_no_request_for_another(world: &World) {
         let answer = H2Client::connect(&alice).unwrap().authority(name).get(CONFIGMAPS, &[]).unwrap();
         assert_eq!(answer.status, 200, "{name}: {}", answer.text());
     }
-    assert!(world.target().sni("other.example.com").connect().is_err());
+    assert!(fixture.target().sni("other.example.com").connect().is_err());
 }
 
 /// Istio lets clients resume sessions: only the filter verifies the certificate then.
-fn a_resumed_session_is_still_alices(world: &World) {
-    let target = world.target().identity(&world.alice).resuming().unwrap();
+fn a_resumed_session_is_still_alices(fixture: &MeshFixture) {
+    let target = fixture.target().identity(&fixture.alice).resuming().unwrap();
     let request = format!("GET {CONFIGMAPS} HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
     let ask = || {
         let mut connection = target.connect().unwrap();
@@ -215,18 +215,18 @@ fn a_resumed_session_is_still_alices(world: &World) {
     assert_eq!(ask(), (200, true));
 }
 
-fn what_envoy_itself_answers_is_a_status(world: &World) {
+fn what_envoy_itself_answers_is_a_status(fixture: &MeshFixture) {
     let many: String = (0..200).map(|number| format!("X-Header-{number}: x\r\n")).collect();
     let request = format!("GET {CONFIGMAPS} HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n{many}\r\n");
-    let answer = world.target().identity(&world.alice).raw_request(request.as_bytes()).unwrap();
+    let answer = fixture.target().identity(&fixture.alice).raw_request(request.as_bytes()).unwrap();
     assert!((400..500).contains(&answer.status), "{}", answer.text());
     assert_eq!(answer.json().unwrap()["kind"], "Status", "{}", answer.text());
 }
 
 /// istiod hands the new Secret out, and connections from before go on.
-fn a_renewed_certificate_is_shown(world: &World) {
-    let open = H2Client::connect(&world.target().identity(&world.alice)).unwrap();
-    let renewed = world.renew().identity(&world.alice);
+fn a_renewed_certificate_is_shown(fixture: &MeshFixture) {
+    let open = H2Client::connect(&fixture.target().identity(&fixture.alice)).unwrap();
+    let renewed = fixture.renew().identity(&fixture.alice);
     eventually("the new certificate is shown", || {
         H2Client::connect(&renewed).map(drop).map_err(|error| error.to_string())
     });
@@ -234,17 +234,17 @@ fn a_renewed_certificate_is_shown(world: &World) {
 }
 
 /// Takes the filter out, and leaves what its decisions would open.
-fn without_the_filter_nobody_gets_in(world: &World, build: Build) {
+fn without_the_filter_nobody_gets_in(fixture: &MeshFixture, build: Build) {
     match build {
-        Build::Wasm => drop(world.admin(&["-n", "istio-ingress", "delete", "wasmplugin", "portcullis"])),
+        Build::Wasm => drop(fixture.admin(&["-n", "istio-ingress", "delete", "wasmplugin", "portcullis"])),
         Build::Module => {
             let patch = r#"[{"op":"test","path":"/spec/configPatches/0/applyTo","value":"HTTP_FILTER"},{"op":"remove","path":"/spec/configPatches/0"}]"#;
             let name = format!("envoyfilter/{}-portcullis", object(NAME));
-            world.admin(&["-n", "istio-ingress", "patch", &name, "--type=json", "-p", patch]);
+            fixture.admin(&["-n", "istio-ingress", "patch", &name, "--type=json", "-p", patch]);
         }
     }
     let forged = [("x-remote-user", "admin"), ("x-remote-group", "system:masters")];
-    let alice = world.target().identity(&world.alice);
+    let alice = fixture.target().identity(&fixture.alice);
     let ask = || -> Option<Response> { H2Client::connect(&alice).ok()?.get("/api/v1/secrets", &forged).ok() };
     eventually("nobody gets in", || match ask() {
         Some(answer) if answer.status == 503 => {
@@ -256,8 +256,8 @@ fn without_the_filter_nobody_gets_in(world: &World, build: Build) {
         Some(answer) if answer.status == 403 => Err(answer.text()),
         other => panic!("{other:?}"),
     });
-    let with_token = [("authorization", format!("Bearer {}", world.token))];
+    let with_token = [("authorization", format!("Bearer {}", fixture.token))];
     let headers: Vec<_> = with_token.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let answer = H2Client::connect(&world.target()).unwrap().get(CONFIGMAPS, &headers).unwrap();
+    let answer = H2Client::connect(&fixture.target()).unwrap().get(CONFIGMAPS, &headers).unwrap();
     assert_eq!(answer.status, 503, "{}", answer.text());
 }

@@ -3,7 +3,7 @@
 use portcullis_harness::client::{H2Client, TlsTarget};
 use serde_json::Value;
 
-use super::world::World;
+use super::fixture::MeshFixture;
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const REVIEW: &[u8] = br#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
@@ -39,16 +39,16 @@ pub(super) fn told(target: &TlsTarget, headers: Headers<'_>) -> (u16, Value) {
 }
 
 /// Whatever a client says of itself, it is who it is past the gateway.
-pub(super) fn everybody_is_who_they_are(world: &World, through: &TlsTarget) {
-    let direct = world.direct();
-    let token = format!("Bearer {}", world.token);
+pub(super) fn everybody_is_who_they_are(fixture: &MeshFixture, through: &TlsTarget) {
+    let direct = fixture.direct();
+    let token = format!("Bearer {}", fixture.token);
     for (case, identity, credential) in [
-        ("certificate", Some(&world.alice), &[][..]),
+        ("certificate", Some(&fixture.alice), &[][..]),
         ("token", None, &[("authorization", token.as_bytes())][..]),
-        ("both", Some(&world.alice), &[("authorization", token.as_bytes())]),
+        ("both", Some(&fixture.alice), &[("authorization", token.as_bytes())]),
         ("nobody", None, &[]),
         ("rejected", None, &[("authorization", b"Bearer unheard-of")]),
-        ("administrator", Some(world.kube.admin()), &[]),
+        ("administrator", Some(fixture.kube.admin()), &[]),
     ] {
         let with = |target: &TlsTarget| match identity {
             Some(identity) => target.clone().identity(identity),

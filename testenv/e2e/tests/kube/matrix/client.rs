@@ -5,7 +5,7 @@ use portcullis_harness::client::{H2Client, Response, TlsConnection, TlsTarget};
 use serde_json::{Value, json};
 
 use super::cases::{Form, Lines};
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 /// A path that no user here may use; kube-apiserver's refusal names the user. A review on an upgrade would not do: the bytes

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::cases::Form;
 use super::client::{Client, Credential};
-use crate::world::World;
+use crate::fixture::KubeFixture;
 
 /// How long anybody waits, on a machine of its own.
 const LONGEST: Duration = Duration::from_secs(30);
@@ -15,14 +15,14 @@ const LONGEST: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Half of them by certificate, half by token; all at once, twice each, over HTTP/2 and HTTP/1.1.
-pub(super) fn users_each_see_only_themselves(world: &World, count: usize) {
+pub(super) fn users_each_see_only_themselves(fixture: &KubeFixture, count: usize) {
     let half = count / 2;
     let tokens = (half..count)
         .map(|user| json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": format!("u{user}")}}));
     let accounts = json!({"apiVersion": "v1", "kind": "List", "items": tokens.collect::<Vec<_>>()});
-    let file = world.run.write("accounts.json", accounts.to_string()).unwrap();
-    world.admin(&["create", "-f", file.to_str().unwrap()]);
-    let admin = TlsTarget::new(world.kube.apiservers()[0].address()).identity(world.kube.admin());
+    let file = fixture.run.write("accounts.json", accounts.to_string()).unwrap();
+    fixture.admin(&["create", "-f", file.to_str().unwrap()]);
+    let admin = TlsTarget::new(fixture.kube.apiservers()[0].address()).identity(fixture.kube.admin());
     let admin = H2Client::connect(&admin).unwrap();
     let token_of = |user: usize| {
         let path = format!("/api/v1/namespaces/default/serviceaccounts/u{user}/token");
@@ -32,7 +32,7 @@ pub(super) fn users_each_see_only_themselves(world: &World, count: usize) {
     };
     let certificate_of = |user: usize| {
         let spec = CertSpec::client(format!("u{user}"), [format!("g{user}")]);
-        Credential::Certificate(Box::new(world.kube.client_ca().issue(&spec).unwrap()))
+        Credential::Certificate(Box::new(fixture.kube.client_ca().issue(&spec).unwrap()))
     };
     let credentials: Vec<Credential> = (0..count)
         .map(|user| if user < half { certificate_of(user) } else { Credential::Token(token_of(user)) })
@@ -42,7 +42,7 @@ pub(super) fn users_each_see_only_themselves(world: &World, count: usize) {
         for (user, credential) in credentials.iter().enumerate() {
             let ready = &ready;
             scope.spawn(move || {
-                let mut client = Client::new(world.target().timeout(LONGEST), credential);
+                let mut client = Client::new(fixture.target().timeout(LONGEST), credential);
                 let form = if user % 2 == 0 { Form::Once } else { Form::H2Once };
                 ready.wait();
                 let (mut answered, started) = (0, Instant::now());

@@ -13,7 +13,7 @@ use portcullis_harness::client::TlsTarget;
 use portcullis_harness::kube::KubeOptions;
 use serde_json::{Value, json};
 
-use crate::world::{Identities, World};
+use crate::fixture::{Identities, KubeFixture};
 use cases::{Case, FORGERIES, FORMS, Form, IMPERSONATIONS};
 use client::{Client, Credential, Outcome};
 
@@ -22,12 +22,12 @@ struct Sender {
     credential: Credential,
 }
 
-fn senders(world: &World) -> Vec<Sender> {
+fn senders(fixture: &KubeFixture) -> Vec<Sender> {
     let certificate = |name: &str, groups: &[&str]| {
         let spec = CertSpec::client(name, groups.iter().copied()).uid(format!("uid-of-{name}"));
-        Credential::Certificate(Box::new(world.kube.client_ca().issue(&spec).unwrap()))
+        Credential::Certificate(Box::new(fixture.kube.client_ca().issue(&spec).unwrap()))
     };
-    let token = |name: &str| Credential::Token(world.admin(&["create", "token", name]).trim().to_owned());
+    let token = |name: &str| Credential::Token(fixture.admin(&["create", "token", name]).trim().to_owned());
     vec![
         Sender { name: "a certificate that may not", credential: certificate("mallory", &["dev"]) },
         Sender { name: "a certificate that may", credential: certificate("boss", &["leads"]) },
@@ -38,9 +38,9 @@ fn senders(world: &World) -> Vec<Sender> {
     ]
 }
 
-fn grant(world: &World) {
+fn grant(fixture: &KubeFixture) {
     for account in ["robot", "deputy"] {
-        world.admin(&["create", "serviceaccount", account]);
+        fixture.admin(&["create", "serviceaccount", account]);
     }
     let role = |name: &str, rules: Value, subjects: Value| {
         let api = "rbac.authorization.k8s.io";
@@ -79,21 +79,21 @@ fn grant(world: &World) {
     let extras =
         role("gateway-extras", json!([rule("authentication.k8s.io", &keys, &[])]), json!([user("portcullis")]));
     for (name, list) in [("may", may), ("half", half), ("constrained", constrained), ("extras", extras)] {
-        let file = world.run.write(&format!("{name}.json"), list.to_string()).unwrap();
-        world.admin(&["apply", "-f", file.to_str().unwrap()]);
+        let file = fixture.run.write(&format!("{name}.json"), list.to_string()).unwrap();
+        fixture.admin(&["apply", "-f", file.to_str().unwrap()]);
     }
 }
 
-fn direct(world: &World) -> TlsTarget {
-    TlsTarget::new(world.kube.apiservers()[0].address()).trust(world.kube.server_ca()).sni("kubernetes.default.svc")
+fn direct(fixture: &KubeFixture) -> TlsTarget {
+    TlsTarget::new(fixture.kube.apiservers()[0].address()).trust(fixture.kube.server_ca()).sni("kubernetes.default.svc")
 }
 
 /// Every sender's requests, past the gateway and through it.
-fn nobody_is_somebody_else(world: &World) {
-    grant(world);
-    let senders = senders(world);
+fn nobody_is_somebody_else(fixture: &KubeFixture) {
+    grant(fixture);
+    let senders = senders(fixture);
     let requests: usize = std::thread::scope(|scope| {
-        let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(world, sender))).collect();
+        let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(fixture, sender))).collect();
         asking.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     eprintln!("{requests} requests");
@@ -101,44 +101,46 @@ fn nobody_is_somebody_else(world: &World) {
 
 #[test]
 fn identity_headers_have_kube_apiservers_meaning_or_none() {
-    let Some(world) = World::start("matrix", &KubeOptions::default()) else { return };
-    nobody_is_somebody_else(&world);
-    where_the_gateway_differs_it_refuses(&world);
-    crowd::users_each_see_only_themselves(&world, 100);
+    let Some(fixture) = KubeFixture::start("matrix", &KubeOptions::default()) else { return };
+    nobody_is_somebody_else(&fixture);
+    where_the_gateway_differs_it_refuses(&fixture);
+    crowd::users_each_see_only_themselves(&fixture, 100);
 }
 
 /// As an authenticating proxy, where impersonation is kube-apiserver's own matter.
 #[test]
 fn identity_headers_mean_no_more_to_a_front_proxys_apiserver() {
     let options = (&KubeOptions::default(), &GatewayOptions::default());
-    let Some(world) = World::telling(Identities::RequestHeader, "proxy-matrix", options.0, options.1) else { return };
-    nobody_is_somebody_else(&world);
-    crowd::users_each_see_only_themselves(&world, 100);
+    let Some(fixture) = KubeFixture::telling(Identities::RequestHeader, "proxy-matrix", options.0, options.1) else {
+        return;
+    };
+    nobody_is_somebody_else(&fixture);
+    crowd::users_each_see_only_themselves(&fixture, 100);
 }
 
 #[test]
 #[ignore = "takes longer than 30 seconds"]
 fn thousand_users_each_see_only_themselves() {
-    let Some(world) = World::start("thousand", &KubeOptions::default()) else { return };
-    crowd::users_each_see_only_themselves(&world, 1_000);
+    let Some(fixture) = KubeFixture::start("thousand", &KubeOptions::default()) else { return };
+    crowd::users_each_see_only_themselves(&fixture, 1_000);
 }
 
 /// The gateway refuses requests that it cannot judge or forward; it never acts as if a header had not been there.
-fn where_the_gateway_differs_it_refuses(world: &World) {
+fn where_the_gateway_differs_it_refuses(fixture: &KubeFixture) {
     let certificate = |name: &str| {
-        let identity = world.kube.client_ca().issue(&CertSpec::client(name, ["leads"])).unwrap();
+        let identity = fixture.kube.client_ca().issue(&CertSpec::client(name, ["leads"])).unwrap();
         Credential::Certificate(Box::new(identity))
     };
     let refused = |name: &str, case: Case, form: Form| {
         let response = match form {
-            Form::Once => Client::new(world.target(), &certificate(name)).send_h1(case, form),
-            _ => Client::new(world.target(), &certificate(name)).send_h2(case, form),
+            Form::Once => Client::new(fixture.target(), &certificate(name)).send_h1(case, form),
+            _ => Client::new(fixture.target(), &certificate(name)).send_h2(case, form),
         };
         assert_eq!(response.status, 403, "{name}: {case:?}");
         assert_eq!(response.json().unwrap()["reason"], "Forbidden", "{name}: {case:?}");
         response.text()
     };
-    let directly = |name: &str, case: Case| Client::new(direct(world), &certificate(name)).send(case, Form::Once);
+    let directly = |name: &str, case: Case| Client::new(direct(fixture), &certificate(name)).send(case, Form::Once);
     for form in [Form::Once, Form::H2Once] {
         // kube-apiserver does not know the name and passes it over.
         let unknown: Case = &[("Impersonate-Unheard-Of", "x")];
@@ -168,9 +170,9 @@ fn without_nominated(case: Case) -> Vec<(&'static str, &'static str)> {
 }
 
 /// The outcome where the gateway differs from kube-apiserver on purpose.
-fn by_design(world: &World, case: Case, form: Form, direct: Outcome) -> Outcome {
+fn by_design(fixture: &KubeFixture, case: Case, form: Form, direct: Outcome) -> Outcome {
     let is_blank_ended = case.iter().any(|(_, value)| value.trim() != *value);
-    if world.identities == Identities::RequestHeader {
+    if fixture.identities == Identities::RequestHeader {
         // What would get lost on the way goes no further.
         return if form == Form::NominatedUpgrade { (400, json!("BadRequest")) } else { direct };
     }
@@ -182,9 +184,10 @@ fn by_design(world: &World, case: Case, form: Form, direct: Outcome) -> Outcome 
 }
 
 /// Whatever a user writes that means nothing, in any form, changes nothing.
-pub(crate) fn forgeries_mean_nothing(world: &World, user: &Identity) {
+pub(crate) fn forgeries_mean_nothing(fixture: &KubeFixture, user: &Identity) {
     let credential = Credential::Certificate(Box::new(user.clone()));
-    let (mut direct, mut through) = (Client::new(direct(world), &credential), Client::new(world.target(), &credential));
+    let (mut direct, mut through) =
+        (Client::new(direct(fixture), &credential), Client::new(fixture.target(), &credential));
     for form in FORMS {
         let clean = direct.send(&[], form);
         for case in FORGERIES {
@@ -193,17 +196,17 @@ pub(crate) fn forgeries_mean_nothing(world: &World, user: &Identity) {
     }
 }
 
-fn compare(world: &World, Sender { name, credential }: &Sender) -> usize {
+fn compare(fixture: &KubeFixture, Sender { name, credential }: &Sender) -> usize {
     let mut requests = 0;
-    let mut direct = Client::new(direct(world), credential);
-    let mut through = Client::new(world.target(), credential);
+    let mut direct = Client::new(direct(fixture), credential);
+    let mut through = Client::new(fixture.target(), credential);
     for form in FORMS {
         let clean = direct.send(&[], form);
         assert_eq!(through.send(&[], form), clean, "{name}, {form:?}");
         for case in IMPERSONATIONS {
             let expected = match form {
                 Form::Nominated => direct.send(&without_nominated(case), Form::Once),
-                _ => by_design(world, case, form, direct.send(case, form)),
+                _ => by_design(fixture, case, form, direct.send(case, form)),
             };
             assert_eq!(through.send(case, form), expected, "{name}, {form:?}: {case:?}");
             requests += 2;

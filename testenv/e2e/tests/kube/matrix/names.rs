@@ -10,7 +10,7 @@ use serde_json::json;
 use super::cases::{Case, FORGERIES, FORMS, Form};
 use super::client::Client;
 use super::{Sender, direct, grant, senders};
-use crate::world::{Identities, World};
+use crate::fixture::{Identities, KubeFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -40,26 +40,26 @@ const OTHERS: [Case; 10] = [
 fn identity_headers_of_other_names_count_only_from_the_gateway() {
     let kube = KubeOptions { flags: FLAGS.map(str::to_owned).to_vec(), ..KubeOptions::default() };
     let options = (&kube, &GatewayOptions::default());
-    let Some(world) = World::telling(Identities::RequestHeader, "names", options.0, options.1) else { return };
-    grant(&world);
-    let senders = senders(&world);
-    let first = |sender: &Sender| Client::new(world.target(), &sender.credential).send(&[], Form::H2Once);
+    let Some(fixture) = KubeFixture::telling(Identities::RequestHeader, "names", options.0, options.1) else { return };
+    grant(&fixture);
+    let senders = senders(&fixture);
+    let first = |sender: &Sender| Client::new(fixture.target(), &sender.credential).send(&[], Form::H2Once);
     assert_eq!(first(&senders[0]).0, 503, "nobody is told by the usual names");
     let headers = json!({
         "user": "X-Auth-User", "group": "X-Auth-Group", "uid": "X-Auth-Uid", "extraPrefix": "X-Auth-Extra-",
         "reserved": ["Legacy-User", "Legacy-Group", "Legacy-Uid", "Legacy-Extra-"],
     });
-    world.gateway.change_settings(|spec| spec["requestHeaderNames"] = headers).unwrap();
+    fixture.gateway.change_settings(|spec| spec["requestHeaderNames"] = headers).unwrap();
     wait::until("users are told", SOON, || (first(&senders[0]).0 == 201).then_some(())).unwrap();
     std::thread::scope(|scope| {
-        let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(&world, sender))).collect();
+        let asking: Vec<_> = senders.iter().map(|sender| scope.spawn(|| compare(&fixture, sender))).collect();
         asking.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
 
-fn compare(world: &World, Sender { name, credential }: &Sender) {
-    let mut direct = Client::new(direct(world), credential);
-    let mut through = Client::new(world.target(), credential);
+fn compare(fixture: &KubeFixture, Sender { name, credential }: &Sender) {
+    let mut direct = Client::new(direct(fixture), credential);
+    let mut through = Client::new(fixture.target(), credential);
     for form in FORMS {
         let clean = direct.send(&[], form);
         assert_eq!(through.send(&[], form), clean, "{name}, {form:?}");

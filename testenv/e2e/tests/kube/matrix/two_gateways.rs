@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::client::Credential;
 use super::{Sender, grant, senders};
-use crate::world::{Identities, NAME, World};
+use crate::fixture::{Identities, KubeFixture, NAME};
 
 /// As whom the first gateway comes to the second one. It may do everything there, so that a request that loses its user shows.
 const OUTER: &str = "outer";
@@ -63,15 +63,15 @@ fn send(target: &TlsTarget, credential: &Credential, more: &str, is_upgrade: boo
     (response.status, told)
 }
 
-/// A gateway whose server is the world's own gateway.
-fn outer(world: &World, run: &RunDir) -> Gateway {
+/// A gateway whose server is the fixture's own gateway.
+fn outer(fixture: &KubeFixture, run: &RunDir) -> Gateway {
     let options = GatewayOptions { instance: Some(OUTER.to_owned()), ..GatewayOptions::default() };
     let gateway = Gateway::start(run, &options).unwrap();
-    let identity = world.kube.client_ca().issue(&CertSpec::client(OUTER, [""; 0])).unwrap();
-    world.admin(&["create", "clusterrolebinding", OUTER, "--clusterrole=cluster-admin", &format!("--user={OUTER}")]);
-    let manifest = Manifest::new(NAME, [world.gateway.address()])
-        .upstream(&identity, world.gateway.serving_ca(), NAME)
-        .serving(&gateway.serving_identity(NAME).unwrap(), world.kube.client_ca());
+    let identity = fixture.kube.client_ca().issue(&CertSpec::client(OUTER, [""; 0])).unwrap();
+    fixture.admin(&["create", "clusterrolebinding", OUTER, "--clusterrole=cluster-admin", &format!("--user={OUTER}")]);
+    let manifest = Manifest::new(NAME, [fixture.gateway.address()])
+        .upstream(&identity, fixture.gateway.serving_ca(), NAME)
+        .serving(&gateway.serving_identity(NAME).unwrap(), fixture.kube.client_ca());
     gateway.apply(&manifest).unwrap();
     gateway
 }
@@ -99,20 +99,20 @@ fn is_refused((status, told): &Outcome) -> bool {
 fn connection_header_takes_no_identity_between_two_gateways() {
     for identities in Identities::ALL {
         let options = (&KubeOptions::default(), &GatewayOptions::default());
-        let Some(world) = World::telling(identities, "two-gateways", options.0, options.1) else { return };
-        grant(&world);
+        let Some(fixture) = KubeFixture::telling(identities, "two-gateways", options.0, options.1) else { return };
+        grant(&fixture);
         // Reviews name no cluster: each kube-apiserver answers to this name.
-        let more = world.portcullis(json!({"extraAuthorities": ["kubernetes.default.svc"]}));
-        world.gateway.apply(&world.manifest().set("/spec/portcullis", more)).unwrap();
+        let more = fixture.portcullis(json!({"extraAuthorities": ["kubernetes.default.svc"]}));
+        fixture.gateway.apply(&fixture.manifest().set("/spec/portcullis", more)).unwrap();
         let run = RunDir::new("two-gateways-outer").unwrap();
-        let outer = outer(&world, &run);
-        let (one, two) = (world.target(), outer.target(NAME));
-        let alice = Credential::Certificate(Box::new(world.alice.clone()));
+        let outer = outer(&fixture, &run);
+        let (one, two) = (fixture.target(), outer.target(NAME));
+        let alice = Credential::Certificate(Box::new(fixture.alice.clone()));
         let user = json!({"username": "alice", "groups": ["dev", "system:authenticated"]});
         let (status, told) = send(&two, &alice, "Connection: close\r\n", false);
         assert_eq!((status, &told["username"], &told["groups"]), (201, &user["username"], &user["groups"]));
         std::thread::scope(|scope| {
-            let senders = senders(&world);
+            let senders = senders(&fixture);
             let (one, two) = (&one, &two);
             let asking: Vec<_> =
                 senders.into_iter().map(|sender| scope.spawn(move || compare(one, two, &sender))).collect();

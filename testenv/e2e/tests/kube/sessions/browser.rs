@@ -3,7 +3,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_harness::client::{TlsConnection, TlsTarget};
 
 use super::place::{IMPERSONATING, Place, SOON};
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 /// As a dashboard does it: browsers send `Connection: keep-alive, Upgrade`, and a token among the subprotocols.
 pub(super) fn executes_with_a_token(place: &Place) {

@@ -9,7 +9,7 @@ use portcullis_harness::wait;
 
 use super::place::{IMPERSONATING, Place, SOON, Way};
 use super::{browser, copy};
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Longer than any timeout of Envoy's, the longest of which is five minutes.

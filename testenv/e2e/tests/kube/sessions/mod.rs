@@ -16,7 +16,7 @@ use place::{Place, Protocol, Way};
 use portcullis_e2e::GatewayOptions;
 use portcullis_harness::deps;
 
-use crate::world::World;
+use crate::fixture::KubeFixture;
 
 #[test]
 fn kubectl_streams_as_it_does_directly() {
@@ -38,7 +38,7 @@ fn kubectl_streams_through_older_envoys() {
 }
 
 /// Starts a gateway and executes commands through it, in both modes and over both protocols.
-pub(crate) fn execute_behind(test: &str, options: &GatewayOptions) -> Option<World> {
+pub(crate) fn execute_behind(test: &str, options: &GatewayOptions) -> Option<KubeFixture> {
     let place = Place::behind(test, options)?;
     let user = place.certificate();
     let ways: Vec<Way<'_>> = Protocol::ALL.into_iter().flat_map(|protocol| place.through(&user, protocol)).collect();
@@ -48,7 +48,7 @@ pub(crate) fn execute_behind(test: &str, options: &GatewayOptions) -> Option<Wor
         }
     });
     drop(ways);
-    Some(place.world)
+    Some(place.fixture)
 }
 
 fn side_by_side(place: &Place, past_the_gateway: bool) {

@@ -8,7 +8,7 @@ use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::kube::{KubeOptions, Kubectl};
 use portcullis_harness::kubeconfig::Kubeconfig;
 
-use crate::world::{Identities, NAME, World};
+use crate::fixture::{Identities, KubeFixture, NAME};
 
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
@@ -36,7 +36,7 @@ impl Protocol {
 
 /// A kube-apiserver with a node, behind a gateway that serves it under two names, one for each way of forwarding users.
 pub(super) struct Place {
-    pub(super) world: World,
+    pub(super) fixture: KubeFixture,
     impersonator: Identity,
 }
 
@@ -71,41 +71,41 @@ impl Place {
     /// As [`Place::start`], behind another gateway.
     pub(super) fn behind(test: &str, gateway: &GatewayOptions) -> Option<Self> {
         let options = KubeOptions { node: true, ..KubeOptions::default() };
-        let world = World::telling(Identities::RequestHeader, test, &options, gateway)?;
+        let fixture = KubeFixture::telling(Identities::RequestHeader, test, &options, gateway)?;
         // Has its rights already: the gateway's questions about tokens are asked as the same user.
-        let impersonator = world.kube.client_ca().issue(&CertSpec::client("system:portcullis", [""; 0])).unwrap();
-        let place = Self { world, impersonator };
-        place.world.admin(&["create", "serviceaccount", "robot"]);
+        let impersonator = fixture.kube.client_ca().issue(&CertSpec::client("system:portcullis", [""; 0])).unwrap();
+        let place = Self { fixture, impersonator };
+        place.fixture.admin(&["create", "serviceaccount", "robot"]);
         for part in ["view", "edit"] {
             let (name, role) = (format!("robot-{part}"), format!("--clusterrole=system:aggregate-to-{part}"));
-            place.world.admin(&["create", "rolebinding", &name, &role, "--serviceaccount=default:robot"]);
+            place.fixture.admin(&["create", "rolebinding", &name, &role, "--serviceaccount=default:robot"]);
         }
-        place.world.gateway.apply(&place.impersonating()).unwrap();
+        place.fixture.gateway.apply(&place.impersonating()).unwrap();
         Some(place)
     }
 
     /// The cluster with users forwarded by impersonation.
     pub(super) fn impersonating(&self) -> Manifest {
-        let world = &self.world;
-        Manifest::new(IMPERSONATING, world.kube.apiservers().iter().map(|server| server.address()))
-            .upstream(&self.impersonator, world.kube.server_ca(), "kubernetes.default.svc")
-            .serving(&world.gateway.serving_identity(IMPERSONATING).unwrap(), world.kube.client_ca())
+        let fixture = &self.fixture;
+        Manifest::new(IMPERSONATING, fixture.kube.apiservers().iter().map(|server| server.address()))
+            .upstream(&self.impersonator, fixture.kube.server_ca(), "kubernetes.default.svc")
+            .serving(&fixture.gateway.serving_identity(IMPERSONATING).unwrap(), fixture.kube.client_ca())
     }
 
     /// A user with a certificate.
     pub(super) fn certificate(&self) -> User {
-        User { name: "certificate", credential: Credential::Certificate(self.world.alice.clone()) }
+        User { name: "certificate", credential: Credential::Certificate(self.fixture.alice.clone()) }
     }
 
     /// A service account with a token.
     pub(super) fn token(&self) -> User {
-        let token = self.world.admin(&["create", "token", "robot"]).trim().to_owned();
+        let token = self.fixture.admin(&["create", "token", "robot"]).trim().to_owned();
         User { name: "token", credential: Credential::Token(token) }
     }
 
     /// A user without any right.
     pub(super) fn stranger(&self) -> User {
-        User { name: "stranger", credential: Credential::Certificate(self.world.bob.clone()) }
+        User { name: "stranger", credential: Credential::Certificate(self.fixture.bob.clone()) }
     }
 
     /// Through the gateway: either user, over either protocol, in either mode.
@@ -118,24 +118,24 @@ impl Place {
     /// Through the gateway, in both modes.
     pub(super) fn through(&self, user: &User, protocol: Protocol) -> [Way<'_>; 2] {
         [("RequestHeader", NAME), ("Impersonate", IMPERSONATING)]
-            .map(|(mode, name)| self.way(mode, user, self.world.gateway.kubeconfig(name), protocol))
+            .map(|(mode, name)| self.way(mode, user, self.fixture.gateway.kubeconfig(name), protocol))
     }
 
     /// Past the gateway.
     pub(super) fn directly(&self, user: &User, protocol: Protocol) -> Way<'_> {
-        self.way("directly", user, self.world.kube.kubeconfig(), protocol)
+        self.way("directly", user, self.fixture.kube.kubeconfig(), protocol)
     }
 
     /// A way to a server, by a kubeconfig without a credential.
     pub(super) fn way(&self, name: &str, user: &User, server: Kubeconfig, protocol: Protocol) -> Way<'_> {
         static PODS: AtomicU32 = AtomicU32::new(0);
         let pod = format!("pod-{}", PODS.fetch_add(1, Ordering::Relaxed));
-        self.world.kube.run_pod(&pod).unwrap();
+        self.fixture.kube.run_pod(&pod).unwrap();
         let kubeconfig = match &user.credential {
             Credential::Certificate(identity) => server.identity(identity),
             Credential::Token(token) => server.token(token),
         };
-        let kubeconfig = self.world.written(&kubeconfig);
+        let kubeconfig = self.fixture.written(&kubeconfig);
         Way { place: self, protocol, pod, name: format!("{name}, {}, {protocol:?}", user.name), kubeconfig }
     }
 }
@@ -143,14 +143,14 @@ impl Place {
 impl Way<'_> {
     pub(super) fn kubectl<const N: usize>(&self, args: [&str; N]) -> Kubectl {
         let (is_on, _) = self.protocol.facts();
-        let kubectl = self.place.world.kube.kubectl(&self.kubeconfig).cache_dir(&self.file("cache"));
+        let kubectl = self.place.fixture.kube.kubectl(&self.kubeconfig).cache_dir(&self.file("cache"));
         let kubectl = kubectl.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", is_on);
         kubectl.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", is_on).args(args)
     }
 
     /// A file of this way's own.
     pub(super) fn file(&self, name: &str) -> PathBuf {
-        self.place.world.run.join(&format!("{}-{name}", self.pod))
+        self.place.fixture.run.join(&format!("{}-{name}", self.pod))
     }
 
     /// kubectl falls back to SPDY when an upgrade to WebSocket fails, without a word.
@@ -158,7 +158,7 @@ impl Way<'_> {
         let (_, verb) = self.protocol.facts();
         for subresource in ["exec", "attach", "portforward"] {
             let path = format!("/api/v1/namespaces/default/pods/{}/{subresource}", self.pod);
-            let events = self.place.world.kube.apiservers()[0].audit_events_for(&path).unwrap();
+            let events = self.place.fixture.kube.apiservers()[0].audit_events_for(&path).unwrap();
             assert!(!events.is_empty(), "{self}: {path}");
             assert!(events.iter().all(|event| event["verb"] == verb), "{self}: {events:?}");
         }

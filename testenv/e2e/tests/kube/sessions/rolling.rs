@@ -14,7 +14,7 @@ use portcullis_harness::process::{Process, Signal};
 use portcullis_harness::{ports, wait, write_private};
 
 use super::place::{IMPERSONATING, Place, Protocol, SOON, Way};
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Sessions that take less than this are not cut.

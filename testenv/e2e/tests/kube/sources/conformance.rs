@@ -5,12 +5,12 @@ use portcullis_e2e::Manifest;
 use portcullis_harness::{wait, write_private};
 use serde_json::{Value, json};
 
+use super::fixture::SourceFixture;
 use super::side::{SOON, Side, object, snapshot_of, text, wait_same};
-use super::world::World;
 
 /// Both sources, fed with the same.
 struct Both {
-    world: World,
+    fixture: SourceFixture,
     directory: Side,
     kubernetes: Side,
     manifests: PathBuf,
@@ -18,12 +18,12 @@ struct Both {
 
 impl Both {
     fn start(test: &str) -> Option<Self> {
-        let world = World::start(test)?;
-        let manifests = world.run.make_dir("manifests").unwrap();
-        fs::copy(&world.settings, manifests.join("settings.yaml")).unwrap();
-        let directory = Side::start(&world.run, "directory", &["--config", text(&manifests)]);
-        let kubernetes = world.kubernetes_side("kubernetes");
-        Some(Both { world, directory, kubernetes, manifests })
+        let fixture = SourceFixture::start(test)?;
+        let manifests = fixture.run.make_dir("manifests").unwrap();
+        fs::copy(&fixture.settings, manifests.join("settings.yaml")).unwrap();
+        let directory = Side::start(&fixture.run, "directory", &["--config", text(&manifests)]);
+        let kubernetes = fixture.kubernetes_side("kubernetes");
+        Some(Both { fixture, directory, kubernetes, manifests })
     }
 
     fn sides(&self) -> [&Side; 2] {
@@ -32,7 +32,7 @@ impl Both {
 
     /// Gives both a manifest. The file says what else the server says, because a recreated object is another one.
     fn apply(&self, manifest: &Manifest) {
-        let made = self.world.apply(&manifest.to_text());
+        let made = self.fixture.apply(&manifest.to_text());
         let manifest = manifest
             .clone()
             .set("/metadata/uid", made["metadata"]["uid"].clone())
@@ -46,7 +46,7 @@ impl Both {
     }
 
     fn remove(&self, name: &str) {
-        self.world.admin(&["delete", "upstreamcluster", name]);
+        self.fixture.admin(&["delete", "upstreamcluster", name]);
         fs::remove_file(self.manifests.join(format!("{name}.yaml"))).unwrap();
     }
 
@@ -110,7 +110,7 @@ fn both_sources_lead_to_the_same() {
 }
 
 fn an_object_comes_and_changes(both: &Both, before: &str) -> String {
-    let manifest = both.world.manifest("a.example.com");
+    let manifest = both.fixture.manifest("a.example.com");
     both.apply(&manifest);
     let added = both.same_and_new(before);
     both.wait_told("a.example.com", Some(true));
@@ -122,7 +122,7 @@ fn an_object_comes_and_changes(both: &Both, before: &str) -> String {
 
 /// An edit that the CRD refuses never arrives; the check refuses what the CRD cannot judge.
 fn a_wrong_edit_changes_nothing(both: &Both, before: &str) -> String {
-    let bad = both.world.manifest("a.example.com").set("/spec/clientConfig/keyData", json!("bm90aGluZw=="));
+    let bad = both.fixture.manifest("a.example.com").set("/spec/clientConfig/keyData", json!("bm90aGluZw=="));
     both.apply(&bad);
     both.wait_told("a.example.com", Some(false));
     assert_eq!(wait_same(both.sides()), before);
@@ -134,13 +134,13 @@ fn a_wrong_edit_changes_nothing(both: &Both, before: &str) -> String {
         &bad.set("/spec/clientConfig/keyData", json!("bm90aGluZw==")).set("/metadata/name", json!("bad.example.com")),
     );
     both.wait_told("bad.example.com", Some(false));
-    both.apply(&both.world.manifest("a.example.com"));
+    both.apply(&both.fixture.manifest("a.example.com"));
     both.same_and_new(before)
 }
 
 fn a_name_that_is_taken_stays(both: &Both, before: &str) -> String {
     let names = json!(["a.example.com"]);
-    both.apply(&both.world.manifest("thief.example.com").set("/spec/secureServing/serverNames", names));
+    both.apply(&both.fixture.manifest("thief.example.com").set("/spec/secureServing/serverNames", names));
     let added = both.same_and_new(before);
     both.wait_told("thief.example.com", Some(true));
     let status = both.kubernetes.plane.status().unwrap();
@@ -155,25 +155,25 @@ fn a_name_that_is_taken_stays(both: &Both, before: &str) -> String {
 /// One `kubectl apply` of many, and the file that `kubectl get -o yaml` makes of them.
 fn many_come_at_once(both: &Both, before: &str) -> String {
     let many: Vec<Value> = (0..40)
-        .map(|number| both.world.manifest(&format!("many-{number}.example.com")).to_text())
+        .map(|number| both.fixture.manifest(&format!("many-{number}.example.com")).to_text())
         .map(|text| serde_json::from_str(&text).unwrap())
         .collect();
-    both.world.apply(&json!({"apiVersion": "v1", "kind": "List", "items": many}).to_string());
+    both.fixture.apply(&json!({"apiVersion": "v1", "kind": "List", "items": many}).to_string());
     let raw = "/apis/proxy.kubegateway.io/v1alpha1/upstreamclusters";
-    let mut list: Value = serde_json::from_str(&both.world.admin(&["get", "--raw", raw])).unwrap();
+    let mut list: Value = serde_json::from_str(&both.fixture.admin(&["get", "--raw", raw])).unwrap();
     assert_eq!(list["kind"], "UpstreamClusterList");
     let is_many = |one: &Value| one["metadata"]["name"].as_str().unwrap().starts_with("many-");
     list["items"].as_array_mut().unwrap().retain(is_many);
     both.write("many.json", &list.to_string());
     let added = both.same_and_new(before);
     assert_eq!(told(&both.kubernetes).len(), 42);
-    let one = both.world.admin(&["get", "upstreamcluster", "many-0.example.com", "-o", "yaml"]);
+    let one = both.fixture.admin(&["get", "upstreamcluster", "many-0.example.com", "-o", "yaml"]);
     both.write("many.json", &one);
     fs::rename(both.manifests.join("many.json"), both.manifests.join("many-0.example.com.yaml")).unwrap();
     let names: Vec<String> = (1..40).map(|number| format!("many-{number}.example.com")).collect();
     let mut delete = vec!["delete", "upstreamcluster", "--wait=false"];
     delete.extend(names.iter().map(String::as_str));
-    both.world.admin(&delete);
+    both.fixture.admin(&delete);
     both.wait_told("many-39.example.com", None);
     both.same_and_new(&added)
 }
@@ -183,7 +183,7 @@ fn an_object_goes_and_another_of_its_name_comes(both: &Both, before: &str) {
     both.wait_told("many-0.example.com", None);
     let without = both.same_and_new(before);
     assert_ne!(without, before);
-    both.apply(&both.world.manifest("many-0.example.com"));
+    both.apply(&both.fixture.manifest("many-0.example.com"));
     both.same_and_new(&without);
 }
 

@@ -6,8 +6,8 @@ use portcullis_harness::process::{Process, Spec};
 use portcullis_harness::{deps, ports, write_private};
 use serde_json::{Value, json};
 
+use super::fixture::{NAMESPACE, SourceFixture, printed};
 use super::side::{SOON, object, text};
-use super::world::{NAMESPACE, World, printed};
 
 const ACCOUNT: &str = "portcullis-control-plane";
 const NAME: &str = "a.example.com";
@@ -36,29 +36,29 @@ fn service_account_is_enough_in_a_pod() {
     if !can_pretend("in-cluster") {
         return;
     }
-    let Some(world) = World::without_rights("in-cluster", &Default::default()) else { return };
-    world.admin(&["create", "serviceaccount", ACCOUNT, "-n", NAMESPACE]);
-    world.apply(&printed(&["rbac", "--control-plane", "--namespace", NAMESPACE]));
+    let Some(fixture) = SourceFixture::without_rights("in-cluster", &Default::default()) else { return };
+    fixture.admin(&["create", "serviceaccount", ACCOUNT, "-n", NAMESPACE]);
+    fixture.apply(&printed(&["rbac", "--control-plane", "--namespace", NAMESPACE]));
     // That the namespace is known shows in a Secret of it.
-    world.admin(&["create", "secret", "generic", "own", "-n", NAMESPACE, "--from-literal=token=some-token"]);
-    world.admin(&["label", "secret", "own", "-n", NAMESPACE, &format!("portcullis.dev/upstream-cluster={NAME}")]);
+    fixture.admin(&["create", "secret", "generic", "own", "-n", NAMESPACE, "--from-literal=token=some-token"]);
+    fixture.admin(&["label", "secret", "own", "-n", NAMESPACE, &format!("portcullis.dev/upstream-cluster={NAME}")]);
     let references = json!({"references": {"token": {"secret": {"name": "own"}}}});
-    world.apply(&world.manifest(NAME).set("/spec/portcullis", references).to_text());
+    fixture.apply(&fixture.manifest(NAME).set("/spec/portcullis", references).to_text());
 
-    let account = world.run.make_dir("account").unwrap();
-    let token = world.admin(&["create", "token", ACCOUNT, "-n", NAMESPACE]);
+    let account = fixture.run.make_dir("account").unwrap();
+    let token = fixture.admin(&["create", "token", ACCOUNT, "-n", NAMESPACE]);
     for (file, content) in
-        [("token", token.trim()), ("namespace", NAMESPACE), ("ca.crt", &world.kube.server_ca().pem())]
+        [("token", token.trim()), ("namespace", NAMESPACE), ("ca.crt", &fixture.kube.server_ca().pem())]
     {
         write_private(&account.join(file), content.as_bytes()).unwrap();
     }
-    let api = world.kube.apiservers()[0].address();
+    let api = fixture.kube.apiservers()[0].address();
     let http = ports::free_address().unwrap();
     let socket = tempfile_socket();
-    let spec = Spec::new("portcullis", "unshare", &world.run.make_dir("plane").unwrap())
+    let spec = Spec::new("portcullis", "unshare", &fixture.run.make_dir("plane").unwrap())
         .args(["-rm", "sh", "-ec", AS_IN_A_POD, "sh", text(&account)])
         .arg(deps::portcullis().unwrap())
-        .args(["serve", "--source", "kubernetes", "--settings", text(&world.settings)])
+        .args(["serve", "--source", "kubernetes", "--settings", text(&fixture.settings)])
         .args(["--http-address", &http.to_string(), "--xds-socket", &socket])
         .env("KUBERNETES_SERVICE_HOST", api.ip().to_string())
         .env("KUBERNETES_SERVICE_PORT", api.port().to_string())
@@ -74,7 +74,7 @@ fn service_account_is_enough_in_a_pod() {
     assert_eq!((&status["source"]["kind"], &status["source"]["staleSince"]), (&json!("kubernetes"), &Value::Null));
     assert_eq!(plain::get(http, "/readyz").unwrap().status, 200);
     // It may write what became of the object, too.
-    world.admin(&["wait", "--for=condition=Accepted", "upstreamcluster", NAME, "--timeout=30s"]);
+    fixture.admin(&["wait", "--for=condition=Accepted", "upstreamcluster", NAME, "--timeout=30s"]);
     assert!(!plane.log().contains(token.trim()));
     drop(plane);
     let _ = fs::remove_file(socket);

@@ -4,15 +4,15 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 
+use super::fixture::{NAMESPACE, SourceFixture};
 use super::side::{SOON, snapshot_of};
-use super::world::{NAMESPACE, World};
 
 /// Longer than a Lease.
 const EXPIRY: Duration = Duration::from_secs(40);
 
-fn replica(world: &World, name: &str) -> ControlPlane {
-    let flags = world.kubernetes_flags(&world.settings.display().to_string());
-    let dir = world.run.make_dir(name).unwrap();
+fn replica(fixture: &SourceFixture, name: &str) -> ControlPlane {
+    let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
+    let dir = fixture.run.make_dir(name).unwrap();
     ControlPlane::start_from(&dir, &flags.iter().map(String::as_str).collect::<Vec<_>>()).unwrap()
 }
 
@@ -31,20 +31,20 @@ fn wait_current(plane: &ControlPlane) {
 
 #[test]
 fn one_replica_leads_and_hands_over_when_it_ends() {
-    let Some(world) = World::start("leader") else { return };
-    let mut leader = replica(&world, "first");
+    let Some(fixture) = SourceFixture::start("leader") else { return };
+    let mut leader = replica(&fixture, "first");
     wait_leads(&leader, SOON);
-    let mut other = replica(&world, "second");
+    let mut other = replica(&fixture, "second");
     wait_current(&other);
     assert!(leads(&leader) && !leads(&other));
-    both_serve(&world, &leader, &other);
+    both_serve(&fixture, &leader, &other);
     wait::retry_if_slow("nobody waits until the Lease runs out", || {
-        let is_at_once = hands_over(&world, &mut leader, &other);
+        let is_at_once = hands_over(&fixture, &mut leader, &other);
         std::mem::swap(&mut leader, &mut other);
         is_at_once.then_some(())
     })
     .unwrap();
-    let transitions = lease(&world, "leaseTransitions");
+    let transitions = lease(&fixture, "leaseTransitions");
     assert!(transitions.parse::<u32>().unwrap() >= 1, "{transitions}");
     // A leader that is frozen leads no more when it wakes up.
     leader.process().signal(Signal::Stop).unwrap();
@@ -55,17 +55,17 @@ fn one_replica_leads_and_hands_over_when_it_ends() {
 }
 
 /// Ends the leader and starts it again: whether the other one led before the Lease would have run out.
-fn hands_over(world: &World, leader: &mut ControlPlane, other: &ControlPlane) -> bool {
+fn hands_over(fixture: &SourceFixture, leader: &mut ControlPlane, other: &ControlPlane) -> bool {
     let [had, renewed, lasts] =
-        ["holderIdentity", "renewTime", "leaseDurationSeconds"].map(|field| lease(world, field));
+        ["holderIdentity", "renewTime", "leaseDurationSeconds"].map(|field| lease(fixture, field));
     leader.process().signal(Signal::Term).unwrap();
     leader.process().wait_exit(SOON).unwrap();
-    assert_ne!(lease(world, "holderIdentity"), had);
+    assert_ne!(lease(fixture, "holderIdentity"), had);
     wait_leads(other, SOON);
     leader.restart().unwrap();
     wait_current(leader);
     assert!(leads(other) && !leads(leader));
-    let acquired = lease(world, "acquireTime");
+    let acquired = lease(fixture, "acquireTime");
     let waited = (of_day(&acquired) - of_day(&renewed)).rem_euclid(86_400.0);
     eprintln!("renewed at {renewed} for {lasts} s, acquired at {acquired}");
     waited < lasts.parse().unwrap()
@@ -78,15 +78,15 @@ fn of_day(time: &str) -> f64 {
 }
 
 /// A field of the Lease's `spec`.
-fn lease(world: &World, field: &str) -> String {
+fn lease(fixture: &SourceFixture, field: &str) -> String {
     let path = format!("jsonpath={{.spec.{field}}}");
-    world.admin(&["get", "lease", "portcullis", "-n", NAMESPACE, "-o", &path])
+    fixture.admin(&["get", "lease", "portcullis", "-n", NAMESPACE, "-o", &path])
 }
 
 /// With either leader, every replica serves the same.
-fn both_serve(world: &World, first: &ControlPlane, second: &ControlPlane) {
+fn both_serve(fixture: &SourceFixture, first: &ControlPlane, second: &ControlPlane) {
     let before = snapshot_of(&first.status().unwrap());
-    world.apply(&world.manifest("a.example.com").to_text());
+    fixture.apply(&fixture.manifest("a.example.com").to_text());
     let now = |plane: &ControlPlane| {
         let status = plane.wait_status("the object acts", SOON, |status| snapshot_of(status) != before).unwrap();
         snapshot_of(&status)

@@ -1,6 +1,7 @@
 //! Sources of objects: a directory and a Kubernetes API lead to the same, and the loss of either takes nothing away.
 
 mod conformance;
+mod fixture;
 mod in_cluster;
 mod leader;
 mod outage;
@@ -10,7 +11,6 @@ mod rights;
 mod scale;
 mod side;
 mod traffic;
-mod world;
 
+pub(crate) use fixture::SourceFixture;
 pub(crate) use side::{SOON, Side};
-pub(crate) use world::World;

@@ -11,8 +11,8 @@ use portcullis_harness::client::{TlsTarget, plain};
 use portcullis_harness::{wait, write_private};
 use serde_json::{Value, json};
 
+use super::fixture::{NAMESPACE, SourceFixture, printed};
 use super::side::{SOON, Side, object, text, wait_same};
-use super::world::{NAMESPACE, World, printed};
 
 const NAME: &str = "a.example.com";
 
@@ -20,7 +20,7 @@ static VERSIONS: AtomicU32 = AtomicU32::new(0);
 
 /// The same materials as Secrets and as files, and nothing of them in the objects.
 struct Both {
-    world: World,
+    fixture: SourceFixture,
     directory: Side,
     kubernetes: Side,
     manifests: PathBuf,
@@ -29,14 +29,14 @@ struct Both {
 
 impl Both {
     fn start(test: &str) -> Option<Self> {
-        let world = World::start(test)?;
-        let (manifests, root) = (world.run.make_dir("manifests").unwrap(), world.run.make_dir("root").unwrap());
+        let fixture = SourceFixture::start(test)?;
+        let (manifests, root) = (fixture.run.make_dir("manifests").unwrap(), fixture.run.make_dir("root").unwrap());
         fs::create_dir(root.join("a")).unwrap();
-        fs::copy(&world.settings, manifests.join("settings.yaml")).unwrap();
+        fs::copy(&fixture.settings, manifests.join("settings.yaml")).unwrap();
         let flags = ["--config", text(&manifests), "--references-root", text(&root)];
-        let directory = Side::start(&world.run, "directory", &flags);
-        let kubernetes = world.kubernetes_side("kubernetes");
-        Some(Both { world, directory, kubernetes, manifests, root })
+        let directory = Side::start(&fixture.run, "directory", &flags);
+        let kubernetes = fixture.kubernetes_side("kubernetes");
+        Some(Both { fixture, directory, kubernetes, manifests, root })
     }
 
     fn sides(&self) -> [&Side; 2] {
@@ -53,7 +53,7 @@ impl Both {
                 "name": name, "namespace": NAMESPACE, "labels": {"portcullis.dev/upstream-cluster": cluster},
             },
         });
-        self.world.apply(&secret.to_string());
+        self.fixture.apply(&secret.to_string());
         self.swap_volume(name, data);
     }
 
@@ -82,7 +82,7 @@ impl Both {
 
     /// Writes the object with its references on both sides.
     fn apply(&self, manifest: &Manifest) {
-        let made = self.world.apply(&manifest.clone().set("/spec/portcullis", references_to_secrets()).to_text());
+        let made = self.fixture.apply(&manifest.clone().set("/spec/portcullis", references_to_secrets()).to_text());
         let file = manifest
             .clone()
             .set("/spec/portcullis", references_to_files())
@@ -92,7 +92,7 @@ impl Both {
     }
 
     fn bare(&self) -> Manifest {
-        self.world
+        self.fixture
             .manifest(NAME)
             .set("/spec/clientConfig", json!({"serverName": "kubernetes.default.svc"}))
             .set("/spec/secureServing", json!({}))
@@ -133,16 +133,16 @@ fn references_to_files() -> Value {
 #[test]
 fn references_take_effect_rotate_and_stay() {
     let Some(both) = Both::start("references") else { return };
-    let first = both.world.serving(NAME);
+    let first = both.fixture.serving(NAME);
     both.pair("serving", &first);
-    both.pair("client", &both.world.gateway);
-    let (client_ca, server_ca) = (both.world.kube.client_ca().pem(), both.world.kube.server_ca().pem());
+    both.pair("client", &both.fixture.gateway);
+    let (client_ca, server_ca) = (both.fixture.kube.client_ca().pem(), both.fixture.kube.server_ca().pem());
     both.material("cas", NAME, &[("ca.crt", &client_ca), ("upstream", &server_ca)]);
     both.apply(&both.bare());
     both.wait_told("the object is served", |told| told["accepted"] == true);
     let served = wait_same(both.sides());
     assert_eq!(both.directory.configuration(), both.kubernetes.configuration());
-    both.kubernetes.wait_listening(both.world.address);
+    both.kubernetes.wait_listening(both.fixture.address);
     assert_eq!(presented(&both), leaf(&first));
     the_gateways_credential_works(&both);
 
@@ -154,9 +154,9 @@ fn references_take_effect_rotate_and_stay() {
 
 /// alice is verified by one reference, and forwarded to the upstream with another, which trusts a third.
 fn the_gateways_credential_works(both: &Both) {
-    both.world.apply(&printed(&["rbac", "--user", "portcullis"]));
-    let alice = both.world.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
-    let target = TlsTarget::new(both.world.address).sni(NAME).trust(&both.world.serving_ca).identity(&alice);
+    both.fixture.apply(&printed(&["rbac", "--user", "portcullis"]));
+    let alice = both.fixture.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
+    let target = TlsTarget::new(both.fixture.address).sni(NAME).trust(&both.fixture.serving_ca).identity(&alice);
     let review = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
     let request = format!(
         "POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\
@@ -177,14 +177,14 @@ fn a_certificate_rotates(both: &Both, before: &str) -> String {
             .map(|name| side.envoy.admin().stat(name).unwrap())
     };
     let counted = both.sides().map(updates);
-    let target = TlsTarget::new(both.world.address).sni(NAME).trust(&both.world.serving_ca);
+    let target = TlsTarget::new(both.fixture.address).sni(NAME).trust(&both.fixture.serving_ca);
     let mut open = target.connect().unwrap();
     let mut ask = || {
         open.write(format!("GET /readyz HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
         open.read_response(false).unwrap().status
     };
     assert_eq!(ask(), 200);
-    let second = both.world.serving(NAME);
+    let second = both.fixture.serving(NAME);
     both.pair("serving", &second);
     let rotated = both.wait_snapshot_after(before);
     wait::until("the new certificate is presented", SOON, || (presented(both) == leaf(&second)).then_some(())).unwrap();
@@ -206,13 +206,13 @@ fn what_is_gone_or_garbled_is_told_and_the_last_stays(both: &Both, served: &str)
     };
     both.material("serving", NAME, &[("tls.crt", "garbled"), ("tls.key", "garbled")]);
     both.wait_told("garbled material is told", refused("PEM"));
-    both.world.admin(&["delete", "secret", "serving", "-n", NAMESPACE]);
+    both.fixture.admin(&["delete", "secret", "serving", "-n", NAMESPACE]);
     fs::remove_file(both.root.join("a/..data/serving.tls.key")).unwrap();
     both.wait_told("missing material is told", refused("there is no "));
     for side in both.sides() {
         assert_eq!(side.snapshot(), served);
     }
-    let last = both.world.serving(NAME);
+    let last = both.fixture.serving(NAME);
     both.pair("serving", &last);
     both.wait_told("material that is back is used", |told| told["accepted"] == true);
     both.wait_snapshot_after(served);
@@ -221,22 +221,38 @@ fn what_is_gone_or_garbled_is_told_and_the_last_stays(both: &Both, served: &str)
 /// A Secret of another cluster, one in another namespace and one without the label count as missing.
 fn a_foreign_secret_looks_like_none(both: &Both, _: &str) {
     both.material("foreign", "b.example.com", &[("token", "Zm9yZWlnbg==TOPSECRET")]);
-    both.world.admin(&["create", "secret", "generic", "unlabelled", "-n", NAMESPACE, "--from-literal=token=TOPSECRET"]);
-    both.world.admin(&["create", "secret", "generic", "elsewhere", "-n", "default", "--from-literal=token=TOPSECRET"]);
+    both.fixture.admin(&[
+        "create",
+        "secret",
+        "generic",
+        "unlabelled",
+        "-n",
+        NAMESPACE,
+        "--from-literal=token=TOPSECRET",
+    ]);
+    both.fixture.admin(&[
+        "create",
+        "secret",
+        "generic",
+        "elsewhere",
+        "-n",
+        "default",
+        "--from-literal=token=TOPSECRET",
+    ]);
     let label = "portcullis.dev/upstream-cluster=b.example.com";
-    both.world.admin(&["label", "secret", "elsewhere", "-n", "default", label]);
+    both.fixture.admin(&["label", "secret", "elsewhere", "-n", "default", label]);
     let mut messages = Vec::new();
     for name in ["foreign", "unlabelled", "elsewhere", "absent"] {
         let cluster = format!("{name}.example.com");
         let manifest = both
-            .world
+            .fixture
             .manifest(&cluster)
             .set("/spec/portcullis", json!({"references": {"token": {"secret": {"name": name}}}}));
-        both.world.apply(&manifest.to_text());
+        both.fixture.apply(&manifest.to_text());
         let told = |status: &Value| object(status, &cluster).is_some_and(|told| told["accepted"] == false);
         let status = both.kubernetes.plane.wait_status("the reference is refused", SOON, told).unwrap();
         messages.push(object(&status, &cluster).unwrap()["message"].as_str().unwrap().to_owned());
-        both.world.admin(&["delete", "upstreamcluster", &cluster]);
+        both.fixture.admin(&["delete", "upstreamcluster", &cluster]);
     }
     assert!(messages.iter().all(|message| *message == messages[3]), "{messages:#?}");
     assert!(messages[3].contains("spec.portcullis.references.token: there is no Secret of this name"), "{messages:#?}");
@@ -249,13 +265,13 @@ fn a_foreign_secret_looks_like_none(both: &Both, _: &str) {
 
 fn nothing_secret_is_told(both: &Both) {
     let serving = fs::read_to_string(both.root.join("a/serving.tls.key")).unwrap();
-    let client = both.world.gateway.key_pem();
+    let client = both.fixture.gateway.key_pem();
     let foreign = "TOPSECRET";
     let secrets =
         Secrets::default().key("a serving key", &serving).key("the client key", &client).token("a token", foreign);
-    let stored = both.world.admin(&["get", "secrets", "-n", NAMESPACE, "-o", "yaml"]);
+    let stored = both.fixture.admin(&["get", "secrets", "-n", NAMESPACE, "-o", "yaml"]);
     assert_eq!(secrets.found_in(&stored), ["a serving key in base64", "the client key in base64", "a token in base64"]);
-    let mut texts = vec![("Kubernetes", both.world.admin(&["get", "upstreamclusters", "-o", "yaml"]))];
+    let mut texts = vec![("Kubernetes", both.fixture.admin(&["get", "upstreamclusters", "-o", "yaml"]))];
     for side in both.sides() {
         let page = |path: &str| plain::get(side.plane.http_address(), path).unwrap().text();
         texts.extend([("status", page("/status")), ("page", page("/")), ("metrics", page("/metrics"))]);
@@ -271,7 +287,7 @@ fn nothing_secret_is_told(both: &Both) {
 
 /// The certificate that clients of either gateway see: both have the same listener, and hold the same.
 fn presented(both: &Both) -> Vec<u8> {
-    let target = TlsTarget::new(both.world.address).sni(NAME).trust(&both.world.serving_ca);
+    let target = TlsTarget::new(both.fixture.address).sni(NAME).trust(&both.fixture.serving_ca);
     target.connect().unwrap().server_certificates().remove(0)
 }
 

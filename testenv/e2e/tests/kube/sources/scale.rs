@@ -3,8 +3,8 @@ use std::time::{Duration, Instant};
 use portcullis_harness::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
+use super::fixture::SourceFixture;
 use super::side::object;
-use super::world::World;
 
 const MANY: usize = 1000;
 const LONG: Duration = Duration::from_secs(240);
@@ -13,19 +13,19 @@ const LONG: Duration = Duration::from_secs(240);
 #[test]
 #[ignore = "a thousand objects are created one by one"]
 fn thousand_objects_are_listed_whole() {
-    let Some(world) = World::start("thousand-objects") else { return };
+    let Some(fixture) = SourceFixture::start("thousand-objects") else { return };
     let object_of = |number: usize| -> Value {
-        let manifest = world.manifest("name").set("/metadata/name", json!(format!("c{number}.example.com")));
+        let manifest = fixture.manifest("name").set("/metadata/name", json!(format!("c{number}.example.com")));
         serde_json::from_str(&manifest.to_text()).unwrap()
     };
     let items: Vec<Value> = (0..MANY).map(object_of).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-    let file = world.run.write("many.json", list).unwrap();
-    world.kubectl(&["create", "-f", file.to_str().unwrap(), "-o", "name"]).timeout(LONG).run_ok().unwrap();
+    let file = fixture.run.write("many.json", list).unwrap();
+    fixture.kubectl(&["create", "-f", file.to_str().unwrap(), "-o", "name"]).timeout(LONG).run_ok().unwrap();
     let start = Instant::now();
-    let flags = world.kubernetes_flags(&world.settings.display().to_string());
+    let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
     let plane =
-        ControlPlane::start_from(world.run.path(), &flags.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
+        ControlPlane::start_from(fixture.run.path(), &flags.iter().map(String::as_str).collect::<Vec<_>>()).unwrap();
     let count = |status: &Value| {
         let objects = status["objects"].as_array().into_iter().flatten();
         objects.filter(|one| one["kind"] == "UpstreamCluster").count()
@@ -33,9 +33,9 @@ fn thousand_objects_are_listed_whole() {
     let status = plane.wait_status("objects are served", LONG, |status| count(status) > 0).unwrap();
     assert_eq!(count(&status), MANY, "the first set is whole");
     eprintln!("from the start to the first set: {:?}", start.elapsed());
-    let edited = world.manifest("c7.example.com").policies(json!([{"rules": [{}], "flowControlSchemaName": "none"}]));
+    let edited = fixture.manifest("c7.example.com").policies(json!([{"rules": [{}], "flowControlSchemaName": "none"}]));
     let start = Instant::now();
-    world.apply(&edited.to_text());
+    fixture.apply(&edited.to_text());
     let told = |status: &Value| object(status, "c7.example.com").is_some_and(|told| told["accepted"] == false);
     plane.wait_status("the edit is told", LONG, told).unwrap();
     eprintln!("from kubectl to the status: {:?}", start.elapsed());

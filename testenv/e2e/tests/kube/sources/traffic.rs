@@ -11,8 +11,8 @@ use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
+use super::fixture::{SourceFixture, printed};
 use super::side::{SOON, object};
-use super::world::{World, printed};
 
 const NAME: &str = "a.example.com";
 const WATCHED: &str = "/api/v1/namespaces/default/configmaps?watch=true";
@@ -25,17 +25,17 @@ struct Scene {
     load: OpenLoopLoad,
     watches: Watches,
     envoy: Envoy,
-    world: World,
+    fixture: SourceFixture,
 }
 
 impl Scene {
     fn start(test: &str, replicas: usize) -> Option<Self> {
-        let world = World::of(test, &KubeOptions { apiservers: 2, ..KubeOptions::default() })?;
-        world.apply(&printed(&["rbac", "--user", "portcullis"]));
-        world.apply(&manifest(&world).to_text());
-        let flags = world.kubernetes_flags(&world.settings.display().to_string());
+        let fixture = SourceFixture::of(test, &KubeOptions { apiservers: 2, ..KubeOptions::default() })?;
+        fixture.apply(&printed(&["rbac", "--user", "portcullis"]));
+        fixture.apply(&manifest(&fixture).to_text());
+        let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let dir = |name: String| world.run.make_dir(&name).unwrap();
+        let dir = |name: String| fixture.run.make_dir(&name).unwrap();
         let replica = |number| ControlPlane::start_from(&dir(format!("plane-{number}")), &flags).unwrap();
         let replicas: Vec<_> = (0..replicas).map(replica).collect();
         let served = |status: &Value| object(status, NAME).is_some_and(|told| told["accepted"] == true);
@@ -46,9 +46,9 @@ impl Scene {
             replicas[1..].iter().flat_map(|one| ["--xds-socket", one.xds_socket().to_str().unwrap()]).collect();
         let bootstrap = replicas[0].bootstrap_with("envoy", &more).unwrap();
         let envoy = Envoy::start(&dir("envoy".to_owned()), "envoy", &EnvoyOptions::new(bootstrap)).unwrap();
-        envoy.wait_listening(world.address, SOON).unwrap();
-        let target = TlsTarget::new(world.address).sni(NAME).trust(&world.serving_ca).timeout(EXPIRY);
-        let target = target.identity(world.kube.admin());
+        envoy.wait_listening(fixture.address, SOON).unwrap();
+        let target = TlsTarget::new(fixture.address).sni(NAME).trust(&fixture.serving_ca).timeout(EXPIRY);
+        let target = target.identity(fixture.kube.admin());
         let answers =
             || portcullis_harness::client::H2Client::connect(&target)?.get("/version", &[]).map(|one| one.status);
         wait::until("the gateway serves", SOON, || answers().is_ok_and(|status| status == 200).then_some(())).unwrap();
@@ -57,7 +57,7 @@ impl Scene {
         let watches = crowd.watches(&lanes.clone().map(|lane| (lane, 20)), WATCHED).unwrap();
         let paths = ["/api/v1/namespaces/default/configmaps", "/version", "/api/v1/nodes"];
         let load = crowd.steady(&lanes, &paths, 20.0).unwrap();
-        Some(Scene { replicas, load, watches, envoy, world })
+        Some(Scene { replicas, load, watches, envoy, fixture })
     }
 
     fn nothing_happened(self) {
@@ -71,9 +71,9 @@ impl Scene {
     }
 }
 
-fn manifest(world: &World) -> Manifest {
-    let server = json!([{"endpoint": format!("https://{}", world.kube.address(1).unwrap())}]);
-    world.manifest(NAME).set("/spec/servers", server)
+fn manifest(fixture: &SourceFixture) -> Manifest {
+    let server = json!([{"endpoint": format!("https://{}", fixture.kube.address(1).unwrap())}]);
+    fixture.manifest(NAME).set("/spec/servers", server)
 }
 
 fn is_current(replica: &ControlPlane, expected: bool) {
@@ -86,16 +86,16 @@ fn is_current(replica: &ControlPlane, expected: bool) {
 fn api_outage_of_a_minute_fails_no_request_and_ends_no_watch() {
     let Some(mut scene) = Scene::start("traffic-outage", 1) else { return };
     let started = Instant::now();
-    scene.world.kube.apiserver(0).unwrap().process().signal(Signal::Stop).unwrap();
+    scene.fixture.kube.apiserver(0).unwrap().process().signal(Signal::Stop).unwrap();
     is_current(&scene.replicas[0], false);
     let lasted = || (started.elapsed() > Duration::from_secs(60)).then_some(());
     wait::until("the outage has lasted", Duration::from_secs(80), lasted).unwrap();
-    let source = scene.world.kube.apiserver(0).unwrap().process();
+    let source = scene.fixture.kube.apiserver(0).unwrap().process();
     source.signal(Signal::Cont).unwrap();
     is_current(&scene.replicas[0], true);
     source.kill();
     is_current(&scene.replicas[0], false);
-    scene.world.kube.restart(0).unwrap();
+    scene.fixture.kube.restart(0).unwrap();
     is_current(&scene.replicas[0], true);
     scene.nothing_happened();
 }

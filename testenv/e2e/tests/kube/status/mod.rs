@@ -11,7 +11,7 @@ mod unhealthy;
 
 use serde_json::Value;
 
-use crate::sources::{SOON, World};
+use crate::sources::{SOON, SourceFixture};
 
 /// A condition of an object.
 fn condition(object: &Value, kind: &str) -> Value {
@@ -20,10 +20,10 @@ fn condition(object: &Value, kind: &str) -> Value {
 }
 
 /// Waits until an object's condition has a status and a reason.
-fn wait_condition(world: &World, name: &str, kind: &str, status: &str, reason: &str) -> Value {
+fn wait_condition(fixture: &SourceFixture, name: &str, kind: &str, status: &str, reason: &str) -> Value {
     let what = format!("{name}: {kind} is {status}, {reason}");
     portcullis_harness::wait::until_ok(&what, SOON, || {
-        let object = world.stored(name);
+        let object = fixture.stored(name);
         let found = condition(&object, kind);
         let is_so = found["status"] == status && found["reason"] == reason;
         let is_newest = object["status"]["observedGeneration"] == object["metadata"]["generation"];

@@ -3,18 +3,18 @@ use serde_json::Value;
 
 use super::fake_envoy::FakeEnvoy;
 use super::{condition, wait_condition};
-use crate::sources::{SOON, World};
+use crate::sources::{SOON, SourceFixture};
 
 const NAME: &str = "prod.example.com";
 
 /// The status of an outage's time is written when the API is back; meanwhile it is at /status.
 #[test]
 fn api_that_hangs_delays_the_status_and_nothing_else() {
-    let Some(world) = World::start("status-outage") else { return };
-    let side = world.kubernetes_side("plane");
-    world.apply(&world.manifest(NAME).to_text());
-    wait_condition(&world, NAME, "Programmed", "True", "Programmed");
-    let apiserver = world.kube.apiserver(0).unwrap().process();
+    let Some(fixture) = SourceFixture::start("status-outage") else { return };
+    let side = fixture.kubernetes_side("plane");
+    fixture.apply(&fixture.manifest(NAME).to_text());
+    wait_condition(&fixture, NAME, "Programmed", "True", "Programmed");
+    let apiserver = fixture.kube.apiserver(0).unwrap().process();
     apiserver.signal(Signal::Stop).unwrap();
     let fake_envoy = FakeEnvoy::new(side.plane.xds_socket(), "fake_envoy");
     fake_envoy.refuse("no");
@@ -28,5 +28,5 @@ fn api_that_hangs_delays_the_status_and_nothing_else() {
     side.plane.wait_status("the refusal is told", SOON, refused).unwrap();
     side.wait_current(false);
     apiserver.signal(Signal::Cont).unwrap();
-    wait_condition(&world, NAME, "Programmed", "False", "Refused");
+    wait_condition(&fixture, NAME, "Programmed", "False", "Refused");
 }

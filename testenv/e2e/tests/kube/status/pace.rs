@@ -5,7 +5,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
 use super::{condition, wait_condition};
-use crate::sources::{SOON, Side, World};
+use crate::sources::{SOON, Side, SourceFixture};
 
 const NAME: &str = "prod.example.com";
 /// How long the object is changed without a pause.
@@ -14,9 +14,9 @@ const FLAPPING: Duration = Duration::from_secs(8);
 const QUIET: Duration = Duration::from_secs(4);
 
 /// Every write of the object's status, by the server's own record: who and when it arrived.
-fn writes(world: &World) -> Vec<String> {
+fn writes(fixture: &SourceFixture) -> Vec<String> {
     let path = format!("/apis/proxy.kubegateway.io/v1alpha1/upstreamclusters/{NAME}/status");
-    let events = world.kube.apiservers()[0].audit_events_for(&path).unwrap();
+    let events = fixture.kube.apiservers()[0].audit_events_for(&path).unwrap();
     let ours = events.iter().filter(|event| event["user"]["username"] == "control-plane");
     ours.map(|event| event["requestReceivedTimestamp"].as_str().unwrap().to_owned()).collect()
 }
@@ -29,40 +29,40 @@ fn seconds(time: &str) -> f64 {
 
 #[test]
 fn flapping_object_is_written_once_a_second() {
-    let Some(world) = World::start("status-pace") else { return };
-    let _side = world.kubernetes_side("plane");
-    world.apply(&world.manifest(NAME).to_text());
-    wait_condition(&world, NAME, "Programmed", "True", "Programmed");
-    let good = world.manifest(NAME).to_text();
+    let Some(fixture) = SourceFixture::start("status-pace") else { return };
+    let _side = fixture.kubernetes_side("plane");
+    fixture.apply(&fixture.manifest(NAME).to_text());
+    wait_condition(&fixture, NAME, "Programmed", "True", "Programmed");
+    let good = fixture.manifest(NAME).to_text();
     let bad =
-        world.manifest(NAME).policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "none"}])).to_text();
+        fixture.manifest(NAME).policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "none"}])).to_text();
     let start = Instant::now();
     let mut edits = 0;
     let flapping = || {
-        world.apply(if edits % 2 == 0 { &bad } else { &good });
+        fixture.apply(if edits % 2 == 0 { &bad } else { &good });
         edits += 1;
         // However long kubectl takes for an edit.
-        (start.elapsed() >= FLAPPING && edits > 8 && writes(&world).len() >= 4).then_some(())
+        (start.elapsed() >= FLAPPING && edits > 8 && writes(&fixture).len() >= 4).then_some(())
     };
     portcullis_harness::wait::until("it is written now and then", FLAPPING + SOON, flapping).unwrap();
-    world.apply(&good);
-    let settled = wait_condition(&world, NAME, "Programmed", "True", "Programmed");
-    let times: Vec<f64> = writes(&world).iter().map(|time| seconds(time)).collect();
+    fixture.apply(&good);
+    let settled = wait_condition(&fixture, NAME, "Programmed", "True", "Programmed");
+    let times: Vec<f64> = writes(&fixture).iter().map(|time| seconds(time)).collect();
     let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]).rem_euclid(3_600.0)).collect();
     // By the server's clock: the pause begins when a write has ended.
     assert!(gaps.iter().all(|gap| *gap >= 1.0), "{gaps:?}");
 
     // Nothing changes, so nothing is written.
-    let count = writes(&world).len();
+    let count = writes(&fixture).len();
     let quiet = Instant::now();
     while quiet.elapsed() < QUIET {
-        assert_eq!(world.stored(NAME)["metadata"]["resourceVersion"], settled["metadata"]["resourceVersion"]);
+        assert_eq!(fixture.stored(NAME)["metadata"]["resourceVersion"], settled["metadata"]["resourceVersion"]);
     }
-    assert_eq!(writes(&world).len(), count);
-    strangers_keep_their_fields(&world);
+    assert_eq!(writes(&fixture).len(), count);
+    strangers_keep_their_fields(&fixture);
 }
 
-fn strangers_keep_their_fields(world: &World) {
+fn strangers_keep_their_fields(fixture: &SourceFixture) {
     let theirs = json!({
         "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": NAME},
         "status": {
@@ -70,23 +70,23 @@ fn strangers_keep_their_fields(world: &World) {
             "theirs": {"field": 1},
         },
     });
-    let file = world.run.write("theirs.json", theirs.to_string()).unwrap();
+    let file = fixture.run.write("theirs.json", theirs.to_string()).unwrap();
     let file = file.to_str().unwrap();
     let apply = ["apply", "--server-side", "--subresource=status", "--field-manager=auditor", "-f", file];
-    world.kubectl(&apply).run_ok().unwrap();
+    fixture.kubectl(&apply).run_ok().unwrap();
     // An edit that leads to a write.
     let closed = json!({"proxy.kubegateway.io/feature-gates": "DenyAllRequests=true"});
-    world.apply(
-        &world
+    fixture.apply(
+        &fixture
             .manifest(NAME)
             .set("/metadata/annotations", closed)
             .set("/spec/portcullis", json!({"requestTimeout": "30s"}))
             .to_text(),
     );
-    let object = wait_condition(world, NAME, "Programmed", "True", "Programmed");
+    let object = wait_condition(fixture, NAME, "Programmed", "True", "Programmed");
     assert_eq!(condition(&object, "example.com/Audited")["reason"], "Seen");
     assert_eq!(object["status"]["theirs"]["field"], 1);
-    let managers = world.kubectl(&["get", "upstreamcluster", NAME, "--show-managed-fields"]).json().unwrap();
+    let managers = fixture.kubectl(&["get", "upstreamcluster", NAME, "--show-managed-fields"]).json().unwrap();
     let of = |name: &str| {
         let listed = managers["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
         listed.into_iter().find(|one| one["manager"] == name).unwrap_or_default()
@@ -96,9 +96,9 @@ fn strangers_keep_their_fields(world: &World) {
     // What somebody writes over ours is ours again.
     let forged = json!({"status": {"contentHash": "forged"}});
     let patch = ["patch", "uc", NAME, "--subresource=status", "--type=merge", "-p", &forged.to_string()];
-    world.kubectl(&patch).run_ok().unwrap();
+    fixture.kubectl(&patch).run_ok().unwrap();
     portcullis_harness::wait::until("the forged hash is mended", SOON, || {
-        (world.stored(NAME)["status"]["contentHash"] != "forged").then_some(())
+        (fixture.stored(NAME)["status"]["contentHash"] != "forged").then_some(())
     })
     .unwrap();
 }
@@ -106,31 +106,31 @@ fn strangers_keep_their_fields(world: &World) {
 /// A new leader goes on where the one before stopped: no time moves, and nothing is written for its own sake.
 #[test]
 fn control_plane_that_restarts_moves_no_time() {
-    let Some(world) = World::start("status-restart") else { return };
-    let mut side: Side = world.kubernetes_side("plane");
-    world.apply(&world.manifest(NAME).to_text());
-    let before = wait_condition(&world, NAME, "Programmed", "True", "Programmed");
-    let count = writes(&world).len();
+    let Some(fixture) = SourceFixture::start("status-restart") else { return };
+    let mut side: Side = fixture.kubernetes_side("plane");
+    fixture.apply(&fixture.manifest(NAME).to_text());
+    let before = wait_condition(&fixture, NAME, "Programmed", "True", "Programmed");
+    let count = writes(&fixture).len();
     side.plane.restart().unwrap();
     side.plane.wait_in_sync(1, SOON).unwrap();
     let leads = |status: &Value| status["source"]["leader"] == true;
     side.plane.wait_status("it leads", SOON, leads).unwrap();
     let quiet = Instant::now();
     while quiet.elapsed() < QUIET {
-        assert_eq!(world.stored(NAME)["status"]["conditions"], before["status"]["conditions"]);
+        assert_eq!(fixture.stored(NAME)["status"]["conditions"], before["status"]["conditions"]);
     }
-    assert_eq!(writes(&world).len(), count);
+    assert_eq!(writes(&fixture).len(), count);
     let status = side.plane.status().unwrap();
     let told = status["objects"].as_array().unwrap().iter().find(|one| one["name"] == NAME).unwrap().clone();
     assert_eq!(told["conditions"], before["status"]["conditions"]);
-    who_does_not_lead_writes_nothing(&world, &before);
+    who_does_not_lead_writes_nothing(&fixture, &before);
 }
 
 /// It knows no gateway, and would say so.
-fn who_does_not_lead_writes_nothing(world: &World, before: &Value) {
-    let flags = world.kubernetes_flags(&world.settings.display().to_string());
+fn who_does_not_lead_writes_nothing(fixture: &SourceFixture, before: &Value) {
+    let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let follower = ControlPlane::start_from(&world.run.make_dir("follower").unwrap(), &flags).unwrap();
+    let follower = ControlPlane::start_from(&fixture.run.make_dir("follower").unwrap(), &flags).unwrap();
     let follows = |status: &Value| {
         let object = status["objects"].as_array().unwrap().iter().find(|one| one["name"] == NAME).cloned();
         let accepted = object.map(|object| object["conditions"][0].clone());
@@ -139,6 +139,6 @@ fn who_does_not_lead_writes_nothing(world: &World, before: &Value) {
     follower.wait_status("it follows, with the leader's times", SOON, follows).unwrap();
     let quiet = Instant::now();
     while quiet.elapsed() < QUIET {
-        assert_eq!(world.stored(NAME)["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
+        assert_eq!(fixture.stored(NAME)["metadata"]["resourceVersion"], before["metadata"]["resourceVersion"]);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fake_envoy::FakeEnvoy;
 use super::wait_condition;
-use crate::sources::World;
+use crate::sources::SourceFixture;
 
 const GOOD: &str = "good.example.com";
 const BAD: &str = "bad.example.com";
@@ -30,21 +30,21 @@ fn canaries(manifest: &Value) -> Vec<String> {
 
 #[test]
 fn no_key_and_no_token_is_told_anywhere() {
-    let Some(world) = World::start("status-secrets") else { return };
-    let side = world.kubernetes_side("plane");
-    let manifest = world.manifest(GOOD);
+    let Some(fixture) = SourceFixture::start("status-secrets") else { return };
+    let side = fixture.kubernetes_side("plane");
+    let manifest = fixture.manifest(GOOD);
     let canaries = canaries(&serde_json::from_str(&manifest.to_text()).unwrap());
-    world.apply(&manifest.to_text());
+    fixture.apply(&manifest.to_text());
     // Bad because of the secrets themselves: the complaint is about them.
     let key = manifest.to_text();
     let key: Value = serde_json::from_str(&key).unwrap();
-    let bad = world
+    let bad = fixture
         .manifest(BAD)
         .set("/spec/clientConfig/certData", key["spec"]["clientConfig"]["keyData"].clone())
         .set("/spec/clientConfig/bearerToken", json!(STANDARD.encode(TOKEN)));
-    world.apply(&bad.to_text());
-    wait_condition(&world, GOOD, "Programmed", "True", "Programmed");
-    wait_condition(&world, BAD, "Accepted", "False", "Invalid");
+    fixture.apply(&bad.to_text());
+    wait_condition(&fixture, GOOD, "Programmed", "True", "Programmed");
+    wait_condition(&fixture, BAD, "Accepted", "False", "Invalid");
     // An Envoy that quotes all that it was sent.
     let keys: Vec<String> = canaries.clone();
     let dump = format!(
@@ -54,7 +54,7 @@ fn no_key_and_no_token_is_told_anywhere() {
     );
     let fake_envoy = FakeEnvoy::new(side.plane.xds_socket(), "fake_envoy");
     fake_envoy.refuse(&dump);
-    wait_condition(&world, GOOD, "Programmed", "False", "Refused");
+    wait_condition(&fixture, GOOD, "Programmed", "False", "Refused");
     let address = side.plane.http_address();
     let http = |path: &str| plain::get(address, path).unwrap().text();
     let run = |args: &[&str]| {
@@ -63,7 +63,7 @@ fn no_key_and_no_token_is_told_anywhere() {
         let output = command.output().unwrap();
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     };
-    let stored = |name: &str| world.stored(name)["status"].to_string();
+    let stored = |name: &str| fixture.stored(name)["status"].to_string();
     let outputs = [
         ("/", http("/")),
         ("/status", http("/status")),
@@ -72,7 +72,7 @@ fn no_key_and_no_token_is_told_anywhere() {
         ("status -o json", run(&["-o", "json"])),
         ("status NAME", run(&[GOOD])),
         ("status NAME", run(&[BAD])),
-        ("get", world.admin(&["get", "upstreamclusters", "-o", "wide"])),
+        ("get", fixture.admin(&["get", "upstreamclusters", "-o", "wide"])),
         (".status", stored(GOOD)),
         (".status", stored(BAD)),
         ("log", side.plane.process().log()),

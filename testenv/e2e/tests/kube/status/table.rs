@@ -5,21 +5,21 @@ use portcullis_harness::deps;
 use serde_json::json;
 
 use super::wait_condition;
-use crate::sources::World;
+use crate::sources::SourceFixture;
 
 #[test]
 fn kubectl_and_portcullis_show_the_same_columns() {
-    let Some(world) = World::start("status-table") else { return };
-    let side = world.kubernetes_side("plane");
-    world.apply(&world.manifest("good.example.com").to_text());
-    let claim = |name: &str| world.manifest(name).set("/spec/secureServing/serverNames", json!(["good.example.com"]));
-    world.apply(&claim("thief.example.com").to_text());
-    let bad = world.manifest("wrong.example.com");
-    world.apply(&bad.policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "none"}])).to_text());
-    wait_condition(&world, "good.example.com", "Programmed", "True", "Programmed");
-    wait_condition(&world, "thief.example.com", "Accepted", "True", "Conflicted");
-    wait_condition(&world, "thief.example.com", "Programmed", "True", "Programmed");
-    wait_condition(&world, "wrong.example.com", "Accepted", "False", "Invalid");
+    let Some(fixture) = SourceFixture::start("status-table") else { return };
+    let side = fixture.kubernetes_side("plane");
+    fixture.apply(&fixture.manifest("good.example.com").to_text());
+    let claim = |name: &str| fixture.manifest(name).set("/spec/secureServing/serverNames", json!(["good.example.com"]));
+    fixture.apply(&claim("thief.example.com").to_text());
+    let bad = fixture.manifest("wrong.example.com");
+    fixture.apply(&bad.policies(json!([{"rules": [allow_all()], "flowControlSchemaName": "none"}])).to_text());
+    wait_condition(&fixture, "good.example.com", "Programmed", "True", "Programmed");
+    wait_condition(&fixture, "thief.example.com", "Accepted", "True", "Conflicted");
+    wait_condition(&fixture, "thief.example.com", "Programmed", "True", "Programmed");
+    wait_condition(&fixture, "wrong.example.com", "Accepted", "False", "Invalid");
     let rows = |text: String| -> Vec<Vec<String>> {
         let row = |line: &str| line.split_whitespace().take(4).map(str::to_owned).collect();
         text.lines().take(4).map(row).collect()
@@ -30,8 +30,8 @@ fn kubectl_and_portcullis_show_the_same_columns() {
         ["thief.example.com", "True", "True", "Unknown"],
         ["wrong.example.com", "False", "False", "False"],
     ];
-    assert_eq!(rows(world.admin(&["get", "upstreamclusters"])), expected);
-    let wide = world.admin(&["get", "uc", "-o", "wide"]);
+    assert_eq!(rows(fixture.admin(&["get", "upstreamclusters"])), expected);
+    let wide = fixture.admin(&["get", "uc", "-o", "wide"]);
     for told in ["REASON", "Conflicted", "the name good.example.com belongs to", "acknowledged by 1 gateway (envoy)"] {
         assert!(wide.contains(told), "{told}: {wide}");
     }

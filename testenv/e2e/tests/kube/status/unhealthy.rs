@@ -8,7 +8,7 @@ use portcullis_harness::wait;
 use serde_json::{Value, json};
 
 use super::{condition, wait_condition};
-use crate::sources::{SOON, World};
+use crate::sources::{SOON, SourceFixture};
 
 const NAME: &str = "prod.example.com";
 /// In which an agent reports twice.
@@ -24,23 +24,23 @@ fn black_hole() -> SocketAddr {
 
 #[test]
 fn unhealthy_server_is_named_by_kubectl() {
-    let Some(world) = World::start("status-unhealthy") else { return };
-    let flags = world.kubernetes_flags(&world.settings.display().to_string());
+    let Some(fixture) = SourceFixture::start("status-unhealthy") else { return };
+    let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let plane = ControlPlane::start_from(&world.run.make_dir("plane").unwrap(), &flags).unwrap();
-    let agent = Agent::start(world.run.path(), "envoy-0", &AgentOptions::new([plane.xds_socket()])).unwrap();
-    world.apply(&world.manifest(NAME).to_text());
+    let plane = ControlPlane::start_from(&fixture.run.make_dir("plane").unwrap(), &flags).unwrap();
+    let agent = Agent::start(fixture.run.path(), "envoy-0", &AgentOptions::new([plane.xds_socket()])).unwrap();
+    fixture.apply(&fixture.manifest(NAME).to_text());
     agent.wait_ready(SOON).unwrap();
-    wait_condition(&world, NAME, "Ready", "True", "EndpointsHealthy");
+    wait_condition(&fixture, NAME, "Ready", "True", "EndpointsHealthy");
 
     let hole = black_hole();
-    let good = world.kube.apiservers()[0].address();
+    let good = fixture.kube.apiservers()[0].address();
     let servers = [good, hole].map(|address| json!({"endpoint": format!("https://{address}")}));
     let subset = json!({"rules": [allow_all()], "upstreamSubset": [format!("https://{hole}")]});
     let check = json!({"healthCheck": {"interval": "1s", "timeout": "3s", "unhealthyThreshold": 1}});
-    let manifest = world.manifest(NAME).set("/spec/servers", json!(servers)).policies(json!([subset]));
-    world.apply(&manifest.set("/spec/portcullis", check).to_text());
-    let object = wait_condition(&world, NAME, "Ready", "False", "SubsetUnhealthy");
+    let manifest = fixture.manifest(NAME).set("/spec/servers", json!(servers)).policies(json!([subset]));
+    fixture.apply(&manifest.set("/spec/portcullis", check).to_text());
+    let object = wait_condition(&fixture, NAME, "Ready", "False", "SubsetUnhealthy");
     let named = |object: &Value| object["status"]["gateways"][0]["unhealthy"][0].clone();
     assert_eq!(named(&object)["server"], hole.to_string(), "{:#}", object["status"]);
     let message = condition(&object, "Ready")["message"].to_string();
@@ -48,19 +48,19 @@ fn unhealthy_server_is_named_by_kubectl() {
 
     let since = named(&object)["since"].as_str().unwrap().to_owned();
     for args in [["get", "-oyaml"], ["get", "-owide"], ["describe", "--show-events=false"]] {
-        let printed = world.admin(&[args[0], "upstreamcluster", NAME, args[1]]);
+        let printed = fixture.admin(&[args[0], "upstreamcluster", NAME, args[1]]);
         assert!(printed.contains(&hole.to_string()) && printed.contains(&since), "{args:?}: {printed}");
     }
-    settled(&world);
+    settled(&fixture);
 
-    world.apply(&world.manifest(NAME).to_text());
-    let object = wait_condition(&world, NAME, "Ready", "True", "EndpointsHealthy");
+    fixture.apply(&fixture.manifest(NAME).to_text());
+    let object = wait_condition(&fixture, NAME, "Ready", "True", "EndpointsHealthy");
     assert!(object["status"]["gateways"][0].get("unhealthy").is_none(), "{:#}", object["status"]);
 }
 
 /// Nothing is written while nothing changes: the version stays over several reports.
-fn settled(world: &World) {
-    let version = || world.stored(NAME)["metadata"]["resourceVersion"].clone();
+fn settled(fixture: &SourceFixture) {
+    let version = || fixture.stored(NAME)["metadata"]["resourceVersion"].clone();
     let mut last = (version(), Instant::now());
     let stays = || {
         let newest = version();

@@ -9,7 +9,7 @@ use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::{Value, json};
 
 use super::site::{Grounds, SOON, Site};
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 /// Whether a condition of the cluster has a status and a reason.
 fn is(kind: &'static str, status: &'static str, reason: &'static str) -> impl Fn(&Value) -> bool {

@@ -9,7 +9,7 @@ use portcullis_harness::{Error, Result, deps, wait};
 use serde_json::json;
 
 use super::site::{Grounds, SOON, Site};
-use crate::world::{NAME, PODS};
+use crate::fixture::{NAME, PODS};
 
 const UNREADY: u32 = 3;
 const DRAIN: u32 = 9;

@@ -5,8 +5,8 @@ use portcullis_harness::wait;
 
 use super::site::{Grounds, SOON, Site};
 use super::supervision::signal_envoy;
+use crate::fixture::{NAME, PODS};
 use crate::observe::with_another_request;
-use crate::world::{NAME, PODS};
 
 #[test]
 fn metrics_are_handed_on_and_nothing_else() {

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::rolling::lanes;
 use super::site::{Grounds, SOON};
 use crate::bad_control_plane::entry;
-use crate::world::{NAME, PODS};
+use crate::fixture::{NAME, PODS};
 
 /// The configuration version of the release before.
 const OLDER: u32 = CONFIG_VERSION - 1;

@@ -9,7 +9,7 @@ use portcullis_harness::process::Signal;
 use portcullis_harness::{ports, wait};
 
 use super::site::{Grounds, SOON};
-use crate::world::{NAME, PODS};
+use crate::fixture::{NAME, PODS};
 
 /// The responses that Envoy took from control planes, by its own counters: needless repetitions would show.
 fn taken(agent: &Agent) -> Vec<(String, u64)> {

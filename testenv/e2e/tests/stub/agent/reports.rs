@@ -7,7 +7,7 @@ use portcullis_harness::ports;
 use portcullis_stub_apiserver::{Action, Fault};
 
 use super::site::{Grounds, SOON, Site};
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 /// Whether the status lists one endpoint, healthy or not.
 fn seen(healthy: u64) -> impl Fn(&serde_json::Value) -> bool {

@@ -8,7 +8,7 @@ use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 
 use super::site::{Grounds, SOON, Site};
-use crate::world::PODS;
+use crate::fixture::PODS;
 
 /// The parameters of a rolling restart.
 struct Plan {

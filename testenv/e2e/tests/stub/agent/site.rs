@@ -11,7 +11,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{ports, write_private};
 use portcullis_stub_apiserver::StubServer;
 
-use crate::world::{NAME, Pki};
+use crate::fixture::{NAME, Pki};
 
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 

@@ -8,7 +8,7 @@ use portcullis_harness::process::Signal;
 use portcullis_harness::{ports, wait};
 
 use super::site::{Grounds, SOON, Site};
-use crate::world::PODS;
+use crate::fixture::PODS;
 
 pub(super) fn signal_envoy(agent: &Agent, signal: &str) {
     let pid = agent.envoy_pid().unwrap().to_string();

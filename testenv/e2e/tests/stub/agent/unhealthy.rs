@@ -10,7 +10,7 @@ use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::{Value, json};
 
 use super::site::{Grounds, SOON, Site};
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 fn object(told: &Value) -> Option<&Value> {
     told["objects"].as_array()?.iter().find(|one| one["name"] == NAME)

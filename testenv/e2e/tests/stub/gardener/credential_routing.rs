@@ -4,8 +4,8 @@ use portcullis_harness::deps;
 use portcullis_stub_apiserver::Record;
 use serde_json::Value;
 
-use super::world::{FRONT, World, bearer};
-use crate::world::PODS;
+use super::fixture::{FRONT, IngressFixture, bearer};
+use crate::fixture::PODS;
 
 /// Protocol and certificate of a request's connection to the server.
 fn pool(record: &Record) -> (&str, Option<&str>) {
@@ -15,14 +15,14 @@ fn pool(record: &Record) -> (&str, Option<&str>) {
 #[test]
 fn certificates_tokens_and_nobody_take_ways_of_their_own() {
     for version in deps::envoy_versions() {
-        everybody_takes_a_way_of_their_own(&World::on("gardener-ways", Some(version)));
+        everybody_takes_a_way_of_their_own(&IngressFixture::on("gardener-ways", Some(version)));
     }
 }
 
-fn everybody_takes_a_way_of_their_own(world: &World) {
-    let side = &world.sides[0];
-    for (way, target) in world.ways() {
-        let (response, record) = world.send(&target.clone().identity(&side.alice), PODS, &[]);
+fn everybody_takes_a_way_of_their_own(fixture: &IngressFixture) {
+    let side = &fixture.sides[0];
+    for (way, target) in fixture.ways() {
+        let (response, record) = fixture.send(&target.clone().identity(&side.alice), PODS, &[]);
         assert_eq!(response.status, 200, "{way}: {}", response.text());
         let record = record.unwrap();
         assert_eq!(pool(&record), ("HTTP/2.0", Some(FRONT)), "{way}");
@@ -33,29 +33,29 @@ fn everybody_takes_a_way_of_their_own(world: &World) {
         assert_eq!(record.effective.unwrap().username, "alice", "{way}");
 
         let token = bearer(&side.token);
-        let (response, record) = world.send(&target, PODS, &[("authorization", &token)]);
+        let (response, record) = fixture.send(&target, PODS, &[("authorization", &token)]);
         assert_eq!(response.status, 200, "{way}: {}", response.text());
         let record = record.unwrap();
         assert_eq!(pool(&record), ("HTTP/2.0", None), "{way}");
         assert_eq!(record.header_all("authorization"), [token], "{way}");
         assert_eq!(record.header_names_with_prefix("x-remote-"), [""; 0], "{way}");
 
-        let (response, record) = world.send(&target, PODS, &[]);
+        let (response, record) = fixture.send(&target, PODS, &[]);
         assert_eq!(response.status, 403, "{way}: the server's own answer to nobody");
         let record = record.unwrap();
         assert_eq!(pool(&record), ("HTTP/1.1", None), "{way}");
         assert_eq!(record.header_names_with_prefix("x-remote-"), [""; 0], "{way}");
 
-        let (response, record) = world.send(&target, PODS, &[("authorization", "Bearer unheard-of")]);
+        let (response, record) = fixture.send(&target, PODS, &[("authorization", "Bearer unheard-of")]);
         assert_eq!((response.status, record.is_none()), (401, true), "{way}: rejected before it shares a connection");
     }
 }
 
 #[test]
 fn credential_for_kube_apiserver_goes_on_unchanged() {
-    let world = World::start("gardener-as");
-    let target = world.ingress.target(world.shoot(0)).identity(&world.sides[0].alice);
-    let (_, record) = world.send(&target, PODS, &[("impersonate-user", "dave"), ("impersonate-group", "ops")]);
+    let fixture = IngressFixture::start("gardener-as");
+    let target = fixture.ingress.target(fixture.shoot(0)).identity(&fixture.sides[0].alice);
+    let (_, record) = fixture.send(&target, PODS, &[("impersonate-user", "dave"), ("impersonate-group", "ops")]);
     let record = record.unwrap();
     assert_eq!(record.header_all("impersonate-user"), ["dave"]);
     assert_eq!(record.header_all("impersonate-group"), ["ops"]);
@@ -64,14 +64,14 @@ fn credential_for_kube_apiserver_goes_on_unchanged() {
 
 #[test]
 fn credentials_of_another_shoot_are_worth_nothing() {
-    let world = World::start("gardener-cross");
-    let [one, two] = &world.sides;
-    for (way, target) in world.ways() {
+    let fixture = IngressFixture::start("gardener-cross");
+    let [one, two] = &fixture.sides;
+    for (way, target) in fixture.ways() {
         let stranger = target.clone().identity(&two.alice);
         // Signed by another authority, the handshake ends: as TLS 1.3 has it, the first read shows that.
         let answered = H2Client::connect(&stranger).and_then(|client| client.get(PODS, &[]));
         assert!(answered.is_err(), "{way}: {answered:?}");
-        let (response, _) = world.send(&target, PODS, &[("authorization", &bearer(&two.token))]);
+        let (response, _) = fixture.send(&target, PODS, &[("authorization", &bearer(&two.token))]);
         assert_eq!(response.status, 401, "{way}");
         assert!(one.seen().is_none() && two.seen().is_none(), "{way}");
     }
@@ -79,28 +79,28 @@ fn credentials_of_another_shoot_are_worth_nothing() {
 
 #[test]
 fn certificate_refused_in_the_handshake_is_no_user() {
-    let world = World::start("gardener-handshake");
+    let fixture = IngressFixture::start("gardener-handshake");
     let masters = CertSpec::client("eve", ["system:masters"]);
     let self_signed = portcullis_harness::certs::self_signed(&masters).unwrap();
     let other = Ca::new("clients").unwrap().issue(&masters).unwrap();
-    let expired = world.sides[0].client_ca.issue(&masters.expired()).unwrap();
-    for (way, target) in world.ways() {
+    let expired = fixture.sides[0].client_ca.issue(&masters.expired()).unwrap();
+    for (way, target) in fixture.ways() {
         for (case, identity) in [("self-signed", &self_signed), ("another CA", &other), ("expired", &expired)] {
             let target = target.clone().identity(identity);
             let answered = H2Client::connect(&target).and_then(|client| client.get(PODS, &[]));
             assert!(answered.is_err(), "{way}, {case}: {answered:?}");
         }
     }
-    assert!(world.sides[0].seen().is_none());
+    assert!(fixture.sides[0].seen().is_none());
 }
 
 /// As if the EnvoyFilter had found no place for it.
 #[test]
 fn listener_without_the_filter_lets_no_request_through() {
-    let world = World::changed("gardener-absent", |options| take_out_filter(&mut options.bootstrap));
-    for (way, target) in world.ways() {
-        for target in [target.clone(), target.identity(&world.sides[0].alice)] {
-            let (response, record) = world.send(&target, PODS, &[("x-remote-user", "admin")]);
+    let fixture = IngressFixture::changed("gardener-absent", |options| take_out_filter(&mut options.bootstrap));
+    for (way, target) in fixture.ways() {
+        for target in [target.clone(), target.identity(&fixture.sides[0].alice)] {
+            let (response, record) = fixture.send(&target, PODS, &[("x-remote-user", "admin")]);
             assert_eq!((response.status, record.is_none()), (503, true), "{way}");
             assert_eq!(response.json().unwrap()["message"], "the gateway made no decision about this request", "{way}");
         }

@@ -2,8 +2,8 @@
 
 use portcullis_harness::client::{H2Client, Response, TlsTarget};
 
-use super::world::{Line, World, bearer};
-use crate::world::PODS;
+use super::fixture::{IngressFixture, Line, bearer};
+use crate::fixture::PODS;
 
 /// The same request, by HTTP/1.1 and for some of them by HTTP/2.
 fn ask(line: &mut Line, h2: Option<&TlsTarget>, authority: &str) -> Vec<Response> {
@@ -14,9 +14,9 @@ fn ask(line: &mut Line, h2: Option<&TlsTarget>, authority: &str) -> Vec<Response
 
 #[test]
 fn connection_for_one_name_takes_no_request_for_another() {
-    let world = World::start("gardener-names");
-    let (one, two) = (world.shoot(0), world.shoot(1));
-    let [side, _] = &world.sides;
+    let fixture = IngressFixture::start("gardener-names");
+    let (one, two) = (fixture.shoot(0), fixture.shoot(1));
+    let [side, _] = &fixture.sides;
     let strangers = [
         two.host.as_str(),
         &two.wildcard_host,
@@ -31,7 +31,7 @@ fn connection_for_one_name_takes_no_request_for_another() {
         "10.0.0.1",
         "[::1]:443",
     ];
-    for (way, target) in world.ways() {
+    for (way, target) in fixture.ways() {
         let is_tunnel = way == "apiserver-proxy";
         for target in [target.clone(), target.identity(&side.alice)] {
             let mut line = Line::new(target.clone());
@@ -44,12 +44,12 @@ fn connection_for_one_name_takes_no_request_for_another() {
             }
         }
     }
-    assert!(world.sides.iter().all(|side| side.seen().is_none()));
+    assert!(fixture.sides.iter().all(|side| side.seen().is_none()));
 
     let own = [&one.host, &one.host.to_uppercase(), &format!("{}.", one.host), &one.wildcard_host];
     let with_ports = own.iter().flat_map(|name| ["", ":443", ":6443"].map(|port| format!("{name}{port}")));
     let with_ports: Vec<String> = with_ports.collect();
-    for (way, target) in world.ways().into_iter().take(2) {
+    for (way, target) in fixture.ways().into_iter().take(2) {
         let target = target.identity(&side.alice);
         let mut line = Line::new(target.clone());
         for name in &with_ports {
@@ -65,9 +65,9 @@ fn connection_for_one_name_takes_no_request_for_another() {
 
 #[test]
 fn pods_reach_their_kube_apiserver_by_the_names_that_they_know() {
-    let world = World::start("gardener-pods");
-    let shoot = world.shoot(0);
-    let target = world.ingress.tunnel(&shoot.socket(), shoot).identity(&world.sides[0].alice);
+    let fixture = IngressFixture::start("gardener-pods");
+    let shoot = fixture.shoot(0);
+    let target = fixture.ingress.tunnel(&shoot.socket(), shoot).identity(&fixture.sides[0].alice);
     let mut line = Line::new(target.clone());
     for name in
         ["kubernetes", "kubernetes.default", "kubernetes.default.svc.cluster.local:443", "10.0.0.1", "[::1]:443"]
@@ -80,10 +80,10 @@ fn pods_reach_their_kube_apiserver_by_the_names_that_they_know() {
 
 #[test]
 fn connection_without_a_known_name_is_refused() {
-    let world = World::start("gardener-sni");
-    let target = world.ingress.target(world.shoot(0));
+    let fixture = IngressFixture::start("gardener-sni");
+    let target = fixture.ingress.target(fixture.shoot(0));
     let address = TlsTarget::new(target.address());
-    assert!(address.clone().sni(&world.shoot(0).host).connect().is_ok());
+    assert!(address.clone().sni(&fixture.shoot(0).host).connect().is_ok());
     assert!(address.connect().is_err(), "no name");
     for name in ["other.ingress.seed.example.com", "ingress.seed.example.com", "kubernetes.default", "localhost"] {
         assert!(address.clone().sni(name).connect().is_err(), "{name}");
@@ -92,38 +92,38 @@ fn connection_without_a_known_name_is_refused() {
 
 #[test]
 fn request_without_a_host_is_for_nobody() {
-    let world = World::start("gardener-host");
-    let target = world.ingress.target(world.shoot(0)).identity(&world.sides[0].alice);
+    let fixture = IngressFixture::start("gardener-host");
+    let target = fixture.ingress.target(fixture.shoot(0)).identity(&fixture.sides[0].alice);
     for head in ["", "Host:\r\n", "Host: a b\r\n", "Host: api.one.dev.example.com\r\nHost: api.two.dev.example.com\r\n"]
     {
         let request = format!("GET {PODS} HTTP/1.1\r\n{head}Connection: close\r\n\r\n");
         let answer = target.raw_request(request.as_bytes()).unwrap();
         assert!(matches!(answer.status, 400 | 421), "{head:?}: {}", answer.status);
     }
-    assert!(world.sides.iter().all(|side| side.seen().is_none()));
+    assert!(fixture.sides.iter().all(|side| side.seen().is_none()));
 }
 
 /// A header of the client's chooses among what lies behind the nodes' proxy. None of it is worth anything by itself.
 #[test]
 fn no_tunnel_leads_to_the_front_proxy_certificate() {
-    let world = World::start("gardener-tunnels");
-    let (one, two) = (world.shoot(0), world.shoot(1));
+    let fixture = IngressFixture::start("gardener-tunnels");
+    let (one, two) = (fixture.shoot(0), fixture.shoot(1));
     for name in ["h2", "upgrade", "passthrough", "anonymous"].map(|subset| one.cluster(subset)) {
         for name in [name.replace("portcullis|", "outbound|"), name] {
-            let answered = world.ingress.tunnel(&name, one).connect();
+            let answered = fixture.ingress.tunnel(&name, one).connect();
             assert!(answered.is_err_and(|error| error.to_string().contains("status 301")), "{name}");
         }
     }
     // To the other shoot's door one may come, with nothing that is good there.
-    let theirs = world.ingress.tunnel(&two.socket(), two);
-    let token = bearer(&world.sides[0].token);
+    let theirs = fixture.ingress.tunnel(&two.socket(), two);
+    let token = bearer(&fixture.sides[0].token);
     let response = H2Client::connect(&theirs).unwrap().get(PODS, &[("authorization", &token)]).unwrap();
     assert_eq!(response.status, 401);
-    let stranger = theirs.identity(&world.sides[0].alice);
+    let stranger = theirs.identity(&fixture.sides[0].alice);
     assert!(H2Client::connect(&stranger).and_then(|client| client.get(PODS, &[])).is_err());
-    assert!(world.sides.iter().all(|side| side.seen().is_none()));
+    assert!(fixture.sides.iter().all(|side| side.seen().is_none()));
 
-    let answer = world
+    let answer = fixture
         .ingress
         .plain_tunnel(
             &one.cluster(""),
@@ -131,7 +131,7 @@ fn no_tunnel_leads_to_the_front_proxy_certificate() {
         )
         .unwrap();
     assert_eq!(answer.status, 403, "{}", answer.text());
-    let record = world.sides[0].seen().unwrap();
+    let record = fixture.sides[0].seen().unwrap();
     assert_eq!(record.peer_common_name, None, "the gateway shows no certificate");
     assert_eq!(record.effective.unwrap().username, "system:anonymous");
 }

@@ -7,13 +7,13 @@ use portcullis_harness::client::{H2Client, Response, TlsTarget};
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::Record;
 
-use super::world::{Line, World, bearer};
+use super::fixture::{IngressFixture, Line, bearer};
+use crate::fixture::PODS;
 use crate::spoofing::{FORGED, check, variants};
-use crate::world::PODS;
 
 /// One sender on one way in.
 struct Sender<'a> {
-    world: &'a World,
+    fixture: &'a IngressFixture,
     line: Line,
     host: &'a str,
     token: &'a str,
@@ -21,10 +21,10 @@ struct Sender<'a> {
 
 impl Sender<'_> {
     fn send(&mut self, headers: &[(String, String)]) -> (Response, Option<Record>) {
-        self.world.clear();
+        self.fixture.clear();
         let lines: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let request = format!("GET {PODS} HTTP/1.1\r\nHost: {}\r\n{}{lines}\r\n", self.host, self.token);
-        (self.line.send(&request), self.world.sides[0].seen())
+        (self.line.send(&request), self.fixture.sides[0].seen())
     }
 }
 
@@ -36,18 +36,18 @@ fn means_something_upstream(name: &str) -> bool {
 
 #[test]
 fn forged_headers_change_nothing_or_are_refused() {
-    let world = World::start("gardener-spoofing");
-    let side = &world.sides[0];
+    let fixture = IngressFixture::start("gardener-spoofing");
+    let side = &fixture.sides[0];
     let token = format!("Authorization: {}\r\n", bearer(&side.token));
-    let shoot = world.shoot(0);
+    let shoot = fixture.shoot(0);
     let ways = [
-        (world.ingress.target(shoot), shoot.host.as_str()),
-        (world.ingress.tunnel(&shoot.socket(), shoot), "kubernetes.default"),
+        (fixture.ingress.target(shoot), shoot.host.as_str()),
+        (fixture.ingress.tunnel(&shoot.socket(), shoot), "kubernetes.default"),
     ];
     for (target, host) in ways {
         let alice = target.clone().identity(&side.alice);
         for (who, target, token) in [("nobody", &target, ""), ("alice", &alice, ""), ("robot", &target, &*token)] {
-            let mut sender = Sender { world: &world, line: Line::new(target.clone()), host, token };
+            let mut sender = Sender { fixture: &fixture, line: Line::new(target.clone()), host, token };
             let clean = sender.send(&[]).1.expect("an honest request goes through");
             for (name, value) in FORGED.iter().filter(|(name, _)| !means_something_upstream(name)) {
                 // Each with a Connection of its own needs a connection of its own.
@@ -63,9 +63,9 @@ fn forged_headers_change_nothing_or_are_refused() {
 
 #[test]
 fn forged_trailers_change_nothing() {
-    let world = World::start("gardener-trailers");
-    let side = &world.sides[0];
-    let shoot = world.shoot(0);
+    let fixture = IngressFixture::start("gardener-trailers");
+    let side = &fixture.sides[0];
+    let shoot = fixture.shoot(0);
     let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"t"}}"#;
     let forged = "X-Remote-User: eve\r\nX_Remote_Group: system:masters\r\nX-Remote-Extra-A: b\r\n";
     let request = format!(
@@ -75,7 +75,7 @@ fn forged_trailers_change_nothing() {
         shoot.host,
         body.len()
     );
-    let target = world.ingress.target(shoot).identity(&side.alice);
+    let target = fixture.ingress.target(shoot).identity(&side.alice);
     let response = target.raw_request(request.as_bytes()).unwrap();
     let record = side.seen().unwrap();
     assert_eq!(record.header_all("x-remote-user"), ["alice"], "{}", response.text());
@@ -94,10 +94,10 @@ const FORGED_ADDRESS: [(&str, &str); 4] = [
 /// The address in a load balancer's PROXY header is forwarded, and is no credential.
 #[test]
 fn proxy_header_is_an_address_and_no_identity() {
-    let world = World::start("gardener-proxy-protocol");
-    let side = &world.sides[0];
-    let target = world.ingress.target(world.shoot(0)).preamble(b"PROXY TCP4 203.0.113.9 127.0.0.1 4711 443\r\n");
-    let (response, record) = world.send(&target.clone().identity(&side.alice), PODS, &FORGED_ADDRESS);
+    let fixture = IngressFixture::start("gardener-proxy-protocol");
+    let side = &fixture.sides[0];
+    let target = fixture.ingress.target(fixture.shoot(0)).preamble(b"PROXY TCP4 203.0.113.9 127.0.0.1 4711 443\r\n");
+    let (response, record) = fixture.send(&target.clone().identity(&side.alice), PODS, &FORGED_ADDRESS);
     assert_eq!(response.status, 200);
     let record = record.unwrap();
     assert_eq!(record.header_all("x-forwarded-for"), ["203.0.113.9"]);
@@ -105,21 +105,21 @@ fn proxy_header_is_an_address_and_no_identity() {
         assert_eq!(record.header(name), None, "{name}");
     }
     assert_eq!(record.effective.unwrap().username, "alice");
-    let (response, _) = world.send(&target, PODS, &[]);
+    let (response, _) = fixture.send(&target, PODS, &[]);
     assert_eq!(response.status, 403, "nobody");
-    let garbage = world.ingress.target(world.shoot(0)).preamble(b"PROXY TCP4 forged\r\n");
+    let garbage = fixture.ingress.target(fixture.shoot(0)).preamble(b"PROXY TCP4 forged\r\n");
     assert!(garbage.connect().is_err());
     let twice = b"PROXY TCP4 203.0.113.9 127.0.0.1 4711 443\r\nPROXY TCP4 127.0.0.1 127.0.0.1 1 443\r\n";
-    assert!(world.ingress.target(world.shoot(0)).preamble(twice).connect().is_err(), "one header, and then TLS");
+    assert!(fixture.ingress.target(fixture.shoot(0)).preamble(twice).connect().is_err(), "one header, and then TLS");
 }
 
 #[test]
 fn nodes_proxy_tells_no_address_and_believes_none() {
-    let world = World::start("gardener-addresses");
-    let shoot = world.shoot(0);
+    let fixture = IngressFixture::start("gardener-addresses");
+    let shoot = fixture.shoot(0);
     let header = "PROXY TCP4 203.0.113.9 127.0.0.1 4711 8443\r\n";
-    for target in [world.ingress.tunnel(&shoot.socket(), shoot), world.ingress.balanced_tunnel(header, shoot)] {
-        let (response, record) = world.send(&target.identity(&world.sides[0].alice), PODS, &FORGED_ADDRESS);
+    for target in [fixture.ingress.tunnel(&shoot.socket(), shoot), fixture.ingress.balanced_tunnel(header, shoot)] {
+        let (response, record) = fixture.send(&target.identity(&fixture.sides[0].alice), PODS, &FORGED_ADDRESS);
         assert_eq!(response.status, 200);
         let record = record.unwrap();
         assert_eq!(record.effective.as_ref().unwrap().username, "alice");
@@ -132,18 +132,18 @@ fn nodes_proxy_tells_no_address_and_believes_none() {
 /// Istio lets clients resume sessions, and then only the filter verifies the certificate again.
 #[test]
 fn resumed_session_is_judged_as_any_other() {
-    let world = World::start("gardener-resumption");
-    wait::retry_if_slow("the certificate lives as long as it is asked with", || resumed(&world)).unwrap();
+    let fixture = IngressFixture::start("gardener-resumption");
+    wait::retry_if_slow("the certificate lives as long as it is asked with", || resumed(&fixture)).unwrap();
 }
 
 /// Nothing if the certificate had expired before it was to.
-fn resumed(world: &World) -> Option<()> {
+fn resumed(fixture: &IngressFixture) -> Option<()> {
     const LIFE: Duration = Duration::from_secs(4);
-    let (side, shoot) = (&world.sides[0], world.shoot(0));
+    let (side, shoot) = (&fixture.sides[0], fixture.shoot(0));
     let issued = Instant::now();
     let short = CertSpec::client("alice", ["dev"]).valid_for(LIFE);
     let short = side.client_ca.issue(&short).unwrap();
-    let target = world.ingress.target(shoot).identity(&short).resuming().unwrap();
+    let target = fixture.ingress.target(shoot).identity(&short).resuming().unwrap();
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {}\r\n\r\n", shoot.host);
     let ask = |target: &TlsTarget| {
         let mut connection = target.connect().ok()?;
@@ -152,7 +152,7 @@ fn resumed(world: &World) -> Option<()> {
         Some((connection.is_resumed(), response.status))
     };
     let begun = [ask(&target), ask(&target)];
-    let open = H2Client::connect(&world.ingress.target(shoot).identity(&short)).ok();
+    let open = H2Client::connect(&fixture.ingress.target(shoot).identity(&short)).ok();
     // A second may have been over when the certificate was issued.
     (issued.elapsed() < LIFE - Duration::from_secs(1)).then_some(())?;
     let open = open.unwrap();

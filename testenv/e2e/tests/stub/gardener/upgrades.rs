@@ -4,31 +4,31 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis_harness::client::TlsTarget;
 
-use super::world::{FRONT, World, bearer};
-use crate::world::PODS;
+use super::fixture::{FRONT, IngressFixture, bearer};
+use crate::fixture::PODS;
 
 const EXEC: &str = "/api/v1/namespaces/default/pods/p/exec";
 
-fn names(world: &World) -> [(TlsTarget, String); 2] {
-    let shoot = world.shoot(0);
+fn names(fixture: &IngressFixture) -> [(TlsTarget, String); 2] {
+    let shoot = fixture.shoot(0);
     [
-        (world.ingress.target(shoot), shoot.host.clone()),
-        (world.ingress.tunnel(&shoot.socket(), shoot), "kubernetes.default.svc".to_owned()),
+        (fixture.ingress.target(shoot), shoot.host.clone()),
+        (fixture.ingress.tunnel(&shoot.socket(), shoot), "kubernetes.default.svc".to_owned()),
     ]
 }
 
 #[test]
 fn spdy_and_websocket_work_for_certificates_and_tokens() {
-    let world = World::start("gardener-upgrades");
-    let side = &world.sides[0];
+    let fixture = IngressFixture::start("gardener-upgrades");
+    let side = &fixture.sides[0];
     let token = format!("Authorization: {}\r\n", bearer(&side.token));
-    for (target, host) in names(&world) {
+    for (target, host) in names(&fixture) {
         let senders =
             [("alice", target.clone().identity(&side.alice), "", Some(FRONT)), ("robot", target, token.as_str(), None)];
         for (user, target, token, certificate) in senders {
             for (method, kind) in [("POST", "SPDY/3.1"), ("GET", "SPDY/3.1"), ("GET", "websocket")] {
                 for connection in ["Upgrade", "upgrade", "keep-alive, Upgrade", "Upgrade, X-Secret"] {
-                    world.clear();
+                    fixture.clear();
                     let case = format!("{host}: {user}, {method} {kind}, {connection}");
                     let mut stream = target.connect().unwrap();
                     let head = format!(
@@ -57,10 +57,10 @@ fn spdy_and_websocket_work_for_certificates_and_tokens() {
 /// As browsers send it. kube-apiserver reads the subprotocol itself.
 #[test]
 fn token_as_websocket_subprotocol_goes_on() {
-    let world = World::start("gardener-subprotocol");
-    let side = &world.sides[0];
+    let fixture = IngressFixture::start("gardener-subprotocol");
+    let side = &fixture.sides[0];
     let encoded = URL_SAFE_NO_PAD.encode(&side.token);
-    for (target, host) in names(&world) {
+    for (target, host) in names(&fixture) {
         let mut stream = target.connect().unwrap();
         let head = format!(
             "GET {EXEC}?command=x HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -76,13 +76,13 @@ fn token_as_websocket_subprotocol_goes_on() {
 
 #[test]
 fn refused_upgrade_forwards_no_bytes() {
-    let world = World::start("gardener-smuggling");
-    let side = &world.sides[0];
+    let fixture = IngressFixture::start("gardener-smuggling");
+    let side = &fixture.sides[0];
     let secrets = "/api/v1/namespaces/kube-system/secrets";
     let token = format!("Authorization: {}\r\n", bearer(&side.token));
     // Envoy takes a second to close each connection.
     std::thread::scope(|scope| {
-        for (target, host) in names(&world) {
+        for (target, host) in names(&fixture) {
             for (target, token) in [(target.clone().identity(&side.alice), ""), (target.clone(), ""), (target, &*token)]
             {
                 for kind in ["SPDY/3.1", "websocket"] {
@@ -109,10 +109,10 @@ fn refused_upgrade_forwards_no_bytes() {
 
 #[test]
 fn messages_with_two_readings_are_refused() {
-    let world = World::start("gardener-framing");
-    let side = &world.sides[0];
+    let fixture = IngressFixture::start("gardener-framing");
+    let side = &fixture.sides[0];
     let inner = "GET /api/v1/secrets HTTP/1.1\r\nHost: a\r\n\r\n";
-    for (target, host) in names(&world) {
+    for (target, host) in names(&fixture) {
         let target = target.identity(&side.alice);
         for framing in [
             format!("Content-Length: {}\r\nTransfer-Encoding: chunked\r\n", inner.len()),
@@ -132,13 +132,13 @@ fn messages_with_two_readings_are_refused() {
 /// Also on what the filter and Envoy answer themselves.
 #[test]
 fn every_answer_says_that_there_is_no_way_but_tls() {
-    let world = World::start("gardener-hsts");
-    let target = world.ingress.target(world.shoot(0));
+    let fixture = IngressFixture::start("gardener-hsts");
+    let target = fixture.ingress.target(fixture.shoot(0));
     let header = ["max-age=31536000"];
-    let (response, _) = world.send(&target.clone().identity(&world.sides[0].alice), PODS, &[]);
+    let (response, _) = fixture.send(&target.clone().identity(&fixture.sides[0].alice), PODS, &[]);
     assert_eq!((response.status, response.header_all("strict-transport-security")), (200, vec![header[0].to_owned()]));
     for (headers, status) in [(vec![], 403), (vec![("authorization", "Bearer unheard-of")], 401)] {
-        let (response, _) = world.send(&target, PODS, &headers);
+        let (response, _) = fixture.send(&target, PODS, &headers);
         assert_eq!(response.status, status);
         assert_eq!(response.header_all("strict-transport-security"), header, "{status}");
     }

@@ -11,7 +11,7 @@ use portcullis_harness::client::{TlsTarget, plain};
 use portcullis_harness::{deps, wait, write_private};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, ROBOT, World};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 use objects::Objects;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -19,10 +19,10 @@ const SOON: Duration = Duration::from_secs(30);
 /// Everything that anybody can read, and where it stands.
 type Texts = Vec<(String, String)>;
 
-fn asks(world: &World, name: &str, token: Option<&str>) -> u16 {
-    let target = TlsTarget::new(world.gateway.address()).sni(name);
+fn asks(fixture: &StubFixture, name: &str, token: Option<&str>) -> u16 {
+    let target = TlsTarget::new(fixture.gateway.address()).sni(name);
     let (target, authorization) = match token {
-        None => (target.identity(&world.pki.alice), String::new()),
+        None => (target.identity(&fixture.pki.alice), String::new()),
         Some(token) => (target, format!("Authorization: Bearer {token}\r\n")),
     };
     let request = format!("GET {PODS} HTTP/1.1\r\nHost: {name}\r\n{authorization}Connection: close\r\n\r\n");
@@ -35,20 +35,20 @@ fn printed(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-fn pages(world: &World) -> Texts {
-    let admin = world.gateway.envoy().admin();
+fn pages(fixture: &StubFixture) -> Texts {
+    let admin = fixture.gateway.envoy().admin();
     let envoys = ["/config_dump?include_eds", "/certs", "/clusters", "/listeners", "/stats", "/server_info"];
     let planes = ["/", "/status", "/metrics"];
-    let http = world.gateway.plane().http_address();
+    let http = fixture.gateway.plane().http_address();
     let envoys = envoys.iter().map(|page| (format!("Envoy's {page}"), admin.get(page).unwrap().text()));
     let planes =
         planes.iter().map(|page| (format!("the control plane's {page}"), plain::get(http, page).unwrap().text()));
     envoys.chain(planes).collect()
 }
 
-fn commands(world: &World, root: &Path) -> Texts {
-    let http = world.gateway.plane().http_address().to_string();
-    let (manifests, root) = (world.gateway.manifests().to_str().unwrap(), root.to_str().unwrap());
+fn commands(fixture: &StubFixture, root: &Path) -> Texts {
+    let http = fixture.gateway.plane().http_address().to_string();
+    let (manifests, root) = (fixture.gateway.manifests().to_str().unwrap(), root.to_str().unwrap());
     let status = |more: &[&str]| printed(&[&["status", "--http-address", http.as_str()], more].concat());
     let check = |more: &[&str]| printed(&[&["check", "-f", manifests], more].concat());
     let told = [
@@ -83,30 +83,30 @@ fn no_key_and_no_token_is_told_to_anybody() {
         plane_log: Some("trace".to_owned()),
         ..GatewayOptions::default()
     };
-    let world = World::without_cluster("leaks", &options);
+    let fixture = StubFixture::without_cluster("leaks", &options);
     // Levels above that tell requests' headers, which are the clients' own.
-    world.gateway.envoy().admin().post("/logging?level=debug").unwrap();
-    let objects = Objects::new(&world);
+    fixture.gateway.envoy().admin().post("/logging?level=debug").unwrap();
+    let objects = Objects::new(&fixture);
     objects.write_files(&root);
-    objects.good().iter().for_each(|manifest| world.gateway.write(manifest).unwrap());
+    objects.good().iter().for_each(|manifest| fixture.gateway.write(manifest).unwrap());
     let served =
         |status: &Value| objects.are_told(status, &objects.good(), true) && status["nodes"][0]["inSync"] == true;
-    world.gateway.plane().wait_status("all are served", SOON, served).unwrap();
+    fixture.gateway.plane().wait_status("all are served", SOON, served).unwrap();
     for manifest in objects.good() {
         let name = manifest.name();
         wait::until_ok("it answers", SOON, || {
-            let status = asks(&world, name, None);
+            let status = asks(&fixture, name, None);
             if status == 200 { Ok(()) } else { Err(format!("{name}: {status}")) }
         })
         .unwrap();
     }
-    asks(&world, NAME, Some(ROBOT));
-    asks(&world, "front.example.com", Some(ROBOT));
-    asks(&world, NAME, Some("a-token-that-nobody-knows"));
+    asks(&fixture, NAME, Some(ROBOT));
+    asks(&fixture, "front.example.com", Some(ROBOT));
+    asks(&fixture, NAME, Some("a-token-that-nobody-knows"));
 
     let file = json!({"file": {"certificate": "tls.crt", "key": "tls.key"}});
-    world.gateway.change_settings(|spec| spec["defaultCertificate"] = file).unwrap();
-    let nobody = TlsTarget::new(world.gateway.address()).sni("nobody.example.org");
+    fixture.gateway.change_settings(|spec| spec["defaultCertificate"] = file).unwrap();
+    let nobody = TlsTarget::new(fixture.gateway.address()).sni("nobody.example.org");
     let presented = || Some(nobody.connect().ok()?.server_certificates().remove(0));
     wait::until("the default certificate of the file is shown", SOON, || {
         presented().filter(|leaf| leaf == objects.leaf_in_files())
@@ -114,31 +114,31 @@ fn no_key_and_no_token_is_told_to_anybody() {
     .unwrap();
 
     let secrets = objects.secrets();
-    everything_is_looked_for(&secrets, &world, &root);
-    nowhere(&secrets, &pages(&world));
+    everything_is_looked_for(&secrets, &fixture, &root);
+    nowhere(&secrets, &pages(&fixture));
     for (number, text) in objects.broken().iter().enumerate() {
-        world.gateway.write_file(&format!("broken-{number}.yaml"), text).unwrap();
+        fixture.gateway.write_file(&format!("broken-{number}.yaml"), text).unwrap();
     }
-    objects.bad().iter().for_each(|manifest| world.gateway.write(manifest).unwrap());
+    objects.bad().iter().for_each(|manifest| fixture.gateway.write(manifest).unwrap());
     let refused = |status: &Value| objects.are_told(status, &objects.bad(), false);
-    world.gateway.plane().wait_status("all others are refused", SOON, refused).unwrap();
-    nowhere(&secrets, &pages(&world));
-    nowhere(&secrets, &commands(&world, &root));
+    fixture.gateway.plane().wait_status("all others are refused", SOON, refused).unwrap();
+    nowhere(&secrets, &pages(&fixture));
+    nowhere(&secrets, &commands(&fixture, &root));
     let last_good = state.join("last-good");
     wait::until("the last good configuration is kept", SOON, || last_good.exists().then_some(())).unwrap();
     let kept = String::from_utf8_lossy(&std::fs::read(&last_good).unwrap()).into_owned();
     nowhere(&secrets, &vec![("the last good configuration".to_owned(), kept)]);
-    logs_hold_nothing(&world, &objects);
+    logs_hold_nothing(&fixture, &objects);
     std::fs::remove_dir_all(outside).unwrap();
 }
 
 /// In what was written, the search finds what it is to find nowhere else.
-fn everything_is_looked_for(secrets: &Secrets, world: &World, root: &Path) {
+fn everything_is_looked_for(secrets: &Secrets, fixture: &StubFixture, root: &Path) {
     let read = |directory: &Path| {
         let files = std::fs::read_dir(directory).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()));
         files.map(Result::unwrap).collect::<String>()
     };
-    let written = read(root) + &read(world.gateway.manifests());
+    let written = read(root) + &read(fixture.gateway.manifests());
     let found = secrets.found_in(&written).join(", ");
     for known in ["serving key in base64", "client key in base64", "stray key in base64", "the token in base64"] {
         assert!(found.contains(known), "{known}: {found}");
@@ -149,23 +149,23 @@ fn everything_is_looked_for(secrets: &Secrets, world: &World, root: &Path) {
 }
 
 /// A settings object that is wrong, after everything else: the one before stays in use.
-fn logs_hold_nothing(world: &World, objects: &Objects) {
+fn logs_hold_nothing(fixture: &StubFixture, objects: &Objects) {
     for spec in objects.bad_settings() {
-        let path = world.gateway.manifests().join("settings.yaml");
+        let path = fixture.gateway.manifests().join("settings.yaml");
         let mut settings: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         settings["spec"]["defaultCertificate"] = spec;
-        world.gateway.write_file("settings.yaml", &settings.to_string()).unwrap();
+        fixture.gateway.write_file("settings.yaml", &settings.to_string()).unwrap();
         let refused = |status: &Value| {
             status["objects"].as_array().is_some_and(|all| {
                 all.iter().any(|one| one["kind"] == "GatewaySettings" && one["accepted"] == json!(false))
             })
         };
-        world.gateway.plane().wait_status("the settings are refused", SOON, refused).unwrap();
-        nowhere(&objects.secrets(), &pages(world));
+        fixture.gateway.plane().wait_status("the settings are refused", SOON, refused).unwrap();
+        nowhere(&objects.secrets(), &pages(fixture));
     }
-    let plane = ("the control plane's log".to_owned(), world.gateway.plane().process().log());
+    let plane = ("the control plane's log".to_owned(), fixture.gateway.plane().process().log());
     nowhere(&objects.secrets(), &vec![plane]);
-    let envoy = ("Envoy's log".to_owned(), world.gateway.envoy().process().log());
+    let envoy = ("Envoy's log".to_owned(), fixture.gateway.envoy().process().log());
     assert!(envoy.1.contains("[debug]"));
     // With debug logs on, Envoy tells the headers of requests: see docs/operations.md.
     nowhere(&objects.secrets_of_the_gateway(), &vec![envoy]);

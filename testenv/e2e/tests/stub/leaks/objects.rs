@@ -7,7 +7,7 @@ use portcullis_harness::certs::{CertSpec, Identity};
 use portcullis_harness::write_private;
 use serde_json::{Value, json};
 
-use crate::world::{NAME, ROBOT, World};
+use crate::fixture::{NAME, ROBOT, StubFixture};
 
 /// The credential that the gateway presents to servers.
 const TOKEN: &str = "the-gateways-own-token-0123456789";
@@ -28,17 +28,17 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    pub(super) fn new(world: &World) -> Self {
-        let client = |name: &str| world.pki.client_ca.issue(&CertSpec::client(name, [""; 0])).unwrap();
-        let serving = world.gateway.serving_identity(NAME).unwrap();
+    pub(super) fn new(fixture: &StubFixture) -> Self {
+        let client = |name: &str| fixture.pki.client_ca.issue(&CertSpec::client(name, [""; 0])).unwrap();
+        let serving = fixture.gateway.serving_identity(NAME).unwrap();
         Self {
-            base: world.manifest().serving(&serving, &world.pki.client_ca),
+            base: fixture.manifest().serving(&serving, &fixture.pki.client_ca),
             serving,
-            client: world.pki.gateway.clone(),
+            client: fixture.pki.gateway.clone(),
             stray: client("stray"),
             in_files: client("portcullis"),
-            client_ca: world.pki.client_ca.pem(),
-            server_ca: world.pki.server_ca.pem(),
+            client_ca: fixture.pki.client_ca.pem(),
+            server_ca: fixture.pki.server_ca.pem(),
         }
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::references;
 use super::site::{OWN_TOKENS, Site, encode, own_identity, servers};
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 /// The name of a change, and the change; `turn` is the number of times it was made before.
 pub(super) type Change = (&'static str, fn(&mut Site, usize));

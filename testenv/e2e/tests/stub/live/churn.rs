@@ -10,7 +10,7 @@ use serde_json::json;
 use super::changes::CHANGES;
 use super::sessions::Sessions;
 use super::site::Site;
-use crate::world::ROBOT;
+use crate::fixture::ROBOT;
 
 const SOON: Duration = Duration::from_secs(30);
 /// The watched path; nothing else is written.

@@ -40,7 +40,7 @@ const OF_A_CLUSTER: &[Edit] = &[
         site.gateway.apply(&site.manifest).unwrap();
     }),
     ("its own certificate in place of the default one", Ends::Own, |site| {
-        let identity = site.gateway.serving_identity(crate::world::NAME).unwrap();
+        let identity = site.gateway.serving_identity(crate::fixture::NAME).unwrap();
         site.set("/spec/secureServing/keyData", encode(&identity.key_pem()));
         site.change("/spec/secureServing/certData", encode(&identity.pem()));
     }),
@@ -103,7 +103,7 @@ fn make(edits: &[Edit], site: &mut Site) {
     site.gateway.apply(&other(site)).unwrap();
     let crowd = ClientPool::new(2).unwrap();
     for ((name, ends, edit), number) in edits.iter().zip(1..) {
-        let own = watches(site, &crowd, crate::world::NAME);
+        let own = watches(site, &crowd, crate::fixture::NAME);
         let neighbours = watches(site, &crowd, NEIGHBOUR);
         edit(site);
         let all_ended = |watches: &Watches, which: &str| {
@@ -117,7 +117,7 @@ fn make(edits: &[Edit], site: &mut Site) {
         if *ends == Ends::All {
             all_ended(&neighbours, "the neighbours'");
         }
-        let again = watches(site, &crowd, crate::world::NAME);
+        let again = watches(site, &crowd, crate::fixture::NAME);
         tell(site, if *ends == Ends::All { &again } else { &neighbours }, number);
         let ended = (own.ended().len(), neighbours.ended().len());
         let expected = match ends {
@@ -146,11 +146,11 @@ fn edit_of_virtual_ips_ends_what_came_by_them_and_nothing_else() {
     site.gateway.apply(&other(&site)).unwrap();
     settings(&site, "/listener/address", json!("0.0.0.0"));
     let crowd = ClientPool::new(2).unwrap();
-    let [own, neighbours] = [crate::world::NAME, NEIGHBOUR].map(|name| watches(&site, &crowd, name));
+    let [own, neighbours] = [crate::fixture::NAME, NEIGHBOUR].map(|name| watches(&site, &crowd, name));
     for addresses in [json!(["127.1.0.1"]), json!(["127.1.0.1", "127.1.0.2"]), json!(["127.1.0.2"])] {
         let is_first = site.manifest.get("/spec/portcullis/virtualIPs").is_null();
         let by = SocketAddr::from(([127, 1, 0, 1], site.gateway.address().port()));
-        let came = (!is_first).then(|| watches_at(&site, &crowd, by, crate::world::NAME));
+        let came = (!is_first).then(|| watches_at(&site, &crowd, by, crate::fixture::NAME));
         site.change("/spec/portcullis/virtualIPs", addresses);
         if let Some(came) = came {
             wait::until("watches by the address end", SOON, || (came.ended().len() == EACH).then_some(())).unwrap();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::server::{Failure, Server};
 use super::site::PATIENCE;
-use crate::world::{NAME, PODS, Pki, ROBOT};
+use crate::fixture::{NAME, PODS, Pki, ROBOT};
 
 const SOON: Duration = Duration::from_secs(60);
 /// The number of failed checks in a row after which a server is out.

@@ -8,17 +8,17 @@ use portcullis_harness::client::{H2Client, Response, TlsConnection};
 use portcullis_harness::project_root;
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const SOON: Duration = Duration::from_secs(20);
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 const NODE: &str = "/api/v1/nodes/node-1";
 const PATCH: [(&str, &[u8]); 1] = [("content-type", b"application/merge-patch+json")];
 
-fn step(world: &World, file: &str) {
+fn step(fixture: &StubFixture, file: &str) {
     let text = std::fs::read_to_string(project_root().join("docs/freeze-and-thaw").join(file)).unwrap();
     let patch: Value = serde_saphyr::from_str(&text).unwrap();
-    world.gateway.apply(&world.manifest().merge(&patch)).unwrap();
+    fixture.gateway.apply(&fixture.manifest().merge(&patch)).unwrap();
 }
 
 /// The statuses of all heartbeats of a node.
@@ -48,32 +48,32 @@ fn again(connection: &mut TlsConnection) -> Response {
     connection.read_response(false).unwrap()
 }
 
-fn identity(world: &World, user: &str, group: &str) -> Identity {
-    world.pki.client_ca.issue(&CertSpec::client(user, [group])).unwrap()
+fn identity(fixture: &StubFixture, user: &str, group: &str) -> Identity {
+    fixture.pki.client_ca.issue(&CertSpec::client(user, [group])).unwrap()
 }
 
 #[test]
 fn frozen_cluster_reopens_for_heartbeats_first() {
-    let world = World::start("freeze", &GatewayOptions::default());
-    let target = world.gateway.target(NAME);
+    let fixture = StubFixture::start("freeze", &GatewayOptions::default());
+    let target = fixture.gateway.target(NAME);
     let connect = |identity: &Identity| H2Client::connect(&target.clone().identity(identity)).unwrap();
-    let node = connect(&identity(&world, "system:node:node-1", "system:nodes"));
-    let (alice, admin) = (connect(&world.pki.alice), connect(&world.pki.admin));
-    let mut open = target.clone().identity(&world.pki.alice).connect().unwrap();
+    let node = connect(&identity(&fixture, "system:node:node-1", "system:nodes"));
+    let (alice, admin) = (connect(&fixture.pki.alice), connect(&fixture.pki.admin));
+    let mut open = target.clone().identity(&fixture.pki.alice).connect().unwrap();
     let made = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}).to_string();
     let json = [("content-type", &b"application/json"[..])];
     assert_eq!(admin.request("POST", "/api/v1/nodes", &json, made.as_bytes()).unwrap().status, 201);
     let mut watch = alice.open("GET", "/api/v1/nodes?watch=true&resourceVersion=1", &[], b"").unwrap();
     assert_eq!((again(&mut open).status, watch.response.status), (200, 200));
 
-    step(&world, "1-freeze.yaml");
+    step(&fixture, "1-freeze.yaml");
     for answer in [alice.get(PODS, &[]).unwrap(), again(&mut open), admin.get("/version", &[]).unwrap()] {
         refused(&answer, "denies all requests");
         assert_eq!(answer.header("retry-after"), None);
     }
     assert_eq!(heartbeats(&node, 1), [429; 4]);
 
-    step(&world, "2-heartbeats.yaml");
+    step(&fixture, "2-heartbeats.yaml");
     assert_eq!(heartbeats(&node, 2), [201, 200, 200, 200]);
     for answer in [alice.get(PODS, &[]).unwrap(), node.get(PODS, &[]).unwrap(), again(&mut open)] {
         refused(&answer, "too many requests of this kind");
@@ -88,14 +88,14 @@ fn frozen_cluster_reopens_for_heartbeats_first() {
         news += &String::from_utf8(watch.next_chunk(SOON).unwrap().unwrap()).unwrap();
     }
 
-    step(&world, "3-trickle.yaml");
+    step(&fixture, "3-trickle.yaml");
     assert_eq!(heartbeats(&node, 3), [201, 200, 200, 200]);
     assert_eq!((alice.get(PODS, &[]).unwrap().status, node.get(PODS, &[]).unwrap().status), (200, 200));
     let statuses: Vec<_> = (0..500).map(|_| alice.get(PODS, &[]).unwrap().status).collect();
     assert!(statuses.contains(&200) && statuses.contains(&429), "they come in at a rate");
     assert_eq!(heartbeats(&node, 4), [201, 200, 200, 200], "while others wait");
 
-    world.gateway.apply(&world.manifest()).unwrap();
+    fixture.gateway.apply(&fixture.manifest()).unwrap();
     assert!((0..100).all(|_| alice.get(PODS, &[]).unwrap().status == 200));
     assert_eq!(again(&mut open).status, 200);
 }

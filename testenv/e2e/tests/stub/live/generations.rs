@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::motion::{Edit, Motion};
 use super::sessions::Sessions;
-use crate::world::{NAME, ROBOT};
+use crate::fixture::{NAME, ROBOT};
 
 const SOON: Duration = Duration::from_secs(60);
 /// As whom clients ask to act, who may not.

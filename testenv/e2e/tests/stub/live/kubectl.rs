@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::changes::CHANGES;
 use super::site::{PATIENCE, Site};
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 const SOON: Duration = Duration::from_secs(30);
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";

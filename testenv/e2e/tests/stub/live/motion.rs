@@ -10,7 +10,7 @@ use portcullis_stub_apiserver::{SharedStore, StubServer};
 use serde_json::json;
 
 use super::site::{PATIENCE, servers};
-use crate::world::{NAME, Pki, ROBOT};
+use crate::fixture::{NAME, Pki, ROBOT};
 
 /// The names under which the servers let the gateway impersonate, and take it for a front proxy.
 const IMPERSONATOR: &str = "portcullis";

@@ -8,7 +8,7 @@ use portcullis_harness::wait;
 use portcullis_stub_apiserver::{Action, Fault};
 use serde_json::json;
 
-use crate::world::{NAME, PODS, ROBOT, World};
+use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 const SOON: Duration = Duration::from_secs(20);
@@ -17,18 +17,18 @@ const SOON: Duration = Duration::from_secs(20);
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Asks with the token, and makes a change while the question is under way. Nothing if its time was over before.
-fn ask_while(world: &World, change: impl FnOnce()) -> Option<()> {
-    let target = world.gateway.target(NAME).timeout(SOON);
+fn ask_while(fixture: &StubFixture, change: impl FnOnce()) -> Option<()> {
+    let target = fixture.gateway.target(NAME).timeout(SOON);
     let bearer = format!("Bearer {ROBOT}");
-    world.stub.clear();
-    world.stub.fault(Fault::new(REVIEWS, Action::Hold));
+    fixture.stub.clear();
+    fixture.stub.fault(Fault::new(REVIEWS, Action::Hold));
     let (client, started) = (H2Client::connect(&target).unwrap(), Instant::now());
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| client.get(PODS, &[("authorization", &bearer)]).unwrap());
-        let asked = || (!world.stub.records_for(REVIEWS).is_empty()).then_some(());
+        let asked = || (!fixture.stub.records_for(REVIEWS).is_empty()).then_some(());
         wait::until("the question is asked", SOON, asked).unwrap();
         change();
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
         let answer = asking.join().unwrap();
         if answer.status == 503 && started.elapsed() >= DEADLINE {
             return None;
@@ -44,13 +44,13 @@ fn review_under_way_outlives_its_cluster() {
 }
 
 fn outlive() -> Option<()> {
-    let world = World::without_cluster("questions", &GatewayOptions::default());
+    let fixture = StubFixture::without_cluster("questions", &GatewayOptions::default());
     for (name, interval) in [("kubernetes", "11s"), ("localhost", "12s")] {
         // Nothing is known of the token: the cluster's identity is another one each time.
-        let manifest = world.manifest().set("/spec/clientConfig/serverName", json!(name));
-        world.gateway.apply(&manifest).unwrap();
+        let manifest = fixture.manifest().set("/spec/clientConfig/serverName", json!(name));
+        fixture.gateway.apply(&manifest).unwrap();
         let checked = manifest.set("/spec/portcullis", json!({"healthCheck": {"interval": interval}}));
-        ask_while(&world, || world.gateway.apply(&checked).unwrap())?;
+        ask_while(&fixture, || fixture.gateway.apply(&checked).unwrap())?;
     }
     Some(())
 }
@@ -58,10 +58,10 @@ fn outlive() -> Option<()> {
 #[test]
 fn waiting_request_finds_servers_that_no_policy_names_any_more() {
     let left_group = || {
-        let world = World::without_cluster("left-group", &GatewayOptions::default());
+        let fixture = StubFixture::without_cluster("left-group", &GatewayOptions::default());
         let policies = |strategy: &str| json!([{"rules": [allow_all()], "strategy": strategy}]);
-        world.gateway.apply(&world.manifest().policies(policies("Random"))).unwrap();
-        ask_while(&world, || world.gateway.apply(&world.manifest().policies(policies("LeastRequest"))).unwrap())
+        fixture.gateway.apply(&fixture.manifest().policies(policies("Random"))).unwrap();
+        ask_while(&fixture, || fixture.gateway.apply(&fixture.manifest().policies(policies("LeastRequest"))).unwrap())
     };
     wait::retry_if_slow("the question has time", left_group).unwrap();
 }

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::failures::more;
 use super::site::Site;
+use crate::fixture::PODS;
 use crate::health::weight;
-use crate::world::PODS;
 
 const SOON: Duration = Duration::from_secs(20);
 const WITHIN: Duration = Duration::from_secs(60);

@@ -8,7 +8,7 @@ use portcullis_stub_apiserver::{Action, Fault};
 
 use super::failures::more;
 use super::site::Site;
-use crate::world::PODS;
+use crate::fixture::PODS;
 
 /// A service behind a server, which any user may make fail.
 const BROKEN: &str = "/api/v1/namespaces/default/services/broken/proxy/";

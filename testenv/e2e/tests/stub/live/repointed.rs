@@ -10,7 +10,7 @@ use portcullis_stub_apiserver::{SharedStore, StubServer};
 
 use super::failures::more;
 use super::site::{PATIENCE, servers};
-use crate::world::{NAME, PODS, Pki, ROBOT};
+use crate::fixture::{NAME, PODS, Pki, ROBOT};
 
 /// One of two groups of servers, which know the gateway by other certificates: of one subject, from authorities of one name.
 struct Side {

@@ -9,7 +9,7 @@ use portcullis_harness::process::{Process, Signal, Spec};
 use portcullis_harness::{deps, ports};
 use serde_json::json;
 
-use crate::world::{Pki, ROBOT};
+use crate::fixture::{Pki, ROBOT};
 
 /// The number of connections that may wait until a server takes them.
 const BACKLOG: usize = 16;

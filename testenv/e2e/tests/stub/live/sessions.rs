@@ -1,6 +1,6 @@
 use portcullis_harness::client::{TlsConnection, TlsTarget};
 
-use crate::world::NAME;
+use crate::fixture::NAME;
 
 /// Upgraded connections and requests whose body is still coming: what an `exec` and a `cp` are.
 pub(super) struct Sessions {

@@ -11,7 +11,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::{SharedStore, StubServer, TokenEntry};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, Pki, ROBOT};
+use crate::fixture::{NAME, Pki, ROBOT};
 
 /// As long as any answer may take, so that slowness is no failure.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::changes::other;
 use super::failures::more;
 use super::site::Site;
-use crate::world::{NAME, PODS};
+use crate::fixture::{NAME, PODS};
 
 const SOON: Duration = Duration::from_secs(20);
 const WATCHED: &str = "/api/v1/namespaces/default/secrets?watch=true";

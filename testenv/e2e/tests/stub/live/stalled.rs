@@ -10,7 +10,7 @@ use portcullis_stub_apiserver::{Action, Fault};
 
 use super::failures::more;
 use super::site::Site;
-use crate::world::{NAME, PODS, World};
+use crate::fixture::{NAME, PODS, StubFixture};
 
 const LARGE: &str = "/api/v1/namespaces/large/pods";
 /// More than all buffers on the way together.
@@ -89,10 +89,10 @@ fn fifty_stalled_readers_of_large_lists_hold_up_nobody_else() {
 
 #[test]
 fn connections_full_of_stalled_readers_still_carry_others() {
-    let world = World::start("stalled-full", &GatewayOptions::default());
-    world.stub.fault(Fault::new(LARGE, Action::Large { mebibytes: MEBIBYTES }));
+    let fixture = StubFixture::start("stalled-full", &GatewayOptions::default());
+    fixture.stub.fault(Fault::new(LARGE, Action::Large { mebibytes: MEBIBYTES }));
     let crowd = ClientPool::new(2).unwrap();
-    let alice = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice).timeout(SOON);
     // More than one connection to the server carries, for each of Envoy's workers.
     let clients: Vec<_> = (0..220).map(|_| crowd.connect(&alice).unwrap()).collect();
     let streams: Vec<_> = clients.iter().map(open).collect();
@@ -100,11 +100,11 @@ fn connections_full_of_stalled_readers_still_carry_others() {
         assert_eq!(crowd.connect(&alice).unwrap().get(PODS, &[]).unwrap().status, 200);
     }
     let mut shared = std::collections::BTreeMap::<u64, usize>::new();
-    for record in world.stub.records_for(LARGE) {
+    for record in fixture.stub.records_for(LARGE) {
         *shared.entry(record.connection).or_default() += 1;
     }
     assert!(shared.values().any(|count| *count >= 85), "a connection is full: {shared:?}");
-    let by_both = world.stub.records_for(PODS).iter().any(|record| shared.contains_key(&record.connection));
+    let by_both = fixture.stub.records_for(PODS).iter().any(|record| shared.contains_key(&record.connection));
     assert!(by_both, "they shared connections to the server");
     read_all(streams.into_iter().next().unwrap());
 }
@@ -112,22 +112,22 @@ fn connections_full_of_stalled_readers_still_carry_others() {
 #[test]
 fn clients_stalled_uploads_do_not_hold_up_its_other_requests() {
     const UPLOADS: usize = 95;
-    let world = World::start("stalled-uploads", &GatewayOptions::default());
+    let fixture = StubFixture::start("stalled-uploads", &GatewayOptions::default());
     let (path, other) =
         ["stalled", "other"].map(|end| format!("/api/v1/namespaces/default/services/web/proxy/{end}")).into();
-    world.stub.fault(Fault::new(&path, Action::Hold));
-    let alice = world.gateway.target(NAME).identity(&world.pki.alice).timeout(SOON);
+    fixture.stub.fault(Fault::new(&path, Action::Hold));
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice).timeout(SOON);
     let client = ClientPool::new(2).unwrap().connect(&alice).unwrap();
     let body = vec![b'x'; 1024 * 1024];
     std::thread::scope(|scope| {
         let upload = || client.request("POST", &path, &[], &body).unwrap().status;
         let uploads: Vec<_> = (0..UPLOADS).map(|_| scope.spawn(upload)).collect();
-        let under_way = || (world.stub.running() >= UPLOADS).then_some(());
+        let under_way = || (fixture.stub.running() >= UPLOADS).then_some(());
         wait::until("all uploads are under way", SOON, under_way).unwrap();
         for _ in 0..20 {
             assert_eq!(client.request("POST", &other, &[], b"small").unwrap().status, 200);
         }
-        world.stub.clear_faults();
+        fixture.stub.clear_faults();
         assert!(uploads.into_iter().all(|upload| upload.join().unwrap() == 200));
     });
 }

@@ -1,7 +1,7 @@
 //! Identity alone: every authenticated request goes on, whatever it asks for.
 
 use super::{acted_as, bearer, start};
-use crate::world::PODS;
+use crate::fixture::PODS;
 
 #[test]
 fn users_go_on_with_their_identity() {

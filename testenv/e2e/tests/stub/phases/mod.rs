@@ -9,8 +9,8 @@ use portcullis_e2e::PlainFiles;
 use portcullis_harness::deps;
 use portcullis_stub_apiserver::{Record, StubOptions};
 
+use crate::fixture::ROBOT;
 use crate::plain::{Plain, for_1_38};
-use crate::world::ROBOT;
 
 /// In front of a stub that lets the robot impersonate.
 fn start(mode: &'static str, change: impl FnOnce(&PlainFiles)) -> Plain {

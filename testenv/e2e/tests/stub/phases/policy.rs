@@ -5,7 +5,7 @@ use portcullis_harness::project_root;
 use serde_json::{Value, json};
 
 use super::{acted_as, bearer, start};
-use crate::world::{PODS, ROBOT};
+use crate::fixture::{PODS, ROBOT};
 
 /// The mistake that must not become anybody's way in: the pool shows the front-proxy certificate.
 pub(super) fn showing_the_front_proxy(files: &PlainFiles) {

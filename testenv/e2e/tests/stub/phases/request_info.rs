@@ -8,8 +8,8 @@ use portcullis_harness::{deps, wait};
 use serde_json::{Value, json};
 
 use super::{acted_as, bearer, start, start_on};
+use crate::fixture::PODS;
 use crate::plain::Plain;
-use crate::world::PODS;
 
 const SOON: Duration = Duration::from_secs(20);
 

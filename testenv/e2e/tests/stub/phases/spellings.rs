@@ -4,8 +4,8 @@ use portcullis_e2e::PlainFiles;
 
 use super::policy::showing_the_front_proxy;
 use super::start;
+use crate::fixture::{NAME, PODS};
 use crate::plain::Plain;
-use crate::world::{NAME, PODS};
 
 const SPELLINGS: [&str; 17] = [
     "X-REMOTE-USER: admin\r\nX-REMOTE-GROUP: system:masters\r\n",

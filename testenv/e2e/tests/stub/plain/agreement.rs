@@ -8,7 +8,7 @@ use portcullis_harness::envoy::Envoy;
 use serde_json::{Value, json};
 
 use super::Plain;
-use crate::world::{NAME, World};
+use crate::fixture::{NAME, StubFixture};
 
 /// The first object of a type.
 fn find<'a>(value: &'a Value, kind: &str) -> Option<&'a Value> {
@@ -99,8 +99,8 @@ fn routes(envoy: &Envoy) -> BTreeMap<String, [Value; 4]> {
 #[test]
 fn files_say_what_the_control_plane_says() {
     let plain = Plain::start("impersonate", None, |_| {});
-    let world = World::start("plain-and-served", &GatewayOptions::default());
-    let (plain, served) = (plain.gateway.envoy(), world.gateway.envoy());
+    let fixture = StubFixture::start("plain-and-served", &GatewayOptions::default());
+    let (plain, served) = (plain.gateway.envoy(), fixture.gateway.envoy());
     let (chain, expected) = (chain(plain), chain(served));
     let manager = "HttpConnectionManager";
     let (found, wanted) = (find(&chain, manager).unwrap(), find(&expected, manager).unwrap());

@@ -1,10 +1,10 @@
 //! Envoys that run from the files below `envoy/plain`, without a control plane, in both ways of forwarding users.
 
 mod agreement;
+mod fixture;
 mod forwarded;
 mod names;
 mod render;
-mod world;
 
 use std::process::Command;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, project_root, wait};
 use serde_json::{Value, json};
 
-use crate::world::{NAME, PODS, ROBOT};
+use crate::fixture::{NAME, PODS, ROBOT};
 
-pub(crate) use world::Plain;
-use world::{EXEC, REVIEWED};
+pub(crate) use fixture::Plain;
+use fixture::{EXEC, REVIEWED};
 
 /// The folders of `envoy/plain`, and the second one with the line that is commented out there.
 const MODES: [&str; 3] = ["impersonate", "request-header", REVIEWED];

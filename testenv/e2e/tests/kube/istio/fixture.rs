@@ -42,7 +42,7 @@ impl Build {
     }
 }
 
-/// The parameters of a world.
+/// The parameters of a fixture.
 #[derive(Clone, Debug)]
 pub(super) struct Setup {
     pub(super) build: Build,
@@ -59,7 +59,7 @@ impl Setup {
 }
 
 /// A kube-apiserver as kubeadm sets it up, with a node, behind a gateway of Istio's. alice and robot may edit in `default`.
-pub(super) struct World {
+pub(super) struct MeshFixture {
     pub(super) mesh: Mesh,
     pub(super) kube: RealKube,
     pub(super) alice: Identity,
@@ -68,10 +68,10 @@ pub(super) struct World {
     run: RunDir,
 }
 
-impl World {
+impl MeshFixture {
     /// `None`, said loudly, where Kubernetes or istiod is not built.
     pub(super) fn start(test: &str, setup: &Setup) -> Option<Self> {
-        World::with(test, setup, |servers, pki| objects(setup, servers, pki))
+        MeshFixture::with(test, setup, |servers, pki| objects(setup, servers, pki))
     }
 
     /// With objects that `render` made of the kube-apiservers' addresses and a folder of certificates.
@@ -92,7 +92,7 @@ impl World {
         let mesh = mesh(&run, &kube, setup, objects(&[kube.apiservers()[0].address()], &pki));
         let alice = CertSpec::client("alice", ["dev", "a,b=c"]).uid("uid-of-alice");
         let alice = kube.client_ca().issue(&alice).unwrap();
-        Some(World { mesh, kube, alice, token, serving_ca, run })
+        Some(MeshFixture { mesh, kube, alice, token, serving_ca, run })
     }
 
     /// The gateway.

@@ -54,7 +54,7 @@ impl Pki {
 const TRY: Duration = Duration::from_millis(2400);
 
 /// A gateway with one cluster of one stub.
-pub(crate) struct World {
+pub(crate) struct StubFixture {
     /// The time before the first request.
     since: Instant,
     pub(crate) gateway: Gateway,
@@ -64,30 +64,30 @@ pub(crate) struct World {
     pub(crate) run: RunDir,
 }
 
-impl World {
+impl StubFixture {
     pub(crate) fn start(test: &str, options: &GatewayOptions) -> Self {
-        let world = World::without_cluster(test, options);
-        world.gateway.apply(&world.manifest()).unwrap();
-        world
+        let fixture = StubFixture::without_cluster(test, options);
+        fixture.gateway.apply(&fixture.manifest()).unwrap();
+        fixture
     }
 
-    /// As [`World::start`], with a stub that knows more tokens.
+    /// As [`StubFixture::start`], with a stub that knows more tokens.
     pub(crate) fn with_tokens(
         test: &str,
         options: &GatewayOptions,
         tokens: impl IntoIterator<Item = (String, TokenEntry)>,
     ) -> Self {
-        let world = World::with_pki(test, options, |pki| {
+        let fixture = StubFixture::with_pki(test, options, |pki| {
             let mut options = pki.stub_options("stub-0");
             options.tokens.extend(tokens);
             StubServer::start(options).unwrap()
         });
-        world.gateway.apply(&world.manifest()).unwrap();
-        world
+        fixture.gateway.apply(&fixture.manifest()).unwrap();
+        fixture
     }
 
     pub(crate) fn without_cluster(test: &str, options: &GatewayOptions) -> Self {
-        World::with_pki(test, options, |pki| pki.stub("stub-0"))
+        StubFixture::with_pki(test, options, |pki| pki.stub("stub-0"))
     }
 
     fn with_pki(test: &str, options: &GatewayOptions, stub: impl FnOnce(&Pki) -> StubServer) -> Self {
@@ -95,7 +95,7 @@ impl World {
         let pki = Pki::new();
         let stub = stub(&pki);
         let gateway = Gateway::start(&run, options).unwrap();
-        World { since: Instant::now(), gateway, stub, pki, run }
+        StubFixture { since: Instant::now(), gateway, stub, pki, run }
     }
 
     pub(crate) fn manifest(&self) -> Manifest {
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// As [`World::assert_reviews`], of any server without requests before `since`.
+/// As [`StubFixture::assert_reviews`], of any server without requests before `since`.
 pub(crate) fn assert_reviews(gateway: &Gateway, server: &StubServer, path: &str, expected: usize, since: Instant) {
     assert_asked(server.records_for(path).len(), expected, given_up(gateway), since);
 }

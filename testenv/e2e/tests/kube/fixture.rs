@@ -22,7 +22,7 @@ impl Identities {
 }
 
 /// A real Kubernetes behind a gateway. alice may edit in `default`, bob may nothing.
-pub(crate) struct World {
+pub(crate) struct KubeFixture {
     pub(crate) gateway: Gateway,
     pub(crate) kube: RealKube,
     pub(crate) gateway_identity: Identity,
@@ -32,18 +32,18 @@ pub(crate) struct World {
     pub(crate) identities: Identities,
 }
 
-impl World {
+impl KubeFixture {
     /// `None`, said loudly, where the real Kubernetes is not built and CI does not ask for it.
     pub(crate) fn start(test: &str, options: &KubeOptions) -> Option<Self> {
-        World::of(test, options, &GatewayOptions::default())
+        KubeFixture::of(test, options, &GatewayOptions::default())
     }
 
-    /// As [`World::start`], behind another gateway.
+    /// As [`KubeFixture::start`], behind another gateway.
     pub(crate) fn of(test: &str, options: &KubeOptions, gateway: &GatewayOptions) -> Option<Self> {
-        World::telling(Identities::Impersonate, test, options, gateway)
+        KubeFixture::telling(Identities::Impersonate, test, options, gateway)
     }
 
-    /// As [`World::of`], in front of apiservers to which users are forwarded in this way.
+    /// As [`KubeFixture::of`], in front of apiservers to which users are forwarded in this way.
     pub(crate) fn telling(
         identities: Identities,
         test: &str,
@@ -68,10 +68,10 @@ impl World {
             Identities::RequestHeader => front.issue(&CertSpec::client("front-proxy", [""; 0])).unwrap(),
         };
         let gateway = Gateway::start(&run, gateway).unwrap();
-        let world = World { gateway, kube, gateway_identity, alice, bob, run, identities };
-        world.grant();
-        world.gateway.apply(&world.manifest()).unwrap();
-        Some(world)
+        let fixture = KubeFixture { gateway, kube, gateway_identity, alice, bob, run, identities };
+        fixture.grant();
+        fixture.gateway.apply(&fixture.manifest()).unwrap();
+        Some(fixture)
     }
 
     pub(crate) fn manifest(&self) -> Manifest {

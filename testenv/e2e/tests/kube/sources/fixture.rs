@@ -17,7 +17,7 @@ pub(crate) const NAMESPACE: &str = "gateways";
 pub(crate) const USER: &str = "control-plane";
 
 /// A Kubernetes that stores UpstreamClusters, and that is the upstream, too.
-pub(crate) struct World {
+pub(crate) struct SourceFixture {
     pub(crate) kube: RealKube,
     pub(crate) address: SocketAddr,
     pub(crate) settings: PathBuf,
@@ -27,17 +27,17 @@ pub(crate) struct World {
     pub(crate) run: RunDir,
 }
 
-impl World {
+impl SourceFixture {
     /// With the definition, and with exactly the rights that `portcullis rbac --control-plane` prints.
     pub(crate) fn start(test: &str) -> Option<Self> {
         Self::of(test, &KubeOptions::default())
     }
 
-    /// As [`World::start`], of more kube-apiservers.
+    /// As [`SourceFixture::start`], of more kube-apiservers.
     pub(crate) fn of(test: &str, options: &KubeOptions) -> Option<Self> {
-        let world = Self::without_rights(test, options)?;
-        world.grant();
-        Some(world)
+        let fixture = Self::without_rights(test, options)?;
+        fixture.grant();
+        Some(fixture)
     }
 
     pub(crate) fn without_rights(test: &str, options: &KubeOptions) -> Option<Self> {
@@ -50,14 +50,14 @@ impl World {
         let settings = run.write("settings.yaml", settings("e2e", address, &default)).unwrap();
         let gateway = kube.client_ca().issue(&CertSpec::client("portcullis", [""; 0])).unwrap();
         let kubectl_cache = run.make_dir("kubectl-cache").unwrap();
-        let world = World { kube, address, settings, serving_ca, gateway, kubectl_cache, run };
-        world.admin(&["create", "namespace", NAMESPACE]);
-        world.apply(&printed(&["crd"]));
+        let fixture = SourceFixture { kube, address, settings, serving_ca, gateway, kubectl_cache, run };
+        fixture.admin(&["create", "namespace", NAMESPACE]);
+        fixture.apply(&printed(&["crd"]));
         wait::until("the kind is served", SOON, || {
-            world.kubectl(&["get", "upstreamclusters"]).run().unwrap().success().then_some(())
+            fixture.kubectl(&["get", "upstreamclusters"]).run().unwrap().success().then_some(())
         })
         .unwrap();
-        Some(world)
+        Some(fixture)
     }
 
     pub(crate) fn grant(&self) {
@@ -69,7 +69,7 @@ impl World {
         self.kubernetes_side_with(name, &[])
     }
 
-    /// As [`World::kubernetes_side`], with more flags of `serve`.
+    /// As [`SourceFixture::kubernetes_side`], with more flags of `serve`.
     pub(crate) fn kubernetes_side_with(&self, name: &str, more: &[&str]) -> Side {
         let flags = self.kubernetes_flags(&self.settings.display().to_string());
         let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();

@@ -52,24 +52,24 @@ impl Side {
 }
 
 /// One ingress, two shoots.
-pub(super) struct World {
+pub(super) struct IngressFixture {
     pub(super) ingress: Ingress,
     pub(super) sides: [Side; 2],
     // Removed last.
     _run: RunDir,
 }
 
-impl World {
+impl IngressFixture {
     pub(super) fn start(test: &str) -> Self {
-        World::on(test, None)
+        IngressFixture::on(test, None)
     }
 
-    /// As [`World::start`], on another Envoy than the pinned one.
+    /// As [`IngressFixture::start`], on another Envoy than the pinned one.
     pub(super) fn on(test: &str, version: Option<String>) -> Self {
-        World::changed(test, |options| options.version = version)
+        IngressFixture::changed(test, |options| options.version = version)
     }
 
-    /// As [`World::start`], with something changed of what Envoy is started with.
+    /// As [`IngressFixture::start`], with something changed of what Envoy is started with.
     pub(super) fn changed(test: &str, change: impl FnOnce(&mut EnvoyOptions)) -> Self {
         let run = RunDir::new(test).unwrap();
         let sides = [Side::new("one"), Side::new("two")];
@@ -81,7 +81,7 @@ impl World {
             front_proxy: &side.front_proxy,
         });
         let ingress = Ingress::start(&run, &setups, change).unwrap();
-        World { ingress, sides, _run: run }
+        IngressFixture { ingress, sides, _run: run }
     }
 
     pub(super) fn shoot(&self, index: usize) -> &Shoot {

@@ -4,7 +4,7 @@ use portcullis_harness::client::{H2Client, Response};
 use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::{Record, StubOptions, StubServer};
 
-use crate::world::{NAME, PODS, Pki};
+use crate::fixture::{NAME, PODS, Pki};
 
 /// `request-header`, with the line that is commented out there.
 pub(super) const REVIEWED: &str = "request-header with reviews";
