@@ -26,7 +26,7 @@ fn token_that_the_server_rejects_is_reviewed_again() {
     let site = Site::start("revoked", Mode::RequestHeader);
     let client = connect(&site.target());
     let since = Instant::now();
-    let reviewed_so_often = |times| assert_reviews(&site.world.gateway, &site.server, REVIEWS, times, since);
+    let reviewed_so_often = |times| assert_reviews(&site.fixture.gateway, &site.server, REVIEWS, times, since);
     assert_eq!(ask(&site, &client), (200, true));
     let reviewed = Instant::now();
     reviewed_so_often(1);

@@ -7,10 +7,10 @@ use crate::fixture::NAME;
 
 /// As a dashboard does it: browsers send `Connection: keep-alive, Upgrade`, and a token among the subprotocols.
 pub(super) fn executes_with_a_token(place: &Place) {
-    place.world.kube.run_pod("browsed").unwrap();
-    let token = place.world.admin(&["create", "token", "robot"]).trim().to_owned();
-    let directly = TlsTarget::new(place.world.kube.address(0).unwrap()).trust(place.world.kube.server_ca());
-    let through = |name: &str| place.world.gateway.target(name);
+    place.fixture.kube.run_pod("browsed").unwrap();
+    let token = place.fixture.admin(&["create", "token", "robot"]).trim().to_owned();
+    let directly = TlsTarget::new(place.fixture.kube.address(0).unwrap()).trust(place.fixture.kube.server_ca());
+    let through = |name: &str| place.fixture.gateway.target(name);
     for (host, target) in [("localhost", directly), (NAME, through(NAME)), (IMPERSONATING, through(IMPERSONATING))] {
         let target = target.timeout(SOON);
         let mut session = exec(&target, host, &token, ECHO, 101);

@@ -11,9 +11,9 @@ const LIMIT: Duration = Duration::from_secs(4);
 /// A forgotten session ends, and its command with it. Sessions that began later go on, and so do watches and followed logs.
 pub(super) fn ends_forgotten_sessions(place: &Place) {
     let limited = json!({"maxSessionDuration": "4s"});
-    let told = place.world.portcullis(limited.clone());
-    place.world.gateway.apply(&place.world.manifest().set("/spec/portcullis", told)).unwrap();
-    place.world.gateway.apply(&place.impersonating().set("/spec/portcullis", limited)).unwrap();
+    let told = place.fixture.portcullis(limited.clone());
+    place.fixture.gateway.apply(&place.fixture.manifest().set("/spec/portcullis", told)).unwrap();
+    place.fixture.gateway.apply(&place.impersonating().set("/spec/portcullis", limited)).unwrap();
     let user = place.certificate();
     let ways: Vec<Way<'_>> = Protocol::ALL.into_iter().flat_map(|protocol| place.through(&user, protocol)).collect();
     std::thread::scope(|scope| {
@@ -33,7 +33,7 @@ fn forgotten(way: &Way<'_>) {
     for (running, said) in [(&exec, "began"), (&forward, "Forwarding"), (&logs, "started"), (&watch, &*way.pod)] {
         says(way, running, said);
     }
-    let id = std::fs::read_to_string(way.place.world.kube.node().unwrap().directory_of(&way.pod).join("id")).unwrap();
+    let id = std::fs::read_to_string(way.place.fixture.kube.node().unwrap().directory_of(&way.pod).join("id")).unwrap();
     // Over SPDY kubectl takes a session that broke off for one that succeeded, whoever broke it off.
     let status = exec.wait_exit(LIMIT + SOON).unwrap();
     assert!(began.elapsed() >= LIMIT, "{way}: {status} after {:?}", began.elapsed());

@@ -26,7 +26,7 @@ fn hundred_megabytes_are_copied_both_ways() {
         let back = copy::there_and_back(&way, &here, Duration::from_secs(300));
         assert!(fs::read(&here).unwrap() == fs::read(&back).unwrap(), "{way}");
         eprintln!("{way}: 100 MB there and back in {:.1?}", began.elapsed());
-        for file in [here, back, place.world.kube.node().unwrap().directory_of(&way.pod).join("copied")] {
+        for file in [here, back, place.fixture.kube.node().unwrap().directory_of(&way.pod).join("copied")] {
             fs::remove_file(file).unwrap();
         }
     }
@@ -39,10 +39,10 @@ fn idle_streams_last_seven_minutes() {
     let ways = place.ways_through();
     let quiet: Vec<_> = ways.iter().map(Quiet::start).collect();
     // kubectl sends a ping now and then; a browser does not.
-    place.world.kube.run_pod("browsed").unwrap();
-    let token = place.world.admin(&["create", "token", "robot"]).trim().to_owned();
+    place.fixture.kube.run_pod("browsed").unwrap();
+    let token = place.fixture.admin(&["create", "token", "robot"]).trim().to_owned();
     let mut silent: Vec<_> = [NAME, IMPERSONATING]
-        .map(|host| browser::exec(&place.world.gateway.target(host).timeout(SOON), host, &token, browser::CAT, 101))
+        .map(|host| browser::exec(&place.fixture.gateway.target(host).timeout(SOON), host, &token, browser::CAT, 101))
         .into();
     let began = Instant::now();
     wait::until("time passes", IDLE + SOON, || {
@@ -93,7 +93,7 @@ impl<'a> Quiet<'a> {
         self.exec.write(b"after\n").unwrap();
         self.says(&self.exec, "after\n");
         let name = format!("seen-by-{}", self.way.pod);
-        self.way.place.world.admin(&["create", "configmap", &name]);
+        self.way.place.fixture.admin(&["create", "configmap", &name]);
         self.says(&self.watch, &name);
         assert!(self.watch.log().is_empty(), "{}: {}", self.way, self.watch.log());
         let attached = self.way.kubectl(["attach", "-i", &self.way.pod]).stdin_piped().spawn().unwrap();
@@ -108,7 +108,7 @@ fn ten_execs_and_ordinary_traffic_do_not_meet() {
     let Some(place) = Place::start("ten-execs") else { return };
     let crowd = ClientPool::new(2).unwrap();
     let lanes = [NAME, IMPERSONATING].into_iter().flat_map(|name| {
-        let target = place.world.gateway.target(name).identity(&place.world.alice).timeout(SOON);
+        let target = place.fixture.gateway.target(name).identity(&place.fixture.alice).timeout(SOON);
         [Http::Http1, Http::Http2].map(|protocol| LoadProfile::new(format!("{name}-{protocol:?}"), &target, protocol))
     });
     let load = crowd.steady(&lanes.collect::<Vec<_>>(), &[PODS], 60.0).unwrap();

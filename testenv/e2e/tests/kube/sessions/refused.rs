@@ -47,8 +47,8 @@ fn the_gateways_refusal_is_told(place: &Place) {
     ];
     let user = place.certificate();
     for (change, expected) in rows {
-        for manifest in [place.world.manifest(), place.impersonating()] {
-            place.world.gateway.apply(&change(manifest)).unwrap();
+        for manifest in [place.fixture.manifest(), place.impersonating()] {
+            place.fixture.gateway.apply(&change(manifest)).unwrap();
         }
         for way in Protocol::ALL.into_iter().flat_map(|protocol| place.through(&user, protocol)) {
             let told = told(&way);

@@ -30,7 +30,7 @@ struct Site {
 
 impl Site {
     fn start(place: &Place, name: &str) -> Self {
-        let (world, address) = (&place.world, ports::free_address().unwrap());
+        let (world, address) = (&place.fixture, ports::free_address().unwrap());
         let manifests = world.run.make_dir(&format!("{name}-manifests")).unwrap();
         let default = CertSpec::server("gateway", ["default.gateway"]);
         let default = world.gateway.serving_ca().issue(&default).unwrap();
@@ -63,7 +63,7 @@ fn rolling_restart_fails_no_request_and_cuts_no_short_session() {
     let users = [place.certificate(), place.token()];
     let server = |name: &str| {
         let url = format!("https://{}", balancer.address());
-        Kubeconfig::new(url).ca(place.world.gateway.serving_ca()).tls_server_name(name)
+        Kubeconfig::new(url).ca(place.fixture.gateway.serving_ca()).tls_server_name(name)
     };
     // The other pairs of user and protocol take the same way through the gateway.
     let kinds = [(NAME, 0, Protocol::WebSocket), (NAME, 1, Protocol::Spdy), (IMPERSONATING, 1, Protocol::WebSocket)];
@@ -83,7 +83,7 @@ fn both_ready(balancer: &Balancer) {
 
 /// A certificate's user in both modes, over both versions of HTTP.
 fn traffic(place: &Place, balancer: &Balancer, crowd: &ClientPool) -> OpenLoopLoad {
-    let world = &place.world;
+    let world = &place.fixture;
     let lanes = [NAME, IMPERSONATING].into_iter().flat_map(|name| {
         let target = TlsTarget::new(balancer.address()).sni(name).trust(world.gateway.serving_ca());
         let target = target.identity(&world.alice).timeout(SOON);
