@@ -1,5 +1,5 @@
-//! Client certificates: the user that kube-apiserver's authenticator sees in a chain. Where we see no user and it sees one, the
-//! case is in a list here and in docs/compatibility.md; the other way round is never allowed.
+//! Client certificates: the user that kube-apiserver's authenticator sees in a chain. A case in which we see no user and it
+//! sees one is in a list here and in docs/compatibility.md; the other way round is never allowed.
 #![cfg(test)]
 
 use base64::Engine;
