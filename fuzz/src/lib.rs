@@ -28,10 +28,10 @@ pub fn gateway() -> Gateway {
 pub fn cluster() -> Cluster {
     let all = serde_json::json!(["*"]);
     let config = serde_json::json!({
-        "version": CONFIG_VERSION, "name": "lab/-/prod", "identity": "prod", "authorities": ["prod"], "anonymous": true,
+        "version": CONFIG_VERSION, "name": "lab/-/prod", "identity": "prod", "authorities": ["prod"], "allowAnonymous": true,
         "reviews": {
-            "cluster": "upstream", "tokenSeconds": 120, "rejectedTokenSeconds": 10, "allowedSeconds": 300,
-            "deniedSeconds": 30,
+            "cluster": "upstream", "tokenTTLSeconds": 120, "rejectedTokenTTLSeconds": 10, "authorizedTTLSeconds": 300,
+            "unauthorizedTTLSeconds": 30,
         },
         "upstreamIdentity": "Impersonate",
         "policies": [{"group": "all", "rules": [

@@ -25,7 +25,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         client_ca: cluster.client_ca.as_ref().map(text),
         deny_all_requests: cluster.gates.deny_all_requests,
         close_connections: cluster.gates.close_connections,
-        anonymous: cluster.allow_anonymous,
+        allow_anonymous: cluster.allow_anonymous,
         audit_attribution: cluster.audit_attribution,
         reviews: reviews(cluster, names, settings),
         upstream_identity: upstream_identity(cluster, settings),
@@ -36,7 +36,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
             .map(|schema| config::FlowControlSchema { name: schema.name.clone(), limit: limit(schema.limit) })
             .collect(),
         servers: Some(servers(cluster)),
-        session_limit_seconds: cluster.max_session_duration.map(whole_seconds),
+        max_session_duration_seconds: cluster.max_session_duration.map(whole_seconds),
         log_refused: is_logged(LogMode::Unset),
         request_info: None,
         policies: cluster
@@ -101,10 +101,10 @@ fn reviews(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Opt
     Some(Reviews {
         user,
         cluster: names.pool(ALL, Pool::Http2),
-        token_seconds: cache.token_ttl.as_secs(),
-        rejected_token_seconds: cache.rejected_token_ttl.as_secs(),
-        allowed_seconds: cache.authorized_ttl.as_secs(),
-        denied_seconds: cache.unauthorized_ttl.as_secs(),
+        token_ttl_seconds: cache.token_ttl.as_secs(),
+        rejected_token_ttl_seconds: cache.rejected_token_ttl.as_secs(),
+        authorized_ttl_seconds: cache.authorized_ttl.as_secs(),
+        unauthorized_ttl_seconds: cache.unauthorized_ttl.as_secs(),
     })
 }
 

@@ -33,15 +33,15 @@ pub struct ClusterConfig {
     pub close_connections: bool,
     /// Whether requests without a credential are let through, for the upstream to judge.
     #[serde(default = "yes")]
-    pub anonymous: bool,
+    pub allow_anonymous: bool,
     /// Whether the client's address and the impersonating user go upstream as extras of the user.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub audit_attribution: bool,
     /// How tokens and impersonation are reviewed. Without it both are refused, or in [`UpstreamIdentity::RequestHeader`] and
-    /// [`UpstreamIdentity::Unchanged`] go upstream as requests of an unknown client.
+    /// [`UpstreamIdentity::ClientCredential`] go upstream as requests of an unknown client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reviews: Option<Reviews>,
-    /// How the authenticated user goes upstream. [`UpstreamIdentity::Unchanged`]: not at all, the client's own credentials go
+    /// How the authenticated user goes upstream. [`UpstreamIdentity::ClientCredential`]: not at all, the client's own credentials go
     /// on as they are.
     pub upstream_identity: UpstreamIdentity,
     /// Users and groups that no request may act as through this gateway. With it tokens that are not reviewed are refused.
@@ -56,13 +56,13 @@ pub struct ClusterConfig {
     /// The servers that streams may run on. Without it no stream is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
-    /// How long a session (what became an upgrade) may take from its beginning, seconds. Without it it may for ever.
+    /// Maximum age of a session (what became an upgrade), seconds. Without it sessions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session_limit_seconds: Option<u64>,
+    pub max_session_duration_seconds: Option<u64>,
     /// The attributes of a request that are exported for routes and logs of an operator's own. Without it none are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_info: Option<ShownRequest>,
-    /// Dispatch of requests: by the first policy that matches, and no match is 403; or [`Dispatch::Everything`] to the group
+    /// Dispatch of requests: by the first policy that matches, and no match is 403; or [`Dispatch::All`] to the group
     /// `all`.
     pub policies: Dispatch,
 }
@@ -98,21 +98,21 @@ pub struct Reviews {
     /// The Envoy cluster to ask, one that carries the gateway's credential.
     pub cluster: String,
     /// The user name with which an authenticating proxy asks ([`UpstreamIdentity::RequestHeader`], and by `x-remote-user` in
-    /// [`UpstreamIdentity::Unchanged`]): its certificate is for no user.
+    /// [`UpstreamIdentity::ClientCredential`]): its certificate is for no user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// A token's user; never longer than the token says itself.
-    #[serde(default = "two_minutes")]
-    pub token_seconds: u64,
+    /// Lifetime of a token's user; never beyond the token's own expiry.
+    #[serde(rename = "tokenTTLSeconds", default = "two_minutes")]
+    pub token_ttl_seconds: u64,
     /// Lifetime of the answer that a token is not valid.
-    #[serde(default = "ten_seconds")]
-    pub rejected_token_seconds: u64,
-    /// That a user may impersonate.
-    #[serde(default = "five_minutes")]
-    pub allowed_seconds: u64,
-    /// That a user may not.
-    #[serde(default = "half_a_minute")]
-    pub denied_seconds: u64,
+    #[serde(rename = "rejectedTokenTTLSeconds", default = "ten_seconds")]
+    pub rejected_token_ttl_seconds: u64,
+    /// Lifetime of the answer that a user may impersonate.
+    #[serde(rename = "authorizedTTLSeconds", default = "five_minutes")]
+    pub authorized_ttl_seconds: u64,
+    /// Lifetime of the answer that a user may not.
+    #[serde(rename = "unauthorizedTTLSeconds", default = "half_a_minute")]
+    pub unauthorized_ttl_seconds: u64,
 }
 
 fn two_minutes() -> u64 {
@@ -148,7 +148,7 @@ pub enum UpstreamIdentity {
     /// Not at all. The client's own credential (`Authorization`, a token among WebSocket subprotocols) and impersonation go
     /// upstream as they are, and the upstream judges both. Client certificates are not looked at. The pools show no credential
     /// of the gateway's.
-    Unchanged,
+    ClientCredential,
 }
 
 /// Users and groups that no request may act as: neither by a credential nor by impersonation.

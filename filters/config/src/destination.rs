@@ -25,7 +25,7 @@ impl Pool {
         match identity {
             UpstreamIdentity::Impersonate => &[Pool::Http2, Pool::Upgrade, Pool::Anonymous],
             UpstreamIdentity::RequestHeader(_) => &Pool::ALL,
-            UpstreamIdentity::Unchanged => &[Pool::Anonymous, Pool::PassThrough],
+            UpstreamIdentity::ClientCredential => &[Pool::Anonymous, Pool::PassThrough],
         }
     }
 

@@ -8,27 +8,27 @@ use crate::policy::{Policy, Rule};
 
 /// Dispatch of requests to server groups.
 ///
-/// Written as the list, or as the word `Everything`. Nothing in its place is an error, so that a list that got lost opens
+/// Written as the list, or as the word `All`. Nothing in its place is an error, so that a list that got lost opens
 /// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dispatch {
     /// By the first policy that matches. No match is 403.
     Policies(Vec<Policy>),
     /// All of them to the group [`Dispatch::GROUP`].
-    Everything,
+    All,
 }
 
-const EVERYTHING: &str = "Everything";
+const ALL: &str = "All";
 
 impl Dispatch {
-    /// The server group of [`Dispatch::Everything`].
+    /// The server group of [`Dispatch::All`].
     pub const GROUP: &str = "all";
 
-    /// The policies that hold: [`Dispatch::Everything`] is one that every request matches.
+    /// The policies that hold: [`Dispatch::All`] is one that every request matches.
     pub fn policies(&self) -> Cow<'_, [Policy]> {
         match self {
             Dispatch::Policies(policies) => Cow::Borrowed(policies),
-            Dispatch::Everything => Cow::Owned(vec![everything()]),
+            Dispatch::All => Cow::Owned(vec![match_all()]),
         }
     }
 }
@@ -45,7 +45,7 @@ impl From<Vec<Policy>> for Dispatch {
     }
 }
 
-fn everything() -> Policy {
+fn match_all() -> Policy {
     let all = || vec!["*".to_owned()];
     let rule = Rule { verbs: all(), api_groups: all(), resources: all(), non_resource_urls: all(), ..Rule::default() };
     Policy { group: Dispatch::GROUP.to_owned(), flow_control_schema: None, log: false, rules: vec![rule] }
@@ -55,7 +55,7 @@ impl Serialize for Dispatch {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Dispatch::Policies(policies) => policies.serialize(serializer),
-            Dispatch::Everything => serializer.serialize_str(EVERYTHING),
+            Dispatch::All => serializer.serialize_str(ALL),
         }
     }
 }
@@ -73,11 +73,11 @@ impl<'de> Visitor<'de> for Words {
     type Value = Dispatch;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("a list of policies or the word Everything")
+        formatter.write_str("a list of policies or the word All")
     }
 
     fn visit_str<E: Error>(self, word: &str) -> Result<Dispatch, E> {
-        if word == EVERYTHING { Ok(Dispatch::Everything) } else { Err(E::unknown_variant(word, &[EVERYTHING])) }
+        if word == ALL { Ok(Dispatch::All) } else { Err(E::unknown_variant(word, &[ALL])) }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, policies: A) -> Result<Dispatch, A::Error> {
@@ -95,7 +95,7 @@ impl schemars::JsonSchema for Dispatch {
         schemars::json_schema!({
             "oneOf": [
                 {"type": "array", "items": generator.subschema_for::<Policy>()},
-                {"type": "string", "const": EVERYTHING},
+                {"type": "string", "const": ALL},
             ],
         })
     }
@@ -109,18 +109,18 @@ mod tests {
     fn list_that_got_lost_opens_nothing() {
         let read = |text: &str| serde_json::from_str::<Dispatch>(text);
         assert_eq!(read("[]").unwrap(), Dispatch::Policies(vec![]));
-        assert_eq!(read(r#""Everything""#).unwrap(), Dispatch::Everything);
-        for other in ["null", "{}", r#""everything""#, r#""""#, "true", r#"["Everything"]"#] {
+        assert_eq!(read(r#""All""#).unwrap(), Dispatch::All);
+        for other in ["null", "{}", r#""all""#, r#""""#, "true", r#"["All"]"#] {
             assert!(read(other).is_err(), "{other}");
         }
-        let cluster = r#"{"version": 2, "name": "a", "authorities": ["a"], "upstreamIdentity": "Unchanged"}"#;
+        let cluster = r#"{"version": 2, "name": "a", "authorities": ["a"], "upstreamIdentity": "ClientCredential"}"#;
         let error = serde_json::from_str::<crate::ClusterConfig>(cluster).unwrap_err().to_string();
         assert!(error.contains("missing field `policies`"), "{error}");
     }
 
     #[test]
     fn configuration_is_read_as_written() {
-        for dispatch in [Dispatch::Everything, vec![].into(), vec![everything()].into()] {
+        for dispatch in [Dispatch::All, vec![].into(), vec![match_all()].into()] {
             let text = serde_json::to_string(&dispatch).unwrap();
             assert_eq!(serde_json::from_str::<Dispatch>(&text).unwrap(), dispatch, "{text}");
         }

@@ -203,10 +203,14 @@ fn defaults_equal_those_of_an_upstream_cluster() {
     let text = r#"{"version": 2, "name": "a", "authorities": ["a"], "reviews": {"cluster": "c"}, "policies": [],
         "upstreamIdentity": {"RequestHeader": {}}}"#;
     let read: ClusterConfig = serde_json::from_str(text).unwrap();
-    assert!(read.anonymous);
+    assert!(read.allow_anonymous);
     let reviews = read.reviews.unwrap();
-    let seconds =
-        [reviews.token_seconds, reviews.rejected_token_seconds, reviews.allowed_seconds, reviews.denied_seconds];
+    let seconds = [
+        reviews.token_ttl_seconds,
+        reviews.rejected_token_ttl_seconds,
+        reviews.authorized_ttl_seconds,
+        reviews.unauthorized_ttl_seconds,
+    ];
     assert_eq!(seconds, [120, 10, 300, 30]);
     assert_eq!(read.upstream_identity, crate::UpstreamIdentity::RequestHeader(crate::RequestHeaders::default()));
 }

@@ -34,7 +34,7 @@ pub enum CompileError {
     HeaderName(String),
     /// In this mode users are not forwarded, so that a client with a certificate would be anonymous to the upstream.
     #[error("{0} means nothing where what clients present goes upstream unchanged")]
-    Unchanged(&'static str),
+    ClientCredential(&'static str),
     /// Without an instance id the gateway would not recognise its own requests.
     #[error("the instance id is not a word")]
     Instance,
@@ -74,7 +74,7 @@ pub(crate) struct Identity {
     pub(crate) reserved: Box<[Box<[u8]>]>,
 }
 
-/// [`UpstreamIdentity::RequestHeader`] and [`UpstreamIdentity::Unchanged`], compiled.
+/// [`UpstreamIdentity::RequestHeader`] and [`UpstreamIdentity::ClientCredential`], compiled.
 #[derive(Debug)]
 pub(crate) struct Passing {
     /// Policies for clients whose credential was not reviewed.
@@ -90,14 +90,14 @@ impl Identity {
                 return Ok(Identity { names: HeaderNames::impersonate(), passing: None, reserved: Box::default() });
             }
             UpstreamIdentity::RequestHeader(names) => (names, true),
-            UpstreamIdentity::Unchanged => (&RequestHeaders::default(), false),
+            UpstreamIdentity::ClientCredential => (&RequestHeaders::default(), false),
         };
         let names = HeaderNames::of(raw);
         for (is_set, field) in
             [(config.client_ca.is_some(), "clientCa"), (config.audit_attribution, "auditAttribution")]
         {
             if is_set && !tells_certificates {
-                return Err(CompileError::Unchanged(field));
+                return Err(CompileError::ClientCredential(field));
             }
         }
         let is_word = |name: &&str| {
@@ -117,7 +117,7 @@ impl Identity {
         self.passing.is_some()
     }
 
-    /// Whether no user is forwarded ([`UpstreamIdentity::Unchanged`]).
+    /// Whether no user is forwarded ([`UpstreamIdentity::ClientCredential`]).
     pub(crate) fn is_unchanged(&self) -> bool {
         self.passing.as_ref().is_some_and(|passing| !passing.tells_certificates)
     }
@@ -174,7 +174,7 @@ impl Cluster {
         Ok(Cluster {
             authorities,
             client_ca,
-            anonymous: config.anonymous,
+            anonymous: config.allow_anonymous,
             audit_attribution: config.audit_attribution,
             reviewer,
             caches,

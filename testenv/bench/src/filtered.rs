@@ -33,7 +33,7 @@ pub(crate) fn by_request_info(route: &Value, host: &str) -> Value {
     }
     let config = json!({
         "version": CONFIG_VERSION, "name": host, "authorities": [host],
-        "upstreamIdentity": "Unchanged", "policies": "Everything", "requestInfo": {},
+        "upstreamIdentity": "ClientCredential", "policies": "All", "requestInfo": {},
     });
     let per_route = json!({
         "@type": format!("{MODULE}.DynamicModuleFilterPerRoute"),

@@ -36,10 +36,10 @@ impl Default for Lab {
         let gateway = Gateway::compile(&FilterConfig::new("lab")).unwrap();
         let config: ClusterConfig = serde_json::from_value(json!({
             "version": CONFIG_VERSION, "name": "lab/-/prod", "identity": "prod", "authorities": ["prod"],
-            "anonymous": true, "upstreamIdentity": "Impersonate",
+            "allowAnonymous": true, "upstreamIdentity": "Impersonate",
             "reviews": {
-                "cluster": "upstream", "tokenSeconds": 120, "rejectedTokenSeconds": 10, "allowedSeconds": 300,
-                "deniedSeconds": 30,
+                "cluster": "upstream", "tokenTTLSeconds": 120, "rejectedTokenTTLSeconds": 10, "authorizedTTLSeconds": 300,
+                "unauthorizedTTLSeconds": 30,
             },
             "policies": [{"group": "all", "rules": [
                 {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]},

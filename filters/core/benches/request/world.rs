@@ -95,7 +95,7 @@ impl World {
 fn cluster(client_ca: String) -> config::ClusterConfig {
     config::ClusterConfig {
         servers: None,
-        session_limit_seconds: None,
+        max_session_duration_seconds: None,
         protected: None,
         audit_attribution: false,
         log_refused: false,
@@ -106,14 +106,14 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
         client_ca: Some(client_ca),
         deny_all_requests: false,
         close_connections: false,
-        anonymous: false,
+        allow_anonymous: false,
         reviews: Some(config::Reviews {
             cluster: "c".into(),
             user: None,
-            token_seconds: 120,
-            rejected_token_seconds: 10,
-            allowed_seconds: 300,
-            denied_seconds: 30,
+            token_ttl_seconds: 120,
+            rejected_token_ttl_seconds: 10,
+            authorized_ttl_seconds: 300,
+            unauthorized_ttl_seconds: 30,
         }),
         upstream_identity: config::UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],

@@ -94,7 +94,7 @@ impl<T: Clone> RouteConfig<T> {
             let names = servers.names.iter().map(String::as_str);
             next = streams.set_servers(names, Duration::from_secs(servers.drain_seconds), uptime);
         }
-        let by_limit = streams.limit_sessions(config.session_limit_seconds.map(Duration::from_secs));
+        let by_limit = streams.limit_sessions(config.max_session_duration_seconds.map(Duration::from_secs));
         Ok((RouteConfig { name: config.name.clone(), cluster, streams }, next.into_iter().chain(by_limit).min()))
     }
 }

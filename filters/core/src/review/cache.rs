@@ -45,10 +45,10 @@ impl Lifetimes {
     /// As configured.
     pub fn of(config: &Reviews) -> Self {
         Lifetimes {
-            token: config.token_seconds,
-            rejected_token: config.rejected_token_seconds,
-            allowed: config.allowed_seconds,
-            denied: config.denied_seconds,
+            token: config.token_ttl_seconds,
+            rejected_token: config.rejected_token_ttl_seconds,
+            allowed: config.authorized_ttl_seconds,
+            denied: config.unauthorized_ttl_seconds,
         }
     }
 }

@@ -55,7 +55,7 @@ fn config() -> Config {
     let filter = json!({"version": CONFIG_VERSION, "instance": "i"}).to_string();
     let everything = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "nonResourceURLs": ["*"]});
     let route = json!({
-        "version": CONFIG_VERSION, "name": "i/-/prod", "identity": "x", "authorities": ["prod"], "anonymous": true,
+        "version": CONFIG_VERSION, "name": "i/-/prod", "identity": "x", "authorities": ["prod"], "allowAnonymous": true,
         "reviews": {"cluster": "reviewer"}, "upstreamIdentity": "Impersonate",
         "flowControlSchemas": [{"name": "some", "limit": {"maxRequestsInflight": 10_000}}],
         "policies": [{"group": "all", "flowControlSchema": "some", "rules": [everything]}],

@@ -45,7 +45,7 @@ fn client(ca: &Ca, name: &str) -> (Vec<u8>, String) {
 
 fn cluster(ca: &Ca) -> String {
     json!({
-        "version": CONFIG_VERSION, "name": "i/-/prod", "identity": "x", "authorities": ["prod"], "anonymous": true,
+        "version": CONFIG_VERSION, "name": "i/-/prod", "identity": "x", "authorities": ["prod"], "allowAnonymous": true,
         "clientCa": ca.pem, "reviews": {"cluster": "reviewer"}, "upstreamIdentity": "Impersonate",
         "policies": [{"group": "all", "rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"],
             "nonResourceURLs": ["*"]}]}],
@@ -125,7 +125,7 @@ fn request_attributes_are_exported_for_refusals_too() {
     assert_eq!((judge(&mut vm, 2), written()), (Next::Continue, 0));
     let mut config: serde_json::Value = serde_json::from_str(&cluster(&ca)).unwrap();
     config["requestInfo"] = json!({});
-    for (number, policies, next) in [(3, json!("Everything"), Next::Continue), (4, json!([]), Next::Stop)] {
+    for (number, policies, next) in [(3, json!("All"), Next::Continue), (4, json!([]), Next::Stop)] {
         config["policies"] = policies;
         let text = config.to_string().into_bytes();
         host.state().properties.insert(names::wasm::DIGEST.to_owned(), digest_of(&text));

@@ -103,7 +103,7 @@ fn answer(kind: usize, question: &Value) -> (u16, String, bool) {
 }
 
 fn run(case: &Case) -> Result<(), TestCaseError> {
-    let fixture = reviewing_with(|config| config.anonymous = case.anonymous);
+    let fixture = reviewing_with(|config| config.allow_anonymous = case.anonymous);
     let good = testing::encode(&[&issue(testing::alice(), &fixture.ca)]);
     let foreign = testing::encode(&[&issue(testing::alice(), &ca("clients"))]);
     let peer = [Peer::None, Peer::None, Peer::Chain(&good), Peer::Chain(&foreign), Peer::Unreadable][case.peer];

@@ -3,6 +3,7 @@ use portcullis_filter_config::{ClusterConfig, FlowControlLimit, FlowControlSchem
 use rcgen::DnType;
 
 mod attribution;
+mod client_credential;
 mod flow_control;
 mod identity;
 mod protected;
@@ -10,7 +11,6 @@ mod proxy;
 pub(crate) mod reviews;
 mod seen;
 mod shown;
-mod unchanged;
 
 pub(crate) use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
     let secrets = Rule { resources: vec!["secrets".into()], non_resource_urls: vec![], ..all_rules() };
     ClusterConfig {
         servers: None,
-        session_limit_seconds: None,
+        max_session_duration_seconds: None,
         protected: None,
         version: CONFIG_VERSION,
         name: "lab/-/prod.example.com".into(),
@@ -70,7 +70,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         client_ca,
         deny_all_requests: false,
         close_connections: false,
-        anonymous: true,
+        allow_anonymous: true,
         audit_attribution: false,
         reviews: None,
         upstream_identity: UpstreamIdentity::Impersonate,

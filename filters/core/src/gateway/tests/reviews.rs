@@ -21,10 +21,10 @@ pub(crate) fn asked(user: Option<&str>) -> Reviews {
     Reviews {
         cluster: "apiserver".into(),
         user: user.map(str::to_owned),
-        token_seconds: 120,
-        rejected_token_seconds: 10,
-        allowed_seconds: 300,
-        denied_seconds: 30,
+        token_ttl_seconds: 120,
+        rejected_token_ttl_seconds: 10,
+        authorized_ttl_seconds: 300,
+        unauthorized_ttl_seconds: 30,
     }
 }
 
@@ -211,7 +211,7 @@ fn good_token_or_good_certificate_is_enough() {
     let (asked, outcome) = reviewed(&fixture, Peer::Chain(&good), TOKEN, now(), |_| (500, String::new()));
     assert_eq!(asked.len(), 0);
     assert!(outcome.starts_with("all.h2.read impersonate-user=alice "), "{outcome}");
-    let no_anonymous = fixture_with(|config| config.anonymous = false);
+    let no_anonymous = fixture_with(|config| config.allow_anonymous = false);
     assert_eq!(outcome_of_nobody(&no_anonymous), "401 unauthorized");
     assert_eq!(outcome_of_nobody(&fixture), "all.anonymous.read nobody");
 }

@@ -111,7 +111,7 @@ fn effective_user_is_exported_if_asked_for() {
             let reviewing = r#"{"cluster": "apiserver"}"#;
             config.reviews = reviews.then(|| serde_json::from_str(reviewing).unwrap());
             config.request_info = Some(ShownRequest { user: true });
-            config.upstream_identity = UpstreamIdentity::Unchanged;
+            config.upstream_identity = UpstreamIdentity::ClientCredential;
             config.client_ca = None;
         })
     };

@@ -40,7 +40,7 @@ fn objects(servers: &[SocketAddr], pki: &Path) -> String {
     let render = |phase: &str, name: &str, pki: &Path| render_istio(phase, name, servers, pki, &[]).unwrap();
     let identity = render("module", IDENTITY, pki);
     assert!(identity.contains(ALL), "{identity}");
-    let identity = identity.replace(ALL, r#""Everything""#);
+    let identity = identity.replace(ALL, r#""All""#);
     let request_info = render("request-info", NAME, &without_credentials(pki));
     assert!(request_info.contains(FIRST_ROUTE), "{request_info}");
     let request_info = request_info.replace(FIRST_ROUTE, &format!("{OWN_ROUTE}{FIRST_ROUTE}"));

@@ -10,7 +10,7 @@ fn users_go_on_with_their_identity() {
             let change = |text: String| {
                 let (before, rest) = text.split_once("            policies:\n").unwrap();
                 let (_, after) = rest.split_once("    # The filter names a destination").unwrap();
-                format!("{before}            policies: Everything\n    # The filter names a destination{after}")
+                format!("{before}            policies: All\n    # The filter names a destination{after}")
             };
             files.edit("routes.yaml", change).unwrap();
         });

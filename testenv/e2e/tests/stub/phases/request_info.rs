@@ -152,7 +152,7 @@ fn refused_request_is_logged_with_its_user_if_asked_for() {
     let world = start("request-info", |files| {
         logging(files);
         let change = |text: String| {
-            text.replace("policies: Everything", "policies: []").replace("requestInfo: {}", "requestInfo: {user: true}")
+            text.replace("policies: All", "policies: []").replace("requestInfo: {}", "requestInfo: {user: true}")
         };
         files.edit("routes.yaml", change).unwrap();
     });

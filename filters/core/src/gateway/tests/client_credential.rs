@@ -1,4 +1,4 @@
-//! `UpstreamIdentity::Unchanged`: what clients present goes upstream as it is, and never with a credential of the gateway's.
+//! `UpstreamIdentity::ClientCredential`: what clients present goes upstream as it is, and never with a credential of the gateway's.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ const SUBPROTOCOL: (&str, &str) =
 
 fn unchanged_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     fixture_with(|config| {
-        config.upstream_identity = UpstreamIdentity::Unchanged;
+        config.upstream_identity = UpstreamIdentity::ClientCredential;
         config.client_ca = None;
         change(config);
     })
@@ -110,14 +110,17 @@ fn certificate_is_not_looked_at() {
 fn configuration_that_would_lose_a_user_is_not_compiled() {
     let compiled = |change: &dyn Fn(&mut ClusterConfig)| {
         let mut config = plain_config(None);
-        config.upstream_identity = UpstreamIdentity::Unchanged;
+        config.upstream_identity = UpstreamIdentity::ClientCredential;
         change(&mut config);
         Cluster::compile(&config, &EphemeralState([7; 32])).map(drop)
     };
     assert_eq!(compiled(&|_| {}), Ok(()));
     let with_ca = |config: &mut ClusterConfig| config.client_ca = Some(ca("clients").pem());
-    assert_eq!(compiled(&with_ca), Err(CompileError::Unchanged("clientCa")));
-    assert_eq!(compiled(&|config| config.audit_attribution = true), Err(CompileError::Unchanged("auditAttribution")));
+    assert_eq!(compiled(&with_ca), Err(CompileError::ClientCredential("clientCa")));
+    assert_eq!(
+        compiled(&|config| config.audit_attribution = true),
+        Err(CompileError::ClientCredential("auditAttribution"))
+    );
 }
 
 #[test]
@@ -143,7 +146,7 @@ fn reviewed_token_is_still_the_clients_own() {
 #[test]
 fn policies_and_upstream_see_the_same_user() {
     let both = [TOKEN, SUBPROTOCOL, UPGRADE[0], UPGRADE[1]];
-    for identity in [UpstreamIdentity::Unchanged, UpstreamIdentity::RequestHeader(Default::default())] {
+    for identity in [UpstreamIdentity::ClientCredential, UpstreamIdentity::RequestHeader(Default::default())] {
         let fixture = reviewing_with(|config| {
             config.upstream_identity = identity;
             config.policies = only(&[("robots", users(&["robot"]))]);
@@ -176,7 +179,7 @@ fn unknown_user_matches_only_rules_without_users() {
 
 #[test]
 fn malformed_credential_does_not_replace_one() {
-    let fixture = unchanged_with(|config| config.anonymous = false);
+    let fixture = unchanged_with(|config| config.allow_anonymous = false);
     assert!(sent(&fixture, Peer::None, &[TOKEN]).is_ok(), "the upstream judges it");
     for headers in [&[][..], &[BASIC], &[("authorization", "Bearer ")], &[AS_BOB]] {
         assert_eq!(sent(&fixture, Peer::None, headers), Err(401), "{headers:?}");
@@ -222,18 +225,18 @@ fn policy_all_matches_every_request() {
         "/apis/metrics.k8s.io",
         "/api/v1/pods?watch=1",
     ];
-    for identity in [UpstreamIdentity::Impersonate, UpstreamIdentity::Unchanged] {
+    for identity in [UpstreamIdentity::Impersonate, UpstreamIdentity::ClientCredential] {
         let fixture = fixture_with(|config| {
             config.upstream_identity = identity;
             config.client_ca = None;
-            config.policies = Dispatch::Everything;
+            config.policies = Dispatch::All;
         });
         for (method, path) in methods.into_iter().flat_map(|method| paths.map(|path| (method, path))) {
             let outcome = outcome(&fixture, Peer::None, method, path, &[]);
             assert!(outcome.starts_with("all.anonymous."), "{method} {path}: {outcome}");
         }
     }
-    let fixture = unchanged_with(|config| config.policies = Dispatch::Everything);
+    let fixture = unchanged_with(|config| config.policies = Dispatch::All);
     assert_eq!(sent(&fixture, Peer::None, &[TOKEN]).unwrap().0, "all.anonymous.read", "also of the unknown");
     let fixture = unchanged_with(|config| config.policies = Dispatch::Policies(vec![]));
     assert_eq!(sent(&fixture, Peer::None, &[TOKEN]), Err(403), "an empty list is no policy that matches");
@@ -265,7 +268,7 @@ proptest! {
         anonymous: bool,
     ) {
         static FIXTURES: LazyLock<[Fixture; 2]> =
-            LazyLock::new(|| [false, true].map(|anonymous| unchanged_with(|config| config.anonymous = anonymous)));
+            LazyLock::new(|| [false, true].map(|anonymous| unchanged_with(|config| config.allow_anonymous = anonymous)));
         static CHAIN: LazyLock<Vec<u8>> = LazyLock::new(|| testing::encode(&[&issue(testing::alice(), &FIXTURES[0].ca)]));
         let (fixture, chain) = (&FIXTURES[usize::from(anonymous)], &*CHAIN);
         let peer = [Peer::None, Peer::Chain(chain), Peer::Unreadable][peer];
