@@ -47,9 +47,8 @@ pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
     ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings,
-    GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight,
-    NamesBelowWildcards, ObjectMeta, PairInFiles, PairInSecret, PairReference, PortcullisSpec,
-    ProtectedIdentitySettings, ProxyProtocolSettings, References, RequestHeaderNames, RequestHeaderSpec, Rule,
-    SecureServing, ServerDetails, ServerSpec, ServiceAccount, TokenBucket, TokenInSecret, TokenReference,
-    UpstreamCluster, UpstreamClusterSpec,
+    GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta,
+    PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings,
+    References, RequestHeaderNames, RequestHeaderSpec, Rule, SecureServing, ServerDetails, ServerSpec, ServiceAccount,
+    TokenBucket, TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec, WildcardSubdomains,
 };

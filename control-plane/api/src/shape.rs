@@ -120,14 +120,21 @@ fn meant(path: &[Step], message: &str) -> Option<String> {
     close.then(|| format!("{} is meant?", best.1))
 }
 
-/// Fields of [`crate::UpstreamCluster`] and [`crate::GatewaySettings`] whose names changed, with their new names.
-const RENAMED: [(&str, &str); 8] = [
+/// Fields of [`crate::UpstreamCluster`] and [`crate::GatewaySettings`] whose names changed, with their new names. The definition
+/// of `UpstreamCluster` still has them, so that kube-apiserver refuses what it would prune.
+pub(crate) const RENAMED: [(&str, &str); 14] = [
     ("spec.portcullis.anonymous", "allowAnonymous"),
     ("spec.portcullis.credentialCache.allowedImpersonation", "authorizedTTL"),
     ("spec.portcullis.credentialCache.deniedImpersonation", "unauthorizedTTL"),
     ("spec.portcullis.credentialCache.rejectedToken", "rejectedTokenTTL"),
     ("spec.portcullis.credentialCache.token", "tokenTTL"),
+    ("spec.portcullis.references.client.file.key", "privateKey"),
+    ("spec.portcullis.references.client.secret.key", "privateKey"),
+    ("spec.portcullis.references.serving.file.key", "privateKey"),
+    ("spec.portcullis.references.serving.secret.key", "privateKey"),
     ("spec.portcullis.sessionLimit", "maxSessionDuration"),
+    ("spec.defaultCertificate.file.key", "privateKey"),
+    ("spec.namesBelowWildcards", "wildcardSubdomains"),
     ("spec.requestHeaders", "requestHeaderNames"),
     ("spec.wasmFile", "wasmModulePath"),
 ];

@@ -74,7 +74,7 @@ fn referenced_certificate_is_checked_like_an_inline_one() {
     std::fs::write(dir.path().join("token"), "x").unwrap();
     std::fs::write(dir.path().join("settings.yaml"), SETTINGS).unwrap();
     let files = CLUSTER
-        .replace("{secret: {name: tls}}", "{file: {certificate: tls.crt, key: tls.key}}")
+        .replace("{secret: {name: tls}}", "{file: {certificate: tls.crt, privateKey: tls.key}}")
         .replace("a/token", "token");
     std::fs::write(dir.path().join("a.yaml"), files).unwrap();
     let (code, told) = check(dir.path(), &["--references-root", "."]);
@@ -93,7 +93,7 @@ fn default_certificate_may_stand_in_files() {
     write("tls.crt", &parameters.self_signed(&key).unwrap().pem());
     write("tls.key", &key.serialize_pem());
     write("token", "x");
-    let certificate = "spec: {defaultCertificate: {file: {certificate: tls.crt, key: tls.key}}}\n";
+    let certificate = "spec: {defaultCertificate: {file: {certificate: tls.crt, privateKey: tls.key}}}\n";
     write("settings.yaml", &format!("{SETTINGS}{certificate}"));
     write("a.yaml", &CLUSTER.replace("      serving: {secret: {name: tls}}\n", "").replace("a/token", "token"));
     let (code, told) = check(dir.path(), &[]);

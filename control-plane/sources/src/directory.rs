@@ -263,7 +263,7 @@ mod tests {
     async fn settings_have_what_they_refer_to() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("settings.yaml");
-        let pair = "{certificate: tls.crt, key: tls.key}";
+        let pair = "{certificate: tls.crt, privateKey: tls.key}";
         let head = "apiVersion: portcullis.dev/v1alpha1\nkind: GatewaySettings\nmetadata: {name: a}\n";
         fs::write(&file, format!("{head}spec: {{defaultCertificate: {{file: {pair}}}}}\n")).unwrap();
         fs::write(dir.path().join("tls.crt"), "one").unwrap();

@@ -28,7 +28,7 @@ pub struct ExplainInput {
 /// For each of the documents, the names that it claims and another one owns, with the message for its author.
 pub fn lost_names(documents: &[Arc<Value>], settings: &Settings) -> Vec<Vec<(String, Problem)>> {
     let claims: Vec<Claims> = documents.iter().map(|document| claims_of(document)).collect();
-    let conflicts = ownership::conflicts(&claims.iter().collect::<Vec<_>>(), settings.names_below_wildcards);
+    let conflicts = ownership::conflicts(&claims.iter().collect::<Vec<_>>(), settings.wildcard_subdomains);
     conflicts.into_iter().map(|lost| lost.into_iter().map(|lost| (lost.name, lost.problem)).collect()).collect()
 }
 

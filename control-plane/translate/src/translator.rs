@@ -70,7 +70,7 @@ impl Translator {
         let claims: Vec<&Claims> = checked.iter().map(|one| &one.claims).collect();
         let mut translation = Translation::default();
         let mut chains = Vec::with_capacity(checked.len());
-        let conflicts = ownership::conflicts(&claims, input.settings.names_below_wildcards);
+        let conflicts = ownership::conflicts(&claims, input.settings.wildcard_subdomains);
         for ((document, one), lost) in input.clusters.iter().zip(&checked).zip(conflicts) {
             let one = &self.without(document, one, &lost, input);
             let mut diagnosis = one.diagnosis.clone();

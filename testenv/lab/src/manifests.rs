@@ -25,7 +25,7 @@ spec:
     virtualIPs: ["{ip}/32"]       # which addresses a cluster may claim for itself
   allowLoopbackUpstreams: true        # the apiservers of a lab are on this machine
 {wasm}  defaultCertificate:
-    file: {{certificate: default.crt, key: default.key}}
+    file: {{certificate: default.crt, privateKey: default.key}}
 "#
     )
 }
@@ -63,11 +63,11 @@ spec:
     virtualIPs: [{ip}]
     references:                       # below .lab/keys
       client:
-        file: {{certificate: upstream.crt, key: upstream.key}}
+        file: {{certificate: upstream.crt, privateKey: upstream.key}}
       upstreamCA:
         file: upstream-ca.crt
       serving:
-        file: {{certificate: serving.crt, key: serving.key}}
+        file: {{certificate: serving.crt, privateKey: serving.key}}
       clientCA:
         file: client-ca.crt
 "#

@@ -13,6 +13,24 @@ pub(crate) const MAX_SCHEMAS: usize = 1_000;
 const MAX_GROUPS: usize = 100;
 pub(crate) const MAX_POLICIES: usize = 20_000;
 
+/// Whether no list that is a set for server-side apply has an entry twice.
+fn check_sets(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
+    let sets = [
+        ("spec.portcullis.extraAuthorities", &spec.portcullis.extra_authorities),
+        ("spec.portcullis.virtualIPs", &spec.portcullis.virtual_ips),
+        ("spec.portcullis.forwardedExtras", &spec.portcullis.forwarded_extras),
+    ];
+    let mut is_fine = true;
+    for (path, entries) in sets {
+        let mut seen = BTreeSet::new();
+        for (index, _) in entries.iter().enumerate().filter(|(_, entry)| !seen.insert(*entry)) {
+            findings.problem(format!("{path}[{index}]"), "is listed twice");
+            is_fine = false;
+        }
+    }
+    is_fine
+}
+
 /// Whether the object asks for no more than one object may. If it does, nothing else of it is worth a look.
 pub(super) fn check_amounts(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
     let lists = [
@@ -31,6 +49,7 @@ pub(super) fn check_amounts(spec: &UpstreamClusterSpec, findings: &mut Findings)
             is_fine = false;
         }
     }
+    is_fine &= check_sets(spec, findings);
     let mut groups = BTreeSet::new();
     for (index, policy) in spec.dispatch_policies.iter().enumerate() {
         let subset: BTreeSet<_> = policy.upstream_subset.iter().collect();

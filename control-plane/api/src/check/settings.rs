@@ -7,7 +7,7 @@ use super::identity::{RequestHeaders, check_header_names};
 use super::protected::{ProtectedIdentities, check_protected};
 use super::{Checked, Findings};
 use crate::references::{unresolved_authority, unresolved_certificate};
-use crate::{ClientCaNames, GatewaySettings, LimitSettings, NamesBelowWildcards, PublicBytes};
+use crate::{ClientCaNames, GatewaySettings, LimitSettings, PublicBytes, WildcardSubdomains};
 
 /// Most proxies in a row. Envoy has no bound of its own.
 const MAX_TRUSTED_HOPS: u32 = 16;
@@ -38,7 +38,7 @@ pub struct Settings {
     /// Lets servers stand at loopback addresses.
     pub allow_loopback_upstreams: bool,
     /// Whether an object may take a name out of another one's wildcard.
-    pub names_below_wildcards: NamesBelowWildcards,
+    pub wildcard_subdomains: WildcardSubdomains,
     /// Where the access log goes.
     pub access_log: AccessLog,
     /// The headers by which servers are told about users.
@@ -111,7 +111,7 @@ impl Default for Settings {
             default_client_ca: None,
             client_ca_names: ClientCaNames::default(),
             allow_loopback_upstreams: false,
-            names_below_wildcards: NamesBelowWildcards::default(),
+            wildcard_subdomains: WildcardSubdomains::default(),
             access_log: AccessLog::Stdout,
             request_header_names: RequestHeaders::default(),
             protected: None,
@@ -136,7 +136,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         default_client_ca: check_default_client_ca(raw, &mut findings),
         client_ca_names: raw.spec.client_ca_names,
         allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
-        names_below_wildcards: raw.spec.names_below_wildcards,
+        wildcard_subdomains: raw.spec.wildcard_subdomains,
         access_log: check_access_log(raw, &mut findings),
         request_header_names: check_header_names(&raw.spec.request_header_names, &mut findings),
         protected: check_protected(&raw.spec.protected_identities, &mut findings),

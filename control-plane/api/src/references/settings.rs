@@ -22,7 +22,7 @@ struct Place {
 const CERTIFICATE: Place = Place {
     pointer: "/spec/defaultCertificate",
     fields: &["certData", "keyData"],
-    files: |file| crate::parse::parse_part(file).map(|pair: PairInFiles| vec![pair.certificate, pair.key]),
+    files: |file| crate::parse::parse_part(file).map(|pair: PairInFiles| vec![pair.certificate, pair.private_key]),
 };
 
 const CLIENT_CA: Place =
@@ -90,7 +90,7 @@ pub(crate) fn unresolved_certificate(certificate: &Certificate) -> Option<Proble
     let pair = certificate.file.as_ref()?;
     let is_inline = !certificate.cert_data.is_empty() || !certificate.key_data.is_empty();
     let inline = "spec.defaultCertificate.certData and spec.defaultCertificate.keyData";
-    let paths = [pair.certificate.clone(), pair.key.clone()];
+    let paths = [pair.certificate.clone(), pair.private_key.clone()];
     Some(unresolved("spec.defaultCertificate.file", &paths, is_inline.then_some(inline)))
 }
 
@@ -141,7 +141,7 @@ mod tests {
         let bytes = |text: &str| Some(SecretBytes::new(text.as_bytes().to_vec()));
         let files = [("tls.crt", bytes(&cert.pem())), ("tls.key", bytes(&key.serialize_pem())), ("none", None)];
         let materials = Materials::Files(files.map(|(path, bytes)| (path.to_owned(), bytes)).into_iter().collect());
-        let file = |certificate: &str, key: &str| json!({"file": {"certificate": certificate, "key": key}});
+        let file = |certificate: &str, key: &str| json!({"file": {"certificate": certificate, "privateKey": key}});
         let mut beside = file("tls.crt", "tls.key");
         beside["certData"] = json!("eA==");
         for (certificate, wanted) in [

@@ -118,8 +118,9 @@ fn or<'a>(key: &'a str, default: &'a str) -> &'a str {
 fn pair(reference: &PairReference) -> Reference<'_> {
     let secret = reference.secret.as_ref();
     Reference {
-        secret: secret.map(|one| (one.name.as_str(), vec![or(&one.certificate, "tls.crt"), or(&one.key, "tls.key")])),
-        files: reference.file.as_ref().map(|one| vec![one.certificate.as_str(), one.key.as_str()]),
+        secret: secret
+            .map(|one| (one.name.as_str(), vec![or(&one.certificate, "tls.crt"), or(&one.private_key, "tls.key")])),
+        files: reference.file.as_ref().map(|one| vec![one.certificate.as_str(), one.private_key.as_str()]),
     }
 }
 

@@ -64,14 +64,14 @@ fn referenced_data_replaces_the_field() {
             &materials,
         ),
         (
-            json!({"serving": named(json!({"certificate": "c", "key": "k"})), "clientCA": named(json!({"key": "a"})),
-                   "client": named(json!({"certificate": "c", "key": "k"})), "token": named(json!({"key": "t"})),
+            json!({"serving": named(json!({"certificate": "c", "privateKey": "k"})), "clientCA": named(json!({"key": "a"})),
+                   "client": named(json!({"certificate": "c", "privateKey": "k"})), "token": named(json!({"key": "t"})),
                    "upstreamCA": named(json!({"key": "a"}))}),
             &materials,
         ),
         (
-            json!({"serving": {"file": {"certificate": "p/c", "key": "p/k"}}, "clientCA": {"file": "p/a"},
-                   "client": {"file": {"certificate": "p/c", "key": "p/k"}}, "token": {"file": "p/t"},
+            json!({"serving": {"file": {"certificate": "p/c", "privateKey": "p/k"}}, "clientCA": {"file": "p/a"},
+                   "client": {"file": {"certificate": "p/c", "privateKey": "p/k"}}, "token": {"file": "p/t"},
                    "upstreamCA": {"file": "p/a"}}),
             &files,
         ),
@@ -123,7 +123,7 @@ fn reference_reaches_no_further_than_its_writer_may() {
 
 #[test]
 fn reference_that_is_wrong_in_itself_is_refused() {
-    let pair = |certificate: &str| json!({"serving": {"file": {"certificate": certificate, "key": "k"}}});
+    let pair = |certificate: &str| json!({"serving": {"file": {"certificate": certificate, "privateKey": "k"}}});
     let long = "a/".repeat(600) + "a";
     let rows = [
         (json!({"serving": {}}), "exactly one of secret and file"),

@@ -66,7 +66,7 @@ pub(super) fn schema() -> Value {
             "apiVersion": {"type": "string", "description": "Version of this schema."},
             "kind": {"type": "string", "description": "What this object is."},
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 253}}},
-            "spec": super::spec(),
+            "spec": super::with_renamed(super::spec()),
             "status": super::status::status(),
         },
         "x-kubernetes-validations": [cel(name, message, "")],

@@ -18,6 +18,7 @@ pub use definition::cluster_definition;
 use serde_json::{Value, json};
 
 use crate::GatewaySettingsSpec;
+use crate::shape::RENAMED;
 
 /// What in a whole `UpstreamCluster` is an object, a list or neither.
 pub(crate) fn cluster_shape() -> Value {
@@ -43,6 +44,26 @@ fn spec() -> Value {
         }
     }
     aliases::add(&mut spec);
+    spec
+}
+
+/// Adds fields by their former names, refused: a field that the definition does not have is pruned without a word, and a stored
+/// `anonymous: false` would be gone.
+fn with_renamed(mut spec: Value) -> Value {
+    for (path, new) in RENAMED {
+        let Some((parent, old)) = path.strip_prefix("spec.").and_then(|path| path.rsplit_once('.')) else { continue };
+        let Some(Value::Object(parent)) = at(&mut spec, parent) else { continue };
+        let kind = if old == "anonymous" { "boolean" } else { "string" };
+        let description = format!("Refused: its name is `{new}` now.");
+        if let Some(Value::Object(fields)) = parent.get_mut("properties") {
+            fields.insert(old.to_owned(), json!({"type": kind, "description": description}));
+        }
+        let rule = rules::cel(&format!("!has(self.{old})"), &format!("its name is {new} now"), &format!(".{old}"));
+        let rules = parent.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
+        if let Value::Array(rules) = rules {
+            rules.push(rule);
+        }
+    }
     spec
 }
 

@@ -100,16 +100,16 @@ fn references() -> Vec<(&'static str, Value)> {
     let key = || json!({"maxLength": 253, "pattern": SECRET_KEY});
     let file = || json!({"maxLength": 1024, "pattern": FILE});
     let secret = || json!({"required": ["name"]});
-    let files = || json!({"required": ["certificate", "key"]});
+    let files = || json!({"required": ["certificate", "privateKey"]});
     vec![
         ("portcullis.references.serving", one()),
         ("portcullis.references.serving.secret", secret()),
         ("portcullis.references.serving.secret.name", name()),
         ("portcullis.references.serving.secret.certificate", key()),
-        ("portcullis.references.serving.secret.key", key()),
+        ("portcullis.references.serving.secret.privateKey", key()),
         ("portcullis.references.serving.file", files()),
         ("portcullis.references.serving.file.certificate", file()),
-        ("portcullis.references.serving.file.key", file()),
+        ("portcullis.references.serving.file.privateKey", file()),
         ("portcullis.references.clientCA", one()),
         ("portcullis.references.clientCA.secret", secret()),
         ("portcullis.references.clientCA.secret.name", name()),
@@ -119,10 +119,10 @@ fn references() -> Vec<(&'static str, Value)> {
         ("portcullis.references.client.secret", secret()),
         ("portcullis.references.client.secret.name", name()),
         ("portcullis.references.client.secret.certificate", key()),
-        ("portcullis.references.client.secret.key", key()),
+        ("portcullis.references.client.secret.privateKey", key()),
         ("portcullis.references.client.file", files()),
         ("portcullis.references.client.file.certificate", file()),
-        ("portcullis.references.client.file.key", file()),
+        ("portcullis.references.client.file.privateKey", file()),
         ("portcullis.references.token", one()),
         ("portcullis.references.token.secret", secret()),
         ("portcullis.references.token.secret.name", name()),
@@ -239,7 +239,7 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.requestTimeout", timeout),
         ("portcullis.drainPeriod", drain),
         ("portcullis.maxSessionDuration", session),
-        ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS})),
+        ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS, "x-kubernetes-list-type": "set"})),
         ("portcullis.virtualIPs[]", json!({"maxLength": 45, "pattern": "^[0-9A-Fa-f:.]+$"})),
         (
             "portcullis.servers",
@@ -250,7 +250,7 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.servers[]", json!({"required": ["endpoint"]})),
         ("portcullis.servers[].endpoint", json!({"pattern": ENDPOINT})),
         ("portcullis.servers[].zone", json!({"maxLength": MAX_ZONE, "pattern": ZONE})),
-        ("portcullis.extraAuthorities", json!({"maxItems": MAX_NAMES})),
+        ("portcullis.extraAuthorities", json!({"maxItems": MAX_NAMES, "x-kubernetes-list-type": "set"})),
         ("portcullis.extraAuthorities[]", json!({"maxLength": 255, "pattern": SERVED_NAME})),
         ("portcullis.clientCertificateVerification", json!({"enum": ["", "Request", "Handshake"]})),
         ("portcullis.upstreamIdentity", json!({"enum": ["", "Impersonate", "RequestHeader"]})),
@@ -263,6 +263,7 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.healthCheck.timeout", check()),
         ("portcullis.healthCheck.healthyThreshold", threshold.clone()),
         ("portcullis.healthCheck.unhealthyThreshold", threshold),
+        ("portcullis.forwardedExtras", json!({"x-kubernetes-list-type": "set"})),
         ("portcullis.forwardedExtras[]", json!({"pattern": "^[^A-Z]+$", "x-kubernetes-validations": [reserved]})),
     ]
 }

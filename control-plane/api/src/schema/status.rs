@@ -3,6 +3,11 @@ use serde_json::{Value, json};
 use crate::check::{MAX_NAMES, MAX_VIRTUAL_IPS};
 use crate::status::{MAX_GATEWAYS, MAX_MESSAGE, MAX_UNHEALTHY};
 
+/// `metav1.Condition`'s patterns.
+const CONDITION_TYPE: &str =
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+const CONDITION_REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
+
 /// The schema of `status`; descriptions are Markdown. Unknown fields stay, so that an older definition does not cut what
 /// a newer control plane tells.
 pub(super) fn status() -> Value {
@@ -47,18 +52,28 @@ pub(super) fn status() -> Value {
     })
 }
 
+/// As `metav1.Condition` has it.
 fn condition() -> Value {
     json!({
         "type": "object",
-        "description": "One thing that is true of the object, or is not.",
-        "required": ["type", "status"],
+        "description": "A condition of the object.",
+        "required": ["type", "status", "lastTransitionTime", "reason", "message"],
         "properties": {
-            "type": {"type": "string", "minLength": 1, "description": "What it is about."},
-            "status": {"type": "string", "enum": ["True", "False", "Unknown"], "description": "Whether it is so."},
-            "reason": text("Why, in one word for programs."),
-            "message": text(&format!("Why, for people. At most {MAX_MESSAGE} characters, and no secret among them.")),
+            "type": {
+                "type": "string", "maxLength": 316, "pattern": CONDITION_TYPE,
+                "description": "`Accepted`, `Programmed` or `Ready`.",
+            },
+            "status": {"type": "string", "enum": ["True", "False", "Unknown"], "description": "Whether it holds."},
+            "reason": {
+                "type": "string", "minLength": 1, "maxLength": 1024, "pattern": CONDITION_REASON,
+                "description": "The reason in one word, for programs.",
+            },
+            "message": {
+                "type": "string", "maxLength": 32768,
+                "description": format!("The reason for people. At most {MAX_MESSAGE} characters, and no secret among them."),
+            },
             "lastTransitionTime": {
-                "type": "string", "format": "date-time", "description": "When `status` changed last.",
+                "type": "string", "format": "date-time", "description": "The time of the last change of `status`.",
             },
             "observedGeneration": generation("The `metadata.generation` that it is about."),
         },

@@ -22,5 +22,5 @@ pub use references::{
 };
 pub use settings::{
     AccessLogSettings, Certificate, ClientAuthority, ClientCaNames, GatewaySettings, GatewaySettingsSpec,
-    LimitSettings, ListenerSettings, NamesBelowWildcards, ProtectedIdentitySettings, ProxyProtocolSettings,
+    LimitSettings, ListenerSettings, ProtectedIdentitySettings, ProxyProtocolSettings, WildcardSubdomains,
 };

@@ -36,10 +36,10 @@ pub struct PairReference {
 pub struct PairInSecret {
     /// The Secret's name.
     pub name: String,
-    /// The key under which the certificate stands, as in Secrets of the type `kubernetes.io/tls` if empty.
+    /// The Secret's key that holds the certificate, PEM: `tls.crt` if empty.
     pub certificate: String,
-    /// The key under which the private key stands, as in Secrets of the type `kubernetes.io/tls` if empty.
-    pub key: String,
+    /// The Secret's key that holds the private key, PEM: `tls.key` if empty.
+    pub private_key: String,
 }
 
 /// A certificate and its key in files.
@@ -49,7 +49,7 @@ pub struct PairInFiles {
     /// The certificate's path below the root of references, PEM.
     pub certificate: String,
     /// The private key's path below the root of references, PEM.
-    pub key: String,
+    pub private_key: String,
 }
 
 /// Certificates of authorities: in a Secret or in a file.
@@ -68,7 +68,7 @@ pub struct AuthorityReference {
 pub struct AuthorityInSecret {
     /// The Secret's name.
     pub name: String,
-    /// The key under which they stand.
+    /// The Secret's key that holds them, PEM: `ca.crt` if empty.
     pub key: String,
 }
 
@@ -88,6 +88,6 @@ pub struct TokenReference {
 pub struct TokenInSecret {
     /// The Secret's name.
     pub name: String,
-    /// The key under which it stands.
+    /// The Secret's key that holds it: `token` if empty.
     pub key: String,
 }

@@ -45,7 +45,7 @@ pub struct GatewaySettingsSpec {
     /// Allows servers at loopback addresses: for labs and tests.
     pub allow_loopback_upstreams: bool,
     /// Whether an `UpstreamCluster` may take a name out of another one's wildcard.
-    pub names_below_wildcards: NamesBelowWildcards,
+    pub wildcard_subdomains: WildcardSubdomains,
     /// The access log.
     pub access_log: AccessLogSettings,
     /// The header names for users, for each `UpstreamCluster` with `upstreamIdentity: RequestHeader`. A change ends
@@ -74,12 +74,12 @@ pub enum ClientCaNames {
 
 /// The owner of a name below another object's wildcard: `api.a.example.com` where another object has `*.a.example.com`.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
-pub enum NamesBelowWildcards {
+pub enum WildcardSubdomains {
     /// The object with the wildcard, unless another object had the name before.
     #[default]
-    Conflict,
+    Reserved,
     /// The object that claims the longer name: for operators who write all objects themselves.
-    Allow,
+    Allowed,
 }
 
 /// Users and groups that no request may act as through the gateway, in any of its clusters: neither by a certificate or token

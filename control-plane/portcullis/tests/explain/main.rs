@@ -37,7 +37,7 @@ const ALLOWED: &str = "---
 apiVersion: portcullis.dev/v1alpha1
 kind: GatewaySettings
 metadata: {name: g}
-spec: {namesBelowWildcards: Allow}
+spec: {wildcardSubdomains: Allowed}
 ";
 
 fn portcullis(arguments: &[&str], input: &str) -> Output {

@@ -5,7 +5,7 @@ mod tests;
 
 use std::collections::HashMap;
 
-use portcullis_api::{ClaimKind, Claims, NamesBelowWildcards, Problem};
+use portcullis_api::{ClaimKind, Claims, Problem, WildcardSubdomains};
 
 /// A name that an object claims and another one owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct LostName {
 /// `metadata.name`, then to the older object, then by name, then to the object that was read first. A name out of another
 /// object's wildcard belongs to its claimant only if the claimant owned it before, or comes first by age and name. Whether the
 /// owner itself is served does not matter: a typing error in it must not hand its clients to another object.
-pub(crate) fn conflicts(claims: &[&Claims], below: NamesBelowWildcards) -> Vec<Vec<LostName>> {
+pub(crate) fn conflicts(claims: &[&Claims], below: WildcardSubdomains) -> Vec<Vec<LostName>> {
     let owners = Owners::of(claims, below);
     let lost = |(index, claim): (usize, &&Claims)| {
         let names = claim.names.iter().filter_map(|(name, kind)| {
@@ -61,11 +61,11 @@ struct Claimant<'a> {
 }
 
 impl<'a> Owners<'a> {
-    fn of(claims: &[&'a Claims], below: NamesBelowWildcards) -> Self {
+    fn of(claims: &[&'a Claims], below: WildcardSubdomains) -> Self {
         let mut owners = Self { by_name: HashMap::new(), wildcards: HashMap::new() };
         for claimants in claimants(claims).chunk_by(|one, other| one.name == other.name) {
             let Some(name) = claimants.first().map(|one| one.name) else { continue };
-            let closest = owners.closest(name).filter(|_| below == NamesBelowWildcards::Conflict);
+            let closest = owners.closest(name).filter(|_| below == WildcardSubdomains::Reserved);
             let is_free = |one: &&Claimant<'a>| closest.is_none_or(|(_, wildcard)| !one.is_beaten_by(&wildcard));
             let owner = claimants.iter().find(is_free);
             if let (Some(owner), Some(parent)) = (owner, name.strip_prefix("*.")) {
@@ -133,7 +133,7 @@ fn covered(name: &str, kind: ClaimKind, wildcard: &str, owner: &Claims) -> Probl
     let owner = &owner.name;
     let message = format!("the name {name} is covered by *.{wildcard}, which belongs to the UpstreamCluster {owner}");
     Problem::new(field(kind), message)
-        .hint("namesBelowWildcards: Allow in the GatewaySettings lets any object take names out of others' wildcards")
+        .hint("wildcardSubdomains: Allowed in the GatewaySettings lets any object take names out of others' wildcards")
 }
 
 fn field(kind: ClaimKind) -> &'static str {

@@ -14,10 +14,10 @@ fn holding(claims: Claims, held: &str) -> Claims {
 
 /// Which objects lose which names.
 fn losers(claims: &[Claims]) -> Vec<(usize, String)> {
-    losers_where(claims, NamesBelowWildcards::Conflict)
+    losers_where(claims, WildcardSubdomains::Reserved)
 }
 
-fn losers_where(claims: &[Claims], below: NamesBelowWildcards) -> Vec<(usize, String)> {
+fn losers_where(claims: &[Claims], below: WildcardSubdomains) -> Vec<(usize, String)> {
     let lost = conflicts(&claims.iter().collect::<Vec<_>>(), below);
     let lost = lost.into_iter().enumerate();
     lost.flat_map(|(index, lost)| lost.into_iter().map(move |lost| (index, lost.name))).collect()
@@ -49,7 +49,7 @@ fn name_has_one_owner() {
     for (objects, wanted, why) in rows {
         assert_eq!(losers(&objects), wanted, "{why}");
     }
-    let told = conflicts(&[&claims("a", None, &[]), &claims("b", None, &["a"])], NamesBelowWildcards::Conflict);
+    let told = conflicts(&[&claims("a", None, &[]), &claims("b", None, &["a"])], WildcardSubdomains::Reserved);
     let problem = Problem::new("spec.secureServing.serverNames", "the name a belongs to the UpstreamCluster a");
     assert_eq!(told[1][0].problem, problem);
 }
@@ -80,7 +80,7 @@ fn name_below_a_wildcard_belongs_to_whoever_has_the_wildcard() {
         let objects: Vec<_> = objects.into_iter().rev().collect();
         let wanted: Vec<_> = wanted.into_iter().map(|(index, name)| (1 - index, name)).collect();
         assert_eq!(losers(&objects), wanted, "{why}, whichever is read first");
-        assert_eq!(losers_where(&objects, NamesBelowWildcards::Allow), [], "{why}, but all is allowed");
+        assert_eq!(losers_where(&objects, WildcardSubdomains::Allowed), [], "{why}, but all is allowed");
     }
 }
 
@@ -94,7 +94,7 @@ fn closest_owned_wildcard_counts() {
     assert_eq!(losers(&[wide.clone(), narrow, claims("z", third, &["y.a.test"])]), lost(2, "y.a.test"));
     // A wildcard that is lost takes nothing.
     let lost_wildcard = claims("narrow", second, &["*.a.test"]);
-    let told = conflicts(&[&wide, &lost_wildcard, &claims("z", third, &["y.a.test"])], NamesBelowWildcards::Conflict);
+    let told = conflicts(&[&wide, &lost_wildcard, &claims("z", third, &["y.a.test"])], WildcardSubdomains::Reserved);
     let problem = &told[2][0].problem;
     assert_eq!(problem.message, "the name y.a.test is covered by *.test, which belongs to the UpstreamCluster wide");
     assert_eq!(told[1][0].name, "*.a.test");
@@ -129,7 +129,7 @@ fn objects(drawn: &[(u8, u16, u16)]) -> Vec<Claims> {
 
 /// The owned names, by object.
 fn given(objects: &[Claims]) -> std::collections::BTreeMap<String, Vec<String>> {
-    let lost = conflicts(&objects.iter().collect::<Vec<_>>(), NamesBelowWildcards::Conflict);
+    let lost = conflicts(&objects.iter().collect::<Vec<_>>(), WildcardSubdomains::Reserved);
     let own = |(claims, lost): (&Claims, Vec<LostName>)| {
         let names = claims.names.iter().map(|(name, _)| name.clone());
         (claims.name.clone(), names.filter(|name| lost.iter().all(|lost| lost.name != *name)).collect())

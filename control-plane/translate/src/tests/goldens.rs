@@ -163,7 +163,10 @@ fn places(value: &Value, place: &str, found: &mut BTreeSet<String>) {
 }
 
 fn fields(schema: &Value, place: &str, found: &mut BTreeSet<String>) {
-    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+    // A field by its former name is refused.
+    let is_refused = |field: &Value| field["description"].as_str().is_some_and(|text| text.starts_with("Refused: "));
+    let known = schema["properties"].as_object().into_iter().flatten();
+    for (name, field) in known.filter(|(_, field)| !is_refused(field)) {
         fields(field, &format!("{place}.{name}"), found);
     }
     if let Some(items) = schema.get("items") {

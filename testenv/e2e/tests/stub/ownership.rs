@@ -110,7 +110,7 @@ fn operator_may_allow_names_below_wildcards() {
     let two = Two::start("ownership-allowed");
     two.fixture.gateway.write(&two.object("thief.example.com", &["x.a.example.com"])).unwrap();
     two.wait_told("thief.example.com", (true, "Conflicted"));
-    two.fixture.gateway.change_settings(|spec| spec["namesBelowWildcards"] = json!("Allow")).unwrap();
+    two.fixture.gateway.change_settings(|spec| spec["wildcardSubdomains"] = json!("Allowed")).unwrap();
     two.wait_told("thief.example.com", (true, "Accepted"));
     let answers = |name: &str| two.answers(name, name);
     wait::until("the longer name wins", SOON, || (answers("x.a.example.com") == Some("thief")).then_some(())).unwrap();

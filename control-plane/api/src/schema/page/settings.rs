@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::super::derive;
 use super::{Default, defaults_are_told, rows};
-use crate::{AccessLog, GatewaySettingsSpec, NamesBelowWildcards, Settings, check_settings, parse_settings};
+use crate::{AccessLog, GatewaySettingsSpec, Settings, WildcardSubdomains, check_settings, parse_settings};
 
 const HEAD: &str = "# GatewaySettings
 
@@ -22,7 +22,7 @@ A field that is not set, or null, has the default; `-` is none: an empty text or
 
 /// Fields that take certain words.
 const WORDS: [(&str, &[&str]); 2] =
-    [("clientCANames", &["Sent", "Omitted"]), ("namesBelowWildcards", &["Conflict", "Allow"])];
+    [("clientCANames", &["Sent", "Omitted"]), ("wildcardSubdomains", &["Reserved", "Allowed"])];
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
 const DEFAULTS: [Default; 16] = [
@@ -35,7 +35,7 @@ const DEFAULTS: [Default; 16] = [
     ("spec.limits.maxRequests", "`65536`"),
     ("spec.listener.address", "`0.0.0.0`"),
     ("spec.listener.port", "`6443`"),
-    ("spec.namesBelowWildcards", "`Conflict`"),
+    ("spec.wildcardSubdomains", "`Reserved`"),
     ("spec.protectedIdentities.action", "`Refuse`"),
     ("spec.requestHeaderNames.extraPrefix", "`X-Remote-Extra-`"),
     ("spec.requestHeaderNames.group", "`X-Remote-Group`"),
@@ -81,8 +81,8 @@ fn defaults_are_those_of_the_check() {
     let settings = checked(&json!({}));
     assert_eq!(checked(&written), settings);
     assert_eq!(
-        (&settings.access_log, settings.names_below_wildcards),
-        (&AccessLog::Stdout, NamesBelowWildcards::Conflict)
+        (&settings.access_log, settings.wildcard_subdomains),
+        (&AccessLog::Stdout, WildcardSubdomains::Reserved)
     );
 }
 
@@ -91,6 +91,6 @@ fn every_word_is_one() {
     for (field, words) in WORDS {
         words.iter().for_each(|word| drop(checked(&json!({field: word}))));
     }
-    let other = json!({"apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"}, "spec": {"namesBelowWildcards": "x"}});
+    let other = json!({"apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"}, "spec": {"wildcardSubdomains": "x"}});
     assert!(parse_settings(&other).is_err());
 }

@@ -279,7 +279,17 @@ fn ours() -> Vec<Row> {
     ]);
     let virtual_ips = "/spec/portcullis/virtualIPs";
     rows.extend([
-        (virtual_ips, json!(["192.0.2.1", "2001:DB8::1", "192.0.2.1"]), Accepted),
+        (virtual_ips, json!(["192.0.2.1", "2001:DB8::1", "2001:db8::1"]), Accepted),
+        (virtual_ips, json!(["192.0.2.1", "2001:DB8::1", "192.0.2.1"]), Refused("spec.portcullis.virtualIPs[2]")),
+        (
+            "/spec/portcullis/extraAuthorities",
+            json!(["a.test", "a.test"]),
+            Refused("spec.portcullis.extraAuthorities[1]"),
+        ),
+        ("/spec/portcullis/forwardedExtras", json!(["a", "a"]), Refused("spec.portcullis.forwardedExtras[1]")),
+        ("/spec/portcullis/anonymous", json!(false), Refused("its name is allowAnonymous now")),
+        ("/spec/portcullis/sessionLimit", json!("1h"), Refused("its name is maxSessionDuration now")),
+        ("/spec/portcullis/credentialCache", json!({"token": "0"}), Refused("its name is tokenTTL now")),
         (virtual_ips, json!(["192.0.2.0/24"]), Refused("spec.portcullis.virtualIPs[0]")),
         (virtual_ips, json!(["a.test"]), Refused("spec.portcullis.virtualIPs[0]")),
         (virtual_ips, json!(["0.0.0.0"]), ByCheckAlone),

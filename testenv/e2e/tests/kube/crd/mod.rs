@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cases::Verdict;
-use portcullis_api::{Code, Problem, check_cluster, parse_cluster};
+use portcullis_api::{Code, Problem, check_cluster, cluster_mistakes, parse_cluster};
 use portcullis_e2e::Manifest;
 use portcullis_harness::certs::CertSpec;
 use portcullis_harness::kube::{KubeOptions, Kubectl, RealKube};
@@ -81,6 +81,7 @@ fn kube_apiserver_takes_the_definition_and_judges_as_check_does() {
     manifests_are_judged_as_check_judges(&fixture);
     a_bare_on_is_a_boolean_to_kubectl(&fixture);
     a_large_object_is_within_the_servers_budget(&fixture);
+    renamed_fields_of_a_stored_object_are_kept(&fixture);
     nothing_of_an_accepted_object_is_lost(&fixture);
     columns_show_the_conditions(&fixture);
     fields_are_explained(&fixture);
@@ -187,8 +188,35 @@ fn nothing_of_an_accepted_object_is_lost(fixture: &Fixture) {
     assert!(stored.get("status").is_none());
 }
 
+/// A field by its former name that was stored with an earlier definition: pruned, `anonymous: false` would let clients in.
+fn renamed_fields_of_a_stored_object_are_kept(fixture: &Fixture) {
+    let name = "upstreamclusters.proxy.kubegateway.io";
+    let of_portcullis = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/portcullis";
+    let rules = format!("{of_portcullis}/x-kubernetes-validations");
+    let earlier = json!([{"op": "remove", "path": rules}]).to_string();
+    fixture.kubectl(&["patch", "crd", name, "--type=json", "-p", &earlier]).run_ok().unwrap();
+    let object = fixture.manifest().set("/spec/portcullis", json!({"anonymous": false})).to_text();
+    let file = fixture.file("earlier.json", &object);
+    wait::until("an earlier definition stores the field", SOON, || {
+        fixture.kubectl(&["apply", "--server-side", "-f", &file]).run().unwrap().success().then_some(())
+    })
+    .unwrap();
+    let file = fixture.file("crd.yaml", &printed("yaml"));
+    fixture.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &file]).run_ok().unwrap();
+    let stored = fixture.kubectl(&["get", "upstreamcluster", NAME]).json().unwrap();
+    assert_eq!(stored["spec"]["portcullis"]["anonymous"], false);
+    let refused = cluster_mistakes(&stored);
+    assert!(refused.iter().any(|one| one.hint.as_deref() == Some("its name is allowAnonymous now")), "{refused:?}");
+    fixture.kubectl(&["delete", "upstreamcluster", NAME]).run_ok().unwrap();
+}
+
 fn columns_show_the_conditions(fixture: &Fixture) {
-    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "newer": {"field": 1}});
+    let condition = |kind: &str, status: &str| {
+        json!({
+            "type": kind, "status": status, "reason": "Tested", "message": "", "newer": {"field": 1},
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    };
     let status = json!({"status": {
         "conditions": [condition("Accepted", "True"), condition("Programmed", "False"), condition("Ready", "Unknown")],
         "newer": true,

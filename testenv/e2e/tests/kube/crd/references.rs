@@ -16,7 +16,7 @@ fn spec(references: &Value, client: &Value) -> Value {
 pub(super) fn rows() -> Vec<Row> {
     let secret = |name: &str| json!({"secret": {"name": name}});
     let good = json!({
-        "serving": secret("a"), "clientCA": secret("a.b-c"), "client": {"file": {"certificate": "a/b", "key": "c"}},
+        "serving": secret("a"), "clientCA": secret("a.b-c"), "client": {"file": {"certificate": "a/b", "privateKey": "c"}},
         "token": {"secret": {"name": "a", "key": "A._-"}}, "upstreamCA": {"file": "a"},
     });
     let mut without_client = spec(&good, &Value::Null);

@@ -104,7 +104,7 @@ fn no_key_and_no_token_is_told_to_anybody() {
     asks(&fixture, "front.example.com", Some(ROBOT));
     asks(&fixture, NAME, Some("a-token-that-nobody-knows"));
 
-    let file = json!({"file": {"certificate": "tls.crt", "key": "tls.key"}});
+    let file = json!({"file": {"certificate": "tls.crt", "privateKey": "tls.key"}});
     fixture.gateway.change_settings(|spec| spec["defaultCertificate"] = file).unwrap();
     let nobody = TlsTarget::new(fixture.gateway.address()).sni("nobody.example.org");
     let presented = || Some(nobody.connect().ok()?.server_certificates().remove(0));

@@ -86,7 +86,7 @@ impl Objects {
     fn in_files(&self, name: &str) -> Manifest {
         let manifest = self.named(name).set("/spec/secureServing", json!({}));
         let manifest = manifest.set("/spec/clientConfig", json!({"serverName": "kubernetes"}));
-        let pair = json!({"file": {"certificate": "tls.crt", "key": "tls.key"}});
+        let pair = json!({"file": {"certificate": "tls.crt", "privateKey": "tls.key"}});
         let references = json!({
             "serving": pair, "client": pair, "token": {"file": "token"},
             "clientCA": {"file": "ca.crt"}, "upstreamCA": {"file": "upstream.crt"},
@@ -143,7 +143,7 @@ impl Objects {
             self.with("query", "/spec/servers", url(format!("https://10.0.0.1?token={STRAY}"))),
             self.with("token-for-port", "/spec/servers", url(format!("https://10.0.0.1:{STRAY}"))),
             self.with("front", "/spec/portcullis", front).set("/spec/clientConfig/bearerToken", encoded(STRAY)),
-            files("garbled-file", "client", json!({"certificate": "tls.crt", "key": "garbled.key"})),
+            files("garbled-file", "client", json!({"certificate": "tls.crt", "privateKey": "garbled.key"})),
             files("key-for-authority-file", "clientCA", json!("garbled.key")),
             files("two-tokens", "token", json!("two-tokens")),
             files("no-file", "token", json!("nowhere")),

@@ -20,7 +20,7 @@ pub(super) fn instead(site: &mut Site, _: usize) {
     for field in ["bearerToken", "certData", "keyData"] {
         site.set(&format!("/spec/clientConfig/{field}"), json!(""));
     }
-    let client = json!({"file": {"certificate": "client.crt", "key": "client.key"}});
+    let client = json!({"file": {"certificate": "client.crt", "privateKey": "client.key"}});
     site.change("/spec/portcullis/references", json!({"token": {"file": TOKEN}, "client": client}));
 }
 
