@@ -92,7 +92,7 @@ impl<H: Hostcalls> Vm<H> {
 
     /// A piece of a request's body has come.
     pub fn request_body(&mut self, id: u32) -> Next {
-        self.streams.get_mut(&id).map_or(Next::Continue, |stream| stream.exchange.request_body())
+        self.streams.get_mut(&id).map_or(Next::Pause, |stream| stream.exchange.request_body())
     }
 
     /// A request's trailers have come. [`Next::Stop`] keeps them.

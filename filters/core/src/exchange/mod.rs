@@ -9,6 +9,7 @@
 //! - Headers that no client may send are removed from every request, also from one that is answered here, before anything is
 //!   added.
 //! - A request that waits for reviews has not been changed.
+//! - A forwarded request is never decided again, and no body or trailers go on of a request that was not forwarded.
 
 mod certificate;
 mod host;
@@ -156,6 +157,10 @@ impl<T: Clone> Exchange<T> {
         if self.is_answered {
             return Next::Stop;
         }
+        // Decided again, a request would be another user's: what it presented was removed when it was forwarded.
+        if !self.drains && self.waiting_since.is_none() {
+            return Next::Pause;
+        }
         if std::mem::take(&mut self.drains) {
             host.drain_connection();
         } else {
@@ -170,6 +175,10 @@ impl<T: Clone> Exchange<T> {
             host.continue_request();
         }
         next
+    }
+
+    fn is_forwarded(&self) -> bool {
+        self.forwarded.is_some() && !self.is_answered
     }
 
     /// The answers that the request has waited for.

@@ -8,10 +8,10 @@ use crate::refusal::{Refusal, details};
 
 impl<T: Clone> Exchange<T> {
     /// Takes a piece of the request's body. [`Next::Pause`] holds it back: an upgrade's body goes upstream only after the
-    /// upstream's 101.
+    /// upstream's 101, and nothing of a request that was not forwarded.
     pub fn request_body(&mut self) -> Next {
         self.fault.strike("request-body");
-        if self.upgrade.buffer_body() { Next::Pause } else { Next::Continue }
+        if !self.is_forwarded() || self.upgrade.buffer_body() { Next::Pause } else { Next::Continue }
     }
 
     /// Takes the request's trailers, and removes those that no client may send.
@@ -22,6 +22,9 @@ impl<T: Clone> Exchange<T> {
         host: &mut H,
     ) -> Next {
         self.fault.strike("request-trailers");
+        if !self.is_forwarded() {
+            return Next::Stop;
+        }
         let cluster = route.map(|route| &route.cluster);
         let reserved: Option<Vec<Box<[u8]>>> = host.request_trailers().and_then(|trailers| {
             if fault::is_named("remove", trailers.lines()) {

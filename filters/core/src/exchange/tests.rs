@@ -274,3 +274,49 @@ fn permit_is_given_back_with_the_stream() {
     drop(dropped);
     assert_eq!(begin(&fixture, &mut secrets()).1, Next::Continue, "however the stream ends");
 }
+
+/// A host that calls too often must not have a request decided again: what it presented is removed by then, and it would go on as
+/// another user, or as none.
+#[test]
+fn forwarded_request_is_never_decided_again() {
+    let fixture = fixture();
+    let mut host = proxy(&fixture, POD, &[]);
+    let (mut exchange, next) = begin(&fixture, &mut host);
+    assert_eq!(next, Next::Continue);
+    (host.chain, host.destination) = (None, None);
+    let (before, effects) = (host.headers.clone(), host.effects.clone());
+    assert_eq!(exchange.resume(&fixture.gateway, Some(&fixture.route), &mut host), Next::Pause);
+    assert_eq!((&host.headers, &host.effects, &host.destination), (&before, &effects, &None));
+    let mut fresh = proxy(&fixture, POD, &[]);
+    let next = Exchange::default().resume(&fixture.gateway, Some(&fixture.route), &mut fresh);
+    assert_eq!((next, fresh.destination), (Next::Pause, None), "nor before its headers have come");
+}
+
+/// Envoy lets the headers go on with the first piece of a body that does.
+#[test]
+fn body_and_trailers_of_an_unforwarded_request_never_go_on() {
+    let body_and_trailers = |exchange: &mut Exchange<()>, fixture: &Fixture, host: &mut Proxy| {
+        let body = exchange.request_body();
+        (body, exchange.request_trailers(&fixture.gateway, Some(&fixture.route), host))
+    };
+    let kept = (Next::Pause, Next::Stop);
+    let closed = fixture_with(|config| config.deny_all_requests = true);
+    let mut host = proxy(&closed, POD, &[]);
+    let (mut refused, next) = begin(&closed, &mut host);
+    assert_eq!((next, body_and_trailers(&mut refused, &closed, &mut host)), (Next::Stop, kept), "refused");
+    let reviewing = reviewing_with(|_| {});
+    let mut host = proxy(&reviewing, POD, &[("authorization", "Bearer abc")]);
+    host.chain = None;
+    let (mut waiting, next) = begin(&reviewing, &mut host);
+    assert_eq!((next, body_and_trailers(&mut waiting, &reviewing, &mut host)), (Next::Pause, kept), "waits");
+    let fixture = fixture();
+    let mut host = proxy(&fixture, POD, &[]);
+    assert_eq!(body_and_trailers(&mut Exchange::default(), &fixture, &mut host), kept, "not seen");
+    let (mut failed, _) = begin(&fixture, &mut host);
+    failed.fail_closed(&mut host);
+    assert_eq!(body_and_trailers(&mut failed, &fixture, &mut host), kept, "failed");
+    let mut host = proxy(&fixture, POD, &[]);
+    let (mut forwarded, _) = begin(&fixture, &mut host);
+    let goes_on = (Next::Continue, Next::Continue);
+    assert_eq!(body_and_trailers(&mut forwarded, &fixture, &mut host), goes_on, "and of a forwarded one do");
+}
