@@ -29,9 +29,9 @@ mod types;
 
 pub use account::token_account;
 pub use check::{
-    AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, FlowControlLimit, Gates,
-    HealthCheck, Host, KeyPair, Limits, LogMode, PeerName, Policy, ProtectedIdentities, ProxyProtocol, RequestHeaders,
-    Schema, Server, Settings, Strategy, Trust, UpstreamIdentity, check_cluster, check_settings, cluster_as_written,
+    AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, Gates, HealthCheck, Host,
+    KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, RequestHeaders, Server, Settings, Strategy, Trust,
+    UpstreamIdentity, check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use code::Code;
@@ -49,6 +49,6 @@ pub use types::{
     ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings,
     GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta,
     PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings,
-    References, RequestHeaderNames, RequestHeaderSpec, Rule, SecureServing, ServerDetails, ServerSpec, ServiceAccount,
-    TokenBucket, TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec, WildcardSubdomains,
+    References, RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec, TokenBucket,
+    TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec, WildcardSubdomains,
 };

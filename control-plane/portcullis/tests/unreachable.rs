@@ -3,13 +3,11 @@
 
 #![cfg(test)]
 
-use portcullis_api::{
-    CLUSTER_API_VERSION, CLUSTER_KIND, Code, DispatchPolicy, Rule, ServiceAccount, lint_cluster, parse_cluster,
-};
+use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, Code, DispatchPolicy, lint_cluster, parse_cluster};
 use portcullis_core::identity::UserInfo;
 use portcullis_core::policy::Policies;
 use portcullis_core::request_info::RequestInfo;
-use portcullis_filter_config as config;
+use portcullis_filter_config::{self as config, Rule, ServiceAccount};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -119,26 +117,9 @@ fn compiled(policies: &[Vec<Rule>]) -> Policies {
         group: "g".into(),
         flow_control_schema: None,
         log: false,
-        rules: rules.iter().map(filter_rule).collect(),
+        rules: rules.clone(),
     };
     Policies::new(&policies.iter().map(policy).collect::<Vec<_>>())
-}
-
-fn filter_rule(raw: &Rule) -> config::Rule {
-    let account =
-        |one: &ServiceAccount| config::ServiceAccount { namespace: one.namespace.clone(), name: one.name.clone() };
-    config::Rule {
-        verbs: raw.verbs.clone(),
-        api_groups: raw.api_groups.clone(),
-        api_versions: raw.api_versions.clone(),
-        resources: raw.resources.clone(),
-        resource_names: raw.resource_names.clone(),
-        namespaces: raw.namespaces.clone(),
-        users: raw.users.clone(),
-        service_accounts: raw.service_accounts.iter().map(account).collect(),
-        user_groups: raw.user_groups.clone(),
-        non_resource_urls: raw.non_resource_urls.clone(),
-    }
 }
 
 /// The policies without the rules that the lint calls unreachable, and the number of these.

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use portcullis_api as api;
-use portcullis_api::{AccessLog, Cluster, FlowControlLimit, LogMode, PublicBytes, Rule, Settings};
+use portcullis_api::{AccessLog, Cluster, LogMode, PublicBytes, Settings};
 use portcullis_filter_config::{self as config, CONFIG_VERSION, ClusterConfig, Pool, Reviews};
 
 use crate::generation::{Generation, identity, upstream_identity};
@@ -29,12 +29,8 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         audit_attribution: cluster.audit_attribution,
         reviews: reviews(cluster, names, settings),
         upstream_identity: upstream_identity(cluster, settings),
-        protected: settings.protected.as_ref().map(protected),
-        flow_control_schemas: cluster
-            .schemas
-            .iter()
-            .map(|schema| config::FlowControlSchema { name: schema.name.clone(), limit: limit(schema.limit) })
-            .collect(),
+        protected: settings.protected.clone(),
+        flow_control_schemas: cluster.schemas.clone(),
         servers: Some(servers(cluster)),
         max_session_duration_seconds: cluster.max_session_duration.map(whole_seconds),
         log_refused: is_logged(LogMode::Unset),
@@ -46,7 +42,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
                 group: names.word(&group_name(policy)),
                 flow_control_schema: policy.schema.clone(),
                 log: is_logged(policy.log_mode),
-                rules: policy.rules.iter().map(rule).collect(),
+                rules: policy.rules.clone(),
             })
             .collect(),
     }
@@ -64,21 +60,9 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
-fn limit(checked: FlowControlLimit) -> config::FlowControlLimit {
-    match checked {
-        FlowControlLimit::MaxRequestsInflight(max) => config::FlowControlLimit::MaxRequestsInflight(max),
-        FlowControlLimit::TokenBucket { qps, burst } => config::FlowControlLimit::TokenBucket { qps, burst },
-    }
-}
-
 /// The checked form holds PEM that this program wrote, which is ASCII.
 pub(crate) fn text(pem: &PublicBytes) -> String {
     String::from_utf8_lossy(pem.as_slice()).into_owned()
-}
-
-fn protected(checked: &api::ProtectedIdentities) -> config::ProtectedIdentities {
-    let api::ProtectedIdentities { users, groups, drop_groups } = checked.clone();
-    config::ProtectedIdentities { users, groups, drop_groups }
 }
 
 /// Whether a cluster wishes no reviews of tokens and gets them: whose a token is must be known where identities are protected.
@@ -106,23 +90,4 @@ fn reviews(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> Opt
         authorized_ttl_seconds: cache.authorized_ttl.as_secs(),
         unauthorized_ttl_seconds: cache.unauthorized_ttl.as_secs(),
     })
-}
-
-fn rule(raw: &Rule) -> config::Rule {
-    config::Rule {
-        verbs: raw.verbs.clone(),
-        api_groups: raw.api_groups.clone(),
-        api_versions: raw.api_versions.clone(),
-        resources: raw.resources.clone(),
-        resource_names: raw.resource_names.clone(),
-        namespaces: raw.namespaces.clone(),
-        users: raw.users.clone(),
-        service_accounts: raw
-            .service_accounts
-            .iter()
-            .map(|account| config::ServiceAccount { namespace: account.namespace.clone(), name: account.name.clone() })
-            .collect(),
-        user_groups: raw.user_groups.clone(),
-        non_resource_urls: raw.non_resource_urls.clone(),
-    }
 }

@@ -29,7 +29,7 @@ pub use destination::{GENERATION_MARK, Pool, RequestClass, destination, destinat
 pub use dispatch::Dispatch;
 pub use filter::{FilterConfig, PeerSource};
 pub use hex::hex;
-pub use policy::{Policy, Rule, ServiceAccount};
+pub use policy::{Policy, Rule, RuleList, ServiceAccount};
 pub use validator::ValidatorConfig;
 pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};
 

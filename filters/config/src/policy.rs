@@ -20,7 +20,7 @@ pub struct Policy {
 /// A dispatch policy's rule. Fields are combined with AND, a list's entries as `UpstreamCluster` documents it: `*` is
 /// everything, `-x` excludes `x`, exclusions count only without positive entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rule {
     /// Kubernetes verbs, or lower-case HTTP methods for non-resource requests. Empty matches nothing.
@@ -57,11 +57,65 @@ pub struct Rule {
 
 /// A service account, named by both its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ServiceAccount {
     /// The account's namespace.
     pub namespace: String,
     /// The account's name.
     pub name: String,
+}
+
+/// A rule's list, read: `*` is everything, positive entries are alternatives, and a list of exclusions only excludes
+/// every one of them, with `-*` everything. Exclusions beside a positive entry do not count.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RuleList<'c> {
+    /// `*` is among the entries.
+    All,
+    /// One of these; none if the list excludes everything.
+    AnyOf(Vec<&'c str>),
+    /// The excluded entries, without their leading `-`.
+    NoneOf(Vec<&'c str>),
+}
+
+impl<'c> RuleList<'c> {
+    /// Reads a list. `None` is an empty one, whose meaning is the field's own.
+    pub fn read(entries: &'c [String]) -> Option<Self> {
+        if entries.is_empty() {
+            return None;
+        }
+        if entries.iter().any(|entry| entry == "*") {
+            return Some(RuleList::All);
+        }
+        let positives: Vec<&str> = entries.iter().map(String::as_str).filter(|entry| !entry.starts_with('-')).collect();
+        if !positives.is_empty() {
+            return Some(RuleList::AnyOf(positives));
+        }
+        if entries.iter().any(|entry| entry == "-*") {
+            return Some(RuleList::AnyOf(Vec::new()));
+        }
+        Some(RuleList::NoneOf(entries.iter().filter_map(|entry| entry.strip_prefix('-')).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RuleList;
+
+    #[test]
+    fn list_of_entries_is_read_as_one_set() {
+        let table: [(&[&str], Option<RuleList<'_>>); 7] = [
+            (&[], None),
+            (&["a", "*", "-b"], Some(RuleList::All)),
+            (&["a", "-b", "c"], Some(RuleList::AnyOf(vec!["a", "c"]))),
+            (&["-a", "-*"], Some(RuleList::AnyOf(vec![]))),
+            (&["-a", "-b"], Some(RuleList::NoneOf(vec!["a", "b"]))),
+            (&["a*"], Some(RuleList::AnyOf(vec!["a*"]))),
+            (&[""], Some(RuleList::AnyOf(vec![""]))),
+        ];
+        for (entries, expected) in table {
+            let entries: Vec<String> = entries.iter().map(|entry| (*entry).to_owned()).collect();
+            assert_eq!(RuleList::read(&entries), expected, "{entries:?}");
+        }
+    }
 }

@@ -3,13 +3,15 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use portcullis_filter_config::FlowControlSchema;
+
 use super::amounts::check_amounts;
 use super::authority::{is_dns_name, is_served_name};
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
 use super::endpoint::parse_endpoint;
-use super::flow_control::{Schema, check_flow_control};
+use super::flow_control::check_flow_control;
 use super::gates::{Gates, check_gates};
 use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
@@ -81,7 +83,7 @@ pub struct Cluster {
     /// What its feature gates ask for.
     pub gates: Gates,
     /// Limits that policies may name.
-    pub schemas: Vec<Schema>,
+    pub schemas: Vec<FlowControlSchema>,
     /// Whether requests without a credential are let through.
     pub allow_anonymous: bool,
     /// For how long answers about credentials are believed.

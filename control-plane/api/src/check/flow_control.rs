@@ -1,35 +1,14 @@
 use std::collections::BTreeSet;
 
+use portcullis_filter_config::{self as config, FlowControlLimit};
+
 use super::Findings;
 use crate::{FlowControl, FlowControlSchema};
 
 const PATH: &str = "spec.flowControl.flowControlSchemas";
 
-/// A schema that limits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Schema {
-    /// Unique in the object.
-    pub name: String,
-    /// What it limits.
-    pub limit: FlowControlLimit,
-}
-
-/// What a schema limits, per Envoy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FlowControlLimit {
-    /// So many requests at a time; 0 refuses all.
-    MaxRequestsInflight(u32),
-    /// So many requests per second.
-    TokenBucket {
-        /// At least 1.
-        qps: u32,
-        /// Requests at once; at least `qps`.
-        burst: u32,
-    },
-}
-
 /// Checks all schemas, and gives those that limit.
-pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) -> Vec<Schema> {
+pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) -> Vec<config::FlowControlSchema> {
     let mut names = BTreeSet::new();
     for (index, schema) in raw.flow_control_schemas.iter().enumerate() {
         let path = format!("{PATH}[{index}]");
@@ -41,7 +20,9 @@ pub(super) fn check_flow_control(raw: &FlowControl, findings: &mut Findings) -> 
         check_schema(schema, &path, findings);
     }
     let limits = raw.flow_control_schemas.iter();
-    limits.filter_map(|schema| Some(Schema { name: schema.name.clone(), limit: limit_of(schema)? })).collect()
+    limits
+        .filter_map(|schema| Some(config::FlowControlSchema { name: schema.name.clone(), limit: limit_of(schema)? }))
+        .collect()
 }
 
 fn limit_of(schema: &FlowControlSchema) -> Option<FlowControlLimit> {

@@ -32,14 +32,12 @@ pub use cluster::{ClientVerification, Cluster, check_cluster, cluster_as_written
 pub use credentials::CredentialCache;
 pub(crate) use endpoint::parse_endpoint;
 pub use endpoint::{Endpoint, Host};
-pub use flow_control::{FlowControlLimit, Schema};
 pub use gates::Gates;
 pub use health::HealthCheck;
 pub(crate) use health::MAX_PATH;
 pub use identity::{RequestHeaders, UpstreamIdentity};
 pub use logging::LogMode;
 pub use policies::{Policy, Strategy};
-pub use protected::ProtectedIdentities;
 pub use servers::Server;
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
 pub(crate) use virtual_ips::{MAX_VIRTUAL_IPS, virtual_ip};

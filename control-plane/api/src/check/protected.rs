@@ -1,16 +1,7 @@
+use portcullis_filter_config::ProtectedIdentities;
+
 use super::Findings;
 use crate::ProtectedIdentitySettings;
-
-/// As whom nobody acts through the gateway.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProtectedIdentities {
-    /// User names; a trailing `*` is a prefix. Sorted, each once.
-    pub users: Vec<String>,
-    /// Groups. Sorted, each once.
-    pub groups: Vec<String>,
-    /// Whether a user in such a group goes on without it.
-    pub drop_groups: bool,
-}
 
 const PATH: &str = "spec.protectedIdentities";
 /// The most entries of a list.

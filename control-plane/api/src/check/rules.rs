@@ -1,6 +1,8 @@
+use portcullis_filter_config::Rule;
+
 use super::Findings;
 use crate::lint::{Part, parts};
-use crate::{Code, Problem, Rule};
+use crate::{Code, Problem};
 
 /// KubeGateway accepts rules that cannot match, so they are told and not refused: what no rule matches is answered 403.
 pub(super) fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {

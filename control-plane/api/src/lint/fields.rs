@@ -1,4 +1,4 @@
-use crate::Rule;
+use portcullis_filter_config::Rule;
 
 /// A list of a rule, under its name.
 #[derive(Clone, Copy)]

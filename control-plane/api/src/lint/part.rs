@@ -1,6 +1,6 @@
 use super::selector::{Exact, Pattern, Prefix, Resource, Selector};
 use crate::check::{is_dns_label, is_subdomain};
-use crate::{Rule, ServiceAccount};
+use portcullis_filter_config::{Rule, ServiceAccount};
 
 /// What a rule says about one of the two kinds of requests, in a form that can be compared.
 #[derive(Clone, Debug)]

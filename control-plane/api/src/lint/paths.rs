@@ -1,5 +1,5 @@
 use super::Told;
-use crate::Rule;
+use portcullis_filter_config::Rule;
 
 pub(super) fn lint(rule: &Rule, path: &str, told: &mut Told) {
     let all = &rule.non_resource_urls;

@@ -1,6 +1,6 @@
 use super::Told;
-use crate::Rule;
 use crate::check::is_dns_label;
+use portcullis_filter_config::Rule;
 
 /// Built-in resources as they are mistaken, with their names.
 const MISTAKEN: [(&str, &str); 44] = [

@@ -1,6 +1,8 @@
 //! A rule's lists as sets, for comparing them. The gateway's own reading of the lists is the filter's; a property test
 //! of the binary holds the two against each other.
 
+use portcullis_filter_config::RuleList;
+
 /// What an entry of a list stands for.
 pub(super) trait Pattern: Sized + PartialEq {
     /// Reads an entry, without its leading `-`.
@@ -24,20 +26,13 @@ pub(super) enum Selector<P> {
 impl<P: Pattern> Selector<P> {
     /// Reads a list. What an empty one means is the field's own rule.
     pub(super) fn new(entries: &[String], empty: Self) -> Self {
-        if entries.is_empty() {
-            return empty;
+        let patterns = |entries: Vec<&str>| entries.into_iter().map(P::parse).collect();
+        match RuleList::read(entries) {
+            None => empty,
+            Some(RuleList::All) => Selector::All,
+            Some(RuleList::AnyOf(entries)) => Selector::AnyOf(patterns(entries)),
+            Some(RuleList::NoneOf(entries)) => Selector::NoneOf(patterns(entries)),
         }
-        if entries.iter().any(|entry| entry == "*") {
-            return Selector::All;
-        }
-        let positives: Vec<P> = entries.iter().filter(|entry| !entry.starts_with('-')).map(|e| P::parse(e)).collect();
-        if !positives.is_empty() {
-            return Selector::AnyOf(positives);
-        }
-        if entries.iter().any(|entry| entry == "-*") {
-            return Selector::nothing();
-        }
-        Selector::NoneOf(entries.iter().filter_map(|entry| entry.strip_prefix('-')).map(P::parse).collect())
     }
 
     /// Reads a list that knows no exclusions.

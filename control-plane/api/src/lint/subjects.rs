@@ -1,6 +1,6 @@
 use super::Told;
 use super::part::can_be;
-use crate::{Rule, ServiceAccount};
+use portcullis_filter_config::{Rule, ServiceAccount};
 
 pub(super) fn lint(rule: &Rule, path: &str, told: &mut Told) {
     for (field, entries) in [("users", &rule.users), ("userGroups", &rule.user_groups)] {

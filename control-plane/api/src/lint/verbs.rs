@@ -1,5 +1,5 @@
 use super::{Told, parts};
-use crate::Rule;
+use portcullis_filter_config::Rule;
 
 /// Every verb that a resource request can have; an HTTP method without one has the empty verb.
 const RESOURCE_VERBS: [&str; 11] =

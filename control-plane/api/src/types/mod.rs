@@ -15,7 +15,7 @@ pub use cluster::{
 pub use flow_control::{Exempt, FlowControl, FlowControlSchema, MaxRequestsInflight, TokenBucket};
 pub use identity::{RequestHeaderNames, RequestHeaderSpec};
 pub use meta::ObjectMeta;
-pub use policy::{DispatchPolicy, Rule, ServiceAccount};
+pub use policy::DispatchPolicy;
 pub use references::{
     AuthorityInSecret, AuthorityReference, PairInFiles, PairInSecret, PairReference, References, TokenInSecret,
     TokenReference,

@@ -1,8 +1,7 @@
-use portcullis_filter_config as config;
+use portcullis_filter_config::{self as config, RuleList};
 
 use super::clause::{Clause, Clauses, Condition, Polarity};
 use super::dimension::Dimension;
-use super::names::List;
 use super::request_terms::TermTableBuilder;
 use super::request_terms::Vocabularies;
 use crate::identity::UserInfo;
@@ -52,18 +51,18 @@ impl<'c> Compiler<'c> {
     }
 
     fn field(&mut self, dimension: Dimension, entries: &'c [String], empty: FieldConstraint) -> FieldConstraint {
-        match List::read(entries) {
+        match RuleList::read(entries) {
             None => empty,
-            Some(List::All) => FieldConstraint::Nothing,
-            Some(List::AnyOf(entries)) => FieldConstraint::one_of(dimension, self.read(dimension, &entries)),
-            Some(List::NoneOf(entries)) => FieldConstraint::none_of(dimension, self.read(dimension, &entries)),
+            Some(RuleList::All) => FieldConstraint::Nothing,
+            Some(RuleList::AnyOf(entries)) => FieldConstraint::one_of(dimension, self.read(dimension, &entries)),
+            Some(RuleList::NoneOf(entries)) => FieldConstraint::none_of(dimension, self.read(dimension, &entries)),
         }
     }
 
     /// No path can be excluded, as KubeGateway's documents have it: exclusions alone match nothing.
     fn paths(&mut self, entries: &'c [String]) -> FieldConstraint {
-        match List::read(entries) {
-            Some(List::NoneOf(_)) => FieldConstraint::Impossible,
+        match RuleList::read(entries) {
+            Some(RuleList::NoneOf(_)) => FieldConstraint::Impossible,
             _ => self.field(Dimension::Path, entries, FieldConstraint::Impossible),
         }
     }

@@ -122,8 +122,7 @@ fn references_to_secrets() -> Value {
 }
 
 fn references_to_files() -> Value {
-    let pair =
-        |name: &str| json!({"file": {"certificate": format!("a/{name}.tls.crt"), "privateKey": format!("a/{name}.tls.key")}});
+    let pair = |name: &str| json!({"file": {"certificate": format!("a/{name}.tls.crt"), "privateKey": format!("a/{name}.tls.key")}});
     json!({"references": {
         "serving": pair("serving"), "client": pair("client"), "clientCA": {"file": "a/cas.ca.crt"},
         "upstreamCA": {"file": "a/cas.upstream"},
