@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     let nobody: &[(&[u8], &[u8])] = &[];
     judge(&gateway, &cluster, nobody, &ReviewAnswers::default(), NOW, |decision| {
         if let Decision::Forward(forward) = &decision {
-            assert!(!config.deny_all_requests && config.anonymous && forward.user.is_none());
+            assert!(!config.deny_all_requests && config.allow_anonymous && forward.user.is_none());
             assert!(config.policies.policies().iter().any(|policy| forward.destination.starts_with(&*policy.group)));
         }
     });
