@@ -21,16 +21,16 @@ pub(super) fn router(sight: watch::Receiver<EnvoyState>, metrics: MetricsPage) -
         .route("/metrics", get(async move || metrics.page().await))
 }
 
-type Answer = (StatusCode, String);
+type PageResponse = (StatusCode, String);
 
-async fn healthz(State(sight): State<watch::Receiver<EnvoyState>>) -> Answer {
+async fn healthz(State(sight): State<watch::Receiver<EnvoyState>>) -> PageResponse {
     if sight.borrow().hangs(Instant::now()) {
         return (StatusCode::SERVICE_UNAVAILABLE, "Envoy does not answer\n".to_owned());
     }
     (StatusCode::OK, "ok\n".to_owned())
 }
 
-async fn readyz(State(sight): State<watch::Receiver<EnvoyState>>) -> Answer {
+async fn readyz(State(sight): State<watch::Receiver<EnvoyState>>) -> PageResponse {
     match sight.borrow().not_ready_reason() {
         None => (StatusCode::OK, "ok\n".to_owned()),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
