@@ -2,10 +2,10 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-/// The account of a token, as far as the token itself says: a JSON Web Token (RFC 7519) names issuer, subject and the
+/// The account of a token, as far as the token itself names it: a JSON Web Token (RFC 7519) names issuer, subject and the
 /// issuer's key, and a renewed one names the same. `None` for any other token.
 ///
-/// Nothing is verified: the answer says which tokens of an operator's own are of one account, never who somebody is.
+/// Nothing is verified: the result shows which of an operator's own tokens are of one account, and authenticates no user.
 pub fn token_account(token: &[u8]) -> Option<Vec<u8>> {
     let mut parts = token.split(|byte| *byte == b'.');
     let (header, payload, _signature) = (parts.next()?, parts.next()?, parts.next()?);

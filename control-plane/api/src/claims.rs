@@ -20,15 +20,15 @@ pub struct Claims {
     pub name: String,
     /// `metadata.creationTimestamp`; the older object wins.
     pub creation_timestamp: Option<String>,
-    /// Names that the object had been given when its status was written (`status.names`). Only the control plane writes
-    /// that; a source that cannot tell who wrote it takes it out.
+    /// Names that the object owned when its status was written (`status.names`). Only the control plane writes that field; a
+    /// source that cannot verify its author removes it.
     pub held: Vec<String>,
     /// Every name that could be served, with how it is claimed.
     pub names: Vec<(String, ClaimKind)>,
 }
 
-/// What a document claims, read leniently: an object that is refused for another reason still owns its names, so that a
-/// typo in it does not hand its clients to somebody else. Of too many names the first ones.
+/// The claims of a document, read leniently: an object that is refused for another reason still owns its names, so that a
+/// typing error in it does not hand its clients to another object. Of too many names the first ones.
 pub fn claims_of(document: &Value) -> Claims {
     let text = |pointer: &str| document.pointer(pointer).and_then(Value::as_str);
     let name = text("/metadata/name").unwrap_or_default().to_ascii_lowercase();

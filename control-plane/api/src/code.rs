@@ -1,11 +1,11 @@
 use std::fmt;
 
-/// What a [`crate::Problem`] is about, in one word that programs may rely on.
+/// The subject of a [`crate::Problem`], in one word that programs may rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
     /// The object is refused.
     Invalid,
-    /// A reference that is not resolved: the object is refused, unless whoever asks cannot resolve any.
+    /// A reference that is not resolved: the object is refused, unless the caller cannot resolve any.
     Unresolved,
     /// A field that is known and does nothing.
     NoEffect,

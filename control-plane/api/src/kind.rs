@@ -12,7 +12,7 @@ pub const SETTINGS_API_VERSION: &str = "portcullis.dev/v1alpha1";
 /// `kind` of `GatewaySettings`.
 pub const SETTINGS_KIND: &str = "GatewaySettings";
 
-/// Kinds of KubeGateway's own program. It writes them itself, so that whoever exports its objects has them.
+/// Kinds of KubeGateway's own program. It writes them itself, so that exports of its objects have them.
 const KUBEGATEWAY_KINDS: [&str; 3] = ["RateLimitCondition", "RateLimitAcquire", "RateLimitServerInfo"];
 
 /// Kind of a document, by its `apiVersion` and `kind`.
@@ -25,7 +25,7 @@ pub enum ObjectKind {
     GatewaySettings,
     /// An object that is refused: its API group is ours and its kind is not, or it has no kind.
     Unknown(Problem),
-    /// An object of somebody else's API group.
+    /// An object of another API group.
     Foreign {
         /// Its `apiVersion`.
         api_version: String,
@@ -34,7 +34,7 @@ pub enum ObjectKind {
     },
 }
 
-/// Tells what a document is, by its `apiVersion` and `kind`.
+/// The kind of a document, by its `apiVersion` and `kind`.
 pub fn kind_of(document: &Value) -> ObjectKind {
     let (api_version, kind) = names_of(document);
     let group = group_of(api_version);

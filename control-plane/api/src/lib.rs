@@ -1,12 +1,12 @@
 //! The objects that configure the gateway: `UpstreamCluster` and `GatewaySettings`.
 //!
-//! Each comes in two forms. The raw form ([`UpstreamCluster`], [`GatewaySettings`]) is what a user writes; the checked
-//! form ([`Cluster`], [`Settings`]) is what the rest of the control plane works with: addresses parsed, certificates read,
-//! names lower-cased, defaults filled in. Only [`check_cluster`] and [`check_settings`] lead from one to the other, and
-//! they tell every [`Problem`] with the path of its field. [`lint_cluster`] and [`lint_settings`] look for what is
-//! accepted and yet hardly meant.
+//! Each comes in two forms. The raw form ([`UpstreamCluster`], [`GatewaySettings`]) is the one that a user writes; the checked
+//! form ([`Cluster`], [`Settings`]) is the one that the rest of the control plane works with: addresses parsed, certificates
+//! read, names lower-cased, defaults filled in. Only [`check_cluster`] and [`check_settings`] lead from one to the other, and
+//! they report every [`Problem`] with the path of its field. [`lint_cluster`] and [`lint_settings`] look for likely mistakes in
+//! accepted objects.
 //!
-//! [`status`] is what became of a cluster, as conditions.
+//! [`status`] is the outcome of a cluster, as conditions.
 //!
 //! No I/O, no clock, no randomness.
 

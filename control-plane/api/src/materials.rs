@@ -9,7 +9,7 @@ pub const SECRET_LABEL: &str = "portcullis.dev/upstream-cluster";
 /// that several share, and for names that are too long for a label.
 pub const SHARED_ANNOTATION: &str = "portcullis.dev/upstream-clusters";
 
-/// What references can be resolved with. `Debug` shows no content.
+/// The material by which references are resolved. `Debug` shows no content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Materials {
     /// Nothing: every reference is refused.
@@ -17,8 +17,7 @@ pub enum Materials {
     None,
     /// Secrets of the control plane's own namespace that carry [`SECRET_LABEL`], by name.
     Secrets(BTreeMap<String, SecretMaterial>),
-    /// Files below the root of references, by the path that stands in a reference; `None` is a file that cannot be had,
-    /// for whatever reason.
+    /// Files below the root of references, by the path in a reference; `None` is a file that cannot be read, for any reason.
     Files(BTreeMap<String, Option<SecretBytes>>),
 }
 
@@ -32,7 +31,7 @@ pub struct SecretMaterial {
 }
 
 impl SecretMaterial {
-    /// Who may refer to a Secret with this value of [`SECRET_LABEL`] and of [`SHARED_ANNOTATION`].
+    /// The clusters that may refer to a Secret with this value of [`SECRET_LABEL`] and of [`SHARED_ANNOTATION`].
     pub fn clusters_of(label: &str, annotation: Option<&str>) -> BTreeSet<String> {
         let shared = annotation.unwrap_or_default().split(',');
         shared.chain([label]).map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()

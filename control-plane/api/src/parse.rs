@@ -11,7 +11,7 @@ use crate::{GatewaySettings, Problem, UpstreamCluster};
 
 /// A kind that can be read.
 trait Kind: DeserializeOwned {
-    /// What in it is an object.
+    /// The shape of the object: which fields are objects.
     fn objects() -> &'static Value;
 }
 
@@ -29,7 +29,7 @@ impl Kind for GatewaySettings {
     }
 }
 
-/// Reads the raw form of an `UpstreamCluster`. An unknown field is an error, so that a typo is told. The error is the
+/// Reads the raw form of an `UpstreamCluster`. An unknown field is an error, so that a typing error shows. The error is the
 /// first that is found; [`cluster_mistakes`] finds all.
 pub fn parse_cluster(document: &Value) -> Result<UpstreamCluster, Problem> {
     match cluster_misnamed(document) {
@@ -38,7 +38,7 @@ pub fn parse_cluster(document: &Value) -> Result<UpstreamCluster, Problem> {
     }
 }
 
-/// Reads the raw form of `GatewaySettings`. An unknown field is an error, so that a typo is told. The error is the first
+/// Reads the raw form of `GatewaySettings`. An unknown field is an error, so that a typing error shows. The error is the first
 /// that is found; [`settings_mistakes`] finds all.
 pub fn parse_settings(document: &Value) -> Result<GatewaySettings, Problem> {
     match settings_misnamed(document) {

@@ -8,11 +8,11 @@ use crate::Code;
 pub struct Problem {
     /// The field, as `spec.servers[0].endpoint`; empty when the whole object is meant.
     pub path: String,
-    /// What it is about, for programs.
+    /// The subject, for programs.
     pub code: Code,
-    /// What is wrong. It never holds the value of a secret field.
+    /// The problem. It never holds the value of a secret field.
     pub message: String,
-    /// What would be right, if that is known.
+    /// A correct value, if one is known.
     pub hint: Option<String>,
 }
 

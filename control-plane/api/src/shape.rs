@@ -1,4 +1,4 @@
-//! Where the shape of a document is wrong: serde tells the first mistake and not its place.
+//! Mistakes in the shape of a document: serde reports the first one, without its place.
 
 use serde_json::{Map, Value, json};
 

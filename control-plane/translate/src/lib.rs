@@ -135,8 +135,8 @@ pub(crate) fn with_default_client_ca(mut cluster: Cluster, settings: &Settings) 
     cluster
 }
 
-/// A warning about a cluster that verifies no client certificate: users without another credential are anonymous. Where
-/// anonymous requests are refused they get 401, and in the handshake nothing without a CA is accepted at all.
+/// A warning about a cluster that verifies no client certificate: users without another credential are anonymous. If anonymous
+/// requests are refused, they get 401, and in the handshake nothing without a CA is accepted at all.
 fn unverified(cluster: &Cluster) -> Option<Problem> {
     let hides_it = cluster.allow_anonymous && cluster.client_verification == ClientVerification::Request;
     (cluster.client_ca.is_none() && hides_it).then(|| {

@@ -65,7 +65,8 @@ pub(crate) fn text(pem: &PublicBytes) -> String {
     String::from_utf8_lossy(pem.as_slice()).into_owned()
 }
 
-/// Whether a cluster wishes no reviews of tokens and gets them: whose a token is must be known where identities are protected.
+/// Whether a cluster turns reviews of tokens off and gets them nevertheless: the user of a token must be known where identities
+/// are protected.
 pub(crate) fn review_is_forced(cluster: &Cluster, settings: &Settings) -> bool {
     let wishes_none =
         matches!(cluster.upstream_identity, api::UpstreamIdentity::RequestHeader { token_review: false, .. });

@@ -14,7 +14,7 @@ const HEAD: &str = "# The filter's configuration
 
 <!-- Written by a test from filters/config/src. -->
 
-What the control plane writes for the filter, and what stands in an Envoy configuration that is written by hand \
+The configuration that the control plane writes for the filter, and that an Envoy configuration written by hand contains \
 ([envoy/README.md](../../envoy/README.md)). The same as JSON schema: \
 [filter-config.schema.json](filter-config.schema.json). A field that is not listed here is an error, and Envoy does not \
 start with it, or keeps what it has.
@@ -115,7 +115,7 @@ fn page() -> String {
     for (part, place) in PARTS {
         let schema = schema_of(part, true);
         let description = schema["description"].as_str().unwrap();
-        write!(page, "\n## {part}\n\n{description}\n\nStands in {place}\n\n").unwrap();
+        write!(page, "\n## {part}\n\n{description}\n\nPlace: {place}\n\n").unwrap();
         page += "| field | type | default | meaning |\n|---|---|---|---|\n";
         rows(&schema, "", &mut page);
     }

@@ -101,7 +101,7 @@ pub(super) fn read_pair(cert: &PublicBytes, key: &SecretBytes) -> Result<KeyPair
     Ok(KeyPair { validity: validity(leaf)?, holder: holder(leaf)?, chain: encode(&chain), key: key.clone() })
 }
 
-/// The certificates of a PEM text, in DER; none if it does not parse, which the check tells.
+/// The certificates of a PEM text, in DER; none if it does not parse, which the check reports.
 pub(crate) fn certificates(pem: &PublicBytes) -> Vec<CertificateDer<'static>> {
     read_chain(pem).unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use super::Findings;
 pub struct Cidr {
     /// The first address of the range.
     pub ip: IpAddr,
-    /// So many leading bits are those of the range.
+    /// The number of leading bits of the range.
     pub length: u8,
 }
 

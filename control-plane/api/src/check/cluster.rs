@@ -66,7 +66,7 @@ pub struct Cluster {
     pub serving: Option<KeyPair>,
     /// The CAs of client certificates, PEM. `None` is the gateway's default, if it has one.
     pub client_ca: Option<PublicBytes>,
-    /// Which requests the access log tells, as far as their policy leaves it open.
+    /// The requests that the access log has, as far as their policy leaves it open.
     pub log_mode: LogMode,
     /// When a client certificate is verified.
     pub client_verification: ClientVerification,
@@ -80,7 +80,7 @@ pub struct Cluster {
     pub max_session_duration: Option<Duration>,
     /// How it is found out whether a server is healthy.
     pub health_check: HealthCheck,
-    /// What its feature gates ask for.
+    /// The effects of its feature gates.
     pub gates: Gates,
     /// Limits that policies may name.
     pub schemas: Vec<FlowControlSchema>,
@@ -90,7 +90,7 @@ pub struct Cluster {
     pub credential_cache: CredentialCache,
     /// Keys of extra attributes beside the default ones, sorted, each once.
     pub forwarded_extras: Vec<String>,
-    /// Whether the servers' audit logs are told where a request comes from.
+    /// Whether the servers' audit logs show the origin of a request.
     pub audit_attribution: bool,
     /// How the servers learn who sends a request.
     pub upstream_identity: UpstreamIdentity,

@@ -45,7 +45,7 @@ pub(super) fn check_credential_cache(raw: &CredentialCacheSpec, findings: &mut F
     }
 }
 
-/// What the gateway's own extra keys start with.
+/// The prefix of the gateway's own extra keys.
 const RESERVED: &str = "portcullis.dev/";
 
 /// Checks the keys of extra attributes beside the default ones.

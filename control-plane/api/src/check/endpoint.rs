@@ -12,7 +12,7 @@ pub enum Host {
     Dns(String),
 }
 
-/// Where a server listens. It is always spoken to by HTTPS.
+/// The address of a server. The protocol is always HTTPS.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// The host.

@@ -4,7 +4,7 @@ use crate::{Code, ObjectMeta, Problem};
 /// KubeGateway's feature gates of one object, `A=true,B=false`.
 const ANNOTATION: &str = "proxy.kubegateway.io/feature-gates";
 
-/// What the gates of an object ask for.
+/// The effects of an object's feature gates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gates {
     /// Every request is answered 429.
@@ -13,8 +13,8 @@ pub struct Gates {
     pub close_connections: bool,
 }
 
-/// A gate that cannot be read may have been meant to close the cluster, so it refuses the object. One that is not known
-/// is told.
+/// Reads the feature gates. A gate that cannot be read may have been meant to close the cluster, so it refuses the object. An
+/// unknown one leads to a warning.
 pub(super) fn check_gates(meta: &ObjectMeta, findings: &mut Findings) -> Gates {
     let Some(text) = meta.annotations.as_ref().and_then(|all| all.get(ANNOTATION)) else { return Gates::default() };
     let path = format!("metadata.annotations[{ANNOTATION}]");

@@ -11,15 +11,15 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// How it is found out whether a server is healthy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// What is asked for: visible ASCII, starts with `/`.
+    /// The path of the check: visible ASCII, starts with `/`.
     pub path: String,
     /// The time between two checks.
     pub interval: Duration,
     /// How long a check may take.
     pub timeout: Duration,
-    /// So many good checks make a server healthy.
+    /// The number of good checks after which a server is healthy.
     pub healthy_threshold: u32,
-    /// So many bad checks make a server unhealthy.
+    /// The number of bad checks after which a server is unhealthy.
     pub unhealthy_threshold: u32,
     /// Whether an unexpected status is a bad check like others, or makes a server unhealthy at once.
     pub counts_statuses: bool,

@@ -2,14 +2,14 @@ use super::Findings;
 use crate::references::UNKNOWN_TOKEN;
 use crate::{PortcullisSpec, RequestHeaderNames, UpstreamClusterSpec};
 
-/// How the authenticated user is told to the servers.
+/// The way in which the authenticated user is forwarded to the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UpstreamIdentity {
     /// By `Impersonate-*` headers, with the gateway's own right to impersonate.
     Impersonate,
     /// By an authenticating proxy's headers; tokens go on to the servers.
     RequestHeader {
-        /// The user as whom the gateway itself asks: the front-proxy certificate names nobody.
+        /// The user of the gateway's own requests: the front-proxy certificate names none.
         user: String,
         /// Whether the servers are asked whose a token is.
         token_review: bool,
@@ -23,9 +23,9 @@ pub struct RequestHeaders {
     pub user: String,
     /// One line for each group.
     pub group: String,
-    /// The user's UID; empty where it is not told.
+    /// The header of the user's UID; empty where it is not forwarded.
     pub uid: String,
-    /// What the names of extra attributes start with.
+    /// The prefix of the headers of extra attributes.
     pub extra_prefix: String,
     /// Further prefixes of names that the servers may believe, and that no client may send.
     pub reserved: Vec<String>,

@@ -13,8 +13,8 @@ pub enum LogMode {
 }
 
 impl LogMode {
-    /// Whether the access log tells a request, by the cluster's word and its policy's: `off` on either side wins, else `on`
-    /// on either side, else there is no line. As KubeGateway.
+    /// Whether the access log has a request, by the modes of its cluster and policy: `off` on either side wins, else `on` on
+    /// either side, else there is no line. As in KubeGateway.
     pub fn is_logged(self, policy: LogMode) -> bool {
         match (self, policy) {
             (LogMode::Off, _) | (_, LogMode::Off) => false,

@@ -50,7 +50,7 @@ use crate::{Code, Problem};
 pub struct Checked<T> {
     /// The checked form; the problems if the object has to be refused.
     pub outcome: Result<T, Vec<Problem>>,
-    /// What is accepted but does not do what its writer may expect.
+    /// Accepted fields that may not do what their author expects.
     pub warnings: Vec<Problem>,
 }
 

@@ -42,7 +42,7 @@ pub struct Policy {
     pub subset: Option<BTreeSet<Endpoint>>,
     /// The flow control schema that its requests come under.
     pub schema: Option<String>,
-    /// Whether the access log tells its requests.
+    /// Whether the access log has its requests.
     pub log_mode: LogMode,
     /// A request that matches any of them matches the policy.
     pub rules: Vec<Rule>,

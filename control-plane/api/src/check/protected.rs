@@ -9,7 +9,7 @@ const MAX: usize = 256;
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// `None` if nobody is protected.
+/// `None` if no identity is protected.
 pub(super) fn check_protected(raw: &ProtectedIdentitySettings, findings: &mut Findings) -> Option<ProtectedIdentities> {
     let drop_groups = match raw.action.as_str() {
         "" | "Refuse" => false,

@@ -18,7 +18,7 @@ pub(super) fn check_reach(host: &Host, allow_loopback: bool) -> Result<(), Endpo
     }
 }
 
-/// Where an address leads, the worst last.
+/// The reach of an address, the worst last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
     Away,
@@ -36,7 +36,7 @@ impl Reach {
     }
 }
 
-/// Where clouds serve their metadata, or what is as good, beside the link-local addresses.
+/// The addresses of cloud metadata services, or equally sensitive ones, in addition to the link-local range.
 const METADATA_V4: [[u8; 4]; 3] = [[100, 100, 100, 200], [168, 63, 129, 16], [192, 0, 0, 192]];
 const METADATA_V6: [[u16; 8]; 2] = [[0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x254], [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x254]];
 
@@ -78,8 +78,9 @@ fn ipv4_inside(ip: Ipv6Addr) -> Vec<Ipv4Addr> {
     }
 }
 
-/// Where in the local-use prefix (RFC 8215) the address stands depends on a length that only the translator knows: 48, 56, 64
-/// or 96 bits, and bits 64 to 71 belong to no address (RFC 6052, 2.2). What is no address at one length begins with zeros.
+/// The position of the address in the local-use prefix (RFC 8215) depends on a length that only the translator knows: 48, 56,
+/// 64 or 96 bits, and bits 64 to 71 belong to no address (RFC 6052, 2.2). Bits that are no address at one length begin with
+/// zeros.
 fn local_nat64(bits: u128) -> Vec<Ipv4Addr> {
     let without_octet = (bits >> 64 << 56) | (bits & ((1 << 56) - 1));
     let at = |before: u32| Ipv4Addr::from_bits(low_32(without_octet >> (88 - before)));

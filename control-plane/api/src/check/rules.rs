@@ -4,7 +4,8 @@ use super::Findings;
 use crate::lint::{Part, parts};
 use crate::{Code, Problem};
 
-/// KubeGateway accepts rules that cannot match, so they are told and not refused: what no rule matches is answered 403.
+/// Checks a rule. KubeGateway accepts rules that cannot match, so they lead to a warning and not to a refusal: a request that
+/// no rule matches gets 403.
 pub(super) fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {
     let mut never = |field: &str, message: &str, hint: &str| {
         let path = if field.is_empty() { path.to_owned() } else { format!("{path}.{field}") };

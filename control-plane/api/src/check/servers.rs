@@ -8,11 +8,11 @@ use crate::ServerSpec;
 /// A kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Where it listens.
+    /// The address of the server.
     pub endpoint: Endpoint,
     /// Whether it takes requests.
     pub enabled: bool,
-    /// Where it stands; empty if that is not known.
+    /// The zone of the server; empty if it is not known.
     pub zone: String,
 }
 

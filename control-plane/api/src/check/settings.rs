@@ -21,13 +21,13 @@ const UNUSUAL_HOPS: u32 = 4;
 pub struct Settings {
     /// The gateway's instance id.
     pub instance: String,
-    /// Where clients connect.
+    /// The address for clients.
     pub address: IpAddr,
-    /// Where clients connect.
+    /// The port for clients.
     pub port: u16,
     /// Addresses that clusters may claim as virtual IPs.
     pub virtual_ips: Vec<Cidr>,
-    /// Where proxies connect that tell a client's address.
+    /// The port for proxies that send a client's address.
     pub proxy_protocol: Option<ProxyProtocol>,
     /// How many HTTP proxies in front of the gateway append to `X-Forwarded-For` (Envoy's `xff_num_trusted_hops`).
     pub trusted_hops: u32,
@@ -37,23 +37,23 @@ pub struct Settings {
     pub default_client_ca: Option<PublicBytes>,
     /// Whether handshakes name client CAs.
     pub client_ca_names: ClientCaNames,
-    /// Lets servers stand at loopback addresses.
+    /// Whether servers may have loopback addresses.
     pub allow_loopback_upstreams: bool,
     /// Whether an object may take a name out of another one's wildcard.
     pub wildcard_subdomains: WildcardSubdomains,
-    /// Where the access log goes.
+    /// The destination of the access log.
     pub access_log: AccessLog,
-    /// The headers by which servers are told about users.
+    /// The headers in which users are forwarded to servers.
     pub request_header_names: RequestHeaders,
-    /// As whom nobody acts; `None` if nobody is protected.
+    /// The identities that no user may act as; `None` if none is protected.
     pub protected: Option<ProtectedIdentities>,
     /// Bounds.
     pub limits: Limits,
-    /// Where Envoys find portcullis.wasm.
+    /// The path of portcullis.wasm on the gateways.
     pub wasm_module_path: String,
 }
 
-/// Where proxies connect that tell a client's address.
+/// The port for proxies that send a client's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyProtocol {
     /// A port of their own; `None` if all clients come through them.
@@ -62,7 +62,7 @@ pub struct ProxyProtocol {
     pub trusted: Vec<Cidr>,
 }
 
-/// Where the access log goes.
+/// The destination of the access log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccessLog {
     /// Envoy's standard output.

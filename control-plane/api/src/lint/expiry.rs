@@ -5,7 +5,7 @@ use crate::check::certificates;
 use crate::{Code, PublicBytes, UpstreamClusterSpec};
 
 const DAY: i64 = 86_400;
-/// How long before its end a certificate is told.
+/// The time before its end at which a certificate is reported, in seconds.
 const SOON: i64 = 30 * DAY;
 
 pub(super) fn lint_cluster(spec: &UpstreamClusterSpec, now: i64, told: &mut Told) {

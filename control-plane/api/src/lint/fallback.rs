@@ -4,7 +4,7 @@ use super::{Part, Told, parts};
 use crate::{Code, DispatchPolicy};
 
 const PATH: &str = "spec.dispatchPolicies";
-/// What kubectl and client libraries ask for before anything else, and what probes ask for.
+/// The first requests of kubectl and client libraries, and those of probes.
 const USUAL: [&str; 8] = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz"];
 
 pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {

@@ -1,4 +1,4 @@
-//! Where KubeGateway's code does something else with the same text.
+//! Texts that mean something else to KubeGateway's code.
 
 use std::collections::BTreeSet;
 

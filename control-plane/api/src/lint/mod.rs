@@ -1,4 +1,4 @@
-//! What is accepted and yet hardly meant. Only what is certain is told.
+//! Likely mistakes in accepted objects. Only certain ones are reported.
 
 mod entries;
 mod expiry;
@@ -23,9 +23,9 @@ pub(crate) use part::{Part, parts};
 
 use crate::{Code, GatewaySettings, Problem, UpstreamCluster};
 
-/// Looks through an `UpstreamCluster` for what is hardly meant. `now` is in seconds since 1970.
+/// Looks through an `UpstreamCluster` for likely mistakes. `now` is in seconds since 1970.
 ///
-/// What [`crate::check_cluster`] warns of is not told again.
+/// Warnings of [`crate::check_cluster`] are not repeated.
 pub fn lint_cluster(raw: &UpstreamCluster, now: i64) -> Vec<Problem> {
     let mut told = Told::default();
     for (index, policy) in raw.spec.dispatch_policies.iter().enumerate() {

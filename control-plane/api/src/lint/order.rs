@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Part, Told, parts};
 use crate::{Code, DispatchPolicy};
 
-/// Most comparisons of two rules: more would keep whoever waits for an answer.
+/// The number of comparisons of two rules: more would take too long for an interactive command.
 const MOST_COMPARED: usize = 20_000_000;
 
 /// A rule that is compared, and where it stands.
@@ -15,11 +15,11 @@ struct Placed {
     parts: [Part; 2],
 }
 
-/// What earlier rules leave to a rule.
+/// The requests that earlier rules leave to a rule.
 enum Left {
     /// Nothing, because of these.
     Nothing(Vec<Place>),
-    /// Something; or it never had anything, which is told elsewhere.
+    /// Some; or the rule never had any, which is reported elsewhere.
     Something,
     Never,
 }

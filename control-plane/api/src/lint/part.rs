@@ -2,7 +2,7 @@ use super::selector::{Exact, Pattern, Prefix, Resource, Selector};
 use crate::check::{is_dns_label, is_subdomain};
 use portcullis_filter_config::{Rule, ServiceAccount};
 
-/// What a rule says about one of the two kinds of requests, in a form that can be compared.
+/// The part of a rule about one of the two kinds of requests, in a form that can be compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     verbs: Selector<Exact>,
@@ -147,8 +147,8 @@ impl Target {
     }
 }
 
-/// A user has several groups: a positive entry wants one of them, an exclusion wants none. So a wanted group says nothing
-/// about the absence of another.
+/// A user has several groups: a positive entry wants one of them, an exclusion wants none. A wanted group therefore says
+/// nothing about the absence of another.
 fn covers_groups(wide: &Selector<Exact>, narrow: &Selector<Exact>) -> bool {
     match (wide, narrow) {
         (Selector::All, _) => true,

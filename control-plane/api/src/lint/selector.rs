@@ -3,7 +3,7 @@
 
 use portcullis_filter_config::RuleList;
 
-/// What an entry of a list stands for.
+/// The meaning of an entry of a list.
 pub(super) trait Pattern: Sized + PartialEq {
     /// Reads an entry, without its leading `-`.
     fn parse(entry: &str) -> Self;
@@ -24,7 +24,7 @@ pub(super) enum Selector<P> {
 }
 
 impl<P: Pattern> Selector<P> {
-    /// Reads a list. What an empty one means is the field's own rule.
+    /// Reads a list. The meaning of an empty one is the field's own rule.
     pub(super) fn new(entries: &[String], empty: Self) -> Self {
         let patterns = |entries: Vec<&str>| entries.into_iter().map(P::parse).collect();
         match RuleList::read(entries) {

@@ -4,7 +4,7 @@ use portcullis_filter_config::Rule;
 /// Every verb that a resource request can have; an HTTP method without one has the empty verb.
 const RESOURCE_VERBS: [&str; 11] =
     ["", "create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch", "*"];
-/// Verbs that stand for no HTTP method.
+/// Verbs that are no HTTP method.
 const ONLY_RESOURCE: [&str; 6] = ["create", "update", "list", "watch", "deletecollection", "proxy"];
 
 pub(super) fn lint(rule: &Rule, path: &str, told: &mut Told) {

@@ -10,7 +10,7 @@ use super::shape::{NO_FILE, filled, mistake};
 use super::slot::{Reference, SLOTS, Slot, references_of};
 use crate::{Materials, Problem, SecretBytes};
 
-/// Told for a Secret that is not there and for one that is somebody else's: the difference is nobody's business.
+/// The message for a Secret that does not exist and for one of another owner: the difference is not revealed.
 const NO_SECRET: &str = "there is no Secret of this name in the control plane's namespace that is labelled for this \
                          UpstreamCluster (portcullis.dev/upstream-cluster)";
 
@@ -23,8 +23,8 @@ pub struct Resolution {
     pub problems: Vec<Problem>,
 }
 
-/// Replaces the references of an `UpstreamCluster` document. A reference that is wrong in itself stays without a problem
-/// here: [`crate::check_cluster`] tells it.
+/// Replaces the references of an `UpstreamCluster` document. A reference that is wrong in itself leads to no problem here:
+/// [`crate::check_cluster`] reports it.
 pub fn resolve(document: &Arc<Value>, materials: &Materials) -> Resolution {
     let mut resolution = Resolution { document: Arc::clone(document), problems: Vec::new() };
     let Some(references) = references_of(document) else { return resolution };

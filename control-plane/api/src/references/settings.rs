@@ -65,9 +65,9 @@ pub fn resolve_settings(document: &mut Value, materials: &Materials) {
     }
 }
 
-/// The same document where the files are not known: without its default certificate, and with a certificate whose key nobody
-/// has as its default client CA, wherever one of them is a reference. The second part says whether a default certificate was
-/// left out.
+/// The same document where the files are not known: without its default certificate, and with a certificate of an unknown key
+/// as its default client CA, wherever one of them is a reference. The second part is whether a default certificate was left
+/// out.
 pub fn without_references(document: &Value) -> (Value, bool) {
     let mut other = document.clone();
     let has_certificate = CERTIFICATE.referred(document).is_some();

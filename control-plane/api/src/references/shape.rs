@@ -8,8 +8,8 @@ const MAX_PATH: usize = 1024;
 /// As Kubernetes has it for keys of a Secret and for names.
 const MAX_NAME: usize = 253;
 
-/// Tells what is wrong with the references of an object, and that they are not resolved. Gives the object as it can be
-/// checked further, with stand-ins in their places: what comes of it must not be served.
+/// Reports wrong references of an object, and that they are not resolved. Returns the object for further checks, with
+/// placeholders: the result must not be served.
 pub(crate) fn check_references<'a>(raw: &'a UpstreamCluster) -> (Vec<Problem>, Cow<'a, UpstreamCluster>) {
     let references = &raw.spec.portcullis.references;
     let mut problems = Vec::new();
@@ -31,7 +31,7 @@ pub(crate) fn check_references<'a>(raw: &'a UpstreamCluster) -> (Vec<Problem>, C
     (problems, assumed)
 }
 
-/// What is wrong with a reference whatever it refers to.
+/// The mistake in a reference that does not depend on its target.
 pub(super) fn mistake(reference: &Reference<'_>) -> Option<&'static str> {
     match (&reference.secret, &reference.files) {
         (None, None) | (Some(_), Some(_)) => Some("exactly one of secret and file is required"),

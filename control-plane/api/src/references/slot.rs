@@ -20,14 +20,14 @@ pub(super) struct Slot {
     pub(super) assume: fn(&mut UpstreamClusterSpec),
 }
 
-/// A certificate whose key nobody has: stands for authorities that are not known.
+/// A certificate whose key is unknown: the placeholder for authorities.
 pub(super) const UNKNOWN_AUTHORITY: &str = include_str!("unknown-authority.pem");
 
 fn unknown_authority() -> PublicBytes {
     PublicBytes::new(UNKNOWN_AUTHORITY.as_bytes().to_vec())
 }
 
-/// Stands for a token that is not known, and for a client pair, too: the gateway has some identity.
+/// The placeholder for a token, and for a client pair: the gateway has some identity.
 pub(crate) const UNKNOWN_TOKEN: &[u8] = b"unknown";
 
 fn unknown_token(spec: &mut UpstreamClusterSpec) {
@@ -36,7 +36,7 @@ fn unknown_token(spec: &mut UpstreamClusterSpec) {
     }
 }
 
-/// What a reference points at.
+/// The target of a reference.
 pub(super) struct Reference<'a> {
     /// The Secret's name, and under which keys.
     pub(super) secret: Option<(&'a str, Vec<&'a str>)>,
@@ -138,7 +138,7 @@ fn token(reference: &TokenReference) -> Reference<'_> {
     }
 }
 
-/// The references of a document. None if there are none, or if they are not well-formed, which the parser tells.
+/// The references of a document. None if there are none, or if they are not well-formed, which the parser reports.
 pub(super) fn references_of(document: &Value) -> Option<References> {
     let written = document.pointer("/spec/portcullis/references").filter(|written| !written.is_null())?;
     crate::parse::parse_part(written)

@@ -73,9 +73,9 @@ pub(super) fn schema() -> Value {
     })
 }
 
-/// The schema for the server. Descriptions go without marks of code, as a reader of `kubectl explain` wants them. Bytes
-/// go as plain texts: where their format is checked, the server tells a bad one in full, and it may be a key; and it
-/// refuses line breaks and empty texts, which `check` reads.
+/// The schema for the server. Descriptions have no marks of code, for `kubectl explain`. Bytes are plain texts: where the
+/// server checks their format, it prints a bad value in full, and that may be a key; and it refuses line breaks and empty
+/// texts, which `check` reads.
 fn for_server(schema: Value) -> Value {
     match schema {
         Value::Object(mut fields) => {

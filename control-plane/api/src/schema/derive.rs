@@ -46,8 +46,8 @@ pub(super) fn shape<T: JsonSchema>() -> Value {
     structural(settings.into_generator().into_root_schema_for::<T>().into())
 }
 
-/// Leaves what Kubernetes knows. `additionalProperties: false` goes with the rest: a structural schema has no word for
-/// it, and the server itself prunes unknown fields or tells them.
+/// Keeps the keywords that Kubernetes knows. `additionalProperties: false` is removed with the rest: a structural schema has no
+/// word for it, and the server itself prunes or reports unknown fields.
 fn structural(derived: Value) -> Value {
     let Value::Object(mut derived) = derived else { return derived };
     let mut kept = Map::new();

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::GatewaySettingsSpec;
 use crate::shape::RENAMED;
 
-/// What in a whole `UpstreamCluster` is an object, a list or neither.
+/// The shape of a whole `UpstreamCluster`: which fields are objects, lists or neither.
 pub(crate) fn cluster_shape() -> Value {
     whole(spec())
 }

@@ -4,7 +4,7 @@ use crate::check::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, 
 
 /// A duration as [`crate::parse_duration`] reads it.
 pub(super) const DURATION: &str = r"^(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h))+)$";
-/// What every endpoint looks like; KubeGateway's `http` is refused, because a credential would travel in the clear.
+/// The pattern of every endpoint; KubeGateway's `http` is refused, because a credential would travel in the clear.
 const ENDPOINT: &str = r"^https://[^@?#\\]+$";
 /// The form of a DNS name, perhaps behind `*.`, in any case of letters.
 const SERVED_NAME: &str = r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$";
@@ -12,8 +12,8 @@ const SERVED_NAME: &str = r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$";
 /// A label's value.
 const ZONE: &str = "^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$";
 
-/// What is always wrong, whatever the settings and the other objects say: keywords of a schema by the path of the field
-/// below `spec`. Every bound is one of `check`.
+/// Rules that hold for any settings and other objects: keywords of a schema by the path of the field below `spec`. Every bound
+/// is one of `check`.
 pub(super) fn rules() -> Vec<(&'static str, Value)> {
     [whole(), client(), serving(), limits(), policies(), ours(), references()].concat()
 }
@@ -29,7 +29,7 @@ fn whole() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What the gateway needs to talk to servers, in the object or referred to, but not both.
+/// The gateway's credentials for servers, in the object or by reference, but not both.
 fn credentials() -> Vec<Value> {
     let inline = |field: &str| format!("(has(self.clientConfig) && {})", set(&format!("self.clientConfig.{field}")));
     let (cert, key, token, ca) = (inline("certData"), inline("keyData"), inline("bearerToken"), inline("caData"));
@@ -167,7 +167,7 @@ fn limits() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// What holds within one limit.
+/// The rules within one limit.
 fn one_limit() -> Value {
     let inflight = "(has(self.maxRequestsInflight.max) ? self.maxRequestsInflight.max : 0)";
     let global_inflight = "(has(self.globalMaxRequestsInflight.max) ? self.globalMaxRequestsInflight.max : 0)";

@@ -8,8 +8,8 @@ const CONDITION_TYPE: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
 const CONDITION_REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 
-/// The schema of `status`; descriptions are Markdown. Unknown fields stay, so that an older definition does not cut what
-/// a newer control plane tells.
+/// The schema of `status`; descriptions are Markdown. Unknown fields stay, so that an older definition does not prune a newer
+/// control plane's status.
 pub(super) fn status() -> Value {
     json!({
         "type": "object",

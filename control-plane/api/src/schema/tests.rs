@@ -99,7 +99,7 @@ fn document(path: &str, value: Value) -> Value {
     json!({"apiVersion": CLUSTER_API_VERSION, "kind": CLUSTER_KIND, "metadata": {"name": "a.test"}, "spec": inner})
 }
 
-/// The fields that reading knows at a path: an unknown one makes it tell them.
+/// The fields that reading knows at a path: the error about an unknown one lists them.
 fn known(path: &str) -> BTreeSet<String> {
     let message = parse_cluster(&document(path, json!({"unheardOf": 1}))).unwrap_err().message;
     let (_, known) = message.split_once("`unheardOf`").unwrap();
@@ -141,7 +141,7 @@ fn every_field_reads_what_its_type_says() {
     });
 }
 
-/// Kubernetes would keep a field that the definition does not know, and `kubectl explain` would not tell it.
+/// Kubernetes would keep a field that the definition does not know, and `kubectl explain` would not show it.
 #[test]
 fn definition_knows_every_field_of_a_status() {
     use crate::status::{

@@ -1,7 +1,7 @@
 use super::condition::Finding;
 use super::{ConditionType, State, Verdict};
 
-/// Whether an object is valid and owns its names. Warnings are told with it.
+/// Whether an object is valid and owns its names, with its warnings.
 pub(super) fn finding(verdict: &Verdict<'_>) -> Finding {
     let status = if verdict.accepted { State::True } else { State::False };
     let mut message = verdict.message.to_owned();

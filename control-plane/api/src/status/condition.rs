@@ -8,7 +8,7 @@ use super::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about.
+    /// The type of the condition.
     #[serde(rename = "type")]
     pub kind: ConditionType,
     /// Whether it is so.
@@ -27,7 +27,7 @@ pub struct Condition {
     pub observed_generation: Option<i64>,
 }
 
-/// What a condition of ours is about.
+/// The types of conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ConditionType {
     /// The object is valid and owns its names.
@@ -45,7 +45,7 @@ pub enum State {
     True,
     /// It does not.
     False,
-    /// Nobody can tell.
+    /// It cannot be known.
     Unknown,
 }
 

@@ -1,8 +1,8 @@
-//! What became of an `UpstreamCluster`, as conditions in Kubernetes' form.
+//! The outcome of an `UpstreamCluster`, as conditions in Kubernetes' form.
 //!
-//! Pure: [`ClusterStatus::of`] turns an [`Observation`] (what translation said, what each gateway acknowledged and which
-//! endpoints it finds healthy) into the object's `status`. Time is an argument, and matters only where a condition's
-//! status flips. No secret comes out: what Envoy says goes through [`told`], which takes out whatever could be one.
+//! Pure: [`ClusterStatus::of`] turns an [`Observation`] (the diagnosis, the acknowledgements of gateways and the endpoints that
+//! they find healthy) into the object's `status`. Time is an argument, and matters only where a condition's status flips. No
+//! secret comes out: messages of Envoy pass [`told`], which removes everything that could be one.
 
 mod accepted;
 mod cluster;

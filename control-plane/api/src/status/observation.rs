@@ -2,14 +2,14 @@ use serde::{Deserialize, Serialize};
 
 use super::Timestamp;
 
-/// What is known of an `UpstreamCluster` at one time.
+/// The facts about an `UpstreamCluster` at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Observation<'a> {
-    /// What translation said of the newest version of it.
+    /// The diagnosis of its newest version.
     pub verdict: Verdict<'a>,
     /// The `metadata.generation` of that version; an object of a file has none.
     pub generation: Option<i64>,
-    /// What of it is served.
+    /// The version that is served.
     pub served: Served,
     /// A hash of what is served, the same at every replica of the control plane; empty if nothing is.
     pub content_hash: &'a str,
@@ -17,16 +17,16 @@ pub struct Observation<'a> {
     pub gateways: Vec<Gateway<'a>>,
 }
 
-/// What translation said of an object.
+/// The diagnosis of an object.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Verdict<'a> {
     /// Whether it is valid and owns its names.
     pub accepted: bool,
     /// Why, in one word: `Accepted`, `Invalid`, `Conflicted` and what else there is.
     pub reason: &'a str,
-    /// What is wrong. It names the owner where that is another object.
+    /// The problem. It names the owner where that is another object.
     pub message: &'a str,
-    /// What is accepted but does not do what its writer may expect.
+    /// Accepted fields that may not do what their author expects.
     pub warnings: &'a [String],
     /// The host names and virtual IPs that it owns.
     pub names: &'a [String],
@@ -49,7 +49,7 @@ pub enum Served {
 pub struct Gateway<'a> {
     /// The node's id. A client wrote it.
     pub name: &'a str,
-    /// What it made of the version that is served.
+    /// Its progress with the served version.
     pub standing: Standing,
     /// Which endpoints it finds healthy; `None` if it does not report, or not of late.
     pub health: Option<Health>,
@@ -57,7 +57,7 @@ pub struct Gateway<'a> {
     pub lost_subsets: Vec<Health>,
 }
 
-/// What a gateway made of the version of an object that is served.
+/// A gateway's progress with the served version of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It has taken all of it.

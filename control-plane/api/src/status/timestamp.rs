@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 const DAY: u64 = 86_400;
 
-/// A point in time as Kubernetes writes it: RFC 3339 in UTC, whole seconds. It is text, because nobody calculates with it.
+/// A point in time as Kubernetes writes it: RFC 3339 in UTC, whole seconds. It is text, because nothing is calculated with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(String);

@@ -2,15 +2,15 @@
 pub const MAX_MESSAGE: usize = 1_024;
 /// Longest run of characters of base64 that is no key: longer than any label of a host name, shorter than any key.
 const MAX_RUN: usize = 72;
-/// What stands in the place of what was taken out.
+/// The text in place of removed parts.
 const HIDDEN: &str = "[hidden]";
 /// Fields of Envoy's messages whose values may be secret, as its dumps write them.
 const SECRET_FIELDS: [&str; 6] =
     ["inline_bytes:", "inline_string:", "password:", "\"inlineBytes\":", "\"inlineString\":", "\"inline_bytes\":"];
 
-/// A text from elsewhere that people are to read: one line, at most [`MAX_MESSAGE`] characters, no control characters.
-/// Whatever could be a secret is taken out: private keys, long runs of base64, dumps of messages (Envoy adds one to what
-/// it says of a field, and a secret's value stands in it).
+/// A text of another program for people to read: one line, at most [`MAX_MESSAGE`] characters, no control characters.
+/// Everything that could be a secret is removed: private keys, long runs of base64, dumps of messages (Envoy adds one to its
+/// message about a field, and it holds a secret's value).
 pub fn told(text: &str) -> String {
     let text = without_dump(text);
     let text = without_fields(&without_pem(text));
@@ -60,7 +60,7 @@ fn first_field(text: &str) -> Option<(&str, &str, &str)> {
     Some((before, field, after))
 }
 
-/// What follows a quoted value; nothing if the value does not end.
+/// The text after a quoted value; empty if the value does not end.
 fn after_value(text: &str) -> &str {
     let text = text.trim_start();
     let Some(value) = text.strip_prefix('"') else {

@@ -114,7 +114,7 @@ pub(super) fn digest(key: &ChunkKey, chunk: &Chunk) -> String {
     format!("{}{}", place(key), chunk.version().get(..5).unwrap_or("-----"))
 }
 
-/// A short hash of a key: enough to tell a removed chunk from a changed one.
+/// A short hash of a key: enough to distinguish a removed chunk from a changed one.
 pub(super) fn place(key: &ChunkKey) -> String {
     hash_of(key.name().as_bytes()).get(..3).unwrap_or("---").to_owned()
 }

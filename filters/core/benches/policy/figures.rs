@@ -1,5 +1,5 @@
-//! What the index costs besides time: `policy-figures <shape> <policies> <hit> <rounds>` prints compile time and memory,
-//! then matches `rounds` times, so that two runs under callgrind tell the instructions of one match.
+//! The cost of the index besides time: `policy-figures <shape> <policies> <hit> <rounds>` prints compile time and memory, then
+//! matches `rounds` times, so that the difference of two runs under callgrind is the instructions of one match.
 
 mod workload;
 

@@ -56,7 +56,7 @@ fn resource(dice: &mut Dice) -> String {
     if dice.percent(10) { format!("{resource}/status") } else { resource }
 }
 
-/// What policies look like.
+/// The shapes of policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Each rule names users, groups or namespaces of its policy's own tenant. Everything else is random.
@@ -65,7 +65,7 @@ pub(crate) enum Shape {
     Crowded,
     /// As `Crowded`, but without exclusions, and every list has four entries: the index grows with their product.
     Wide,
-    /// Every rule is for everybody but some, and the user who asks is always among them.
+    /// Every rule is for all users but some, and the user who asks is always among them.
     AllButOne,
 }
 

@@ -10,7 +10,7 @@ use portcullis_filter_config as config;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use rustls_pki_types::UnixTime;
 
-/// What is asked for.
+/// The requested path.
 pub(crate) const PATH: &str = "/api/v1/namespaces/default/pods/web-7d9c6b5f4-00042";
 
 /// 2030-01-01.
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// What kubectl sends and Envoy adds.
+    /// The headers of kubectl and of Envoy.
     pub(crate) fn headers(&self, token: Option<&str>) -> Headers {
         let mut headers = vec![
             (":authority", "prod.example.com"),

@@ -38,7 +38,7 @@ pub const LABELS: [Label; 8] = [
     Label { name: "cluster", values: "The name of the `UpstreamCluster`; `-` for what reached none." },
     Label {
         name: "verb",
-        values: "Kubernetes' verbs; for plain paths lower-case HTTP methods. What is neither is `other`.",
+        values: "Kubernetes' verbs; for plain paths lower-case HTTP methods. Other methods are `other`.",
     },
     Label {
         name: "resource",
@@ -51,7 +51,7 @@ pub const LABELS: [Label; 8] = [
         values: "The number of the dispatch policy in the object, from 0; `-` where none decided.",
     },
     Label { name: "schema", values: "The flow control schema of that policy; `-` if it names none." },
-    Label { name: "decision", values: "What became of the request, see below." },
+    Label { name: "decision", values: "The outcome of the request, see below." },
     Label {
         name: "reason",
         values: "Why it was not forwarded, why its answer was replaced, or why it was ended; `-` otherwise.",

@@ -11,7 +11,7 @@ const HEAD: &str = "# Metrics of the filter
 
 <!-- Written by a test from filters/core/src/observe/catalog.rs. -->
 
-They stand on Envoy's Prometheus page, `/stats/prometheus` of its admin address, beside Envoy's own metrics of listeners, \
+They are on Envoy's Prometheus page, `/stats/prometheus` of its admin address, with Envoy's own metrics of listeners, \
 connections, clusters and endpoints. Counters and gauges are at most about a second old, histograms five (Envoy's own \
 interval). On Envoy 1.38, which takes counts only from requests, the last ones before a pause appear with the first request \
 after it.

@@ -120,8 +120,8 @@ fn answer_of_any_length_is_not_read() {
     assert_eq!(answer(MAX_ANSWER), ReviewResult::Failed);
 }
 
-/// An upstream may answer 401 to a good token as often as it likes, and a client may make it: that causes a review now and
-/// then, and takes nobody's room.
+/// An upstream may answer 401 to a good token as often as it likes, and a client may cause it: that leads to a review now and
+/// then, and displaces no other entry.
 #[test]
 fn token_that_the_upstream_rejects_is_doubted_but_not_at_once() {
     let caches = caches();

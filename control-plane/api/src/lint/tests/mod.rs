@@ -1,4 +1,4 @@
-//! Each thing that is told, by the smallest manifest that shows it; and manifests about which nothing is told.
+//! Each finding, by the smallest manifest that shows it; and manifests without findings.
 
 mod expiry;
 mod rules;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{Code, Problem, UpstreamCluster, check_cluster, lint_cluster, parse_cluster};
 
-/// What, where.
+/// The code and the path of a finding.
 type Told = (Code, String);
 
 fn yaml(text: &str) -> Value {
@@ -23,7 +23,7 @@ fn cluster(spec: Value) -> UpstreamCluster {
     parse_cluster(&document).unwrap()
 }
 
-/// Everything that is told of a spec without being an error.
+/// All findings about a spec that are no errors.
 fn warned(spec: Value) -> Vec<Problem> {
     let raw = cluster(spec);
     let mut warnings = check_cluster(&raw, true).warnings;

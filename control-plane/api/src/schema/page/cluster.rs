@@ -14,12 +14,10 @@ const HEAD: &str = "# UpstreamCluster
 <!-- Written by a test from control-plane/api/src/types and control-plane/api/src/schema. -->
 
 `apiVersion: proxy.kubegateway.io/v1alpha1`, `kind: UpstreamCluster`, cluster-scoped. `metadata.name` is the host \
-name, so it must be a DNS name. What the fields of KubeGateway mean here, and where that differs, \
-stands in [kubegateway.md](../kubegateway.md); `portcullis check` says whether an object is good, and \
+name, so it must be a DNS name. The meaning of KubeGateway's fields, and the differences, are described in [kubegateway.md](../kubegateway.md); `portcullis check` says whether an object is good, and \
 `portcullis crd` prints the definition for a Kubernetes that is to store such objects.
 
-A field that is not set, or null, has the default; `-` is none: an empty text or list, 0 or false. Bytes stand in \
-base64. Durations are Go's, as `1m30s`.
+A field that is not set, or null, has the default; `-` is none: an empty text or list, 0 or false. Bytes are in base64. Durations are Go's, as `1m30s`.
 
 | field | type | default | meaning |
 |---|---|---|---|
@@ -28,8 +26,7 @@ base64. Durations are Go's, as `1m30s`.
 const STATUS: &str = "
 ## Status
 
-The control plane writes it where Kubernetes stores the object, and tells the same at `/status`, on its page `/` and by \
-`portcullis status` whatever the source. What the reasons mean stands in [operations.md](../operations.md#status). \
+The control plane writes it where Kubernetes stores the object, and shows the same at `/status`, on its page `/` and by `portcullis status` for any source. The reasons are explained in [operations.md](../operations.md#status). \
 `lastTransitionTime` moves only when `status` does.
 
 | field | type | default | meaning |
@@ -70,7 +67,7 @@ fn page() -> String {
     let mut page = String::from(HEAD);
     let spec = spec();
     rows(&spec, "spec", &DEFAULTS, &mut page);
-    page += "\n## What the definition refuses\n\nBeside types, bounds and words: what is always wrong, as \
+    page += "\n## Refusals of the definition\n\nBeside types, bounds and words: what is always wrong, as \
              `portcullis check` has it. References between fields, certificates and addresses are for \
              `check` alone.\n\n";
     page += "| field | rule |\n|---|---|\n";

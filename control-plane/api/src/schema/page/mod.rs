@@ -15,7 +15,7 @@ use super::rules;
 /// A field's path, and its default as the page says it, where that is more than the type's own.
 type Default = (&'static str, &'static str);
 
-/// Whoever says in a description what a field is if unset says it as a default, too; and no default is one of no field.
+/// A description that gives a value "if unset" has that value as a default, too; and no default is one of an unknown field.
 fn defaults_are_told(schema: &Value, path: &str, defaults: &[Default]) {
     let mut page = String::new();
     rows(schema, path, defaults, &mut page);
@@ -51,7 +51,7 @@ fn rows(schema: &Value, path: &str, defaults: &[Default], page: &mut String) {
     }
 }
 
-/// What holds for the fields below stands at the first spelling.
+/// Whether the field is another spelling: the first spelling describes the fields below.
 fn is_alias(name: &str) -> bool {
     ALIASES.iter().any(|(_, alias, _)| *alias == name)
 }

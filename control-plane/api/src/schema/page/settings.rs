@@ -8,13 +8,11 @@ const HEAD: &str = "# GatewaySettings
 
 <!-- Written by a test from control-plane/api/src/types/settings.rs. -->
 
-`apiVersion: portcullis.dev/v1alpha1`, `kind: GatewaySettings`: what holds for the whole gateway. There is one, and it stands \
-in a file: in the directory of objects (`serve --config`), or by itself (`serve --settings`). Without one the defaults \
+`apiVersion: portcullis.dev/v1alpha1`, `kind: GatewaySettings`: the settings of the whole gateway. There is one, in a file: in the directory of objects (`serve --config`), or by itself (`serve --settings`). Without one the defaults \
 hold; with several, or one that is wrong, those that were used before. Of `metadata` only the name is used. \
-`portcullis check` says whether it is good. What an edit ends stands in \
-[operations.md](../operations.md#effects-of-changes).
+`portcullis check` says whether it is good. The connections that an edit ends are listed in [operations.md](../operations.md#effects-of-changes).
 
-A field that is not set, or null, has the default; `-` is none: an empty text or list, 0 or false. Bytes stand in base64.
+A field that is not set, or null, has the default; `-` is none: an empty text or list, 0 or false. Bytes are in base64.
 
 | field | type | default | meaning |
 |---|---|---|---|
