@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use crate::Problem;
+use crate::problem::Problem;
 use crate::shape::distance;
 
 /// `apiVersion` of an `UpstreamCluster`.

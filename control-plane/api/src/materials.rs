@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::SecretBytes;
+use crate::secret::SecretBytes;
 
 /// The label that a Secret must carry to be read at all. Its value is the name of the `UpstreamCluster` that may refer
 /// to it, or empty where [`SHARED_ANNOTATION`] says which may.

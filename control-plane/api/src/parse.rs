@@ -5,9 +5,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::kind::{cluster_misnamed, settings_misnamed};
+use crate::problem::Problem;
 use crate::schema::{cluster_shape, settings_shape};
 use crate::shape::{has_list_for_object, mistakes};
-use crate::{GatewaySettings, Problem, UpstreamCluster};
+use crate::types::{GatewaySettings, UpstreamCluster};
 
 /// A kind that can be read.
 trait Kind: DeserializeOwned {
@@ -159,7 +160,7 @@ fn narrowed(shape: &Value, problem: &Problem) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CLUSTER_API_VERSION, CLUSTER_KIND, SETTINGS_API_VERSION, SETTINGS_KIND};
+    use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND, SETTINGS_API_VERSION, SETTINGS_KIND};
     use serde_json::json;
 
     fn with_spec(spec: Value) -> Value {

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::Code;
+use crate::code::Code;
 
 /// Something wrong with an object, or worth a warning. It is always the fault of the object's writer: trying again
 /// without an edit does not help.

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{Code, Problem};
+use crate::code::Code;
+use crate::problem::Problem;
 
 /// One step down in a document.
 #[derive(Clone)]
@@ -172,9 +173,8 @@ pub(crate) fn distance(from: &str, to: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::RENAMED;
-    use crate::{
-        CLUSTER_API_VERSION, CLUSTER_KIND, SETTINGS_API_VERSION, SETTINGS_KIND, cluster_mistakes, settings_mistakes,
-    };
+    use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND, SETTINGS_API_VERSION, SETTINGS_KIND};
+    use crate::parse::{cluster_mistakes, settings_mistakes};
     use serde_json::{Value, json};
 
     fn nested(path: &str) -> Value {

@@ -1,4 +1,4 @@
-use crate::UpstreamIdentity;
+use crate::cluster::UpstreamIdentity;
 
 /// The connection pool of a server group that a request is sent through. Each is an Envoy cluster of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

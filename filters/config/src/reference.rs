@@ -8,7 +8,10 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::{CONFIG_VERSION, ClusterConfig, FilterConfig, ValidatorConfig};
+use crate::cluster::ClusterConfig;
+use crate::filter::FilterConfig;
+use crate::validator::ValidatorConfig;
+use crate::version::CONFIG_VERSION;
 
 const HEAD: &str = "# The filter's configuration
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use portcullis_filter_config as config;
 use rcgen::DnType;
 
-use crate::Moment;
 use crate::identity::UserInfo;
 use crate::long_streams::{StreamRegistry, StreamStart};
+use crate::moment::Moment;
 use crate::policy::Policies;
 use crate::request_info::RequestInfo;
 use crate::review::Reviewer;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Findings, MAX_VIRTUAL_IPS};
-use crate::UpstreamClusterSpec;
+use crate::types::UpstreamClusterSpec;
 
 /// Host names that one list of an object may name. Each request compares its own with them.
 pub(crate) const MAX_NAMES: usize = 256;

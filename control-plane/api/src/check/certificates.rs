@@ -11,7 +11,7 @@ use x509_parser::oid_registry::{
     OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION, OID_X509_EXT_AUTHORITY_KEY_IDENTIFIER,
 };
 
-use crate::{PublicBytes, SecretBytes};
+use crate::secret::{PublicBytes, SecretBytes};
 
 /// Most certificates of a chain or bundle: Go's and Envoy's own limits are looser, a typo's are not.
 const MAX_CERTIFICATES: usize = 256;

@@ -3,7 +3,10 @@ use std::net::IpAddr;
 use super::Findings;
 use super::authority::is_dns_name;
 use super::certificates::{KeyPair, read_bundle, read_pair};
-use crate::{ClientConfig, Code, Problem, PublicBytes, SecretBytes};
+use crate::code::Code;
+use crate::problem::Problem;
+use crate::secret::{PublicBytes, SecretBytes};
+use crate::types::ClientConfig;
 
 /// The name that a server's certificate must carry.
 #[derive(Clone, Debug, PartialEq, Eq)]

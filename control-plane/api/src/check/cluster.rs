@@ -21,11 +21,12 @@ use super::servers::{Server, check_servers};
 use super::virtual_ips::check_virtual_ips;
 use super::zones::check_details;
 use super::{Checked, Findings};
+use crate::code::Code;
+use crate::duration::parse_duration;
+use crate::problem::Problem;
 use crate::references::check_references;
-use crate::{
-    ClientConfig, Code, Problem, PublicBytes, SecretBytes, SecureServing, UpstreamCluster, UpstreamClusterSpec,
-    parse_duration,
-};
+use crate::secret::{PublicBytes, SecretBytes};
+use crate::types::{ClientConfig, SecureServing, UpstreamCluster, UpstreamClusterSpec};
 
 /// The default of `spec.portcullis.requestTimeout`: longer than the 60 s of kube-apiserver.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(75);

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::Findings;
-use crate::CredentialCacheSpec;
-use crate::parse_duration;
+use crate::duration::parse_duration;
+use crate::types::CredentialCacheSpec;
 
 /// A user who loses a right keeps it for up to this long.
 const MAX_TTL: Duration = Duration::from_secs(3600);

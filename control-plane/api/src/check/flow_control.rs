@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use portcullis_filter_config::{self as config, FlowControlLimit};
 
 use super::Findings;
-use crate::{FlowControl, FlowControlSchema};
+use crate::types::{FlowControl, FlowControlSchema};
 
 const PATH: &str = "spec.flowControl.flowControlSchemas";
 

@@ -1,5 +1,7 @@
 use super::Findings;
-use crate::{Code, ObjectMeta, Problem};
+use crate::code::Code;
+use crate::problem::Problem;
+use crate::types::ObjectMeta;
 
 /// KubeGateway's feature gates of one object, `A=true,B=false`.
 const ANNOTATION: &str = "proxy.kubegateway.io/feature-gates";

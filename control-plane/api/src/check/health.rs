@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use super::Findings;
-use crate::{HealthCheckSpec, parse_duration};
+use crate::duration::parse_duration;
+use crate::types::HealthCheckSpec;
 
 /// Longer ones are no paths of a kube-apiserver's own.
 pub(crate) const MAX_PATH: usize = 1024;

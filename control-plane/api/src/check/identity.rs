@@ -1,6 +1,6 @@
 use super::Findings;
 use crate::references::UNKNOWN_TOKEN;
-use crate::{PortcullisSpec, RequestHeaderNames, UpstreamClusterSpec};
+use crate::types::{PortcullisSpec, RequestHeaderNames, UpstreamClusterSpec};
 
 /// The way in which the authenticated user is forwarded to the servers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,7 +43,8 @@ pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
 pub(crate) use virtual_ips::{MAX_VIRTUAL_IPS, virtual_ip};
 pub(crate) use zones::MAX_ZONE;
 
-use crate::{Code, Problem};
+use crate::code::Code;
+use crate::problem::Problem;
 
 /// The outcome of a check: the checked form or every problem, and warnings in either case.
 #[derive(Clone, Debug)]

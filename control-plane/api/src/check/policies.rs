@@ -6,7 +6,7 @@ use super::endpoint::{Endpoint, parse_endpoint};
 use super::logging::{LogMode, check_log_mode};
 use super::servers::Server;
 use super::{Findings, flow_control, rules};
-use crate::{DispatchPolicy, FlowControl};
+use crate::types::{DispatchPolicy, FlowControl};
 
 /// How the requests of a policy are spread over its servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

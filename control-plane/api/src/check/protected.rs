@@ -1,7 +1,7 @@
 use portcullis_filter_config::ProtectedIdentities;
 
 use super::Findings;
-use crate::ProtectedIdentitySettings;
+use crate::types::ProtectedIdentitySettings;
 
 const PATH: &str = "spec.protectedIdentities";
 /// The most entries of a list.

@@ -1,8 +1,9 @@
 use portcullis_filter_config::Rule;
 
 use super::Findings;
+use crate::code::Code;
 use crate::lint::{Part, parts};
-use crate::{Code, Problem};
+use crate::problem::Problem;
 
 /// Checks a rule. KubeGateway accepts rules that cannot match, so they lead to a warning and not to a refusal: a request that
 /// no rule matches gets 403.

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::Findings;
 use super::endpoint::{Endpoint, parse_endpoint};
 use super::reach::check_reach;
-use crate::ServerSpec;
+use crate::types::ServerSpec;
 
 /// A kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@ use super::identity::{RequestHeaders, check_header_names};
 use super::protected::check_protected;
 use super::{Checked, Findings};
 use crate::references::{unresolved_authority, unresolved_certificate};
-use crate::{ClientCaNames, GatewaySettings, LimitSettings, PublicBytes, WildcardSubdomains};
+use crate::secret::PublicBytes;
+use crate::types::{ClientCaNames, GatewaySettings, LimitSettings, WildcardSubdomains};
 
 /// Most proxies in a row. Envoy has no bound of its own.
 const MAX_TRUSTED_HOPS: u32 = 16;

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::Findings;
 use super::endpoint::{Endpoint, parse_endpoint};
 use super::servers::Server;
-use crate::ServerDetails;
+use crate::types::ServerDetails;
 
 /// Longest name of a zone, as of a label's value.
 pub(crate) const MAX_ZONE: usize = 63;

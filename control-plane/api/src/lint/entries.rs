@@ -2,7 +2,7 @@
 
 use super::Told;
 use super::fields::Field;
-use crate::Code;
+use crate::code::Code;
 
 pub(super) fn lint(field: &Field<'_>, rule: &str, told: &mut Told) {
     if field.has_wildcard() {

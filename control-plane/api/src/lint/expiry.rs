@@ -2,7 +2,9 @@ use x509_parser::certificate::X509Certificate;
 
 use super::Told;
 use crate::check::certificates;
-use crate::{Code, PublicBytes, UpstreamClusterSpec};
+use crate::code::Code;
+use crate::secret::PublicBytes;
+use crate::types::UpstreamClusterSpec;
 
 const DAY: i64 = 86_400;
 /// The time before its end at which a certificate is reported, in seconds.

@@ -1,7 +1,8 @@
 //! Requests that no policy matches are answered 403, also those that every client starts with.
 
 use super::{Part, Told, parts};
-use crate::{Code, DispatchPolicy};
+use crate::code::Code;
+use crate::types::DispatchPolicy;
 
 const PATH: &str = "spec.dispatchPolicies";
 /// The first requests of kubectl and client libraries, and those of probes.

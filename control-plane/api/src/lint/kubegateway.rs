@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Told;
 use super::fields::Field;
-use crate::Code;
+use crate::code::Code;
 
 const CODE: Code = Code::DiffersFromKubegateway;
 

@@ -1,5 +1,6 @@
 use super::Told;
-use crate::{Code, UpstreamClusterSpec};
+use crate::code::Code;
+use crate::types::UpstreamClusterSpec;
 
 pub(super) fn lint(spec: &UpstreamClusterSpec, told: &mut Told) {
     for (index, schema) in spec.flow_control.flow_control_schemas.iter().enumerate() {

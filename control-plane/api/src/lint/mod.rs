@@ -21,7 +21,9 @@ mod tests;
 
 pub(crate) use part::{Part, parts};
 
-use crate::{Code, GatewaySettings, Problem, UpstreamCluster};
+use crate::code::Code;
+use crate::problem::Problem;
+use crate::types::{GatewaySettings, UpstreamCluster};
 
 /// Looks through an `UpstreamCluster` for likely mistakes. `now` is in seconds since 1970.
 ///

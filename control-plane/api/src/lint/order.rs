@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::{Part, Told, parts};
-use crate::{Code, DispatchPolicy};
+use crate::code::Code;
+use crate::types::DispatchPolicy;
 
 /// The number of comparisons of two rules: more would take too long for an interactive command.
 const MOST_COMPARED: usize = 20_000_000;

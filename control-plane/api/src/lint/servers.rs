@@ -1,6 +1,7 @@
 use super::Told;
 use crate::check::parse_endpoint;
-use crate::{Code, UpstreamClusterSpec};
+use crate::code::Code;
+use crate::types::UpstreamClusterSpec;
 
 pub(super) fn lint(spec: &UpstreamClusterSpec, told: &mut Told) {
     let is_disabled = |endpoint: &str| {

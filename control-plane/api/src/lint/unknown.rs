@@ -1,7 +1,8 @@
 //! Rules that ask who sends a request where tokens go to the servers without a review.
 
 use super::Told;
-use crate::{Code, UpstreamClusterSpec};
+use crate::code::Code;
+use crate::types::UpstreamClusterSpec;
 
 pub(super) fn lint(spec: &UpstreamClusterSpec, told: &mut Told) {
     let ours = &spec.portcullis;

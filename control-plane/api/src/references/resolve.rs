@@ -8,7 +8,9 @@ use serde_json::{Map, Value};
 use super::settings;
 use super::shape::{NO_FILE, filled, mistake};
 use super::slot::{Reference, SLOTS, Slot, references_of};
-use crate::{Materials, Problem, SecretBytes};
+use crate::materials::Materials;
+use crate::problem::Problem;
+use crate::secret::SecretBytes;
 
 /// The message for a Secret that does not exist and for one of another owner: the difference is not revealed.
 const NO_SECRET: &str = "there is no Secret of this name in the control plane's namespace that is labelled for this \

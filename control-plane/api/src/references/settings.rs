@@ -7,8 +7,12 @@ use serde_json::Value;
 use super::shape::mistake;
 use super::shape::{NO_FILE, filled};
 use super::slot::{Reference, UNKNOWN_AUTHORITY};
+use crate::code::Code;
+use crate::materials::Materials;
+use crate::problem::Problem;
+use crate::secret::SecretBytes;
 use crate::types::PairInFiles;
-use crate::{Certificate, ClientAuthority, Code, Materials, Problem, SecretBytes};
+use crate::types::{Certificate, ClientAuthority};
 
 /// A field of `GatewaySettings` that may refer to files in place of its content.
 struct Place {
@@ -118,7 +122,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{check_settings, parse_settings};
+    use crate::check::check_settings;
+    use crate::parse::parse_settings;
 
     fn settings(certificate: Value) -> Value {
         json!({

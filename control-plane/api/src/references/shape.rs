@@ -1,7 +1,10 @@
 use std::borrow::Cow;
 
 use super::slot::{Reference, SLOTS};
-use crate::{Code, Problem, SecretBytes, UpstreamCluster};
+use crate::code::Code;
+use crate::problem::Problem;
+use crate::secret::SecretBytes;
+use crate::types::UpstreamCluster;
 
 /// Most bytes of a path.
 const MAX_PATH: usize = 1024;

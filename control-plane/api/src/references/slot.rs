@@ -1,7 +1,8 @@
 use serde_json::Value;
 
+use crate::secret::{PublicBytes, SecretBytes};
+use crate::types::UpstreamClusterSpec;
 use crate::types::{AuthorityReference, PairReference, References, TokenReference};
-use crate::{PublicBytes, SecretBytes, UpstreamClusterSpec};
 
 /// One of the references that an object may have.
 pub(super) struct Slot {

@@ -4,7 +4,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{blamed_reference, referenced_files, resolve};
-use crate::{Code, Materials, Problem, SecretBytes, SecretMaterial, check_cluster, parse_cluster};
+use crate::check::check_cluster;
+use crate::code::Code;
+use crate::materials::{Materials, SecretMaterial};
+use crate::parse::parse_cluster;
+use crate::problem::Problem;
+use crate::secret::SecretBytes;
 
 fn document(spec: Value) -> Value {
     let mut document = json!({

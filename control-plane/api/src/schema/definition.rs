@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::derive::BYTES;
 use super::rules::cel;
-use crate::{CLUSTER_API_VERSION, CLUSTER_KIND};
+use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND};
 
 const PLURAL: &str = "upstreamclusters";
 

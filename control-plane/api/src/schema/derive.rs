@@ -6,7 +6,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 
-use crate::{PublicBytes, SecretBytes, UpstreamClusterSpec};
+use crate::secret::{PublicBytes, SecretBytes};
+use crate::types::UpstreamClusterSpec;
 
 impl JsonSchema for SecretBytes {
     fn schema_name() -> Cow<'static, str> {

@@ -17,8 +17,8 @@ pub use definition::cluster_definition;
 
 use serde_json::{Value, json};
 
-use crate::GatewaySettingsSpec;
 use crate::shape::RENAMED;
+use crate::types::GatewaySettingsSpec;
 
 /// The shape of a whole `UpstreamCluster`: which fields are objects, lists or neither.
 pub(crate) fn cluster_shape() -> Value {

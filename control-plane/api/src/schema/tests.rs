@@ -3,7 +3,8 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{aliases, at, definition, derive, rules, spec};
-use crate::{CLUSTER_API_VERSION, CLUSTER_KIND, parse_cluster};
+use crate::kind::{CLUSTER_API_VERSION, CLUSTER_KIND};
+use crate::parse::parse_cluster;
 
 /// Every schema below `schema`, with its path.
 fn walk<'a>(schema: &'a Value, path: &str, visit: &mut dyn FnMut(&str, &'a Value)) {

@@ -3,7 +3,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{DispatchPolicy, FlowControl, ObjectMeta, References, RequestHeaderSpec};
-use crate::{PublicBytes, SecretBytes};
+use crate::secret::{PublicBytes, SecretBytes};
 
 /// A group of kube-apiservers behind one host name. The shape is KubeGateway's, `spec.portcullis` is ours.
 #[derive(Clone, Debug, Deserialize)]

@@ -3,7 +3,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ObjectMeta, PairInFiles, RequestHeaderNames};
-use crate::{PublicBytes, SecretBytes};
+use crate::secret::{PublicBytes, SecretBytes};
 
 /// The settings of the whole gateway.
 #[derive(Clone, Debug, Deserialize)]

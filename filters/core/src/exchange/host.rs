@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use portcullis_filter_config::names::request::Field;
 
-use crate::Moment;
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
+use crate::moment::Moment;
 use crate::observe::{ClusterMetrics, Outcome, RequestRecord};
 use crate::refusal::Refusal;
 use crate::review::{Review, ReviewAnswers, ReviewKey};

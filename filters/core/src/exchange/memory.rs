@@ -7,9 +7,9 @@ use portcullis_filter_config::names::request::Field;
 use rustls_pki_types::UnixTime;
 
 use super::host::{Asked, HeaderLines, Host};
-use crate::Moment;
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
+use crate::moment::Moment;
 use crate::observe::{ClusterMetrics, Outcome, RequestRecord};
 use crate::refusal::Refusal;
 use crate::review::{Review, ReviewAnswers, ReviewResult};

@@ -27,13 +27,13 @@ pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
 pub use route::{LoadError, RouteCache, RouteConfig};
 
-use crate::Moment;
 use crate::fault::Fault;
 pub use crate::gateway::Edit;
 use crate::gateway::{Decision, Forward, Gateway};
 use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::limit::InFlightPermit;
 use crate::long_streams::{StreamGuard, StreamRegistry};
+use crate::moment::Moment;
 use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord};
 use crate::refusal::Refusal;
 use crate::request::RequestContext;

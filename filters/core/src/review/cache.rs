@@ -7,7 +7,7 @@ use ring::hmac;
 
 use super::store::CachedAnswer;
 use super::{Requester, ReviewKey, ReviewResult, Store};
-use crate::Moment;
+use crate::moment::Moment;
 use crate::room::Remembered;
 use crate::x509::CertificateCache;
 

@@ -16,8 +16,8 @@ use portcullis_filter_config as config;
 pub use queue::{AwaitedAnswers, CalloutResult, ReviewQueue};
 pub use store::Store;
 
-use crate::Moment;
 use crate::identity::UserInfo;
+use crate::moment::Moment;
 use crate::resource_attributes::ResourceAttributes;
 use crate::upstream_user::{HeaderNames, UpstreamUser};
 

@@ -5,8 +5,8 @@ use ring::digest::{SHA256, digest};
 
 use super::ca::Validity;
 use super::{CertificateError, ClientCa, ClientChain, verify};
-use crate::Moment;
 use crate::identity::UserInfo;
+use crate::moment::Moment;
 use crate::room::{Aging, Key, Remembered, Room};
 use crate::upstream_user::{HeaderNames, IdentityError, UpstreamUser};
 

@@ -6,7 +6,12 @@ mod whole;
 
 use serde_json::{Value, json};
 
-use crate::{Code, Problem, UpstreamCluster, check_cluster, lint_cluster, parse_cluster};
+use crate::check::check_cluster;
+use crate::code::Code;
+use crate::lint::lint_cluster;
+use crate::parse::parse_cluster;
+use crate::problem::Problem;
+use crate::types::UpstreamCluster;
 
 /// The code and the path of a finding.
 type Told = (Code, String);

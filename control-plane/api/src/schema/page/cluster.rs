@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::super::{spec, status};
 use super::{Default, defaults_are_told, is_alias, rows};
-use crate::{ClientVerification, Cluster, UpstreamIdentity, check_cluster, parse_cluster, parse_duration};
+use crate::check::{ClientVerification, Cluster, UpstreamIdentity, check_cluster};
+use crate::duration::parse_duration;
+use crate::parse::parse_cluster;
 
 const HEAD: &str = "# UpstreamCluster
 

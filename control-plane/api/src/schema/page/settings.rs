@@ -2,7 +2,9 @@ use serde_json::{Value, json};
 
 use super::super::derive;
 use super::{Default, defaults_are_told, rows};
-use crate::{AccessLog, GatewaySettingsSpec, Settings, WildcardSubdomains, check_settings, parse_settings};
+use crate::check::{AccessLog, Settings, check_settings};
+use crate::parse::parse_settings;
+use crate::types::{GatewaySettingsSpec, WildcardSubdomains};
 
 const HEAD: &str = "# GatewaySettings
 

@@ -6,7 +6,7 @@ mod issuers;
 use std::time::Duration;
 
 use super::*;
-use crate::Moment;
+use crate::moment::Moment;
 use crate::review::Store;
 use crate::testing::{self, at, ca, client_params, intermediate, issue, now};
 use crate::upstream_user::HeaderNames;
