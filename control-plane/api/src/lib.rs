@@ -13,7 +13,6 @@
 mod account;
 mod check;
 mod claims;
-mod code;
 mod duration;
 mod kind;
 mod lint;
@@ -34,12 +33,12 @@ pub use check::{
     UpstreamIdentity, check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
-pub use code::Code;
 pub use duration::{DurationError, parse_duration};
 pub use kind::{CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of};
 pub use lint::{lint_cluster, lint_settings};
 pub use materials::{Materials, SECRET_LABEL, SHARED_ANNOTATION, SecretMaterial};
 pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes};
+pub use problem::Code;
 pub use problem::Problem;
 pub use references::{Resolution, blamed_reference, referenced_files, resolve, resolve_settings, without_references};
 pub use schema::cluster_definition;

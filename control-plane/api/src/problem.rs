@@ -1,7 +1,5 @@
 use std::fmt;
 
-use crate::code::Code;
-
 /// Something wrong with an object, or worth a warning. It is always the fault of the object's writer: trying again
 /// without an edit does not help.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,5 +40,84 @@ impl fmt::Display for Problem {
         }
         f.write_str(&self.message)?;
         self.hint.iter().try_for_each(|hint| write!(f, " (hint: {hint})"))
+    }
+}
+
+/// The subject of a [`crate::Problem`], in one word that programs may rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Code {
+    /// The object is refused.
+    Invalid,
+    /// A reference that is not resolved: the object is refused, unless the caller cannot resolve any.
+    Unresolved,
+    /// A field that is known and does nothing.
+    NoEffect,
+    /// Accepted, but weaker or other than its writer may expect.
+    Caution,
+    /// A feature gate that does not exist.
+    UnknownGate,
+    /// Earlier policies match everything that this one matches.
+    UnreachablePolicy,
+    /// Earlier rules match everything that this one matches.
+    UnreachableRule,
+    /// A rule, a field or an entry that no request can match.
+    NeverMatches,
+    /// Exclusions beside a positive entry, which do not count.
+    MixedEntries,
+    /// Entries beside `*`, which do not count.
+    BesideWildcard,
+    /// A `*` in a field whose entries are compared as they stand.
+    NoPattern,
+    /// KubeGateway's code does something else with the same text.
+    DiffersFromKubegateway,
+    /// Requests of a kind that match no policy.
+    MissingDefault,
+    /// A flow control schema that no policy names.
+    UnusedSchema,
+    /// A limit or a set of servers that lets no request through.
+    RefusesEverything,
+    /// A certificate that has expired, expires soon or is not valid yet.
+    Expiry,
+    /// Neither the object nor the settings have a serving certificate.
+    NoServingCertificate,
+    /// Neither the object nor the settings have a client CA.
+    NoClientCa,
+    /// A text without quotes that YAML 1.1 reads as a boolean.
+    Yaml11Boolean,
+    /// The settings do not allow this virtual IP.
+    VirtualIpNotAllowed,
+}
+
+impl Code {
+    /// The word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::Invalid => "invalid",
+            Code::Unresolved => "unresolved",
+            Code::NoEffect => "no-effect",
+            Code::Caution => "caution",
+            Code::UnknownGate => "unknown-gate",
+            Code::UnreachablePolicy => "unreachable-policy",
+            Code::UnreachableRule => "unreachable-rule",
+            Code::NeverMatches => "never-matches",
+            Code::MixedEntries => "mixed-entries",
+            Code::BesideWildcard => "beside-wildcard",
+            Code::NoPattern => "no-pattern",
+            Code::DiffersFromKubegateway => "differs-from-kubegateway",
+            Code::MissingDefault => "missing-default",
+            Code::UnusedSchema => "unused-schema",
+            Code::RefusesEverything => "refuses-everything",
+            Code::Expiry => "expiry",
+            Code::NoServingCertificate => "no-serving-certificate",
+            Code::NoClientCa => "no-client-ca",
+            Code::Yaml11Boolean => "yaml11-boolean",
+            Code::VirtualIpNotAllowed => "virtual-ip-not-allowed",
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
     }
 }

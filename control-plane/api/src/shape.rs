@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::code::Code;
+use crate::problem::Code;
 use crate::problem::Problem;
 
 /// One step down in a document.

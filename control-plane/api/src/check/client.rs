@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use super::Findings;
 use super::authority::is_dns_name;
 use super::certificates::{KeyPair, read_bundle, read_pair};
-use crate::code::Code;
+use crate::problem::Code;
 use crate::problem::Problem;
 use crate::secret::{PublicBytes, SecretBytes};
 use crate::types::ClientConfig;

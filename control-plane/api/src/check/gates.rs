@@ -1,5 +1,5 @@
 use super::Findings;
-use crate::code::Code;
+use crate::problem::Code;
 use crate::problem::Problem;
 use crate::types::ObjectMeta;
 

@@ -16,11 +16,8 @@ mod logging;
 mod policies;
 mod protected;
 mod reach;
-mod rules;
 mod servers;
 mod settings;
-mod virtual_ips;
-mod zones;
 
 pub(crate) use amounts::{MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS};
 pub(crate) use authority::{is_dns_label, is_served_name, is_subdomain};
@@ -38,12 +35,12 @@ pub(crate) use health::MAX_PATH;
 pub use identity::{RequestHeaders, UpstreamIdentity};
 pub use logging::LogMode;
 pub use policies::{Policy, Strategy};
+pub(crate) use servers::MAX_ZONE;
 pub use servers::Server;
+pub(crate) use servers::{MAX_VIRTUAL_IPS, virtual_ip};
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
-pub(crate) use virtual_ips::{MAX_VIRTUAL_IPS, virtual_ip};
-pub(crate) use zones::MAX_ZONE;
 
-use crate::code::Code;
+use crate::problem::Code;
 use crate::problem::Problem;
 
 /// The outcome of a check: the checked form or every problem, and warnings in either case.

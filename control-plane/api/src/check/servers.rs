@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use super::Findings;
 use super::endpoint::{Endpoint, parse_endpoint};
 use super::reach::check_reach;
-use crate::types::ServerSpec;
+use crate::types::{ServerDetails, ServerSpec};
 
 /// A kube-apiserver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,4 +50,66 @@ pub(super) fn check_servers(raw: &[ServerSpec], allow_loopback: bool, findings: 
         findings.warning("spec.servers", "every server is disabled: requests are answered 503");
     }
     servers.into_iter().map(|(endpoint, enabled)| Server { endpoint, enabled, zone: String::new() }).collect()
+}
+
+/// Longest name of a zone, as of a label's value.
+pub(crate) const MAX_ZONE: usize = 63;
+
+/// Puts what `spec.portcullis.servers` says of them into the servers.
+pub(super) fn check_details(raw: &[ServerDetails], servers: &mut [Server], findings: &mut Findings) {
+    let mut zones: BTreeMap<Endpoint, &str> = BTreeMap::new();
+    for (index, details) in raw.iter().enumerate() {
+        let path = format!("spec.portcullis.servers[{index}]");
+        if !is_zone(&details.zone) {
+            let message = "must be letters, digits, - _ and . between letters or digits, up to 63";
+            findings.problem(format!("{path}.zone"), message);
+        }
+        let known = parse_endpoint(&details.endpoint).ok().map(|parsed| parsed.endpoint);
+        let known = known.filter(|endpoint| servers.iter().any(|server| server.endpoint == *endpoint));
+        match known {
+            None => findings.problem(format!("{path}.endpoint"), "is not an endpoint of spec.servers"),
+            Some(endpoint) if zones.insert(endpoint.clone(), &details.zone).is_some() => {
+                findings.problem(format!("{path}.endpoint"), "is listed twice");
+            }
+            Some(_) => {}
+        }
+    }
+    for server in servers {
+        server.zone = zones.get(&server.endpoint).map(|zone| (*zone).to_owned()).unwrap_or_default();
+    }
+}
+
+fn is_zone(text: &str) -> bool {
+    let ends = |c: u8| c.is_ascii_alphanumeric();
+    let bytes = text.as_bytes();
+    text.len() <= MAX_ZONE
+        && bytes.iter().all(|c| ends(*c) || b"-_.".contains(c))
+        && [bytes.first(), bytes.last()].into_iter().flatten().all(|c| ends(*c))
+}
+
+/// Virtual IPs that one object may have.
+pub(crate) const MAX_VIRTUAL_IPS: usize = 64;
+
+/// The addresses, each once.
+pub(super) fn check_virtual_ips(raw: &[String], findings: &mut Findings) -> Vec<IpAddr> {
+    let mut addresses = Vec::with_capacity(raw.len());
+    for (index, text) in raw.iter().enumerate() {
+        match virtual_ip(text) {
+            Some(ip) if !addresses.contains(&ip) => addresses.push(ip),
+            Some(_) => {}
+            None => {
+                let path = format!("spec.portcullis.virtualIPs[{index}]");
+                findings.problem(path, "must be the IP address of one machine");
+            }
+        }
+    }
+    addresses
+}
+
+/// An address to which a client can connect.
+pub(crate) fn virtual_ip(text: &str) -> Option<IpAddr> {
+    let ip: IpAddr = text.parse().ok()?;
+    let ip = ip.to_canonical();
+    let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    (!ip.is_unspecified() && !ip.is_multicast() && !is_broadcast).then_some(ip)
 }

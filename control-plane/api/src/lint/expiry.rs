@@ -2,7 +2,7 @@ use x509_parser::certificate::X509Certificate;
 
 use super::Told;
 use crate::check::certificates;
-use crate::code::Code;
+use crate::problem::Code;
 use crate::secret::PublicBytes;
 use crate::types::UpstreamClusterSpec;
 

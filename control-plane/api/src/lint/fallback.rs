@@ -1,7 +1,7 @@
 //! Requests that no policy matches are answered 403, also those that every client starts with.
 
 use super::{Part, Told, parts};
-use crate::code::Code;
+use crate::problem::Code;
 use crate::types::DispatchPolicy;
 
 const PATH: &str = "spec.dispatchPolicies";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Told;
 use super::fields::Field;
-use crate::code::Code;
+use crate::problem::Code;
 
 const CODE: Code = Code::DiffersFromKubegateway;
 

@@ -1,27 +1,21 @@
 //! Likely mistakes in accepted objects. Only certain ones are reported.
 
-mod entries;
 mod expiry;
 mod fallback;
 mod fields;
 mod kubegateway;
-mod limits;
 mod order;
 mod part;
-mod paths;
 mod resources;
 mod selector;
 mod servers;
-mod subjects;
-mod unknown;
-mod verbs;
 
 #[cfg(test)]
 mod tests;
 
 pub(crate) use part::{Part, parts};
 
-use crate::code::Code;
+use crate::problem::Code;
 use crate::problem::Problem;
 use crate::types::{GatewaySettings, UpstreamCluster};
 
@@ -34,20 +28,20 @@ pub fn lint_cluster(raw: &UpstreamCluster, now: i64) -> Vec<Problem> {
         for (number, rule) in policy.rules.iter().enumerate() {
             let path = format!("spec.dispatchPolicies[{index}].rules[{number}]");
             for field in fields::fields(rule) {
-                entries::lint(&field, &path, &mut told);
+                fields::lint_entries(&field, &path, &mut told);
                 kubegateway::lint(&field, &path, &mut told);
             }
-            verbs::lint(rule, &path, &mut told);
-            resources::lint(rule, &path, &mut told);
-            paths::lint(rule, &path, &mut told);
-            subjects::lint(rule, &path, &mut told);
+            resources::lint_verbs(rule, &path, &mut told);
+            resources::lint_resources(rule, &path, &mut told);
+            resources::lint_paths(rule, &path, &mut told);
+            fields::lint_subjects(rule, &path, &mut told);
         }
     }
     order::lint(&raw.spec.dispatch_policies, &mut told);
     fallback::lint(&raw.spec.dispatch_policies, &mut told);
-    servers::lint(&raw.spec, &mut told);
-    limits::lint(&raw.spec, &mut told);
-    unknown::lint(&raw.spec, &mut told);
+    servers::lint_servers(&raw.spec, &mut told);
+    servers::lint_limits(&raw.spec, &mut told);
+    servers::lint_unknown(&raw.spec, &mut told);
     expiry::lint_cluster(&raw.spec, now, &mut told);
     told.0
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Part, Told, parts};
-use crate::code::Code;
+use crate::problem::Code;
 use crate::types::DispatchPolicy;
 
 /// The number of comparisons of two rules: more would take too long for an interactive command.

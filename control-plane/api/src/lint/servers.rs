@@ -1,9 +1,9 @@
 use super::Told;
 use crate::check::parse_endpoint;
-use crate::code::Code;
+use crate::problem::Code;
 use crate::types::UpstreamClusterSpec;
 
-pub(super) fn lint(spec: &UpstreamClusterSpec, told: &mut Told) {
+pub(super) fn lint_servers(spec: &UpstreamClusterSpec, told: &mut Told) {
     let is_disabled = |endpoint: &str| {
         let Ok(wanted) = parse_endpoint(endpoint) else { return false };
         let same = |text: &str| parse_endpoint(text).is_ok_and(|parsed| parsed.endpoint == wanted.endpoint);
@@ -21,6 +21,55 @@ pub(super) fn lint(spec: &UpstreamClusterSpec, told: &mut Told) {
                 format!("spec.dispatchPolicies[{index}].upstreamSubset"),
                 "names disabled servers only: requests of this policy are answered 503",
                 "enable one of them, or name another server; without upstreamSubset all servers are used",
+            );
+        }
+    }
+}
+
+pub(super) fn lint_limits(spec: &UpstreamClusterSpec, told: &mut Told) {
+    for (index, schema) in spec.flow_control.flow_control_schemas.iter().enumerate() {
+        let path = format!("spec.flowControl.flowControlSchemas[{index}]");
+        let is_used = spec.dispatch_policies.iter().any(|policy| policy.flow_control_schema_name == schema.name);
+        if !is_used {
+            let hint = "name it in flowControlSchemaName of a policy, or remove it";
+            told.add(
+                Code::UnusedSchema,
+                format!("{path}.name"),
+                "no policy names this schema: it limits nothing",
+                hint,
+            );
+        }
+        if schema.max_requests_inflight.as_ref().is_some_and(|limit| limit.max == 0) {
+            told.add(
+                Code::RefusesEverything,
+                format!("{path}.maxRequestsInflight.max"),
+                "0 answers every request with 429",
+                "nothing to do if this is the switch that closes a policy",
+            );
+        }
+    }
+}
+
+pub(super) fn lint_unknown(spec: &UpstreamClusterSpec, told: &mut Told) {
+    let ours = &spec.portcullis;
+    if ours.upstream_identity != "RequestHeader" || ours.request_header.token_review != Some(false) {
+        return;
+    }
+    for (index, policy) in spec.dispatch_policies.iter().enumerate() {
+        for (number, rule) in policy.rules.iter().enumerate() {
+            let is_everybody = |entries: &[String]| entries.is_empty() || entries.iter().any(|entry| entry == "*");
+            let all_users = is_everybody(&rule.users) && (rule.service_accounts.is_empty() || !rule.users.is_empty());
+            let field = match (all_users, is_everybody(&rule.user_groups)) {
+                (true, true) => continue,
+                (true, false) => "userGroups",
+                (false, _) if is_everybody(&rule.users) => "serviceAccounts",
+                (false, _) => "users",
+            };
+            told.add(
+                Code::Caution,
+                format!("spec.dispatchPolicies[{index}].rules[{number}].{field}"),
+                "matches no request with a token, whoever's it is: tokens are not reviewed here, so nobody knows whose they are",
+                "set spec.portcullis.requestHeader.tokenReview, or leave such requests to a rule that asks for nobody",
             );
         }
     }

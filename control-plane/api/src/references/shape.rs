@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
 use super::slot::{Reference, SLOTS};
-use crate::code::Code;
+use crate::problem::Code;
 use crate::problem::Problem;
 use crate::secret::SecretBytes;
 use crate::types::UpstreamCluster;

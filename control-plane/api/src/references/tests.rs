@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{blamed_reference, referenced_files, resolve};
 use crate::check::check_cluster;
-use crate::code::Code;
 use crate::materials::{Materials, SecretMaterial};
 use crate::parse::parse_cluster;
+use crate::problem::Code;
 use crate::problem::Problem;
 use crate::secret::SecretBytes;
 

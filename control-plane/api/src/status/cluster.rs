@@ -1,8 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Condition, ConditionType, Gateway, Observation, Served, Standing, State, Timestamp, UnhealthyServer, accepted,
-    programmed, ready, told,
+    Condition, ConditionType, Gateway, Observation, Served, Standing, State, Timestamp, UnhealthyServer, findings, told,
 };
 
 /// Most gateways that a status lists one by one.
@@ -60,7 +59,11 @@ pub struct GatewayEntry {
 impl ClusterStatus {
     /// The status of an object at `now`. `before` are the conditions that it had: their times stay where the status does.
     pub fn of(seen: &Observation<'_>, before: &[Condition], now: &Timestamp) -> Self {
-        let findings = [accepted::finding(&seen.verdict), programmed::finding(seen), ready::finding(seen)];
+        let findings = [
+            findings::accepted_finding(&seen.verdict),
+            findings::programmed_finding(seen),
+            findings::ready_finding(seen),
+        ];
         let mut gateways: Vec<&Gateway<'_>> = seen.gateways.iter().collect();
         gateways.sort_by_key(|one| (rank(&one.standing), one.name));
         // Of two streams with one id the worse one stands for both: the list is a map by name.

@@ -4,13 +4,10 @@
 //! they find healthy) into the object's `status`. Time is an argument, and matters only where a condition's status flips. No
 //! secret comes out: messages of Envoy pass [`told`], which removes everything that could be one.
 
-mod accepted;
 mod cluster;
 mod condition;
-mod names;
+mod findings;
 mod observation;
-mod programmed;
-mod ready;
 mod timestamp;
 mod told;
 
@@ -23,4 +20,4 @@ pub use observation::{Gateway, Health, Observation, Served, Standing, UnhealthyS
 pub use timestamp::Timestamp;
 pub use told::{MAX_MESSAGE, told};
 
-pub use accepted::accepted;
+pub use findings::accepted;

@@ -7,9 +7,9 @@ mod whole;
 use serde_json::{Value, json};
 
 use crate::check::check_cluster;
-use crate::code::Code;
 use crate::lint::lint_cluster;
 use crate::parse::parse_cluster;
+use crate::problem::Code;
 use crate::problem::Problem;
 use crate::types::UpstreamCluster;
 
