@@ -28,8 +28,8 @@ mod types;
 
 pub use account::token_account;
 pub use check::{
-    AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, Gates, HealthCheck, Host,
-    KeyPair, Limits, LogMode, PeerName, Policy, ProxyProtocol, RequestHeaders, Server, Settings, Strategy, Trust,
+    AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, Gates, HealthCheck, KeyPair,
+    Limits, LogMode, PeerName, Policy, ProxyProtocol, RequestHeaders, Server, ServerHost, Settings, Strategy, Trust,
     UpstreamIdentity, check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};

@@ -12,14 +12,14 @@ use crate::host::{LocalState, StreamHost};
 use crate::long_streams::{self, LongStream};
 use crate::memory::{self, uptime};
 use crate::metrics::Metrics;
-use crate::reviews::Reviews;
+use crate::reviews::ReviewCallouts;
 use crate::shutdown;
 
 /// The HTTP filter of a listener: maps Envoy's hooks to [`Exchange`].
 pub(crate) struct Filter {
     gateway: Gateway,
     metrics: Metrics,
-    reviews: Reviews,
+    reviews: ReviewCallouts,
 }
 
 /// The state of a stream between its hooks.
@@ -42,7 +42,7 @@ impl FilterConfig for Filter {
         let sources = [PeerSource::Validator, PeerSource::ForwardedClientCert, PeerSource::Connection];
         let gateway = Gateway::load(body, &sources).map_err(|error| log::error(&error.to_string())).ok()?;
         let metrics = Metrics::new(handle)?;
-        let reviews = Reviews::new(handle.scheduler(), gateway.via().to_owned());
+        let reviews = ReviewCallouts::new(handle.scheduler(), gateway.via().to_owned());
         shutdown::listen();
         Some(Filter { gateway, metrics, reviews })
     }

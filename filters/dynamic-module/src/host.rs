@@ -19,7 +19,7 @@ use rustls_pki_types::UnixTime;
 use crate::long_streams::{LongStream, Waker, call_at};
 use crate::memory::uptime;
 use crate::metrics::Metrics;
-use crate::reviews::{Pending, Reviews};
+use crate::reviews::{Pending, ReviewCallouts};
 
 thread_local! {
     /// The chains that this worker has parsed.
@@ -36,7 +36,7 @@ pub(crate) struct LocalState {
 /// A stream of Envoy's during one hook.
 pub(crate) struct StreamHost<'a> {
     pub(crate) metrics: &'a Metrics,
-    pub(crate) reviews: &'a Reviews,
+    pub(crate) reviews: &'a ReviewCallouts,
     pub(crate) local: &'a mut LocalState,
     pub(crate) stream: &'a mut FilterHandle,
 }

@@ -14,7 +14,7 @@ use crate::memory::uptime;
 
 /// Reviews that are under way for one filter configuration.
 #[derive(Debug)]
-pub(crate) struct Reviews {
+pub(crate) struct ReviewCallouts {
     main: ConfigScheduler,
     via: String,
     queue: Mutex<ReviewQueue<Weak<Pending>, CalloutId>>,
@@ -45,10 +45,10 @@ impl Pending {
     }
 }
 
-impl Reviews {
+impl ReviewCallouts {
     /// None under way. `via` goes into every question, so that a gateway recognises its own.
     pub(crate) fn new(main: ConfigScheduler, via: String) -> Self {
-        Reviews { main, via, queue: Mutex::default() }
+        ReviewCallouts { main, via, queue: Mutex::default() }
     }
 
     /// Has the questions answered for a waiting stream, for as long as it keeps `pending`.
@@ -121,7 +121,7 @@ impl Reviews {
 /// A question that was taken out of the queue. Dropped before it was sent, because Envoy cannot ask or a panic came between, it
 /// has no answer: the streams that wait for it must not wait for ever.
 struct Unsent<'a> {
-    reviews: &'a Reviews,
+    reviews: &'a ReviewCallouts,
     key: Option<ReviewKey>,
 }
 

@@ -21,7 +21,7 @@ use rustls_pki_types::UnixTime;
 use crate::abi::header_map::OwnedHeaders;
 use crate::abi::{Hostcalls, LocalResponse, Map};
 use crate::long_streams::LongStreams;
-use crate::reviews::{Asking, Reviews};
+use crate::reviews::{Asking, ReviewCallouts};
 use crate::root::Root;
 
 const CERTIFICATE_DIGEST: &str = "connection\0sha256_peer_certificate_digest";
@@ -43,7 +43,7 @@ pub(crate) struct VmState<H> {
     /// From the first configuration on.
     pub(crate) state: Option<SharedState<H>>,
     /// By root context.
-    pub(crate) reviews: HashMap<u32, Reviews>,
+    pub(crate) reviews: HashMap<u32, ReviewCallouts>,
     /// Contexts of streams that have not ended.
     pub(crate) live: HashSet<u32>,
     pub(crate) long_streams: LongStreams,

@@ -14,7 +14,7 @@ pub(crate) const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Reviews that are under way for one root context.
 #[derive(Default)]
-pub(crate) struct Reviews(ReviewQueue<u32, u32>);
+pub(crate) struct ReviewCallouts(ReviewQueue<u32, u32>);
 
 /// An answer, and the streams that wait for it.
 pub(crate) struct ReviewOutcome {
@@ -32,7 +32,7 @@ pub(crate) struct Asking<'a, H> {
     pub(crate) uptime: Duration,
 }
 
-impl Reviews {
+impl ReviewCallouts {
     /// Has the questions answered for a waiting stream; `is_waiting` is false for a stream that has left. Returns the answers
     /// that come at once, because Envoy cannot ask.
     ///

@@ -12,7 +12,7 @@ use portcullis_filter_config::names;
 
 use crate::abi::Hostcalls;
 use crate::host::{LocalState, StreamHost, VmState};
-use crate::reviews::{Asking, ReviewOutcome, Reviews};
+use crate::reviews::{Asking, ReviewCallouts, ReviewOutcome};
 use crate::root::Root;
 
 /// The state of one VM.
@@ -202,12 +202,12 @@ impl<H: Hostcalls> Vm<H> {
     /// own.
     fn arm(&self, root: u32) {
         let Some(compiled) = self.roots.get(&root) else { return };
-        let should_retry = self.shared.reviews.get(&root).is_some_and(Reviews::has_retries);
+        let should_retry = self.shared.reviews.get(&root).is_some_and(ReviewCallouts::has_retries);
         compiled.arm(should_retry, self.shared.long_streams.next(), &self.shared.hostcalls);
     }
 
     /// Works on the reviews of a root context.
-    fn ask<R>(&mut self, root: u32, work: impl FnOnce(&mut Reviews, &Asking<'_, H>) -> R) -> Option<R> {
+    fn ask<R>(&mut self, root: u32, work: impl FnOnce(&mut ReviewCallouts, &Asking<'_, H>) -> R) -> Option<R> {
         let compiled = self.roots.get(&root)?;
         let uptime = self.shared.hostcalls.uptime()?;
         let VmState { hostcalls, state, reviews, .. } = &mut self.shared;

@@ -5,7 +5,7 @@ use super::authority::is_dns_name;
 
 /// A server's host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Host {
+pub enum ServerHost {
     /// An address.
     Ip(IpAddr),
     /// A lower-case DNS name, resolved by Envoy.
@@ -16,7 +16,7 @@ pub enum Host {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// The host.
-    pub host: Host,
+    pub host: ServerHost,
     /// The port.
     pub port: u16,
 }
@@ -24,9 +24,9 @@ pub struct Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
-            Host::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]:{}", self.port),
-            Host::Ip(IpAddr::V4(ip)) => write!(f, "{ip}:{}", self.port),
-            Host::Dns(name) => write!(f, "{name}:{}", self.port),
+            ServerHost::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]:{}", self.port),
+            ServerHost::Ip(IpAddr::V4(ip)) => write!(f, "{ip}:{}", self.port),
+            ServerHost::Dns(name) => write!(f, "{name}:{}", self.port),
         }
     }
 }
@@ -96,16 +96,16 @@ fn parse_port(port: Option<&str>) -> Result<u16, EndpointError> {
     port.parse().ok().filter(|port| *port != 0).ok_or(EndpointError::Port)
 }
 
-fn parse_host(host: &str) -> Result<Host, EndpointError> {
+fn parse_host(host: &str) -> Result<ServerHost, EndpointError> {
     if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         let ip: Ipv6Addr = inner.parse().map_err(|_| EndpointError::Host)?;
-        return Ok(Host::Ip(ip.to_canonical()));
+        return Ok(ServerHost::Ip(ip.to_canonical()));
     }
     if let Ok(ip) = host.parse::<std::net::Ipv4Addr>() {
-        return Ok(Host::Ip(ip.into()));
+        return Ok(ServerHost::Ip(ip.into()));
     }
     let name = host.to_ascii_lowercase();
-    if is_dns_name(&name) && !ends_in_hex(&name) { Ok(Host::Dns(name)) } else { Err(EndpointError::Host) }
+    if is_dns_name(&name) && !ends_in_hex(&name) { Ok(ServerHost::Dns(name)) } else { Err(EndpointError::Host) }
 }
 
 /// As in `0x7f000001`, which resolvers take for an IPv4 address. They do so with decimal numbers, too, which no DNS name

@@ -27,25 +27,25 @@ pub struct HealthCheck {
 }
 
 /// Which field, and whether its value will do.
-struct Field<'a> {
+struct HealthField<'a> {
     name: &'static str,
     findings: &'a mut Findings,
 }
 
 pub(super) fn check_health(raw: &HealthCheckSpec, findings: &mut Findings) -> HealthCheck {
     HealthCheck {
-        path: Field::new("path", findings).path(raw.path.as_deref()),
-        interval: Field::new("interval", findings).duration(raw.interval.as_deref()),
-        timeout: Field::new("timeout", findings).duration(raw.timeout.as_deref()),
-        healthy_threshold: Field::new("healthyThreshold", findings).threshold(raw.healthy_threshold, 1),
-        unhealthy_threshold: Field::new("unhealthyThreshold", findings).threshold(raw.unhealthy_threshold, 1),
+        path: HealthField::new("path", findings).path(raw.path.as_deref()),
+        interval: HealthField::new("interval", findings).duration(raw.interval.as_deref()),
+        timeout: HealthField::new("timeout", findings).duration(raw.timeout.as_deref()),
+        healthy_threshold: HealthField::new("healthyThreshold", findings).threshold(raw.healthy_threshold, 1),
+        unhealthy_threshold: HealthField::new("unhealthyThreshold", findings).threshold(raw.unhealthy_threshold, 1),
         counts_statuses: raw.unhealthy_threshold.is_some(),
     }
 }
 
-impl<'a> Field<'a> {
+impl<'a> HealthField<'a> {
     fn new(name: &'static str, findings: &'a mut Findings) -> Self {
-        Field { name, findings }
+        HealthField { name, findings }
     }
 
     fn problem(&mut self, message: impl Into<String>) {

@@ -28,7 +28,7 @@ pub use client::{PeerName, Trust};
 pub use cluster::{ClientVerification, Cluster, check_cluster, cluster_as_written};
 pub use credentials::CredentialCache;
 pub(crate) use endpoint::parse_endpoint;
-pub use endpoint::{Endpoint, Host};
+pub use endpoint::{Endpoint, ServerHost};
 pub use gates::Gates;
 pub use health::HealthCheck;
 pub(crate) use health::MAX_PATH;

@@ -6,7 +6,7 @@ use super::endpoint::{Endpoint, parse_endpoint};
 use super::logging::{LogMode, check_log_mode};
 use super::servers::Server;
 use super::{Findings, flow_control};
-use crate::lint::{Part, parts};
+use crate::lint::{RequestPart, parts};
 use crate::problem::Code;
 use crate::problem::Problem;
 use crate::types::{DispatchPolicy, FlowControl};
@@ -128,7 +128,7 @@ pub(super) fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {
         (false, true, _) => {
             never("resources", "the rule matches no resource request without resources", "[\"*\"] is every resource");
         }
-        _ if parts(rule).iter().all(Part::is_empty) => {
+        _ if parts(rule).iter().all(RequestPart::is_empty) => {
             never("", "the rule matches nothing: a list of it covers nothing", "\"-*\" excludes everything");
         }
         _ => {}

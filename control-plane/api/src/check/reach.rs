@@ -1,15 +1,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::endpoint::{EndpointError, Host};
+use super::endpoint::{EndpointError, ServerHost};
 
 /// Refuses addresses that lead back into the gateway's own machine or to a cloud's metadata. A DNS name is only judged by
 /// its spelling: what it resolves to is Envoy's knowledge.
-pub(super) fn check_reach(host: &Host, allow_loopback: bool) -> Result<(), EndpointError> {
+pub(super) fn check_reach(host: &ServerHost, allow_loopback: bool) -> Result<(), EndpointError> {
     let reach = match host {
-        Host::Dns(name) if name == "localhost" || name.ends_with(".localhost") => Reach::Loopback,
-        Host::Dns(_) => Reach::Away,
-        Host::Ip(IpAddr::V4(ip)) => reach_of(*ip),
-        Host::Ip(IpAddr::V6(ip)) => ipv4_inside(*ip).into_iter().map(reach_of).fold(reach_of_v6(*ip), Reach::max),
+        ServerHost::Dns(name) if name == "localhost" || name.ends_with(".localhost") => Reach::Loopback,
+        ServerHost::Dns(_) => Reach::Away,
+        ServerHost::Ip(IpAddr::V4(ip)) => reach_of(*ip),
+        ServerHost::Ip(IpAddr::V6(ip)) => ipv4_inside(*ip).into_iter().map(reach_of).fold(reach_of_v6(*ip), Reach::max),
     };
     match reach {
         Reach::Special => Err(EndpointError::Special),

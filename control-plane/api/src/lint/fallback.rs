@@ -1,6 +1,6 @@
 //! Requests that no policy matches are answered 403, also those that every client starts with.
 
-use super::{Part, Told, parts};
+use super::{RequestPart, Told, parts};
 use crate::problem::Code;
 use crate::types::DispatchPolicy;
 
@@ -12,8 +12,8 @@ pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
     if policies.is_empty() {
         return;
     }
-    let all: Vec<[Part; 2]> = policies.iter().flat_map(|policy| &policy.rules).map(parts).collect();
-    let is_complete = |kind: usize| all.iter().any(|parts| parts.get(kind).is_some_and(Part::is_everything));
+    let all: Vec<[RequestPart; 2]> = policies.iter().flat_map(|policy| &policy.rules).map(parts).collect();
+    let is_complete = |kind: usize| all.iter().any(|parts| parts.get(kind).is_some_and(RequestPart::is_everything));
     if !is_complete(0) {
         told.add(
             Code::MissingDefault,
@@ -32,7 +32,7 @@ pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
     }
 }
 
-fn paths(all: &[[Part; 2]]) -> String {
+fn paths(all: &[[RequestPart; 2]]) -> String {
     let serves = |path: &&str| all.iter().flatten().any(|part| part.serves_path(path));
     let missing: Vec<_> = USUAL.into_iter().filter(|path| !serves(path)).collect();
     let told = "no policy takes the other non-resource requests that no other one matches: they are answered 403";

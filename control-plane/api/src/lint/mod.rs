@@ -13,7 +13,7 @@ mod servers;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use part::{Part, parts};
+pub(crate) use part::{RequestPart, parts};
 
 use crate::problem::Code;
 use crate::problem::Problem;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Part, Told, parts};
+use super::{RequestPart, Told, parts};
 use crate::problem::Code;
 use crate::types::DispatchPolicy;
 
@@ -13,25 +13,25 @@ const MOST_COMPARED: usize = 20_000_000;
 struct Placed {
     policy: usize,
     rule: usize,
-    parts: [Part; 2],
+    parts: [RequestPart; 2],
 }
 
 /// The requests that earlier rules leave to a rule.
 enum Left {
     /// Nothing, because of these.
-    Nothing(Vec<Place>),
+    Nothing(Vec<RulePosition>),
     /// Some; or the rule never had any, which is reported elsewhere.
     Something,
     Never,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place {
+struct RulePosition {
     policy: usize,
     rule: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for RulePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "spec.dispatchPolicies[{}].rules[{}]", self.policy, self.rule)
     }
@@ -69,7 +69,7 @@ pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
 }
 
 fn left_to(placed: &Placed, earlier: &[Placed], budget: &mut usize) -> Option<Left> {
-    let mut by: Vec<Place> = Vec::new();
+    let mut by: Vec<RulePosition> = Vec::new();
     for (kind, part) in placed.parts.iter().enumerate() {
         if part.is_empty() {
             continue;
@@ -77,7 +77,7 @@ fn left_to(placed: &Placed, earlier: &[Placed], budget: &mut usize) -> Option<Le
         *budget = budget.checked_sub(earlier.len())?;
         let covers = |one: &&Placed| one.parts.get(kind).is_some_and(|wide| !wide.is_empty() && wide.covers(part));
         let Some(wider) = earlier.iter().find(covers) else { return Some(Left::Something) };
-        let place = Place { policy: wider.policy, rule: wider.rule };
+        let place = RulePosition { policy: wider.policy, rule: wider.rule };
         if !by.contains(&place) {
             by.push(place);
         }
@@ -85,13 +85,13 @@ fn left_to(placed: &Placed, earlier: &[Placed], budget: &mut usize) -> Option<Le
     Some(if by.is_empty() { Left::Never } else { Left::Nothing(by) })
 }
 
-fn unreachable_rule(policy: usize, rule: usize, by: &[Place], told: &mut Told) {
+fn unreachable_rule(policy: usize, rule: usize, by: &[RulePosition], told: &mut Told) {
     let message = format!("no request gets as far as this rule: {} all of it before", join(by));
     let hint = "remove it, or move it up if its policy was meant to come first";
-    told.add(Code::UnreachableRule, Place { policy, rule }.to_string(), message, hint);
+    told.add(Code::UnreachableRule, RulePosition { policy, rule }.to_string(), message, hint);
 }
 
-fn unreachable_policy(policy: usize, mut by: Vec<Place>, told: &mut Told) {
+fn unreachable_policy(policy: usize, mut by: Vec<RulePosition>, told: &mut Told) {
     by.sort_by_key(|place| (place.policy, place.rule));
     by.dedup();
     let message = format!("no request gets as far as this policy: {} all of it before", join(&by));
@@ -99,7 +99,7 @@ fn unreachable_policy(policy: usize, mut by: Vec<Place>, told: &mut Told) {
     told.add(Code::UnreachablePolicy, format!("spec.dispatchPolicies[{policy}]"), message, hint);
 }
 
-fn join(places: &[Place]) -> String {
+fn join(places: &[RulePosition]) -> String {
     let named = places.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
     let verb = if places.len() == 1 { "matches" } else { "match" };
     format!("{named} {verb}")

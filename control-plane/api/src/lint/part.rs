@@ -1,10 +1,10 @@
-use super::selector::{Exact, Pattern, Prefix, Resource, Selector};
+use super::selector::{Exact, Pattern, Prefix, ResourcePattern, Selector};
 use crate::check::{is_dns_label, is_subdomain};
 use portcullis_filter_config::{Rule, ServiceAccount};
 
 /// The part of a rule about one of the two kinds of requests, in a form that can be compared.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct RequestPart {
     verbs: Selector<Exact>,
     target: Target,
     users: Selector<Prefix>,
@@ -18,7 +18,7 @@ enum Target {
     Resource {
         groups: Selector<Exact>,
         versions: Selector<Exact>,
-        resources: Selector<Resource>,
+        resources: Selector<ResourcePattern>,
         names: Selector<Exact>,
         namespaces: Selector<Exact>,
     },
@@ -26,7 +26,7 @@ enum Target {
 }
 
 /// The rule's part for resource requests and the one for the others.
-pub(crate) fn parts(rule: &Rule) -> [Part; 2] {
+pub(crate) fn parts(rule: &Rule) -> [RequestPart; 2] {
     let nobody_named = rule.users.is_empty() && rule.service_accounts.is_empty();
     let resource = Target::Resource {
         groups: Selector::new(&rule.api_groups, Selector::nothing()),
@@ -36,7 +36,7 @@ pub(crate) fn parts(rule: &Rule) -> [Part; 2] {
         namespaces: Selector::new(&rule.namespaces, Selector::All),
     };
     let path = Target::Path(Selector::without_exclusions(&rule.non_resource_urls));
-    [resource, path].map(|target| Part {
+    [resource, path].map(|target| RequestPart {
         verbs: Selector::new(&rule.verbs, Selector::nothing()),
         target,
         users: Selector::new(&rule.users, if nobody_named { Selector::All } else { Selector::nothing() }),
@@ -54,7 +54,7 @@ fn user_name(account: &ServiceAccount) -> String {
     format!("system:serviceaccount:{}:{}", account.namespace, account.name)
 }
 
-impl Part {
+impl RequestPart {
     /// Whether it certainly matches no request. `false` is no promise.
     pub(crate) fn is_empty(&self) -> bool {
         self.verbs.is_empty() || self.target.is_empty() || (self.users.is_empty() && self.accounts.is_empty())
@@ -113,7 +113,7 @@ impl Target {
             Target::Resource { groups, versions, resources, names, namespaces } => {
                 let texts = [groups, versions, names, namespaces];
                 let unreal =
-                    matches!(resources, Selector::AnyOf(all) if all.iter().all(|one| *one == Resource::Nothing));
+                    matches!(resources, Selector::AnyOf(all) if all.iter().all(|one| *one == ResourcePattern::Nothing));
                 resources.is_empty() || unreal || texts.into_iter().any(Selector::is_empty)
             }
         }

@@ -119,36 +119,38 @@ impl Pattern for Prefix {
 
 /// `resource`, `resource/subresource` or `*/subresource`. `resource/*` covers nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Resource {
+pub(super) enum ResourcePattern {
     Plain(String),
     Subresource { resource: String, subresource: String },
     AnySubresource(String),
     Nothing,
 }
 
-impl Pattern for Resource {
+impl Pattern for ResourcePattern {
     fn parse(entry: &str) -> Self {
         match entry.split_once('/') {
-            None => Resource::Plain(entry.to_owned()),
-            Some((_, "*" | "")) => Resource::Nothing,
-            Some(("*", subresource)) => Resource::AnySubresource(subresource.to_owned()),
+            None => ResourcePattern::Plain(entry.to_owned()),
+            Some((_, "*" | "")) => ResourcePattern::Nothing,
+            Some(("*", subresource)) => ResourcePattern::AnySubresource(subresource.to_owned()),
             Some((resource, subresource)) => {
-                Resource::Subresource { resource: resource.to_owned(), subresource: subresource.to_owned() }
+                ResourcePattern::Subresource { resource: resource.to_owned(), subresource: subresource.to_owned() }
             }
         }
     }
 
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
-            (_, Resource::Nothing) => true,
-            (Resource::Nothing, _) => false,
-            (Resource::AnySubresource(any), Resource::Subresource { subresource, .. }) => any == subresource,
+            (_, ResourcePattern::Nothing) => true,
+            (ResourcePattern::Nothing, _) => false,
+            (ResourcePattern::AnySubresource(any), ResourcePattern::Subresource { subresource, .. }) => {
+                any == subresource
+            }
             _ => self == other,
         }
     }
 
     fn is_disjoint(&self, other: &Self) -> bool {
-        matches!((self, other), (Resource::Nothing, _) | (_, Resource::Nothing))
+        matches!((self, other), (ResourcePattern::Nothing, _) | (_, ResourcePattern::Nothing))
             || (!self.covers(other) && !other.covers(self))
     }
 }

@@ -16,7 +16,7 @@ use envoy_types::pb::envoy::extensions::load_balancing_policies::least_request::
 use envoy_types::pb::envoy::extensions::load_balancing_policies::random::v3::Random;
 use envoy_types::pb::envoy::extensions::load_balancing_policies::round_robin::v3::RoundRobin;
 use envoy_types::pb::google::protobuf::{Struct, UInt64Value, Value, value};
-use portcullis_api::{Endpoint, Host, Limits, Strategy};
+use portcullis_api::{Endpoint, Limits, ServerHost, Strategy};
 use portcullis_filter_config::names;
 
 use crate::names::Group;
@@ -38,8 +38,8 @@ pub(super) fn assignment(name: String, group: &Group) -> ClusterLoadAssignment {
 
 fn lb_endpoint(endpoint: &Endpoint) -> LbEndpoint {
     let address = match &endpoint.host {
-        Host::Ip(ip) => ip_socket(*ip, endpoint.port),
-        Host::Dns(name) => socket(name, endpoint.port),
+        ServerHost::Ip(ip) => ip_socket(*ip, endpoint.port),
+        ServerHost::Dns(name) => socket(name, endpoint.port),
     };
     let endpoint_config = EnvoyEndpoint { address: Some(address), ..Default::default() };
     LbEndpoint {

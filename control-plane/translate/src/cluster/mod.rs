@@ -12,7 +12,7 @@ use envoy_types::pb::envoy::config::cluster::v3::cluster::{
 };
 use envoy_types::pb::envoy::config::cluster::v3::{Cluster as EnvoyCluster, UpstreamConnectionOptions};
 use envoy_types::pb::envoy::config::core::v3::TcpKeepalive;
-use portcullis_api::{Cluster, Host, Settings};
+use portcullis_api::{Cluster, ServerHost, Settings};
 use portcullis_filter_config::Pool;
 
 use crate::generation::upstream_identity;
@@ -35,7 +35,7 @@ pub(crate) fn emit(
     resources: &mut Vec<Resource>,
 ) {
     let assignment = endpoints::assignment(names.group(&group.name), group);
-    let by_address = group.servers.iter().all(|server| matches!(server.endpoint.host, Host::Ip(_)));
+    let by_address = group.servers.iter().all(|server| matches!(server.endpoint.host, ServerHost::Ip(_)));
     for pool in Pool::of(&upstream_identity(cluster, settings)).iter().copied() {
         let mut envoy = pool_cluster(cluster, group, pool, names, settings);
         if by_address {
