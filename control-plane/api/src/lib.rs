@@ -29,8 +29,8 @@ mod types;
 pub use account::token_account;
 pub use check::{
     AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, Gates, HealthCheck, KeyPair,
-    Limits, LogMode, PeerName, Policy, ProxyProtocol, RequestHeaders, Server, ServerHost, Settings, Strategy, Trust,
-    UpstreamIdentity, check_cluster, check_settings, cluster_as_written,
+    Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Trust, UpstreamIdentity,
+    check_cluster, check_settings, cluster_as_written,
 };
 pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};

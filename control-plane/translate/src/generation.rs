@@ -1,6 +1,6 @@
 use portcullis_api::{self as api, Cluster, PeerName, Settings, Trust, token_account};
 use portcullis_filter_config::names::EARLY_REMOVED_PREFIXES;
-use portcullis_filter_config::{self as config, UpstreamIdentity, hex};
+use portcullis_filter_config::{RequestHeaders, UpstreamIdentity, hex};
 use ring::digest::{Context, SHA256, digest};
 
 /// Digits of a generation in names.
@@ -87,10 +87,8 @@ pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> Upstr
     match cluster.upstream_identity {
         api::UpstreamIdentity::Impersonate => UpstreamIdentity::Impersonate,
         api::UpstreamIdentity::RequestHeader { .. } => {
-            let api::RequestHeaders { user, group, uid, extra_prefix, reserved: _ } =
-                settings.request_header_names.clone();
-            let reserved = reserved_headers(settings);
-            UpstreamIdentity::RequestHeader(config::RequestHeaders { user, group, uid, extra_prefix, reserved })
+            let names = settings.request_header_names.clone();
+            UpstreamIdentity::RequestHeader(RequestHeaders { reserved: reserved_headers(settings), ..names })
         }
     }
 }
@@ -98,7 +96,7 @@ pub(crate) fn upstream_identity(cluster: &Cluster, settings: &Settings) -> Upstr
 /// The header names of an authenticating proxy that no filter knows by itself: the names that the gateway writes, and those
 /// that the servers may believe beside them.
 pub(crate) fn reserved_headers(settings: &Settings) -> Vec<String> {
-    let api::RequestHeaders { user, group, uid, extra_prefix, reserved } = &settings.request_header_names;
+    let RequestHeaders { user, group, uid, extra_prefix, reserved } = &settings.request_header_names;
     let is_known = |name: &str| EARLY_REMOVED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
     let named =
         [user, group, uid, extra_prefix].into_iter().chain(reserved).filter(|name| !name.is_empty() && !is_known(name));

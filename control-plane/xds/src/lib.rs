@@ -26,7 +26,7 @@ pub use health::{
     AckState, AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer, repeated,
 };
 pub use metrics::XdsMetrics;
-pub use node::{NodeInfo, OneView, Refused, RejectedNode, Standing, View, Views};
+pub use node::{NodeInfo, OneView, Refused, RejectedNode, View, Views};
 pub use registry::{NodeStatus, Registry};
 pub use resource::{Part, Resource};
 pub use server::{ConnectionTable, Limits, Listeners, Rejection, ServeError, ServerState, serve};

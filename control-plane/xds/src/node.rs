@@ -5,6 +5,7 @@ use std::time::Instant;
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::config::core::v3::node::UserAgentVersionType;
 use envoy_types::pb::google::protobuf::value::Kind;
+use portcullis_api::status::Standing;
 
 /// A node's description of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,28 +79,12 @@ pub struct Refused {
     pub owner: Option<String>,
 }
 
-/// A node's progress with one owner's resources.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It has acknowledged all of them.
-    Acknowledged,
-    /// It has not, yet.
-    Pending,
-    /// It refuses at least one of them, and keeps what it had of it.
-    Refused {
-        /// The node's message about the first one.
-        message: String,
-    },
-}
-
-impl Standing {
-    /// The standing of two together: a refusal counts before a pending resource.
-    pub(crate) fn and(self, other: Self) -> Self {
-        match (self, other) {
-            (refused @ Self::Refused { .. }, _) | (_, refused @ Self::Refused { .. }) => refused,
-            (Self::Acknowledged, Self::Acknowledged) => Self::Acknowledged,
-            _ => Self::Pending,
-        }
+/// The standing of two together: a refusal counts before a pending resource.
+pub(crate) fn combined(one: Standing, other: Standing) -> Standing {
+    match (one, other) {
+        (refused @ Standing::Refused { .. }, _) | (_, refused @ Standing::Refused { .. }) => refused,
+        (Standing::Acknowledged, Standing::Acknowledged) => Standing::Acknowledged,
+        _ => Standing::Pending,
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use crate::delta::DeltaStream;
 use crate::delta::TypeStatus;
 use crate::metrics::{OptionalMetrics, XdsMetrics};
-use crate::node::{Refused, RejectedNode, Standing, View};
+use crate::node::{Refused, RejectedNode, View, combined};
 use crate::snapshot::Snapshot;
+use portcullis_api::status::Standing;
 
 /// The state of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +102,7 @@ impl Registry {
                 continue;
             };
             let known = standings.remove(stream.node());
-            let standing = known.map_or(standing.clone(), |known| known.and(standing));
+            let standing = known.map_or(standing.clone(), |known| combined(known, standing));
             standings.insert(stream.node().to_owned(), standing);
         }
         standings
@@ -117,7 +118,7 @@ impl Registry {
                 // Locked for each, so that the stream goes on in between.
                 let Some(standing) = lock(&stream).standing(snapshot, owner) else { continue };
                 let known: Option<Standing> = standings.remove(owner);
-                let standing = known.map_or(standing.clone(), |known| known.and(standing));
+                let standing = known.map_or(standing.clone(), |known| combined(known, standing));
                 standings.insert(owner.to_owned(), standing);
             }
         }

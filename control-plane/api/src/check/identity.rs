@@ -1,3 +1,5 @@
+use portcullis_filter_config::RequestHeaders;
+
 use super::Findings;
 use crate::references::UNKNOWN_TOKEN;
 use crate::types::{PortcullisSpec, RequestHeaderNames, UpstreamClusterSpec};
@@ -14,34 +16,6 @@ pub enum UpstreamIdentity {
         /// Whether the servers are asked whose a token is.
         token_review: bool,
     },
-}
-
-/// The names of an authenticating proxy's headers, lower-case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestHeaders {
-    /// The user's name.
-    pub user: String,
-    /// One line for each group.
-    pub group: String,
-    /// The header of the user's UID; empty where it is not forwarded.
-    pub uid: String,
-    /// The prefix of the headers of extra attributes.
-    pub extra_prefix: String,
-    /// Further prefixes of names that the servers may believe, and that no client may send.
-    pub reserved: Vec<String>,
-}
-
-impl Default for RequestHeaders {
-    fn default() -> Self {
-        let name = |rest: &str| format!("x-remote-{rest}");
-        Self {
-            user: name("user"),
-            group: name("group"),
-            uid: name("uid"),
-            extra_prefix: name("extra-"),
-            reserved: Vec::new(),
-        }
-    }
 }
 
 const PATH: &str = "spec.portcullis.upstreamIdentity";

@@ -32,7 +32,7 @@ pub use endpoint::{Endpoint, ServerHost};
 pub use gates::Gates;
 pub use health::HealthCheck;
 pub(crate) use health::MAX_PATH;
-pub use identity::{RequestHeaders, UpstreamIdentity};
+pub use identity::UpstreamIdentity;
 pub use logging::LogMode;
 pub use policies::{Policy, Strategy};
 pub(crate) use servers::MAX_ZONE;

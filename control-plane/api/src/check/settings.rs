@@ -1,11 +1,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
-use portcullis_filter_config::ProtectedIdentities;
+use portcullis_filter_config::{ProtectedIdentities, RequestHeaders};
 
 use super::authority::is_dns_label;
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::cidr::{Cidr, check_ranges};
-use super::identity::{RequestHeaders, check_header_names};
+use super::identity::check_header_names;
 use super::protected::check_protected;
 use super::{Checked, Findings};
 use crate::references::{unresolved_authority, unresolved_certificate};

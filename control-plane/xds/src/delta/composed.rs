@@ -1,10 +1,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::node::Standing;
 use crate::quarantine::{ChunkRefusal, Offer, Quarantine};
 use crate::resource::Resource;
 use crate::resource::{ByteChunks, ChunkKey, Chunks, add_chunks, bodies};
 use crate::snapshot::Snapshot;
+use portcullis_api::status::Standing;
 
 /// The resources of one type that are made of parts: what of them may be sent.
 #[derive(Debug, Default)]

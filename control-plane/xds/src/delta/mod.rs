@@ -19,10 +19,11 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 use envoy_types::pb::google::protobuf::Any;
 
 use crate::kind::ResourceKind;
-use crate::node::{Refused, Standing};
+use crate::node::{Refused, combined};
 use crate::resource::length;
 use crate::snapshot::Snapshot;
 use gates::{Blocked, SendGates};
+use portcullis_api::status::Standing;
 use subscription::{Change, Subscription};
 
 /// The progress of one type on one stream.
@@ -243,7 +244,7 @@ impl DeltaStream {
             let subscription = self.subscriptions.get(&(ResourceKind::of(type_url), type_url.to_owned()));
             Some(subscription.map_or(Standing::Pending, |subscription| subscription.standing(name, resource, owner)))
         };
-        snapshot.owned_by(owner).filter_map(one).reduce(Standing::and)
+        snapshot.owned_by(owner).filter_map(one).reduce(combined)
     }
 
     /// The nonce of the oldest response without an answer.

@@ -17,10 +17,10 @@ use envoy_types::pb::google::protobuf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::node::Standing;
 use crate::registry::Registry;
 use crate::server::QueuedResponse;
 use crate::snapshot::Snapshot;
+use portcullis_api::status::Standing;
 
 /// The interval at which an agent is to report.
 pub(super) const REPORT_INTERVAL: protobuf::Duration = protobuf::Duration { seconds: 5, nanos: 0 };
@@ -112,7 +112,7 @@ pub(super) fn answers(standings: BTreeMap<String, Standing>, hash: impl Fn(&str)
         let answer = match standing {
             Standing::Acknowledged => AckState::Acknowledged,
             Standing::Refused { .. } => AckState::Refused,
-            Standing::Pending => return None,
+            Standing::Pending | Standing::Elsewhere => return None,
         };
         let hash = hash(&owner)?;
         Some(((owner, hash), answer))

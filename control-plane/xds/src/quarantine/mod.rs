@@ -13,8 +13,8 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::node::Standing;
 use crate::resource::{Chunk, ChunkKey, Chunks};
+use portcullis_api::status::Standing;
 
 pub(crate) use offer::Offer;
 use offer::ReportedVersion;

@@ -1,10 +1,10 @@
 //! Resources that Envoy refuses are found, reported and left out; all others go on.
 
+use portcullis_api::status::Standing;
 use portcullis_e2e::Manifest;
 use portcullis_harness::client::TlsTarget;
 use portcullis_harness::rundir::RunDir;
 use portcullis_stub_apiserver::StubServer;
-use portcullis_xds::Standing;
 use serde_json::json;
 
 use crate::bad_control_plane::BadControlPlane;

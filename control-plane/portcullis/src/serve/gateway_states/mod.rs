@@ -5,9 +5,7 @@ use std::time::Instant;
 use portcullis_api::status::{Gateway, Health, Standing, Timestamp, UnhealthyServer};
 use portcullis_filter_config::{Pool, without_generation};
 use portcullis_translate::type_urls;
-use portcullis_xds::{
-    AckState, AckStates, Endpoints, HealthRegistry, NodeStatus, Registry, Snapshot, Standing as XdsStanding,
-};
+use portcullis_xds::{AckState, AckStates, Endpoints, HealthRegistry, NodeStatus, Refused, Registry, Snapshot};
 
 #[cfg(test)]
 mod tests;
@@ -141,13 +139,10 @@ impl GroupHealth<'_> {
 
 /// The state of a node. An object that is pending because the node refuses the shared listener would wait in vain: it counts as
 /// refused.
-fn standing(standing: XdsStanding, node: &NodeStatus) -> Standing {
-    match standing {
-        XdsStanding::Acknowledged => Standing::Acknowledged,
-        XdsStanding::Refused { message } => Standing::Refused { message },
-        XdsStanding::Pending => match node.refused.iter().find(|refused| refused.owner.is_none()) {
-            Some(refused) => Standing::Refused { message: format!("{}: {}", refused.name, refused.message) },
-            None => Standing::Pending,
-        },
+fn standing(standing: Standing, node: &NodeStatus) -> Standing {
+    let is_shared = |refused: &&Refused| refused.owner.is_none();
+    match node.refused.iter().find(is_shared).filter(|_| standing == Standing::Pending) {
+        Some(refused) => Standing::Refused { message: format!("{}: {}", refused.name, refused.message) },
+        None => standing,
     }
 }

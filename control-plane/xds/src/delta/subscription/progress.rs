@@ -2,9 +2,10 @@
 
 use super::{Refusal, Subscription, UNSURE};
 use crate::delta::gates::Blocked;
-use crate::node::{Refused, Standing};
+use crate::node::Refused;
 use crate::resource::Resource;
 use crate::snapshot::Snapshot;
+use portcullis_api::status::Standing;
 
 impl Subscription {
     /// The owner of a resource, also of a removed one.

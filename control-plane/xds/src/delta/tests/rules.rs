@@ -5,7 +5,7 @@ use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::google::rpc::Status;
 
 use super::*;
-use crate::node::Standing;
+use portcullis_api::status::Standing;
 
 /// A response as `type: +name -name`.
 fn show(responses: &[DeltaDiscoveryResponse]) -> Vec<String> {
