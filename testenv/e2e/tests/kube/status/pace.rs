@@ -66,7 +66,10 @@ fn strangers_keep_their_fields(fixture: &SourceFixture) {
     let theirs = json!({
         "apiVersion": "proxy.kubegateway.io/v1alpha1", "kind": "UpstreamCluster", "metadata": {"name": NAME},
         "status": {
-            "conditions": [{"type": "example.com/Audited", "status": "True", "reason": "Seen"}],
+            "conditions": [{
+                "type": "example.com/Audited", "status": "True", "reason": "Seen", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
             "theirs": {"field": 1},
         },
     });
