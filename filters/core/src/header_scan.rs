@@ -1,5 +1,5 @@
-//! Which headers no client may send on. Found in one pass over the request, before anything else looks at it, and to_remove
-//! out of every request, also of those that end here.
+//! Headers that no client may send on: found in one pass over the request, before anything else looks at it, and removed from
+//! every request, also from those that end here.
 
 use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::go_strings::equal_fold;
@@ -24,6 +24,9 @@ const HOP_WRITTEN: [&[u8]; 5] = [b"forwarded", b"via", b"x-forwarded-for", b"x-f
 /// Headers of which Envoy adds one to nearly every request, for its origin. They mean nothing to kube-apiserver.
 const FROM_OUTSIDE: &[u8] = b"x-envoy-external-address";
 const FROM_INSIDE: &[u8] = b"x-envoy-internal";
+
+/// The media type of a server-side apply (apimachinery, `types.ApplyPatchType`).
+const APPLY_PATCH: &[u8] = b"application/apply-patch+yaml";
 
 /// Names that `Connection` may list.
 const MAX_LISTED: usize = 16;
@@ -78,6 +81,8 @@ pub struct HeaderScan<'a> {
     pub forwarded_for: &'a [u8],
     /// `X-Request-Id`, which Envoy writes.
     pub request_id: &'a [u8],
+    /// Whether the body is a server-side apply, by its `Content-Type`.
+    pub is_apply: bool,
     /// The `X-Forwarded-Client-Cert` line; of several the last one, see [`HeaderScan::forwarded_cert_lines`].
     pub forwarded_cert: Option<&'a [u8]>,
     /// How many `X-Forwarded-Client-Cert` lines there are.
@@ -150,6 +155,7 @@ impl<'a> HeaderScan<'a> {
                 }
                 b"connection" => connections.push(value),
                 b"content-length" => scan.has_body |= value != b"0",
+                b"content-type" => scan.is_apply = value == APPLY_PATCH,
                 b"upgrade" => {
                     has_upgrade |= !value.is_empty();
                     // kube-apiserver looks at the first line only.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use envoy_abi::http::{FilterHandle, HeaderMap, Headers, LocalReply};
 use portcullis_core::exchange::{Asked, Edit, HeaderLines, Host};
 use portcullis_core::long_streams::StreamRegistry;
-use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord};
+use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
 use portcullis_core::review::{Review, ReviewAnswers};
 use portcullis_core::x509::KnownChains;
 use portcullis_core::{Moment, Refusal};
@@ -77,9 +77,20 @@ impl Host for StreamHost<'_> {
         self.stream.code_details().map(Cow::Borrowed)
     }
 
-    fn server(&self) -> Option<String> {
-        let server = self.stream.endpoint_metadata(names::HOST, names::HOST_SERVER)?;
-        std::str::from_utf8(server).ok().map(str::to_owned)
+    fn server(&self) -> Option<Cow<'_, [u8]>> {
+        self.stream.endpoint_metadata(names::HOST, names::HOST_SERVER).map(Cow::Borrowed)
+    }
+
+    fn server_address(&self) -> Option<&[u8]> {
+        self.stream.upstream_address()
+    }
+
+    fn response_code(&self) -> Option<u16> {
+        self.stream.response_code()
+    }
+
+    fn response_bytes(&self) -> Option<u64> {
+        self.stream.response_bytes()
     }
 
     fn moment(&self) -> Option<Moment> {
@@ -189,6 +200,10 @@ impl Host for StreamHost<'_> {
 
     fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome) {
         self.metrics.count(series, seen, outcome);
+    }
+
+    fn count_response(&self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, response: &Response<'_>) {
+        self.metrics.count_response(series, seen, response);
     }
 
     fn record_processing(&mut self, microseconds: u64) {

@@ -1,10 +1,10 @@
 use std::sync::{Arc, LazyLock};
 
 use envoy_abi::http::{ConfigHandle, Counter, FilterHandle, Gauge, Histogram, MainThread, MetricSink};
-use portcullis_core::observe::catalog::{
-    CREDENTIAL_CACHE_ENTRIES, FILTER_DURATION, Metric, REQUESTS, REQUESTS_IN_FLIGHT, REVIEW_WAIT, REVIEWS,
+use portcullis_core::observe::catalog::{COUNTERS, FILTER_DURATION, GAUGES, Metric, REVIEW_WAIT};
+use portcullis_core::observe::{
+    ClusterMetrics, MetricsSink, OrphanedMetrics, Outcome, Publisher, RequestRecord, Response,
 };
-use portcullis_core::observe::{ClusterMetrics, MetricsSink, OrphanedMetrics, Outcome, Publisher, RequestRecord};
 
 use crate::flush_timer::FlushTimer;
 use crate::memory;
@@ -16,10 +16,10 @@ static ORPHANED: LazyLock<OrphanedMetrics> = LazyLock::new(OrphanedMetrics::defa
 /// One filter configuration's metrics.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    requests: Counter,
+    counters: Vec<(&'static str, Counter)>,
+    gauges: Vec<(&'static str, Gauge)>,
     pub(crate) processing: Histogram,
     pub(crate) review_wait: Histogram,
-    gauges: [(Metric, Gauge); 3],
     publisher: Publisher,
     timer: Arc<FlushTimer>,
 }
@@ -31,12 +31,15 @@ struct EnvoySink<'a, S> {
 }
 
 impl<S: MetricSink> MetricsSink for EnvoySink<'_, S> {
-    fn add(&mut self, _metric: Metric, labels: &[&str], count: u64) {
-        let _ = self.sink.add(self.metrics.requests, labels, count);
+    fn add(&mut self, metric: Metric, labels: &[&str], count: u64) {
+        let counter = self.metrics.counters.iter().find(|(name, _)| *name == metric.name);
+        if let Some((_, counter)) = counter {
+            let _ = self.sink.add(*counter, labels, count);
+        }
     }
 
     fn set(&mut self, metric: Metric, labels: &[&str], _before: u64, value: u64) {
-        let gauge = self.metrics.gauges.iter().find(|(known, _)| known.name == metric.name);
+        let gauge = self.metrics.gauges.iter().find(|(name, _)| *name == metric.name);
         if let Some((_, gauge)) = gauge {
             let _ = self.sink.set(*gauge, labels, value);
         }
@@ -45,13 +48,15 @@ impl<S: MetricSink> MetricsSink for EnvoySink<'_, S> {
 
 impl Metrics {
     pub(crate) fn new(handle: &mut ConfigHandle) -> Option<Self> {
-        let mut gauge = |metric: Metric| Some((metric, handle.gauge(metric.name, metric.labels)?));
-        let gauges = [gauge(REQUESTS_IN_FLIGHT)?, gauge(REVIEWS)?, gauge(CREDENTIAL_CACHE_ENTRIES)?];
+        let counter = |metric: &Metric| Some((metric.name, handle.counter(metric.name, metric.labels)?));
+        let counters = COUNTERS.iter().map(counter).collect::<Option<_>>()?;
+        let gauge = |metric: &Metric| Some((metric.name, handle.gauge(metric.name, metric.labels)?));
+        let gauges = GAUGES.iter().map(gauge).collect::<Option<_>>()?;
         Some(Metrics {
-            requests: handle.counter(REQUESTS.name, REQUESTS.labels)?,
+            counters,
+            gauges,
             processing: handle.histogram(FILTER_DURATION.name)?,
             review_wait: handle.histogram(REVIEW_WAIT.name)?,
-            gauges,
             publisher: Publisher::default(),
             timer: FlushTimer::new(handle.scheduler()),
         })
@@ -59,6 +64,16 @@ impl Metrics {
 
     pub(crate) fn count(&self, metrics: Option<&Arc<ClusterMetrics>>, record: &RequestRecord, outcome: Outcome) {
         self.publisher.count(metrics, record, outcome);
+        self.timer.schedule();
+    }
+
+    pub(crate) fn count_response(
+        &self,
+        metrics: Option<&Arc<ClusterMetrics>>,
+        record: &RequestRecord,
+        response: &Response<'_>,
+    ) {
+        self.publisher.count_response(metrics, record, response);
         self.timer.schedule();
     }
 

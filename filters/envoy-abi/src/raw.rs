@@ -126,6 +126,11 @@ unsafe extern "C" {
         attribute: u32,
         value: *mut bool,
     ) -> bool;
+    pub(crate) fn envoy_dynamic_module_callback_http_filter_get_attribute_int(
+        filter: FilterPtr,
+        attribute: u32,
+        value: *mut u64,
+    ) -> bool;
     pub(crate) fn envoy_dynamic_module_callback_http_get_filter_state_bytes(
         filter: FilterPtr,
         key: Buffer,

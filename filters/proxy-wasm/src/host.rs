@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use portcullis_core::exchange::{Asked, Edit, Host};
 use portcullis_core::long_streams::StreamRegistry;
-use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord};
+use portcullis_core::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
 use portcullis_core::review::{AwaitedAnswers, Review, ReviewAnswers, ReviewKey};
 use portcullis_core::state_store::SharedState;
 use portcullis_core::x509::KnownChains;
@@ -26,6 +26,8 @@ use crate::root::Root;
 
 const CERTIFICATE_DIGEST: &str = "connection\0sha256_peer_certificate_digest";
 const CODE_DETAILS: &str = "response\0code_details";
+const CODE: &str = "response\0code";
+const SIZE: &str = "response\0size";
 
 /// The host's own state of a stream.
 #[derive(Default)]
@@ -62,6 +64,12 @@ pub(crate) struct StreamHost<'a, H> {
 }
 
 impl<H: Hostcalls> StreamHost<'_, H> {
+    /// A number among the stream's properties.
+    fn number(&self, property: &str) -> Option<u64> {
+        let bytes = self.vm.hostcalls.property(property)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
     /// Whether another worker knows some answer; looked for once only, because by then it may be too old.
     fn finds_answers(&mut self, reviews: &[Review]) -> bool {
         let mut has_found = false;
@@ -100,9 +108,16 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         self.vm.hostcalls.property(CODE_DETAILS).map(Cow::Owned)
     }
 
-    fn server(&self) -> Option<String> {
-        let server = self.vm.hostcalls.property(names::wasm::SERVER).filter(|name| !name.is_empty())?;
-        String::from_utf8(server).ok()
+    fn server(&self) -> Option<Cow<'_, [u8]>> {
+        self.vm.hostcalls.property(names::wasm::SERVER).filter(|name| !name.is_empty()).map(Cow::Owned)
+    }
+
+    fn response_code(&self) -> Option<u16> {
+        self.number(CODE).and_then(|code| u16::try_from(code).ok()).filter(|code| *code > 0)
+    }
+
+    fn response_bytes(&self) -> Option<u64> {
+        self.number(SIZE)
     }
 
     fn moment(&self) -> Option<Moment> {
@@ -215,6 +230,12 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
     fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome) {
         if let Some(root) = self.root {
             root.metrics.count(series, seen, outcome);
+        }
+    }
+
+    fn count_response(&self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, response: &Response<'_>) {
+        if let Some(root) = self.root {
+            root.metrics.count_response(series, seen, response);
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use portcullis_core::observe::catalog::{FILTER_DURATION, Metric, PREFIX, REVIEW_WAIT};
-use portcullis_core::observe::{ClusterMetrics, MetricsSink, Outcome, Publisher, RequestRecord};
+use portcullis_core::observe::{ClusterMetrics, MetricsSink, Outcome, Publisher, RequestRecord, Response};
 
 use crate::abi::{Hostcalls, MetricKind};
 
@@ -31,7 +31,8 @@ struct SharedSink<'a, H> {
 impl<H: Hostcalls> SharedSink<'_, H> {
     fn change(&mut self, kind: MetricKind, metric: Metric, labels: &[&str], by: i64) {
         let mut name = format!("{PREFIX}{}", metric.name);
-        for (label, value) in metric.labels.iter().zip(labels) {
+        // Envoy takes no empty value, and Prometheus reads a missing label as an empty one.
+        for (label, value) in metric.labels.iter().zip(labels).filter(|(_, value)| !value.is_empty()) {
             name += &format!(";{label}={}", value.replace(';', "_"));
         }
         let id = self.ids.get(&name).copied().or_else(|| {
@@ -71,6 +72,16 @@ impl Metrics {
 
     pub(crate) fn count(&self, metrics: Option<&Arc<ClusterMetrics>>, record: &RequestRecord, outcome: Outcome) {
         self.publisher.count(metrics, record, outcome);
+        self.changed();
+    }
+
+    pub(crate) fn count_response(
+        &self,
+        metrics: Option<&Arc<ClusterMetrics>>,
+        record: &RequestRecord,
+        response: &Response<'_>,
+    ) {
+        self.publisher.count_response(metrics, record, response);
         self.changed();
     }
 

@@ -7,7 +7,7 @@ use portcullis_filter_config::names::request::Field;
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
 use crate::moment::Moment;
-use crate::observe::{ClusterMetrics, Outcome, RequestRecord};
+use crate::observe::{ClusterMetrics, Outcome, RequestRecord, Response};
 use crate::refusal::Refusal;
 use crate::review::{Review, ReviewAnswers, ReviewKey};
 use crate::x509::KnownChains;
@@ -34,7 +34,15 @@ pub trait Host {
     /// Envoy's `response.code_details`, for the access log.
     fn code_details(&self) -> Option<Cow<'_, [u8]>>;
     /// The name of the server that the request went to, from the endpoint's metadata. `None` for a response of Envoy's own.
-    fn server(&self) -> Option<String>;
+    fn server(&self) -> Option<Cow<'_, [u8]>>;
+    /// Address and port of that server, if they are cheaper to read than its name.
+    fn server_address(&self) -> Option<&[u8]> {
+        None
+    }
+    /// The status of the response, of Envoy's own too. `None` if there is none.
+    fn response_code(&self) -> Option<u16>;
+    /// Bytes of the response's body that went to the client. `None` if the proxy does not count them.
+    fn response_bytes(&self) -> Option<u64>;
     /// Both clocks. `None` fails closed: nothing can be decided without the time.
     fn moment(&self) -> Option<Moment>;
     /// The clock that only goes forward.
@@ -97,8 +105,10 @@ pub trait Host {
     /// Has [`StreamRegistry::expire`] called at that uptime.
     fn call_at(&mut self, streams: &Arc<StreamRegistry<Self::Stream>>, at: Duration);
 
-    /// Counts a request; `None` for one that reached no cluster.
+    /// Counts a decision; `None` for a request that reached no cluster.
     fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome);
+    /// Counts an answer; `None` for a request that reached no cluster.
+    fn count_response(&self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, response: &Response<'_>);
     /// Records [`crate::observe::catalog::FILTER_DURATION`], the time that the filter spent on a request.
     fn record_processing(&mut self, microseconds: u64);
     /// Records [`crate::observe::catalog::REVIEW_WAIT`], the time that a request waited for reviews.

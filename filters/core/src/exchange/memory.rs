@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::host::{Asked, HeaderLines, Host};
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
 use crate::moment::Moment;
-use crate::observe::{ClusterMetrics, Outcome, RequestRecord};
+use crate::observe::{ClusterMetrics, Outcome, RequestRecord, Response, Server};
 use crate::refusal::Refusal;
 use crate::review::{Review, ReviewAnswers, ReviewResult};
 use crate::x509::KnownChains;
@@ -48,6 +49,8 @@ pub struct MemoryHost<A> {
     pub reply: Option<Refusal>,
     /// Every other effect in order, as one word and its argument.
     pub effects: Vec<String>,
+    /// Counted answers: status, server and milliseconds.
+    pub responses: RefCell<Vec<String>>,
     answers: ReviewAnswers,
 }
 
@@ -70,6 +73,7 @@ impl<A> MemoryHost<A> {
             exported: Vec::new(),
             reply: None,
             effects: Vec::new(),
+            responses: RefCell::default(),
             answers: ReviewAnswers::default(),
         }
     }
@@ -121,8 +125,17 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         None
     }
 
-    fn server(&self) -> Option<String> {
-        self.server.clone()
+    fn server(&self) -> Option<Cow<'_, [u8]>> {
+        self.server.as_ref().map(|name| Cow::Borrowed(name.as_bytes()))
+    }
+
+    fn response_code(&self) -> Option<u16> {
+        let of_reply = self.reply.as_ref().map(|reply| reply.code);
+        of_reply.or_else(|| self.status.and_then(|status| status.parse().ok()))
+    }
+
+    fn response_bytes(&self) -> Option<u64> {
+        Some(0)
     }
 
     fn moment(&self) -> Option<Moment> {
@@ -239,6 +252,17 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
     fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, _seen: &RequestRecord, outcome: Outcome) {
         let cluster = if series.is_some() { "cluster" } else { "unrouted" };
         self.effects.push(format!("count {cluster} {} {}", outcome.decision(), outcome.reason()));
+    }
+
+    fn count_response(&self, _series: Option<&Arc<ClusterMetrics>>, _seen: &RequestRecord, response: &Response<'_>) {
+        let Response { code, server, duration, server_duration, .. } = response;
+        let times = [duration, server_duration].map(|time| time.map(|time| time.as_millis()));
+        let server = match server {
+            Some(Server::Named(name)) => String::from_utf8_lossy(name),
+            Some(Server::Known(_)) => "known".into(),
+            None => "-".into(),
+        };
+        self.responses.borrow_mut().push(format!("{code} {server} {times:?}"));
     }
 
     fn record_processing(&mut self, _microseconds: u64) {}

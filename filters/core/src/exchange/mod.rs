@@ -34,7 +34,7 @@ use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::limit::InFlightPermit;
 use crate::long_streams::{StreamGuard, StreamRegistry};
 use crate::moment::Moment;
-use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord};
+use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest};
 use crate::refusal::Refusal;
 use crate::request::RequestContext;
 use crate::review::{PassedToken, Review, ReviewAnswers};
@@ -69,14 +69,26 @@ pub struct Exchange<T> {
     answers: ReviewAnswers,
     waiting_since: Option<Duration>,
     processing_time: Duration,
-    /// A forwarded request's metrics, to count what happens to it later.
-    forwarded: Option<(Arc<ClusterMetrics>, RequestRecord)>,
+    timeline: Timeline,
+    is_forwarded: bool,
+    /// The metrics and the labels of the request, to count what happens to it later. No metrics if it reached no cluster.
+    metrics: Option<Arc<ClusterMetrics>>,
+    record: RequestRecord,
+    running: Option<RunningRequest>,
     log_entry: Option<(AccessLogEntry, Outcome)>,
     permit: Option<InFlightPermit>,
     token: Option<PassedToken>,
     owns_unauthorized: bool,
     upgrade: UpgradeGate,
     tracking: Tracking<T>,
+}
+
+/// The times of a request, by the clock that only goes forward.
+#[derive(Clone, Copy, Debug, Default)]
+struct Timeline {
+    received: Option<Duration>,
+    forwarded: Option<Duration>,
+    answered: Option<Duration>,
 }
 
 /// How a long-running stream is followed until its server is removed or its time is over.
@@ -102,7 +114,11 @@ impl<T> Default for Exchange<T> {
             answers: ReviewAnswers::default(),
             waiting_since: None,
             processing_time: Duration::ZERO,
-            forwarded: None,
+            timeline: Timeline::default(),
+            is_forwarded: false,
+            metrics: None,
+            record: RequestRecord::default(),
+            running: None,
             log_entry: None,
             permit: None,
             token: None,
@@ -177,8 +193,12 @@ impl<T: Clone> Exchange<T> {
         next
     }
 
+    fn is_long(&self) -> bool {
+        !matches!(self.tracking, Tracking::None)
+    }
+
     fn is_forwarded(&self) -> bool {
-        self.forwarded.is_some() && !self.is_answered
+        self.is_forwarded && !self.is_answered
     }
 
     /// The answers that the request has waited for.
@@ -210,6 +230,7 @@ impl<T: Clone> Exchange<T> {
         // The proxy may drop the route's configuration once the route is chosen again.
         let series = route.map(|route| Arc::clone(route.cluster.series()));
         let mut seen = RequestRecord::default();
+        self.timeline.received.get_or_insert(start.uptime);
         let progress = self.settle(gateway, route, start, &mut seen, host);
         let end = host.uptime().unwrap_or(start.uptime);
         self.processing_time = self.processing_time.saturating_add(end.saturating_sub(start.uptime));
@@ -224,12 +245,16 @@ impl<T: Clone> Exchange<T> {
         host.record_processing(u64::try_from(self.processing_time.as_micros()).unwrap_or(u64::MAX));
         host.count(series.as_ref(), &seen, outcome);
         self.log_entry = seen.entry.take().map(|entry| (entry, outcome));
+        (self.metrics, self.record) = (series, seen);
         if let Progress::Refused(refusal) = &progress {
             self.is_answered = true;
             reply(refusal, host);
             return Next::Stop;
         }
-        self.forwarded = series.map(|series| (series, seen));
+        // One that reached no cluster is not forwarded.
+        self.is_forwarded = self.metrics.is_some();
+        self.timeline.forwarded = Some(end);
+        self.running = self.metrics.as_ref().map(|metrics| metrics.start(self.record.key, self.is_long()));
         self.fault.strike("decided");
         Next::Continue
     }

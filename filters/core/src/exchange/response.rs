@@ -1,9 +1,11 @@
+use std::time::Duration;
+
 use super::host::{HeaderLines, Host};
-use super::{Exchange, Next, RouteConfig, Tracking, reply};
+use super::{Exchange, Next, RouteConfig, Timeline, Tracking, reply};
 use crate::fault;
 use crate::gateway::Gateway;
 use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason, Wake};
-use crate::observe::{AccessLogEntry, Outcome, RequestRecord};
+use crate::observe::{AccessLogEntry, Outcome, RequestRecord, Response, Server};
 use crate::refusal::{Refusal, details};
 
 impl<T: Clone> Exchange<T> {
@@ -48,6 +50,7 @@ impl<T: Clone> Exchange<T> {
         if self.is_answered {
             return Next::Continue;
         }
+        self.timeline.answered = host.uptime();
         self.note_unseen_request(host);
         let token = self.token.take();
         let needs_status = self.owns_unauthorized || token.is_some() || self.upgrade.is_closed();
@@ -62,9 +65,7 @@ impl<T: Clone> Exchange<T> {
             reply(&refusal, host);
             return Next::Stop;
         }
-        if let (true, Some(token), Some(now)) =
-            (is_unauthorized, token, if is_unauthorized { host.uptime() } else { None })
-        {
+        if let (true, Some(token), Some(now)) = (is_unauthorized, token, self.timeline.answered) {
             token.report_rejected(now);
             host.token_rejected(&token.key(), now);
         }
@@ -111,6 +112,7 @@ impl<T: Clone> Exchange<T> {
     /// The stream has ended, however it did, and the access log is written next.
     pub fn complete(&mut self, host: &mut impl Host<Stream = T>) {
         self.fault.strike("stream-complete");
+        self.count_response(host);
         if let Some((entry, outcome)) = self.log_entry.take() {
             let members = entry.finish(outcome, host.code_details().as_deref());
             host.log(&members);
@@ -121,10 +123,31 @@ impl<T: Clone> Exchange<T> {
         }
     }
 
+    /// Counts the answer, or the end without one.
+    fn count_response(&mut self, host: &mut impl Host<Stream = T>) {
+        let Timeline { received, forwarded, answered } = self.timeline;
+        let end = if self.is_long() { answered } else { None }.or_else(|| host.uptime());
+        let since = |start: Option<Duration>, end: Option<Duration>| Some(end?.saturating_sub(start?));
+        let metrics = self.metrics.as_ref().filter(|_| self.is_forwarded);
+        let known = metrics.and_then(|metrics| metrics.server_at(host.server_address()?));
+        let named = if metrics.is_some() && known.is_none() { host.server() } else { None };
+        let server = known.map(Server::Known).or(named.as_deref().map(Server::Named));
+        let response = Response {
+            code: host.response_code().unwrap_or(0),
+            server,
+            duration: since(received, end),
+            server_duration: since(forwarded, answered).filter(|_| server.is_some()),
+            bytes: host.response_bytes(),
+        };
+        // The host shows gauges with it.
+        self.running = None;
+        host.count_response(self.metrics.as_ref(), &self.record, &response);
+    }
+
     /// Counts what happened to a forwarded request, and puts it into its log entry.
     fn note(&mut self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
-        if let Some((series, seen)) = &self.forwarded {
-            host.count(Some(series), seen, outcome);
+        if self.is_forwarded {
+            host.count(self.metrics.as_ref(), &self.record, outcome);
         }
         if let Some((_, logged)) = &mut self.log_entry {
             *logged = outcome;
@@ -133,7 +156,7 @@ impl<T: Clone> Exchange<T> {
 
     fn track(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
         let Tracking::Pending { streams, is_watch } = std::mem::take(&mut self.tracking) else { return };
-        let server = host.server();
+        let server = host.server().and_then(|name| String::from_utf8(name.into_owned()).ok());
         // A response of Envoy's own may have no server.
         let (true, Some(now)) = (server.is_some() || is_session, host.uptime()) else { return };
         let stream = host.stream(is_watch);

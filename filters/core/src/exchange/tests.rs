@@ -320,3 +320,68 @@ fn body_and_trailers_of_an_unforwarded_request_never_go_on() {
     let goes_on = (Next::Continue, Next::Continue);
     assert_eq!(body_and_trailers(&mut forwarded, &fixture, &mut host), goes_on, "and of a forwarded one do");
 }
+
+/// Lets the proxy's clocks show that many milliseconds.
+fn at(host: &mut Proxy, milliseconds: u64) {
+    host.moment = Some(Moment { now: now(), uptime: Duration::from_millis(milliseconds) });
+}
+
+#[test]
+fn answer_counts_with_its_server_and_its_times() {
+    let fixture = fixture();
+    let mut host = proxy(&fixture, POD, &[]);
+    at(&mut host, 1_000);
+    let (mut exchange, _) = begin(&fixture, &mut host);
+    let running = || fixture.route.cluster.series().gauges().into_iter().find(|(_, labels, _)| labels[1] == "readOnly");
+    assert_eq!(running().unwrap().2, 1);
+    (host.status, host.server) = (Some("404"), Some("a:6443".to_owned()));
+    at(&mut host, 1_200);
+    assert_eq!(exchange.response_headers(&mut host), Next::Continue);
+    at(&mut host, 1_500);
+    exchange.complete(&mut host);
+    assert_eq!(*host.responses.borrow(), ["404 a:6443 [Some(500), Some(200)]"]);
+    assert_eq!(running().unwrap().2, 0);
+}
+
+#[test]
+fn long_running_request_counts_with_the_time_to_its_headers() {
+    let fixture = fixture();
+    let mut host = proxy(&fixture, WATCH, &[]);
+    let (mut exchange, _) = begin(&fixture, &mut host);
+    let metrics = fixture.route.cluster.series();
+    let watches =
+        || metrics.gauges().into_iter().filter(|(metric, ..)| metric.name == "apiserver_longrunning_requests");
+    let labels = ["prod.example.com", "WATCH", "pods", "", "cluster"];
+    assert_eq!(
+        watches().map(|(_, labels, count)| (labels, count)).collect::<Vec<_>>(),
+        [(labels.map(str::to_owned).to_vec(), 1)]
+    );
+    (host.status, host.server) = (Some("200"), Some("a:6443".to_owned()));
+    at(&mut host, 30);
+    assert_eq!(exchange.response_headers(&mut host), Next::Continue);
+    at(&mut host, 600_000);
+    exchange.complete(&mut host);
+    assert_eq!(*host.responses.borrow(), ["200 a:6443 [Some(30), Some(30)]"]);
+    assert_eq!(watches().count(), 0);
+}
+
+#[test]
+fn request_counts_that_no_server_answered() {
+    let fixture = fixture();
+    let mut host = proxy(&fixture, POD, &[("via", "1.1 lab")]);
+    begin(&fixture, &mut host).0.complete(&mut host);
+    assert_eq!(*host.responses.borrow(), ["508 - [Some(0), None]"], "refused");
+
+    let mut host = proxy(&fixture, POD, &[]);
+    let (mut exchange, _) = begin(&fixture, &mut host);
+    at(&mut host, 70);
+    exchange.complete(&mut host);
+    assert_eq!(*host.responses.borrow(), ["0 - [Some(70), None]"], "the client left");
+
+    let mut host = proxy(&fixture, POD, &[]);
+    host.status = Some("400");
+    let mut exchange = Exchange::<()>::default();
+    assert_eq!(exchange.response_headers(&mut host), Next::Continue);
+    exchange.complete(&mut host);
+    assert_eq!(*host.responses.borrow(), ["400 - [None, None]"], "Envoy answered before the filter");
+}

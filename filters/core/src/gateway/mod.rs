@@ -199,7 +199,7 @@ impl Gateway {
         let target = RequestTarget::parse(scan.path).map_err(bad_request)?;
         let info = target.resolve(scan.method).map_err(bad_request)?;
         target.check(&info).map_err(bad_request)?;
-        seen.request(cluster.series(), &info);
+        seen.request(cluster.series(), &info, scan);
         let judged = self.judge_info(cluster, request, &info, seen);
         if !matches!(judged, Err(Interrupt::Review(_))) {
             seen.add_request(cluster.series(), &info, scan);

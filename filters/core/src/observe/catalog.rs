@@ -34,18 +34,39 @@ pub struct Label {
 }
 
 /// All labels.
-pub const LABELS: [Label; 8] = [
-    Label { name: "cluster", values: "The name of the `UpstreamCluster`; `-` for what reached none." },
+pub const LABELS: [Label; 14] = [
+    Label {
+        name: "cluster",
+        values: "The name of the `UpstreamCluster`; `-` for what reached none; `other` in histograms of what has no room.",
+    },
+    Label {
+        name: "server",
+        values: "The server that the request went to last, as the object's `spec.servers` names it; `-` for an answer of the \
+                 gateway's own; `other` for a server that is not in the object any more.",
+    },
     Label {
         name: "verb",
-        values: "Kubernetes' verbs; for plain paths lower-case HTTP methods. Other methods are `other`.",
+        values: "kube-apiserver's word for its metrics: the method, but `LIST` and `WATCH` for collections, `APPLY` for \
+                 server-side apply and `CONNECT` for `exec`, `attach`, `portforward`, `log` and `proxy`. Other methods are \
+                 `other`.",
     },
     Label {
         name: "resource",
-        values: "A resource of Kubernetes' own, as `pods` or `pods/exec`, whatever its API group (listed below), or one that \
-                 a dispatch policy of the cluster names, up to 1,024 of them. `NonResourceRequest` for plain paths. \
-                 Everything else is `other`.",
+        values: "A resource of Kubernetes' own, whatever its API group (listed below), or one that a dispatch policy of the \
+                 cluster names, up to 1,024 of them. Empty for plain paths. Everything else is `other`.",
     },
+    Label { name: "subresource", values: "The subresource, listed below with its resource; or empty." },
+    Label {
+        name: "scope",
+        values: "`resource` for an object and a creation, `namespace` and `cluster` for collections; empty for plain paths.",
+    },
+    Label {
+        name: "code",
+        values: "The status of the answer; `0` if the request ended without one. The class alone, as `2xx`, for what has no \
+                 room.",
+    },
+    Label { name: "le", values: "The upper bound of a histogram's bucket, in the metric's unit." },
+    Label { name: "request_kind", values: "`readOnly` or `mutating`." },
     Label {
         name: "policy",
         values: "The number of the dispatch policy in the object, from 0; `-` where none decided.",
@@ -68,7 +89,111 @@ pub const REQUESTS: Metric = Metric {
     kind: Kind::Counter,
     help: "Requests, counted when the gateway decides about them. One that went upstream and whose answer the gateway \
            replaced, or that it ended later, counts twice: as `forwarded`, and as `replaced` or `ended`.",
-    labels: &["cluster", "verb", "resource", "policy", "schema", "decision", "reason"],
+    labels: &["cluster", "verb", "resource", "subresource", "policy", "schema", "decision", "reason"],
+};
+
+/// Answers. The name and the labels behind the prefix are kube-apiserver's.
+pub const RESPONSES: Metric = Metric {
+    name: "apiserver_request_total",
+    kind: Kind::Counter,
+    help: "Requests that have ended, as kube-apiserver counts them: when the answer has ended.",
+    labels: &["cluster", "server", "verb", "resource", "subresource", "scope", "code"],
+};
+
+/// A histogram that the filter counts itself, as counters: Envoy's own histograms of many labels cost 7,000 instructions a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistogramMetrics {
+    /// Name, help and labels, without the suffixes and `le`.
+    pub histogram: Metric,
+    /// Values up to a bound.
+    pub bucket: Metric,
+    /// The sum of all values.
+    pub sum: Metric,
+    /// All values.
+    pub count: Metric,
+}
+
+/// A [`HistogramMetrics`] of that name.
+macro_rules! histogram {
+    ($name:literal, $help:expr, [$($label:literal),+]) => {{
+        const LABELS: &[&str] = &[$($label),+];
+        const BUCKET_LABELS: &[&str] = &[$($label,)+ "le"];
+        const fn counter(name: &'static str, labels: &'static [&'static str]) -> Metric {
+            Metric { name, kind: Kind::Counter, help: "", labels }
+        }
+        HistogramMetrics {
+            histogram: Metric { name: $name, kind: Kind::Histogram, help: $help, labels: LABELS },
+            bucket: counter(concat!($name, "_bucket"), BUCKET_LABELS),
+            sum: counter(concat!($name, "_sum"), LABELS),
+            count: counter(concat!($name, "_count"), LABELS),
+        }
+    }};
+}
+
+/// Bounds of durations in microseconds, and their labels: a part of those of kube-apiserver, with those of its objectives.
+pub const DURATION_BOUNDS: [(u64, &str); 12] = [
+    (5_000, "0.005"),
+    (25_000, "0.025"),
+    (100_000, "0.1"),
+    (200_000, "0.2"),
+    (400_000, "0.4"),
+    (800_000, "0.8"),
+    (1_000_000, "1"),
+    (2_000_000, "2"),
+    (5_000_000, "5"),
+    (10_000_000, "10"),
+    (30_000_000, "30"),
+    (60_000_000, "60"),
+];
+
+/// Bounds of sizes in bytes, and their labels: kube-apiserver's.
+pub const SIZE_BOUNDS: [(u64, &str); 7] = [
+    (1_000, "1000"),
+    (10_000, "10000"),
+    (100_000, "100000"),
+    (1_000_000, "1e+06"),
+    (10_000_000, "1e+07"),
+    (100_000_000, "1e+08"),
+    (1_000_000_000, "1e+09"),
+];
+
+/// Durations of requests.
+pub const DURATIONS: HistogramMetrics = histogram!(
+    "apiserver_request_duration_seconds",
+    "Time from a request's headers to the end of its answer; to the headers of the answer for watches and other long-running \
+     requests, which kube-apiserver counts to their end. The sum grows in whole seconds.",
+    ["cluster", "verb", "resource", "subresource", "scope"]
+);
+
+/// The servers' part of the durations.
+pub const SERVER_DURATIONS: HistogramMetrics = histogram!(
+    "server_duration_seconds",
+    "Time from a request's departure to a server until the headers of the answer. The gateway's own part, reviews included, and \
+     the transfer of the answer are not in it. The sum grows in whole seconds.",
+    ["cluster", "server", "verb"]
+);
+
+/// Sizes of answers.
+pub const RESPONSE_SIZES: HistogramMetrics = histogram!(
+    "apiserver_response_sizes",
+    "Bytes of the answers to `GET` and `LIST`, as they were sent to the client. Envoy 1.38 does not count them.",
+    ["cluster", "verb", "resource", "subresource", "scope"]
+);
+
+/// Running requests that end by themselves.
+pub const IN_FLIGHT: Metric = Metric {
+    name: "apiserver_current_inflight_requests",
+    kind: Kind::Gauge,
+    help: "Forwarded requests that are running, without long-running ones.",
+    labels: &["cluster", "request_kind"],
+};
+
+/// Running requests that last.
+pub const LONG_RUNNING: Metric = Metric {
+    name: "apiserver_longrunning_requests",
+    kind: Kind::Gauge,
+    help: "Forwarded watches and other long-running requests that are running.",
+    labels: &["cluster", "verb", "resource", "subresource", "scope"],
 };
 
 /// The gateway's own time for a request.
@@ -97,6 +222,14 @@ pub const REQUESTS_IN_FLIGHT: Metric = Metric {
     labels: &["cluster", "schema"],
 };
 
+/// The limit of requests in flight.
+pub const IN_FLIGHT_LIMIT: Metric = Metric {
+    name: "requests_in_flight_limit",
+    kind: Kind::Gauge,
+    help: "Requests in flight that `maxRequestsInflight` allows.",
+    labels: &["cluster", "schema"],
+};
+
 /// Reviews under way.
 pub const REVIEWS: Metric = Metric {
     name: "reviews_in_flight",
@@ -114,11 +247,48 @@ pub const CREDENTIAL_CACHE_ENTRIES: Metric = Metric {
 };
 
 /// All of them.
-pub const METRICS: [Metric; 6] =
-    [REQUESTS, FILTER_DURATION, REVIEW_WAIT, REQUESTS_IN_FLIGHT, REVIEWS, CREDENTIAL_CACHE_ENTRIES];
+pub const METRICS: [Metric; 13] = [
+    REQUESTS,
+    RESPONSES,
+    DURATIONS.histogram,
+    SERVER_DURATIONS.histogram,
+    RESPONSE_SIZES.histogram,
+    IN_FLIGHT,
+    LONG_RUNNING,
+    FILTER_DURATION,
+    REVIEW_WAIT,
+    REQUESTS_IN_FLIGHT,
+    IN_FLIGHT_LIMIT,
+    REVIEWS,
+    CREDENTIAL_CACHE_ENTRIES,
+];
 
-/// The label `resource` of what is no resource.
-pub const NON_RESOURCE: &str = "NonResourceRequest";
+/// The counters that a host defines, those of histograms included.
+pub const COUNTERS: [Metric; 11] = [
+    REQUESTS,
+    RESPONSES,
+    DURATIONS.bucket,
+    DURATIONS.sum,
+    DURATIONS.count,
+    SERVER_DURATIONS.bucket,
+    SERVER_DURATIONS.sum,
+    SERVER_DURATIONS.count,
+    RESPONSE_SIZES.bucket,
+    RESPONSE_SIZES.sum,
+    RESPONSE_SIZES.count,
+];
+
+/// The gauges that a host defines.
+pub const GAUGES: [Metric; 6] =
+    [IN_FLIGHT, LONG_RUNNING, REQUESTS_IN_FLIGHT, IN_FLIGHT_LIMIT, REVIEWS, CREDENTIAL_CACHE_ENTRIES];
+
+/// The proxy's metrics, as a publisher writes them.
+pub trait MetricsSink {
+    /// Adds to the counter of these label values.
+    fn add(&mut self, metric: Metric, labels: &[&str], count: u64);
+    /// Changes the gauge of these label values, which this publisher had set to `before`.
+    fn set(&mut self, metric: Metric, labels: &[&str], before: u64, value: u64);
+}
 
 /// Kubernetes' own resources, and subresources in common use. Another resource counts under the name that a dispatch policy of
 /// the cluster gives it, or as `other`.

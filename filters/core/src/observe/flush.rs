@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::catalog::MetricsSink;
 use super::publisher::publish_counts;
-use super::{ClusterMetrics, MetricsSink, Publisher};
+use super::{ClusterMetrics, Publisher};
 
 /// Time from a change to the flush of metrics: the maximum age of figures.
 pub const FLUSH_INTERVAL: Duration = Duration::from_secs(1);

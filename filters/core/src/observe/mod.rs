@@ -1,7 +1,9 @@
 //! Metrics by labels of closed sets, and lines of the access log.
 //!
 //! - [`catalog`]: every metric with its labels, the one source of `docs/reference/metrics.md`.
-//! - `resource`, `outcome`: the closed sets. A client's invention is `other`, so that no client makes a series.
+//! - `verb`, `resource`, `outcome`: the closed sets. A client's invention is `other`, so that no client makes a series.
+//! - `counters`, `responses`, `running`: decisions, answers with their durations and sizes, and requests that run.
+//! - [`SeriesBudget`]: the bound of all series of a process.
 //! - [`ClusterMetrics`]: counts of one cluster's requests; [`Publisher`]: the counts of all, until the proxy takes them.
 //! - [`RequestRecord`]: the findings about one request, for both.
 //! - [`RequestAttributes`]: the attributes of a request that are exported to other filters, routes and logs.
@@ -10,6 +12,7 @@
 mod access_log;
 pub mod catalog;
 mod cluster_metrics;
+mod counters;
 mod flush;
 mod outcome;
 #[cfg(test)]
@@ -18,11 +21,21 @@ mod publisher;
 mod request_attributes;
 mod request_record;
 mod resource;
+mod response_series;
+mod responses;
+mod running;
+mod series_budget;
+mod verb;
 
 pub use access_log::AccessLogEntry;
+pub use catalog::MetricsSink;
 pub use cluster_metrics::{ClusterMetrics, Gauges, Labels};
 pub use flush::{FLUSH_INTERVAL, FlushGate, OrphanedMetrics};
 pub use outcome::Outcome;
-pub use publisher::{MetricsSink, Publisher};
+pub use publisher::Publisher;
 pub use request_attributes::RequestAttributes;
 pub use request_record::RequestRecord;
+pub use responses::{Response, Server};
+pub(crate) use running::RunningRequest;
+pub use running::RunningRequests;
+pub use series_budget::SeriesBudget;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::Outcome;
-use super::catalog::{BUILT_IN, LABELS, METRICS, PREFIX};
-use super::resource::Verb;
+use super::catalog::{BUILT_IN, COUNTERS, LABELS, METRICS, PREFIX};
+use super::verb::ReportedVerb;
 use crate::review::CACHES;
 
 const HEAD: &str = "# Metrics of the filter
@@ -17,8 +17,13 @@ interval). On Envoy 1.38, which takes counts only from requests, the last ones b
 after it.
 
 Every label has a closed set of values, given by Kubernetes, by the configuration or by the code. No client can make a series \
-by inventing names. More than 16,384 combinations of labels of one cluster are counted together, with `-` and `other` for all \
-but `cluster`, `decision` and `reason`.
+by inventing names. All clusters of a process have 65,536 series together, made when something is first counted; what comes \
+later is counted as `other`, by cluster and outcome. Every cluster has its totals that way, and those in use have details.
+
+Metrics that begin with `apiserver_` have the names, the labels and the words of kube-apiserver's own, with `cluster` and \
+`server` in addition and without `group`, `version`, `dry_run` and `component`: take the prefix away \
+(`metric_relabel_configs`: `regex: envoy_portcullis_(apiserver_.*)`, `replacement: $1`, `target_label: __name__`, \
+`source_labels: [__name__]`), and dashboards that were made for kube-apiserver read them.
 
 A counter starts again when Envoy does, and when the part of Envoy's listener that serves the cluster is replaced and drained.
 ";
@@ -37,7 +42,7 @@ fn page() -> String {
         writeln!(page, "| `{}` | {} |", label.name, label.values).unwrap();
     }
     let reasons: Vec<_> = Outcome::reasons().collect();
-    writeln!(page, "\n**verb**: {}.", words(&Verb::ALL)).unwrap();
+    writeln!(page, "\n**verb**: {}.", words(&ReportedVerb::ALL.map(ReportedVerb::label))).unwrap();
     writeln!(
         page,
         "\n**decision**: {}. `forwarded` says what the filter decided; what Envoy answers afterwards, \
@@ -59,7 +64,7 @@ fn reference_says_what_the_code_does() {
 
 #[test]
 fn every_label_is_explained_and_used() {
-    let used = |name: &str| METRICS.iter().any(|metric| metric.labels.contains(&name));
+    let used = |name: &str| METRICS.iter().chain(&COUNTERS).any(|metric| metric.labels.contains(&name));
     assert!(LABELS.iter().all(|label| used(label.name)));
     let explained = |name: &&str| LABELS.iter().any(|label| label.name == *name);
     assert!(METRICS.iter().all(|metric| metric.labels.iter().all(&explained)));

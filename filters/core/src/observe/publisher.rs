@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::catalog::{Metric, REQUESTS};
-use super::{ClusterMetrics, Outcome, RequestRecord};
+use super::catalog::{Metric, MetricsSink, REQUESTS};
+use super::{ClusterMetrics, Outcome, RequestRecord, Response};
 
 /// The metrics of all clusters of one filter configuration: counted here, carried to the proxy once in a while, because a
 /// labelled counter of Envoy costs more than the rest of the filter.
@@ -22,14 +22,6 @@ struct PublishedState {
     shown: BTreeMap<(&'static str, Vec<String>), u64>,
 }
 
-/// The proxy's metrics, as a publisher writes them.
-pub trait MetricsSink {
-    /// Adds to the counter of these label values.
-    fn add(&mut self, metric: Metric, labels: &[&str], count: u64);
-    /// Changes the gauge of these label values, which this publisher had set to `before`.
-    fn set(&mut self, metric: Metric, labels: &[&str], before: u64, value: u64);
-}
-
 impl Default for Publisher {
     fn default() -> Self {
         Publisher { unrouted: Arc::new(ClusterMetrics::unrouted()), latest: AtomicU64::new(0), known: Mutex::default() }
@@ -39,11 +31,25 @@ impl Default for Publisher {
 impl Publisher {
     /// Counts a request; `None` for one that reached no cluster.
     pub fn count(&self, metrics: Option<&Arc<ClusterMetrics>>, record: &RequestRecord, outcome: Outcome) {
+        self.registered(metrics).count(record.key, outcome);
+    }
+
+    /// Counts an answer; `None` for the answer to a request that reached no cluster.
+    pub fn count_response(
+        &self,
+        metrics: Option<&Arc<ClusterMetrics>>,
+        record: &RequestRecord,
+        response: &Response<'_>,
+    ) {
+        self.registered(metrics).count_response(record.key, response);
+    }
+
+    fn registered<'a>(&'a self, metrics: Option<&'a Arc<ClusterMetrics>>) -> &'a Arc<ClusterMetrics> {
         let metrics = metrics.unwrap_or(&self.unrouted);
         if self.latest.load(Ordering::Relaxed) != metrics.id() {
             self.register(metrics);
         }
-        metrics.count(record.cell, outcome);
+        metrics
     }
 
     /// The metrics of all clusters.
@@ -74,7 +80,7 @@ impl Publisher {
             }
         }
         for ((name, labels), before) in before {
-            if let Some(metric) = super::catalog::METRICS.iter().find(|metric| metric.name == name) {
+            if let Some(metric) = super::catalog::GAUGES.iter().find(|metric| metric.name == name) {
                 write_gauge(sink, *metric, &labels, before, 0);
             }
         }
@@ -97,6 +103,7 @@ impl Publisher {
 /// Writes what was counted of a cluster's requests since.
 pub(super) fn publish_counts(metrics: &ClusterMetrics, sink: &mut impl MetricsSink) {
     metrics.take(|labels, count| sink.add(REQUESTS, &labels, count));
+    metrics.publish_responses(sink);
 }
 
 fn write_gauge(sink: &mut impl MetricsSink, metric: Metric, labels: &[String], before: u64, value: u64) {

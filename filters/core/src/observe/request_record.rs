@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use super::access_log::AccessLogEntry;
 use super::cluster_metrics::ClusterMetrics;
-use super::cluster_metrics::CounterKey;
+use super::counters::CounterKey;
 use super::request_attributes::RequestAttributes;
-use super::resource::Verb;
+use super::verb::{ReportedVerb, Scope};
 use crate::header_scan::HeaderScan;
 use crate::identity::{ANONYMOUS, UserInfo};
 use crate::request::Client;
@@ -14,7 +14,7 @@ use crate::upstream_user::UpstreamUser;
 /// The findings about a request while it is decided. Costs next to nothing if the request is not logged.
 #[derive(Debug, Default)]
 pub struct RequestRecord {
-    pub(crate) cell: CounterKey,
+    pub(crate) key: CounterKey,
     policy: Option<usize>,
     /// The outer `None`: not known; the inner one: anonymous.
     client: Option<Option<Arc<UpstreamUser>>>,
@@ -26,9 +26,10 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
-    pub(crate) fn request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>) {
-        self.cell.verb = Verb::of(&info.verb).code();
-        self.cell.resource = series.resources.code(info);
+    pub(crate) fn request(&mut self, series: &ClusterMetrics, info: &RequestInfo<'_>, scan: &HeaderScan<'_>) {
+        self.key.verb = ReportedVerb::of(info, scan.is_apply).code();
+        self.key.scope = Scope::of(info).code();
+        self.key.resource = series.resources.code(info);
     }
 
     /// Records the client.
@@ -46,7 +47,7 @@ impl RequestRecord {
     }
 
     pub(crate) fn policy(&mut self, policy: usize) {
-        self.cell.policy = u32::try_from(policy.saturating_add(1)).unwrap_or(0);
+        self.key.policy = u32::try_from(policy.saturating_add(1)).unwrap_or(0);
         self.policy = Some(policy);
     }
 

@@ -1,4 +1,4 @@
-use super::catalog::{BUILT_IN, NON_RESOURCE};
+use super::catalog::BUILT_IN;
 use crate::policy::names::Names;
 use crate::request_info::RequestInfo;
 use portcullis_filter_config::Policy;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// Codes of the words that are no resource's name.
-const OTHER: u16 = 0;
+pub(super) const OTHER: u16 = 0;
 const PLAIN: u16 = 1;
 const FIRST: u32 = 2;
 
@@ -43,14 +43,15 @@ impl ResourceLabels {
         find(&KNOWN).or_else(|| find(&self.index)).and_then(|code| u16::try_from(code).ok()).unwrap_or(OTHER)
     }
 
-    pub(super) fn label(&self, code: u16) -> &str {
+    /// The resource and the subresource of a code; both are empty for a plain path.
+    pub(super) fn labels(&self, code: u16) -> (&str, &str) {
         match code {
-            OTHER => "other",
-            PLAIN => NON_RESOURCE,
+            OTHER => ("other", ""),
+            PLAIN => ("", ""),
             code => {
                 let at = usize::from(code).saturating_sub(FIRST as usize);
                 let named = || self.named.get(at.saturating_sub(BUILT_IN.len())).map(|name| &**name);
-                BUILT_IN.get(at).copied().or_else(named).unwrap_or("other")
+                parts(BUILT_IN.get(at).copied().or_else(named).unwrap_or("other"))
             }
         }
     }
@@ -66,59 +67,6 @@ fn is_a_name(name: &str) -> bool {
     (1..=128).contains(&name.len()) && name.bytes().all(is_word)
 }
 
-/// A verb of a closed set, by its place in [`Verb::ALL`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Verb(u8);
-
-impl Verb {
-    /// Kubernetes' verbs, and lower-case HTTP methods for plain paths.
-    pub(super) const ALL: [&'static str; 15] = [
-        "other",
-        "get",
-        "list",
-        "watch",
-        "create",
-        "update",
-        "patch",
-        "delete",
-        "deletecollection",
-        "proxy",
-        "head",
-        "post",
-        "put",
-        "options",
-        "trace",
-    ];
-
-    pub(super) fn of(verb: &[u8]) -> Self {
-        Verb(match verb {
-            b"get" => 1,
-            b"list" => 2,
-            b"watch" => 3,
-            b"create" => 4,
-            b"update" => 5,
-            b"patch" => 6,
-            b"delete" => 7,
-            b"deletecollection" => 8,
-            b"proxy" => 9,
-            b"head" => 10,
-            b"post" => 11,
-            b"put" => 12,
-            b"options" => 13,
-            b"trace" => 14,
-            _ => 0,
-        })
-    }
-
-    pub(super) const fn code(self) -> u8 {
-        self.0
-    }
-
-    pub(super) fn label(code: u8) -> &'static str {
-        Self::ALL.get(usize::from(code)).copied().unwrap_or("other")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +75,8 @@ mod tests {
     fn label(resources: &ResourceLabels, resource: &str, subresource: &str) -> String {
         let (resource, subresource) = (resource.as_bytes(), subresource.as_bytes());
         let info = RequestInfo { is_resource: true, resource, subresource, ..RequestInfo::default() };
-        resources.label(resources.code(&info)).to_owned()
+        let (resource, subresource) = resources.labels(resources.code(&info));
+        [resource, subresource].join("/").trim_end_matches('/').to_owned()
     }
 
     #[test]
@@ -156,8 +105,8 @@ mod tests {
         for (resource, subresource, expected) in table {
             assert_eq!(label(&resources, resource, subresource), expected, "{resource}/{subresource}");
         }
-        assert_eq!(resources.label(resources.code(&RequestInfo::default())), "NonResourceRequest");
-        assert_eq!(resources.label(u16::MAX), "other");
+        assert_eq!(resources.labels(resources.code(&RequestInfo::default())), ("", ""));
+        assert_eq!(resources.labels(u16::MAX), ("other", ""));
     }
 
     #[test]
@@ -181,15 +130,5 @@ mod tests {
         }]);
         let kept = (0..5_000).filter(|n| label(&resources, &format!("r{n}"), "") != "other").count();
         assert_eq!(kept, MOST_NAMED);
-    }
-
-    #[test]
-    fn every_verb_has_its_own_label_and_the_rest_is_other() {
-        for verb in Verb::ALL {
-            assert_eq!(Verb::label(Verb::of(verb.as_bytes()).code()), verb);
-        }
-        for invented in [&b""[..], b"GET", b"purge", b"get ", b"\xff", &[b'x'; 10_000]] {
-            assert_eq!(Verb::label(Verb::of(invented).code()), "other");
-        }
     }
 }

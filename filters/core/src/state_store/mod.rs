@@ -17,6 +17,7 @@ pub use shared::SharedState;
 
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
+use crate::observe::{RunningRequests, SeriesBudget};
 use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
 
@@ -31,6 +32,16 @@ pub trait StateStore {
     /// The token bucket of a flow control schema. The rate is part of what it is found by: another rate is another bucket,
     /// and a full one.
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
+
+    /// The running requests of a cluster, for metrics; by the cluster's name. A host that shows no metrics needs none.
+    fn running(&self, _cluster: &str) -> Arc<RunningRequests> {
+        Arc::default()
+    }
+
+    /// The series that all clusters may make together. A host that shows no metrics needs none.
+    fn series_budget(&self) -> Arc<SeriesBudget> {
+        Arc::default()
+    }
 }
 
 /// The proxy's data that all workers share, where they share no memory.

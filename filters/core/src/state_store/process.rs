@@ -4,6 +4,7 @@ use std::time::Duration;
 use super::{CacheOwner, StateStore};
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
+use crate::observe::{RunningRequests, SeriesBudget};
 use crate::review::{CredentialCaches, Store};
 use crate::weak_map::WeakMap;
 
@@ -14,6 +15,8 @@ pub struct ProcessState {
     caches: WeakMap<CacheOwner, CredentialCaches>,
     in_flight: WeakMap<(String, String), InFlight>,
     buckets: WeakMap<(String, String, Rate), TokenBucket>,
+    running: WeakMap<String, RunningRequests>,
+    series: Arc<SeriesBudget>,
 }
 
 impl ProcessState {
@@ -46,5 +49,13 @@ impl StateStore for SeededState<'_> {
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
         let key = (cluster.to_owned(), schema.to_owned(), rate);
         self.state.buckets.get_or_insert_with(key, || TokenBucket::new(rate))
+    }
+
+    fn running(&self, cluster: &str) -> Arc<RunningRequests> {
+        self.state.running.get_or_insert_with(cluster.to_owned(), RunningRequests::default)
+    }
+
+    fn series_budget(&self) -> Arc<SeriesBudget> {
+        Arc::clone(&self.state.series)
     }
 }

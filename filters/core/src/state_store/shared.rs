@@ -9,6 +9,7 @@ use super::counts::{RENEWAL_INTERVAL, SharedBucket, SharedInFlight};
 use super::{CacheOwner, SharedData, StateStore, answers, table};
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::{InFlight, SharedCount};
+use crate::observe::{RunningRequests, SeriesBudget};
 use crate::review::{CredentialCaches, Review, ReviewKey, ReviewResult, Store};
 use crate::weak_map::WeakMap;
 
@@ -27,6 +28,8 @@ pub struct SharedState<H> {
     caches: WeakMap<CacheOwner, CredentialCaches>,
     in_flight: WeakMap<(String, String), InFlight>,
     buckets: WeakMap<(String, String, Rate), TokenBucket>,
+    running: WeakMap<String, RunningRequests>,
+    series: Arc<SeriesBudget>,
     permits: RefCell<Vec<Weak<SharedInFlight<H>>>>,
 }
 
@@ -54,6 +57,8 @@ impl<H: SharedData> SharedState<H> {
             caches: WeakMap::default(),
             in_flight: WeakMap::default(),
             buckets: WeakMap::default(),
+            running: WeakMap::default(),
+            series: Arc::default(),
             permits: RefCell::default(),
         })
     }
@@ -127,6 +132,14 @@ impl<H: SharedData> StateStore for SharedState<H> {
             self.permits.borrow_mut().push(Arc::downgrade(&places));
             InFlight::shared(Box::new(Counted(places)))
         })
+    }
+
+    fn running(&self, cluster: &str) -> Arc<RunningRequests> {
+        self.running.get_or_insert_with(cluster.to_owned(), RunningRequests::default)
+    }
+
+    fn series_budget(&self) -> Arc<SeriesBudget> {
+        Arc::clone(&self.series)
     }
 
     fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {

@@ -244,17 +244,51 @@ impl FilterHandle {
         unsafe { raw::envoy_dynamic_module_callback_http_filter_send_go_away_and_close(self.filter, true) }
     }
 
+    /// Address and port of the server that the request went to last (`upstream.address`). `None` without one.
+    pub fn upstream_address(&self) -> Option<&[u8]> {
+        /// `upstream.address`
+        const ATTRIBUTE: u32 = 41;
+        self.text(ATTRIBUTE)
+    }
+
     /// How Envoy says that the answer came about (`response.code_details`). `None` where there is no answer, and on Envoy
     /// before 1.39.
     pub fn code_details(&self) -> Option<&[u8]> {
         /// `response.code_details`
         const ATTRIBUTE: u32 = 16;
+        self.text(ATTRIBUTE)
+    }
+
+    /// The status of the answer (`response.code`). `None` where there is no answer.
+    pub fn response_code(&self) -> Option<u16> {
+        /// `response.code`
+        const ATTRIBUTE: u32 = 15;
+        self.number(ATTRIBUTE).and_then(|code| u16::try_from(code).ok()).filter(|code| *code > 0)
+    }
+
+    /// Bytes of the answer's body that went to the client so far (`response.size`). `None` on Envoy before 1.39.
+    pub fn response_bytes(&self) -> Option<u64> {
+        /// `response.size`
+        const ATTRIBUTE: u32 = 21;
+        self.number(ATTRIBUTE)
+    }
+
+    fn text(&self, attribute: u32) -> Option<&[u8]> {
         let mut value = Buffer::EMPTY;
         // SAFETY: the filter is alive; Envoy writes a buffer that it keeps until a setter is called, which needs
         // `&mut self`.
         unsafe {
-            raw::envoy_dynamic_module_callback_http_filter_get_attribute_string(self.filter, ATTRIBUTE, &raw mut value)
+            raw::envoy_dynamic_module_callback_http_filter_get_attribute_string(self.filter, attribute, &raw mut value)
                 .then(|| value.bytes())
+        }
+    }
+
+    fn number(&self, attribute: u32) -> Option<u64> {
+        let mut value = 0;
+        // SAFETY: the filter is alive; Envoy writes one number, if any.
+        unsafe {
+            raw::envoy_dynamic_module_callback_http_filter_get_attribute_int(self.filter, attribute, &raw mut value)
+                .then_some(value)
         }
     }
 

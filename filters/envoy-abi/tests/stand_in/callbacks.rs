@@ -82,6 +82,12 @@ callbacks! {
         unsafe { out.write(of(filter).is_certified) };
         true
     }
+    fn envoy_dynamic_module_callback_http_filter_get_attribute_int(
+        filter: FilterPtr, attribute: u32, out: *mut u64
+    ) -> bool {
+        unsafe { out.write(u64::from(attribute)) };
+        !filter.is_null()
+    }
     fn envoy_dynamic_module_callback_http_get_filter_state_bytes(
         filter: FilterPtr, key: Buffer, out: *mut Buffer
     ) -> bool {

@@ -18,6 +18,7 @@ mod health_rights;
 mod istio;
 mod kubectl;
 mod matrix;
+mod metrics;
 mod passthrough;
 mod plain;
 mod protected;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use portcullis_e2e::GatewayOptions;
+use portcullis_e2e::{GatewayOptions, MetricsPage};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::{project_root, wait};
 
 use crate::fixture::{NAME, PODS, StubFixture};
-use crate::observe::{Page, with_another_request};
+use crate::observe::with_another_request;
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -49,7 +49,7 @@ fn panic_answers_that_request_and_no_other() {
     let refused = [("decision", "refused"), ("reason", "internal")];
     let counted = || {
         with_another_request(&target);
-        (Page::of(&fixture).sum("requests_total", &refused) == 2).then_some(())
+        (MetricsPage::of(&fixture.gateway).sum("requests_total", &refused) == 2).then_some(())
     };
     wait::until("panics are counted", SOON, counted).unwrap();
 }

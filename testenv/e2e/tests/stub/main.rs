@@ -44,6 +44,7 @@ mod proxy_protocol;
 mod quarantine;
 mod replies;
 mod resets;
+mod responses;
 mod review_faults;
 mod review_storm;
 mod reviews;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_e2e::{GatewayOptions, Manifest, allow_all};
+use portcullis_e2e::{GatewayOptions, Manifest, MetricsPage, allow_all};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::wait;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::access_log::line;
 use crate::fixture::{NAME, PODS, StubFixture, connect};
-use crate::observe::{Page, with_another_request};
+use crate::observe::with_another_request;
 
 const SOON: Duration = Duration::from_secs(20);
 pub(crate) const MASTER: &str = "the-token-of-a-master";
@@ -138,7 +138,7 @@ fn table(site: &Site) {
     assert_eq!(site.ask(&admin, &[]), (200, whole));
     let counted = || {
         with_another_request(&site.target());
-        Page::of(&site.fixture).sum("requests_total", &[("reason", "protected_identity")])
+        MetricsPage::of(&site.fixture.gateway).sum("requests_total", &[("reason", "protected_identity")])
     };
     wait::until("refusals are counted", SOON, || (counted() > 0).then_some(())).unwrap();
 }

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::{GatewayOptions, allow_all};
+use portcullis_e2e::{GatewayOptions, MetricsPage, allow_all};
 use portcullis_harness::client::{ClientPool, H2Client, H2Frames, Outgoing, TlsConnection, TlsTarget};
 use portcullis_harness::{deps, wait};
 use portcullis_stub_apiserver::{Action, Fault, TokenEntry};
 use serde_json::json;
 
 use crate::fixture::{NAME, ROBOT, StubFixture};
-use crate::observe::{Page, with_another_request};
+use crate::observe::with_another_request;
 use crate::stuffing::resident;
 
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
@@ -257,7 +257,7 @@ fn all_are_gone(fixture: &StubFixture, what: &str) {
 fn nothing_is_counted(fixture: &StubFixture) {
     let is_nothing = || {
         with_another_request(&fixture.gateway.target(NAME));
-        let page = Page::of(fixture);
+        let page = MetricsPage::of(&fixture.gateway);
         let counts = ["reviews_in_flight", "requests_in_flight"].map(|gauge| page.sum(gauge, &[]));
         if counts == [0, 0] { Ok(()) } else { Err(format!("reviews, slots: {counts:?}")) }
     };

@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::GatewayOptions;
+use portcullis_e2e::{GatewayOptions, MetricsPage};
 use portcullis_harness::client::{H2Client, H2Stream, TlsConnection, TlsTarget};
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
 use crate::access_log::line;
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture, connect};
-use crate::observe::Page;
 
 const SOON: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(3);
@@ -65,7 +64,7 @@ fn goes_on(session: &mut TlsConnection, since: Instant, time: Duration) {
     wait::until("the time is over", time + SOON, lasted).unwrap();
 }
 
-fn ended(count: u64) -> impl Fn(&Page) -> bool {
+fn ended(count: u64) -> impl Fn(&MetricsPage) -> bool {
     move |page| page.sum("requests_total", &[("decision", "ended"), ("reason", "session_limit")]) == count
 }
 
@@ -113,7 +112,7 @@ fn every_upgrade_ends_by_the_session_limit_and_a_watch_does_not() {
         assert!(since.elapsed() >= LIMIT, "{:?}", since.elapsed());
     }
     tells(&mut watch, &client, "after-the-limit");
-    let counted = || ended(count)(&Page::of(&fixture)).then_some(());
+    let counted = || ended(count)(&MetricsPage::of(&fixture.gateway)).then_some(());
     wait::until("each is counted as ended", SOON, counted).unwrap();
     for agent in ["exec-ws", "exec-spdy", "proxied"] {
         let line = line(&fixture, agent);
@@ -149,7 +148,7 @@ fn edited() -> Option<()> {
     limited(&fixture, &json!({}));
     lives(&mut new, newer, seconds(5))?;
     goes_on(&mut new, newer, seconds(7));
-    let counted = || ended(1)(&Page::of(&fixture)).then_some(());
+    let counted = || ended(1)(&MetricsPage::of(&fixture.gateway)).then_some(());
     wait::until("only one has ended", SOON, counted).unwrap();
     Some(())
 }

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use portcullis_e2e::GatewayOptions;
+use portcullis_e2e::{GatewayOptions, MetricsPage};
 use portcullis_harness::certs::{self, Ca, CertSpec, Identity, Usage};
 use portcullis_harness::client::{H2Client, Outgoing, TlsTarget};
 use portcullis_harness::wait;
 use serde_json::json;
 
 use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
-use crate::observe::{Page, with_another_request};
+use crate::observe::with_another_request;
 
 /// Clients at a time.
 const CLIENTS: usize = 4;
@@ -97,7 +97,7 @@ fn processor_time(fixture: &StubFixture) -> Duration {
 
 fn remembered(fixture: &StubFixture) -> u64 {
     with_another_request(&fixture.gateway.target(NAME));
-    let page = Page::of(fixture);
+    let page = MetricsPage::of(&fixture.gateway);
     ["rejected_tokens", "refused_certificates"]
         .map(|kind| page.sum("credential_cache_entries", &[("kind", kind)]))
         .iter()

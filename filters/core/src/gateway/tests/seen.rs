@@ -33,7 +33,7 @@ fn seen(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (S
         _ => Outcome::Forwarded,
     };
     let series = fixture.route.cluster.series();
-    series.count(seen.cell, outcome);
+    series.count(seen.key, outcome);
     let mut labels = Vec::new();
     series.take(|values, count| labels.push(format!("{} {count}", values.join(" "))));
     let line = seen.entry.map(|entry| serde_json::from_str(&format!("{{{}}}", entry.finish(outcome, None))).unwrap());
@@ -44,13 +44,13 @@ fn seen(fixture: &Fixture, method: &str, path: &str, headers: Headers<'_>) -> (S
 fn request_counts_under_what_it_was_and_what_became_of_it() {
     let fixture = fixture();
     let table: [(&str, &str, Headers<'_>, &str); 7] = [
-        ("GET", POD, &[], "get pods 1 - forwarded -"),
-        ("GET", "/api/v1/secrets?watch=1", &[], "watch secrets 0 few forwarded -"),
-        ("POST", "/api/v1/namespaces/n/pods/a/exec?command=x", &[], "create pods/exec 1 - forwarded -"),
-        ("PURGE", "/apis/x.io/v1/inventions/1", &[], "other other 1 - forwarded -"),
-        ("HEAD", "/healthz", &[], "head NonResourceRequest 1 - forwarded -"),
-        ("DELETE", "/api/v1/pods", &[], "deletecollection pods - - refused no_policy"),
-        ("GET", POD, &[("via", "1.1 lab")], "other other - - refused loop"),
+        ("GET", POD, &[], "GET pods  1 - forwarded -"),
+        ("GET", "/api/v1/secrets?watch=1", &[], "WATCH secrets  0 few forwarded -"),
+        ("POST", "/api/v1/namespaces/n/pods/a/exec?command=x", &[], "CONNECT pods exec 1 - forwarded -"),
+        ("PURGE", "/apis/x.io/v1/inventions/1", &[], "other other  1 - forwarded -"),
+        ("HEAD", "/healthz", &[], "GET   1 - forwarded -"),
+        ("DELETE", "/api/v1/pods", &[], "DELETE pods  - - refused no_policy"),
+        ("GET", POD, &[("via", "1.1 lab")], "other other  - - refused loop"),
     ];
     for (method, path, headers, expected) in table {
         let (labels, line) = seen(&fixture, method, path, headers);
@@ -120,5 +120,7 @@ fn gauges_tell_places_and_what_is_remembered() {
     assert_eq!(gauges["credential_cache_entries prod.example.com tokens"], 0);
     assert_eq!(gauges["reviews_in_flight prod.example.com"], 0);
     assert_eq!(gauges["requests_in_flight prod.example.com few"], 0);
-    assert_eq!(gauges.len(), 8, "a token bucket has no places: {gauges:?}");
+    assert_eq!(gauges["requests_in_flight_limit prod.example.com few"], 3);
+    assert_eq!(gauges["apiserver_current_inflight_requests prod.example.com readOnly"], 0);
+    assert_eq!(gauges.len(), 11, "a token bucket has no places: {gauges:?}");
 }

@@ -1,0 +1,122 @@
+//! Requests that are running.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::verb::{ReportedVerb, Scope};
+
+/// Combinations of labels of long-running requests of one cluster that count apart.
+const MAX_LONG_RUNNING: usize = 1_024;
+
+/// A cluster's running requests, whatever configuration they began under.
+#[derive(Debug, Default)]
+pub struct RunningRequests {
+    read_only: AtomicU32,
+    mutating: AtomicU32,
+    long_running: Mutex<HashMap<LongRunningKey, Arc<AtomicU32>>>,
+}
+
+/// The labels of long-running requests: as texts, because the numbers of resources are those of one configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LongRunningKey {
+    pub(super) verb: ReportedVerb,
+    pub(super) resource: Box<str>,
+    pub(super) subresource: Box<str>,
+    pub(super) scope: Scope,
+}
+
+/// A running request; not running any more when it is dropped, however it ends.
+#[derive(Debug)]
+pub(crate) enum RunningRequest {
+    /// It reads, and ends by itself.
+    ReadOnly(Arc<RunningRequests>),
+    /// It writes.
+    Mutating(Arc<RunningRequests>),
+    /// It runs until one of its ends leaves.
+    Long(Arc<AtomicU32>),
+}
+
+impl RunningRequests {
+    /// A request that ends by itself has begun.
+    pub(super) fn start(self: &Arc<Self>, verb: ReportedVerb) -> RunningRequest {
+        let running = match verb {
+            ReportedVerb::Get | ReportedVerb::List | ReportedVerb::Watch => RunningRequest::ReadOnly(Arc::clone(self)),
+            _ => RunningRequest::Mutating(Arc::clone(self)),
+        };
+        running.count().fetch_add(1, Ordering::Relaxed);
+        running
+    }
+
+    /// A long-running request has begun.
+    pub(super) fn start_long(&self, key: LongRunningKey) -> RunningRequest {
+        let mut known = self.long_running.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = known.len() < MAX_LONG_RUNNING || known.contains_key(&key);
+        let key =
+            if has_room { key } else { LongRunningKey { resource: "other".into(), subresource: "".into(), ..key } };
+        let running = RunningRequest::Long(Arc::clone(known.entry(key).or_default()));
+        running.count().fetch_add(1, Ordering::Relaxed);
+        running
+    }
+
+    /// Running requests that read and that write.
+    pub(super) fn by_kind(&self) -> [(&'static str, u32); 2] {
+        [("readOnly", self.read_only.load(Ordering::Relaxed)), ("mutating", self.mutating.load(Ordering::Relaxed))]
+    }
+
+    /// Long-running requests.
+    pub(super) fn long_running(&self) -> Vec<(LongRunningKey, u32)> {
+        let mut known = self.long_running.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, count| Arc::strong_count(count) > 1);
+        known.iter().map(|(key, count)| (key.clone(), count.load(Ordering::Relaxed))).collect()
+    }
+}
+
+impl RunningRequest {
+    fn count(&self) -> &AtomicU32 {
+        match self {
+            RunningRequest::ReadOnly(running) => &running.read_only,
+            RunningRequest::Mutating(running) => &running.mutating,
+            RunningRequest::Long(count) => count,
+        }
+    }
+}
+
+impl Drop for RunningRequest {
+    fn drop(&mut self) {
+        self.count().fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(resource: &str) -> LongRunningKey {
+        let (verb, scope) = (ReportedVerb::Watch, Scope::Cluster);
+        LongRunningKey { verb, resource: resource.into(), subresource: "".into(), scope }
+    }
+
+    #[test]
+    fn requests_run_until_they_are_dropped() {
+        let running = Arc::new(RunningRequests::default());
+        let reads = [ReportedVerb::Get, ReportedVerb::List].map(|verb| running.start(verb));
+        let write = running.start(ReportedVerb::Patch);
+        let watches = ["pods", "pods", "nodes"].map(|resource| running.start_long(watch(resource)));
+        assert_eq!(running.by_kind(), [("readOnly", 2), ("mutating", 1)]);
+        let counts: HashMap<_, _> = running.long_running().into_iter().collect();
+        assert_eq!((counts[&watch("pods")], counts[&watch("nodes")]), (2, 1));
+        drop((reads, write, watches));
+        assert_eq!(running.by_kind(), [("readOnly", 0), ("mutating", 0)]);
+        assert!(running.long_running().is_empty());
+    }
+
+    #[test]
+    fn long_running_requests_of_too_many_kinds_count_together() {
+        let running = RunningRequests::default();
+        let _watches: Vec<_> = (0..2_000).map(|n| running.start_long(watch(&format!("r{n}")))).collect();
+        let counts: HashMap<_, _> = running.long_running().into_iter().collect();
+        assert_eq!(counts.len(), MAX_LONG_RUNNING + 1);
+        assert_eq!(counts[&watch("other")], 2_000 - 1_024);
+    }
+}
