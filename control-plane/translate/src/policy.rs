@@ -10,7 +10,8 @@ use crate::names::{ALL, group_name};
 
 /// The cluster's part of the filter's configuration.
 pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings: &Settings) -> ClusterConfig {
-    let is_logged = |policy| settings.access_log != AccessLog::None && cluster.log_mode.is_logged(policy);
+    let has_log = settings.access_log != AccessLog::None;
+    let is_logged = |policy| has_log && cluster.log_mode.is_logged(policy);
     let mut authorities = vec![cluster.name.clone()];
     for name in cluster.server_names.iter().chain(&cluster.extra_authorities) {
         if !authorities.contains(name) {
@@ -34,6 +35,8 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         servers: Some(servers(cluster)),
         max_session_duration_seconds: cluster.max_session_duration.map(whole_seconds),
         log_refused: is_logged(LogMode::Unset),
+        log_slow_milliseconds: cluster.log_slow.filter(|_| has_log).map(whole_milliseconds),
+        log_failed: has_log && cluster.log_failed,
         request_info: None,
         policies: cluster
             .policies
@@ -58,6 +61,10 @@ fn servers(cluster: &Cluster) -> config::Servers {
 /// A part of a second counts as one.
 fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))
+}
+
+fn whole_milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The checked form holds PEM that this program wrote, which is ASCII.

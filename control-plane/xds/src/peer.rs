@@ -46,7 +46,7 @@ impl Peer {
     }
 
     /// How logs call it.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match self {
             Self::Local => "a local process".to_owned(),
             Self::Certificate(names) => {

@@ -53,6 +53,13 @@ pub struct ClusterConfig {
     /// Whether the access log has requests that are refused before a policy decides about them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log_refused: bool,
+    /// Time from which on the access log has a request whatever its policy says, milliseconds: to the end of the answer, to its
+    /// headers for a request that runs for long. Without it no time is too long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_slow_milliseconds: Option<u64>,
+    /// Whether the access log has requests that are answered with 5xx, whatever their policy says.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub log_failed: bool,
     /// The servers that streams may run on. Without it no stream is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,

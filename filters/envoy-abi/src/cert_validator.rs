@@ -1,9 +1,8 @@
 //! A TLS certificate validator as a safe trait, and its entry points. [`crate::module!`] exports them.
 
 use std::ffi::c_void;
-use std::sync::LazyLock;
 
-use crate::exported::exported;
+use crate::exported::is_1_39_or_later;
 use crate::guard::{Panicked, guard};
 use crate::raw::{self, Buffer, ConfigPtr, ModulePtr, ValidationResult};
 
@@ -36,11 +35,9 @@ impl HandshakeHandle {
 ///
 /// Before 1.39 it keeps the present one in the validator's configuration, which all workers share: a write to a handshake's
 /// filter state may end up in another's, even while that one is being freed (envoyproxy/envoy#45597). The version alone
-/// decides, and a function that came with it shows the version.
+/// decides.
 pub fn keeps_handshakes_apart() -> bool {
-    static CAME_WITH_1_39: LazyLock<bool> =
-        LazyLock::new(|| !exported(c"envoy_dynamic_module_callback_cluster_get_name").is_null());
-    *CAME_WITH_1_39
+    is_1_39_or_later()
 }
 
 /// A validator's configuration, shared by all workers.

@@ -63,14 +63,16 @@ impl Manifest {
         self.set("/spec/dispatchPolicies", policies)
     }
 
-    /// Sets a field by its JSON pointer; the objects above its parent must be there.
+    /// Sets a field by its JSON pointer.
+    ///
+    /// # Panics
+    /// If its parent is not there.
     #[must_use]
+    #[allow(clippy::expect_used, reason = "for tests")]
     pub fn set(mut self, pointer: &str, value: Value) -> Self {
-        if let Some((parent, field)) = pointer.rsplit_once('/')
-            && let Some(parent) = self.object.pointer_mut(parent).and_then(Value::as_object_mut)
-        {
-            parent.insert(field.to_owned(), value);
-        }
+        let (parent, field) = pointer.rsplit_once('/').expect("a pointer begins with a slash");
+        let parent = self.object.pointer_mut(parent).and_then(Value::as_object_mut).expect("the parent is there");
+        parent.insert(field.to_owned(), value);
         self
     }
 

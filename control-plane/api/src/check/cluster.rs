@@ -15,7 +15,7 @@ use super::flow_control::check_flow_control;
 use super::gates::{Gates, check_gates};
 use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
-use super::logging::{LogMode, check_log_mode};
+use super::logging::{LogMode, check_log_mode, check_slow};
 use super::policies::{Policy, check_policies};
 use super::servers::check_details;
 use super::servers::check_virtual_ips;
@@ -69,6 +69,10 @@ pub struct Cluster {
     pub client_ca: Option<PublicBytes>,
     /// The requests that the access log has, as far as their policy leaves it open.
     pub log_mode: LogMode,
+    /// The time from which on a request is logged as slow, if any is.
+    pub log_slow: Option<Duration>,
+    /// Whether requests that are answered with 5xx are logged.
+    pub log_failed: bool,
     /// When a client certificate is verified.
     pub client_verification: ClientVerification,
     /// Dispatch policies, in order.
@@ -151,6 +155,7 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
     let drain_period = check_drain_period(raw.spec.portcullis.drain_period.as_deref(), findings);
     let max_session_duration =
         check_max_session_duration(raw.spec.portcullis.max_session_duration.as_deref(), findings);
+    let log_slow = check_slow(raw.spec.portcullis.logging.slow.as_deref(), findings);
     let health_check = check_health(&raw.spec.portcullis.health_check, findings);
     let allow_anonymous = raw.spec.portcullis.allow_anonymous.unwrap_or(true);
     let credential_cache = check_credential_cache(&raw.spec.portcullis.credential_cache, findings);
@@ -171,6 +176,8 @@ fn read(raw: &UpstreamCluster, allow_loopback: bool, findings: &mut Findings) ->
         serving,
         client_ca,
         log_mode,
+        log_slow,
+        log_failed: raw.spec.portcullis.logging.failed.unwrap_or(true),
         client_verification,
         policies,
         request_timeout,

@@ -226,6 +226,10 @@ fn ours() -> Vec<(&'static str, Value)> {
     let drain = duration("duration(self) <= duration('24h')", "must be from 0 to 24h");
     let session =
         duration("duration(self) >= duration('1s') && duration(self) <= duration('720h')", "must be from 1s to 720h");
+    let slow = duration(
+        "duration(self) == duration('0s') || duration(self) >= duration('10ms') && duration(self) <= duration('1h')",
+        "must be from 10ms to 1h, or 0 for no request",
+    );
     let lifetime = || duration("duration(self) <= duration('1h')", "must be from 0 to 1h");
     let check =
         || duration("duration(self) >= duration('1s') && duration(self) <= duration('300s')", "must be from 1s to 5m");
@@ -239,6 +243,7 @@ fn ours() -> Vec<(&'static str, Value)> {
         ("portcullis.requestTimeout", timeout),
         ("portcullis.drainPeriod", drain),
         ("portcullis.maxSessionDuration", session),
+        ("portcullis.logging.slow", slow),
         ("portcullis.virtualIPs", json!({"maxItems": MAX_VIRTUAL_IPS, "x-kubernetes-list-type": "set"})),
         ("portcullis.virtualIPs[]", json!({"maxLength": 45, "pattern": "^[0-9A-Fa-f:.]+$"})),
         (

@@ -1,7 +1,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Condition, ConditionType, Gateway, Observation, Served, Standing, State, Timestamp, UnhealthyServer, findings, told,
+    Condition, ConditionType, Gateway, Observation, Served, Standing, State, Timestamp, UnhealthyServer, findings,
+    sanitize,
 };
 
 /// Most gateways that a status lists one by one.
@@ -114,11 +115,11 @@ fn entry(gateway: &Gateway<'_>) -> GatewayEntry {
     let (state, message) = match &gateway.standing {
         Standing::Acknowledged => ("Acknowledged", None),
         Standing::Pending => ("Pending", None),
-        Standing::Refused { message } => ("Refused", Some(told(message))),
+        Standing::Refused { message } => ("Refused", Some(sanitize(message))),
         Standing::Elsewhere => ("OtherReplica", None),
     };
     GatewayEntry {
-        name: told(gateway.name).chars().take(MAX_NAME).collect(),
+        name: sanitize(gateway.name).chars().take(MAX_NAME).collect(),
         state: state.to_owned(),
         message,
         healthy_endpoints: gateway.health.as_ref().map(|health| health.healthy),

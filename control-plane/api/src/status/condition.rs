@@ -60,7 +60,7 @@ pub(super) struct Finding {
 
 impl Finding {
     pub(super) fn new(kind: ConditionType, status: State, reason: &str, message: impl Into<String>) -> Self {
-        Self { kind, status, reason: reason.to_owned(), message: super::told(&message.into()) }
+        Self { kind, status, reason: reason.to_owned(), message: super::sanitize(&message.into()) }
     }
 
     /// The condition at `now`. Its time is that of the condition before if `status` has not changed since.

@@ -159,12 +159,12 @@ fn named(before: &str, gateways: &[Gateway<'_>], reporting: usize) -> String {
         }
     }
     let of = many(reporting, "gateway");
-    let told = servers.values().map(|(first, names)| {
+    let named = servers.values().map(|(first, names)| {
         let places = if reporting > 1 { format!(", at {} of {of}", names.len()) } else { String::new() };
         format!("{} ({} since {}{places})", first.server, first.reason, first.since)
     });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { String::new() } else { format!("{before}{}", listed(told.iter().map(String::as_str))) }
+    let named: Vec<String> = named.collect();
+    if named.is_empty() { String::new() } else { format!("{before}{}", listed(named.iter().map(String::as_str))) }
 }
 
 /// Most gateways that a message names.
@@ -173,10 +173,10 @@ const MAX_NAMES: usize = 4;
 /// The first names, and how many there are beside them: `a, b and 3 more`.
 pub(super) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
-    let told: Vec<&str> = names.iter().take(MAX_NAMES).copied().collect();
-    match names.len().checked_sub(told.len()) {
-        Some(more) if more > 0 => format!("{} and {more} more", told.join(", ")),
-        _ => told.join(", "),
+    let named: Vec<&str> = names.iter().take(MAX_NAMES).copied().collect();
+    match names.len().checked_sub(named.len()) {
+        Some(more) if more > 0 => format!("{} and {more} more", named.join(", ")),
+        _ => named.join(", "),
     }
 }
 

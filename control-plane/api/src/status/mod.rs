@@ -2,14 +2,14 @@
 //!
 //! Pure: [`ClusterStatus::of`] turns an [`Observation`] (the diagnosis, the acknowledgements of gateways and the endpoints that
 //! they find healthy) into the object's `status`. Time is an argument, and matters only where a condition's status flips. No
-//! secret comes out: messages of Envoy pass [`told`], which removes everything that could be one.
+//! secret comes out: messages of Envoy pass [`sanitize`], which removes everything that could be one.
 
 mod cluster;
 mod condition;
 mod findings;
 mod observation;
+mod sanitize;
 mod timestamp;
-mod told;
 
 #[cfg(test)]
 mod tests;
@@ -17,7 +17,7 @@ mod tests;
 pub use cluster::{ClusterStatus, GatewayEntry, MAX_GATEWAYS, MAX_UNHEALTHY};
 pub use condition::{Condition, ConditionType, State};
 pub use observation::{Gateway, Health, Observation, Served, Standing, UnhealthyServer, Verdict};
+pub use sanitize::{MAX_MESSAGE, sanitize};
 pub use timestamp::Timestamp;
-pub use told::{MAX_MESSAGE, told};
 
 pub use findings::accepted;

@@ -142,8 +142,21 @@ pub struct PortcullisSpec {
     /// Writes the client's address, the request's id and the impersonating user into the servers' audit logs, as extra
     /// attributes of the user; false if unset, because a user sees these, too (`kubectl auth whoami`).
     pub audit_attribution: bool,
+    /// Requests that the access log has whatever `spec.logging` and the policies say.
+    pub logging: ConspicuousLogging,
     /// References to certificates, keys and tokens that are not in the object itself.
     pub references: References,
+}
+
+/// Requests that the access log has whatever the log mode, at most 100 in a second and a gateway.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ConspicuousLogging {
+    /// Time from which on a request is slow, to the end of its answer, for watches and sessions to the headers: a Go duration
+    /// from 10ms to 1h, 5s if unset; 0 logs none for its time.
+    pub slow: Option<String>,
+    /// Logs requests that are answered with 5xx; true if unset.
+    pub failed: Option<bool>,
 }
 
 /// More about a server of `spec.servers`, whose entries are KubeGateway's.

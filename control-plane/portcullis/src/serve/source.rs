@@ -196,7 +196,7 @@ impl SourceState {
         Self { kind: source.kind, health: source.health.clone(), leads }
     }
 
-    pub(super) fn told(&self) -> SourceStatus {
+    pub(super) fn status(&self) -> SourceStatus {
         let health = self.health.borrow().clone();
         let since = health.stale_since.and_then(|since| Timestamp::try_from(since).ok());
         SourceStatus {

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use portcullis_api::status::{ClusterStatus, told};
+use portcullis_api::status::{ClusterStatus, sanitize};
 use portcullis_translate::Diagnosis;
 use portcullis_xds::{NodeStatus, Refused, RejectedNode};
 use serde::Serialize;
@@ -43,7 +43,7 @@ pub(crate) struct RejectedNodeStatus {
 
 impl From<RejectedNode> for RejectedNodeStatus {
     fn from(one: RejectedNode) -> Self {
-        Self { node: one.node, by: told(&one.by), reason: told(&one.reason), times: one.times }
+        Self { node: one.node, by: sanitize(&one.by), reason: sanitize(&one.reason), times: one.times }
     }
 }
 
@@ -101,7 +101,7 @@ impl From<&Refused> for RefusedResource {
             name: one.name.clone(),
             owner: one.owner.clone(),
             version: one.version.clone(),
-            message: told(&one.message),
+            message: sanitize(&one.message),
         }
     }
 }
@@ -142,7 +142,7 @@ impl StatusBody {
                 .types
                 .iter()
                 .map(|(url, status)| {
-                    let nack = status.nack.as_deref().map(told);
+                    let nack = status.nack.as_deref().map(sanitize);
                     (url.clone(), TypeStatus { sent: status.sent.clone(), acked: status.acked.clone(), nack })
                 })
                 .collect(),

@@ -126,7 +126,7 @@ impl StatusObserver {
             gateways.nodes(),
             endpoints.clone(),
             version,
-            self.observed.source.told(),
+            self.observed.source.status(),
             rejected_nodes,
         )
     }

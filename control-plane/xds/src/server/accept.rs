@@ -115,7 +115,7 @@ async fn admit(transport: Transport, peers: &Arc<Peers>, connections: &Connectio
         Ok(connection) => drop(connections.send(Ok(AdmittedConnection::new(transport, connection))).await),
         Err(reason) => {
             tracing::warn!(
-                by = transport.peer().told(),
+                by = transport.peer().describe(),
                 "a connection was rejected: this peer has too many, or all have"
             );
             peers.rejected(reason);

@@ -227,7 +227,7 @@ impl Task {
             self.admission.rejected(if is_frozen { Rejection::Frozen } else { Rejection::Node });
             self.served.registry.record_rejection(RejectedNode {
                 node: node.id.chars().take(MAX_NODE_ID).collect(),
-                by: peer.told(),
+                by: peer.describe(),
                 reason: reason.to_owned(),
                 times: 0,
                 is_frozen,
@@ -242,7 +242,7 @@ impl Task {
             reject(&reason, true);
             Status::failed_precondition(reason)
         })?;
-        self.served.registry.forget_rejection(&node.id, &peer.told());
+        self.served.registry.forget_rejection(&node.id, &peer.describe());
         Ok(view)
     }
 }
@@ -318,7 +318,7 @@ fn count_answer(metrics: &dyn XdsMetrics, request: &DeltaDiscoveryRequest) {
 fn log_refusal(stream: &DeltaStream, request: &DeltaDiscoveryRequest) {
     if let Some(refusal) = delta::refusal(request) {
         // Envoy quotes what it was sent, and secrets are among that.
-        let error = portcullis_api::status::told(refusal.message);
+        let error = portcullis_api::status::sanitize(refusal.message);
         let (node, type_url) = (stream.node(), refusal.type_url);
         tracing::warn!(node, type_url, error, "refused by Envoy");
     }

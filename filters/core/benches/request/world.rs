@@ -99,6 +99,8 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
         protected: None,
         audit_attribution: false,
         log_refused: false,
+        log_slow_milliseconds: Some(5_000),
+        log_failed: true,
         version: config::CONFIG_VERSION,
         name: "bench/-/prod.example.com".into(),
         identity: "prod".into(),

@@ -75,7 +75,8 @@ pub struct Exchange<T> {
     metrics: Option<Arc<ClusterMetrics>>,
     record: RequestRecord,
     running: Option<RunningRequest>,
-    log_entry: Option<(AccessLogEntry, Outcome)>,
+    log_entry: Option<AccessLogEntry>,
+    outcome: Option<Outcome>,
     permit: Option<InFlightPermit>,
     token: Option<PassedToken>,
     owns_unauthorized: bool,
@@ -89,6 +90,8 @@ struct Timeline {
     received: Option<Duration>,
     forwarded: Option<Duration>,
     answered: Option<Duration>,
+    /// The time that it waited for reviews.
+    waited: Duration,
 }
 
 /// How a long-running stream is followed until its server is removed or its time is over.
@@ -120,6 +123,7 @@ impl<T> Default for Exchange<T> {
             record: RequestRecord::default(),
             running: None,
             log_entry: None,
+            outcome: None,
             permit: None,
             token: None,
             owns_unauthorized: false,
@@ -184,7 +188,9 @@ impl<T: Clone> Exchange<T> {
             self.answers.extend(answers);
         }
         if let (Some(since), Some(now)) = (self.waiting_since.take(), host.uptime()) {
-            host.record_review_wait(u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX));
+            let waited = now.saturating_sub(since);
+            self.timeline.waited = self.timeline.waited.saturating_add(waited);
+            host.record_review_wait(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX));
         }
         let next = self.process(gateway, route, host);
         if next == Next::Continue {
@@ -211,7 +217,7 @@ impl<T: Clone> Exchange<T> {
         let refusal = Refusal::internal();
         let outcome = Outcome::Refused(refusal.cause);
         host.count(None, &RequestRecord::default(), outcome);
-        self.log_entry = Some((AccessLogEntry::bare(), outcome));
+        (self.log_entry, self.outcome) = (Some(AccessLogEntry::bare()), Some(outcome));
         self.is_answered = true;
         reply(&refusal, host);
     }
@@ -244,7 +250,7 @@ impl<T: Clone> Exchange<T> {
         };
         host.record_processing(u64::try_from(self.processing_time.as_micros()).unwrap_or(u64::MAX));
         host.count(series.as_ref(), &seen, outcome);
-        self.log_entry = seen.entry.take().map(|entry| (entry, outcome));
+        (self.log_entry, self.outcome) = (seen.entry.take(), Some(outcome));
         (self.metrics, self.record) = (series, seen);
         if let Progress::Refused(refusal) = &progress {
             self.is_answered = true;

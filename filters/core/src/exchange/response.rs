@@ -4,8 +4,9 @@ use super::host::{HeaderLines, Host};
 use super::{Exchange, Next, RouteConfig, Timeline, Tracking, reply};
 use crate::fault;
 use crate::gateway::Gateway;
+use crate::header_scan::{HeaderScan, Reserved};
 use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason, Wake};
-use crate::observe::{AccessLogEntry, Outcome, RequestRecord, Response, Server};
+use crate::observe::{AccessLogEntry, Outcome, Phases, RequestRecord, Response, Server};
 use crate::refusal::{Refusal, details};
 
 impl<T: Clone> Exchange<T> {
@@ -83,7 +84,7 @@ impl<T: Clone> Exchange<T> {
     pub fn note_unseen_request(&mut self, host: &mut impl Host<Stream = T>) {
         if !std::mem::replace(&mut self.saw_request, true) {
             host.count(None, &RequestRecord::default(), Outcome::Malformed);
-            self.log_entry = Some((AccessLogEntry::bare(), Outcome::Malformed));
+            (self.log_entry, self.outcome) = (Some(AccessLogEntry::bare()), Some(Outcome::Malformed));
         }
     }
 
@@ -113,7 +114,7 @@ impl<T: Clone> Exchange<T> {
     pub fn complete(&mut self, host: &mut impl Host<Stream = T>) {
         self.fault.strike("stream-complete");
         self.count_response(host);
-        if let Some((entry, outcome)) = self.log_entry.take() {
+        if let (Some(entry), Some(outcome)) = (self.log_entry.take(), self.outcome) {
             let members = entry.finish(outcome, host.code_details().as_deref());
             host.log(&members);
         }
@@ -125,33 +126,54 @@ impl<T: Clone> Exchange<T> {
 
     /// Counts the answer, or the end without one.
     fn count_response(&mut self, host: &mut impl Host<Stream = T>) {
-        let Timeline { received, forwarded, answered } = self.timeline;
-        let end = if self.is_long() { answered } else { None }.or_else(|| host.uptime());
-        let since = |start: Option<Duration>, end: Option<Duration>| Some(end?.saturating_sub(start?));
+        let end = if self.is_long() { self.timeline.answered } else { None }.or_else(|| host.uptime());
         let metrics = self.metrics.as_ref().filter(|_| self.is_forwarded);
         let known = metrics.and_then(|metrics| metrics.server_at(host.server_address()?));
         let named = if metrics.is_some() && known.is_none() { host.server() } else { None };
         let server = known.map(Server::Known).or(named.as_deref().map(Server::Named));
+        let Timeline { received, forwarded, answered, .. } = self.timeline;
         let response = Response {
             code: host.response_code().unwrap_or(0),
             server,
-            duration: since(received, end),
-            server_duration: since(forwarded, answered).filter(|_| server.is_some()),
+            duration: between(received, end),
+            server_duration: between(forwarded, answered).filter(|_| server.is_some()),
             bytes: host.response_bytes(),
         };
+        let (code, duration) = (response.code, response.duration);
         // The host shows gauges with it.
         self.running = None;
         host.count_response(self.metrics.as_ref(), &self.record, &response);
+        if let (Some(duration), Some(end)) = (duration, end) {
+            self.log_conspicuous(code, duration, end, host);
+        }
     }
 
-    /// Counts what happened to a forwarded request, and puts it into its log entry.
+    /// Writes the log entry of a request that was slow or failed, or adds to the one that it has.
+    fn log_conspicuous(&mut self, code: u16, duration: Duration, end: Duration, host: &impl Host<Stream = T>) {
+        let Some(metrics) = &self.metrics else { return };
+        let Some(why) = metrics.conspicuous(code, duration) else { return };
+        if self.log_entry.is_none() {
+            let Some(suppressed) = metrics.admit_line(end) else { return };
+            let Some(headers) = host.request_headers() else { return };
+            let scan = HeaderScan::of(headers.lines(), b"", Reserved::default());
+            let header = |wanted: &[u8]| headers.lines().find(|(name, _)| *name == wanted).map(|(_, value)| value);
+            let mut entry = self.record.late_entry(metrics, &scan);
+            entry.client(header(b"user-agent"), header(b"x-request-id"));
+            entry.suppressed(suppressed);
+            self.log_entry = Some(entry);
+        }
+        let phases = self.timeline.phases(end);
+        if let Some(entry) = &mut self.log_entry {
+            entry.conspicuous(why, phases);
+        }
+    }
+
+    /// Counts what happened to a forwarded request, for its log entry too.
     fn note(&mut self, outcome: Outcome, host: &mut impl Host<Stream = T>) {
         if self.is_forwarded {
             host.count(self.metrics.as_ref(), &self.record, outcome);
         }
-        if let Some((_, logged)) = &mut self.log_entry {
-            *logged = outcome;
-        }
+        self.outcome = Some(outcome);
     }
 
     fn track(&mut self, is_session: bool, host: &mut impl Host<Stream = T>) {
@@ -167,6 +189,23 @@ impl<T: Clone> Exchange<T> {
         }
         self.tracking = Tracking::Active { stream, is_watch, is_terminated: false, _guard: guard };
     }
+}
+
+impl Timeline {
+    fn phases(self, end: Duration) -> Phases {
+        let Timeline { received, forwarded, answered, waited } = self;
+        let here = between(received, forwarded.or(Some(end))).unwrap_or_default();
+        Phases {
+            filter: here.saturating_sub(waited),
+            reviews: waited,
+            server: between(forwarded, answered.or(Some(end))).unwrap_or_default(),
+            answer: between(answered.filter(|_| forwarded.is_some()), Some(end)).unwrap_or_default(),
+        }
+    }
+}
+
+fn between(start: Option<Duration>, end: Option<Duration>) -> Option<Duration> {
+    Some(end?.saturating_sub(start?))
 }
 
 impl<W: Wake> Exchange<StreamHandle<W>> {

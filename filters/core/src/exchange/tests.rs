@@ -385,3 +385,46 @@ fn request_counts_that_no_server_answered() {
     exchange.complete(&mut host);
     assert_eq!(*host.responses.borrow(), ["400 - [None, None]"], "Envoy answered before the filter");
 }
+
+/// Lines of the access log.
+fn lines(host: &Proxy) -> Vec<serde_json::Value> {
+    let lines = host.effects.iter().filter_map(|effect| effect.strip_prefix("log "));
+    lines.map(|members| serde_json::from_str(&format!("{{{members}}}")).unwrap()).collect()
+}
+
+#[test]
+fn slow_and_failed_requests_have_lines_with_their_phases() {
+    let fixture = fixture_with(|config| {
+        config.log_slow_milliseconds = Some(5_000);
+        config.log_failed = true;
+    });
+    // When the answer begins and when it ends, its status, and the reason for a line with the longest phase.
+    let table = [
+        ("/api/v1/pods", 100, 4_999, "200", None),
+        ("/api/v1/pods", 4_000, 5_000, "200", Some(("slow", "server", 4_000, 1_000))),
+        ("/api/v1/pods", 100, 7_000, "200", Some(("slow", "answer", 100, 6_900))),
+        ("/api/v1/pods", 100, 150, "503", Some(("failed", "server", 100, 50))),
+        (WATCH, 100, 600_000, "200", None),
+        (WATCH, 9_000, 600_000, "200", Some(("slow", "server", 9_000, 0))),
+    ];
+    for (target, answered, ended, status, expected) in table {
+        let mut host = proxy(&fixture, target, &[("user-agent", "kubectl"), ("x-request-id", "7")]);
+        let (mut exchange, _) = begin(&fixture, &mut host);
+        (host.status, host.server) = (Some(status), Some("a:6443".to_owned()));
+        at(&mut host, answered);
+        exchange.response_headers(&mut host);
+        at(&mut host, ended);
+        exchange.complete(&mut host);
+        let lines = lines(&host);
+        assert_eq!(lines.len(), usize::from(expected.is_some()), "{target} {answered} {ended} {status}");
+        for (line, (why, phase, server, answer)) in lines.iter().zip(expected) {
+            assert_eq!((&line["conspicuous"], &line["longestPhase"]), (&why.into(), &phase.into()), "{line}");
+            assert_eq!((&line["serverMs"], &line["answerMs"]), (&server.into(), &answer.into()), "{line}");
+            assert_eq!(
+                (&line["user"], &line["resource"], &line["requestId"]),
+                (&"alice".into(), &"pods".into(), &"7".into())
+            );
+            assert_eq!((&line["userAgent"], &line["decision"]), (&"kubectl".into(), &"forwarded".into()), "{line}");
+        }
+    }
+}

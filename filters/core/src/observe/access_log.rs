@@ -1,4 +1,5 @@
 use super::Outcome;
+use super::slow_log::{Conspicuous, Phases};
 use crate::header_scan::HeaderScan;
 use crate::identity::UserInfo;
 use crate::request_info::RequestInfo;
@@ -70,6 +71,22 @@ impl AccessLogEntry {
     pub fn client(&mut self, user_agent: Option<&[u8]>, request_id: Option<&[u8]>) {
         self.0.text("userAgent", user_agent.unwrap_or_default(), USER_AGENT);
         self.0.text("requestId", request_id.unwrap_or_default(), 64);
+    }
+
+    /// Why the line is there although no policy asks for it, and the phases of the request in milliseconds.
+    pub(crate) fn conspicuous(&mut self, why: Conspicuous, phases: Phases) {
+        self.0.text("conspicuous", why.as_str().as_bytes(), NAME);
+        self.0.text("longestPhase", phases.longest().as_bytes(), NAME);
+        for (name, time) in phases.named() {
+            self.0.number(name, usize::try_from(time.as_millis()).unwrap_or(usize::MAX));
+        }
+    }
+
+    /// How many lines of other requests there was no room for.
+    pub(crate) fn suppressed(&mut self, lines: u32) {
+        if lines > 0 {
+            self.0.number("suppressedLines", usize::try_from(lines).unwrap_or(usize::MAX));
+        }
     }
 
     /// The members, with what became of the request and Envoy's word for how the answer came about.

@@ -6,6 +6,7 @@ use super::counters::{CounterKey, CounterTable};
 use super::resource::ResourceLabels;
 use super::responses::{Response, ResponseTable, ServerCode, ServerLabels};
 use super::running::{LongRunningKey, RunningRequest, RunningRequests};
+use super::slow_log::{Conspicuous, SlowLog};
 use super::verb::{ReportedVerb, Scope};
 use super::{Outcome, response_series};
 use crate::limit::InFlight;
@@ -15,6 +16,7 @@ use portcullis_filter_config as config;
 use portcullis_filter_config::without_generation;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Values of the labels of [`super::catalog::REQUESTS`], in its order.
 pub type Labels<'a> = [&'a str; 8];
@@ -32,6 +34,7 @@ pub struct ClusterMetrics {
     pub(super) tells_users: bool,
     /// The attributes of requests that are exported, if any.
     pub(super) shown: Option<config::ShownRequest>,
+    slow_log: SlowLog,
     decisions: CounterTable,
     responses: ResponseTable,
     running: Arc<RunningRequests>,
@@ -90,7 +93,12 @@ impl ClusterMetrics {
             policies: words.collect(),
             resources: ResourceLabels::of(policies),
             logs_refused: config.log_refused,
-            tells_users: config.log_refused || shows_users || policies.iter().any(|policy| policy.log),
+            tells_users: config.log_refused
+                || config.log_failed
+                || config.log_slow_milliseconds.is_some()
+                || shows_users
+                || policies.iter().any(|policy| policy.log),
+            slow_log: SlowLog::of(config),
             shown: config.request_info.clone(),
             decisions: CounterTable::new(&budget),
             responses: ResponseTable::new(servers, &budget),
@@ -112,6 +120,7 @@ impl ClusterMetrics {
             logs_refused: true,
             tells_users: true,
             shown: None,
+            slow_log: SlowLog::default(),
             decisions: CounterTable::new(&Arc::default()),
             responses: ResponseTable::new(ServerLabels::default(), &Arc::default()),
             running: Arc::default(),
@@ -149,6 +158,16 @@ impl ClusterMetrics {
         let (resource, subresource) = self.resources.labels(key.resource);
         let (resource, subresource, scope) = (resource.into(), subresource.into(), Scope::of_code(key.scope));
         self.running.start_long(LongRunningKey { verb, resource, subresource, scope })
+    }
+
+    /// Why a request has a line of the access log that its policy does not ask for.
+    pub(crate) fn conspicuous(&self, code: u16, duration: Duration) -> Option<Conspicuous> {
+        self.slow_log.conspicuous(code, duration)
+    }
+
+    /// Whether there is room for such a line, and how many there was none for since the last one.
+    pub(crate) fn admit_line(&self, uptime: Duration) -> Option<u32> {
+        self.slow_log.admit(uptime)
     }
 
     /// Takes out the decisions that were counted since the last time.

@@ -25,6 +25,7 @@ mod response_series;
 mod responses;
 mod running;
 mod series_budget;
+mod slow_log;
 mod verb;
 
 pub use access_log::AccessLogEntry;
@@ -39,3 +40,4 @@ pub use responses::{Response, Server};
 pub(crate) use running::RunningRequest;
 pub use running::RunningRequests;
 pub use series_budget::SeriesBudget;
+pub(crate) use slow_log::Phases;

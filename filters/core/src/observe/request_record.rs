@@ -8,7 +8,7 @@ use super::verb::{ReportedVerb, Scope};
 use crate::header_scan::HeaderScan;
 use crate::identity::{ANONYMOUS, UserInfo};
 use crate::request::Client;
-use crate::request_info::RequestInfo;
+use crate::request_info::{RequestInfo, RequestTarget};
 use crate::upstream_user::UpstreamUser;
 
 /// The findings about a request while it is decided. Costs next to nothing if the request is not logged.
@@ -70,6 +70,11 @@ impl RequestRecord {
             return;
         }
         let mut entry = AccessLogEntry::of_cluster(&series.cluster);
+        self.describe(series, info, &mut entry);
+        self.entry = Some(entry);
+    }
+
+    fn describe(&self, series: &ClusterMetrics, info: &RequestInfo<'_>, entry: &mut AccessLogEntry) {
         entry.request(info);
         match &self.client {
             Some(Some(client)) => entry.user(client.user()),
@@ -84,7 +89,18 @@ impl RequestRecord {
         if let Some(policy) = self.policy.and_then(|policy| series.policies.get(policy)) {
             entry.dispatch(&policy.number, &policy.schema, &policy.group);
         }
-        self.entry = Some(entry);
+    }
+
+    /// The entry of a request that its policy does not log, once it has ended.
+    #[cold]
+    pub(crate) fn late_entry(&self, series: &ClusterMetrics, scan: &HeaderScan<'_>) -> AccessLogEntry {
+        let mut entry = AccessLogEntry::of_cluster(&series.cluster);
+        let target = RequestTarget::parse(scan.path);
+        if let Some(info) = target.as_ref().ok().and_then(|target| target.resolve(scan.method).ok()) {
+            self.describe(series, &info, &mut entry);
+        }
+        entry.message(scan);
+        entry
     }
 
     /// Adds the parts of the message itself.

@@ -1,4 +1,5 @@
 use super::{ConfigScheduler, HeaderMap, StreamScheduler};
+use crate::exported::is_1_39_or_later;
 use crate::raw::{self, Buffer, ConfigPtr, FilterPtr, HeaderPair};
 
 /// A filter's configuration while it is being made.
@@ -256,7 +257,8 @@ impl FilterHandle {
     pub fn code_details(&self) -> Option<&[u8]> {
         /// `response.code_details`
         const ATTRIBUTE: u32 = 16;
-        self.text(ATTRIBUTE)
+        // Envoy logs an error whenever it is asked for what it does not know.
+        is_1_39_or_later().then(|| self.text(ATTRIBUTE)).flatten()
     }
 
     /// The status of the answer (`response.code`). `None` where there is no answer.
@@ -270,7 +272,7 @@ impl FilterHandle {
     pub fn response_bytes(&self) -> Option<u64> {
         /// `response.size`
         const ATTRIBUTE: u32 = 21;
-        self.number(ATTRIBUTE)
+        is_1_39_or_later().then(|| self.number(ATTRIBUTE)).flatten()
     }
 
     fn text(&self, attribute: u32) -> Option<&[u8]> {

@@ -13,7 +13,7 @@ use crate::fixture::{NAME, PODS, ROBOT, StubFixture};
 const SOON: Duration = Duration::from_secs(20);
 
 /// All lines that parse; what begins like one must.
-fn lines(fixture: &StubFixture) -> Vec<Value> {
+pub(crate) fn lines(fixture: &StubFixture) -> Vec<Value> {
     let text = fixture.gateway.envoy().process().stdout();
     let lines = text.lines().filter(|line| line.starts_with('{'));
     lines.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()

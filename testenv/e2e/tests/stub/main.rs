@@ -50,6 +50,7 @@ mod review_storm;
 mod reviews;
 mod revoked;
 mod sessions;
+mod slow_log;
 mod source_faults;
 mod spoofing;
 mod stuffing;

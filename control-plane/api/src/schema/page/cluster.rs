@@ -36,7 +36,7 @@ The control plane writes it where Kubernetes stores the object, and shows the sa
 ";
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 26] = [
+const DEFAULTS: [Default; 28] = [
     ("spec.clientConfig.serverName", "`metadata.name`"),
     ("spec.dispatchPolicies[].strategy", "`RoundRobin`"),
     ("spec.portcullis.allowAnonymous", "`true`"),
@@ -52,6 +52,8 @@ const DEFAULTS: [Default; 26] = [
     ("spec.portcullis.healthCheck.path", "`/readyz`"),
     ("spec.portcullis.healthCheck.timeout", "`5s`"),
     ("spec.portcullis.healthCheck.unhealthyThreshold", "`1`"),
+    ("spec.portcullis.logging.failed", "`true`"),
+    ("spec.portcullis.logging.slow", "`5s`"),
     ("spec.portcullis.references.client.secret.certificate", "`tls.crt`"),
     ("spec.portcullis.references.client.secret.privateKey", "`tls.key`"),
     ("spec.portcullis.references.clientCA.secret.key", "`ca.crt`"),
@@ -121,6 +123,8 @@ fn defaults_are_those_of_the_check() {
     let duration = |field: &str| parse_duration(written(&format!("spec.portcullis.{field}"))).unwrap();
     assert_eq!(cluster.request_timeout, duration("requestTimeout"));
     assert_eq!(cluster.drain_period, duration("drainPeriod"));
+    assert_eq!(cluster.log_slow, Some(duration("logging.slow")));
+    assert_eq!(cluster.log_failed.to_string(), written("spec.portcullis.logging.failed"));
     assert_eq!(cluster.credential_cache.token_ttl, duration("credentialCache.tokenTTL"));
     assert_eq!(cluster.credential_cache.rejected_token_ttl, duration("credentialCache.rejectedTokenTTL"));
     assert_eq!(cluster.credential_cache.authorized_ttl, duration("credentialCache.authorizedTTL"));

@@ -3,7 +3,7 @@
 mod objects;
 
 use portcullis_api::CLUSTER_KIND;
-use portcullis_api::status::told;
+use portcullis_api::status::sanitize;
 
 use super::source::SourceStatus;
 use super::status::{NodeReport, ObjectStatus, StatusBody};
@@ -57,7 +57,7 @@ fn source(html: &mut Html, source: &SourceStatus) {
         None => html.text("What it says is current."),
         Some(since) => {
             let why = source.reason.as_deref().unwrap_or("unknown");
-            html.raw("<strong class=\"bad\">").text(&format!("Stale since {since}: {}", told(why))).raw("</strong>")
+            html.raw("<strong class=\"bad\">").text(&format!("Stale since {since}: {}", sanitize(why))).raw("</strong>")
         }
     };
     match source.leader {

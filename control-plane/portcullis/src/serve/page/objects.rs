@@ -101,10 +101,10 @@ fn messages(html: &mut Html, object: &ObjectStatus) {
         }
     }
     if !object.diagnosis.message.is_empty() {
-        html.raw("<li>").text(&portcullis_api::status::told(&object.diagnosis.message)).raw("</li>");
+        html.raw("<li>").text(&portcullis_api::status::sanitize(&object.diagnosis.message)).raw("</li>");
     }
     for warning in object.diagnosis.warnings.iter().take(MAX_WARNINGS) {
-        html.raw("<li>warning: ").text(&portcullis_api::status::told(warning)).raw("</li>");
+        html.raw("<li>warning: ").text(&portcullis_api::status::sanitize(warning)).raw("</li>");
     }
     html.raw("</ul></td>");
 }

@@ -46,7 +46,7 @@ fn outcome_of(error: &Error) -> (WriteOutcome, String) {
         400..=499 => WriteOutcome::Refused,
         _ => WriteOutcome::Away,
     };
-    (outcome, portcullis_api::status::told(&format!("{} {}: {}", status.code, status.reason, status.message)))
+    (outcome, portcullis_api::status::sanitize(&format!("{} {}: {}", status.code, status.reason, status.message)))
 }
 
 /// The lists of a status whose entries the server knows by a key: others may add entries of their own.

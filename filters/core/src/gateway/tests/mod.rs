@@ -76,6 +76,8 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         upstream_identity: UpstreamIdentity::Impersonate,
         flow_control_schemas: vec![],
         log_refused: false,
+        log_slow_milliseconds: None,
+        log_failed: false,
         request_info: None,
         policies: vec![
             Policy { group: "vault".into(), flow_control_schema: Some("few".into()), log: false, rules: vec![secrets] },

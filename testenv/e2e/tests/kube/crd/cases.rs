@@ -54,7 +54,7 @@ pub(super) fn full(manifest: Manifest) -> Manifest {
             "/spec/portcullis",
             json!({
                 "requestTimeout": "1m15s", "drainPeriod": "90s", "maxSessionDuration": "24h",
-                "virtualIPs": ["10.9.8.7", "2001:db8::1"],
+                "logging": {"slow": "2s", "failed": true}, "virtualIPs": ["10.9.8.7", "2001:db8::1"],
                 "servers": [{"endpoint": "https://10.0.0.1:6443", "zone": "eu-1a"}], "allowAnonymous": false, "extraAuthorities": ["*.Example.com"],
                 "clientCertificateVerification": "Handshake", "forwardedExtras": ["example.com/role"],
                 "credentialCache": {"tokenTTL": "0", "unauthorizedTTL": "1.5m"}, "auditAttribution": true,
@@ -267,6 +267,12 @@ fn ours() -> Vec<Row> {
     }
     for text in ["", "0", "0.5s", "30d", "720h1s", "-1s"] {
         rows.push(("/spec/portcullis/maxSessionDuration", json!(text), Refused("spec.portcullis.maxSessionDuration")));
+    }
+    for text in ["0", "10ms", "1h", "5s"] {
+        rows.push(("/spec/portcullis/logging", json!({"slow": text, "failed": false}), Accepted));
+    }
+    for text in ["", "9ms", "1h1s", "-1s", "5"] {
+        rows.push(("/spec/portcullis/logging", json!({"slow": text}), Refused("spec.portcullis.logging.slow")));
     }
     let servers = "/spec/portcullis/servers";
     let server = |zone: &str| json!({"endpoint": "https://10.0.0.1:6443", "zone": zone});

@@ -11,7 +11,7 @@ const SECRET_FIELDS: [&str; 6] =
 /// A text of another program for people to read: one line, at most [`MAX_MESSAGE`] characters, no control characters.
 /// Everything that could be a secret is removed: private keys, long runs of base64, dumps of messages (Envoy adds one to its
 /// message about a field, and it holds a secret's value).
-pub fn told(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     let text = without_dump(text);
     let text = without_fields(&without_pem(text));
     let text: String = text.split_whitespace().map(without_run).collect::<Vec<_>>().join(" ");
@@ -127,18 +127,18 @@ mod tests {
             ("Failed to load private key from <inline>", "Failed to load private key from <inline>"),
         ];
         for (text, expected) in table {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(sanitize(text), expected, "{text}");
         }
     }
 
     #[test]
     fn names_and_hashes_stay_readable_and_length_is_bounded() {
         let name = format!("{}.example.com/all.pass", "a".repeat(63));
-        assert_eq!(told(&name), name);
+        assert_eq!(sanitize(&name), name);
         let hash = "0123456789abcdef".repeat(4);
-        assert_eq!(told(&hash), hash);
+        assert_eq!(sanitize(&hash), hash);
         let long = "ä ".repeat(MAX_MESSAGE);
-        assert_eq!(told(&long).chars().count(), MAX_MESSAGE);
-        assert!(told(&long).ends_with('…'));
+        assert_eq!(sanitize(&long).chars().count(), MAX_MESSAGE);
+        assert!(sanitize(&long).ends_with('…'));
     }
 }

@@ -1,0 +1,126 @@
+//! Lines of the access log for requests that turn out to be slow or to fail, whatever the log mode.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use portcullis_filter_config::ClusterConfig;
+
+/// Lines of one cluster in a second at most: a server that is away fails every request.
+const MAX_LINES_PER_SECOND: u32 = 100;
+
+/// The choice of lines for slow and failed requests of one cluster.
+#[derive(Debug, Default)]
+pub(super) struct SlowLog {
+    slow: Option<Duration>,
+    failed: bool,
+    /// The second of uptime that `lines` counts in.
+    second: AtomicU64,
+    lines: AtomicU32,
+    suppressed: AtomicU32,
+}
+
+/// Why a request has a line that its policy does not ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conspicuous {
+    /// It took as long as `logging.slow`, or longer.
+    Slow,
+    /// It was answered with 5xx.
+    Failed,
+}
+
+impl Conspicuous {
+    /// The member `conspicuous` of the line.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Conspicuous::Slow => "slow",
+            Conspicuous::Failed => "failed",
+        }
+    }
+}
+
+/// The phases of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Phases {
+    /// The filter's own work, and waiting for a drain of the connection.
+    pub(crate) filter: Duration,
+    /// Waiting for TokenReviews and SubjectAccessReviews.
+    pub(crate) reviews: Duration,
+    /// From the request's departure to the headers of the answer; the upload of its body is in it.
+    pub(crate) server: Duration,
+    /// From the headers of the answer to its end, as fast as the client takes it.
+    pub(crate) answer: Duration,
+}
+
+impl Phases {
+    /// Their names in the line, in order, and their times.
+    pub(super) const fn named(self) -> [(&'static str, Duration); 4] {
+        [("filterMs", self.filter), ("reviewsMs", self.reviews), ("serverMs", self.server), ("answerMs", self.answer)]
+    }
+
+    /// The name of the longest one.
+    pub(super) fn longest(self) -> &'static str {
+        let longest = self.named().into_iter().max_by_key(|(_, time)| *time);
+        longest.map_or("filter", |(name, _)| name.trim_end_matches("Ms"))
+    }
+}
+
+impl SlowLog {
+    pub(super) fn of(config: &ClusterConfig) -> Self {
+        SlowLog {
+            slow: config.log_slow_milliseconds.map(Duration::from_millis),
+            failed: config.log_failed,
+            ..SlowLog::default()
+        }
+    }
+
+    pub(super) fn conspicuous(&self, code: u16, duration: Duration) -> Option<Conspicuous> {
+        if self.failed && code >= 500 {
+            return Some(Conspicuous::Failed);
+        }
+        self.slow.filter(|slow| duration >= *slow).map(|_| Conspicuous::Slow)
+    }
+
+    /// Whether there is room for a line, and how many there was none for since the last one. Two threads that see a second begin
+    /// may both begin it: a few lines more.
+    pub(super) fn admit(&self, uptime: Duration) -> Option<u32> {
+        if self.second.swap(uptime.as_secs(), Ordering::Relaxed) != uptime.as_secs() {
+            self.lines.store(0, Ordering::Relaxed);
+        }
+        if self.lines.fetch_add(1, Ordering::Relaxed) < MAX_LINES_PER_SECOND {
+            return Some(self.suppressed.swap(0, Ordering::Relaxed));
+        }
+        self.suppressed.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_and_failed_requests_are_conspicuous() {
+        let log = SlowLog { slow: Some(Duration::from_secs(5)), failed: true, ..SlowLog::default() };
+        let table = [
+            (200, 4_999, None),
+            (200, 5_000, Some(Conspicuous::Slow)),
+            (0, 6_000, Some(Conspicuous::Slow)),
+            (499, 1, None),
+            (500, 1, Some(Conspicuous::Failed)),
+            (504, 9_000, Some(Conspicuous::Failed)),
+        ];
+        for (code, milliseconds, expected) in table {
+            assert_eq!(log.conspicuous(code, Duration::from_millis(milliseconds)), expected, "{code} {milliseconds}");
+        }
+        assert_eq!(SlowLog::default().conspicuous(503, Duration::MAX), None);
+    }
+
+    #[test]
+    fn lines_of_a_second_are_bounded_and_the_rest_is_counted() {
+        let log = SlowLog::default();
+        let admitted = |second| (0..150).filter_map(|_| log.admit(Duration::from_secs(second))).collect::<Vec<_>>();
+        assert_eq!(admitted(7), [0; 100]);
+        let next = admitted(8);
+        assert_eq!((next.len(), next[0], next[1]), (100, 50, 0));
+    }
+}
