@@ -135,8 +135,8 @@ pub(crate) fn with_default_client_ca(mut cluster: Cluster, settings: &Settings) 
     cluster
 }
 
-/// A warning about a cluster that verifies no client certificate: users without another credential are anonymous. If anonymous
-/// requests are refused, they get 401, and in the handshake nothing without a CA is accepted at all.
+/// A warning about a cluster that verifies no client certificate: users without another credential are anonymous, and do not
+/// notice. No warning if they do: anonymous requests are refused with 401, or a CA is required for the handshake.
 fn unverified(cluster: &Cluster) -> Option<Problem> {
     let hides_it = cluster.allow_anonymous && cluster.client_verification == ClientVerification::Request;
     (cluster.client_ca.is_none() && hides_it).then(|| {
@@ -157,7 +157,8 @@ fn ineffective_fields(cluster: &Cluster, settings: &Settings) -> Option<Problem>
     })
 }
 
-/// Everything of one cluster but its filter chain, which the listener collects.
+/// Everything of one cluster but its filter chain, which the listener collects. [`Translator`] calls this for each accepted
+/// document.
 fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> Chain {
     let settings = input.settings;
     let names = ResourceNames::of(cluster, settings);

@@ -1,3 +1,6 @@
+//! Repeated translation: checks each document, emits its resources, decides who owns a name, and collects the filter chains of
+//! all objects in the listeners.
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -222,7 +222,7 @@ impl Chunk {
     }
 }
 
-/// Which piece of which resource.
+/// Which chunk of which resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChunkKey {
     pub(crate) resource: String,
@@ -241,10 +241,10 @@ impl ChunkKey {
     }
 }
 
-/// Pieces by key: those of one resource stand one behind the other, itself before its parts.
+/// Chunks by key: those of one resource follow each other, the resource itself before its parts.
 pub(crate) type Chunks = BTreeMap<ChunkKey, Chunk>;
 
-/// Adds the pieces of a resource that is made of parts.
+/// Adds the chunks of a resource that is made of parts.
 pub(crate) fn add_chunks(chunks: &mut Chunks, name: &str, resource: &Resource) {
     for (owner, chunk) in resource.chunks() {
         chunks.insert(ChunkKey { resource: name.to_owned(), part: owner.map(str::to_owned) }, chunk.clone());

@@ -56,9 +56,10 @@ pub struct Cluster {
     close_connections: bool,
     /// By policy, then by pool and class.
     destinations: Vec<Destinations>,
-    /// Of every schema in the configuration's order: also one that no policy names just now keeps its state.
+    /// The limit of each flow control schema, in the configuration's order. A schema that no policy names at the moment is
+    /// among them, so that it keeps its state.
     schemas: Vec<Limit>,
-    /// By policy, which of the schemas its requests come under.
+    /// By policy, the index of its schema in `schemas`.
     limits: Vec<Option<usize>>,
     series: Arc<ClusterMetrics>,
 }
@@ -200,8 +201,8 @@ impl Cluster {
         &self.series
     }
 
-    /// Counts a request under its policy's schema. `Ok(None)` where there is no place to give back: no limit, or a token
-    /// that is spent. The last step of a decision, because of that.
+    /// Counts a request under its policy's schema. `Ok(None)` if the request goes on and has no place to give back: there is no
+    /// limit, or a token was taken. The last step of a decision, because a token cannot be given back.
     ///
     /// # Errors
     /// [`LimitReached`] where no place is free and where no token is left.

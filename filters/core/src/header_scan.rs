@@ -194,8 +194,8 @@ impl<'a> HeaderScan<'a> {
     }
 
     /// Every header to remove from the request, also from a refused one: [`HeaderScan::to_remove`], Envoy's own headers about
-    /// the client, and the client's identity headers that it does not keep. Owned, because the first edit of the request ends
-    /// what the scan borrows.
+    /// the client, and the client's identity headers except the `forwarded` ones. Owned, because the first edit of the request
+    /// ends what the scan borrows. [`crate::exchange`] removes them.
     pub fn removals(&self, forwarded: ForwardedHeaders) -> HeaderRemovals {
         let impersonation = self.impersonation.iter().map(|(name, _)| *name).filter(|_| !forwarded.impersonation);
         HeaderRemovals {
@@ -224,7 +224,7 @@ impl<'a> HeaderScan<'a> {
     }
 }
 
-/// Names of headers that no client may send on: those that hold everywhere, and prefixes of others.
+/// Names of headers that no client may send on: the built-in ones ([`is_reserved`]), and configured prefixes of names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reserved<'a> {
     of_listener: &'a [Box<[u8]>],
@@ -233,7 +233,7 @@ pub struct Reserved<'a> {
 }
 
 impl<'a> Reserved<'a> {
-    /// Those of a listener and those of a cluster. Each list may be of an edition that the other has not reached yet.
+    /// Those of a listener and those of a cluster. Both lists count: during an edit one of them may be older than the other.
     pub fn of(of_listener: &'a [Box<[u8]>], of_cluster: &'a [Box<[u8]>]) -> Self {
         Reserved { of_listener, of_cluster: if of_cluster == of_listener { &[] } else { of_cluster } }
     }

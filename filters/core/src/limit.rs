@@ -16,7 +16,7 @@ enum Counter {
 
 /// A count that a host keeps whose workers share no memory.
 pub trait SharedCount: std::fmt::Debug + Send + Sync {
-    /// Takes a permit if all workers together have taken fewer than `max`. False, too, if that is not known.
+    /// Takes a place if all workers together have taken fewer than `max`. False, too, if that is not known.
     fn acquire(&self, max: u32) -> bool;
 
     /// Gives a place back.
@@ -38,12 +38,12 @@ impl Default for InFlight {
 pub struct InFlightPermit(Arc<InFlight>);
 
 impl InFlight {
-    /// Counted by the host.
+    /// Requests that the host counts, because its workers share no memory.
     pub fn shared(count: Box<dyn SharedCount>) -> Self {
         InFlight(Counter::Shared(count))
     }
 
-    /// Takes a permit if fewer than `max` are taken. After `max` has shrunk, running requests go on, and new ones are refused
+    /// Takes a place if fewer than `max` are taken. After `max` has shrunk, running requests go on, and new ones are refused
     /// until enough have ended.
     pub fn acquire(self: &Arc<Self>, max: u32) -> Option<InFlightPermit> {
         let is_in = match &self.0 {

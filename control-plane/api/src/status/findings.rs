@@ -1,3 +1,6 @@
+//! The conditions Accepted, Programmed and Ready, each from an [`Observation`]: the diagnosis of the object, and the standing and
+//! health of each gateway.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::condition::Finding;
@@ -90,7 +93,8 @@ pub fn accepted(
     accepted_finding(verdict).stamp(generation, before, now)
 }
 
-/// Whether every gateway that reports has a healthy endpoint, for each policy.
+/// Whether every gateway that reports has a healthy endpoint: among all servers ([`Gateway::health`]), and in the subset of each
+/// policy that has one ([`Gateway::lost_subsets`]).
 pub(super) fn ready_finding(seen: &Observation<'_>) -> Finding {
     let finding = |status, reason, message: String| Finding::new(ConditionType::Ready, status, reason, message);
     if seen.served == Served::Nothing {
@@ -144,9 +148,9 @@ pub(super) fn ready_finding(seen: &Observation<'_>) -> Finding {
     }
 }
 
-/// The servers that gateways name, each once, behind `before`: `10.0.0.1:6443 (HealthCheckTimedOut since
-/// 2026-01-01T00:00:00Z, at 2 of 3 gateways)`, with the reason of the gateway that saw it first. Of `reporting` gateways only one needs no count. Nothing
-/// where no server is named.
+/// The servers that gateways name, each once, after the text `before`: `10.0.0.1:6443 (HealthCheckTimedOut since
+/// 2026-01-01T00:00:00Z, at 2 of 3 gateways)`, with the reason of the gateway that saw it first. The count is left out if only
+/// one gateway reports. Empty if no server is named.
 fn named(before: &str, gateways: &[Gateway<'_>], reporting: usize) -> String {
     let mut servers: BTreeMap<&str, (&UnhealthyServer, BTreeSet<&str>)> = BTreeMap::new();
     for gateway in gateways {

@@ -1,3 +1,6 @@
+//! Follows the source: runs the [`Reconciler`] for each newer set of objects, and publishes its snapshot and diagnoses. The
+//! reconciler has the steps in between, such as the fallback to an accepted version.
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! One Envoy cluster per server group and pool, and the group's endpoints.
+//! One Envoy cluster per server group and pool, and the group's endpoints (the assignment, EDS).
 
 mod endpoints;
 mod health;

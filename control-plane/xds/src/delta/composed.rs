@@ -1,3 +1,5 @@
+//! Resources that are made of parts, such as listeners: a quarantine for each.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::quarantine::{ChunkRefusal, Offer, Quarantine};

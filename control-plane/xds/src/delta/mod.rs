@@ -2,6 +2,9 @@
 //!
 //! Each type has at most one response without an answer. The next response is computed from the node's acknowledgements and the
 //! newest snapshot, never from a queue: a burst of snapshots costs one response.
+//!
+//! A refusal (NACK) goes to the type's `subscription`, which tries halves of the refused response. `composed` passes the refusal
+//! of a resource that is made of parts, such as a listener, to [`crate::quarantine`].
 
 mod composed;
 mod gates;

@@ -1,4 +1,10 @@
-//! Finds the bad chunk of a resource that a node only accepts or refuses as a whole.
+//! Finds the bad chunk of a resource that a node only accepts or refuses (NACK) as a whole: the listener.
+//!
+//! - A chunk is a piece of the resource's bytes: the resource without its parts, or one part. A part of a listener is the filter
+//!   chains of one owner, an `UpstreamCluster`.
+//! - The target is what is wanted: every chunk of the resource in the newest snapshot.
+//! - An offer is the chunks that are sent together. A trial is an offer with some of the wanted chunks, to find out which is bad.
+//! - A fallback is the bytes to send in place of a part that is left out.
 //!
 //! The offer is computed from the wanted chunks, the chunks that were accepted last and the bad ones. After a refusal the
 //! chunks that differ from the accepted ones are tried in groups, until the bad one is alone; a chunk that is bad, or not tried
@@ -281,7 +287,7 @@ impl Quarantine {
         }
     }
 
-    /// Pieces that are refused as they are wanted.
+    /// The refused chunks whose refused version is the wanted one.
     pub(crate) fn refused(&self) -> impl Iterator<Item = (&ChunkKey, &ChunkRefusal)> {
         let is_wanted = |key: &ChunkKey, refusal: &ChunkRefusal| {
             self.target.chunks.get(key).is_some_and(|chunk| chunk.version() == refusal.version)

@@ -286,6 +286,8 @@ impl<T: Clone> Exchange<T> {
         }
     }
 
+    /// Removes the headers that no client may send on, then forwards or refuses. If the host fails to remove one, a request is
+    /// not forwarded. Nothing is read back: [`Host::edit`] is false if the proxy refused.
     fn carry_out<H: Host<Stream = T>>(
         &mut self,
         decided: Decided<'_>,

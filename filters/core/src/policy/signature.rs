@@ -1,7 +1,7 @@
 use super::dimension::Dimension;
 
-/// A summary of ids in eight bytes, one for each dimension: most clauses that do not match a request are excluded by one
-/// comparison, without reading them.
+/// A summary of ids in eight bytes, each for one dimension or two: most clauses that do not match a request are excluded by one
+/// comparison, without reading them. Dimensions may share a byte: then it excludes fewer clauses, and never one that matches.
 ///
 /// Seven bits of a byte represent ids. The eighth is always set in a request's signature, and in a clause's if it wants no
 /// particular value.

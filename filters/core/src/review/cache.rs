@@ -1,3 +1,6 @@
+//! The remembered answers to the reviews of one `UpstreamCluster`, and the slots for reviews under way. The bytes are in the
+//! process's [`Store`].
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -117,7 +120,8 @@ impl Drop for ReviewPermit {
 }
 
 impl CredentialCaches {
-    /// An empty cache of an owner of the process's memory. `secret` is random: without it a key does not reveal its token.
+    /// Empty caches, whose answers are apart from those of all other caches in the store. `secret` is random: without it a key
+    /// does not reveal its token.
     pub fn new(secret: &[u8; 32], lifetimes: Lifetimes, store: &Store) -> Self {
         let owner = store.owner();
         let answers = |good, bad| Answers { good: Remembered::new(good, owner), bad: Remembered::new(bad, owner) };

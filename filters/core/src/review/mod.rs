@@ -1,5 +1,9 @@
 //! Questions to the upstream that judging a request may need: whose token is it (TokenReview), may this user act as
 //! another (SubjectAccessReview). The core writes the question and reads the answer; the host carries them.
+//!
+//! [`Review::settle`] reads an answer and keeps it. `cache` holds the answers of one `UpstreamCluster`, `store` the memory that
+//! all of them share. `token` and `access` write the two kinds of questions. `queue` and `pending` hold reviews under way and the
+//! requests that wait for them.
 
 mod access;
 mod cache;
@@ -158,7 +162,8 @@ impl Review {
         }
     }
 
-    /// The name of a token's review, and what is already known. Asked first, because writing a question costs more than the rest of a request.
+    /// The key of a token's review, and the answer if one is known: from the reviews that this request has waited for, else from
+    /// the cache. Asked first, because writing a question costs more than the rest of a request.
     pub(crate) fn known_token(
         token: &[u8],
         caches: &CredentialCaches,

@@ -1,3 +1,6 @@
+//! For one object, each gateway's acknowledgement and its reports of endpoint health: the input of the conditions, together
+//! with the object's diagnosis.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;

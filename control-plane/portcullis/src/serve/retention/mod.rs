@@ -2,12 +2,13 @@
 //!
 //! | memory | what it retains | how long |
 //! |---|---|---|
-//! | [`Retention`] itself | the document of each object that was accepted last | until the object is removed |
+//! | [`Retention`] itself | for each object, the document that was accepted last | until the object is removed |
 //! | [`RevokedReferences`] | documents whose Secret or file was removed | the grace period of `--revoked-reference-grace` |
 //! | [`RetiredGroups`] | groups of servers that no policy leads to any more | 30 seconds |
 //! | [`RemovedClusters`] | removed objects as routes without destinations | as long as it is among the latest 256 |
 //!
-//! Time is an argument. A control plane that restarts begins with an empty memory; what Envoy acknowledged by then holds.
+//! Time is an argument. A control plane that restarts begins with an empty memory: it does not serve an object whose newest
+//! version is invalid.
 
 mod removed_clusters;
 mod retired_groups;
@@ -72,7 +73,8 @@ impl Retention {
     }
 
     /// Replaces each invalid document by the version of the object that was accepted last, unless its grace period is over.
-    /// `diagnoses` are those of the documents, in the same order.
+    /// `diagnoses` are those of the documents, in the same order. A document that is refused for another reason, such as a name
+    /// that another object owns, is not replaced.
     pub(super) fn fall_back(
         &mut self,
         documents: &mut [Arc<Value>],
