@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-one test-wasm test-istio compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-one test-wasm test-istio test-dashboard compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -48,6 +48,9 @@ test-istio: ## Build istiod and run the tests with Istio gateways
 	$(MAKE) --no-print-directory module wasm build
 	CI=true cargo test --workspace --test kube -- istio::
 
+test-dashboard: ## Check the types of the Grafana dashboard by @grafana/schema; needs npm
+	@$(SCRIPTS)/check-dashboard
+
 compatibility: ## Test each feature on each Envoy with each build of the filter, and write the table; almost an hour
 	@$(MAKE) --no-print-directory deps module faulty wasm wasm-faulty build
 	target/debug/portcullis-compatibility
@@ -84,6 +87,7 @@ deps: ## Install the real Envoys and build the real Kubernetes and istiod into .
 	$(SCRIPTS)/build-oracle
 	$(SCRIPTS)/fetch-definitions
 	$(SCRIPTS)/build-declared
+	$(SCRIPTS)/install-prometheus || [ $$? = 3 ]
 	$(SCRIPTS)/build-istio
 
 istio: ## Build istiod into .deps, for the tests with Istio gateways; takes minutes the first time

@@ -145,6 +145,11 @@ pub fn oracle() -> Result<PathBuf, Missing> {
     present("the oracle", project_root().join(".deps/oracle/current/oracle"), "make deps")
 }
 
+/// Prometheus. A package of Debian's, hence optional on a laptop; see [`or_skip`].
+pub fn prometheus() -> Result<PathBuf, Missing> {
+    present("Prometheus", project_root().join(".deps/prometheus/prometheus"), "make deps")
+}
+
 /// The directory with `libportcullis.so`. `PORTCULLIS_MODULE_DIR` overrides it; else `<target>/module` of the running
 /// executable, else `target/module` of the project.
 pub fn module_dir() -> Result<PathBuf, Missing> {

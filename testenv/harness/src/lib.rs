@@ -19,6 +19,7 @@ pub mod kubeconfig;
 mod paths;
 pub mod ports;
 pub mod process;
+pub mod prometheus;
 pub mod rundir;
 pub mod wait;
 

@@ -13,6 +13,7 @@ mod changes;
 mod closing;
 mod config_reload;
 mod connection_lifetime;
+mod dashboard;
 mod default_client_ca;
 mod drain;
 mod fail_closed;
