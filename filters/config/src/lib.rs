@@ -7,8 +7,10 @@
 //! - [`ClusterConfig`]: the part of one `UpstreamCluster`, carried by its virtual host, so that an edit of a policy drains
 //!   nothing.
 //! - [`destination`]: how a decision names the route that it opens.
+//! - [`activity`]: what a process counts, for the control plane.
 //! - [`names`]: filter state keys, metadata keys and extension names.
 
+pub mod activity;
 mod cluster;
 mod destination;
 mod dispatch;

@@ -1,0 +1,206 @@
+//! The fleet as the console, `portcullis top` and programs read it: bodies of `/ui/api/fleet` and `/ui/api/clusters/NAME`.
+//!
+//! Rates are averages over the last [`RATE_WINDOW`]; a gateway that has sent fewer than two reports has none. Texts that others
+//! wrote are sanitized.
+
+use std::time::Duration;
+
+use portcullis_api::status::Condition;
+use serde::{Deserialize, Serialize};
+
+/// The time over which rates and quantiles are computed.
+pub(crate) const RATE_WINDOW: Duration = Duration::from_secs(30);
+/// The time between two points of a history.
+pub(crate) const HISTORY_STEP: Duration = Duration::from_secs(10);
+/// The age of the oldest point of a history.
+pub(crate) const HISTORY_LENGTH: Duration = Duration::from_secs(3_600);
+
+/// All clusters, worst first, and all gateways.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct FleetView {
+    /// Seconds since 1970.
+    pub(crate) time: u64,
+    /// The instance of the control plane.
+    pub(crate) instance: String,
+    pub(crate) clusters: Vec<ClusterSummary>,
+    pub(crate) gateways: Vec<GatewaySummary>,
+}
+
+/// One line about a cluster.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ClusterSummary {
+    pub(crate) name: String,
+    /// The worst of what is known, for the order and the colour.
+    pub(crate) severity: Severity,
+    /// The message of the first condition that does not hold.
+    pub(crate) message: String,
+    pub(crate) healthy_servers: u32,
+    pub(crate) servers: u32,
+    pub(crate) numbers: Numbers,
+    /// By gateway, in the order of [`FleetView::gateways`]; `None` where the gateway does not report the cluster.
+    pub(crate) by_gateway: Vec<Option<Severity>>,
+}
+
+/// How much something wants to be looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum Severity {
+    /// All conditions hold.
+    #[default]
+    Good,
+    /// Nothing is reported yet.
+    Unknown,
+    /// Requests are served, but something needs an operator.
+    Warning,
+    /// Requests fail.
+    Critical,
+}
+
+/// Rates and gauges of a cluster, a gateway or a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Numbers {
+    /// Answers in a second.
+    pub(crate) requests_per_second: f64,
+    /// Answers of 5xx, and requests that ended without an answer, in a second.
+    pub(crate) errors_per_second: f64,
+    /// Requests that the gateway refused, in a second.
+    pub(crate) refusals_per_second: f64,
+    /// Milliseconds; absent without a request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p50: Option<f64>,
+    /// Milliseconds; absent without a request. Quantiles are interpolated within a bucket of the metrics' histograms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p99: Option<f64>,
+    /// Requests in flight that end by themselves.
+    pub(crate) running: u32,
+    /// Open watches.
+    pub(crate) watches: u32,
+    /// Other long-running requests.
+    pub(crate) sessions: u32,
+}
+
+/// One line about a gateway.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct GatewaySummary {
+    pub(crate) node: String,
+    pub(crate) connected: bool,
+    pub(crate) in_sync: bool,
+    /// Seconds since its last report of activity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reported_seconds_ago: Option<u64>,
+    pub(crate) uptime_seconds: u64,
+    pub(crate) numbers: Numbers,
+}
+
+/// Everything about one cluster.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ClusterView {
+    pub(crate) time: u64,
+    pub(crate) summary: ClusterSummary,
+    pub(crate) servers: Vec<ServerView>,
+    pub(crate) policies: Vec<PolicyView>,
+    pub(crate) limits: Vec<LimitView>,
+    pub(crate) certificates: Vec<CertificateView>,
+    pub(crate) conditions: Vec<Condition>,
+    /// Changes of conditions, newest first.
+    pub(crate) transitions: Vec<Transition>,
+    /// Points of the last hour, oldest first, [`HISTORY_STEP`] apart.
+    pub(crate) history: Vec<HistoryPoint>,
+    /// The users, groups and user agents with the most requests, of all gateways together. Absent where
+    /// `metrics.users` is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) top: Option<portcullis_filter_config::activity::TopTalkers>,
+}
+
+/// A server of a cluster, as all gateways together see it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ServerView {
+    pub(crate) server: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) zone: Option<String>,
+    /// Gateways to which it is not healthy, with the reason and the second since 1970 since when.
+    pub(crate) unhealthy: Vec<UnhealthyAt>,
+    /// Its share of the answers of all servers, from 0 to 1.
+    pub(crate) share: f64,
+    pub(crate) numbers: Numbers,
+}
+
+/// A gateway to which a server is not healthy.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct UnhealthyAt {
+    pub(crate) node: String,
+    pub(crate) reason: String,
+    pub(crate) since: u64,
+}
+
+/// A dispatch policy.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct PolicyView {
+    /// Its number in the object, from 0; `-` for requests that none decided.
+    pub(crate) policy: String,
+    /// Its first rule in a few words.
+    pub(crate) rule: String,
+    pub(crate) forwarded_per_second: f64,
+    /// Refusals in a second by reason, most first.
+    pub(crate) refused_per_second: Vec<(String, f64)>,
+}
+
+/// A flow control schema.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct LimitView {
+    pub(crate) schema: String,
+    /// The use at each gateway: limits are counted in each process.
+    pub(crate) by_gateway: Vec<LimitAt>,
+    pub(crate) refused_per_second: f64,
+}
+
+/// The use of a limit at one gateway.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct LimitAt {
+    pub(crate) node: String,
+    pub(crate) used: u32,
+    pub(crate) limit: u32,
+    pub(crate) rate: u32,
+}
+
+/// A certificate that the object refers to.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct CertificateView {
+    /// `serving`, `client`, `clientCA` or `upstreamCA`.
+    pub(crate) usage: String,
+    pub(crate) subject: String,
+    /// Seconds since 1970.
+    pub(crate) not_after: u64,
+    pub(crate) days_left: i64,
+}
+
+/// A change of a condition.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Transition {
+    /// Seconds since 1970.
+    pub(crate) time: u64,
+    pub(crate) condition: String,
+    pub(crate) status: String,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// The numbers of a cluster at one time.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct HistoryPoint {
+    /// Seconds since 1970.
+    pub(crate) time: u64,
+    pub(crate) numbers: Numbers,
+}
