@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-/// Tasks, each with the uptime at which it is due and a number that tells it apart from others. Adding one and taking one out
+/// Tasks, each with the uptime at which it is due and a number of its own. Adding one and taking one out
 /// cost the same among ten thousand as among ten.
 #[derive(Debug)]
 pub struct Schedule<T> {
