@@ -1,5 +1,6 @@
 //! The activity that the filter tells the agent of its Envoy.
 
+mod memory;
 mod talkers;
 
 use std::time::Duration;
@@ -66,7 +67,8 @@ fn policy(policy: &str, forwarded: u64, refused: &[(&str, u64)]) -> PolicyActivi
 #[test]
 fn activity_is_what_clients_sent_and_survives_an_edit() {
     for version in deps::envoy_versions() {
-        let fixture = StubFixture::without_cluster(&format!("activity-{version}"), &with_activity(Some(version.clone())));
+        let fixture =
+            StubFixture::without_cluster(&format!("activity-{version}"), &with_activity(Some(version.clone())));
         fixture.gateway.apply(&manifest(&fixture)).unwrap();
         let found = Action::Respond { status: 200, headers: Vec::new(), body: "{}".to_owned() };
         fixture.stub.fault(Fault::new(SECRET, found));
@@ -85,7 +87,8 @@ fn activity_is_what_clients_sent_and_survives_an_edit() {
         let watch = alice.open("GET", WATCHED, &[], b"").unwrap();
         assert_eq!(alice.get(SECRET, &[]).unwrap().status, 429);
 
-        let decided = [policy("-", 0, &[("unauthorized", 1)]), policy("0", 4, &[("flow_control", 1)]), policy("1", 5, &[])];
+        let decided =
+            [policy("-", 0, &[("unauthorized", 1)]), policy("0", 4, &[("flow_control", 1)]), policy("1", 5, &[])];
         let server = fixture.stub.address().to_string();
         let told = until(&fixture, |cluster| {
             let requests = cluster.policies.last().map_or(0, |others| others.forwarded);
@@ -109,9 +112,9 @@ fn activity_is_what_clients_sent_and_survives_an_edit() {
         fixture.gateway.apply(&edited).unwrap();
         until(&fixture, |cluster| cluster.watches == 0 && cluster.limits[0].used == 0);
         send(1, 1);
-        let decided = [policy("-", 0, &[("unauthorized", 1)]), policy("0", 5, &[("flow_control", 1)]), policy("1", 6, &[])];
+        let decided =
+            [policy("-", 0, &[("unauthorized", 1)]), policy("0", 5, &[("flow_control", 1)]), policy("1", 6, &[])];
         until(&fixture, |cluster| cluster.policies.starts_with(&decided) && cluster.limits[0].refused == 1);
-
     }
 }
 
