@@ -2,7 +2,7 @@
 //!
 //! Each line is a process of its own, because freed memory is not given back.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::panic, reason = "a measurement")]
+#![allow(missing_docs, clippy::unwrap_used, clippy::indexing_slicing, reason = "a measurement")]
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -49,7 +49,7 @@ pub struct MemoryHost<A> {
     pub reply: Option<Refusal>,
     /// Every other effect in order, as one word and its argument.
     pub effects: Vec<String>,
-    /// Where decisions and answers are counted as well.
+    /// Counts decisions and answers as well.
     pub publisher: Option<Arc<Publisher>>,
     /// Counted answers: status, server and milliseconds.
     pub responses: RefCell<Vec<String>>,

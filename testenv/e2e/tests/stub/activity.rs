@@ -1,7 +1,4 @@
-//! The activity that the filter tells the agent of its Envoy.
-
-mod memory;
-mod talkers;
+//! The activity that the filter sends to the agent of its Envoy.
 
 use std::time::Duration;
 
@@ -14,16 +11,16 @@ use serde_json::json;
 
 use crate::fixture::{NAME, PODS, StubFixture};
 
-const SOON: Duration = Duration::from_secs(20);
-const SECRET: &str = "/api/v1/namespaces/default/secrets/s";
-const WATCHED: &str = "/api/v1/namespaces/default/secrets?watch=true";
+pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SECRET: &str = "/api/v1/namespaces/default/secrets/s";
+pub(crate) const WATCHED: &str = "/api/v1/namespaces/default/secrets?watch=true";
 
-fn with_activity(version: Option<String>) -> GatewayOptions {
+pub(crate) fn with_activity(version: Option<String>) -> GatewayOptions {
     GatewayOptions { activity: true, envoy_version: version, ..GatewayOptions::default() }
 }
 
 /// Secrets by the first policy, one request at a time; pods by the second; the rest by the third.
-fn manifest(fixture: &StubFixture) -> Manifest {
+pub(crate) fn manifest(fixture: &StubFixture) -> Manifest {
     let resource = |name: &str| json!({"verbs": ["*"], "apiGroups": [""], "resources": [name]});
     fixture
         .manifest()
@@ -41,14 +38,14 @@ fn manifest(fixture: &StubFixture) -> Manifest {
         ]))
 }
 
-fn of_cluster(fixture: &StubFixture) -> Option<ClusterActivity> {
+pub(crate) fn of_cluster(fixture: &StubFixture) -> Option<ClusterActivity> {
     let activity: Activity = serde_json::from_value(fixture.gateway.activity().unwrap()).unwrap();
     assert!(activity.process > 0);
     activity.clusters.into_iter().find(|cluster| cluster.cluster == NAME)
 }
 
 /// Waits until the cluster's activity is as expected.
-fn until(fixture: &StubFixture, is_expected: impl Fn(&ClusterActivity) -> bool) -> ClusterActivity {
+pub(crate) fn until(fixture: &StubFixture, is_expected: impl Fn(&ClusterActivity) -> bool) -> ClusterActivity {
     let nobody = H2Client::connect(&fixture.gateway.target(NAME)).unwrap();
     wait::until_ok("the activity is told", SOON, || {
         // Envoy 1.38 takes counts from requests only.

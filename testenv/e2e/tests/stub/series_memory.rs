@@ -4,7 +4,7 @@ use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::client::{H2Client, Outgoing};
 use portcullis_harness::{project_root, wait};
 
-use super::SOON;
+use crate::activity::SOON;
 use crate::fixture::StubFixture;
 
 /// Series of the process's budget, and Envoy's memory for all of them at most: 64 MiB for the metrics of 10,000 clusters, without
@@ -55,7 +55,7 @@ fn allocated(fixture: &StubFixture) -> u64 {
 
 #[test]
 #[ignore = "takes longer than 30 seconds"]
-fn all_series_of_a_process_take_their_share_of_memory() {
+fn series_of_a_whole_process_take_their_share_of_memory() {
     let fixture = StubFixture::without_cluster("series-memory", &GatewayOptions::default());
     let clients: Vec<_> = (0..8)
         .map(|number| {
