@@ -1,12 +1,15 @@
 //! `portcullis agent`: starts one Envoy, observes it, reports its health and stops it in order.
 
+mod activity;
 mod admin;
 mod arguments;
 mod drain;
 mod envoy;
+mod filter;
 mod pages;
 mod report;
 mod run;
+mod talkers;
 
 pub(crate) use arguments::{Agent, BecomeEnvoy};
 pub(crate) use envoy::become_envoy;

@@ -3,6 +3,7 @@
 
 mod acceptable;
 mod access_log;
+mod activity;
 mod agent;
 mod attack;
 mod attribution;
@@ -50,11 +51,13 @@ mod review_faults;
 mod review_storm;
 mod reviews;
 mod revoked;
+mod series_memory;
 mod sessions;
 mod slow_log;
 mod source_faults;
 mod spoofing;
 mod stuffing;
+mod talkers;
 mod trusted_hops;
 mod upgrades;
 mod versions;
