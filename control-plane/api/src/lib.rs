@@ -11,8 +11,10 @@
 //! No I/O, no clock, no randomness.
 
 mod account;
+mod bounds;
 mod check;
 mod claims;
+mod dns_name;
 mod duration;
 mod kind;
 mod lint;
@@ -20,6 +22,7 @@ mod materials;
 mod parse;
 mod problem;
 mod references;
+mod request_part;
 mod schema;
 mod secret;
 mod shape;

@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use super::Findings;
-use super::authority::is_dns_name;
 use super::certificates::{KeyPair, read_bundle, read_pair};
+use crate::dns_name::is_dns_name;
 use crate::problem::Code;
 use crate::problem::Problem;
 use crate::secret::{PublicBytes, SecretBytes};

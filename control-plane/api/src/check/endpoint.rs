@@ -1,7 +1,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::authority::is_dns_name;
+use crate::dns_name::is_dns_name;
 
 /// A server's host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,9 +6,9 @@ use super::endpoint::{Endpoint, parse_endpoint};
 use super::logging::{LogMode, check_log_mode};
 use super::servers::Server;
 use super::{Findings, flow_control};
-use crate::lint::{RequestPart, parts};
 use crate::problem::Code;
 use crate::problem::Problem;
+use crate::request_part::{RequestPart, parts};
 use crate::types::{DispatchPolicy, FlowControl};
 
 /// How the requests of a policy are spread over its servers.

@@ -2,12 +2,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use portcullis_filter_config::{ProtectedIdentities, RequestHeaders};
 
-use super::authority::is_dns_label;
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::cidr::{Cidr, check_ranges};
 use super::identity::check_header_names;
 use super::protected::check_protected;
 use super::{Checked, Findings};
+use crate::dns_name::is_dns_label;
 use crate::references::{unresolved_authority, unresolved_certificate};
 use crate::secret::PublicBytes;
 use crate::types::{ClientCaNames, GatewaySettings, LimitSettings, WildcardSubdomains};

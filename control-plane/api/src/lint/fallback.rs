@@ -1,7 +1,8 @@
 //! Requests that no policy matches are answered 403, also those that every client starts with.
 
-use super::{RequestPart, Told, parts};
+use super::Told;
 use crate::problem::Code;
+use crate::request_part::{RequestPart, parts};
 use crate::types::DispatchPolicy;
 
 const PATH: &str = "spec.dispatchPolicies";

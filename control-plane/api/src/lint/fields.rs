@@ -1,8 +1,8 @@
 use portcullis_filter_config::{Rule, ServiceAccount};
 
 use super::Told;
-use super::part::can_be;
 use crate::problem::Code;
+use crate::request_part::can_be;
 
 /// A list of a rule, under its name.
 #[derive(Clone, Copy)]

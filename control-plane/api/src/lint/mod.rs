@@ -5,15 +5,11 @@ mod fallback;
 mod fields;
 mod kubegateway;
 mod order;
-mod part;
 mod resources;
-mod selector;
 mod servers;
 
 #[cfg(test)]
 mod tests;
-
-pub(crate) use part::{RequestPart, parts};
 
 use crate::problem::Code;
 use crate::problem::Problem;

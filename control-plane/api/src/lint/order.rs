@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::{RequestPart, Told, parts};
+use super::Told;
 use crate::problem::Code;
+use crate::request_part::{RequestPart, parts};
 use crate::types::DispatchPolicy;
 
 /// The number of comparisons of two rules: more would take too long for an interactive command.

@@ -1,7 +1,8 @@
 use portcullis_filter_config::Rule;
 
-use super::{Told, parts};
-use crate::check::is_dns_label;
+use super::Told;
+use crate::dns_name::is_dns_label;
+use crate::request_part::parts;
 
 /// Built-in resources as they are mistaken, with their names.
 const MISTAKEN: [(&str, &str); 44] = [

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::check::{MAX_NAMES, MAX_VIRTUAL_IPS};
+use crate::bounds::{MAX_NAMES, MAX_VIRTUAL_IPS};
 use crate::status::{MAX_GATEWAYS, MAX_MESSAGE, MAX_UNHEALTHY};
 
 /// `metav1.Condition`'s patterns.

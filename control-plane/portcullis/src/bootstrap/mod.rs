@@ -1,3 +1,4 @@
+mod arguments;
 mod network;
 mod overload;
 mod secrets;
@@ -6,12 +7,10 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub(crate) use network::Network;
+pub(crate) use arguments::{Bootstrap, FilterBuild};
 use portcullis_filter_config::NODE_CONFIG_VERSION;
 pub(crate) use secrets::Paths;
 use serde_json::{Value, json};
-
-use crate::arguments::{Bootstrap, FilterBuild};
 
 /// Why no bootstrap can be made. The operator has to act.
 #[derive(Debug, thiserror::Error)]

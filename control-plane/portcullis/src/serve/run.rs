@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::arguments::Serve;
 use super::filter_views::FilterViews;
 use super::http::AllowedHosts;
 use super::http::Probes;
@@ -23,7 +24,6 @@ use super::status_observer::{ObserverInputs, StatusObserver};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
 use super::xds::XdsError;
-use crate::arguments::Serve;
 use crate::leader::campaign;
 use crate::listen;
 use crate::stop_signals::StopSignals;

@@ -14,13 +14,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::leader::Leadership;
+use crate::leader::{LEASE_NAME, Leadership};
 
 /// How often a directory that cannot be read is tried.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// The default name of the Lease.
-pub(crate) const LEASE_NAME: &str = "portcullis";
 
 /// The kinds of sources of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

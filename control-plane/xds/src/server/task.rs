@@ -9,11 +9,10 @@ use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
-use super::connection::Admission;
-use super::limits::Rejection;
-use super::transport::QueuedResponse;
+use crate::admission::{Admission, QueuedResponse};
 use crate::delta::{self, DeltaStream, PendingResponse};
 use crate::kind::ResourceKind;
+use crate::limits::Rejection;
 use crate::metrics::XdsMetrics;
 use crate::node::{NodeInfo, RejectedNode, View};
 use crate::registry::Registry;

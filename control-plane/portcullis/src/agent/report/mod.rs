@@ -17,7 +17,7 @@ use self::network::Network;
 use self::send::ControlPlane;
 use self::statistics::Servers;
 use super::admin::Admin;
-use crate::arguments::Bootstrap;
+use crate::bootstrap::Bootstrap;
 use crate::http_client::HttpError;
 
 /// The time between two reports, at least and at most. Control planes forget a report after 30 seconds.
