@@ -8,6 +8,7 @@ mod modules;
 mod test_names;
 mod texts;
 mod threats;
+mod type_names;
 
 use std::fs;
 

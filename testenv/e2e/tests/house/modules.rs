@@ -5,15 +5,12 @@
 //! files, and none of top-level modules, each with all files inside it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
 use portcullis_harness::project_root;
 
-use crate::texts::files;
+use crate::texts::{Names, files, product, product_files};
 
-/// The names on the way from the crate's root to a module or an item.
-type Names = Vec<String>;
 /// The modules that each module imports from.
 type Graph = BTreeMap<Names, BTreeSet<Names>>;
 
@@ -90,7 +87,7 @@ fn graph_of(texts: &[(&str, &str)]) -> Graph {
     let mut read = Crate::default();
     for (name, text) in texts {
         let names = name.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        read.add(names, text);
+        read.add(names, &product(text));
     }
     read.graph()
 }
@@ -112,41 +109,16 @@ fn top_level(graph: &Graph) -> Graph {
 
 fn read_crate(source: &Path, root: &str) -> Crate {
     let mut read = Crate::default();
-    let mut tests = BTreeSet::new();
-    for file in files(source.strip_prefix(project_root()).unwrap().to_str().unwrap(), &[".rs"]) {
-        let name = file.strip_prefix(source).unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
-        let is_test = name.split('/').any(|part| matches!(part, "tests" | "testing" | "threads"));
-        let is_other_root = matches!(name.as_str(), "lib" | "main") && format!("{name}.rs") != root;
-        if is_test || is_other_root {
-            continue;
-        }
-        let name = name.trim_end_matches("/mod");
-        let names =
-            if matches!(name, "lib" | "main") { Names::new() } else { name.split('/').map(str::to_owned).collect() };
-        let text = fs::read_to_string(&file).unwrap();
-        tests.extend(test_modules(&text).map(|name| [&names[..], &[name]].concat()));
+    for (names, _, text) in product_files(source, root) {
         read.add(names, &text);
     }
-    read.modules.retain(|names, _| !tests.iter().any(|test| names.starts_with(test)));
     read
-}
-
-/// The modules that a module declares for its tests only.
-fn test_modules(text: &str) -> impl Iterator<Item = String> {
-    let mut is_test = false;
-    let lines = text.lines().filter_map(move |line| {
-        let was_test = is_test;
-        is_test = line.starts_with("#[cfg(test)]") || (is_test && line.starts_with("#["));
-        let name = line.strip_suffix(';')?.rsplit_once("mod ")?.1;
-        was_test.then(|| name.to_owned())
-    });
-    lines.collect::<Vec<_>>().into_iter()
 }
 
 impl Crate {
     fn add(&mut self, names: Names, text: &str) {
         let mut imports = Vec::new();
-        read_imports(&product(text), &mut imports);
+        read_imports(text, &mut imports);
         self.modules.insert(names, imports);
     }
 
@@ -195,15 +167,6 @@ impl Crate {
             Some(target) if depth < 5 => self.defining(target, depth + 1),
             _ => Some(module.to_vec()),
         }
-    }
-}
-
-/// The text without comments and tests.
-fn product(text: &str) -> String {
-    let code: String = text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
-    match code.find("#[cfg(test)]\nmod tests {") {
-        Some(start) => code[..start].to_owned(),
-        None => code,
     }
 }
 
