@@ -126,7 +126,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
             let Ok(newer) = reread(&watched, reading.clone(), writing).await else { return };
             let is_other = newer != reading;
             if reading.files.error().is_some() && newer.files.error().is_none() {
-                // What was watched may be gone for ever, and another directory in its place.
+                // The watched directory may be gone for ever, and another one in its place.
                 drop(notifier.take());
                 notifier = watcher(&watched, events.clone());
             }

@@ -11,7 +11,7 @@ pub(crate) enum DocumentError {
     Encoding,
     #[error("is not well-formed YAML or JSON: {1}")]
     Syntax(Option<Position>, String),
-    #[error("holds a document that is no mapping")]
+    #[error("holds a document that is not a mapping")]
     NotAMapping(Position),
 }
 

@@ -56,7 +56,7 @@ impl Events {
                 EventKind::Access(AccessKind::Close(AccessMode::Write)) => state.finished(&event.paths),
                 EventKind::Access(_) => return,
                 // A file that is truncated or written in place is whole when it is closed, and not before. One that is
-                // renamed into place is whole at once; so is a link, of which nothing but its creation is told.
+                // renamed into place is whole at once; so is a link, for which the only event is its creation.
                 EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Any) => state.written(event.paths, now),
                 EventKind::Create(_) => {}
                 _ => state.finished(&event.paths),

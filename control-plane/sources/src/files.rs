@@ -54,7 +54,7 @@ impl Files {
     pub(crate) fn reread_only(&self, directory: &Path, only: Option<&str>, writing: &BTreeSet<PathBuf>) -> Self {
         let names = only.map_or_else(|| list(directory), |name| Ok(vec![name.to_owned()]));
         match names {
-            // A volume that is not there leaves an empty directory behind. Whoever means it leaves a file.
+            // A volume that is not there leaves an empty directory behind. An operator who removes all objects leaves a file.
             Ok(names) if names.is_empty() && !self.by_name.is_empty() => {
                 Self { by_name: self.by_name.clone(), error: Some("no file is left in it".to_owned()) }
             }

@@ -14,7 +14,7 @@ pub async fn with_settings(
     objects.wait_for(Option::is_some).await.ok()?;
     let (sender, receiver) = watch::channel(both(&mut objects, files.as_mut()));
     tokio::spawn(async move {
-        // What a reader told last stays in use when it has stopped.
+        // The last set of a reader stays in use when the reader has stopped.
         let mut are_read = files.is_some();
         loop {
             tokio::select! {

@@ -53,7 +53,7 @@ pub struct Version {
 pub enum Reason {
     /// It is served.
     Accepted,
-    /// It has a problem; an edit of it is needed.
+    /// Invalid; fixed by editing the object.
     Invalid,
     /// Another object owns a name that it claims. It is served under its other names, unless the lost one is its own
     /// (`metadata.name`).

@@ -74,7 +74,7 @@ impl Suites {
         command.env("CARGO_MANIFEST_DIR", &package).env_remove("PORTCULLIS_ENVOY");
         command.env("PORTCULLIS_ENVOY_VERSION", &combination.envoy);
         command.env("PORTCULLIS_FILTER", combination.filter.to_string());
-        // What is missing on this machine is an error, and not a test that passes.
+        // A missing dependency is an error, and not a test that passes.
         command.env("CI", "true").env("RUST_TEST_THREADS", threads());
         let text = attend(command, program, &path, if tests.len() == 1 { ALONE } else { ALL })?;
         let passed = libtest::ended(&text).into_iter().filter(|(_, passed)| *passed);

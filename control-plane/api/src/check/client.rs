@@ -125,7 +125,7 @@ fn check_rate(raw: &ClientConfig, findings: &mut Findings) {
             1.. => findings.warn(Problem::coded(
                 Code::NoEffect,
                 format!("{PATH}.{field}"),
-                "has no effect: the gateway's own calls have other bounds",
+                "has no effect: the gateway's own requests have other limits",
             )),
         }
     }

@@ -233,7 +233,7 @@ fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings) {
             if let Some(server) = known.iter().copied().find(same) {
                 let path = format!("spec.dispatchPolicies[{index}].upstreamSubset[{number}]");
                 let hint = format!("write it as {server}");
-                findings.problem_with_hint(path, "must be spelt as in spec.servers", hint);
+                findings.problem_with_hint(path, "must be spelled as in spec.servers", hint);
             }
         }
     }
@@ -324,7 +324,7 @@ fn check_drain_period(raw: Option<&str>, findings: &mut Findings) -> Duration {
 fn check_max_session_duration(raw: Option<&str>, findings: &mut Findings) -> Option<Duration> {
     let problem = match parse_duration(raw?) {
         Ok(limit) if SESSION_LIMITS.contains(&limit) => return Some(limit),
-        Ok(_) => "must be from 1s to 720h; leave it out for sessions without a limit".to_owned(),
+        Ok(_) => "must be from 1s to 720h; omit it for sessions without a limit".to_owned(),
         Err(error) => error.to_string(),
     };
     findings.problem("spec.portcullis.maxSessionDuration", problem);

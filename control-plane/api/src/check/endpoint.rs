@@ -46,7 +46,7 @@ pub(crate) enum EndpointError {
     Port,
     #[error("a loopback address is only allowed with allowLoopbackUpstreams in the GatewaySettings")]
     Loopback,
-    #[error("link-local (so cloud metadata), unspecified, broadcast and multicast addresses are not allowed")]
+    #[error("link-local (including cloud metadata), unspecified, broadcast and multicast addresses are not allowed")]
     Special,
 }
 

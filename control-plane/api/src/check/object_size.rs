@@ -50,8 +50,9 @@ pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) ->
         let is_own = !subset.is_empty() || strategy != "RoundRobin";
         if is_own && groups.insert((subset, strategy)) && groups.len() > MAX_GROUPS {
             let path = format!("spec.dispatchPolicies[{index}].upstreamSubset");
-            let message =
-                format!("is one subset too many: no more than {MAX_GROUPS} may differ, or have another strategy");
+            let message = format!(
+                "is one subset too many: at most {MAX_GROUPS} different combinations of subset and strategy are possible"
+            );
             findings.problem(path, message);
             return false;
         }

@@ -129,7 +129,7 @@ pub(super) fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {
             never("resources", "the rule matches no resource request without resources", "[\"*\"] is every resource");
         }
         _ if parts(rule).iter().all(RequestPart::is_empty) => {
-            never("", "the rule matches nothing: a list of it covers nothing", "\"-*\" excludes everything");
+            never("", "the rule matches nothing: one of its lists matches nothing", "\"-*\" excludes everything");
         }
         _ => {}
     }

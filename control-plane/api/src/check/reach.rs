@@ -59,7 +59,7 @@ fn reach_of_v6(ip: Ipv6Addr) -> Reach {
 /// already.
 fn ipv4_inside(ip: Ipv6Addr) -> Vec<Ipv4Addr> {
     let bits = u128::from(ip);
-    // So many bits before the address.
+    // The number of bits before the address.
     let at = |before: u32| Ipv4Addr::from_bits(low_32(bits >> (96 - before)));
     match ip.segments() {
         _ if ip.is_loopback() || ip.is_unspecified() => Vec::new(),

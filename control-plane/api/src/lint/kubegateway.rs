@@ -16,7 +16,7 @@ pub(super) fn lint(field: &Field<'_>, rule: &str, told: &mut Told) {
                 CODE,
                 list,
                 "KubeGateway does not know the field and drops it: there the rule matches more",
-                "expected here; mind it where the same manifest goes to KubeGateway",
+                "expected here; note it if the same manifest is used with KubeGateway",
             );
         }
     } else if field.only_excludes() {
@@ -62,7 +62,7 @@ fn wildcards(field: &Field<'_>, rule: &str, told: &mut Told) {
             told.add(
                 CODE,
                 field.path(rule, index),
-                "KubeGateway's code knows no \"*\" behind \"-\" and matches everything; here it excludes what it says",
+                "KubeGateway's code does not support \"*\" after \"-\" and matches everything; here the exclusion works",
                 "nothing to do if exclusion is meant",
             );
         }

@@ -56,7 +56,7 @@ pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
                     covered.push((index, by.clone()));
                 }
             }
-            // What is covered itself covers nothing that its coverers do not.
+            // A rule that is covered covers nothing that its coverers do not.
             if matches!(what, Left::Something) {
                 earlier.push(placed);
             }
@@ -87,7 +87,7 @@ fn left_to(placed: &Placed, earlier: &[Placed], budget: &mut usize) -> Option<Le
 }
 
 fn unreachable_rule(policy: usize, rule: usize, by: &[RulePosition], told: &mut Told) {
-    let message = format!("no request gets as far as this rule: {} all of it before", join(by));
+    let message = format!("no request reaches this rule: {} all of it before", join(by));
     let hint = "remove it, or move it up if its policy was meant to come first";
     told.add(Code::UnreachableRule, RulePosition { policy, rule }.to_string(), message, hint);
 }
@@ -95,7 +95,7 @@ fn unreachable_rule(policy: usize, rule: usize, by: &[RulePosition], told: &mut 
 fn unreachable_policy(policy: usize, mut by: Vec<RulePosition>, told: &mut Told) {
     by.sort_by_key(|place| (place.policy, place.rule));
     by.dedup();
-    let message = format!("no request gets as far as this policy: {} all of it before", join(&by));
+    let message = format!("no request reaches this policy: {} all of it before", join(&by));
     let hint = "the first policy that matches decides: move this one up, or narrow the other";
     told.add(Code::UnreachablePolicy, format!("spec.dispatchPolicies[{policy}]"), message, hint);
 }

@@ -70,7 +70,7 @@ pub(super) fn lint_resources(rule: &Rule, path: &str, told: &mut Told) {
         let is_known = name.is_empty() || name.contains(['*', ',', ' ']) || is_dns_label(name);
         if !is_known {
             let hint = "lower-case letters, digits and \"-\", at most 63";
-            told.never(format!("{path}.namespaces[{index}]"), "no namespace can be named so", hint);
+            told.never(format!("{path}.namespaces[{index}]"), "is not a valid name of a namespace", hint);
         }
     }
 }
@@ -90,7 +90,7 @@ fn resource(text: &str, path: String, told: &mut Told) {
         let name = plural.unwrap_or(&lower);
         told.never(path, "resources are lower-case plurals", format!("write {}", with_sub(name)));
     } else if let Some(plural) = plural {
-        told.never(path, "resources are told by their plural, in full", format!("write {}", with_sub(plural)));
+        told.never(path, "resources are named by their full plural", format!("write {}", with_sub(plural)));
     } else if let Some((name, group)) = name.split_once('.') {
         told.never(path, "holds a group", format!("write {}, and {group} into apiGroups", with_sub(name)));
     }

@@ -9,7 +9,7 @@ pub(super) fn lint_servers(spec: &UpstreamClusterSpec, told: &mut Told) {
         let same = |text: &str| parse_endpoint(text).is_ok_and(|parsed| parsed.endpoint == wanted.endpoint);
         spec.servers.iter().any(|server| server.disabled.unwrap_or(false) && same(&server.endpoint))
     };
-    // If every server is disabled, that is told once.
+    // The check reports once that every server is disabled.
     if spec.servers.iter().all(|server| server.disabled.unwrap_or(false)) {
         return;
     }
@@ -44,7 +44,7 @@ pub(super) fn lint_limits(spec: &UpstreamClusterSpec, told: &mut Told) {
                 Code::RefusesEverything,
                 format!("{path}.maxRequestsInflight.max"),
                 "0 answers every request with 429",
-                "nothing to do if this is the switch that closes a policy",
+                "nothing to do if the policy is closed on purpose",
             );
         }
     }
@@ -68,8 +68,8 @@ pub(super) fn lint_unknown(spec: &UpstreamClusterSpec, told: &mut Told) {
             told.add(
                 Code::Caution,
                 format!("spec.dispatchPolicies[{index}].rules[{number}].{field}"),
-                "matches no request with a token, whoever's it is: tokens are not reviewed here, so nobody knows whose they are",
-                "set spec.portcullis.requestHeader.tokenReview, or leave such requests to a rule that asks for nobody",
+                "matches no request with a token: tokens are not reviewed here, so their users are unknown",
+                "set spec.portcullis.requestHeader.tokenReview, or match such requests by a rule without users",
             );
         }
     }

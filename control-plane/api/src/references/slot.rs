@@ -53,7 +53,7 @@ pub(super) const SLOTS: [Slot; 5] = [
         fields: &["certData", "keyData"],
         of: |references| references.serving.as_ref().map(pair),
         is_set: |spec| !spec.secure_serving.cert_data.is_empty() || !spec.secure_serving.key_data.is_empty(),
-        // The gateway's default certificate stands in.
+        // The gateway's default certificate is used.
         assume: |_| {},
     },
     Slot {

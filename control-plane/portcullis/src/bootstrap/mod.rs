@@ -73,7 +73,7 @@ fn common(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>)
         },
         "static_resources": {"clusters": [xds_cluster(arguments, secrets)]},
         "layered_runtime": {"layers": [{"name": "portcullis", "static_layer": {
-            // Answers to reviews are small; whoever owns an upstream could send up to 32 MiB each.
+            // Answers to reviews are small; the owner of an upstream could send up to 32 MiB each.
             "http.async_response_buffer_limit": MAX_CALLOUT_ANSWER,
             "overload.premature_reset_total_stream_count": PREMATURE_RESETS.0,
             "overload.premature_reset_min_stream_lifetime_seconds": PREMATURE_RESETS.1,

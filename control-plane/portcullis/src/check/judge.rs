@@ -54,7 +54,7 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> CheckReport {
     let without_settings = objects.settings.is_empty();
     let (documents, believes_certificate) = believed(objects);
     let choice = choose_settings(&documents, Some(check_client_ca));
-    // Settings that cannot be used are told; the clusters are checked all the same.
+    // Settings that cannot be used are reported; the clusters are checked all the same.
     let settings = choice.settings.unwrap_or_default();
     let mut report = CheckReport { objects: objects.diagnoses.iter().map(file).collect(), without_settings };
     let settings_of = objects.settings.iter().zip(&objects.settings_places).zip(choice.diagnoses);

@@ -103,7 +103,7 @@ impl Candidate {
                 _ = &mut stopped => break,
             }
         }
-        // First nobody acts as the leader, then another may.
+        // This replica stops acting as the leader before another may.
         until.send_replace(None);
         if self.election.leads_until().is_some() {
             self.give_up().await;
@@ -133,7 +133,7 @@ impl Candidate {
     async fn give_up(&self) {
         let Ok(Some(lease)) = call(self.leases.get_opt(&self.name)).await else { return };
         if let Some(lease) = released(lease, &self.identity) {
-            // Whoever comes next waits until the Lease runs out, if this fails.
+            // If this fails, the next leader waits until the Lease runs out.
             let _ = call(self.leases.replace(&self.name, &PostParams::default(), &lease)).await;
         }
     }
@@ -174,7 +174,7 @@ fn spread(wait: Duration) -> Duration {
 fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let mut bytes = [0; 8];
-    // Without randomness the start of the process tells it apart.
+    // Without randomness the time of the start distinguishes the process.
     if SystemRandom::new().fill(&mut bytes).is_err() {
         bytes = Timestamp::now().as_microsecond().to_le_bytes();
     }

@@ -106,7 +106,7 @@ impl Source {
         let (_, statuses) = watch::channel(Arc::default());
         match portcullis_sources::watch(watched.clone()).await {
             Ok(objects) => {
-                // A directory that cannot be read later is told among its objects.
+                // A directory that cannot be read later is reported among its objects.
                 let (_, health) = watch::channel(SourceHealth::current());
                 Ok(Self { kind, sets: Box::pin(async { Some(objects) }), health, kubernetes: None, statuses })
             }

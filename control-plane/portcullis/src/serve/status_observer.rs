@@ -118,7 +118,7 @@ impl StatusObserver {
             ObjectStatus::new(diagnosis.clone(), status)
         });
         let objects = objects.collect();
-        // What is gone is forgotten.
+        // Conditions of removed objects are forgotten.
         state.conditions = known;
         let rejected_nodes = self.observed.registry.rejected_nodes();
         StatusBody::new(

@@ -25,7 +25,7 @@ enum StatusError {
     Runtime(#[source] io::Error),
     #[error("cannot ask the control plane at {address}; does `portcullis serve` run there?")]
     Ask { address: String, source: HttpError },
-    #[error("the control plane's answer is no status")]
+    #[error("the control plane's answer is not a status")]
     Read(#[source] serde_json::Error),
     #[error("the control plane knows no UpstreamCluster {0}")]
     Unknown(String),

@@ -161,7 +161,7 @@ impl<'a> Session<'a> {
                         Ok(()) => self.burst().await,
                         Err(why) => Err(why),
                     };
-                    // What was told before an error is good.
+                    // Events before an error are good.
                     self.publish();
                     if let Err(why) = burst {
                         return End::Failed(why);

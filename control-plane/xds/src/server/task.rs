@@ -147,7 +147,7 @@ impl Task {
             }),
             () = tokio::time::sleep(patience), if state.unacked.is_any() => {
                 self.admission.rejected(Rejection::AckState);
-                // What is unread is released only with the connection.
+                // Unread bytes are released only with the connection.
                 self.admission.close_connection();
                 Err(Status::deadline_exceeded("a response has no answer"))
             }

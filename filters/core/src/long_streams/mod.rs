@@ -1,5 +1,5 @@
 //! Long-running streams by their server: when a server is removed, its streams end a grace period later.
-//! Sessions, which are what became an upgrade, may end after a time of their own, too.
+//! Sessions, which are upgraded connections, may end after a time of their own, too.
 
 mod handle;
 
@@ -137,7 +137,7 @@ impl<T: Clone> StreamRegistry<T> {
             is_awaited |= is_gone;
         }
         if arrival.is_session {
-            // Whoever began before is due before, and `expire` goes on from there.
+            // An earlier session is due earlier, and `expire` goes on from there.
             is_awaited |= inner.session_limit.is_some() && inner.sessions.is_empty();
             inner.sessions.insert(number, Session { since: now, server: arrival.server.map(Into::into), stream });
         }

@@ -79,7 +79,7 @@ impl Search<'_> {
     fn follow_split(&mut self, node: u32, dimension: Dimension, mut others: Option<Branch>) {
         let mut before = None;
         for id in self.facts.of(dimension) {
-            // A user may be told to be in a group twice.
+            // A user may list a group twice.
             if before.replace(*id) == Some(*id) {
                 continue;
             }

@@ -117,7 +117,7 @@ impl<H: SharedData> SharedCount for Counted<H> {
 impl<H: SharedData> StateStore for SharedState<H> {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
         let lifetimes = owner.lifetimes;
-        // Everything that makes an owner another one stands in its text, so that no two have the same secret.
+        // The text of an owner has all its fields, so that no two owners have the same secret.
         let derived = hmac::sign(&self.secret, format!("{owner:?}").as_bytes());
         let mut secret = [0; 32];
         secret.copy_from_slice(derived.as_ref());

@@ -99,7 +99,7 @@ async fn found(type_url: &'static str, names_it: bool, is_strange: bool) {
         site.snapshots.send_replace(Some(made(type_url, &edited)));
         envoy.until(&what, |envoy| has(envoy, "good0000", "2") && has(envoy, "newcomer", "1")).await;
         assert_eq!(envoy.refusals, refusals, "{what}");
-        // It is mended.
+        // It is fixed.
         edited.values_mut().filter(|content| *content == "!bad").for_each(|content| "3".clone_into(content));
         site.snapshots.send_replace(Some(made(type_url, &edited)));
         envoy.until(&what, |envoy| bad.iter().all(|name| has(envoy, name, "3"))).await;

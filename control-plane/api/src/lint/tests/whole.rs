@@ -57,7 +57,7 @@ fn policy_that_something_is_left_to_is_reachable() {
     ] {
         assert_eq!(unreachable(&format!("[{{rules: [{wide}]}}, {{rules: [{narrow}]}}]")), [], "{wide}");
     }
-    // Somebody in both groups passes the first by and meets the second.
+    // A user in both groups skips the first rule and matches the second.
     let groups =
         |list: &str| format!("{{rules: [{{verbs: [get], apiGroups: [''], resources: [pods], userGroups: [{list}]}}]}}");
     assert_eq!(unreachable(&format!("[{}, {}]", groups("-a"), groups("b"))), []);

@@ -164,7 +164,7 @@ impl EditedObject {
         // A token that is renewed is of the same account.
         let token = if by_headers { 0 } else { token.min(2) };
         let by_headers = by_headers.then_some((self.other_headers, self.reserves_names, asking_user));
-        // Servers that nobody verifies are known by their addresses only.
+        // Servers that are not verified are known by their addresses only.
         let unverified = (trust == 2).then_some(version.servers);
         format!(
             "{by_headers:?} account {account} token {token} trust {trust} {unverified:?} name {peer_name} uid {uid}"

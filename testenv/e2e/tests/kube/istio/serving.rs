@@ -64,7 +64,7 @@ fn serves(test: &str, setup: &Setup) {
     a_resumed_session_is_still_alices(&fixture);
     what_envoy_itself_answers_is_a_status(&fixture);
     nothing_was_refused(&fixture.mesh);
-    // With wasm nobody else has a host there at all.
+    // With wasm no other object has a host there.
     if setup.build == Build::Module {
         nobody_else_gets_to_the_servers(&fixture);
     }

@@ -78,7 +78,7 @@ fn api_that_is_gone_keeps_what_it_told() {
     let stale = side.wait_current(false);
     assert!(stale["reason"].as_str().unwrap().contains("no connection"), "{stale}");
     assert_eq!(side.snapshot(), snapshot);
-    // A control plane that starts meanwhile has nothing to tell, and tells Envoy nothing.
+    // A control plane that starts meanwhile has no objects, and sends nothing to Envoy.
     side.plane.restart().unwrap();
     side.wait_current(false);
     assert_eq!(plain::get(side.plane.http_address(), "/healthz").unwrap().status, 200);

@@ -62,7 +62,7 @@ fn name_stays_with_whom_it_was_given_over_restarts() {
     assert_eq!(object(&status, "b-younger.example.com").unwrap()["reason"], "Accepted");
     wait_owns(&fixture, "a-older.example.com", &["a-older.example.com"]);
 
-    // What is given up is free.
+    // A name that is given up is free.
     with_name("b-younger.example.com", false);
     wait_owns(&fixture, "a-older.example.com", &["a-older.example.com", SHARED]);
 }

@@ -96,7 +96,7 @@ fn strangers_keep_their_fields(fixture: &SourceFixture) {
     };
     let is_ours = |one: &Value| one["operation"] == "Apply" && one["subresource"] == "status";
     assert!(is_ours(&of("portcullis")) && is_ours(&of("auditor")), "{managers:#}");
-    // What somebody writes over ours is ours again.
+    // A field of ours that another writer changed is restored.
     let forged = json!({"status": {"contentHash": "forged"}});
     let patch = ["patch", "uc", NAME, "--subresource=status", "--type=merge", "-p", &forged.to_string()];
     fixture.kubectl(&patch).run_ok().unwrap();
