@@ -201,11 +201,11 @@ impl Cluster {
         &self.series
     }
 
-    /// Counts a request under its policy's schema. `Ok(None)` if the request goes on and has no place to give back: there is no
+    /// Counts a request under its policy's schema. `Ok(None)` if the request goes on and has no permit to release: there is no
     /// limit, or a token was taken. The last step of a decision, because a token cannot be given back.
     ///
     /// # Errors
-    /// [`LimitReached`] where no place is free and where no token is left.
+    /// [`LimitReached`] if no permit is free or no token is left.
     pub(crate) fn acquire(&self, policy: usize, uptime: Duration) -> Result<Option<InFlightPermit>, LimitReached> {
         let Some(Some(schema)) = self.limits.get(policy) else { return Ok(None) };
         match self.schemas.get(*schema) {

@@ -24,13 +24,13 @@ pub(super) fn lint(pem: &PublicBytes, path: &str, is_chain: bool, now: i64, told
     let several = most > 1;
     for (der, number) in all.iter().take(most).zip(1..) {
         let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { continue };
-        let Some(message) = judge(&certificate, now) else { continue };
+        let Some(message) = validity_problem(&certificate, now) else { continue };
         let which = if several { format!("certificate {number} of the bundle") } else { "the certificate".to_owned() };
         told.add(Code::Expiry, path, format!("{which} {message}"), "renew it, and replace the field");
     }
 }
 
-fn judge(certificate: &X509Certificate<'_>, now: i64) -> Option<String> {
+fn validity_problem(certificate: &X509Certificate<'_>, now: i64) -> Option<String> {
     let (start, end) = (certificate.validity().not_before.timestamp(), certificate.validity().not_after.timestamp());
     let days = |seconds: i64| match seconds / DAY {
         0 => "less than a day".to_owned(),

@@ -49,8 +49,8 @@ impl CheckReport {
     }
 }
 
-/// CheckedTranslators every object as the gateway would, and looks for what is hardly meant. `now` is in seconds since 1970.
-pub(super) fn judge(objects: &ObjectSet, now: i64) -> CheckReport {
+/// Checks every object as the gateway does, and looks for likely mistakes. `now` is in seconds since 1970.
+pub(super) fn check_objects(objects: &ObjectSet, now: i64) -> CheckReport {
     let without_settings = objects.settings.is_empty();
     let (documents, believes_certificate) = believed(objects);
     let choice = choose_settings(&documents, Some(check_client_ca));
