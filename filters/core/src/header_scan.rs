@@ -188,7 +188,7 @@ impl<'a> HeaderScan<'a> {
             scan.bad_connection = Some(BadConnection::AmbiguousUpgrade);
         }
         for value in connections {
-            scan.lift_nominated(value);
+            scan.remove_connection_listed(value);
         }
         scan
     }
@@ -206,7 +206,7 @@ impl<'a> HeaderScan<'a> {
         }
     }
 
-    fn lift_nominated(&mut self, connection: &'a [u8]) {
+    fn remove_connection_listed(&mut self, connection: &'a [u8]) {
         for name in connection.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             if is_one_of(name, &HOP_WRITTEN) {
                 self.bad_connection = Some(BadConnection::NamesHop);

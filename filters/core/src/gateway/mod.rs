@@ -256,9 +256,11 @@ impl Gateway {
 
     /// The policy that decides where a client's request goes.
     fn dispatch(&self, cluster: &Cluster, client: &Client, info: &RequestInfo<'_>) -> Option<usize> {
-        match (client.user(), client, &cluster.identity.passing) {
+        match (client.user(), client, &cluster.identity.client_credential) {
             (Some(user), ..) => user.first_match(&cluster.policies, info),
-            (None, Client::Opaque, Some(passing)) => passing.unknown.first_match(info, &self.anonymous),
+            (None, Client::Opaque, Some(client_credential)) => {
+                client_credential.unknown.first_match(info, &self.anonymous)
+            }
             // Tokens are not reviewed here: there is no rule for an unknown user.
             (None, Client::Opaque, None) => None,
             (None, ..) => cluster.policies.first_match(info, &self.anonymous),
