@@ -15,7 +15,7 @@ mod spans;
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_api::{Materials, ObjectKind, kind_of};
+use portcullis_api::{ObjectKind, ReferencedData, kind_of};
 use serde_json::Value;
 
 pub use directory::{DirectoryError, Watched, watch};
@@ -42,7 +42,7 @@ pub struct ObjectSet {
     /// Problems of files, and of documents that hold no object of Portcullis.
     pub diagnoses: Vec<FileDiagnosis>,
     /// The material for the documents' references.
-    pub materials: Materials,
+    pub referenced_data: ReferencedData,
 }
 
 /// The place of a document.
@@ -89,7 +89,7 @@ impl fmt::Debug for ObjectSet {
             .field("clusters", &self.clusters.len())
             .field("settings", &self.settings.len())
             .field("diagnoses", &self.diagnoses)
-            .field("materials", &self.materials)
+            .field("referenced_data", &self.referenced_data)
             .finish_non_exhaustive()
     }
 }

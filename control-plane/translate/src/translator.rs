@@ -182,7 +182,7 @@ fn served_part<'j>(
 ) -> Option<&'j EmittedResources> {
     let problems: Vec<_> = lost.iter().map(|lost| lost.problem.clone()).collect();
     if one.emitted.is_none() {
-        problems.into_iter().for_each(|problem| diagnosis.also(problem));
+        problems.into_iter().for_each(|problem| diagnosis.add_problem(problem));
         None
     } else if lost.iter().any(|lost| lost.kind == ClaimKind::Name) {
         diagnosis.refuse(Reason::Conflicted, problems);

@@ -1,5 +1,6 @@
 //! The way from a raw object to its checked form.
 
+mod address_policy;
 mod certificates;
 mod cidr;
 mod client;
@@ -14,7 +15,6 @@ mod logging;
 mod object_size;
 mod policies;
 mod protected;
-mod reach;
 mod servers;
 mod settings;
 

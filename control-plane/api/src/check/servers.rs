@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::Findings;
+use super::address_policy::check_address;
 use super::endpoint::{Endpoint, parse_endpoint};
-use super::reach::check_reach;
 use crate::bounds::MAX_ZONE;
 use crate::types::{ServerDetails, ServerSpec};
 
@@ -33,7 +33,7 @@ pub(super) fn check_servers(raw: &[ServerSpec], allow_loopback: bool, findings: 
                 continue;
             }
         };
-        if let Err(error) = check_reach(&parsed.endpoint.host, allow_loopback) {
+        if let Err(error) = check_address(&parsed.endpoint.host, allow_loopback) {
             findings.problem(path, error.to_string());
             continue;
         }

@@ -1,6 +1,6 @@
 use portcullis_filter_config::{Rule, ServiceAccount};
 
-use super::Told;
+use super::Warnings;
 use crate::problem::Code;
 use crate::request_part::can_be;
 
@@ -49,9 +49,9 @@ impl Field<'_> {
     }
 }
 
-pub(super) fn lint_entries(field: &Field<'_>, rule: &str, told: &mut Told) {
+pub(super) fn lint_entries(field: &Field<'_>, rule: &str, warnings: &mut Warnings) {
     if field.has_wildcard() {
-        beside_wildcard(field, rule, told);
+        beside_wildcard(field, rule, warnings);
         return;
     }
     let has_positive = field.entries.iter().any(|entry| !entry.starts_with('-'));
@@ -59,16 +59,16 @@ pub(super) fn lint_entries(field: &Field<'_>, rule: &str, told: &mut Told) {
         let path = || field.path(rule, index);
         if entry.starts_with('-') && has_positive {
             let hint = "remove it, or keep exclusions only: then everything else matches";
-            told.add(Code::MixedEntries, path(), "an exclusion has no effect beside a positive entry", hint);
+            warnings.add(Code::MixedEntries, path(), "an exclusion has no effect beside a positive entry", hint);
         } else if field.entries.iter().take(index).any(|earlier| earlier == entry) {
-            told.add(Code::NoEffect, path(), "is listed twice", "remove it");
+            warnings.add(Code::NoEffect, path(), "is listed twice", "remove it");
         } else {
-            text(field, entry.strip_prefix('-').unwrap_or(entry), path(), told);
+            text(field, entry.strip_prefix('-').unwrap_or(entry), path(), warnings);
         }
     }
 }
 
-fn beside_wildcard(field: &Field<'_>, rule: &str, told: &mut Told) {
+fn beside_wildcard(field: &Field<'_>, rule: &str, warnings: &mut Warnings) {
     let mut seen = false;
     for (index, entry) in field.entries.iter().enumerate() {
         if entry == "*" && !seen {
@@ -77,53 +77,57 @@ fn beside_wildcard(field: &Field<'_>, rule: &str, told: &mut Told) {
         }
         let hint = "remove it, or remove the \"*\"";
         let message = "has no effect beside \"*\", which matches everything";
-        told.add(Code::BesideWildcard, field.path(rule, index), message, hint);
+        warnings.add(Code::BesideWildcard, field.path(rule, index), message, hint);
     }
 }
 
-fn text(field: &Field<'_>, text: &str, path: String, told: &mut Told) {
+fn text(field: &Field<'_>, text: &str, path: String, warnings: &mut Warnings) {
     if text == "*" {
-        told.never(path, "\"-*\" excludes everything", "remove the rule, or write \"*\" if everything is meant");
+        warnings.never(path, "\"-*\" excludes everything", "remove the rule, or write \"*\" if everything is meant");
     } else if text != text.trim() {
-        told.never(path, "leading and trailing blanks are compared, too, and no value has them", "remove the blanks");
+        warnings.never(
+            path,
+            "leading and trailing blanks are compared, too, and no value has them",
+            "remove the blanks",
+        );
     } else if field.name != "nonResourceURLs" && text.contains(',') {
-        told.never(path, "is one entry, not several", "write a list: one entry for each");
+        warnings.never(path, "is one entry, not several", "write a list: one entry for each");
     } else if field.name == "resources" {
         // Has wildcards of its own.
     } else if !field.knows_prefixes && text.contains('*') {
         let hint =
             "only users and nonResourceURLs support a trailing \"*\"; name the entries one by one, or write \"*\"";
-        told.add(Code::NoPattern, path, "is compared literally: patterns are not supported here", hint);
+        warnings.add(Code::NoPattern, path, "is compared literally: patterns are not supported here", hint);
     } else if field.knows_prefixes && text.strip_suffix('*').unwrap_or(text).contains('*') {
         let hint = "a \"*\" matches the rest of a text, and only at its end";
-        told.add(Code::NoPattern, path, "a \"*\" that is not at the end is compared literally", hint);
+        warnings.add(Code::NoPattern, path, "a \"*\" that is not at the end is compared literally", hint);
     }
 }
 
-pub(super) fn lint_subjects(rule: &Rule, path: &str, told: &mut Told) {
+pub(super) fn lint_subjects(rule: &Rule, path: &str, warnings: &mut Warnings) {
     for (field, entries) in [("users", &rule.users), ("userGroups", &rule.user_groups)] {
         for (index, entry) in entries.iter().enumerate() {
             if entry.is_empty() || entry == "-" {
                 let hint = "remove it; an empty list matches every user";
-                told.never(format!("{path}.{field}[{index}]"), "no user or group has an empty name", hint);
+                warnings.never(format!("{path}.{field}[{index}]"), "no user or group has an empty name", hint);
             }
         }
     }
     for (index, account) in rule.service_accounts.iter().enumerate() {
-        service_account(account, format!("{path}.serviceAccounts[{index}]"), told);
+        service_account(account, format!("{path}.serviceAccounts[{index}]"), warnings);
     }
 }
 
-fn service_account(account: &ServiceAccount, path: String, told: &mut Told) {
+fn service_account(account: &ServiceAccount, path: String, warnings: &mut Warnings) {
     if account.namespace.is_empty() || account.name.is_empty() {
         let hint = "set namespace and name; for all accounts of a namespace, userGroups has \
                     system:serviceaccounts:<namespace>";
-        told.never(path, "matches no user: namespace and name are required", hint);
+        warnings.never(path, "matches no user: namespace and name are required", hint);
     } else if account.namespace == "*" || account.name == "*" {
         let hint = "userGroups has system:serviceaccounts:<namespace>, and system:serviceaccounts for all of them";
-        told.never(path, "matches no user: \"*\" is not supported here", hint);
+        warnings.never(path, "matches no user: \"*\" is not supported here", hint);
     } else if !can_be(account) {
         let hint = "lower-case letters, digits and \"-\"";
-        told.never(path, "matches no user: it is not a valid name of a service account", hint);
+        warnings.never(path, "matches no user: it is not a valid name of a service account", hint);
     }
 }

@@ -17,7 +17,7 @@ pub use definition::cluster_definition;
 
 use serde_json::{Value, json};
 
-use crate::shape::RENAMED;
+use crate::decode_errors::RENAMED;
 use crate::types::GatewaySettingsSpec;
 
 /// The shape of a whole `UpstreamCluster`: which fields are objects, lists or neither.

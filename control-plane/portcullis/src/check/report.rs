@@ -1,5 +1,5 @@
 use portcullis_api::{
-    Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_settings, without_references,
+    Code, Problem, ReferencedData, Settings, lint_cluster, lint_settings, parse_settings, without_references,
 };
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
 use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_settings};
@@ -67,7 +67,7 @@ pub(super) fn check_objects(objects: &ObjectSet, now: i64) -> CheckReport {
         objects.cluster_places.iter().enumerate().zip(clusters(objects, &resolved, &settings))
     {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
-        let diagnosis = if objects.materials == Materials::None { unknown(diagnosis) } else { diagnosis };
+        let diagnosis = if objects.referenced_data == ReferencedData::None { unknown(diagnosis) } else { diagnosis };
         let diagnosis = if believes_certificate { believe(diagnosis) } else { diagnosis };
         let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
         report.objects.push(object(diagnosis, place, lints));
@@ -86,7 +86,7 @@ fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings) -> Ve
 fn believed(objects: &ObjectSet) -> (Vec<Value>, bool) {
     let mut documents = objects.settings.clone();
     let mut is_one = false;
-    for document in documents.iter_mut().filter(|_| objects.materials == Materials::None) {
+    for document in documents.iter_mut().filter(|_| objects.referenced_data == ReferencedData::None) {
         let (other, had_certificate) = without_references(document);
         *document = other;
         is_one |= had_certificate;

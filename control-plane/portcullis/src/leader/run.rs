@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use super::election::{Claim, Election, Moment, Record, Timing};
 
-/// How long one call may take.
-const CALL: Duration = Duration::from_secs(3);
-/// How long giving up may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Timeout of one request to the API.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+/// Timeout for releasing the Lease at the end.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A candidacy that runs. Dropped without [`Leadership::release`], its Lease runs out.
 pub(crate) struct Leadership {
@@ -31,7 +31,7 @@ pub(crate) fn campaign(access: &KubernetesAccess, name: &str) -> Leadership {
     let (until_sender, until) = watch::channel(None);
     let (leads_sender, leads) = watch::channel(false);
     let (stop, stopped) = oneshot::channel();
-    tokio::spawn(tell(until, leads_sender));
+    tokio::spawn(publish(until, leads_sender));
     let candidate = Candidate::new(access.client.clone(), &access.namespace, name);
     let task = tokio::spawn(candidate.run(until_sender, stopped));
     Leadership { leads, stop, task }
@@ -42,12 +42,12 @@ impl Leadership {
     pub(crate) async fn release(self) {
         drop(self.stop);
         // An API that does not answer must not hold up an end; the Lease runs out by itself.
-        let _ = tokio::time::timeout(FAREWELL, self.task).await;
+        let _ = tokio::time::timeout(RELEASE_TIMEOUT, self.task).await;
     }
 }
 
 /// Publishes whether this replica leads, also while a call hangs.
-async fn tell(mut until: watch::Receiver<Option<Instant>>, leads: watch::Sender<bool>) {
+async fn publish(mut until: watch::Receiver<Option<Instant>>, leads: watch::Sender<bool>) {
     loop {
         let end = *until.borrow_and_update();
         let is_leader = end.is_some_and(|end| Instant::now() < end);
@@ -154,7 +154,7 @@ async fn unless_late(write: impl Future<Output = kube::Result<Lease>>) -> kube::
 
 /// Makes the call within its time.
 async fn call<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-    match tokio::time::timeout(CALL, request).await {
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) => Err(format!("{} {}", status.code, status.message)),
         Ok(Err(_)) => Err("no connection".to_owned()),

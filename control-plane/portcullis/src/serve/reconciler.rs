@@ -147,7 +147,7 @@ impl Reconciler {
         let mut translation = translate(&resolved.documents);
         let mut documents = resolved.documents.clone();
         let diagnoses = &translation.diagnoses;
-        let fallbacks = self.retention.fall_back(&mut documents, diagnoses, &objects.materials, now);
+        let fallbacks = self.retention.fall_back(&mut documents, diagnoses, &objects.referenced_data, now);
         if !fallbacks.is_empty() {
             translation = translate(&documents);
         }
