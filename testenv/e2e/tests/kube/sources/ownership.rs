@@ -3,8 +3,8 @@ use std::time::Duration;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
+use super::control_plane::{SOON, object};
 use super::fixture::SourceFixture;
-use super::side::{SOON, object};
 
 const SHARED: &str = "shared.example.com";
 

@@ -5,7 +5,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
 use super::{condition, wait_condition};
-use crate::sources::{SOON, Side, SourceFixture};
+use crate::sources::{ControlPlaneUnderTest, SOON, SourceFixture};
 
 const NAME: &str = "prod.example.com";
 /// How long the object is changed without a pause.
@@ -110,7 +110,7 @@ fn strangers_keep_their_fields(fixture: &SourceFixture) {
 #[test]
 fn control_plane_that_restarts_moves_no_time() {
     let Some(fixture) = SourceFixture::start("status-restart") else { return };
-    let mut side: Side = fixture.kubernetes_side("plane");
+    let mut side: ControlPlaneUnderTest = fixture.kubernetes_side("plane");
     fixture.apply(&fixture.manifest(NAME).to_text());
     let before = wait_condition(&fixture, NAME, "Programmed", "True", "Programmed");
     let count = writes(&fixture).len();
