@@ -3,6 +3,7 @@
 #![cfg(test)]
 
 mod docs;
+mod file_lengths;
 mod images;
 mod modules;
 mod test_names;
