@@ -9,9 +9,9 @@ use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use portcullis_api::ReferencedData;
 use tokio::sync::watch;
 
-use crate::ObjectSet;
-use crate::events::Events;
+use crate::events::ChangeEvents;
 use crate::files::Files;
+use crate::object_set::ObjectSet;
 use crate::references::Root;
 use crate::references::{put_in_settings, referenced_data};
 
@@ -107,7 +107,7 @@ impl Reading {
 /// The directory is watched and not its files, because volumes and careful editors replace files: any change means "look at
 /// every file, and read those that are other ones now". A file that is written in place is read when its writer closes it.
 pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, DirectoryError> {
-    let events = Events::default();
+    let events = ChangeEvents::default();
     let mut notifier = watcher(&watched, events.clone());
     let reading = reread(&watched, Reading::default(), BTreeSet::new()).await?;
     if let Some(error) = watched.first_error(&reading) {
@@ -140,7 +140,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
 }
 
 /// Without notifications the poll still finds every change.
-fn watcher(watched: &Watched, events: Events) -> Option<RecommendedWatcher> {
+fn watcher(watched: &Watched, events: ChangeEvents) -> Option<RecommendedWatcher> {
     let told = move |event: notify::Result<notify::Event>| events.tell(event, Instant::now());
     let started = notify::recommended_watcher(told).and_then(|mut watcher| {
         watcher.watch(&watched.directory, RecursiveMode::NonRecursive)?;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::{FileDiagnosis, ObjectSet};
+use crate::object_set::{FileDiagnosis, ObjectSet};
 
 /// Merges the `GatewaySettings` of files and the objects of another source: waits until both have a set, and yields one
 /// whenever either has a newer one. `UpstreamCluster`s in the files lead to a diagnosis and are not used. `None` if the source

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use portcullis_api::{ReferencedData, SecretBytes, referenced_files, resolve_settings};
 use serde_json::Value;
 
-use crate::ObjectSet;
+use crate::object_set::ObjectSet;
 
 /// Most bytes of a file that is referred to, as of a Secret.
 const MAX_REFERENCED: u64 = 1024 * 1024;

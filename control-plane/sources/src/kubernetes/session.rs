@@ -19,7 +19,7 @@ use super::health::Backoff;
 use super::health::{reason, watch_reason};
 use super::store::Store;
 use super::{KubernetesAccess, SourceHealth};
-use crate::ObjectSet;
+use crate::object_set::ObjectSet;
 
 /// Time to wait for the rest of a burst of changes.
 const DEBOUNCE: Duration = Duration::from_millis(20);

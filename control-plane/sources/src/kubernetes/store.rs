@@ -5,7 +5,7 @@ use portcullis_api::{ReferencedData, SecretData};
 use serde_json::Value;
 
 use super::documents::ClusterObject;
-use crate::ObjectSet;
+use crate::object_set::ObjectSet;
 
 /// Objects of one kind by name. Until a list is complete, what was known before holds.
 pub(super) struct Known<T> {
