@@ -43,7 +43,7 @@ pub(super) enum NetworkError {
     Empty(PathBuf),
     #[error("the certificates cannot be used")]
     Tls(#[from] rustls::Error),
-    #[error("{0} is not a server name")]
+    #[error("{0} is no server name")]
     Name(String),
     #[error("cannot connect to {0}")]
     Connect(SocketAddr, #[source] io::Error),
