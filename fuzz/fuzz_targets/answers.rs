@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(review.settle(200, data, age(NOW)), ReviewResult::Failed, "only 201 is an answer");
             let result = review.settle(201, data, age(NOW));
             let said: Option<Value> = match serde_json::from_slice(data) {
-                // Go reads over numbers of any size where nobody wants them, and so do we, but not this witness.
+                // Go ignores unused numbers of any size, and so does the filter, but not this witness.
                 Err(error) if error.to_string().contains("number out of range") => return,
                 said => said.ok(),
             };

@@ -70,7 +70,7 @@ fuzz_target!(|data: &[u8]| {
         user.groups.iter().any(|group| group == "system:authenticated" || group == "system:unauthenticated")
             || user.name == "system:anonymous"
     );
-    // Its parts stand in the certificate, byte for byte, unless a string type has an encoding of its own.
+    // Its parts are in the certificate, byte for byte, unless a string type has an encoding of its own.
     let is_encoded = chain.leaf().iter().any(|byte| matches!(byte, 0x14 | 0x1e));
     for part in user.groups.iter().filter(|group| *group != "system:authenticated").chain([&user.name, &user.uid]) {
         assert!(

@@ -23,7 +23,7 @@ fuzz_target!(|data: &[u8]| {
     let path_again = unescape_path(&rewritten).expect("every byte is encoded");
     assert_eq!(path, path_again);
     assert_eq!(info, RequestInfo::resolve(method, &path_again, query).expect("as before"));
-    // A parameter that nobody reads changes nothing.
+    // A parameter that is not read changes nothing.
     if check_query(query).is_ok() && query.iter().filter(|byte| **byte == b'&').count() < 9_999 {
         let longer = [query, b"&zz=%31"].concat();
         assert_eq!(info, RequestInfo::resolve(method, &path, &longer).expect("as before"));

@@ -78,7 +78,7 @@ fn certificate(
 ) -> Vec<u8> {
     let spki = sequence(&[&algorithm(), &element(3, &[&[0], key.public_key().as_ref()].concat())]);
     let validity = sequence(&[&element(0x17, b"250101000000Z"), &element(0x17, b"390101000000Z")]);
-    // An empty list of extensions may not stand there at all.
+    // An empty list of extensions is not allowed.
     let extensions = if extensions == [0x30, 0] { Vec::new() } else { element(0xa3, extensions) };
     let tbs = sequence(&[
         &element(0xa0, &element(2, &[2])),

@@ -1,6 +1,8 @@
 use serde_json::Value;
 
-use crate::check::{MAX_NAMES, MAX_VIRTUAL_IPS, is_served_name, virtual_ip};
+use crate::bounds::{MAX_NAMES, MAX_VIRTUAL_IPS};
+use crate::check::virtual_ip;
+use crate::dns_name::is_served_name;
 
 /// How strongly a host name is claimed: `metadata.name` before `serverNames`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,7 +1,7 @@
 use serde_json::Value;
 
+use crate::decode_errors::distance;
 use crate::problem::Problem;
-use crate::shape::distance;
 
 /// `apiVersion` of an `UpstreamCluster`.
 pub const CLUSTER_API_VERSION: &str = "proxy.kubegateway.io/v1alpha1";

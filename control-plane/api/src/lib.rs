@@ -11,18 +11,21 @@
 //! No I/O, no clock, no randomness.
 
 mod account;
+mod bounds;
 mod check;
 mod claims;
+mod decode_errors;
+mod dns_name;
 mod duration;
 mod kind;
 mod lint;
-mod materials;
 mod parse;
 mod problem;
+mod referenced_data;
 mod references;
+mod request_part;
 mod schema;
 mod secret;
-mod shape;
 pub mod status;
 mod types;
 
@@ -36,11 +39,11 @@ pub use claims::{ClaimKind, Claims, claims_of};
 pub use duration::{DurationError, parse_duration};
 pub use kind::{CLUSTER_API_VERSION, CLUSTER_KIND, ObjectKind, SETTINGS_API_VERSION, SETTINGS_KIND, kind_of};
 pub use lint::{lint_cluster, lint_settings};
-pub use materials::{Materials, SECRET_LABEL, SHARED_ANNOTATION, SecretMaterial};
 pub use parse::{cluster_mistakes, parse_cluster, parse_settings, settings_mistakes};
 pub use problem::Code;
 pub use problem::Problem;
-pub use references::{Resolution, blamed_reference, referenced_files, resolve, resolve_settings, without_references};
+pub use referenced_data::{ReferencedData, SECRET_LABEL, SHARED_ANNOTATION, SecretData};
+pub use references::{Resolution, reference_of_path, referenced_files, resolve, resolve_settings, without_references};
 pub use schema::cluster_definition;
 pub use secret::{PublicBytes, SecretBytes};
 pub use types::{

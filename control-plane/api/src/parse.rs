@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::decode_errors::{decode_errors, has_list_for_object};
 use crate::kind::{cluster_misnamed, settings_misnamed};
 use crate::problem::Problem;
 use crate::schema::{cluster_shape, settings_shape};
-use crate::shape::{has_list_for_object, mistakes};
 use crate::types::{GatewaySettings, UpstreamCluster};
 
 /// A kind that can be read.
@@ -62,7 +62,7 @@ pub fn settings_mistakes(document: &Value) -> Vec<Problem> {
 fn mistakes_of<T: Kind>(document: &Value, misnamed: Option<Problem>) -> Vec<Problem> {
     let mut all: Vec<Problem> = misnamed.into_iter().collect();
     let Err(first) = parse::<T>(document) else { return all };
-    let mut found = mistakes(document, &|document| parse::<T>(document).map(|_| ()));
+    let mut found = decode_errors(document, &|document| parse::<T>(document).map(|_| ()));
     if found.is_empty() {
         found.push(Problem::new("", first));
     }

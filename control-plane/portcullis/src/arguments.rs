@@ -1,57 +1,11 @@
 //! Arguments of the commands that have no module of their own for them.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clap_complete::Shell;
-use portcullis_api::parse_duration;
 
-use crate::serve::{LEASE_NAME, SourceArguments, StateArguments};
-
-/// Serve Envoy over xDS, and follow every change of the objects.
-///
-///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
-///   portcullis serve --source kubernetes --settings settings.yaml --xds-socket /run/portcullis/xds.sock
-///
-/// A bad object is left out and listed at /status; the others go on. A file that cannot be parsed keeps its last good
-/// objects. Replace files by renaming a finished one into place. A Kubernetes API that does not answer keeps its last
-/// objects, too; /status shows since when.
-///
-/// HTTP: / (a page for people), /status (the same as JSON: objects with their conditions, Envoys and what each of them has
-/// acknowledged; no secrets), /healthz (the objects are followed), /readyz (something is served), /metrics
-/// (docs/reference/control-plane-metrics.md).
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Serve {
-    #[command(flatten)]
-    pub(crate) source: SourceArguments,
-    #[command(flatten)]
-    pub(crate) state: StateArguments,
-    #[command(flatten)]
-    pub(crate) xds: crate::serve::XdsArguments,
-    /// How long an object is served with the keys it had, after the Secret or file that it refers to is revoked (deleted);
-    /// 0s ends that at once. A restart ends it, too.
-    #[arg(
-        long,
-        env = "PORTCULLIS_REVOKED_REFERENCE_GRACE",
-        value_name = "DURATION",
-        value_parser = parse_duration,
-        default_value = "24h",
-    )]
-    pub(crate) revoked_reference_grace: Duration,
-    /// Address of /healthz, /readyz, /metrics and /status; port 0 takes a free one. Every client that can connect may read.
-    #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
-    pub(crate) http_address: SocketAddr,
-    /// A host name under which the status may be asked for, beside IP addresses and localhost; may be repeated. Other
-    /// names are refused, because a page in a browser could make its own name lead here.
-    #[arg(long = "http-host", env = "PORTCULLIS_HTTP_HOSTS", value_name = "NAME", value_delimiter = ',')]
-    pub(crate) http_hosts: Vec<String>,
-    /// How the log is written, on standard error; RUST_LOG says how much of it.
-    #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
-    pub(crate) log_format: LogFormat,
-}
+use crate::leader::LEASE_NAME;
 
 /// How a log is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -60,56 +14,6 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
-}
-
-/// Print the bootstrap with which Envoy finds this control plane (JSON).
-#[derive(Debug, Args)]
-pub(crate) struct Bootstrap {
-    /// The socket of `portcullis serve`. Given several times, these are replicas: Envoy follows one of them, and goes to
-    /// another if that one ends.
-    #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH", required_unless_present = "xds_address")]
-    pub(crate) xds_socket: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) network: crate::bootstrap::Network,
-    /// Envoy's own admin interface. It is not protected: keep it on loopback.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9901")]
-    pub(crate) admin_address: SocketAddr,
-    /// How this Envoy is called in /status. With --xds-address it must be a name in the certificate.
-    #[arg(long, value_name = "ID", default_value = "envoy")]
-    pub(crate) node_id: String,
-    /// The zone of this Envoy: it prefers servers of the same one (spec.portcullis.servers[].zone).
-    #[arg(long, value_name = "ZONE")]
-    pub(crate) zone: Option<String>,
-    /// Most client connections at a time.
-    #[arg(long, value_name = "N", default_value_t = 50_000)]
-    pub(crate) max_downstream_connections: u64,
-    /// Most memory that Envoy's heap may take, MiB. Near it Envoy resets the streams that hold most, then answers requests
-    /// with 503, then takes no connections. Without it `portcullis agent` takes nine tenths of its cgroup's limit, if there
-    /// is one, and `portcullis bootstrap` sets no bound.
-    #[arg(long, env = "PORTCULLIS_MAX_HEAP_MIB", value_name = "N", value_parser = clap::value_parser!(u64).range(64..))]
-    pub(crate) max_heap_mib: Option<u64>,
-    /// The configuration version that this Envoy's filter reads: that of this release, if the filter is of this release.
-    #[arg(long, value_name = "VERSION", default_value_t = portcullis_filter_config::CONFIG_VERSION)]
-    pub(crate) config_version: u32,
-    /// Which build of the filter this Envoy runs: the dynamic module, or portcullis.wasm at wasmModulePath of the GatewaySettings.
-    #[arg(long, value_enum, value_name = "BUILD", default_value_t = FilterBuild::Module)]
-    pub(crate) filter: FilterBuild,
-}
-
-/// Builds of the filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FilterBuild {
-    /// libportcullis.so.
-    Module,
-    /// portcullis.wasm.
-    Wasm,
-}
-
-impl Bootstrap {
-    /// The bound of Envoy's heap that is asked for, bytes.
-    pub(crate) fn max_heap(&self) -> Option<u64> {
-        self.max_heap_mib.map(|mib| mib.saturating_mul(1024 * 1024))
-    }
 }
 
 /// Check objects: print every error and every likely mistake; exit with 1 if one is refused.

@@ -1,8 +1,10 @@
 use clap::{Parser, Subcommand};
 
 use crate::agent::{Agent, BecomeEnvoy};
-use crate::arguments::{Bootstrap, Check, Completion, Crd, Man, Rbac, Serve};
+use crate::arguments::{Check, Completion, Crd, Man, Rbac};
+use crate::bootstrap::Bootstrap;
 use crate::explain::Explain;
+use crate::serve::Serve;
 use crate::status::Status;
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.

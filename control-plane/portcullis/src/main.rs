@@ -15,6 +15,7 @@ mod objects;
 mod output;
 mod plain;
 mod rbac;
+mod runtime;
 mod serve;
 mod status;
 mod stop_signals;

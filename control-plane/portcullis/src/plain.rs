@@ -1,4 +1,4 @@
-//! Text that others wrote, on its way to a reader.
+//! Untrusted text, on its way to a reader.
 
 /// A character that controls nothing: neither a terminal nor the direction of writing.
 pub(crate) fn plain(one: char) -> char {

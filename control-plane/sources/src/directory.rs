@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use portcullis_api::Materials;
+use portcullis_api::ReferencedData;
 use tokio::sync::watch;
 
-use crate::ObjectSet;
-use crate::events::Events;
+use crate::events::ChangeEvents;
 use crate::files::Files;
+use crate::object_set::ObjectSet;
 use crate::references::Root;
-use crate::references::{materials, put_in_settings};
+use crate::references::{put_in_settings, referenced_data};
 
 /// The interval of reading the directory without a notification: notifications get lost, and do not exist on some mounts.
 const POLL: Duration = Duration::from_secs(5);
@@ -71,8 +71,8 @@ impl Watched {
     /// Reads again what changed, but for the files that are being written.
     fn reread(&self, before: &Reading, writing: &BTreeSet<PathBuf>) -> Reading {
         let files = before.files.reread_only(&self.directory, self.only.as_deref(), writing);
-        let materials = materials(files.documents(), self.root.as_ref());
-        Reading { files, materials }
+        let referenced_data = referenced_data(files.documents(), self.root.as_ref());
+        Reading { files, referenced_data }
     }
 
     fn first_error(&self, reading: &Reading) -> Option<DirectoryError> {
@@ -90,12 +90,12 @@ impl Watched {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Reading {
     files: Files,
-    materials: Materials,
+    referenced_data: ReferencedData,
 }
 
 impl Reading {
     fn objects(&self) -> ObjectSet {
-        let mut set = ObjectSet { materials: self.materials.clone(), ..self.files.objects() };
+        let mut set = ObjectSet { referenced_data: self.referenced_data.clone(), ..self.files.objects() };
         put_in_settings(&mut set);
         set
     }
@@ -107,7 +107,7 @@ impl Reading {
 /// The directory is watched and not its files, because volumes and careful editors replace files: any change means "look at
 /// every file, and read those that are other ones now". A file that is written in place is read when its writer closes it.
 pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, DirectoryError> {
-    let events = Events::default();
+    let events = ChangeEvents::default();
     let mut notifier = watcher(&watched, events.clone());
     let reading = reread(&watched, Reading::default(), BTreeSet::new()).await?;
     if let Some(error) = watched.first_error(&reading) {
@@ -126,7 +126,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
             let Ok(newer) = reread(&watched, reading.clone(), writing).await else { return };
             let is_other = newer != reading;
             if reading.files.error().is_some() && newer.files.error().is_none() {
-                // What was watched may be gone for ever, and another directory in its place.
+                // The watched directory may be gone for ever, and another one in its place.
                 drop(notifier.take());
                 notifier = watcher(&watched, events.clone());
             }
@@ -140,7 +140,7 @@ pub async fn watch(watched: Watched) -> Result<watch::Receiver<Arc<ObjectSet>>, 
 }
 
 /// Without notifications the poll still finds every change.
-fn watcher(watched: &Watched, events: Events) -> Option<RecommendedWatcher> {
+fn watcher(watched: &Watched, events: ChangeEvents) -> Option<RecommendedWatcher> {
     let told = move |event: notify::Result<notify::Event>| events.tell(event, Instant::now());
     let started = notify::recommended_watcher(told).and_then(|mut watcher| {
         watcher.watch(&watched.directory, RecursiveMode::NonRecursive)?;
@@ -249,8 +249,8 @@ mod tests {
                 Some(text) => fs::write(root.join("a/token"), text).unwrap(),
                 None => drop(fs::remove_file(root.join("a/token"))),
             }
-            let found = |set: &Arc<ObjectSet>| match &set.materials {
-                Materials::Files(files) => {
+            let found = |set: &Arc<ObjectSet>| match &set.referenced_data {
+                ReferencedData::Files(files) => {
                     files["a/token"].as_ref().map(|bytes| bytes.expose()) == wanted.map(str::as_bytes)
                 }
                 _ => false,

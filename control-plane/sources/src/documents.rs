@@ -2,7 +2,7 @@ use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND};
 use serde_json::Value;
 use serde_saphyr::{Error, ExternalMessageSource};
 
-use crate::spans::{Located, Position};
+use crate::spans::{Position, SpannedValue};
 
 /// Why a file has no documents. The text itself is not shown: it may hold keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -11,7 +11,7 @@ pub(crate) enum DocumentError {
     Encoding,
     #[error("is not well-formed YAML or JSON: {1}")]
     Syntax(Option<Position>, String),
-    #[error("holds a document that is no mapping")]
+    #[error("holds a document that is not a mapping")]
     NotAMapping(Position),
 }
 
@@ -26,11 +26,11 @@ impl DocumentError {
 }
 
 /// The documents of a file, `List`s unfolded, empty documents left out.
-pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Located>, DocumentError> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<SpannedValue>, DocumentError> {
     let text = std::str::from_utf8(bytes).map_err(|_| DocumentError::Encoding)?;
     // As YAML 1.2 has it: `mode: on` is a text.
     let options = serde_saphyr::options! { strict_booleans: true };
-    let values: Vec<Located> = serde_saphyr::from_multiple_with_options(text, options)
+    let values: Vec<SpannedValue> = serde_saphyr::from_multiple_with_options(text, options)
         .map_err(|error| DocumentError::Syntax(error.location().map(Position::of), reason(&error)))?;
     let mut documents = Vec::new();
     let lines: Vec<&str> = text.lines().collect();
@@ -69,8 +69,8 @@ fn reason(error: &Error) -> String {
 }
 
 /// `kubectl get -o yaml` writes a `List`, and the API itself an `UpstreamClusterList`.
-fn unfold(located: Located, documents: &mut Vec<Located>) -> Result<(), DocumentError> {
-    let Located { value, spans } = &located;
+fn unfold(located: SpannedValue, documents: &mut Vec<SpannedValue>) -> Result<(), DocumentError> {
+    let SpannedValue { value, spans } = &located;
     let text = |field| value.get(field).and_then(Value::as_str).unwrap_or_default();
     let kind = match (text("apiVersion"), text("kind")) {
         ("v1", "List") => None,
@@ -90,7 +90,7 @@ fn unfold(located: Located, documents: &mut Vec<Located>) -> Result<(), Document
         for (field, text) in kind.into_iter().flatten() {
             fields.entry(field).or_insert_with(|| text.into());
         }
-        documents.push(Located { value, spans: spans.clone() });
+        documents.push(SpannedValue { value, spans: spans.clone() });
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ const SLOW: Duration = Duration::from_secs(10);
 
 /// Notifications, gathered.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Events {
+pub(crate) struct ChangeEvents {
     state: Arc<Mutex<PendingChanges>>,
     told: Arc<Notify>,
 }
@@ -47,7 +47,7 @@ impl Writing {
     }
 }
 
-impl Events {
+impl ChangeEvents {
     /// Takes a notification. Reading a file makes some, too, which say nothing.
     pub(crate) fn tell(&self, event: notify::Result<Event>, now: Instant) {
         let mut state = self.lock();
@@ -56,7 +56,7 @@ impl Events {
                 EventKind::Access(AccessKind::Close(AccessMode::Write)) => state.finished(&event.paths),
                 EventKind::Access(_) => return,
                 // A file that is truncated or written in place is whole when it is closed, and not before. One that is
-                // renamed into place is whole at once; so is a link, of which nothing but its creation is told.
+                // renamed into place is whole at once; so is a link, for which the only event is its creation.
                 EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Any) => state.written(event.paths, now),
                 EventKind::Create(_) => {}
                 _ => state.finished(&event.paths),
@@ -125,7 +125,7 @@ const COARSE: Duration = Duration::from_secs(3);
 /// Which file it is and when it changed last. The time of the last change of the inode cannot be set by anybody, unlike
 /// the time of the last modification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileFingerprint {
     file: (u64, u64),
     size: u64,
     modified: (i64, i64),
@@ -134,7 +134,7 @@ pub(crate) struct Stamp {
     is_settled: bool,
 }
 
-impl Stamp {
+impl FileFingerprint {
     /// The stamp of a file that is about to be read.
     pub(crate) fn read_now(found: &Metadata) -> Self {
         let changed = Duration::new(
@@ -171,7 +171,7 @@ mod tests {
     fn file_is_left_alone_until_its_writer_has_closed_it() {
         let start = Instant::now();
         let after = |milliseconds| start + Duration::from_millis(milliseconds);
-        let events = Events::default();
+        let events = ChangeEvents::default();
         let tell = |kind: EventKind, at| {
             events.tell(Ok(Event::new(kind).add_path("a".into())), at);
         };
@@ -202,15 +202,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         fs::write(&path, "a").unwrap();
-        let fresh = Stamp::of_path(&path).unwrap();
+        let fresh = FileFingerprint::of_path(&path).unwrap();
         assert!(!fresh.is_still(&fresh), "it may change again in the same tick");
-        let settled = Stamp { is_settled: true, ..fresh };
+        let settled = FileFingerprint { is_settled: true, ..fresh };
         assert!(settled.is_still(&fresh));
         for other in [
-            Stamp { size: 2, ..fresh },
-            Stamp { file: (fresh.file.0, 0), ..fresh },
-            Stamp { modified: (0, 0), ..fresh },
-            Stamp { changed: (0, 0), ..fresh },
+            FileFingerprint { size: 2, ..fresh },
+            FileFingerprint { file: (fresh.file.0, 0), ..fresh },
+            FileFingerprint { modified: (0, 0), ..fresh },
+            FileFingerprint { changed: (0, 0), ..fresh },
         ] {
             assert!(!settled.is_still(&other), "{other:?}");
         }

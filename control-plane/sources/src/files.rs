@@ -8,10 +8,10 @@ use ring::digest::{SHA256, digest};
 use serde_json::Value;
 
 use crate::documents::parse;
-use crate::events::Stamp;
-use crate::spans::Located;
+use crate::events::FileFingerprint;
+use crate::object_set::{DIRECTORY_ITSELF, Document, FileDiagnosis, ObjectSet};
 use crate::spans::Position;
-use crate::{Document, FileDiagnosis, ObjectSet, WHOLE};
+use crate::spans::SpannedValue;
 
 /// Most bytes of a file.
 pub const MAX_FILE: u64 = 16 * 1024 * 1024;
@@ -20,7 +20,7 @@ pub const MAX_FILE: u64 = 16 * 1024 * 1024;
 #[derive(Clone, Debug, Default)]
 struct FileState {
     /// By which it is known that the content is still the one that was read last.
-    stamp: Option<Stamp>,
+    stamp: Option<FileFingerprint>,
     /// Of the content that was read last.
     hash: Option<Vec<u8>>,
     /// The last that could be read.
@@ -54,7 +54,7 @@ impl Files {
     pub(crate) fn reread_only(&self, directory: &Path, only: Option<&str>, writing: &BTreeSet<PathBuf>) -> Self {
         let names = only.map_or_else(|| list(directory), |name| Ok(vec![name.to_owned()]));
         match names {
-            // A volume that is not there leaves an empty directory behind. Whoever means it leaves a file.
+            // A volume that is not there leaves an empty directory behind. An operator who removes all objects leaves a file.
             Ok(names) if names.is_empty() && !self.by_name.is_empty() => {
                 Self { by_name: self.by_name.clone(), error: Some("no file is left in it".to_owned()) }
             }
@@ -62,8 +62,8 @@ impl Files {
                 let by_name = names.into_iter().map(|name| {
                     let before = self.by_name.get(&name).cloned().unwrap_or_default();
                     let path = directory.join(&name);
-                    let is_left =
-                        writing.contains(&path) || Stamp::of_path(&path).is_some_and(|now| before.is_at(&now));
+                    let is_left = writing.contains(&path)
+                        || FileFingerprint::of_path(&path).is_some_and(|now| before.is_at(&now));
                     let state = if is_left { before } else { reread_file(&before, &path) };
                     (name, state)
                 });
@@ -95,7 +95,11 @@ impl Files {
             set.diagnoses.push(FileDiagnosis { file: file.to_owned(), at, message, refused: true });
         };
         if let Some(error) = &self.error {
-            refuse(WHOLE, None, format!("the directory cannot be read, its last good content stays in use: {error}"));
+            refuse(
+                DIRECTORY_ITSELF,
+                None,
+                format!("the directory cannot be read, its last good content stays in use: {error}"),
+            );
         }
         for (name, state) in &self.by_name {
             if let Some((error, at)) = &state.error {
@@ -113,7 +117,7 @@ impl Files {
 }
 
 impl FileState {
-    fn is_at(&self, now: &Stamp) -> bool {
+    fn is_at(&self, now: &FileFingerprint) -> bool {
         self.stamp.as_ref().is_some_and(|stamp| stamp.is_still(now))
     }
 }
@@ -142,7 +146,7 @@ fn reread_file(before: &Arc<FileState>, path: &Path) -> Arc<FileState> {
 
 /// Takes out what only an API server can vouch for: in a file anybody could write that an object is older than others, or
 /// had a name before them.
-fn as_written(mut located: Located) -> Located {
+fn as_written(mut located: SpannedValue) -> SpannedValue {
     if let Some(metadata) = located.value.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("creationTimestamp");
     }
@@ -174,11 +178,11 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     read_stamped(path).map(|(_, bytes)| bytes)
 }
 
-fn read_stamped(path: &Path) -> io::Result<(Option<Stamp>, Vec<u8>)> {
+fn read_stamped(path: &Path) -> io::Result<(Option<FileFingerprint>, Vec<u8>)> {
     let mut bytes = Vec::new();
     let file = fs::File::open(path)?;
     // Taken before the content: what changes meanwhile is seen the next time.
-    let stamp = file.metadata().ok().map(|found| Stamp::read_now(&found));
+    let stamp = file.metadata().ok().map(|found| FileFingerprint::read_now(&found));
     file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).map_or(true, |length| length > MAX_FILE) {
         return Err(io::Error::other("it is larger than 16 MiB"));

@@ -8,120 +8,16 @@ mod events;
 mod files;
 mod kubernetes;
 mod merge;
+mod object_set;
 mod once;
 mod references;
 mod spans;
-
-use std::fmt;
-use std::sync::Arc;
-
-use portcullis_api::{Materials, ObjectKind, kind_of};
-use serde_json::Value;
 
 pub use directory::{DirectoryError, Watched, watch};
 pub use files::MAX_FILE;
 pub use kubernetes::{ConnectError, KubernetesAccess, KubernetesSets, SourceHealth, connect, watch_kubernetes};
 pub use merge::with_settings;
+pub use object_set::{FileDiagnosis, ObjectSet, Place};
 pub use once::{Input, InputError, read_inputs};
 pub use references::{Root, read_references};
 pub use spans::{Position, Spans};
-
-use spans::Located;
-
-/// Everything that a source holds at one time. Its `Debug` form counts the documents, which may hold keys.
-#[derive(Clone, Default, PartialEq)]
-pub struct ObjectSet {
-    /// `UpstreamCluster` documents, in the files' order.
-    pub clusters: Vec<Arc<Value>>,
-    /// The places of the clusters, in the same order; empty if they come from no file.
-    pub cluster_places: Vec<Place>,
-    /// `GatewaySettings` documents, in the files' order.
-    pub settings: Vec<Value>,
-    /// The places of the settings, in the same order.
-    pub settings_places: Vec<Place>,
-    /// Problems of files, and of documents that hold no object of Portcullis.
-    pub diagnoses: Vec<FileDiagnosis>,
-    /// The material for the documents' references.
-    pub materials: Materials,
-}
-
-/// The place of a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The file, as it was named to the source or found in its directory.
-    pub file: String,
-    /// The lines and columns in it.
-    pub spans: Arc<Spans>,
-}
-
-/// A problem of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileDiagnosis {
-    /// The file, as it was named to the source or found in its directory.
-    pub file: String,
-    /// The position in it, if that is known.
-    pub at: Option<Position>,
-    /// The problem. It holds nothing of the file's text, which may be secret.
-    pub message: String,
-    /// Whether the file, or a document of it, is not used as it stands. Otherwise it is a warning.
-    pub refused: bool,
-}
-
-/// The file name in diagnoses of the whole directory.
-pub(crate) const WHOLE: &str = ".";
-
-/// A document that can be shared.
-#[derive(Clone, Debug, PartialEq)]
-struct Document {
-    value: Arc<Value>,
-    spans: Arc<Spans>,
-}
-
-impl From<Located> for Document {
-    fn from(located: Located) -> Self {
-        Self { value: Arc::new(located.value), spans: Arc::new(located.spans) }
-    }
-}
-
-impl fmt::Debug for ObjectSet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectSet")
-            .field("clusters", &self.clusters.len())
-            .field("settings", &self.settings.len())
-            .field("diagnoses", &self.diagnoses)
-            .field("materials", &self.materials)
-            .finish_non_exhaustive()
-    }
-}
-
-impl ObjectSet {
-    /// Whether the source itself could not be read, so that this may be old.
-    pub fn is_stale(&self) -> bool {
-        self.diagnoses.iter().any(|told| told.refused && told.file == WHOLE)
-    }
-
-    fn add(&mut self, file: &str, document: &Document) {
-        let place = Place { file: file.to_owned(), spans: Arc::clone(&document.spans) };
-        let told = |field: &str, message, refused| {
-            let at = Some(document.spans.find(field));
-            FileDiagnosis { file: file.to_owned(), at, message, refused }
-        };
-        match kind_of(&document.value) {
-            ObjectKind::UpstreamCluster => {
-                self.clusters.push(Arc::clone(&document.value));
-                self.cluster_places.push(place);
-            }
-            ObjectKind::GatewaySettings => {
-                self.settings.push(document.value.as_ref().clone());
-                self.settings_places.push(place);
-            }
-            ObjectKind::Unknown(problem) => {
-                self.diagnoses.push(told(&problem.path, problem.to_string(), true));
-            }
-            ObjectKind::Foreign { api_version, kind } => {
-                let message = format!("ignored: apiVersion {api_version:?}, kind {kind:?} is no object of Portcullis");
-                self.diagnoses.push(told("kind", message, false));
-            }
-        }
-    }
-}

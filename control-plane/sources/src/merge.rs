@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::{FileDiagnosis, ObjectSet};
+use crate::object_set::{FileDiagnosis, ObjectSet};
 
 /// Merges the `GatewaySettings` of files and the objects of another source: waits until both have a set, and yields one
 /// whenever either has a newer one. `UpstreamCluster`s in the files lead to a diagnosis and are not used. `None` if the source
@@ -14,7 +14,7 @@ pub async fn with_settings(
     objects.wait_for(Option::is_some).await.ok()?;
     let (sender, receiver) = watch::channel(both(&mut objects, files.as_mut()));
     tokio::spawn(async move {
-        // What a reader told last stays in use when it has stopped.
+        // The last set of a reader stays in use when the reader has stopped.
         let mut are_read = files.is_some();
         loop {
             tokio::select! {
@@ -65,7 +65,7 @@ fn merged(objects: &ObjectSet, files: &ObjectSet) -> ObjectSet {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_api::Materials;
+    use portcullis_api::ReferencedData;
     use serde_json::json;
 
     use super::*;
@@ -83,14 +83,17 @@ mod tests {
     async fn clusters_come_from_one_side_and_settings_from_the_other() {
         let (objects, of_objects) = watch::channel(None);
         let (files, of_files) = watch::channel(Arc::new(file(SETTINGS)));
-        let materials = Materials::Secrets(std::collections::BTreeMap::new());
-        let listed = ObjectSet { clusters: vec![Arc::new(json!({"a": 1}))], materials, ..ObjectSet::default() };
+        let referenced_data = ReferencedData::Secrets(std::collections::BTreeMap::new());
+        let listed = ObjectSet { clusters: vec![Arc::new(json!({"a": 1}))], referenced_data, ..ObjectSet::default() };
         let (mut both, ()) = tokio::join!(async { with_settings(of_objects, Some(of_files)).await.unwrap() }, async {
             tokio::task::yield_now().await;
             objects.send_replace(Some(Arc::new(listed.clone())));
         });
         let first = both.borrow_and_update().clone();
-        assert_eq!((&first.clusters, first.settings.len(), &first.materials), (&listed.clusters, 1, &listed.materials));
+        assert_eq!(
+            (&first.clusters, first.settings.len(), &first.referenced_data),
+            (&listed.clusters, 1, &listed.referenced_data)
+        );
         files.send_replace(Arc::new(file(&format!("{SETTINGS}---\n{CLUSTER}"))));
         let second = both.wait_for(|set| set.diagnoses.len() == 1).await.unwrap().clone();
         assert_eq!(second.clusters, first.clusters, "a cluster in a file is not used");

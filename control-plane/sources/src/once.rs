@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::documents::parse;
 use crate::files::{list, read};
-use crate::{Document, FileDiagnosis, ObjectSet};
+use crate::object_set::{Document, FileDiagnosis, ObjectSet};
 
 /// Something to read objects from, once.
 #[derive(Clone, Debug, PartialEq, Eq)]

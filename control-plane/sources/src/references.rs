@@ -3,10 +3,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use portcullis_api::{Materials, SecretBytes, referenced_files, resolve_settings};
+use portcullis_api::{ReferencedData, SecretBytes, referenced_files, resolve_settings};
 use serde_json::Value;
 
-use crate::ObjectSet;
+use crate::object_set::ObjectSet;
 
 /// Most bytes of a file that is referred to, as of a Secret.
 const MAX_REFERENCED: u64 = 1024 * 1024;
@@ -61,20 +61,20 @@ fn read_bounded(file: File) -> io::Result<Vec<u8>> {
 /// Reads every file to which documents of a set refer, and puts them into it. Blocks.
 pub fn read_references(set: &mut ObjectSet, root: &Root) {
     let documents = set.clusters.iter().map(AsRef::as_ref).chain(&set.settings);
-    set.materials = materials(documents, Some(root));
+    set.referenced_data = referenced_data(documents, Some(root));
     put_in_settings(set);
 }
 
 /// Settings have what they refer to put in at once: they come from files, whatever the source of all else.
 pub(crate) fn put_in_settings(set: &mut ObjectSet) {
-    set.settings.iter_mut().for_each(|document| resolve_settings(document, &set.materials));
+    set.settings.iter_mut().for_each(|document| resolve_settings(document, &set.referenced_data));
 }
 
 /// The files to which documents refer. Without a root there are none.
-pub(crate) fn materials<'a>(documents: impl Iterator<Item = &'a Value>, root: Option<&Root>) -> Materials {
-    let Some(root) = root else { return Materials::None };
+pub(crate) fn referenced_data<'a>(documents: impl Iterator<Item = &'a Value>, root: Option<&Root>) -> ReferencedData {
+    let Some(root) = root else { return ReferencedData::None };
     let paths: BTreeSet<String> = documents.flat_map(referenced_files).collect();
-    Materials::Files(paths.into_iter().map(|path| (path.clone(), root.read(&path))).collect())
+    ReferencedData::Files(paths.into_iter().map(|path| (path.clone(), root.read(&path))).collect())
 }
 
 #[cfg(test)]

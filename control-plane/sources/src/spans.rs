@@ -164,15 +164,15 @@ fn steps(path: &str) -> impl Iterator<Item = &str> {
 
 /// A value and where it and all in it stand.
 #[derive(Clone, Debug)]
-pub(crate) struct Located {
+pub(crate) struct SpannedValue {
     pub(crate) value: Value,
     pub(crate) spans: Spans,
 }
 
-impl<'de> Deserialize<'de> for Located {
+impl<'de> Deserialize<'de> for SpannedValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Spanned { value: Body { value, inner }, referenced, .. } = Spanned::<Body>::deserialize(deserializer)?;
-        Ok(Located { value, spans: Spans { at: Position::of(referenced), inner } })
+        Ok(SpannedValue { value, spans: Spans { at: Position::of(referenced), inner } })
     }
 }
 
@@ -236,7 +236,7 @@ impl<'de> Visitor<'de> for BodyVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Body, A::Error> {
         let (mut values, mut spans) = (Vec::new(), Vec::new());
-        while let Some(item) = items.next_element::<Located>()? {
+        while let Some(item) = items.next_element::<SpannedValue>()? {
             values.push(item.value);
             spans.push(item.spans);
         }
@@ -246,7 +246,7 @@ impl<'de> Visitor<'de> for BodyVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Body, A::Error> {
         let (mut values, mut spans) = (Map::new(), Vec::new());
         while let Some(key) = fields.next_key::<Spanned<String>>()? {
-            let Located { value, spans: inner } = fields.next_value()?;
+            let SpannedValue { value, spans: inner } = fields.next_value()?;
             spans.push((key.value.clone(), Position::of(key.referenced), inner));
             values.insert(key.value, value);
         }

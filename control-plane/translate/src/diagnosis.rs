@@ -53,7 +53,7 @@ pub struct Version {
 pub enum Reason {
     /// It is served.
     Accepted,
-    /// It has a problem; an edit of it is needed.
+    /// Invalid; fixed by editing the object.
     Invalid,
     /// Another object owns a name that it claims. It is served under its other names, unless the lost one is its own
     /// (`metadata.name`).
@@ -107,14 +107,14 @@ impl Diagnosis {
     }
 
     /// Replaces problems and warnings by better ones, of a caller that knows more: the origin of the data, or the reason.
-    pub fn reword(&mut self, reworded: impl Fn(&Problem) -> Option<Problem>) {
+    pub fn map_problems(&mut self, mapped: impl Fn(&Problem) -> Option<Problem>) {
         for problem in &mut self.problems {
-            let Some(other) = reworded(problem) else { continue };
+            let Some(other) = mapped(problem) else { continue };
             self.message = self.message.replacen(&problem.to_string(), &other.to_string(), 1);
             *problem = other;
         }
         for (caution, warning) in self.cautions.iter_mut().zip(&mut self.warnings) {
-            let Some(other) = reworded(caution) else { continue };
+            let Some(other) = mapped(caution) else { continue };
             *warning = other.to_string();
             *caution = other;
         }
@@ -124,7 +124,7 @@ impl Diagnosis {
         self.accepted = false;
         self.reason = reason;
         self.problems = problems;
-        self.retell();
+        self.rebuild_message();
     }
 
     /// It is served, but not under every name that it claims.
@@ -134,12 +134,12 @@ impl Diagnosis {
     }
 
     /// One more reason why the object is not served.
-    pub(crate) fn also(&mut self, problem: Problem) {
+    pub(crate) fn add_problem(&mut self, problem: Problem) {
         self.problems.push(problem);
-        self.retell();
+        self.rebuild_message();
     }
 
-    fn retell(&mut self) {
+    fn rebuild_message(&mut self) {
         self.message = self.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     }
 }

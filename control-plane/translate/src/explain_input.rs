@@ -48,7 +48,7 @@ pub fn explain_input(document: &Value, settings: &Settings) -> Result<ExplainInp
         Ok(cluster) => (cluster, Vec::new()),
         Err(mut problems) => match cluster_as_written(&raw) {
             Some(cluster) => {
-                // What is referred to is not here, and no policy depends on it.
+                // References are not resolved here, and no policy depends on them.
                 problems.retain(|problem| problem.code != Code::Unresolved);
                 (cluster, problems)
             }

@@ -20,7 +20,7 @@ impl Generation {
     /// That of an object under these settings.
     pub(crate) fn of(cluster: &Cluster, settings: &Settings) -> Self {
         let made = cluster.uid.as_deref().or(cluster.creation_timestamp.as_deref()).unwrap_or_default();
-        let told = told(cluster, settings);
+        let identity_mode = identity_mode(cluster, settings);
         let certificate = cluster.certificate.as_ref().map(|pair| pair.holder.as_slice());
         let token = cluster.token.as_ref().map(|token| account(token.expose()));
         let peer = match &cluster.peer_name {
@@ -33,7 +33,7 @@ impl Generation {
         };
         let parts: [&[u8]; 6] = [
             made.as_bytes(),
-            told.as_bytes(),
+            identity_mode.as_bytes(),
             certificate.unwrap_or_default(),
             token.as_deref().unwrap_or_default(),
             peer.as_bytes(),
@@ -54,7 +54,7 @@ impl Generation {
 }
 
 /// The way in which users and the gateway itself are forwarded to the servers, in the words of the filter's configuration.
-fn told(cluster: &Cluster, settings: &Settings) -> String {
+fn identity_mode(cluster: &Cluster, settings: &Settings) -> String {
     // Its types are plain, so that it always serialises.
     let identity = serde_json::to_string(&upstream_identity(cluster, settings)).unwrap_or_default();
     match &cluster.upstream_identity {

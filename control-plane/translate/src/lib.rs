@@ -165,9 +165,9 @@ fn emit(cluster: &Cluster, input: &Input<'_>, resources: &mut Vec<Resource>) -> 
     let config = policy::cluster_config(cluster, &names, settings);
     let groups = names::groups(cluster);
     let first = resources.len();
-    secrets::emit(cluster, &names, settings, resources);
+    secrets::emit_secrets(cluster, &names, settings, resources);
     for group in &groups {
-        cluster::emit(cluster, group, &names, settings, resources);
+        cluster::emit_clusters(cluster, group, &names, settings, resources);
     }
     resources.push(route::routes(cluster, &groups, &names, &config, input.filter));
     resources.iter_mut().skip(first).for_each(|resource| resource.owner = Some(cluster.name.clone()));

@@ -10,7 +10,12 @@ use crate::proto::inline_bytes;
 use crate::resource::{Resource, type_urls};
 
 /// The secrets of a cluster. All keys and tokens travel so; CAs do too, so that their rotation changes no cluster.
-pub(crate) fn emit(cluster: &Cluster, names: &ResourceNames, settings: &Settings, resources: &mut Vec<Resource>) {
+pub(crate) fn emit_secrets(
+    cluster: &Cluster,
+    names: &ResourceNames,
+    settings: &Settings,
+    resources: &mut Vec<Resource>,
+) {
     if let Some(pair) = &cluster.serving {
         resources.push(secret(names.part(parts::SERVING), certificate(pair)));
     }

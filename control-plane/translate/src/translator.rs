@@ -19,15 +19,16 @@ use crate::{Input, Translation, check, emit, ownership, secrets};
 /// The output depends on the input alone, not on earlier translations. The cache holds the documents, and with them their keys.
 #[derive(Default)]
 pub struct Translator {
-    /// Under which everything that is known was translated.
+    /// The settings and the build of every cached translation.
     under: Option<(Settings, FilterBuild)>,
-    /// By `metadata.name`: several if objects are named alike, and one's previous edition.
+    /// By `metadata.name`: several if objects have equal names, and the previous version of one.
     known: HashMap<String, Vec<CachedTranslation>>,
     listeners: Vec<Arc<Resource>>,
     /// The contributions to the listeners.
     chains: Vec<Arc<Chain>>,
     default_certificate: Option<Arc<Resource>>,
-    turn: u64,
+    /// The number of the present translation.
+    sequence: u64,
     client_ca_check: Option<ClientCaCheck>,
 }
 
@@ -37,7 +38,7 @@ pub type ClientCaCheck = fn(&str) -> Result<(), String>;
 struct CachedTranslation {
     document: Arc<Value>,
     checked: Arc<CheckedCluster>,
-    /// The turn in which it was asked for last.
+    /// The translation that used it last.
     used: u64,
     /// Names that it claims and does not get.
     lost: Vec<String>,
@@ -48,12 +49,12 @@ pub(crate) struct CheckedCluster {
     claims: Claims,
     diagnosis: Diagnosis,
     /// `None` if it is refused.
-    emitted: Option<Emitted>,
+    emitted: Option<EmittedResources>,
     /// In the place of a chain if it is not served.
     reserved: Arc<Chain>,
 }
 
-struct Emitted {
+struct EmittedResources {
     resources: Vec<Arc<Resource>>,
     chain: Arc<Chain>,
 }
@@ -69,7 +70,7 @@ impl Translator {
     pub fn translate(&mut self, input: &Input<'_>) -> Translation {
         self.begin(input);
         let checked: Vec<Arc<CheckedCluster>> =
-            input.clusters.iter().map(|document| self.judge(document, &[], input)).collect();
+            input.clusters.iter().map(|document| self.checked(document, &[], input)).collect();
         let claims: Vec<&Claims> = checked.iter().map(|one| &one.claims).collect();
         let mut translation = Translation::default();
         let mut chains = Vec::with_capacity(checked.len());
@@ -77,7 +78,7 @@ impl Translator {
         for ((document, one), lost) in input.clusters.iter().zip(&checked).zip(conflicts) {
             let one = &self.without(document, one, &lost, input);
             let mut diagnosis = one.diagnosis.clone();
-            match settle(one, &mut diagnosis, &lost) {
+            match served_part(one, &mut diagnosis, &lost) {
                 Some(emitted) => {
                     translation.resources.extend(emitted.resources.iter().cloned());
                     chains.push(Arc::clone(&emitted.chain));
@@ -104,7 +105,7 @@ impl Translator {
             let client_ca_check = self.client_ca_check;
             *self = Self { under, default_certificate, client_ca_check, ..Self::default() };
         }
-        self.turn += 1;
+        self.sequence += 1;
     }
 
     /// The same object without the names that another one owns; it is served under the others, or keeps them closed.
@@ -119,37 +120,40 @@ impl Translator {
             return Arc::clone(one);
         }
         let lost: Vec<_> = lost.iter().map(|lost| lost.name.clone()).collect();
-        self.judge(document, &lost, input)
+        self.checked(document, &lost, input)
     }
 
-    fn judge(&mut self, document: &Arc<Value>, lost: &[String], input: &Input<'_>) -> Arc<CheckedCluster> {
+    /// The cached result of a document, or a new one.
+    fn checked(&mut self, document: &Arc<Value>, lost: &[String], input: &Input<'_>) -> Arc<CheckedCluster> {
         let check = self.client_ca_check;
         let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
         if !self.known.contains_key(name) {
             self.known.insert(name.to_owned(), Vec::new());
         }
-        let Some(known) = self.known.get_mut(name) else { return Arc::new(judge(document, lost, input, check)) };
+        let Some(known) = self.known.get_mut(name) else {
+            return Arc::new(translate_object(document, lost, input, check));
+        };
         let same = |one: &&mut CachedTranslation| {
             one.lost == lost && (Arc::ptr_eq(&one.document, document) || one.document == *document)
         };
         if let Some(one) = known.iter_mut().find(same) {
-            one.used = self.turn;
+            one.used = self.sequence;
             // A source that reads anew has equal documents in other places.
             one.document = Arc::clone(document);
             return Arc::clone(&one.checked);
         }
-        let checked = Arc::new(judge(document, lost, input, check));
-        let (document, used, lost) = (Arc::clone(document), self.turn, lost.to_vec());
+        let checked = Arc::new(translate_object(document, lost, input, check));
+        let (document, used, lost) = (Arc::clone(document), self.sequence, lost.to_vec());
         known.push(CachedTranslation { document, checked: Arc::clone(&checked), used, lost });
         checked
     }
 
-    /// Of an edition that is refused the one before it is translated as well, in a turn of its own: so what was asked for
-    /// in the last two turns stays.
+    /// Drops cached results that the last two translations did not use. A refused version and the accepted one before it are
+    /// translated one after the other, so both stay.
     fn forget(&mut self) {
-        let turn = self.turn;
+        let sequence = self.sequence;
         self.known.retain(|_, known| {
-            known.retain(|one| one.used + 1 >= turn);
+            known.retain(|one| one.used + 1 >= sequence);
             !known.is_empty()
         });
     }
@@ -171,10 +175,14 @@ impl Translator {
 }
 
 /// The part of an object that is served, with the problems of names that another one owns.
-fn settle<'j>(one: &'j CheckedCluster, diagnosis: &mut Diagnosis, lost: &[LostName]) -> Option<&'j Emitted> {
+fn served_part<'j>(
+    one: &'j CheckedCluster,
+    diagnosis: &mut Diagnosis,
+    lost: &[LostName],
+) -> Option<&'j EmittedResources> {
     let problems: Vec<_> = lost.iter().map(|lost| lost.problem.clone()).collect();
     if one.emitted.is_none() {
-        problems.into_iter().for_each(|problem| diagnosis.also(problem));
+        problems.into_iter().for_each(|problem| diagnosis.add_problem(problem));
         None
     } else if lost.iter().any(|lost| lost.kind == ClaimKind::Name) {
         diagnosis.refuse(Reason::Conflicted, problems);
@@ -187,7 +195,13 @@ fn settle<'j>(one: &'j CheckedCluster, diagnosis: &mut Diagnosis, lost: &[LostNa
     }
 }
 
-fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option<ClientCaCheck>) -> CheckedCluster {
+/// Checks a document and emits its resources, without the names that another object owns.
+fn translate_object(
+    document: &Value,
+    lost: &[String],
+    input: &Input<'_>,
+    client_ca: Option<ClientCaCheck>,
+) -> CheckedCluster {
     let claims = claims_of(document);
     let (cluster, diagnosis) = check(document, &claims.name, input.settings, client_ca);
     let emitted = cluster.map(|mut cluster| {
@@ -197,7 +211,7 @@ fn judge(document: &Value, lost: &[String], input: &Input<'_>, client_ca: Option
         let chain = Arc::new(emit(&cluster, input, &mut resources));
         // In order, so that the whole is nearly in order.
         resources.sort();
-        Emitted { resources: resources.into_iter().map(Arc::new).collect(), chain }
+        EmittedResources { resources: resources.into_iter().map(Arc::new).collect(), chain }
     });
     let reserved = Arc::new(Chain::reserved(&claims, lost));
     CheckedCluster { claims, diagnosis, emitted, reserved }

@@ -4,9 +4,11 @@
 //! Envoy's exchange about it is a stream of its own. [`serve`] runs such streams on a Unix socket and keeps a
 //! [`Registry`] of them. A [`HealthRegistry`] holds what Envoys report about their endpoints.
 
+mod admission;
 mod delta;
 mod health;
 mod kind;
+mod limits;
 mod metrics;
 mod node;
 mod peer;
@@ -21,15 +23,17 @@ mod socket;
 pub mod testing;
 mod tls;
 
+pub use admission::ConnectionTable;
 pub use delta::TypeStatus;
 pub use health::{
     AckState, AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer, repeated,
 };
+pub use limits::{Limits, Rejection};
 pub use metrics::XdsMetrics;
 pub use node::{NodeInfo, OneView, Refused, RejectedNode, View, Views};
 pub use registry::{NodeStatus, Registry};
 pub use resource::{Part, Resource};
-pub use server::{ConnectionTable, Limits, Listeners, Rejection, ServeError, ServerState, serve};
+pub use server::{Listeners, ServeError, ServerState, serve};
 pub use snapshot::Snapshot;
 pub use socket::{Socket, SocketError};
 pub use tls::{Credentials, TlsError};

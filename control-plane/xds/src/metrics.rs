@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use crate::server::Rejection;
+use crate::limits::Rejection;
 
 /// Counters of xDS streams. Calls come from within the streams, so they must not wait.
 ///

@@ -60,7 +60,7 @@ impl Socket {
         let nest = parent.join(format!(".p{}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&nest).map_err(step("make a directory"))?;
         let opened = bind_in(&nest, path, &step);
-        // Empty by now, or holding a socket that nobody will use.
+        // Empty by now, or with a socket that is not used.
         let _ = fs::remove_dir_all(&nest);
         opened
     }

@@ -58,7 +58,7 @@ pub fn exercise(bytes: &[u8]) {
             1 => {
                 let length = input.byte();
                 if let Ok(request) = DeltaDiscoveryRequest::decode(input.take(length)) {
-                    // Whatever it asks for by name it may be told.
+                    // It may get every secret that it asks for by name.
                     client.asked.insert("s".to_owned());
                     let pending = client.stream.on_request(request);
                     client.hear(pending);
@@ -224,10 +224,10 @@ impl Client {
             let size = draft.size();
             let response = draft.encode();
             let bodies = response.resources.iter().map(body);
-            assert_eq!(size, bodies.clone().map(<[u8]>::len).sum::<usize>(), "a response has the size that was told");
+            assert_eq!(size, bodies.clone().map(<[u8]>::len).sum::<usize>(), "a response has its announced size");
             for body in bodies {
-                assert!(response.type_url == LDS || self.served.contains(body), "only what was served is told");
-                assert!(response.type_url != SDS || self.asked.contains("s"), "secrets go to who asks for them");
+                assert!(response.type_url == LDS || self.served.contains(body), "only served resources are sent");
+                assert!(response.type_url != SDS || self.asked.contains("s"), "secrets are sent on request only");
             }
             self.told.extend(response.resources.into_iter().map(|one| (one.name, one.version)));
             self.told.drain(..self.told.len().saturating_sub(8));
@@ -244,7 +244,7 @@ impl Client {
         for owner in ["c0", "c5", "nobody"] {
             let _ = self.stream.standing(&self.snapshot, owner);
         }
-        assert!(self.stream.subscription_count() < 10_000, "what it remembers is what it was told");
+        assert!(self.stream.subscription_count() < 10_000, "its memory is bounded");
     }
 
     /// Takes everything from now on: the conversation must end.

@@ -60,8 +60,8 @@ impl std::fmt::Debug for LoadedFiles {
     }
 }
 
-/// How often files are looked at, at most.
-const PACE: Duration = Duration::from_millis(500);
+/// Minimum interval between two reads of the files.
+const RELOAD_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Credentials {
     /// Reads the files: PEM chain and key of this server, and the CAs of its clients.
@@ -75,7 +75,7 @@ impl Credentials {
     /// The configuration for new handshakes. Files that cannot be used, for example half written ones, change nothing.
     pub(crate) fn newest(&self) -> Arc<ServerConfig> {
         let mut state = lock(&self.state);
-        if state.read.elapsed() >= PACE {
+        if state.read.elapsed() >= RELOAD_INTERVAL {
             state.read = Instant::now();
             match self.files.read() {
                 Ok(contents) if contents == state.contents => {}

@@ -14,7 +14,7 @@ pub struct ClusterConfig {
     pub name: String,
     /// Identity of this cluster: instance, object UID and a hash of servers, upstream trust and client CA. It keys the caches
     /// of credentials, so that a recreated or re-pointed cluster starts with empty ones. Empty is `name`, enough if the servers
-    /// behind the name never become others without a restart.
+    /// behind the name change only with a restart.
     #[serde(default)]
     pub identity: String,
     /// The host names that a request's `:authority` may carry, lower-case, without port; `*.example.com` covers one
@@ -67,7 +67,7 @@ pub struct ClusterConfig {
     /// The servers that streams may run on. Without it no stream is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,
-    /// Maximum age of a session (what became an upgrade), seconds. Without it sessions have none.
+    /// Maximum age of a session (an upgraded connection), seconds. Without it sessions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_session_duration_seconds: Option<u64>,
     /// The attributes of a request that are exported for routes and logs of an operator's own. Without it none are.

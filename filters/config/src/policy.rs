@@ -17,8 +17,8 @@ pub struct Policy {
     pub rules: Vec<Rule>,
 }
 
-/// A dispatch policy's rule. Fields are combined with AND, a list's entries as `UpstreamCluster` documents it: `*` is
-/// everything, `-x` excludes `x`, exclusions count only without positive entries.
+/// A dispatch policy's rule. Fields are combined with AND. In a list `*` is everything and `-x` excludes `x`; exclusions
+/// count only without positive entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -41,13 +41,13 @@ pub struct Rule {
     /// Namespaces; `""` is a request without one. Empty matches all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,
-    /// User names; a trailing `*` is a prefix. Empty matches all if `service_accounts` is empty too.
+    /// User names; a trailing `*` is a prefix. Empty matches all, unless service accounts are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<String>,
-    /// Service accounts, a union with `users`.
+    /// Service accounts, in addition to `users`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub service_accounts: Vec<ServiceAccount>,
-    /// Groups of which the user must be in one, or in none of the excluded. Empty matches all.
+    /// Groups: the user is a member of one of them, and of none that is excluded. Empty matches all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub user_groups: Vec<String>,
     /// Paths of non-resource requests; a trailing `*` is a prefix. Empty matches no non-resource request.
@@ -55,7 +55,7 @@ pub struct Rule {
     pub non_resource_urls: Vec<String>,
 }
 
-/// A service account, named by both its parts.
+/// A service account.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(any(test, feature = "schema"), derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -67,7 +67,7 @@ pub struct ServiceAccount {
 }
 
 /// A rule's list, read: `*` is everything, positive entries are alternatives, and a list of exclusions only excludes
-/// every one of them, with `-*` everything. Exclusions beside a positive entry do not count.
+/// every one of them, with `-*` everything. Exclusions beside a positive entry have no effect.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RuleList<'c> {
     /// `*` is among the entries.

@@ -72,7 +72,7 @@ fn plain(text: &str) -> String {
         .replace("[`crate::CONFIG_VERSION`]", &format!("`{CONFIG_VERSION}`"));
     let mut words = text.split('`');
     let mut plain = words.next().unwrap_or_default().trim_end_matches('[').to_owned();
-    // What stands between two backticks, and what behind it up to the next.
+    // The code between two backticks, and the text behind it up to the next.
     while let (Some(code), Some(rest)) = (words.next(), words.next()) {
         let rest = rest.strip_prefix(']').unwrap_or(rest);
         plain += &format!("`{}`{}", as_written(code), rest.strip_suffix('[').unwrap_or(rest));
@@ -130,7 +130,7 @@ fn rows(schema: &Value, path: &str, page: &mut String) {
         let path = format!("{path}{name}");
         let is_required = schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
         let default = if is_required { "required".to_owned() } else { default_of(field) };
-        // What a variant of a choice means stands beside its only field.
+        // The description of a choice's variant is beside its only field.
         let meaning = [field, schema].iter().find_map(|schema| schema["description"].as_str());
         let meaning = meaning.unwrap_or_else(|| panic!("{path} says nothing"));
         writeln!(page, "| `{path}` | {} | {default} | {meaning} |", kind(field)).unwrap();

@@ -35,7 +35,7 @@ pub(crate) fn authenticate(cluster: &Cluster, request: &RequestContext<'_>) -> R
     let scan = request.scan;
     let from_header = || scan.authorization.map_or(Ok(None), bearer_token);
     let from_subprotocol = || {
-        // Beside an Authorization that goes on and is no bearer token, nobody knows which of them counts.
+        // Beside an Authorization that goes on and is no bearer token, it is unknown which of them counts.
         let is_beside = || cluster.identity.is_unchanged() && scan.authorization.is_some() && from_header() == Ok(None);
         if scan.is_websocket && !is_beside() { subprotocol_token(&scan.subprotocols) } else { Ok(None) }
     };
@@ -49,7 +49,7 @@ pub(crate) fn authenticate(cluster: &Cluster, request: &RequestContext<'_>) -> R
     if has_failed || !cluster.anonymous {
         return Err(Refusal::unauthorized().into());
     }
-    // What is no credential in Kubernetes' words may be one to whoever it goes on to.
+    // An Authorization that Kubernetes does not know may be a credential for the upstream.
     let is_somebody = cluster.identity.is_unchanged() && (scan.authorization.is_some() || scan.token_subprotocol);
     Ok(if is_somebody { Client::Opaque } else { Client::Anonymous })
 }
@@ -68,7 +68,7 @@ fn certificate(cluster: &Cluster, request: &RequestContext<'_>) -> Result<AuthRe
         Err(ChainError::TooLarge) => return Ok(AuthResult::Failed),
         Err(ChainError::Malformed) => return Err(Refusal::certificate_not_readable()),
     };
-    // A certificate that nobody asked for is none, as in a kube-apiserver without --client-ca-file.
+    // Without client CAs a certificate is ignored, as in a kube-apiserver without --client-ca-file.
     let Some(ca) = &cluster.client_ca else { return Ok(AuthResult::Nothing) };
     Ok(match cluster.caches.certificates.user(&chain, ca, &cluster.identity.names, request.moment()) {
         Ok(Some(user)) => AuthResult::Client(Client::Certificate(user)),
@@ -84,7 +84,7 @@ fn token(
 ) -> Result<AuthResult, Interrupt> {
     let token = match presented {
         // kube-apiserver overlooks line ends in a token. Each spelling of one good token would be a review of its own, and take
-        // the place of somebody else's answer.
+        // the place of another token's answer.
         Ok(Some(token)) if is_printable(&token) => token,
         Ok(None) => return Ok(AuthResult::Nothing),
         Ok(Some(_)) | Err(BrokenToken) if cluster.identity.is_unchanged() && cluster.reviewer.is_none() => {

@@ -70,14 +70,14 @@ pub(crate) struct Identity {
     /// Header names for users.
     pub(crate) names: HeaderNames,
     /// Set where tokens and impersonation go on, for the upstream to judge.
-    pub(crate) passing: Option<Passing>,
+    pub(crate) client_credential: Option<ClientCredentialMode>,
     /// Prefixes of header names that the upstream believes and no client may send on, but for those that hold everywhere.
     pub(crate) reserved: Box<[Box<[u8]>]>,
 }
 
 /// [`UpstreamIdentity::RequestHeader`] and [`UpstreamIdentity::ClientCredential`], compiled.
 #[derive(Debug)]
-pub(crate) struct Passing {
+pub(crate) struct ClientCredentialMode {
     /// Policies for clients whose credential was not reviewed.
     pub(crate) unknown: Policies,
     /// Whether users of certificates are forwarded in headers. Otherwise no user is forwarded, and no credential is ignored.
@@ -88,7 +88,11 @@ impl Identity {
     fn compile(config: &config::ClusterConfig, policies: &[config::Policy]) -> Result<Self, CompileError> {
         let (raw, tells_certificates) = match &config.upstream_identity {
             UpstreamIdentity::Impersonate => {
-                return Ok(Identity { names: HeaderNames::impersonate(), passing: None, reserved: Box::default() });
+                return Ok(Identity {
+                    names: HeaderNames::impersonate(),
+                    client_credential: None,
+                    reserved: Box::default(),
+                });
             }
             UpstreamIdentity::RequestHeader(names) => (names, true),
             UpstreamIdentity::ClientCredential => (&RequestHeaders::default(), false),
@@ -110,17 +114,17 @@ impl Identity {
         }
         let unknown = Policies::for_unknown(policies);
         let reserved = reserved(raw, &names);
-        Ok(Identity { names, passing: Some(Passing { unknown, tells_certificates }), reserved })
+        Ok(Identity { names, client_credential: Some(ClientCredentialMode { unknown, tells_certificates }), reserved })
     }
 
     /// Whether tokens and impersonation go on, for the upstream to judge.
     pub(crate) fn passes(&self) -> bool {
-        self.passing.is_some()
+        self.client_credential.is_some()
     }
 
     /// Whether no user is forwarded ([`UpstreamIdentity::ClientCredential`]).
     pub(crate) fn is_unchanged(&self) -> bool {
-        self.passing.as_ref().is_some_and(|passing| !passing.tells_certificates)
+        self.client_credential.as_ref().is_some_and(|client_credential| !client_credential.tells_certificates)
     }
 }
 
@@ -201,11 +205,11 @@ impl Cluster {
         &self.series
     }
 
-    /// Counts a request under its policy's schema. `Ok(None)` if the request goes on and has no place to give back: there is no
+    /// Counts a request under its policy's schema. `Ok(None)` if the request goes on and has no permit to release: there is no
     /// limit, or a token was taken. The last step of a decision, because a token cannot be given back.
     ///
     /// # Errors
-    /// [`LimitReached`] where no place is free and where no token is left.
+    /// [`LimitReached`] if no permit is free or no token is left.
     pub(crate) fn acquire(&self, policy: usize, uptime: Duration) -> Result<Option<InFlightPermit>, LimitReached> {
         let Some(Some(schema)) = self.limits.get(policy) else { return Ok(None) };
         match self.schemas.get(*schema) {

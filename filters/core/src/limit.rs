@@ -16,13 +16,13 @@ enum Counter {
 
 /// A count that a host keeps whose workers share no memory.
 pub trait SharedCount: std::fmt::Debug + Send + Sync {
-    /// Takes a place if all workers together have taken fewer than `max`. False, too, if that is not known.
+    /// Takes a permit if all workers together hold fewer than `max`. False, too, if that is not known.
     fn acquire(&self, max: u32) -> bool;
 
-    /// Gives a place back.
+    /// Releases a permit.
     fn release(&self);
 
-    /// How many places this worker has taken.
+    /// The number of permits that this worker holds.
     fn own(&self) -> u32;
 }
 
@@ -32,8 +32,8 @@ impl Default for InFlight {
     }
 }
 
-/// A place among the requests in flight; given back when it is dropped, however the request ends. It keeps the count alive,
-/// so that a limit that goes and comes back finds who is still running.
+/// The permit of one request in flight; released when it is dropped, however the request ends. It keeps the count alive, so
+/// that a limit that goes and comes back counts the requests that still run.
 #[derive(Debug)]
 pub struct InFlightPermit(Arc<InFlight>);
 
@@ -43,7 +43,7 @@ impl InFlight {
         InFlight(Counter::Shared(count))
     }
 
-    /// Takes a place if fewer than `max` are taken. After `max` has shrunk, running requests go on, and new ones are refused
+    /// Takes a permit if fewer than `max` are held. After `max` has shrunk, running requests go on, and new ones are refused
     /// until enough have ended.
     pub fn acquire(self: &Arc<Self>, max: u32) -> Option<InFlightPermit> {
         let is_in = match &self.0 {
@@ -56,7 +56,7 @@ impl InFlight {
         is_in.then(|| InFlightPermit(Arc::clone(self)))
     }
 
-    /// How many places are taken, by this worker alone where workers share no memory.
+    /// The number of permits that are held, by this worker alone where workers share no memory.
     pub fn count(&self) -> u32 {
         match &self.0 {
             Counter::Local(taken) => taken.load(Ordering::Acquire),
@@ -81,11 +81,11 @@ mod tests {
     #[test]
     fn limit_that_shrinks_waits_until_enough_have_left() {
         let running: Arc<InFlight> = Arc::default();
-        let mut places: Vec<_> = (0..3).filter_map(|_| running.acquire(3)).collect();
-        assert_eq!(places.len(), 3);
+        let mut permits: Vec<_> = (0..3).filter_map(|_| running.acquire(3)).collect();
+        assert_eq!(permits.len(), 3);
         assert!(running.acquire(3).is_none());
         assert!(running.acquire(2).is_none());
-        places.truncate(1);
+        permits.truncate(1);
         assert_eq!(running.count(), 1);
         assert!(running.acquire(1).is_none());
         let second = running.acquire(2);
@@ -100,7 +100,7 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {
-                        if let Some(_place) = running.acquire(3) {
+                        if let Some(_permit) = running.acquire(3) {
                             peak.fetch_max(running.count(), Ordering::AcqRel);
                         }
                     }

@@ -55,7 +55,7 @@ impl Protected {
                 self.check(&UserInfo::anonymous())?;
                 Client::Anonymous
             }
-            // It may be anybody.
+            // The token was not reviewed, so the user is unknown.
             Client::Opaque => return Err(Refusal::token_not_reviewed()),
             Client::Bearer(user, key) if is_proxy => {
                 self.check(user.user())?;
@@ -117,7 +117,7 @@ impl Protected {
 
     fn check_user(&self, name: &[u8]) -> Result<(), Refusal> {
         if name == ANONYMOUS.as_bytes() {
-            // Whoever is told or asked for by this name, the upstream puts there.
+            // The upstream puts every user of this name into the group.
             self.check_group(UNAUTHENTICATED.as_bytes())?;
         }
         let is_protected = holds(&self.users, name) || self.prefixes.iter().any(|prefix| name.starts_with(prefix));

@@ -157,13 +157,13 @@ impl Refusal {
 
     /// 403: a user that no request may act as through this gateway.
     pub fn protected_user(name: &str) -> Self {
-        let message = format!("this gateway lets nobody act as the user \"{name}\"");
+        let message = format!("no request may act as the user \"{name}\"");
         Refusal::new(403, "Forbidden", Cause::ProtectedIdentity, message)
     }
 
     /// 403: a group that no user of this gateway may be in.
     pub fn protected_group(name: &str) -> Self {
-        let message = format!("this gateway lets nobody act as a member of the group \"{name}\"");
+        let message = format!("no request may act as a member of the group \"{name}\"");
         Refusal::new(403, "Forbidden", Cause::ProtectedIdentity, message)
     }
 

@@ -65,12 +65,12 @@ impl<T: Aging> Room<T> {
 pub(crate) struct Remembered<T> {
     room: Arc<Room<T>>,
     owner: u64,
-    tally: Arc<Tally>,
+    usage: Arc<Usage>,
 }
 
 /// The size of one owner's values in one room.
 #[derive(Debug, Default)]
-struct Tally {
+struct Usage {
     entries: AtomicU64,
     bytes: AtomicU64,
 }
@@ -80,13 +80,13 @@ struct Tally {
 struct RoomEntry<T> {
     value: T,
     bytes: u64,
-    tally: Arc<Tally>,
+    usage: Arc<Usage>,
 }
 
 impl<T> Drop for RoomEntry<T> {
     fn drop(&mut self) {
-        self.tally.entries.fetch_sub(1, Ordering::Relaxed);
-        self.tally.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.usage.entries.fetch_sub(1, Ordering::Relaxed);
+        self.usage.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -102,7 +102,7 @@ impl<T> Weighter<(u64, Key), Arc<RoomEntry<T>>> for ByBytes {
 impl<T: Aging> Remembered<T> {
     /// Nothing yet, of an owner of the memory.
     pub(crate) fn new(room: &Arc<Room<T>>, owner: u64) -> Self {
-        Remembered { room: Arc::clone(room), owner, tally: Arc::default() }
+        Remembered { room: Arc::clone(room), owner, usage: Arc::default() }
     }
 
     /// A value, as `read` reads it.
@@ -120,12 +120,12 @@ impl<T: Aging> Remembered<T> {
     pub(crate) fn insert(&self, key: &Key, value: T) {
         let bytes = value.bytes().saturating_add(ENTRY_BYTES);
         self.remove(key);
-        if self.tally.bytes.load(Ordering::Relaxed).saturating_add(bytes) > self.room.most / 2 {
+        if self.usage.bytes.load(Ordering::Relaxed).saturating_add(bytes) > self.room.most / 2 {
             return;
         }
-        self.tally.entries.fetch_add(1, Ordering::Relaxed);
-        self.tally.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let kept = RoomEntry { value, bytes, tally: Arc::clone(&self.tally) };
+        self.usage.entries.fetch_add(1, Ordering::Relaxed);
+        self.usage.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let kept = RoomEntry { value, bytes, usage: Arc::clone(&self.usage) };
         self.room.cache.insert((self.owner, *key), Arc::new(kept));
     }
 
@@ -136,7 +136,7 @@ impl<T: Aging> Remembered<T> {
 
     /// How many values are remembered; those that are too old count until they are forgotten.
     pub(crate) fn entries(&self) -> u64 {
-        self.tally.entries.load(Ordering::Relaxed)
+        self.usage.entries.load(Ordering::Relaxed)
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
         (0..100).for_each(|number| quiet.insert(&key(number), Thing(100, NOTHING)));
         (0..20_000).for_each(|number| loud.insert(&key(number), Thing(100, NOTHING)));
         assert_eq!(quiet.entries(), 100);
-        assert!(loud.tally.bytes.load(Ordering::Relaxed) <= 1 << 19);
+        assert!(loud.usage.bytes.load(Ordering::Relaxed) <= 1 << 19);
         assert!(loud.entries() > 1_500, "{}", loud.entries());
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let room: Arc<Room<Thing>> = Room::new(1 << 20, SHARDS);
         let (one, other) = (Remembered::new(&room, 0), Remembered::new(&room, 1));
         (0..100).for_each(|bytes| one.insert(&key(7), Thing(bytes, NOTHING)));
-        assert_eq!((one.entries(), one.tally.bytes.load(Ordering::Relaxed)), (1, 99 + ENTRY_BYTES));
+        assert_eq!((one.entries(), one.usage.bytes.load(Ordering::Relaxed)), (1, 99 + ENTRY_BYTES));
         assert_eq!(one.get(&key(7), |thing| Some(thing.0)), Some(99));
         assert!(!other.contains(&key(7)), "another owner shares the room, not what is in it");
         one.remove(&key(7));

@@ -181,14 +181,14 @@ fn live_value_is_one_for_all_threads() {
                 Counted(Arc::clone(&there))
             };
             let one = alive.get_or_insert_with(key, make);
-            assert!(Arc::ptr_eq(&one, &alive.get_or_insert_with(key, make)), "whoever holds it finds it");
+            assert!(Arc::ptr_eq(&one, &alive.get_or_insert_with(key, make)), "a value that is held is found");
             if turn % 50 == 0 {
                 alive.for_each(drop);
             }
         }
     });
     assert_eq!(there.load(Ordering::Acquire), 0);
-    alive.for_each(|_| panic!("nobody holds anything"));
+    alive.for_each(|_| panic!("no value is held"));
 }
 
 #[test]

@@ -20,7 +20,7 @@ impl CertValidator for Validator {
     fn verify(&self, chain: &[&[u8]], handshake: &mut HandshakeHandle) -> bool {
         chain.iter().for_each(|certificate| fault::strike_if_named("handshake", certificate));
         let Some(encoded) = self.0.verify(chain, UnixTime::now()) else { return false };
-        // Where the chain cannot be recorded, the filter has it from a header of Envoy's (`PeerSource::ForwardedClientCert`), or
+        // If the chain cannot be recorded, the filter has it from a header of Envoy's (`PeerSource::ForwardedClientCert`), or
         // finds a certificate without a chain and refuses the request.
         !keeps_handshakes_apart() || handshake.set_filter_state(names::CLIENT_CHAIN, &encoded)
     }

@@ -21,7 +21,7 @@ use rustls_pki_types::UnixTime;
 use crate::abi::header_map::OwnedHeaders;
 use crate::abi::{Hostcalls, LocalResponse, Map};
 use crate::long_streams::LongStreams;
-use crate::reviews::{Asking, ReviewCallouts};
+use crate::reviews::{ReviewCallouts, ReviewContext};
 use crate::root::Root;
 
 const CERTIFICATE_DIGEST: &str = "connection\0sha256_peer_certificate_digest";
@@ -200,9 +200,10 @@ impl<H: Hostcalls> Host for StreamHost<'_, H> {
         }
         self.local.waiting = Some(AwaitedAnswers::new(reviews.len()));
         let VmState { hostcalls, state, reviews: all, live, .. } = &mut *self.vm;
-        let asking = Asking { hostcalls, state: state.as_ref(), root: self.root_id, via: root.gateway.via(), uptime };
+        let context =
+            ReviewContext { hostcalls, state: state.as_ref(), root: self.root_id, via: root.gateway.via(), uptime };
         let is_waiting = |other: &u32| live.contains(other);
-        let at_once = all.entry(self.root_id).or_default().ask(reviews, self.id, is_waiting, &asking)?;
+        let at_once = all.entry(self.root_id).or_default().ask(reviews, self.id, is_waiting, &context)?;
         // No other stream waits for a question that was new.
         if at_once.is_empty() { Ok(Asked::Waiting) } else { Err(Refusal::review_failed()) }
     }

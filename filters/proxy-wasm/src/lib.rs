@@ -7,6 +7,8 @@
 //! - [`vm`]: the calls from Envoy; a good place to start.
 
 pub mod abi;
+#[cfg(target_arch = "wasm32")]
+mod envoy;
 mod host;
 mod long_streams;
 mod metrics;
@@ -18,4 +20,4 @@ pub mod vm;
 mod tests;
 
 #[cfg(target_arch = "wasm32")]
-envoy_abi::wasm_module!(vm::Vm<abi::envoy::Envoy>);
+envoy_abi::wasm_module!(vm::Vm<envoy::Envoy>);

@@ -24,7 +24,7 @@ pub(crate) struct ReviewOutcome {
 }
 
 /// When and for whom something is asked.
-pub(crate) struct Asking<'a, H> {
+pub(crate) struct ReviewContext<'a, H> {
     pub(crate) hostcalls: &'a H,
     pub(crate) state: Option<&'a SharedState<H>>,
     pub(crate) root: u32,
@@ -43,21 +43,21 @@ impl ReviewCallouts {
         reviews: Vec<Review>,
         stream: u32,
         is_waiting: impl Fn(&u32) -> bool,
-        asking: &Asking<'_, H>,
+        context: &ReviewContext<'_, H>,
     ) -> Result<Vec<ReviewOutcome>, Refusal> {
-        let asked = self.0.ask(reviews, &stream, is_waiting, asking.uptime, || ());
+        let asked = self.0.ask(reviews, &stream, is_waiting, context.uptime, || ());
         let unsent = self.0.take_unsent();
-        let outcomes: Vec<_> = unsent.iter().filter_map(|key| self.send(key, asking)).collect();
+        let outcomes: Vec<_> = unsent.iter().filter_map(|key| self.send(key, context)).collect();
         // Callouts are the root context's; what follows is the stream's again.
-        if !unsent.is_empty() && !asking.hostcalls.act_for(stream) {
+        if !unsent.is_empty() && !context.hostcalls.act_for(stream) {
             return Err(Refusal::internal());
         }
         asked.map(|()| outcomes)
     }
 
     /// Sends questions again that Envoy gave up. Returns what is answered by that, because Envoy cannot ask.
-    pub(crate) fn retry<H: Hostcalls>(&mut self, asking: &Asking<'_, H>) -> Vec<ReviewOutcome> {
-        self.0.take_retries().iter().filter_map(|key| self.send(key, asking)).collect()
+    pub(crate) fn retry<H: Hostcalls>(&mut self, context: &ReviewContext<'_, H>) -> Vec<ReviewOutcome> {
+        self.0.take_retries().iter().filter_map(|key| self.send(key, context)).collect()
     }
 
     /// Whether a question is to be sent again.
@@ -65,17 +65,17 @@ impl ReviewCallouts {
         self.0.has_retries()
     }
 
-    fn send<H: Hostcalls>(&mut self, key: &ReviewKey, asking: &Asking<'_, H>) -> Option<ReviewOutcome> {
-        let (review, left) = self.0.get(key, asking.uptime)?;
+    fn send<H: Hostcalls>(&mut self, key: &ReviewKey, context: &ReviewContext<'_, H>) -> Option<ReviewOutcome> {
+        let (review, left) = self.0.get(key, context.uptime)?;
         let left = u32::try_from(left).unwrap_or(1);
-        let (headers, body) = (review.headers(asking.via), review.body().as_bytes());
-        let is_root = asking.hostcalls.act_for(asking.root);
-        match is_root.then(|| asking.hostcalls.callout(review.cluster(), &headers, body, left)).flatten() {
+        let (headers, body) = (review.headers(context.via), review.body().as_bytes());
+        let is_root = context.hostcalls.act_for(context.root);
+        match is_root.then(|| context.hostcalls.callout(review.cluster(), &headers, body, left)).flatten() {
             Some(token) => {
                 let early = self.0.sent(*key, token)?;
-                self.finish(key, &early, asking.uptime)
+                self.finish(key, &early, context.uptime)
             }
-            None => self.finish(key, &CalloutResult::unsent(), asking.uptime),
+            None => self.finish(key, &CalloutResult::unsent(), context.uptime),
         }
     }
 
@@ -84,17 +84,17 @@ impl ReviewCallouts {
         &mut self,
         token: u32,
         has_headers: bool,
-        asking: &Asking<'_, H>,
+        context: &ReviewContext<'_, H>,
     ) -> Option<ReviewOutcome> {
-        let result = if has_headers { response(asking.hostcalls) } else { CalloutResult::given_up() };
+        let result = if has_headers { response(context.hostcalls) } else { CalloutResult::given_up() };
         let key = self.0.response(token, &result)?;
         self.0.forget(token);
-        if self.0.should_retry(&key, &result, asking.uptime) {
+        if self.0.should_retry(&key, &result, context.uptime) {
             return None;
         }
-        let outcome = self.finish(&key, &result, asking.uptime)?;
-        if let Some(state) = asking.state {
-            state.share_answer(&key, &outcome.result, result.body(), asking.uptime);
+        let outcome = self.finish(&key, &result, context.uptime)?;
+        if let Some(state) = context.state {
+            state.share_answer(&key, &outcome.result, result.body(), context.uptime);
         }
         Some(outcome)
     }

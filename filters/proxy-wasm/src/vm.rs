@@ -12,7 +12,7 @@ use portcullis_filter_config::names;
 
 use crate::abi::Hostcalls;
 use crate::host::{LocalState, StreamHost, VmState};
-use crate::reviews::{Asking, ReviewCallouts, ReviewOutcome};
+use crate::reviews::{ReviewCallouts, ReviewContext, ReviewOutcome};
 use crate::root::Root;
 
 /// The state of one VM.
@@ -112,7 +112,7 @@ impl<H: Hostcalls> Vm<H> {
     /// A callout has ended.
     pub fn callout_done(&mut self, root: u32, token: u32, has_headers: bool) {
         fault::strike_once("callout");
-        let answer = self.ask(root, |reviews, asking| reviews.done(token, has_headers, asking)).flatten();
+        let answer = self.ask(root, |reviews, context| reviews.done(token, has_headers, context)).flatten();
         self.arm(root);
         self.resume(answer);
     }
@@ -123,7 +123,7 @@ impl<H: Hostcalls> Vm<H> {
         fault::strike_once("tick");
         let Some(compiled) = self.roots.get(&root).cloned() else { return };
         compiled.due.set(None);
-        let answers = self.ask(root, |reviews, asking| reviews.retry(asking)).unwrap_or_default();
+        let answers = self.ask(root, |reviews, context| reviews.retry(context)).unwrap_or_default();
         self.resume(answers);
         let due = self.shared.hostcalls.uptime().map(|uptime| self.shared.long_streams.due(uptime)).unwrap_or_default();
         for (id, why) in due {
@@ -207,12 +207,12 @@ impl<H: Hostcalls> Vm<H> {
     }
 
     /// Works on the reviews of a root context.
-    fn ask<R>(&mut self, root: u32, work: impl FnOnce(&mut ReviewCallouts, &Asking<'_, H>) -> R) -> Option<R> {
+    fn ask<R>(&mut self, root: u32, work: impl FnOnce(&mut ReviewCallouts, &ReviewContext<'_, H>) -> R) -> Option<R> {
         let compiled = self.roots.get(&root)?;
         let uptime = self.shared.hostcalls.uptime()?;
         let VmState { hostcalls, state, reviews, .. } = &mut self.shared;
-        let asking = Asking { hostcalls, state: state.as_ref(), root, via: compiled.gateway.via(), uptime };
-        Some(work(reviews.entry(root).or_default(), &asking))
+        let context = ReviewContext { hostcalls, state: state.as_ref(), root, via: compiled.gateway.via(), uptime };
+        Some(work(reviews.entry(root).or_default(), &context))
     }
 
     /// Gives answers to the streams that wait for them, and goes on with those that have all.

@@ -49,7 +49,7 @@ pub(crate) fn bootstrap(case: Case, gateway: &Value, dump: &Value, secrets: &Sec
     change(listener, &mut |object| downstream(object, case, &routes, secrets));
     let mut assignments: Vec<Value> =
         resource(dump, "/dynamic_endpoint_configs", "/endpoint_config").map(plain).collect();
-    // What Envoy has found out itself, and a weight that it prints and does not take.
+    // Fields that Envoy computes itself, and a weight that it prints and does not accept.
     let found_out = |object: &mut Map<String, Value>| {
         object.remove("health_status");
         object.remove("load_balancing_weight");

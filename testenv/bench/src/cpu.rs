@@ -11,8 +11,8 @@ use portcullis_harness::rundir::RunDir;
 use crate::case::Case;
 use crate::client;
 use crate::error::BenchError;
+use crate::fixture::{Fixture, Running};
 use crate::spread::Spread;
-use crate::world::{Running, World};
 
 /// Measures CPU time of Envoy per request, with the module and with portcullis.wasm.
 #[derive(Debug, Args)]
@@ -40,14 +40,14 @@ pub(crate) fn run(options: &Cpu) -> Result<(), BenchError> {
         Some(dir) => RunDir::at(dir)?,
         None => RunDir::new("cpu")?,
     };
-    let world = World::new(&run, false)?;
+    let fixture = Fixture::new(&run, false)?;
     println!("case\tµs of Envoy per request: median (quartiles)\tof its baseline: median (quartiles)");
     for group in GROUPS {
-        let sites: Vec<Running> = group.iter().map(|case| world.start(*case)).collect::<Result<_, _>>()?;
+        let sites: Vec<Running> = group.iter().map(|case| fixture.start(*case)).collect::<Result<_, _>>()?;
         // V8 goes on to compile while the first requests come.
-        turn(&world, &sites, 0, options)?;
+        turn(&fixture, &sites, 0, options)?;
         let rounds: Vec<Vec<u64>> =
-            (0..options.rounds).map(|round| turn(&world, &sites, round, options)).collect::<Result<_, _>>()?;
+            (0..options.rounds).map(|round| turn(&fixture, &sites, round, options)).collect::<Result<_, _>>()?;
         for (column, case) in group.iter().enumerate() {
             print(*case, &rounds, column, options.requests);
         }
@@ -56,16 +56,16 @@ pub(crate) fn run(options: &Cpu) -> Result<(), BenchError> {
 }
 
 /// One turn of each Envoy, another one first each time: nanoseconds, in the order of the sites.
-fn turn(world: &World<'_>, sites: &[Running], round: u32, options: &Cpu) -> Result<Vec<u64>, BenchError> {
+fn turn(fixture: &Fixture<'_>, sites: &[Running], round: u32, options: &Cpu) -> Result<Vec<u64>, BenchError> {
     let mut spent = vec![0; sites.len()];
     let mut turns: Vec<_> = sites.iter().zip(&mut spent).collect();
     let first = usize::try_from(round).unwrap_or(0) % turns.len().max(1);
     turns.rotate_left(first);
     for (site, spent) in turns {
         let before = process_time(site.pid())?;
-        client::burst(&site.client, site.case, world.token(), options.requests, options.at_once)?;
+        client::burst(&site.client, site.case, fixture.token(), options.requests, options.at_once)?;
         *spent = process_time(site.pid())?.saturating_sub(before);
-        world.forget();
+        fixture.forget();
     }
     Ok(spent)
 }

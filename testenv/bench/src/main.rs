@@ -12,11 +12,11 @@ mod client;
 mod cpu;
 mod error;
 mod filtered;
+mod fixture;
 mod profile;
 mod report;
 mod scale;
 mod spread;
-mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ use portcullis_harness::rundir::RunDir;
 
 use case::Case;
 use error::BenchError;
-use world::World;
+use fixture::Fixture;
 
 /// Counts instructions of a request in Envoy, bare and with the gateway.
 #[derive(Debug, Parser)]
@@ -74,12 +74,12 @@ fn run(options: &Options) -> Result<(), BenchError> {
         Some(dir) => RunDir::at(dir)?,
         None => RunDir::new("bench")?,
     };
-    let world = World::new(&run, true)?;
+    let fixture = Fixture::new(&run, true)?;
     let mut baselines = Vec::new();
     println!("{}", report::HEADING);
     for case in Case::ALL.into_iter().filter(|case| options.runs(*case)) {
         let baseline = baselines.iter().find(|(of, _)| *of == case.baseline()).map(|(_, amount)| *amount);
-        let amount = report::print(case, &world.measure(case, options)?, options.requests, baseline);
+        let amount = report::print(case, &fixture.measure(case, options)?, options.requests, baseline);
         baselines.push((case, amount));
     }
     Ok(())

@@ -74,9 +74,9 @@ impl Suites {
         command.env("CARGO_MANIFEST_DIR", &package).env_remove("PORTCULLIS_ENVOY");
         command.env("PORTCULLIS_ENVOY_VERSION", &combination.envoy);
         command.env("PORTCULLIS_FILTER", combination.filter.to_string());
-        // What is missing on this machine is an error, and not a test that passes.
+        // A missing dependency is an error, and not a test that passes.
         command.env("CI", "true").env("RUST_TEST_THREADS", threads());
-        let text = attend(command, program, &path, if tests.len() == 1 { ALONE } else { ALL })?;
+        let text = wait_for_end(command, program, &path, if tests.len() == 1 { ALONE } else { ALL })?;
         let passed = libtest::ended(&text).into_iter().filter(|(_, passed)| *passed);
         let passed = passed.map(|(test, _)| format!("{suite}::{test}")).collect();
         Ok(Outputs { text, passed })
@@ -90,7 +90,7 @@ fn threads() -> String {
 }
 
 /// Reports each test that ends until all have, or until the time limit. Processes of a test end with the program.
-fn attend(mut command: Command, program: &Path, log: &Path, patience: Duration) -> Result<String, Error> {
+fn wait_for_end(mut command: Command, program: &Path, log: &Path, patience: Duration) -> Result<String, Error> {
     let failed = |source| Error::Program { program: program.display().to_string(), source };
     let mut child = command.spawn().map_err(failed)?;
     let (started, mut told) = (Instant::now(), 0);

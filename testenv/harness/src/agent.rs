@@ -79,7 +79,7 @@ impl Agent {
             .args(["--http-address", &http.to_string(), "--admin-address", &admin.to_string()])
             .args(["--shutdown-delay", &format!("{}s", options.shutdown_delay_seconds)])
             .args(["--drain-timeout", &format!("{}s", options.drain_timeout_seconds)])
-            // cargo points it at its own builds, among which Envoy would find a module that it was not told to load.
+            // cargo points it at its own builds, among which Envoy would find a module that it is not to load.
             .env_remove("LD_LIBRARY_PATH");
         for socket in &options.xds_sockets {
             spec = spec.arg("--xds-socket").arg(socket);
@@ -163,7 +163,7 @@ fn parent(pid: u32) -> Option<u32> {
 /// State and parent of a process.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold some itself.
+    // The name is in parentheses and may hold some itself.
     let mut fields = text.rsplit_once(") ")?.1.split(' ');
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }

@@ -82,7 +82,7 @@ async fn serve(listener: TcpListener, ready: Ready) {
     while let Ok((mut client, _)) = listener.accept().await {
         let ready = lock(&ready).clone();
         turn = turn.wrapping_add(1);
-        // Nobody is ready: the connection is closed.
+        // No server is ready: the connection is closed.
         let Some(address) = ready.get(turn % ready.len().max(1)).copied() else { continue };
         tokio::spawn(async move {
             let Ok(mut server) = TcpStream::connect(address).await else { return };

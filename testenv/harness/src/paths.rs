@@ -7,7 +7,7 @@ pub fn project_root() -> PathBuf {
     if let Some(root) = std::env::var_os("PORTCULLIS_ROOT") {
         return PathBuf::from(root);
     }
-    // At run time cargo tells the crate under test; it has the same root. Compiled-in as the last resort.
+    // At run time cargo sets the crate under test; it has the same root. Compiled-in as the last resort.
     let run_time = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     run_time
         .as_deref()

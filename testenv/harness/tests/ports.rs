@@ -8,8 +8,6 @@ use std::process::Command;
 
 use portcullis_harness::ports;
 
-const PRINT: &str = "HARNESS_TEST_PRINT_PORTS";
-
 #[test]
 fn ports_are_distinct_and_free_across_threads() {
     let threads: Vec<_> =
@@ -21,26 +19,12 @@ fn ports_are_distinct_and_free_across_threads() {
     }
 }
 
-/// Not a test of its own: what the other process of the next test runs.
-#[test]
-fn print_role() {
-    if let Ok(path) = std::env::var(PRINT) {
-        let ports: Vec<String> = (0..200).map(|_| ports::free().unwrap().to_string()).collect();
-        std::fs::write(path, ports.join("\n")).unwrap();
-    }
-}
-
 #[test]
 fn port_held_here_is_not_given_to_another_process() {
     let held: HashSet<u16> = (0..200).map(|_| ports::free().unwrap()).collect();
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "print_role"])
-        .env(PRINT, file.path())
-        .status()
-        .unwrap();
-    assert!(status.success());
-    let text = std::fs::read_to_string(file.path()).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_harness-print-ports")).output().unwrap();
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
     let theirs: HashSet<u16> = text.lines().map(|line| line.parse().unwrap()).collect();
     assert_eq!(theirs.len(), 200);
     assert!(held.is_disjoint(&theirs));

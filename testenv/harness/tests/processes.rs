@@ -2,7 +2,7 @@
 
 #![cfg(test)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use portcullis_harness::process::{Process, Signal, Spec};
 use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{Error, wait};
 
-const PARENT_ROLE: &str = "HARNESS_TEST_PARENT_ROLE";
 const DEADLINE: Duration = Duration::from_secs(20);
 
 fn sleeper(dir: &Path) -> Process {
@@ -23,26 +22,12 @@ fn alive(pid: u32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// Not a test of its own: the process that `killed_parent_takes_its_children_along` kills.
-#[test]
-fn parent_role() {
-    let Some(report) = std::env::var_os(PARENT_ROLE).map(PathBuf::from) else { return };
-    // From a thread that ends at once, as tests' threads do.
-    let dir = report.parent().unwrap().to_owned();
-    let child = std::thread::spawn(move || sleeper(&dir)).join().unwrap();
-    std::fs::write(&report, child.pid().to_string()).unwrap();
-    loop {
-        std::thread::park();
-    }
-}
-
 #[test]
 fn killed_parent_takes_its_children_along() {
     let run = RunDir::new("reaping").unwrap();
     let report = run.join("pid");
-    let mut parent = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "parent_role", "--nocapture"])
-        .env(PARENT_ROLE, &report)
+    let mut parent = Command::new(env!("CARGO_BIN_EXE_harness-hold-child"))
+        .arg(&report)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()

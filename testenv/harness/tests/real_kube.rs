@@ -37,7 +37,7 @@ fn kubectl_is_who_its_certificate_says() {
     let seen = kube.apiserver(0).unwrap().audit_events_for("/api/v1/namespaces/default/pods").unwrap();
     let users: Vec<_> = seen.iter().map(|event| event["user"]["username"].as_str().unwrap()).collect();
     assert_eq!(users, ["jane", "admin"]);
-    // What kubectl makes of a refused impersonation, first without and then with API groups in its cache.
+    // Output of kubectl for a refused impersonation, first without and then with API groups in its cache.
     let cache = run.join("warm");
     kube.kubectl(&config).args(["get", "pods"]).cache_dir(&cache).run().unwrap();
     let cold = kube.kubectl(&config).args(["get", "pods", "--as=eve"]).run().unwrap();

@@ -8,7 +8,7 @@ use portcullis_stub_apiserver::{SharedStore, StubOptions, StubServer, TokenEntry
 
 use crate::error::LabError;
 use crate::users::FRONT_PROXY;
-use crate::{Kube, Told, step};
+use crate::{IdentityMode, Kube, step};
 
 /// The name under which the gateway verifies the servers.
 pub(crate) const SERVER_NAME: &str = "kubernetes.default.svc";
@@ -77,10 +77,10 @@ impl Apiservers {
     }
 
     /// Grants the operator's part: the gateway's own rights, alice's, and a service account. Returns the account's token.
-    pub(crate) fn grant(&self, run: &RunDir, plane: &ControlPlane, told: Told) -> Result<String, LabError> {
+    pub(crate) fn grant(&self, run: &RunDir, plane: &ControlPlane, identity: IdentityMode) -> Result<String, LabError> {
         let Apiservers::Real(kube) = self else { return Ok(ROBOT_TOKEN.to_owned()) };
         step("granting the gateway what `portcullis rbac` prints");
-        let rbac = run.write("rbac.yaml", plane.rbac(told.reviewer())?)?;
+        let rbac = run.write("rbac.yaml", plane.rbac(identity.reviewer())?)?;
         let admin = |args: &[&str]| kube.admin_kubectl()?.args(args).run_ok();
         kube.admin_kubectl()?.args(["apply", "-f"]).args([&rbac]).run_ok()?;
         // view and edit themselves are put together by a controller, which does not run here.

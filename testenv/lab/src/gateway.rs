@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::apiservers::Apiservers;
 use crate::keys::{self, Serving};
 use crate::users::Users;
-use crate::{CLUSTER, Filter, Told, manifests};
+use crate::{CLUSTER, Filter, IdentityMode, manifests};
 
 /// How long the gateway may take until it serves.
 const SERVES: Duration = Duration::from_secs(60);
@@ -37,7 +37,7 @@ impl Gateway {
         run: &RunDir,
         apiservers: &Apiservers,
         users: &Users,
-        told: Told,
+        identity: IdentityMode,
         filter: Filter,
     ) -> Result<Self> {
         let address = ports::free_address()?;
@@ -49,7 +49,7 @@ impl Gateway {
             Filter::Wasm => Some(deps::wasm()?),
         };
         write_private(&manifests.join("settings.yaml"), manifests::settings(address, wasm.as_deref()).as_bytes())?;
-        let cluster = manifests::cluster(address, &apiservers.addresses(), told);
+        let cluster = manifests::cluster(address, &apiservers.addresses(), identity);
         write_private(&manifests.join(format!("{CLUSTER}.yaml")), cluster.as_bytes())?;
         let root = keys.display().to_string();
         let plane = ControlPlane::start_with(&run.make_dir("logs")?, &manifests, &["--references-root", &root])?;

@@ -36,8 +36,8 @@ struct Options {
     #[arg(long, value_enum, default_value_t = Kube::Stub)]
     kube: Kube,
     /// How the apiservers learn who sends a request (docs/identity-modes.md).
-    #[arg(long, value_enum, default_value_t = Told::Impersonate)]
-    identity: Told,
+    #[arg(long, value_enum, default_value_t = IdentityMode::Impersonate)]
+    identity: IdentityMode,
     /// Which build of the filter Envoy runs.
     #[arg(long, value_enum, default_value_t = Filter::Module)]
     filter: Filter,
@@ -48,26 +48,26 @@ struct Options {
 
 /// `spec.portcullis.upstreamIdentity`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Told {
+enum IdentityMode {
     #[value(name = "Impersonate")]
     Impersonate,
     #[value(name = "RequestHeader")]
     RequestHeader,
 }
 
-impl Told {
+impl IdentityMode {
     const fn as_str(self) -> &'static str {
         match self {
-            Told::Impersonate => "Impersonate",
-            Told::RequestHeader => "RequestHeader",
+            IdentityMode::Impersonate => "Impersonate",
+            IdentityMode::RequestHeader => "RequestHeader",
         }
     }
 
     /// The user who asks the apiservers about tokens.
     const fn reviewer(self) -> &'static str {
         match self {
-            Told::Impersonate => "portcullis",
-            Told::RequestHeader => "system:portcullis",
+            IdentityMode::Impersonate => "portcullis",
+            IdentityMode::RequestHeader => "system:portcullis",
         }
     }
 }
@@ -109,8 +109,8 @@ async fn run(options: &Options) -> Result<(), LabError> {
     let mut interrupted = signal(SignalKind::interrupt()).map_err(LabError::Signals)?;
     let mut terminated = signal(SignalKind::terminate()).map_err(LabError::Signals)?;
     let starting = {
-        let (kube, told, filter, dir) = (options.kube, options.identity, options.filter, options.dir.clone());
-        tokio::task::spawn_blocking(move || start(kube, told, filter, &dir))
+        let (kube, identity, filter, dir) = (options.kube, options.identity, options.filter, options.dir.clone());
+        tokio::task::spawn_blocking(move || start(kube, identity, filter, &dir))
     };
     let lab = tokio::select! {
         lab = starting => lab.map_err(|_| LabError::Panicked)??,
@@ -126,15 +126,15 @@ async fn run(options: &Options) -> Result<(), LabError> {
     tokio::task::spawn_blocking(move || drop(lab)).await.map_err(|_| LabError::Panicked)
 }
 
-fn start(kube: Kube, told: Told, filter: Filter, dir: &Path) -> Result<Lab, LabError> {
+fn start(kube: Kube, identity: IdentityMode, filter: Filter, dir: &Path) -> Result<Lab, LabError> {
     let run = RunDir::at(dir)?;
     step("starting apiservers");
     let front_proxies = Ca::new("lab front proxies")?;
     let apiservers = Apiservers::start(kube, &front_proxies, &run)?;
-    let users = Users::new(apiservers.client_ca(), &front_proxies, told)?;
+    let users = Users::new(apiservers.client_ca(), &front_proxies, identity)?;
     step("starting the control plane");
-    let mut gateway = Gateway::prepare(&run, &apiservers, &users, told, filter)?;
-    let token = apiservers.grant(&run, gateway.plane(), told)?;
+    let mut gateway = Gateway::prepare(&run, &apiservers, &users, identity, filter)?;
+    let token = apiservers.grant(&run, gateway.plane(), identity)?;
     step("starting Envoy and waiting until the cluster is Ready");
     gateway.serve(&run)?;
     let lab = Lab { gateway, apiservers, users, token };

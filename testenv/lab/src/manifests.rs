@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::apiservers::SERVER_NAME;
-use crate::{CLUSTER, LOCALHOST, Told};
+use crate::{CLUSTER, IdentityMode, LOCALHOST};
 
 /// The gateway's settings, for a gateway that listens at `address`.
 pub(crate) fn settings(address: SocketAddr, wasm: Option<&Path>) -> String {
@@ -31,8 +31,8 @@ spec:
 }
 
 /// The lab's cluster. Files are below the directory `keys`.
-pub(crate) fn cluster(gateway: SocketAddr, servers: &[SocketAddr], told: Told) -> String {
-    let (ip, told) = (gateway.ip(), told.as_str());
+pub(crate) fn cluster(gateway: SocketAddr, servers: &[SocketAddr], identity: IdentityMode) -> String {
+    let (ip, identity) = (gateway.ip(), identity.as_str());
     let servers = servers.iter().fold(String::new(), |mut text, server| {
         // A String takes everything.
         let _ = writeln!(text, "    - endpoint: https://{server}");
@@ -57,7 +57,7 @@ spec:
           resources: ["*"]
           nonResourceURLs: ["*"]
   portcullis:
-    upstreamIdentity: {told}
+    upstreamIdentity: {identity}
     # For clients that send no host name in the TLS handshake. An address of one cluster's own is looked at before names: to
     # serve a second cluster beside this one, take this line out.
     virtualIPs: [{ip}]

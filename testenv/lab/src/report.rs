@@ -90,7 +90,7 @@ pub(crate) fn print(lab: &Lab, dir: &Path) {
 
 /// The product's own commands, on this lab.
 fn print_portcullis_lines(lab: &Lab, dir: &Path) {
-    // Whoever built the lab built it, too; without it nothing would run.
+    // It is built with the lab; without it nothing would run.
     let Ok(portcullis) = deps::portcullis().map(|path| shorten(&path)) else { return };
     let manifests = dir.join("manifests").display().to_string();
     println!("  {portcullis} status --address {}", lab.gateway.plane().http_address());

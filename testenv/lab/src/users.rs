@@ -1,7 +1,7 @@
 use portcullis_harness::Result;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 
-use crate::Told;
+use crate::IdentityMode;
 
 /// The name of the gateway's certificate as an authenticating proxy.
 pub(crate) const FRONT_PROXY: &str = "front-proxy";
@@ -16,12 +16,12 @@ pub(crate) struct Users {
 
 impl Users {
     /// alice of the group dev, bob of none, an administrator, and the gateway itself.
-    pub(crate) fn new(client_ca: &Ca, front_proxies: &Ca, told: Told) -> Result<Self> {
+    pub(crate) fn new(client_ca: &Ca, front_proxies: &Ca, identity: IdentityMode) -> Result<Self> {
         let user = |name: &str, groups: &[&str]| client_ca.issue(&CertSpec::client(name, groups.iter().copied()));
         Ok(Users {
-            gateway: match told {
-                Told::Impersonate => user("portcullis", &[])?,
-                Told::RequestHeader => front_proxies.issue(&CertSpec::client(FRONT_PROXY, [""; 0]))?,
+            gateway: match identity {
+                IdentityMode::Impersonate => user("portcullis", &[])?,
+                IdentityMode::RequestHeader => front_proxies.issue(&CertSpec::client(FRONT_PROXY, [""; 0]))?,
             },
             alice: user("alice", &["dev"])?,
             bob: user("bob", &[])?,

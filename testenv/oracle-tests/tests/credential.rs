@@ -19,7 +19,7 @@ fn theirs(answer: &Value) -> Presented {
     match (&answer["token"], &answer["error"]) {
         (Value::Null, Value::Bool(false)) => Presented::Nothing,
         (Value::Null, _) => Presented::Broken,
-        // docs/compatibility.md: a token that is no text cannot stand in a TokenReview.
+        // docs/compatibility.md: a token that is not text cannot be in a TokenReview.
         (token, _) if std::str::from_utf8(&bytes(token)).is_err() => Presented::Broken,
         (token, _) => Presented::Token(bytes(token)),
     }

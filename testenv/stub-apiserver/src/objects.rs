@@ -133,7 +133,7 @@ impl Request<'_> {
 
     fn delete_all(&self, store: &Store) -> Answer {
         for key in store.keys(&self.filter()) {
-            // Somebody else may have deleted it meanwhile.
+            // Another client may have deleted it meanwhile.
             let _ = store.delete(key);
         }
         self.list(store)

@@ -22,7 +22,7 @@ const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// Starts a watch. Without a resourceVersion, or with 0, the present objects come first as ADDED.
 pub(crate) fn answer(store: &Arc<Store>, filter: Filter, uri: &str) -> Answer {
     if query(uri, "sendInitialEvents").is_some() {
-        // What kube-apiserver says without the feature WatchList; clients then list and watch.
+        // The answer of kube-apiserver without the feature WatchList; clients then list and watch.
         let message = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled";
         return status::failure(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message, None);
     }

@@ -15,7 +15,7 @@ pub struct Cidr {
 impl Cidr {
     /// Whether the address is in the range.
     pub fn contains(&self, ip: IpAddr) -> bool {
-        Self::cut(ip, self.length) == Some(self.ip)
+        Self::truncated(ip, self.length) == Some(self.ip)
     }
 
     /// Reads `10.0.0.0/8`; an address alone is a range of one. `None` for anything else, and where bits are set behind the
@@ -31,10 +31,10 @@ impl Cidr {
                 (ip, bits(ip))
             }
         };
-        (Self::cut(ip, length) == Some(ip)).then_some(Self { ip, length })
+        (Self::truncated(ip, length) == Some(ip)).then_some(Self { ip, length })
     }
 
-    fn cut(ip: IpAddr, length: u8) -> Option<IpAddr> {
+    fn truncated(ip: IpAddr, length: u8) -> Option<IpAddr> {
         let behind = u32::from(bits(ip).checked_sub(length)?);
         Some(match ip {
             IpAddr::V4(ip) => {

@@ -1,8 +1,8 @@
 use std::net::IpAddr;
 
 use super::Findings;
-use super::authority::is_dns_name;
 use super::certificates::{KeyPair, read_bundle, read_pair};
+use crate::dns_name::is_dns_name;
 use crate::problem::Code;
 use crate::problem::Problem;
 use crate::secret::{PublicBytes, SecretBytes};
@@ -125,7 +125,7 @@ fn check_rate(raw: &ClientConfig, findings: &mut Findings) {
             1.. => findings.warn(Problem::coded(
                 Code::NoEffect,
                 format!("{PATH}.{field}"),
-                "has no effect: the gateway's own calls have other bounds",
+                "has no effect: the gateway's own requests have other limits",
             )),
         }
     }

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use portcullis_filter_config::FlowControlSchema;
 
-use super::amounts::check_amounts;
-use super::authority::{is_dns_name, is_served_name};
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::client::{PeerName, Trust, check_client};
 use super::credentials::{CredentialCache, check_credential_cache, check_extras};
@@ -16,11 +14,13 @@ use super::gates::{Gates, check_gates};
 use super::health::{HealthCheck, check_health};
 use super::identity::{UpstreamIdentity, check_identity};
 use super::logging::{LogMode, check_log_mode, check_slow};
+use super::object_size::check_size;
 use super::policies::{Policy, check_policies};
 use super::servers::check_details;
 use super::servers::check_virtual_ips;
 use super::servers::{Server, check_servers};
 use super::{Checked, Findings};
+use crate::dns_name::{is_dns_name, is_served_name};
 use crate::duration::parse_duration;
 use crate::problem::Code;
 use crate::problem::Problem;
@@ -113,7 +113,7 @@ pub enum ClientVerification {
 /// Checks an `UpstreamCluster`. `allow_loopback` is `allowLoopbackUpstreams` of the settings.
 pub fn check_cluster(raw: &UpstreamCluster, allow_loopback: bool) -> Checked<Cluster> {
     let mut findings = Findings::default();
-    if !check_amounts(&raw.spec, &mut findings) {
+    if !check_size(&raw.spec, &mut findings) {
         return findings.finish(None);
     }
     let (problems, raw) = check_references(raw);
@@ -233,7 +233,7 @@ fn check_spelling(spec: &UpstreamClusterSpec, findings: &mut Findings) {
             if let Some(server) = known.iter().copied().find(same) {
                 let path = format!("spec.dispatchPolicies[{index}].upstreamSubset[{number}]");
                 let hint = format!("write it as {server}");
-                findings.problem_with_hint(path, "must be spelt as in spec.servers", hint);
+                findings.problem_with_hint(path, "must be spelled as in spec.servers", hint);
             }
         }
     }
@@ -324,7 +324,7 @@ fn check_drain_period(raw: Option<&str>, findings: &mut Findings) -> Duration {
 fn check_max_session_duration(raw: Option<&str>, findings: &mut Findings) -> Option<Duration> {
     let problem = match parse_duration(raw?) {
         Ok(limit) if SESSION_LIMITS.contains(&limit) => return Some(limit),
-        Ok(_) => "must be from 1s to 720h; leave it out for sessions without a limit".to_owned(),
+        Ok(_) => "must be from 1s to 720h; omit it for sessions without a limit".to_owned(),
         Err(error) => error.to_string(),
     };
     findings.problem("spec.portcullis.maxSessionDuration", problem);

@@ -54,7 +54,7 @@ pub(super) fn check_extras(raw: &[String], findings: &mut Findings) -> Vec<Strin
     for (index, key) in raw.iter().enumerate() {
         let path = format!("spec.portcullis.forwardedExtras[{index}]");
         if key.is_empty() || key.chars().any(char::is_uppercase) {
-            findings.problem(path, "must be a key in lower case: impersonation carries no other");
+            findings.problem(path, "must be a lower-case key: impersonation headers cannot carry others");
         } else if key.starts_with(RESERVED) {
             findings.problem(path, "must not start with portcullis.dev/: such keys are the gateway's own");
         } else {

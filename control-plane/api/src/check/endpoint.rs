@@ -1,7 +1,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::authority::is_dns_name;
+use crate::dns_name::is_dns_name;
 
 /// A server's host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,7 +46,7 @@ pub(crate) enum EndpointError {
     Port,
     #[error("a loopback address is only allowed with allowLoopbackUpstreams in the GatewaySettings")]
     Loopback,
-    #[error("link-local (so cloud metadata), unspecified, broadcast and multicast addresses are not allowed")]
+    #[error("link-local (including cloud metadata), unspecified, broadcast and multicast addresses are not allowed")]
     Special,
 }
 

@@ -1,11 +1,10 @@
 use std::time::Duration;
 
 use super::Findings;
+use crate::bounds::MAX_PATH;
 use crate::duration::parse_duration;
 use crate::types::HealthCheckSpec;
 
-/// Longer ones are no paths of a kube-apiserver's own.
-pub(crate) const MAX_PATH: usize = 1024;
 const SHORTEST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(300);
 

@@ -49,7 +49,7 @@ pub(super) fn check_identity(spec: &UpstreamClusterSpec, findings: &mut Findings
 fn check_credential(spec: &UpstreamClusterSpec, findings: &mut Findings) {
     let client = &spec.client_config;
     let references = &spec.portcullis.references;
-    // Where the pair is referred to and not at hand, a token stands in for it.
+    // A pair that is referred to and not at hand is assumed by a token.
     let is_assumed = references.client.is_some();
     if client.cert_data.is_empty() && !is_assumed {
         let message = "is required with upstreamIdentity: RequestHeader: it is the front-proxy certificate";
@@ -61,7 +61,8 @@ fn check_credential(spec: &UpstreamClusterSpec, findings: &mut Findings) {
         findings.problem("spec.clientConfig.bearerToken", message);
     }
     if !spec.portcullis.forwarded_extras.is_empty() {
-        let message = "has no effect with upstreamIdentity: RequestHeader: every extra is told, and needs no leave";
+        let message =
+            "has no effect with upstreamIdentity: RequestHeader: every extra is forwarded, without a permission";
         findings.warning("spec.portcullis.forwardedExtras", message);
     }
 }

@@ -1,7 +1,6 @@
 //! The way from a raw object to its checked form.
 
-mod amounts;
-mod authority;
+mod address_policy;
 mod certificates;
 mod cidr;
 mod client;
@@ -13,14 +12,12 @@ mod gates;
 mod health;
 mod identity;
 mod logging;
+mod object_size;
 mod policies;
 mod protected;
-mod reach;
 mod servers;
 mod settings;
 
-pub(crate) use amounts::{MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS};
-pub(crate) use authority::{is_dns_label, is_served_name, is_subdomain};
 pub use certificates::KeyPair;
 pub(crate) use certificates::certificates;
 pub use cidr::Cidr;
@@ -31,13 +28,11 @@ pub(crate) use endpoint::parse_endpoint;
 pub use endpoint::{Endpoint, ServerHost};
 pub use gates::Gates;
 pub use health::HealthCheck;
-pub(crate) use health::MAX_PATH;
 pub use identity::UpstreamIdentity;
 pub use logging::LogMode;
 pub use policies::{Policy, Strategy};
-pub(crate) use servers::MAX_ZONE;
 pub use servers::Server;
-pub(crate) use servers::{MAX_VIRTUAL_IPS, virtual_ip};
+pub(crate) use servers::virtual_ip;
 pub use settings::{AccessLog, Limits, ProxyProtocol, Settings, check_settings};
 
 use crate::problem::Code;

@@ -6,9 +6,9 @@ use super::endpoint::{Endpoint, parse_endpoint};
 use super::logging::{LogMode, check_log_mode};
 use super::servers::Server;
 use super::{Findings, flow_control};
-use crate::lint::{RequestPart, parts};
 use crate::problem::Code;
 use crate::problem::Problem;
+use crate::request_part::{RequestPart, parts};
 use crate::types::{DispatchPolicy, FlowControl};
 
 /// How the requests of a policy are spread over its servers.
@@ -129,7 +129,7 @@ pub(super) fn check_rule(rule: &Rule, path: &str, findings: &mut Findings) {
             never("resources", "the rule matches no resource request without resources", "[\"*\"] is every resource");
         }
         _ if parts(rule).iter().all(RequestPart::is_empty) => {
-            never("", "the rule matches nothing: a list of it covers nothing", "\"-*\" excludes everything");
+            never("", "the rule matches nothing: one of its lists matches nothing", "\"-*\" excludes everything");
         }
         _ => {}
     }

@@ -20,14 +20,14 @@ pub(super) fn check_protected(raw: &ProtectedIdentitySettings, findings: &mut Fi
         }
     };
     let users = entries("users", &raw.users, findings, |user| {
-        (user == "*").then_some("would refuse everybody: to close a cluster, use the feature gate DenyAllRequests")
+        (user == "*").then_some("would refuse every user: to close a cluster, use the feature gate DenyAllRequests")
     });
     let groups = entries("groups", &raw.groups, findings, |group| match group {
-        AUTHENTICATED => Some("would refuse everybody who has authenticated"),
+        AUTHENTICATED => Some("would refuse every authenticated user"),
         UNAUTHENTICATED if drop_groups => {
             Some("cannot be dropped: the servers put requests without a credential into it; use Refuse")
         }
-        text if text.ends_with('*') => Some("is no prefix: groups are named in full"),
+        text if text.ends_with('*') => Some("is not a prefix: groups are named in full"),
         _ => None,
     });
     if drop_groups && groups.is_empty() {

@@ -2,8 +2,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::Findings;
+use super::address_policy::check_address;
 use super::endpoint::{Endpoint, parse_endpoint};
-use super::reach::check_reach;
+use crate::bounds::MAX_ZONE;
 use crate::types::{ServerDetails, ServerSpec};
 
 /// A kube-apiserver.
@@ -32,7 +33,7 @@ pub(super) fn check_servers(raw: &[ServerSpec], allow_loopback: bool, findings: 
                 continue;
             }
         };
-        if let Err(error) = check_reach(&parsed.endpoint.host, allow_loopback) {
+        if let Err(error) = check_address(&parsed.endpoint.host, allow_loopback) {
             findings.problem(path, error.to_string());
             continue;
         }
@@ -51,9 +52,6 @@ pub(super) fn check_servers(raw: &[ServerSpec], allow_loopback: bool, findings: 
     }
     servers.into_iter().map(|(endpoint, enabled)| Server { endpoint, enabled, zone: String::new() }).collect()
 }
-
-/// Longest name of a zone, as of a label's value.
-pub(crate) const MAX_ZONE: usize = 63;
 
 /// Puts what `spec.portcullis.servers` says of them into the servers.
 pub(super) fn check_details(raw: &[ServerDetails], servers: &mut [Server], findings: &mut Findings) {
@@ -86,9 +84,6 @@ fn is_zone(text: &str) -> bool {
         && bytes.iter().all(|c| ends(*c) || b"-_.".contains(c))
         && [bytes.first(), bytes.last()].into_iter().flatten().all(|c| ends(*c))
 }
-
-/// Virtual IPs that one object may have.
-pub(crate) const MAX_VIRTUAL_IPS: usize = 64;
 
 /// The addresses, each once.
 pub(super) fn check_virtual_ips(raw: &[String], findings: &mut Findings) -> Vec<IpAddr> {

@@ -2,12 +2,12 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use portcullis_filter_config::{ProtectedIdentities, RequestHeaders};
 
-use super::authority::is_dns_label;
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::cidr::{Cidr, check_ranges};
 use super::identity::check_header_names;
 use super::protected::check_protected;
 use super::{Checked, Findings};
+use crate::dns_name::is_dns_label;
 use crate::references::{unresolved_authority, unresolved_certificate};
 use crate::secret::PublicBytes;
 use crate::types::{ClientCaNames, GatewaySettings, LimitSettings, UserMetricsMode, WildcardSubdomains};
@@ -156,7 +156,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         findings.problem("spec.listener.port", "must not be 0");
     }
     if settings.proxy_protocol.as_ref().is_some_and(|proxies| proxies.port == Some(settings.port)) {
-        let message = "is listener.port: leave it out if all clients come through proxies";
+        let message = "is the same as listener.port: omit it if all clients come through proxies";
         findings.problem("spec.listener.proxyProtocol.port", message);
     }
     findings.finish(Some(settings))
@@ -183,10 +183,10 @@ fn check_proxy_protocol(raw: &GatewaySettings, findings: &mut Findings) -> Optio
     let path = "spec.listener.proxyProtocol";
     let trusted = check_ranges(&raw.trusted_proxies, &format!("{path}.trustedProxies"), findings);
     if raw.trusted_proxies.is_empty() {
-        findings.problem(format!("{path}.trustedProxies"), "at least one is required: nobody could connect");
+        findings.problem(format!("{path}.trustedProxies"), "at least one is required: no client could connect");
     }
     if trusted.iter().any(|range| range.length == 0) {
-        findings.warning(format!("{path}.trustedProxies"), "everybody may say to be any address");
+        findings.warning(format!("{path}.trustedProxies"), "every client may claim any address");
     }
     if raw.port == Some(0) {
         findings.problem(format!("{path}.port"), "must not be 0");
@@ -201,15 +201,14 @@ fn check_trusted_hops(raw: &GatewaySettings, findings: &mut Findings) -> u32 {
         findings.problem(path, format!("must be at most {MAX_TRUSTED_HOPS}"));
     } else if hops > 0 {
         if hops > UNUSUAL_HOPS {
-            findings
-                .warning(path, "is unusually many: clients behind fewer proxies choose the address that is believed");
+            findings.warning(path, "is unusually high: clients behind fewer proxies choose the address that is used");
         }
         if !listener.virtual_ips.is_empty() {
-            let message = "holds at virtual IPs, too: clients that reach one past the proxies choose their address";
+            let message = "applies to virtual IPs, too: clients that bypass the proxies choose their address";
             findings.warning(path, message);
         }
         if listener.proxy_protocol.as_ref().is_some_and(|proxies| proxies.port.is_some()) {
-            let message = "holds at both ports: clients that reach one past the proxies choose their address";
+            let message = "applies to both ports: clients that bypass the proxies choose their address";
             findings.warning(path, message);
         }
     }

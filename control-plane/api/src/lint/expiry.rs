@@ -1,6 +1,6 @@
 use x509_parser::certificate::X509Certificate;
 
-use super::Told;
+use super::Warnings;
 use crate::check::certificates;
 use crate::problem::Code;
 use crate::secret::PublicBytes;
@@ -10,27 +10,27 @@ const DAY: i64 = 86_400;
 /// The time before its end at which a certificate is reported, in seconds.
 const SOON: i64 = 30 * DAY;
 
-pub(super) fn lint_cluster(spec: &UpstreamClusterSpec, now: i64, told: &mut Told) {
-    lint(&spec.client_config.cert_data, "spec.clientConfig.certData", true, now, told);
-    lint(&spec.client_config.ca_data, "spec.clientConfig.caData", false, now, told);
-    lint(&spec.secure_serving.cert_data, "spec.secureServing.certData", true, now, told);
-    lint(&spec.secure_serving.client_ca_data, "spec.secureServing.clientCAData", false, now, told);
+pub(super) fn lint_cluster(spec: &UpstreamClusterSpec, now: i64, warnings: &mut Warnings) {
+    lint(&spec.client_config.cert_data, "spec.clientConfig.certData", true, now, warnings);
+    lint(&spec.client_config.ca_data, "spec.clientConfig.caData", false, now, warnings);
+    lint(&spec.secure_serving.cert_data, "spec.secureServing.certData", true, now, warnings);
+    lint(&spec.secure_serving.client_ca_data, "spec.secureServing.clientCAData", false, now, warnings);
 }
 
 /// Of a chain, only the leaf is looked at; of a bundle of CAs, each.
-pub(super) fn lint(pem: &PublicBytes, path: &str, is_chain: bool, now: i64, told: &mut Told) {
+pub(super) fn lint(pem: &PublicBytes, path: &str, is_chain: bool, now: i64, warnings: &mut Warnings) {
     let all = certificates(pem);
     let most = if is_chain { 1 } else { all.len() };
     let several = most > 1;
     for (der, number) in all.iter().take(most).zip(1..) {
         let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { continue };
-        let Some(message) = judge(&certificate, now) else { continue };
+        let Some(message) = validity_problem(&certificate, now) else { continue };
         let which = if several { format!("certificate {number} of the bundle") } else { "the certificate".to_owned() };
-        told.add(Code::Expiry, path, format!("{which} {message}"), "renew it, and replace the field");
+        warnings.add(Code::Expiry, path, format!("{which} {message}"), "renew it, and replace the field");
     }
 }
 
-fn judge(certificate: &X509Certificate<'_>, now: i64) -> Option<String> {
+fn validity_problem(certificate: &X509Certificate<'_>, now: i64) -> Option<String> {
     let (start, end) = (certificate.validity().not_before.timestamp(), certificate.validity().not_after.timestamp());
     let days = |seconds: i64| match seconds / DAY {
         0 => "less than a day".to_owned(),

@@ -1,21 +1,22 @@
 //! Requests that no policy matches are answered 403, also those that every client starts with.
 
-use super::{RequestPart, Told, parts};
+use super::Warnings;
 use crate::problem::Code;
+use crate::request_part::{RequestPart, parts};
 use crate::types::DispatchPolicy;
 
 const PATH: &str = "spec.dispatchPolicies";
 /// The first requests of kubectl and client libraries, and those of probes.
 const USUAL: [&str; 8] = ["/api", "/apis", "/openapi/v2", "/openapi/v3", "/version", "/healthz", "/livez", "/readyz"];
 
-pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
+pub(super) fn lint(policies: &[DispatchPolicy], warnings: &mut Warnings) {
     if policies.is_empty() {
         return;
     }
     let all: Vec<[RequestPart; 2]> = policies.iter().flat_map(|policy| &policy.rules).map(parts).collect();
     let is_complete = |kind: usize| all.iter().any(|parts| parts.get(kind).is_some_and(RequestPart::is_everything));
     if !is_complete(0) {
-        told.add(
+        warnings.add(
             Code::MissingDefault,
             PATH,
             "no policy takes the resource requests that no other one matches: they are answered 403",
@@ -23,7 +24,7 @@ pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
         );
     }
     if !is_complete(1) {
-        told.add(
+        warnings.add(
             Code::MissingDefault,
             PATH,
             paths(&all),
@@ -35,9 +36,9 @@ pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
 fn paths(all: &[[RequestPart; 2]]) -> String {
     let serves = |path: &&str| all.iter().flatten().any(|part| part.serves_path(path));
     let missing: Vec<_> = USUAL.into_iter().filter(|path| !serves(path)).collect();
-    let told = "no policy takes the other non-resource requests that no other one matches: they are answered 403";
+    let message = "no policy takes the other non-resource requests that no other one matches: they are answered 403";
     if missing.is_empty() {
-        return told.to_owned();
+        return message.to_owned();
     }
-    format!("{}; kubectl and probes need {}", told.replace("the other non", "the non"), missing.join(", "))
+    format!("{}; kubectl and probes need {}", message.replace("the other non", "the non"), missing.join(", "))
 }

@@ -1,8 +1,8 @@
 use portcullis_filter_config::{Rule, ServiceAccount};
 
-use super::Told;
-use super::part::can_be;
+use super::Warnings;
 use crate::problem::Code;
+use crate::request_part::can_be;
 
 /// A list of a rule, under its name.
 #[derive(Clone, Copy)]
@@ -49,9 +49,9 @@ impl Field<'_> {
     }
 }
 
-pub(super) fn lint_entries(field: &Field<'_>, rule: &str, told: &mut Told) {
+pub(super) fn lint_entries(field: &Field<'_>, rule: &str, warnings: &mut Warnings) {
     if field.has_wildcard() {
-        beside_wildcard(field, rule, told);
+        beside_wildcard(field, rule, warnings);
         return;
     }
     let has_positive = field.entries.iter().any(|entry| !entry.starts_with('-'));
@@ -59,16 +59,16 @@ pub(super) fn lint_entries(field: &Field<'_>, rule: &str, told: &mut Told) {
         let path = || field.path(rule, index);
         if entry.starts_with('-') && has_positive {
             let hint = "remove it, or keep exclusions only: then everything else matches";
-            told.add(Code::MixedEntries, path(), "an exclusion beside a positive entry does not count", hint);
+            warnings.add(Code::MixedEntries, path(), "an exclusion has no effect beside a positive entry", hint);
         } else if field.entries.iter().take(index).any(|earlier| earlier == entry) {
-            told.add(Code::NoEffect, path(), "is listed twice", "remove it");
+            warnings.add(Code::NoEffect, path(), "is listed twice", "remove it");
         } else {
-            text(field, entry.strip_prefix('-').unwrap_or(entry), path(), told);
+            text(field, entry.strip_prefix('-').unwrap_or(entry), path(), warnings);
         }
     }
 }
 
-fn beside_wildcard(field: &Field<'_>, rule: &str, told: &mut Told) {
+fn beside_wildcard(field: &Field<'_>, rule: &str, warnings: &mut Warnings) {
     let mut seen = false;
     for (index, entry) in field.entries.iter().enumerate() {
         if entry == "*" && !seen {
@@ -76,53 +76,58 @@ fn beside_wildcard(field: &Field<'_>, rule: &str, told: &mut Told) {
             continue;
         }
         let hint = "remove it, or remove the \"*\"";
-        let message = "does not count beside \"*\", which is everything";
-        told.add(Code::BesideWildcard, field.path(rule, index), message, hint);
+        let message = "has no effect beside \"*\", which matches everything";
+        warnings.add(Code::BesideWildcard, field.path(rule, index), message, hint);
     }
 }
 
-fn text(field: &Field<'_>, text: &str, path: String, told: &mut Told) {
+fn text(field: &Field<'_>, text: &str, path: String, warnings: &mut Warnings) {
     if text == "*" {
-        told.never(path, "\"-*\" excludes everything", "remove the rule, or write \"*\" if everything is meant");
+        warnings.never(path, "\"-*\" excludes everything", "remove the rule, or write \"*\" if everything is meant");
     } else if text != text.trim() {
-        told.never(path, "blanks at an end are compared too, and nothing has them", "remove the blanks");
+        warnings.never(
+            path,
+            "leading and trailing blanks are compared, too, and no value has them",
+            "remove the blanks",
+        );
     } else if field.name != "nonResourceURLs" && text.contains(',') {
-        told.never(path, "is one entry, not several", "write a list: one entry for each");
+        warnings.never(path, "is one entry, not several", "write a list: one entry for each");
     } else if field.name == "resources" {
         // Has wildcards of its own.
     } else if !field.knows_prefixes && text.contains('*') {
-        let hint = "only users and nonResourceURLs know a trailing \"*\"; name the entries one by one, or write \"*\"";
-        told.add(Code::NoPattern, path, "is compared as it stands: no pattern is known here", hint);
+        let hint =
+            "only users and nonResourceURLs support a trailing \"*\"; name the entries one by one, or write \"*\"";
+        warnings.add(Code::NoPattern, path, "is compared literally: patterns are not supported here", hint);
     } else if field.knows_prefixes && text.strip_suffix('*').unwrap_or(text).contains('*') {
-        let hint = "a \"*\" stands for the rest of a text, so only at its end";
-        told.add(Code::NoPattern, path, "a \"*\" that is not at the end is compared as it stands", hint);
+        let hint = "a \"*\" matches the rest of a text, and only at its end";
+        warnings.add(Code::NoPattern, path, "a \"*\" that is not at the end is compared literally", hint);
     }
 }
 
-pub(super) fn lint_subjects(rule: &Rule, path: &str, told: &mut Told) {
+pub(super) fn lint_subjects(rule: &Rule, path: &str, warnings: &mut Warnings) {
     for (field, entries) in [("users", &rule.users), ("userGroups", &rule.user_groups)] {
         for (index, entry) in entries.iter().enumerate() {
             if entry.is_empty() || entry == "-" {
-                let hint = "remove it; an empty list is everybody";
-                told.never(format!("{path}.{field}[{index}]"), "nobody has an empty name", hint);
+                let hint = "remove it; an empty list matches every user";
+                warnings.never(format!("{path}.{field}[{index}]"), "no user or group has an empty name", hint);
             }
         }
     }
     for (index, account) in rule.service_accounts.iter().enumerate() {
-        service_account(account, format!("{path}.serviceAccounts[{index}]"), told);
+        service_account(account, format!("{path}.serviceAccounts[{index}]"), warnings);
     }
 }
 
-fn service_account(account: &ServiceAccount, path: String, told: &mut Told) {
+fn service_account(account: &ServiceAccount, path: String, warnings: &mut Warnings) {
     if account.namespace.is_empty() || account.name.is_empty() {
         let hint = "set namespace and name; for all accounts of a namespace, userGroups has \
                     system:serviceaccounts:<namespace>";
-        told.never(path, "matches nobody: namespace and name are required", hint);
+        warnings.never(path, "matches no user: namespace and name are required", hint);
     } else if account.namespace == "*" || account.name == "*" {
         let hint = "userGroups has system:serviceaccounts:<namespace>, and system:serviceaccounts for all of them";
-        told.never(path, "matches nobody: no \"*\" is known here", hint);
+        warnings.never(path, "matches no user: \"*\" is not supported here", hint);
     } else if !can_be(account) {
         let hint = "lower-case letters, digits and \"-\"";
-        told.never(path, "matches nobody: no service account can be named so", hint);
+        warnings.never(path, "matches no user: it is not a valid name of a service account", hint);
     }
 }

@@ -5,15 +5,11 @@ mod fallback;
 mod fields;
 mod kubegateway;
 mod order;
-mod part;
 mod resources;
-mod selector;
 mod servers;
 
 #[cfg(test)]
 mod tests;
-
-pub(crate) use part::{RequestPart, parts};
 
 use crate::problem::Code;
 use crate::problem::Problem;
@@ -23,46 +19,46 @@ use crate::types::{GatewaySettings, UpstreamCluster};
 ///
 /// Warnings of [`crate::check_cluster`] are not repeated.
 pub fn lint_cluster(raw: &UpstreamCluster, now: i64) -> Vec<Problem> {
-    let mut told = Told::default();
+    let mut warnings = Warnings::default();
     for (index, policy) in raw.spec.dispatch_policies.iter().enumerate() {
         for (number, rule) in policy.rules.iter().enumerate() {
             let path = format!("spec.dispatchPolicies[{index}].rules[{number}]");
             for field in fields::fields(rule) {
-                fields::lint_entries(&field, &path, &mut told);
-                kubegateway::lint(&field, &path, &mut told);
+                fields::lint_entries(&field, &path, &mut warnings);
+                kubegateway::lint(&field, &path, &mut warnings);
             }
-            resources::lint_verbs(rule, &path, &mut told);
-            resources::lint_resources(rule, &path, &mut told);
-            resources::lint_paths(rule, &path, &mut told);
-            fields::lint_subjects(rule, &path, &mut told);
+            resources::lint_verbs(rule, &path, &mut warnings);
+            resources::lint_resources(rule, &path, &mut warnings);
+            resources::lint_paths(rule, &path, &mut warnings);
+            fields::lint_subjects(rule, &path, &mut warnings);
         }
     }
-    order::lint(&raw.spec.dispatch_policies, &mut told);
-    fallback::lint(&raw.spec.dispatch_policies, &mut told);
-    servers::lint_servers(&raw.spec, &mut told);
-    servers::lint_limits(&raw.spec, &mut told);
-    servers::lint_unknown(&raw.spec, &mut told);
-    expiry::lint_cluster(&raw.spec, now, &mut told);
-    told.0
+    order::lint(&raw.spec.dispatch_policies, &mut warnings);
+    fallback::lint(&raw.spec.dispatch_policies, &mut warnings);
+    servers::lint_servers(&raw.spec, &mut warnings);
+    servers::lint_limits(&raw.spec, &mut warnings);
+    servers::lint_unknown(&raw.spec, &mut warnings);
+    expiry::lint_cluster(&raw.spec, now, &mut warnings);
+    warnings.0
 }
 
 /// Looks through `GatewaySettings`. `now` is in seconds since 1970.
 pub fn lint_settings(raw: &GatewaySettings, now: i64) -> Vec<Problem> {
-    let mut told = Told::default();
+    let mut warnings = Warnings::default();
     if let Some(certificate) = &raw.spec.default_certificate {
-        expiry::lint(&certificate.cert_data, "spec.defaultCertificate.certData", true, now, &mut told);
+        expiry::lint(&certificate.cert_data, "spec.defaultCertificate.certData", true, now, &mut warnings);
     }
     if let Some(authority) = &raw.spec.default_client_ca {
-        expiry::lint(&authority.data, "spec.defaultClientCA.data", false, now, &mut told);
+        expiry::lint(&authority.data, "spec.defaultClientCA.data", false, now, &mut warnings);
     }
-    told.0
+    warnings.0
 }
 
 /// Collects what is found.
 #[derive(Default)]
-struct Told(Vec<Problem>);
+struct Warnings(Vec<Problem>);
 
-impl Told {
+impl Warnings {
     fn add(&mut self, code: Code, path: impl Into<String>, message: impl Into<String>, hint: impl Into<String>) {
         self.0.push(Problem::coded(code, path, message).hint(hint));
     }

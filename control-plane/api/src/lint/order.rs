@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use super::{RequestPart, Told, parts};
+use super::Warnings;
 use crate::problem::Code;
+use crate::request_part::{RequestPart, parts};
 use crate::types::DispatchPolicy;
 
 /// The number of comparisons of two rules: more would take too long for an interactive command.
@@ -37,7 +38,7 @@ impl fmt::Display for RulePosition {
     }
 }
 
-pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
+pub(super) fn lint(policies: &[DispatchPolicy], warnings: &mut Warnings) {
     let mut budget = MOST_COMPARED;
     let mut earlier: Vec<Placed> = Vec::new();
     for (number, policy) in policies.iter().enumerate() {
@@ -45,7 +46,7 @@ pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
         let (mut left, mut covering) = (false, Vec::new());
         for (index, rule) in policy.rules.iter().enumerate() {
             let placed = Placed { policy: number, rule: index, parts: parts(rule) };
-            let Some(what) = left_to(&placed, &earlier, &mut budget) else { return too_many(told) };
+            let Some(what) = left_to(&placed, &earlier, &mut budget) else { return too_many(warnings) };
             match &what {
                 Left::Something => left = true,
                 Left::Never => {}
@@ -55,15 +56,15 @@ pub(super) fn lint(policies: &[DispatchPolicy], told: &mut Told) {
                     covered.push((index, by.clone()));
                 }
             }
-            // What is covered itself covers nothing that its coverers do not.
+            // A rule that is covered covers nothing that its coverers do not.
             if matches!(what, Left::Something) {
                 earlier.push(placed);
             }
         }
         if left || covered.is_empty() {
-            covered.iter().for_each(|(rule, by)| unreachable_rule(number, *rule, by, told));
+            covered.iter().for_each(|(rule, by)| unreachable_rule(number, *rule, by, warnings));
         } else {
-            unreachable_policy(number, covering, told);
+            unreachable_policy(number, covering, warnings);
         }
     }
 }
@@ -85,18 +86,18 @@ fn left_to(placed: &Placed, earlier: &[Placed], budget: &mut usize) -> Option<Le
     Some(if by.is_empty() { Left::Never } else { Left::Nothing(by) })
 }
 
-fn unreachable_rule(policy: usize, rule: usize, by: &[RulePosition], told: &mut Told) {
-    let message = format!("no request gets as far as this rule: {} all of it before", join(by));
+fn unreachable_rule(policy: usize, rule: usize, by: &[RulePosition], warnings: &mut Warnings) {
+    let message = format!("no request reaches this rule: {} all of it before", join(by));
     let hint = "remove it, or move it up if its policy was meant to come first";
-    told.add(Code::UnreachableRule, RulePosition { policy, rule }.to_string(), message, hint);
+    warnings.add(Code::UnreachableRule, RulePosition { policy, rule }.to_string(), message, hint);
 }
 
-fn unreachable_policy(policy: usize, mut by: Vec<RulePosition>, told: &mut Told) {
+fn unreachable_policy(policy: usize, mut by: Vec<RulePosition>, warnings: &mut Warnings) {
     by.sort_by_key(|place| (place.policy, place.rule));
     by.dedup();
-    let message = format!("no request gets as far as this policy: {} all of it before", join(&by));
+    let message = format!("no request reaches this policy: {} all of it before", join(&by));
     let hint = "the first policy that matches decides: move this one up, or narrow the other";
-    told.add(Code::UnreachablePolicy, format!("spec.dispatchPolicies[{policy}]"), message, hint);
+    warnings.add(Code::UnreachablePolicy, format!("spec.dispatchPolicies[{policy}]"), message, hint);
 }
 
 fn join(places: &[RulePosition]) -> String {
@@ -105,7 +106,7 @@ fn join(places: &[RulePosition]) -> String {
     format!("{named} {verb}")
 }
 
-fn too_many(told: &mut Told) {
+fn too_many(warnings: &mut Warnings) {
     let message = "there are too many rules to look for unreachable ones among all of them";
-    told.add(Code::Caution, "spec.dispatchPolicies", message, "check the object in parts");
+    warnings.add(Code::Caution, "spec.dispatchPolicies", message, "check the object in parts");
 }

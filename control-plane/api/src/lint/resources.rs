@@ -1,7 +1,8 @@
 use portcullis_filter_config::Rule;
 
-use super::{Told, parts};
-use crate::check::is_dns_label;
+use super::Warnings;
+use crate::dns_name::is_dns_label;
+use crate::request_part::parts;
 
 /// Built-in resources as they are mistaken, with their names.
 const MISTAKEN: [(&str, &str); 44] = [
@@ -51,17 +52,17 @@ const MISTAKEN: [(&str, &str); 44] = [
     ("customresourcedefinition", "customresourcedefinitions"),
 ];
 
-pub(super) fn lint_resources(rule: &Rule, path: &str, told: &mut Told) {
+pub(super) fn lint_resources(rule: &Rule, path: &str, warnings: &mut Warnings) {
     for (index, entry) in rule.resources.iter().enumerate() {
-        resource(entry.strip_prefix('-').unwrap_or(entry), format!("{path}.resources[{index}]"), told);
+        resource(entry.strip_prefix('-').unwrap_or(entry), format!("{path}.resources[{index}]"), warnings);
     }
     for (index, entry) in rule.api_groups.iter().enumerate() {
-        group(entry.strip_prefix('-').unwrap_or(entry), format!("{path}.apiGroups[{index}]"), told);
+        group(entry.strip_prefix('-').unwrap_or(entry), format!("{path}.apiGroups[{index}]"), warnings);
     }
     for (index, entry) in rule.api_versions.iter().enumerate() {
         if let Some((_, version)) = entry.split_once('/') {
             let hint = format!("write {version}, and the group into apiGroups");
-            told.never(format!("{path}.apiVersions[{index}]"), "is a group and a version", hint);
+            warnings.never(format!("{path}.apiVersions[{index}]"), "is a group and a version", hint);
         }
     }
     for (index, entry) in rule.namespaces.iter().enumerate() {
@@ -69,12 +70,12 @@ pub(super) fn lint_resources(rule: &Rule, path: &str, told: &mut Told) {
         let is_known = name.is_empty() || name.contains(['*', ',', ' ']) || is_dns_label(name);
         if !is_known {
             let hint = "lower-case letters, digits and \"-\", at most 63";
-            told.never(format!("{path}.namespaces[{index}]"), "no namespace can be named so", hint);
+            warnings.never(format!("{path}.namespaces[{index}]"), "is not a valid name of a namespace", hint);
         }
     }
 }
 
-fn resource(text: &str, path: String, told: &mut Told) {
+fn resource(text: &str, path: String, warnings: &mut Warnings) {
     let (name, sub) = text.split_once('/').unwrap_or((text, ""));
     let lower = name.to_ascii_lowercase();
     let plural = MISTAKEN.iter().find(|(mistaken, _)| *mistaken == lower).map(|(_, plural)| *plural);
@@ -84,26 +85,26 @@ fn resource(text: &str, path: String, told: &mut Told) {
             "*" => "\"*\" covers every resource with its subresources".to_owned(),
             name => format!("name them: {name}/status, {name}/log, ...; \"*\" covers all resources with subresources"),
         };
-        told.never(path, "covers nothing: all subresources of a resource cannot be named", hint);
+        warnings.never(path, "covers nothing: all subresources of a resource cannot be named", hint);
     } else if lower != name {
         let name = plural.unwrap_or(&lower);
-        told.never(path, "resources are lower-case plurals", format!("write {}", with_sub(name)));
+        warnings.never(path, "resources are lower-case plurals", format!("write {}", with_sub(name)));
     } else if let Some(plural) = plural {
-        told.never(path, "resources are told by their plural, in full", format!("write {}", with_sub(plural)));
+        warnings.never(path, "resources are named by their full plural", format!("write {}", with_sub(plural)));
     } else if let Some((name, group)) = name.split_once('.') {
-        told.never(path, "holds a group", format!("write {}, and {group} into apiGroups", with_sub(name)));
+        warnings.never(path, "holds a group", format!("write {}, and {group} into apiGroups", with_sub(name)));
     }
 }
 
-fn group(text: &str, path: String, told: &mut Told) {
+fn group(text: &str, path: String, warnings: &mut Warnings) {
     if text == "core" {
-        told.never(path, "there is no group of this name", "the core group is \"\"");
+        warnings.never(path, "there is no group of this name", "the core group is \"\"");
     } else if text == "v1" {
-        told.never(path, "is a version, not a group", "the core group is \"\"");
+        warnings.never(path, "is a version, not a group", "the core group is \"\"");
     } else if let Some((group, _)) = text.split_once('/') {
-        told.never(path, "is a group and a version", format!("write {group}; a version goes into apiVersions"));
+        warnings.never(path, "is a group and a version", format!("write {group}; a version goes into apiVersions"));
     } else if text.bytes().any(|c| c.is_ascii_uppercase()) {
-        told.never(path, "groups are lower-case", format!("write {}", text.to_ascii_lowercase()));
+        warnings.never(path, "groups are lower-case", format!("write {}", text.to_ascii_lowercase()));
     }
 }
 
@@ -113,22 +114,22 @@ const RESOURCE_VERBS: [&str; 11] =
 /// Verbs that are no HTTP method.
 const ONLY_RESOURCE: [&str; 6] = ["create", "update", "list", "watch", "deletecollection", "proxy"];
 
-pub(super) fn lint_verbs(rule: &Rule, path: &str, told: &mut Told) {
+pub(super) fn lint_verbs(rule: &Rule, path: &str, warnings: &mut Warnings) {
     let [resource, plain] = parts(rule);
     let (for_resources, for_paths) = (!resource.asks_nothing(), !plain.asks_nothing());
     for (index, entry) in rule.verbs.iter().enumerate() {
         let path = format!("{path}.verbs[{index}]");
         let verb = entry.strip_prefix('-').unwrap_or(entry);
         if verb.bytes().any(|c| c.is_ascii_uppercase()) {
-            told.never(path, "verbs are lower-case", format!("write {}", mended(&verb.to_ascii_lowercase())));
+            warnings.never(path, "verbs are lower-case", format!("write {}", mended(&verb.to_ascii_lowercase())));
         } else if for_resources && !for_paths && !RESOURCE_VERBS.contains(&verb) {
-            told.never(path, "no resource request has this verb", hint_for_resources(verb));
+            warnings.never(path, "no resource request has this verb", hint_for_resources(verb));
         } else if for_paths && !for_resources && ONLY_RESOURCE.contains(&verb) {
             let hint = "the verb of a non-resource request is its HTTP method in lower case: get, post, put, ...";
-            told.never(path, "no request to a nonResourceURL has this verb", hint);
+            warnings.never(path, "no request to a nonResourceURL has this verb", hint);
         }
     }
-    names(rule, path, told);
+    names(rule, path, warnings);
 }
 
 fn mended(verb: &str) -> &str {
@@ -148,7 +149,7 @@ fn hint_for_resources(verb: &str) -> String {
 }
 
 /// `create` and `deletecollection` go to a collection, so their requests have no name.
-fn names(rule: &Rule, path: &str, told: &mut Told) {
+fn names(rule: &Rule, path: &str, warnings: &mut Warnings) {
     let wants_a_name = !rule.resource_names.is_empty()
         && rule.resource_names.iter().all(|name| !name.is_empty() && name != "*" && !name.starts_with('-'));
     let has_positive = rule.resources.iter().any(|entry| !entry.starts_with('-'));
@@ -160,16 +161,20 @@ fn names(rule: &Rule, path: &str, told: &mut Told) {
         let never = verb == "deletecollection" || (verb == "create" && only_objects);
         if never {
             let message = format!("{verb} requests have no name, so resourceNames excludes them");
-            told.never(format!("{path}.verbs[{index}]"), message, "give the verb a rule without resourceNames");
+            warnings.never(format!("{path}.verbs[{index}]"), message, "give the verb a rule without resourceNames");
         }
     }
 }
 
-pub(super) fn lint_paths(rule: &Rule, path: &str, told: &mut Told) {
+pub(super) fn lint_paths(rule: &Rule, path: &str, warnings: &mut Warnings) {
     let all = &rule.non_resource_urls;
     if !all.is_empty() && all.iter().all(|entry| entry.starts_with('-') && entry != "-*") {
         let list = format!("{path}.nonResourceURLs");
-        told.never(list, "no path can be excluded, so exclusions alone match nothing", "name the paths that are meant");
+        warnings.never(
+            list,
+            "no path can be excluded, so exclusions alone match nothing",
+            "name the paths that are meant",
+        );
     }
     for (index, entry) in rule.non_resource_urls.iter().enumerate() {
         let text = entry.strip_prefix('-').unwrap_or(entry);
@@ -179,12 +184,12 @@ pub(super) fn lint_paths(rule: &Rule, path: &str, told: &mut Told) {
         }
         if !text.starts_with('/') && !"/".starts_with(text.strip_suffix('*').unwrap_or(text)) {
             let hint = format!("write /{}", text.trim_start_matches('*'));
-            told.never(path, "every path starts with \"/\"", hint);
+            warnings.never(path, "every path starts with \"/\"", hint);
         } else if text.is_empty() {
-            told.never(path, "no path is empty", "write /");
+            warnings.never(path, "no path is empty", "write /");
         } else if is_resource_path(text.strip_suffix('*').unwrap_or(text)) {
             let hint = "use apiGroups and resources: /api/<version>/... and /apis/<group>/<version>/... are resources";
-            told.never(path, "requests to this path are resource requests", hint);
+            warnings.never(path, "requests to this path are resource requests", hint);
         }
     }
 }

@@ -1,22 +1,22 @@
-use super::Told;
+use super::Warnings;
 use crate::check::parse_endpoint;
 use crate::problem::Code;
 use crate::types::UpstreamClusterSpec;
 
-pub(super) fn lint_servers(spec: &UpstreamClusterSpec, told: &mut Told) {
+pub(super) fn lint_servers(spec: &UpstreamClusterSpec, warnings: &mut Warnings) {
     let is_disabled = |endpoint: &str| {
         let Ok(wanted) = parse_endpoint(endpoint) else { return false };
         let same = |text: &str| parse_endpoint(text).is_ok_and(|parsed| parsed.endpoint == wanted.endpoint);
         spec.servers.iter().any(|server| server.disabled.unwrap_or(false) && same(&server.endpoint))
     };
-    // If every server is disabled, that is told once.
+    // The check reports once that every server is disabled.
     if spec.servers.iter().all(|server| server.disabled.unwrap_or(false)) {
         return;
     }
     for (index, policy) in spec.dispatch_policies.iter().enumerate() {
         let subset = &policy.upstream_subset;
         if !subset.is_empty() && subset.iter().all(|endpoint| is_disabled(endpoint)) {
-            told.add(
+            warnings.add(
                 Code::RefusesEverything,
                 format!("spec.dispatchPolicies[{index}].upstreamSubset"),
                 "names disabled servers only: requests of this policy are answered 503",
@@ -26,13 +26,13 @@ pub(super) fn lint_servers(spec: &UpstreamClusterSpec, told: &mut Told) {
     }
 }
 
-pub(super) fn lint_limits(spec: &UpstreamClusterSpec, told: &mut Told) {
+pub(super) fn lint_limits(spec: &UpstreamClusterSpec, warnings: &mut Warnings) {
     for (index, schema) in spec.flow_control.flow_control_schemas.iter().enumerate() {
         let path = format!("spec.flowControl.flowControlSchemas[{index}]");
         let is_used = spec.dispatch_policies.iter().any(|policy| policy.flow_control_schema_name == schema.name);
         if !is_used {
             let hint = "name it in flowControlSchemaName of a policy, or remove it";
-            told.add(
+            warnings.add(
                 Code::UnusedSchema,
                 format!("{path}.name"),
                 "no policy names this schema: it limits nothing",
@@ -40,17 +40,17 @@ pub(super) fn lint_limits(spec: &UpstreamClusterSpec, told: &mut Told) {
             );
         }
         if schema.max_requests_inflight.as_ref().is_some_and(|limit| limit.max == 0) {
-            told.add(
+            warnings.add(
                 Code::RefusesEverything,
                 format!("{path}.maxRequestsInflight.max"),
                 "0 answers every request with 429",
-                "nothing to do if this is the switch that closes a policy",
+                "nothing to do if the policy is closed on purpose",
             );
         }
     }
 }
 
-pub(super) fn lint_unknown(spec: &UpstreamClusterSpec, told: &mut Told) {
+pub(super) fn lint_unknown(spec: &UpstreamClusterSpec, warnings: &mut Warnings) {
     let ours = &spec.portcullis;
     if ours.upstream_identity != "RequestHeader" || ours.request_header.token_review != Some(false) {
         return;
@@ -65,11 +65,11 @@ pub(super) fn lint_unknown(spec: &UpstreamClusterSpec, told: &mut Told) {
                 (false, _) if is_everybody(&rule.users) => "serviceAccounts",
                 (false, _) => "users",
             };
-            told.add(
+            warnings.add(
                 Code::Caution,
                 format!("spec.dispatchPolicies[{index}].rules[{number}].{field}"),
-                "matches no request with a token, whoever's it is: tokens are not reviewed here, so nobody knows whose they are",
-                "set spec.portcullis.requestHeader.tokenReview, or leave such requests to a rule that asks for nobody",
+                "matches no request with a token: tokens are not reviewed here, so their users are unknown",
+                "set spec.portcullis.requestHeader.tokenReview, or match such requests by a rule without users",
             );
         }
     }

@@ -5,11 +5,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
+use super::field::{REFERENCE_FIELDS, Reference, ReferenceField, references_of};
 use super::settings;
-use super::shape::{NO_FILE, filled, mistake};
-use super::slot::{Reference, SLOTS, Slot, references_of};
-use crate::materials::Materials;
+use super::shape::{NO_FILE, filled, shape_error};
 use crate::problem::Problem;
+use crate::referenced_data::ReferencedData;
 use crate::secret::SecretBytes;
 
 /// The message for a Secret that does not exist and for one of another owner: the difference is not revealed.
@@ -27,18 +27,18 @@ pub struct Resolution {
 
 /// Replaces the references of an `UpstreamCluster` document. A reference that is wrong in itself leads to no problem here:
 /// [`crate::check_cluster`] reports it.
-pub fn resolve(document: &Arc<Value>, materials: &Materials) -> Resolution {
+pub fn resolve(document: &Arc<Value>, referenced_data: &ReferencedData) -> Resolution {
     let mut resolution = Resolution { document: Arc::clone(document), problems: Vec::new() };
     let Some(references) = references_of(document) else { return resolution };
     let name = document.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    for slot in &SLOTS {
-        let Some(reference) = (slot.of)(&references) else { continue };
-        if mistake(&reference).is_some() || slot.is_inline(document) {
+    for field in &REFERENCE_FIELDS {
+        let Some(reference) = (field.of)(&references) else { continue };
+        if shape_error(&reference).is_some() || field.is_inline(document) {
             continue;
         }
-        match found(&reference, name, materials) {
-            Ok(values) => put(Arc::make_mut(&mut resolution.document), slot, &values),
-            Err(message) => resolution.problems.push(Problem::new(slot.path, message)),
+        match found(&reference, name, referenced_data) {
+            Ok(values) => put(Arc::make_mut(&mut resolution.document), field, &values),
+            Err(message) => resolution.problems.push(Problem::new(field.path, message)),
         }
     }
     resolution
@@ -47,23 +47,23 @@ pub fn resolve(document: &Arc<Value>, materials: &Materials) -> Resolution {
 /// The paths of the files that a document refers to, as far as they are well-formed.
 pub fn referenced_files(document: &Value) -> BTreeSet<String> {
     let Some(references) = references_of(document) else { return settings::files(document) };
-    let all = SLOTS.iter().filter_map(|slot| (slot.of)(&references));
-    let sound = all.filter(|reference| mistake(reference).is_none());
+    let all = REFERENCE_FIELDS.iter().filter_map(|field| (field.of)(&references));
+    let sound = all.filter(|reference| shape_error(reference).is_none());
     sound.flat_map(|reference| reference.files.unwrap_or_default()).map(str::to_owned).collect()
 }
 
 fn found<'m>(
     reference: &Reference<'_>,
     cluster: &str,
-    materials: &'m Materials,
+    referenced_data: &'m ReferencedData,
 ) -> Result<Vec<&'m SecretBytes>, &'static str> {
-    match (&reference.secret, &reference.files, materials) {
-        (Some((name, keys)), _, Materials::Secrets(secrets)) => {
+    match (&reference.secret, &reference.files, referenced_data) {
+        (Some((name, keys)), _, ReferencedData::Secrets(secrets)) => {
             let usable = secrets.get(*name).filter(|secret| secret.clusters.contains(cluster));
             let data = &usable.ok_or(NO_SECRET)?.data;
             keys.iter().map(|key| filled(data.get(*key)).ok_or("the Secret has nothing under this key")).collect()
         }
-        (_, Some(paths), Materials::Files(files)) => {
+        (_, Some(paths), ReferencedData::Files(files)) => {
             let content = |path: &&str| {
                 let bytes = files.get(*path).and_then(Option::as_ref).ok_or(NO_FILE)?;
                 filled(Some(bytes)).ok_or("the file is empty")
@@ -76,17 +76,17 @@ fn found<'m>(
 }
 
 /// Writes the values into the fields that the reference replaces, and takes the reference away.
-fn put(document: &mut Value, slot: &Slot, values: &[&SecretBytes]) {
+fn put(document: &mut Value, field: &ReferenceField, values: &[&SecretBytes]) {
     if let Some(references) = document.pointer_mut("/spec/portcullis/references").and_then(Value::as_object_mut) {
-        references.remove(slot.name);
+        references.remove(field.name);
     }
     let Some(spec) = document.pointer_mut("/spec").and_then(Value::as_object_mut) else { return };
-    let parent = spec.entry(slot.parent).or_insert(Value::Null);
+    let parent = spec.entry(field.parent).or_insert(Value::Null);
     if parent.is_null() {
         *parent = Value::Object(Map::new());
     }
     let Some(parent) = parent.as_object_mut() else { return };
-    for (field, value) in slot.fields.iter().zip(values) {
+    for (field, value) in field.fields.iter().zip(values) {
         parent.insert((*field).to_owned(), Value::String(STANDARD.encode(value.expose())));
     }
 }

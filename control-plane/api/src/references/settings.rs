@@ -4,12 +4,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-use super::shape::mistake;
+use super::field::{Reference, UNKNOWN_AUTHORITY};
+use super::shape::shape_error;
 use super::shape::{NO_FILE, filled};
-use super::slot::{Reference, UNKNOWN_AUTHORITY};
-use crate::materials::Materials;
 use crate::problem::Code;
 use crate::problem::Problem;
+use crate::referenced_data::ReferencedData;
 use crate::secret::SecretBytes;
 use crate::types::PairInFiles;
 use crate::types::{Certificate, ClientAuthority};
@@ -36,7 +36,7 @@ impl Place {
     /// The paths of the files; none if there is no reference or a wrong one.
     fn referred(&self, document: &Value) -> Option<Vec<String>> {
         let file = document.pointer(self.pointer)?.get("file").filter(|file| !file.is_null())?;
-        (self.files)(file).filter(|paths| mistake(&reference(paths)).is_none())
+        (self.files)(file).filter(|paths| shape_error(&reference(paths)).is_none())
     }
 
     /// Replaces the reference by the files' contents. A reference that is wrong or cannot be resolved stays.
@@ -51,7 +51,7 @@ impl Place {
 
     fn put(&self, document: &mut Value, contents: Vec<String>) {
         let Some(object) = document.pointer_mut(self.pointer).and_then(Value::as_object_mut) else { return };
-        // Content beside a reference is a mistake that the check reports.
+        // Content beside a reference is an error that the check reports.
         if object.len() == 1 {
             object.remove("file");
             let contents = contents.into_iter().map(Value::String);
@@ -62,8 +62,8 @@ impl Place {
 
 /// Replaces the references of a `GatewaySettings` document by what they refer to. One that cannot be resolved stays, and
 /// [`crate::check_settings`] refuses it.
-pub fn resolve_settings(document: &mut Value, materials: &Materials) {
-    let Materials::Files(files) = materials else { return };
+pub fn resolve_settings(document: &mut Value, referenced_data: &ReferencedData) {
+    let ReferencedData::Files(files) = referenced_data else { return };
     for place in [&CERTIFICATE, &CLIENT_CA] {
         place.resolve(document, files);
     }
@@ -106,9 +106,9 @@ pub(crate) fn unresolved_authority(authority: &ClientAuthority) -> Option<Proble
 }
 
 fn unresolved(path: &str, files: &[String], inline: Option<&str>) -> Problem {
-    match (inline, mistake(&reference(files))) {
+    match (inline, shape_error(&reference(files))) {
         (Some(inline), _) => Problem::new(path, format!("excludes {inline}: remove one of the two")),
-        (None, Some(mistake)) => Problem::new(path, mistake),
+        (None, Some(shape_error)) => Problem::new(path, shape_error),
         (None, None) => Problem::coded(Code::Unresolved, path, NO_FILE).hint("serve with --references-root DIR"),
     }
 }
@@ -145,7 +145,8 @@ mod tests {
         let cert = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
         let bytes = |text: &str| Some(SecretBytes::new(text.as_bytes().to_vec()));
         let files = [("tls.crt", bytes(&cert.pem())), ("tls.key", bytes(&key.serialize_pem())), ("none", None)];
-        let materials = Materials::Files(files.map(|(path, bytes)| (path.to_owned(), bytes)).into_iter().collect());
+        let referenced_data =
+            ReferencedData::Files(files.map(|(path, bytes)| (path.to_owned(), bytes)).into_iter().collect());
         let file = |certificate: &str, key: &str| json!({"file": {"certificate": certificate, "privateKey": key}});
         let mut beside = file("tls.crt", "tls.key");
         beside["certData"] = json!("eA==");
@@ -160,12 +161,12 @@ mod tests {
         ] {
             let mut document = settings(certificate.clone());
             assert!(wanted.is_empty() || !told(&document).is_empty());
-            resolve_settings(&mut document, &materials);
+            resolve_settings(&mut document, &referenced_data);
             let told = told(&document);
             assert!(told.starts_with(wanted) && told.is_empty() == wanted.is_empty(), "{certificate}: {told}");
         }
         let mut document = settings(file("tls.crt", "tls.key"));
-        resolve_settings(&mut document, &Materials::Secrets(BTreeMap::new()));
+        resolve_settings(&mut document, &ReferencedData::Secrets(BTreeMap::new()));
         assert!(told(&document).contains("--references-root"));
         assert_eq!(crate::referenced_files(&document), ["tls.crt", "tls.key"].map(str::to_owned).into());
         let (other, had_certificate) = without_references(&document);
@@ -178,7 +179,8 @@ mod tests {
     fn default_client_ca_is_read_from_data_or_a_file() {
         let bytes = |text: &str| Some(SecretBytes::new(text.as_bytes().to_vec()));
         let files = [("ca.crt", bytes(UNKNOWN_AUTHORITY)), ("empty", bytes(" ")), ("none", None)];
-        let materials = Materials::Files(files.map(|(path, bytes)| (path.to_owned(), bytes)).into_iter().collect());
+        let referenced_data =
+            ReferencedData::Files(files.map(|(path, bytes)| (path.to_owned(), bytes)).into_iter().collect());
         let with = |authority: &Value| {
             let mut document = settings(Value::Null);
             document["spec"] = json!({"defaultClientCA": authority});
@@ -198,7 +200,7 @@ mod tests {
             (json!({}), "spec.defaultClientCA.data: holds no PEM certificate"),
         ] {
             let mut document = with(&authority);
-            resolve_settings(&mut document, &materials);
+            resolve_settings(&mut document, &referenced_data);
             let told = told(&document);
             assert!(told.starts_with(wanted) && told.is_empty() == wanted.is_empty(), "{authority}: {told}");
         }

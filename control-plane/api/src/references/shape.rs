@@ -1,6 +1,6 @@
 use std::borrow::Cow;
 
-use super::slot::{Reference, SLOTS};
+use super::field::{REFERENCE_FIELDS, Reference};
 use crate::problem::Code;
 use crate::problem::Problem;
 use crate::secret::SecretBytes;
@@ -17,33 +17,33 @@ pub(crate) fn check_references<'a>(raw: &'a UpstreamCluster) -> (Vec<Problem>, C
     let references = &raw.spec.portcullis.references;
     let mut problems = Vec::new();
     let mut assumed = Cow::Borrowed(raw);
-    for slot in &SLOTS {
-        let Some(reference) = (slot.of)(references) else { continue };
-        if (slot.is_set)(&raw.spec) {
-            let replaced: Vec<String> = slot.replaced().collect();
+    for field in &REFERENCE_FIELDS {
+        let Some(reference) = (field.of)(references) else { continue };
+        if (field.is_set)(&raw.spec) {
+            let replaced: Vec<String> = field.replaced().collect();
             problems
-                .push(Problem::new(slot.path, format!("excludes {}: remove one of the two", replaced.join(" and "))));
+                .push(Problem::new(field.path, format!("excludes {}: remove one of the two", replaced.join(" and "))));
             continue;
         }
-        problems.push(match mistake(&reference) {
-            Some(mistake) => Problem::new(slot.path, mistake),
-            None => Problem::coded(Code::Unresolved, slot.path, "is not resolved"),
+        problems.push(match shape_error(&reference) {
+            Some(shape_error) => Problem::new(field.path, shape_error),
+            None => Problem::coded(Code::Unresolved, field.path, "is not resolved"),
         });
-        (slot.assume)(&mut assumed.to_mut().spec);
+        (field.assume)(&mut assumed.to_mut().spec);
     }
     (problems, assumed)
 }
 
-/// The mistake in a reference that does not depend on its target.
-pub(super) fn mistake(reference: &Reference<'_>) -> Option<&'static str> {
+/// The error in a reference that does not depend on its target.
+pub(super) fn shape_error(reference: &Reference<'_>) -> Option<&'static str> {
     match (&reference.secret, &reference.files) {
         (None, None) | (Some(_), Some(_)) => Some("exactly one of secret and file is required"),
-        (Some((name, keys)), None) => secret_mistake(name, keys),
-        (None, Some(paths)) => paths.iter().find_map(|path| path_mistake(path)),
+        (Some((name, keys)), None) => secret_error(name, keys),
+        (None, Some(paths)) => paths.iter().find_map(|path| path_error(path)),
     }
 }
 
-fn secret_mistake(name: &str, keys: &[&str]) -> Option<&'static str> {
+fn secret_error(name: &str, keys: &[&str]) -> Option<&'static str> {
     let is_name = |text: &str, allowed: fn(&u8) -> bool| {
         !text.is_empty() && text.len() <= MAX_NAME && text.as_bytes().iter().all(allowed)
     };
@@ -56,7 +56,7 @@ fn secret_mistake(name: &str, keys: &[&str]) -> Option<&'static str> {
     (!all_keys).then_some("the keys of a Secret hold letters, digits, -, _ and . only")
 }
 
-fn path_mistake(path: &str) -> Option<&'static str> {
+fn path_error(path: &str) -> Option<&'static str> {
     if path.is_empty() || path.len() > MAX_PATH || path.contains('\0') {
         return Some("a file needs a path of at most 1024 bytes");
     }
@@ -67,7 +67,7 @@ fn path_mistake(path: &str) -> Option<&'static str> {
     odd.then_some("a file's path must not hold .. or . or //")
 }
 
-/// The mistake of a reference to a file that cannot be read.
+/// The error of a reference to a file that cannot be read.
 pub(super) const NO_FILE: &str = "there is no file at this path below the root of references that the control plane can read \
                        (at most 1 MiB)";
 

@@ -3,12 +3,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{blamed_reference, referenced_files, resolve};
+use super::{reference_of_path, referenced_files, resolve};
 use crate::check::check_cluster;
-use crate::materials::{Materials, SecretMaterial};
 use crate::parse::parse_cluster;
 use crate::problem::Code;
 use crate::problem::Problem;
+use crate::referenced_data::{ReferencedData, SecretData};
 use crate::secret::SecretBytes;
 
 fn document(spec: Value) -> Value {
@@ -30,15 +30,15 @@ fn pair() -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-fn secret(clusters: &[&str], data: &[(&str, &str)]) -> SecretMaterial {
-    SecretMaterial {
+fn secret(clusters: &[&str], data: &[(&str, &str)]) -> SecretData {
+    SecretData {
         clusters: clusters.iter().map(|name| (*name).to_owned()).collect(),
         data: data.iter().map(|(key, text)| ((*key).to_owned(), SecretBytes::new(text.as_bytes().to_vec()))).collect(),
     }
 }
 
-fn secrets(all: &[(&str, SecretMaterial)]) -> Materials {
-    Materials::Secrets(all.iter().map(|(name, secret)| ((*name).to_owned(), secret.clone())).collect())
+fn secrets(all: &[(&str, SecretData)]) -> ReferencedData {
+    ReferencedData::Secrets(all.iter().map(|(name, secret)| ((*name).to_owned(), secret.clone())).collect())
 }
 
 fn problems(document: &Value) -> Vec<Problem> {
@@ -50,12 +50,13 @@ fn referenced_data_replaces_the_field() {
     let (cert, key) = pair();
     let tls = [("tls.crt", cert.as_str()), ("tls.key", &key), ("ca.crt", &cert), ("token", "T0KEN\n")];
     let other = [("c", cert.as_str()), ("k", &key), ("a", &cert), ("t", "T0KEN")];
-    let materials = secrets(&[("tls", secret(&["a.test"], &tls)), ("other", secret(&["b.test", "a.test"], &other))]);
+    let referenced_data =
+        secrets(&[("tls", secret(&["a.test"], &tls)), ("other", secret(&["b.test", "a.test"], &other))]);
     let files = ["p/c", "p/k", "p/a", "p/t"].into_iter().zip(["c", "k", "a", "t"]).map(|(path, name)| {
         let text = other.iter().find(|(key, _)| *key == name).unwrap().1;
         (path.to_owned(), Some(SecretBytes::new(text.as_bytes().to_vec())))
     });
-    let files = Materials::Files(files.collect());
+    let files = ReferencedData::Files(files.collect());
     let by_default = json!({"secret": {"name": "tls"}});
     let named = |keys: Value| {
         let mut reference = json!({"secret": {"name": "other"}});
@@ -66,13 +67,13 @@ fn referenced_data_replaces_the_field() {
         (
             json!({"serving": by_default, "clientCA": by_default, "client": by_default, "token": by_default,
                    "upstreamCA": by_default}),
-            &materials,
+            &referenced_data,
         ),
         (
             json!({"serving": named(json!({"certificate": "c", "privateKey": "k"})), "clientCA": named(json!({"key": "a"})),
                    "client": named(json!({"certificate": "c", "privateKey": "k"})), "token": named(json!({"key": "t"})),
                    "upstreamCA": named(json!({"key": "a"}))}),
-            &materials,
+            &referenced_data,
         ),
         (
             json!({"serving": {"file": {"certificate": "p/c", "privateKey": "p/k"}}, "clientCA": {"file": "p/a"},
@@ -81,8 +82,8 @@ fn referenced_data_replaces_the_field() {
             &files,
         ),
     ];
-    for (references, materials) in rows {
-        let resolution = resolve(&Arc::new(with_references(references)), materials);
+    for (references, referenced_data) in rows {
+        let resolution = resolve(&Arc::new(with_references(references)), referenced_data);
         assert_eq!(resolution.problems, []);
         let cluster = check_cluster(&parse_cluster(&resolution.document).unwrap(), false).outcome.unwrap();
         assert_eq!(cluster.serving.unwrap().key.expose(), key.as_bytes());
@@ -94,13 +95,13 @@ fn referenced_data_replaces_the_field() {
 
 #[test]
 fn reference_reaches_no_further_than_its_writer_may() {
-    let materials = secrets(&[
+    let referenced_data = secrets(&[
         ("empty", secret(&["a.test"], &[("token", " \n")])),
         ("foreign", secret(&["b.test"], &[("token", "TOPSECRET")])),
         ("nobodys", secret(&[], &[("token", "TOPSECRET")])),
     ]);
-    let told = |reference: Value, materials: &Materials| {
-        let resolution = resolve(&Arc::new(with_references(json!({"token": reference}))), materials);
+    let told = |reference: Value, referenced_data: &ReferencedData| {
+        let resolution = resolve(&Arc::new(with_references(json!({"token": reference}))), referenced_data);
         let shown = format!("{:?}", resolution.problems);
         assert!(!shown.contains("TOPSECRET"), "{shown}");
         assert!(problems(&resolution.document).iter().any(|problem| problem.code == Code::Unresolved));
@@ -109,21 +110,21 @@ fn reference_reaches_no_further_than_its_writer_may() {
         problem.message.clone()
     };
     let secret = |name: &str| json!({"secret": {"name": name}});
-    let absent = told(secret("absent"), &materials);
+    let absent = told(secret("absent"), &referenced_data);
     assert!(absent.contains("labelled for this UpstreamCluster"));
     for name in ["foreign", "nobodys"] {
-        assert_eq!(told(secret(name), &materials), absent, "whether {name} exists is not told");
+        assert_eq!(told(secret(name), &referenced_data), absent, "whether {name} exists is not told");
     }
-    assert!(told(secret("empty"), &materials).contains("nothing under this key"));
+    assert!(told(secret("empty"), &referenced_data).contains("nothing under this key"));
     let file = json!({"file": "a/b"});
-    assert!(told(file.clone(), &materials).contains("directory source"));
-    assert!(told(file.clone(), &Materials::None).contains("directory source"));
-    assert!(told(secret("x"), &Materials::None).contains("Kubernetes source"));
+    assert!(told(file.clone(), &referenced_data).contains("directory source"));
+    assert!(told(file.clone(), &ReferencedData::None).contains("directory source"));
+    assert!(told(secret("x"), &ReferencedData::None).contains("Kubernetes source"));
     let mut files = BTreeMap::from([("a/b".to_owned(), None)]);
-    let missing = told(file.clone(), &Materials::Files(files.clone()));
-    assert_eq!(told(file.clone(), &Materials::Files(BTreeMap::new())), missing);
+    let missing = told(file.clone(), &ReferencedData::Files(files.clone()));
+    assert_eq!(told(file.clone(), &ReferencedData::Files(BTreeMap::new())), missing);
     files.insert("a/b".to_owned(), Some(SecretBytes::new(b"\n".to_vec())));
-    assert_eq!(told(file, &Materials::Files(files)), "the file is empty");
+    assert_eq!(told(file, &ReferencedData::Files(files)), "the file is empty");
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn reference_that_is_wrong_in_itself_is_refused() {
     for (references, message) in rows {
         let document = Arc::new(with_references(references.clone()));
         assert_eq!(referenced_files(&document).len(), 0, "{references}");
-        let resolution = resolve(&document, &Materials::Files(BTreeMap::new()));
+        let resolution = resolve(&document, &ReferencedData::Files(BTreeMap::new()));
         assert_eq!((&resolution.document, resolution.problems.len()), (&document, 0), "{references}");
         let found = problems(&document);
         let told = |problem: &Problem| problem.message.contains(message) && problem.code == Code::Invalid;
@@ -164,15 +165,16 @@ fn reference_excludes_the_fields_that_it_replaces() {
     let (cert, key) = pair();
     let token = json!({"token": {"secret": {"name": "x"}}});
     let spec = json!({"clientConfig": {"bearerToken": "YQ=="}, "portcullis": {"references": token}});
-    let materials = secrets(&[("x", secret(&["a.test"], &[("token", "b"), ("tls.crt", &cert), ("tls.key", &key)]))]);
-    let both = resolve(&Arc::new(document(spec)), &materials);
+    let referenced_data =
+        secrets(&[("x", secret(&["a.test"], &[("token", "b"), ("tls.crt", &cert), ("tls.key", &key)]))]);
+    let both = resolve(&Arc::new(document(spec)), &referenced_data);
     assert_eq!(both.problems, []);
     let found = problems(&both.document);
     assert!(
         found.iter().any(|problem| problem.message.contains("excludes spec.clientConfig.bearerToken")),
         "{found:?}"
     );
-    assert_eq!(blamed_reference(&both.document, "spec.clientConfig.bearerToken"), None);
+    assert_eq!(reference_of_path(&both.document, "spec.clientConfig.bearerToken"), None);
 }
 
 #[test]
@@ -218,7 +220,7 @@ fn problem_of_referenced_data_is_reported_at_the_reference() {
         ("spec.servers", None),
     ];
     for (path, blamed) in rows {
-        assert_eq!(blamed_reference(&document, path), blamed, "{path}");
+        assert_eq!(reference_of_path(&document, path), blamed, "{path}");
     }
 }
 
@@ -232,7 +234,7 @@ fn secret_says_for_whom_it_is() {
         ("", Some("*"), "*"),
     ];
     for (label, annotation, wanted) in rows {
-        let clusters: Vec<String> = SecretMaterial::clusters_of(label, annotation).into_iter().collect();
+        let clusters: Vec<String> = SecretData::clusters_of(label, annotation).into_iter().collect();
         assert_eq!(clusters.join(" "), wanted);
     }
 }

@@ -64,7 +64,7 @@ pub(super) fn schema() -> Value {
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string", "description": "Version of this schema."},
-            "kind": {"type": "string", "description": "What this object is."},
+            "kind": {"type": "string", "description": "Kind of this object."},
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 253}}},
             "spec": super::with_renamed(super::spec()),
             "status": super::status::status(),

@@ -4,7 +4,7 @@
 //! - [`rules`]: what is refused at once, by the paths of the fields. It must never refuse what [`crate::check_cluster`]
 //!   accepts; what needs more than one look at an object is left to that check.
 //! - [`aliases`]: fields that have a second spelling.
-//! - [`status`]: what became of an object.
+//! - [`status`]: an object's status.
 //! - [`definition`]: names and columns around it.
 
 mod aliases;
@@ -17,7 +17,7 @@ pub use definition::cluster_definition;
 
 use serde_json::{Value, json};
 
-use crate::shape::RENAMED;
+use crate::decode_errors::RENAMED;
 use crate::types::GatewaySettingsSpec;
 
 /// The shape of a whole `UpstreamCluster`: which fields are objects, lists or neither.

@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::check::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS, MAX_ZONE};
+use crate::bounds::{MAX_NAMES, MAX_PATH, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS, MAX_ZONE};
 
 /// A duration as [`crate::parse_duration`] reads it.
 pub(super) const DURATION: &str = r"^(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h))+)$";

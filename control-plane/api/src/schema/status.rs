@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use crate::check::{MAX_NAMES, MAX_VIRTUAL_IPS};
+use crate::bounds::{MAX_NAMES, MAX_VIRTUAL_IPS};
 use crate::status::{MAX_GATEWAYS, MAX_MESSAGE, MAX_UNHEALTHY};
 
 /// `metav1.Condition`'s patterns.
@@ -13,32 +13,32 @@ const CONDITION_REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
 pub(super) fn status() -> Value {
     json!({
         "type": "object",
-        "description": "What became of it. The control plane writes it, and knows it by heart: nobody needs to keep it.",
+        "description": "The status of the object. The control plane writes it and can write it again from nothing: backups do not need it.",
         "x-kubernetes-preserve-unknown-fields": true,
         "properties": {
-            "observedGeneration": generation("The `metadata.generation` that all of it is about."),
+            "observedGeneration": generation("The `metadata.generation` that the status is about."),
             "contentHash": {
                 "type": "string",
-                "description": "A hash of the Envoy resources that are served of it, the same at every replica; unset if \
-                    nothing is.",
+                "description": "A hash of the Envoy resources that are served of the object, the same at every replica; unset if \
+                    none are.",
             },
             "names": {
                 "type": "array",
-                "description": "The host names and virtual IPs that it owns. Because they stand here, they stay its own.",
+                "description": "The host names and virtual IPs that the object owns. As long as they are listed here, no other object gets them.",
                 "maxItems": MAX_NAMES + MAX_VIRTUAL_IPS + 1,
                 "items": {"type": "string"},
             },
             "conditions": {
                 "type": "array",
                 "description": "`Accepted`: the object is valid and owns its names. `Programmed`: every gateway that is \
-                    connected has acknowledged what it says. `Ready`: every gateway that reports has a healthy endpoint, for each policy.",
+                    connected has acknowledged the configuration. `Ready`: every gateway that reports has a healthy endpoint for each policy.",
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["type"],
                 "items": condition(),
             },
             "gateways": {
                 "type": "array",
-                "description": "Gateways: those that refuse come first, then those that have not answered.",
+                "description": "Gateways: first those that reject the configuration, then those that have not answered.",
                 "maxItems": MAX_GATEWAYS * 4,
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["name"],
@@ -46,7 +46,7 @@ pub(super) fn status() -> Value {
             },
             "moreGateways": {
                 "type": "integer", "format": "int64", "minimum": 0,
-                "description": "How many gateways there are besides.",
+                "description": "Number of gateways that are not listed.",
             },
         },
     })
@@ -63,19 +63,19 @@ fn condition() -> Value {
                 "type": "string", "maxLength": 316, "pattern": CONDITION_TYPE,
                 "description": "`Accepted`, `Programmed` or `Ready`.",
             },
-            "status": {"type": "string", "enum": ["True", "False", "Unknown"], "description": "Whether it holds."},
+            "status": {"type": "string", "enum": ["True", "False", "Unknown"], "description": "Status of the condition."},
             "reason": {
                 "type": "string", "minLength": 1, "maxLength": 1024, "pattern": CONDITION_REASON,
                 "description": "The reason in one word, for programs.",
             },
             "message": {
                 "type": "string", "maxLength": 32768,
-                "description": format!("The reason for people. At most {MAX_MESSAGE} characters, and no secret among them."),
+                "description": format!("The reason for people, at most {MAX_MESSAGE} characters, without secrets."),
             },
             "lastTransitionTime": {
                 "type": "string", "format": "date-time", "description": "The time of the last change of `status`.",
             },
-            "observedGeneration": generation("The `metadata.generation` that it is about."),
+            "observedGeneration": generation("The `metadata.generation` that the condition is about."),
         },
     })
 }
@@ -92,16 +92,16 @@ fn gateway() -> Value {
         "required": ["name"],
         "properties": {
             "name": {"type": "string", "description": "The Envoy's node id."},
-            "state": text("`Acknowledged`, `Pending` or `Refused`; `OtherReplica` if another replica of the control plane knows."),
-            "message": text("Why it refuses, in Envoy's words."),
-            "healthyEndpoints": count("How many endpoints it finds healthy; unset if it does not report."),
-            "endpoints": count("How many endpoints it has; unset if it does not report."),
+            "state": text("`Acknowledged`, `Pending` or `Refused`; `OtherReplica` if only another replica of the control plane knows it."),
+            "message": text("Envoy's reason for rejecting the configuration."),
+            "healthyEndpoints": count("Number of endpoints that are healthy for the gateway; unset if it does not report."),
+            "endpoints": count("Number of endpoints; unset if the gateway does not report."),
             "unhealthy": {
                 "type": "array",
                 "x-kubernetes-list-type": "map",
                 "x-kubernetes-list-map-keys": ["server"],
                 "maxItems": MAX_UNHEALTHY,
-                "description": format!("The servers that it sends nothing to, at most {MAX_UNHEALTHY} of them."),
+                "description": format!("Servers that get no requests from the gateway, at most {MAX_UNHEALTHY} of them."),
                 "items": unhealthy(),
             },
         },
@@ -116,11 +116,11 @@ fn unhealthy() -> Value {
         "properties": {
             "server": text("Address or DNS name, and port."),
             "reason": text(
-                "`HealthCheckFailed`; `HealthCheckTimedOut`; `Ejected`, after requests to it failed one after the other; \
+                "`HealthCheckFailed`; `HealthCheckTimedOut`; `Ejected`, after several requests in a row failed; \
                 `NotChecked`, before its first health check has ended.",
             ),
             "since": {
-                "type": "string", "format": "date-time", "description": "When the gateway saw it first, as far as its agent remembers.",
+                "type": "string", "format": "date-time", "description": "Time at which the gateway first saw the server unhealthy, as far as its agent remembers.",
             },
         },
     })

@@ -67,7 +67,7 @@ impl ClusterStatus {
         ];
         let mut gateways: Vec<&Gateway<'_>> = seen.gateways.iter().collect();
         gateways.sort_by_key(|one| (rank(&one.standing), one.name));
-        // Of two streams with one id the worse one stands for both: the list is a map by name.
+        // Of two streams with one id the worse one is listed: the list is a map by name.
         let mut entries: Vec<GatewayEntry> = Vec::new();
         let mut more = 0;
         for entry in gateways.into_iter().map(entry) {

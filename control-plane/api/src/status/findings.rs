@@ -10,7 +10,7 @@ use super::{ConditionType, Gateway, Health, Observation, Served, Standing, State
 pub(super) fn programmed_finding(seen: &Observation<'_>) -> Finding {
     let finding = |status, reason, message| Finding::new(ConditionType::Programmed, status, reason, message);
     if seen.served == Served::Nothing {
-        return finding(State::False, "NotAccepted", "nothing of it is served, because it is not accepted".to_owned());
+        return finding(State::False, "NotAccepted", "it is not served, because it is not accepted".to_owned());
     }
     let version = version(seen);
     let (here, elsewhere): (Vec<_>, Vec<_>) = seen.gateways.iter().partition(|one| one.standing != Standing::Elsewhere);
@@ -22,7 +22,7 @@ pub(super) fn programmed_finding(seen: &Observation<'_>) -> Finding {
         return finding(State::False, "NoGateways", format!("{version}: no gateway is connected"));
     }
     if here.is_empty() {
-        let message = format!("{version}: no gateway is connected to the replica that tells this{others}");
+        let message = format!("{version}: no gateway is connected to the replica that writes this{others}");
         return finding(State::Unknown, "OtherReplicas", message);
     }
     let refusing: Vec<_> = here.iter().filter_map(|one| refusal(one)).collect();
@@ -98,7 +98,7 @@ pub fn accepted(
 pub(super) fn ready_finding(seen: &Observation<'_>) -> Finding {
     let finding = |status, reason, message: String| Finding::new(ConditionType::Ready, status, reason, message);
     if seen.served == Served::Nothing {
-        return finding(State::False, "NotAccepted", "nothing of it is served, because it is not accepted".to_owned());
+        return finding(State::False, "NotAccepted", "it is not served, because it is not accepted".to_owned());
     }
     let reports: Vec<(&str, &Health)> =
         seen.gateways.iter().filter_map(|one| one.health.as_ref().map(|health| (one.name, health))).collect();

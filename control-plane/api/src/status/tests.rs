@@ -72,7 +72,7 @@ fn programmed_is_what_the_gateways_acknowledged() {
     let table = [
         (
             seen(Served::Nothing, one(Acknowledged)),
-            row(State::False, "NotAccepted", "nothing of it is served, because it is not accepted"),
+            row(State::False, "NotAccepted", "it is not served, because it is not accepted"),
         ),
         (
             seen(Served::Newest, Vec::new()),
@@ -115,7 +115,7 @@ fn programmed_is_what_the_gateways_acknowledged() {
             row(
                 State::Unknown,
                 "OtherReplicas",
-                "generation 4, content c0ffee: no gateway is connected to the replica that tells this; \
+                "generation 4, content c0ffee: no gateway is connected to the replica that writes this; \
                  not known of 1 gateway of other replicas (a)",
             ),
         ),
@@ -152,7 +152,7 @@ fn ready_is_what_the_gateways_find_healthy() {
         (of(&[Some((0, 0))]), row(State::False, "NoHealthyEndpoints", "no server is enabled")),
         (
             seen(Served::Nothing, vec![gateway("a", Standing::Acknowledged, Some((1, 1)))]),
-            row(State::False, "NotAccepted", "nothing of it is served, because it is not accepted"),
+            row(State::False, "NotAccepted", "it is not served, because it is not accepted"),
         ),
     ];
     for (seen, expected) in table {

@@ -29,13 +29,13 @@ pub struct UpstreamCluster {
 pub struct UpstreamClusterSpec {
     /// The kube-apiservers.
     pub servers: Vec<ServerSpec>,
-    /// How the gateway talks to them, and as whom.
+    /// TLS and credentials of the gateway as a client of the servers.
     pub client_config: ClientConfig,
-    /// How the gateway presents itself to clients.
+    /// TLS of the gateway for clients: certificate, client CAs and host names.
     pub secure_serving: SecureServing,
-    /// Limits that policies may name.
+    /// Limits, which policies refer to by name.
     pub flow_control: FlowControl,
-    /// Which request goes where; the first match wins.
+    /// Policies that select servers for requests; the first match wins.
     pub dispatch_policies: Vec<DispatchPolicy>,
     /// The access log.
     pub logging: Logging,
@@ -53,7 +53,7 @@ pub struct ServerSpec {
     pub disabled: Option<bool>,
 }
 
-/// How the gateway talks to the servers, and as whom.
+/// TLS and credentials of the gateway as a client of the servers.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ClientConfig {
@@ -67,9 +67,9 @@ pub struct ClientConfig {
     pub cert_data: PublicBytes,
     /// The CAs that sign the servers' certificates, PEM.
     pub ca_data: PublicBytes,
-    /// Requests per second of the gateway's own calls. Has no effect.
+    /// Requests per second of the gateway's own requests. Has no effect.
     pub qps: i32,
-    /// Burst of the gateway's own calls. Has no effect.
+    /// Burst of the gateway's own requests. Has no effect.
     pub burst: i32,
     /// Divides `qps`. Has no effect.
     pub qps_divisor: i32,
@@ -77,7 +77,7 @@ pub struct ClientConfig {
     pub server_name: String,
 }
 
-/// How the gateway presents itself to clients.
+/// TLS of the gateway for clients.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SecureServing {
@@ -86,7 +86,7 @@ pub struct SecureServing {
     /// The serving certificate, PEM.
     pub cert_data: PublicBytes,
     /// The CAs that sign client certificates, PEM. Without it the `defaultClientCA` of the `GatewaySettings` is used; without
-    /// either no client certificate is looked at.
+    /// either, client certificates are ignored.
     #[serde(rename = "clientCAData")]
     pub client_ca_data: PublicBytes,
     /// More host names, also as `*.example.com`.
@@ -105,32 +105,32 @@ pub struct Logging {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PortcullisSpec {
-    /// How long a request may take that is no watch, session or upgrade: a Go duration, 75s if unset. It has to be
-    /// longer than the servers' own timeout, so that theirs is the one a client sees.
+    /// Timeout of requests other than watches, sessions and upgrades: a Go duration, 75s if unset. It has to be longer than
+    /// the servers' own timeout, so that clients get the servers' answer.
     pub request_timeout: Option<String>,
-    /// How long watches and sessions may outlive the server that they run on, once it is removed: a Go duration up to
-    /// 24h, 5m if unset. On a disabled server they go on for ever. If the object is removed, Envoy's own drain time (10m)
-    /// ends what is left.
+    /// Time for which watches and sessions go on after their server is removed: a Go duration up to 24h, 5m if unset. On a
+    /// disabled server they go on without a limit. If the object is removed, Envoy's own drain time (10m) ends the rest.
     pub drain_period: Option<String>,
     /// Maximum duration of a session (exec, attach, port-forward, any upgraded connection), idle or busy: a Go duration from
     /// 1s to 720h, unlimited if unset. An edit applies to running sessions, counted from their start.
     pub max_session_duration: Option<String>,
-    /// Addresses of the gateway at which this cluster is served whatever name a client asks for, or none. Each must be in
+    /// Addresses of the gateway at which this cluster is served, with any name in the TLS handshake or none. Each must be in
     /// the ranges that the gateway's settings allow.
     #[serde(rename = "virtualIPs")]
     pub virtual_ips: Vec<String>,
-    /// More about single servers of `spec.servers`.
+    /// Further fields of servers of `spec.servers`.
     pub servers: Vec<ServerDetails>,
-    /// How it is found out whether a server is healthy.
+    /// Active health checks of the servers.
     pub health_check: HealthCheckSpec,
     /// Host names that a request's `:authority` may carry beside those that the cluster serves.
     pub extra_authorities: Vec<String>,
     /// Forwards requests without a credential as anonymous requests, which the servers authorize; true if unset.
     pub allow_anonymous: Option<bool>,
-    /// When a client certificate is verified: `Request` (if empty) or `Handshake`.
+    /// The time of verifying a client certificate: `Request` (if empty) or `Handshake`.
     pub client_certificate_verification: String,
-    /// How the servers learn who sends a request: `Impersonate` (if empty), by impersonation headers and the gateway's right to
-    /// impersonate; or `RequestHeader`, as an authenticating proxy, where tokens and impersonation are judged by the servers.
+    /// The way in which servers get the user of a request: `Impersonate` (if empty), by impersonation headers and the gateway's
+    /// permission to impersonate; or `RequestHeader`, as from an authenticating proxy, with tokens and impersonation judged by
+    /// the servers.
     pub upstream_identity: String,
     /// Options of `upstreamIdentity: RequestHeader`.
     pub request_header: RequestHeaderSpec,
@@ -142,35 +142,35 @@ pub struct PortcullisSpec {
     /// Writes the client's address, the request's id and the impersonating user into the servers' audit logs, as extra
     /// attributes of the user; false if unset, because a user sees these, too (`kubectl auth whoami`).
     pub audit_attribution: bool,
-    /// Requests that the access log has whatever `spec.logging` and the policies say.
+    /// Requests that are logged even if `spec.logging` and the policies do not log them.
     pub logging: ConspicuousLogging,
     /// References to certificates, keys and tokens that are not in the object itself.
     pub references: References,
 }
 
-/// Requests that the access log has whatever the log mode, at most 100 in a second and a gateway.
+/// Requests that are logged with any log mode, at most 100 in a second and a gateway.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ConspicuousLogging {
-    /// Time from which on a request is slow, to the end of its answer, for watches and sessions to the headers: a Go duration
-    /// from 10ms to 1h, 5s if unset; 0 logs none for its time.
+    /// Duration from which a request is slow, up to the end of its answer, for watches and sessions up to its headers: a Go
+    /// duration from 10ms to 1h, 5s if unset; 0 logs no slow requests.
     pub slow: Option<String>,
     /// Logs requests that are answered with 5xx; true if unset.
     pub failed: Option<bool>,
 }
 
-/// More about a server of `spec.servers`, whose entries are KubeGateway's.
+/// Further fields of a server of `spec.servers`, whose entries are KubeGateway's.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ServerDetails {
-    /// Which server: its endpoint in `spec.servers`.
+    /// The server's endpoint in `spec.servers`.
     pub endpoint: String,
     /// The server's zone. Gateways of the same zone (`portcullis bootstrap --zone`) send their requests to it as long as a
     /// server of the zone is healthy, then to all others. A gateway without a zone spreads over all.
     pub zone: String,
 }
 
-/// How it is found out whether a server is healthy: by GET, over each pool's own connections.
+/// Active health checks of the servers: by GET, over each pool's own connections.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct HealthCheckSpec {
@@ -178,7 +178,7 @@ pub struct HealthCheckSpec {
     pub path: Option<String>,
     /// The time between two checks, a Go duration from 1s to 5m: 5s if unset.
     pub interval: Option<String>,
-    /// How long a check may take, a Go duration from 1s to 5m: 5s if unset.
+    /// Timeout of a check, a Go duration from 1s to 5m: 5s if unset.
     pub timeout: Option<String>,
     /// Number of good checks that make a server healthy, 1 to 10: 1 if unset. A server that is new needs one.
     pub healthy_threshold: Option<u32>,

@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Limits that policies may name.
+/// Limits, which policies refer to by name.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct FlowControl {
@@ -20,9 +20,9 @@ pub struct FlowControlSchema {
     pub strategy: String,
     /// No limit.
     pub exempt: Option<Exempt>,
-    /// Limits the requests at a time.
+    /// Limit of requests in flight.
     pub max_requests_inflight: Option<MaxRequestsInflight>,
-    /// Limits the requests per second.
+    /// Limit of requests per second.
     pub token_bucket: Option<TokenBucket>,
     /// `maxRequestsInflight` over all gateways.
     pub global_max_requests_inflight: Option<MaxRequestsInflight>,
@@ -35,11 +35,11 @@ pub struct FlowControlSchema {
 #[serde(deny_unknown_fields)]
 pub struct Exempt {}
 
-/// A limit of requests at a time.
+/// A limit of requests in flight.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct MaxRequestsInflight {
-    /// 0 refuses every request.
+    /// Maximum number of requests in flight; 0 refuses every request.
     pub max: i32,
 }
 
@@ -49,6 +49,6 @@ pub struct MaxRequestsInflight {
 pub struct TokenBucket {
     /// Requests per second.
     pub qps: i32,
-    /// At least `qps`.
+    /// Maximum number of requests in a burst; at least `qps`.
     pub burst: i32,
 }

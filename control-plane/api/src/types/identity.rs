@@ -1,15 +1,15 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How an authenticating proxy of kube-apiserver works (`upstreamIdentity: RequestHeader`).
+/// Options of `upstreamIdentity: RequestHeader`, an authenticating proxy of kube-apiserver.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RequestHeaderSpec {
-    /// Whether the servers are asked whose a token is before it goes to them; true if unset. If not, its user is unknown:
-    /// rules that ask for users, service accounts or groups do not match, and its requests share no connection.
+    /// Whether tokens are reviewed by the servers before requests are forwarded; true if unset. If not, the user is unknown:
+    /// rules with users, service accounts or groups do not match, and requests share no connection.
     pub token_review: Option<bool>,
-    /// The user as whom the gateway itself asks, about tokens and for health; `system:portcullis` if unset. It needs leave to
-    /// create TokenReviews.
+    /// The user of the gateway's own requests, for TokenReviews and health checks; `system:portcullis` if unset. It needs the
+    /// permission to create TokenReviews.
     pub user: Option<String>,
 }
 

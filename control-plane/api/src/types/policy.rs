@@ -6,14 +6,14 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct DispatchPolicy {
-    /// How requests are spread: `RoundRobin`, also if empty; `LeastRequest` or `Random`, which are ours.
+    /// Load balancing: `RoundRobin`, also if empty; `LeastRequest` or `Random`, which KubeGateway does not have.
     pub strategy: String,
-    /// Endpoints out of `spec.servers`; empty is all of them. KubeGateway's documents spell it `upsteamSubset`.
+    /// Endpoints of `spec.servers`; empty is all of them. KubeGateway's documents spell it `upsteamSubset`.
     #[serde(alias = "upsteamSubset")]
     pub upstream_subset: Vec<String>,
     /// A request that matches any of them matches the policy.
     pub rules: Vec<Rule>,
-    /// The limit that the requests come under; empty is none.
+    /// The limit of the requests; empty is none.
     pub flow_control_schema_name: String,
     /// `on`, `off` or empty.
     pub log_mode: String,

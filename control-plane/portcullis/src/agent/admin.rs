@@ -104,9 +104,9 @@ impl EnvoyState {
             (true, _) => Some("draining: Envoy is about to end"),
             (_, Readiness::Silent) => Some("Envoy's admin page does not answer"),
             (_, Readiness::NotLive) => {
-                Some("Envoy is not live: it has no configuration yet, or was told to fail its health checks")
+                Some("Envoy is not live: it has no configuration yet, or its health checks are set to fail")
             }
-            (_, Readiness::NoListener) => Some("Envoy has no listener: no control plane has told it one"),
+            (_, Readiness::NoListener) => Some("Envoy has no listener: no control plane has sent one"),
             (_, Readiness::Serving) => None,
         }
     }

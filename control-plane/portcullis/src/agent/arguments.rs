@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use portcullis_api::parse_duration;
 
-use crate::arguments::{Bootstrap, LogFormat};
+use crate::arguments::LogFormat;
+use crate::bootstrap::Bootstrap;
 
 /// Run one Envoy as a gateway: start it, report whether it is ready, and stop it without failing a request.
 ///

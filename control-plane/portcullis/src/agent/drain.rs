@@ -32,7 +32,7 @@ pub(super) async fn drain(admin: Admin, filter: &Filter, patience: Duration) {
     warn_on_error("send every client away", admin.post("/healthcheck/fail").await);
     let left = patience.saturating_sub(start.elapsed());
     if let Err(error) = filter.leave(left.saturating_sub(FINAL_MARGIN)).await {
-        tracing::warn!(%error, "the filter cannot be told to end watches");
+        tracing::warn!(%error, "the command to end watches cannot be sent to the filter");
     }
     wait_for_idle(admin).await;
 }
@@ -44,7 +44,7 @@ fn first_part(patience: Duration) -> Duration {
 
 fn warn_on_error(what: &str, outcome: Result<(), HttpError>) {
     if let Err(error) = outcome {
-        tracing::warn!(%error, "Envoy cannot be told to {what}");
+        tracing::warn!(%error, "Envoy did not take the command to {what}");
     }
 }
 

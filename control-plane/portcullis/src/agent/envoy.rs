@@ -116,7 +116,7 @@ pub(super) fn exit_code(status: ExitStatus) -> u8 {
 enum BecomeError {
     #[error("cannot ask for a signal at the parent's death")]
     Prctl(#[source] io::Error),
-    #[error("the program that was to watch Envoy is gone")]
+    #[error("the agent that started Envoy has ended")]
     Orphan,
     #[error("cannot run {0}")]
     Exec(String, #[source] io::Error),
@@ -155,7 +155,7 @@ pub(super) fn heap_limit() -> Option<u64> {
 fn limit(read: impl Fn(&Path) -> Option<String>) -> Option<u64> {
     let groups = read(Path::new("/proc/self/cgroup"))?;
     let files = groups.lines().filter_map(file_of).flat_map(|(root, file, group)| {
-        // Within a container its own group may stand at the root, whatever the path says.
+        // Within a container its own group may be at the root, whatever the path says.
         let around: Vec<PathBuf> = Path::new(group.trim_start_matches('/')).ancestors().map(Path::to_owned).collect();
         around.into_iter().map(move |group| Path::new(root).join(group).join(file))
     });

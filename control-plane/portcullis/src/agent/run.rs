@@ -14,13 +14,14 @@ use super::filter::Filter;
 use super::pages::MetricsPage;
 use super::{Agent, pages, report};
 use crate::listen;
+use crate::runtime::{RuntimeError, Threads, runtime};
 use crate::stop_signals::StopSignals;
 
 /// Why the gateway cannot start or go on. The operator has to act.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
-    #[error("cannot start the runtime")]
-    Runtime(#[source] io::Error),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
     #[error("cannot listen for signals")]
     Signal(#[source] io::Error),
     #[error("Envoy's admin interface is not protected and has to stay on loopback: not at {0}")]
@@ -35,8 +36,10 @@ enum RunError {
 
 pub(crate) fn run(arguments: &Agent) -> ExitCode {
     // One thread, the process's first: Envoy must not outlive the thread that starts it.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(RunError::Runtime);
-    match runtime.and_then(|runtime| runtime.block_on(supervise(arguments))) {
+    match runtime(Threads::Current)
+        .map_err(RunError::Runtime)
+        .and_then(|runtime| runtime.block_on(supervise(arguments)))
+    {
         Ok(status) => ExitCode::from(exit_code(status)),
         Err(error) => crate::fail(&error),
     }

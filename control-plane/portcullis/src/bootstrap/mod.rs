@@ -1,3 +1,4 @@
+mod arguments;
 mod network;
 mod overload;
 mod secrets;
@@ -6,12 +7,10 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-pub(crate) use network::Network;
+pub(crate) use arguments::{Bootstrap, FilterBuild};
 use portcullis_filter_config::NODE_CONFIG_VERSION;
 pub(crate) use secrets::Paths;
 use serde_json::{Value, json};
-
-use crate::arguments::{Bootstrap, FilterBuild};
 
 /// Why no bootstrap can be made. The operator has to act.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +73,7 @@ fn common(arguments: &Bootstrap, max_heap: Option<u64>, secrets: Option<&Paths>)
         },
         "static_resources": {"clusters": [xds_cluster(arguments, secrets)]},
         "layered_runtime": {"layers": [{"name": "portcullis", "static_layer": {
-            // Answers to reviews are small; whoever owns an upstream could send up to 32 MiB each.
+            // Answers to reviews are small; the owner of an upstream could send up to 32 MiB each.
             "http.async_response_buffer_limit": MAX_CALLOUT_ANSWER,
             "overload.premature_reset_total_stream_count": PREMATURE_RESETS.0,
             "overload.premature_reset_min_stream_lifetime_seconds": PREMATURE_RESETS.1,

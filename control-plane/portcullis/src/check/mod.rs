@@ -1,7 +1,7 @@
 //! `portcullis check`: what is wrong with objects, and where.
 
-mod judge;
 mod output;
+mod report;
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(crate) fn run(arguments: &Check) -> ExitCode {
         Err(error) => return crate::fail(&error),
     };
     let nothing = objects.clusters.is_empty() && objects.settings.is_empty();
-    let report = judge::judge(&objects, now());
+    let report = report::check_objects(&objects, now());
     let printed = crate::print(&match arguments.output {
         CheckOutput::Text => output::text(&report),
         CheckOutput::Json => output::json(&report),

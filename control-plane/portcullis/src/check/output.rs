@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::judge::{CheckReport, CheckedObject, Finding};
+use super::report::{CheckReport, CheckedObject, Finding};
 
 /// One line for each finding, in the form that editors jump from, under its object.
 pub(super) fn text(report: &CheckReport) -> String {

@@ -27,7 +27,7 @@ use super::arguments::ExplainCertificate;
 enum CallError {
     #[error("{0} cannot be read")]
     Read(PathBuf, #[source] io::Error),
-    #[error("--at is no time of RFC 3339")]
+    #[error("--at is not a time of RFC 3339")]
     Time,
 }
 
@@ -83,7 +83,7 @@ fn explain(arguments: &ExplainCertificate) -> Result<CertificateAnswer, CallErro
 }
 
 fn told(user: UserInfo) -> CertificateAnswer {
-    // Verified, and yet nobody to the filter.
+    // Verified, and yet without a user that the filter can forward.
     if let Err(error) = UpstreamUser::new(user.clone()) {
         return failed(&error);
     }

@@ -57,7 +57,7 @@ impl World {
         match (self.clusters.as_slice(), host) {
             // The connection was made to it, whatever the request names.
             ([only], _) => Ok(Some(only)),
-            (_, None) => Err("several UpstreamClusters are given: tell the host".to_owned()),
+            (_, None) => Err("several UpstreamClusters are given: name the host".to_owned()),
             (all, Some(host)) => {
                 let host = host.as_bytes();
                 let exact = all.iter().find(|served| served.exact.name(host));

@@ -140,7 +140,7 @@ fn all_objects(paths: &[PathBuf]) -> Result<ObjectSet, WorldError> {
 
 /// The settings in the files. Wrong ones are an error, as defaults could hide protected identities.
 fn settings(objects: &ObjectSet) -> Result<Settings, WorldError> {
-    // What stands in files is not here, and no request depends on it.
+    // The content of referenced files is not at hand, and no request depends on it.
     let known: Vec<Value> = objects.settings.iter().map(|document| without_references(document).0).collect();
     let choice = choose_settings(&known, Some(check_client_ca));
     let problems = || {

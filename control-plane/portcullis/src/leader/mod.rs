@@ -8,3 +8,6 @@ mod election;
 mod run;
 
 pub(crate) use run::{Leadership, campaign};
+
+/// The default name of the Lease.
+pub(crate) const LEASE_NAME: &str = "portcullis";

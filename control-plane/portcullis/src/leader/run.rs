@@ -13,10 +13,10 @@ use tokio::time::Instant;
 
 use super::election::{Claim, Election, Moment, Record, Timing};
 
-/// How long one call may take.
-const CALL: Duration = Duration::from_secs(3);
-/// How long giving up may take.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Timeout of one request to the API.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(3);
+/// Timeout for releasing the Lease at the end.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A candidacy that runs. Dropped without [`Leadership::release`], its Lease runs out.
 pub(crate) struct Leadership {
@@ -31,7 +31,7 @@ pub(crate) fn campaign(access: &KubernetesAccess, name: &str) -> Leadership {
     let (until_sender, until) = watch::channel(None);
     let (leads_sender, leads) = watch::channel(false);
     let (stop, stopped) = oneshot::channel();
-    tokio::spawn(tell(until, leads_sender));
+    tokio::spawn(publish(until, leads_sender));
     let candidate = Candidate::new(access.client.clone(), &access.namespace, name);
     let task = tokio::spawn(candidate.run(until_sender, stopped));
     Leadership { leads, stop, task }
@@ -42,12 +42,12 @@ impl Leadership {
     pub(crate) async fn release(self) {
         drop(self.stop);
         // An API that does not answer must not hold up an end; the Lease runs out by itself.
-        let _ = tokio::time::timeout(FAREWELL, self.task).await;
+        let _ = tokio::time::timeout(RELEASE_TIMEOUT, self.task).await;
     }
 }
 
 /// Publishes whether this replica leads, also while a call hangs.
-async fn tell(mut until: watch::Receiver<Option<Instant>>, leads: watch::Sender<bool>) {
+async fn publish(mut until: watch::Receiver<Option<Instant>>, leads: watch::Sender<bool>) {
     loop {
         let end = *until.borrow_and_update();
         let is_leader = end.is_some_and(|end| Instant::now() < end);
@@ -103,7 +103,7 @@ impl Candidate {
                 _ = &mut stopped => break,
             }
         }
-        // First nobody acts as the leader, then another may.
+        // This replica stops acting as the leader before another may.
         until.send_replace(None);
         if self.election.leads_until().is_some() {
             self.give_up().await;
@@ -133,7 +133,7 @@ impl Candidate {
     async fn give_up(&self) {
         let Ok(Some(lease)) = call(self.leases.get_opt(&self.name)).await else { return };
         if let Some(lease) = released(lease, &self.identity) {
-            // Whoever comes next waits until the Lease runs out, if this fails.
+            // If this fails, the next leader waits until the Lease runs out.
             let _ = call(self.leases.replace(&self.name, &PostParams::default(), &lease)).await;
         }
     }
@@ -154,7 +154,7 @@ async fn unless_late(write: impl Future<Output = kube::Result<Lease>>) -> kube::
 
 /// Makes the call within its time.
 async fn call<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, String> {
-    match tokio::time::timeout(CALL, request).await {
+    match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(kube::Error::Api(status))) => Err(format!("{} {}", status.code, status.message)),
         Ok(Err(_)) => Err("no connection".to_owned()),
@@ -174,7 +174,7 @@ fn spread(wait: Duration) -> Duration {
 fn identity() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let mut bytes = [0; 8];
-    // Without randomness the start of the process tells it apart.
+    // Without randomness the time of the start distinguishes the process.
     if SystemRandom::new().fill(&mut bytes).is_err() {
         bytes = Timestamp::now().as_microsecond().to_le_bytes();
     }

@@ -20,7 +20,7 @@ fn lease_is_taken_when_it_is_free_and_not_before() {
     let first = Some(Claim { transitions: 0, is_new: true });
     let renewed = Some(Claim { transitions: 4, is_new: false });
     let long = Record { lease: seconds(60), ..record("other", 1) };
-    // What is read at which second, and what is to be written.
+    // The content that is read at each second, and the content that is written.
     type Step = (u64, Option<Record>, Option<Claim>);
     let rows: Vec<(&str, Vec<Step>)> = vec![
         ("there is none", vec![(0, None, first.clone())]),

@@ -18,7 +18,7 @@ pub(super) fn manifests(namespace: &str, lease: &str, subject: Option<&str>) -> 
     let rules = json!([
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]},
         {"apiGroups": [leases], "resources": ["leases"], "resourceNames": [lease], "verbs": ["get", "update"]},
-        // What is to be made has no name yet by which it could be allowed.
+        // A rule by name does not allow create: the object has no name yet.
         {"apiGroups": [leases], "resources": ["leases"], "verbs": ["create"]},
     ]);
     let of_namespace = json!({"name": NAME, "namespace": namespace});

@@ -10,6 +10,7 @@
 //! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
 //! | inform the operator | `diagnosis_log`, `status`, `http`, `page`, `metrics`, and `writer` for Kubernetes |
 
+mod arguments;
 mod diagnosis_log;
 mod filter_views;
 mod gateway_states;
@@ -33,9 +34,7 @@ mod writer;
 mod xds;
 mod xds_resources;
 
+pub(crate) use arguments::Serve;
 pub(crate) use reconciler::{CheckedTranslator, check_client_ca};
 pub(crate) use references::Resolved;
 pub(crate) use run::run;
-pub(crate) use source::{LEASE_NAME, SourceArguments};
-pub(crate) use state::StateArguments;
-pub(crate) use xds::XdsArguments;

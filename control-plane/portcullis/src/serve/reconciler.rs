@@ -108,7 +108,7 @@ impl Reconciler {
         diagnoses.extend(self.follow_settings(objects));
         let Some(settings) = self.settings.clone() else { return Err(ReconcileError::NoSettings(diagnoses)) };
         let resolved = Resolved::of(objects);
-        let Translated { translation, documents } = self.translate(&settings, objects, &resolved, now);
+        let Translated { translation, documents } = self.translate_all(&settings, objects, &resolved, now);
         let retired = self.retention.retired_groups();
         let views = self.follow_views(&settings, &documents, &retired, filters);
         self.follow_resources(&settings, translation.resources, &retired);
@@ -134,14 +134,20 @@ impl Reconciler {
     }
 
     /// Translates for the module, with fallbacks in place of invalid documents, and records the outcome.
-    fn translate(&mut self, settings: &Settings, objects: &ObjectSet, resolved: &Resolved, now: Instant) -> Translated {
+    fn translate_all(
+        &mut self,
+        settings: &Settings,
+        objects: &ObjectSet,
+        resolved: &Resolved,
+        now: Instant,
+    ) -> Translated {
         let translator = &mut self.translator.0;
         let mut translate =
             |clusters: &[Arc<Value>]| translator.translate(&Input { settings, clusters, filter: FilterBuild::Module });
         let mut translation = translate(&resolved.documents);
         let mut documents = resolved.documents.clone();
         let diagnoses = &translation.diagnoses;
-        let fallbacks = self.retention.fall_back(&mut documents, diagnoses, &objects.materials, now);
+        let fallbacks = self.retention.fall_back(&mut documents, diagnoses, &objects.referenced_data, now);
         if !fallbacks.is_empty() {
             translation = translate(&documents);
         }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use portcullis_api::{Code, Problem, Resolution, UpstreamCluster, blamed_reference, parse_cluster, resolve};
+use portcullis_api::{Code, Problem, Resolution, UpstreamCluster, parse_cluster, reference_of_path, resolve};
 use portcullis_sources::ObjectSet;
 use portcullis_translate::Diagnosis;
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub(crate) struct Resolved {
 
 impl Resolved {
     pub(crate) fn of(objects: &ObjectSet) -> Self {
-        let all = objects.clusters.iter().map(|document| resolve(document, &objects.materials));
+        let all = objects.clusters.iter().map(|document| resolve(document, &objects.referenced_data));
         let (documents, problems) = all.map(|Resolution { document, problems }| (document, problems)).unzip();
         Self { documents, problems }
     }
@@ -23,7 +23,7 @@ impl Resolved {
     /// `diagnoses` are those of the set's documents, in its order.
     pub(crate) fn explain(&self, objects: &ObjectSet, diagnoses: &mut [Diagnosis]) {
         for ((diagnosis, written), problems) in diagnoses.iter_mut().zip(&objects.clusters).zip(&self.problems) {
-            diagnosis.reword(|problem| reworded(problem, problems, written));
+            diagnosis.map_problems(|problem| mapped(problem, problems, written));
         }
     }
 
@@ -38,15 +38,15 @@ impl Resolved {
             return Vec::new();
         };
         let found = parse_cluster(document).map(|raw| lint(&raw)).unwrap_or_default();
-        found.into_iter().map(|problem| reworded(&problem, &[], written).unwrap_or(problem)).collect()
+        found.into_iter().map(|problem| mapped(&problem, &[], written).unwrap_or(problem)).collect()
     }
 }
 
-fn reworded(problem: &Problem, unresolved: &[Problem], written: &Value) -> Option<Problem> {
+fn mapped(problem: &Problem, unresolved: &[Problem], written: &Value) -> Option<Problem> {
     if problem.code == Code::Unresolved {
         let why = unresolved.iter().find(|why| why.path == problem.path)?;
         return Some(Problem { message: why.message.clone(), ..problem.clone() });
     }
-    let path = blamed_reference(written, &problem.path)?;
+    let path = reference_of_path(written, &problem.path)?;
     Some(Problem { path: path.to_owned(), ..problem.clone() })
 }

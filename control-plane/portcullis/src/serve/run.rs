@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
+use super::arguments::Serve;
 use super::filter_views::FilterViews;
 use super::http::AllowedHosts;
 use super::http::Probes;
@@ -23,9 +24,9 @@ use super::status_observer::{ObserverInputs, StatusObserver};
 use super::watchdog::Watchdog;
 use super::writer::Writer;
 use super::xds::XdsError;
-use crate::arguments::Serve;
 use crate::leader::campaign;
 use crate::listen;
+use crate::runtime::{RuntimeError, Threads, runtime};
 use crate::stop_signals::StopSignals;
 
 /// The time limit for open connections to end.
@@ -36,8 +37,8 @@ const MAX_DESCRIPTORS: u64 = 8_192;
 /// Why the control plane cannot start or go on. The operator has to act.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
-    #[error("cannot start the runtime")]
-    Runtime(#[source] io::Error),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
     #[error("cannot listen for signals")]
     Signal(#[source] io::Error),
     #[error(transparent)]
@@ -53,8 +54,7 @@ enum RunError {
 }
 
 pub(crate) fn run(arguments: &Serve) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(RunError::Runtime);
-    match runtime.and_then(|runtime| runtime.block_on(serve(arguments))) {
+    match runtime(Threads::PerCore).map_err(RunError::Runtime).and_then(|runtime| runtime.block_on(serve(arguments))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => crate::fail(&error),
     }

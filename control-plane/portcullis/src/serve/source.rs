@@ -14,13 +14,10 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::leader::Leadership;
+use crate::leader::{LEASE_NAME, Leadership};
 
 /// How often a directory that cannot be read is tried.
 const RETRY: Duration = Duration::from_secs(1);
-
-/// The default name of the Lease.
-pub(crate) const LEASE_NAME: &str = "portcullis";
 
 /// The kinds of sources of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -109,7 +106,7 @@ impl Source {
         let (_, statuses) = watch::channel(Arc::default());
         match portcullis_sources::watch(watched.clone()).await {
             Ok(objects) => {
-                // A directory that cannot be read later is told among its objects.
+                // A directory that cannot be read later is reported among its objects.
                 let (_, health) = watch::channel(SourceHealth::current());
                 Ok(Self { kind, sets: Box::pin(async { Some(objects) }), health, kubernetes: None, statuses })
             }

@@ -113,12 +113,12 @@ impl StatusObserver {
             let key = key(diagnosis, &known);
             let hash = snapshot.as_ref().map(|snapshot| state.hashes.of(snapshot, &diagnosis.name));
             let before = state.conditions.get(&key).map(Vec::as_slice).unwrap_or_default();
-            let status = judge(diagnosis, &gateways, &hash.unwrap_or_default(), before, &now);
+            let status = status_of(diagnosis, &gateways, &hash.unwrap_or_default(), before, &now);
             known.insert(key, status.conditions.clone());
             ObjectStatus::new(diagnosis.clone(), status)
         });
         let objects = objects.collect();
-        // What is gone is forgotten.
+        // Conditions of removed objects are forgotten.
         state.conditions = known;
         let rejected_nodes = self.observed.registry.rejected_nodes();
         StatusBody::new(
@@ -145,7 +145,7 @@ fn key(diagnosis: &Diagnosis, known: &BTreeMap<ObjectKey, Vec<Condition>>) -> Ob
     (first.0, first.1, first.2, twins)
 }
 
-fn judge(
+fn status_of(
     diagnosis: &Diagnosis,
     gateways: &GatewayStates<'_>,
     content_hash: &str,

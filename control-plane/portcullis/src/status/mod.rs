@@ -4,7 +4,6 @@ mod arguments;
 mod report;
 mod text;
 
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ pub(crate) use arguments::{Status, StatusOutput};
 use report::StatusReport;
 
 use crate::http_client::{self, HttpError, ResponseLimits};
+use crate::runtime::{RuntimeError, Threads, runtime};
 
 /// The bounds of the status: thousands of clusters, with messages.
 const LIMITS: ResponseLimits = ResponseLimits { time: Duration::from_secs(15), bytes: 256 << 20 };
@@ -21,11 +21,11 @@ const LIMITS: ResponseLimits = ResponseLimits { time: Duration::from_secs(15), b
 /// The reason for which nothing can be printed.
 #[derive(Debug, thiserror::Error)]
 enum StatusError {
-    #[error("cannot start the runtime")]
-    Runtime(#[source] io::Error),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
     #[error("cannot ask the control plane at {address}; does `portcullis serve` run there?")]
     Ask { address: String, source: HttpError },
-    #[error("the control plane's answer is no status")]
+    #[error("the control plane's answer is not a status")]
     Read(#[source] serde_json::Error),
     #[error("the control plane knows no UpstreamCluster {0}")]
     Unknown(String),
@@ -44,8 +44,7 @@ pub(crate) fn run(arguments: &Status) -> ExitCode {
 /// The text to print, and whether every object in it is accepted and programmed.
 fn text(arguments: &Status) -> Result<(String, bool), StatusError> {
     let address = &arguments.address;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StatusError::Runtime)?;
-    let body = runtime.block_on(http_client::get(address, "/status", LIMITS));
+    let body = runtime(Threads::Current)?.block_on(http_client::get(address, "/status", LIMITS));
     let body = body.map_err(|source| StatusError::Ask { address: address.clone(), source })?;
     let mut answer: Value = serde_json::from_slice(&body).map_err(StatusError::Read)?;
     if let Some(name) = &arguments.name {

@@ -130,7 +130,7 @@ pub(super) fn detail(object: &Object) -> String {
         let (kind, state) = (condition.kind.to_string(), condition.status.to_string());
         let (reason, since) = (line(&condition.reason), line(&condition.last_transition_time.to_string()));
         let _ = writeln!(text, "  {kind:<11} {state:<8} {reason:<18} since {since}");
-        // Warnings stand below, one by one.
+        // Warnings are listed below.
         let is_accepted = condition.kind == ConditionType::Accepted;
         let message = if is_accepted { &object.message } else { &condition.message };
         if !message.is_empty() {

@@ -35,7 +35,7 @@ pub enum ConnectError {
     #[error("a context needs a kubeconfig")]
     Context,
     /// No namespace is known.
-    #[error("the control plane's namespace is not told")]
+    #[error("the control plane's namespace is not known")]
     Namespace,
     /// The client cannot be made of this configuration.
     #[error("cannot make a client")]

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DynamicObject;
-use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, SECRET_LABEL, SHARED_ANNOTATION, SecretBytes, SecretMaterial};
+use portcullis_api::{CLUSTER_API_VERSION, CLUSTER_KIND, SECRET_LABEL, SHARED_ANNOTATION, SecretBytes, SecretData};
 use serde_json::{Value, json};
 
 /// kubectl's copy of the whole object, keys included.
@@ -36,14 +36,14 @@ pub(super) fn cluster(mut object: DynamicObject) -> Option<ClusterObject> {
     Some(ClusterObject { document: Arc::new(document), status })
 }
 
-pub(super) fn secret(secret: Secret) -> SecretMaterial {
+pub(super) fn secret(secret: Secret) -> SecretData {
     let labels = secret.metadata.labels.unwrap_or_default();
     let annotations = secret.metadata.annotations.unwrap_or_default();
     let label = labels.get(SECRET_LABEL).map(String::as_str).unwrap_or_default();
     let shared = annotations.get(SHARED_ANNOTATION).map(String::as_str);
     let data = secret.data.unwrap_or_default();
-    SecretMaterial {
-        clusters: SecretMaterial::clusters_of(label, shared),
+    SecretData {
+        clusters: SecretData::clusters_of(label, shared),
         data: data.into_iter().map(|(key, bytes)| (key, SecretBytes::new(bytes.0))).collect(),
     }
 }

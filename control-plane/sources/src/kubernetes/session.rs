@@ -19,16 +19,16 @@ use super::health::Backoff;
 use super::health::{reason, watch_reason};
 use super::store::Store;
 use super::{KubernetesAccess, SourceHealth};
-use crate::ObjectSet;
+use crate::object_set::ObjectSet;
 
-/// How long a burst of changes is waited out.
+/// Time to wait for the rest of a burst of changes.
 const DEBOUNCE: Duration = Duration::from_millis(20);
 /// The interval of asking whether the API answers; a watch alone looks the same when it is silent and when it is dead.
-const PROBE: Duration = Duration::from_secs(5);
-/// How long that answer may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long both lists may take.
-const LISTS: Duration = Duration::from_secs(30);
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+/// Timeout of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Timeout of both lists.
+const LISTS_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a watch lives, in seconds: then the server ends it and it is taken up again where it was. One that says
 /// nothing for longer is dead, whatever the probe says, which may have met another server.
 const WATCH: u32 = 60;
@@ -104,7 +104,7 @@ fn chance() -> u64 {
 }
 
 /// An event of one of the watches.
-enum Told {
+enum WatchEvent {
     Cluster(Box<Event<DynamicObject>>),
     Secret(Box<Event<Secret>>),
 }
@@ -113,7 +113,7 @@ enum Told {
 struct Session<'a> {
     senders: &'a Senders,
     store: Store,
-    told: BoxStream<'static, Result<Told, String>>,
+    events: BoxStream<'static, Result<WatchEvent, String>>,
     clusters: Api<DynamicObject>,
     /// Whether the last probe failed.
     is_silent: bool,
@@ -125,19 +125,19 @@ impl<'a> Session<'a> {
         let secrets: Api<Secret> = Api::namespaced(access.client.clone(), &access.namespace);
         let config = watcher::Config::default().timeout(WATCH);
         let of_clusters = watcher::watcher(clusters.clone(), config.clone()).map(|event| match event {
-            Ok(event) => Ok(Told::Cluster(Box::new(event))),
+            Ok(event) => Ok(WatchEvent::Cluster(Box::new(event))),
             Err(error) => Err(watch_reason("watching upstreamclusters", &error)),
         });
         let of_secrets = watcher::watcher(secrets, config.labels(SECRET_LABEL)).map(|event| match event {
-            Ok(event) => Ok(Told::Secret(Box::new(event))),
+            Ok(event) => Ok(WatchEvent::Secret(Box::new(event))),
             Err(error) => Err(watch_reason("watching secrets", &error)),
         });
-        let told = futures_util::stream::select(of_clusters, of_secrets).boxed();
-        Self { senders, store: Store::default(), told, clusters, is_silent: false }
+        let events = futures_util::stream::select(of_clusters, of_secrets).boxed();
+        Self { senders, store: Store::default(), events, clusters, is_silent: false }
     }
 
     async fn run(mut self, backoff: &mut Backoff) -> End {
-        if let Err(why) = tokio::time::timeout(LISTS, self.lists()).await.unwrap_or(Err(late())) {
+        if let Err(why) = tokio::time::timeout(LISTS_TIMEOUT, self.lists()).await.unwrap_or(Err(late())) {
             return End::Failed(why);
         }
         backoff.reset();
@@ -161,7 +161,7 @@ impl<'a> Session<'a> {
                         Ok(()) => self.burst().await,
                         Err(why) => Err(why),
                     };
-                    // What was told before an error is good.
+                    // Events before an error are good.
                     self.publish();
                     if let Err(why) = burst {
                         return End::Failed(why);
@@ -195,8 +195,8 @@ impl<'a> Session<'a> {
     }
 
     async fn take_next(&mut self) -> Result<(), String> {
-        match self.told.next().await {
-            Some(Ok(Told::Cluster(event))) => {
+        match self.events.next().await {
+            Some(Ok(WatchEvent::Cluster(event))) => {
                 let named = |object: DynamicObject| {
                     let name = object.name_any();
                     documents::cluster(object).map(|document| (name, document))
@@ -206,7 +206,7 @@ impl<'a> Session<'a> {
                 }
                 Ok(())
             }
-            Some(Ok(Told::Secret(event))) => {
+            Some(Ok(WatchEvent::Secret(event))) => {
                 let named = |secret: Secret| Some((secret.name_any(), documents::secret(secret)));
                 if let Some(event) = try_map(*event, named) {
                     self.store.secret(event);
@@ -258,9 +258,9 @@ type Probe = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
 /// Asks, after a while, for as little as there is.
 fn probe(clusters: Api<DynamicObject>) -> Probe {
     Box::pin(async move {
-        tokio::time::sleep(PROBE).await;
+        tokio::time::sleep(PROBE_INTERVAL).await;
         let least = ListParams::default().limit(1);
-        match tokio::time::timeout(PATIENCE, clusters.list_metadata(&least)).await {
+        match tokio::time::timeout(PROBE_TIMEOUT, clusters.list_metadata(&least)).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(reason("listing upstreamclusters", &error)),
             Err(_) => Err("listing upstreamclusters: no answer".to_owned()),

@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
 use kube::runtime::watcher::Event;
-use portcullis_api::{Materials, SecretMaterial};
+use portcullis_api::{ReferencedData, SecretData};
 use serde_json::Value;
 
 use super::documents::ClusterObject;
-use crate::ObjectSet;
+use crate::object_set::ObjectSet;
 
 /// Objects of one kind by name. Until a list is complete, what was known before holds.
 pub(super) struct Known<T> {
@@ -49,7 +49,7 @@ impl<T> Known<T> {
 #[derive(Default)]
 pub(super) struct Store {
     clusters: Known<ClusterObject>,
-    secrets: Known<SecretMaterial>,
+    secrets: Known<SecretData>,
     /// Whether the set may be other than when it was taken last. A status that is written changes none.
     is_changed: bool,
     /// Whether a status may be other than when they were taken last.
@@ -68,7 +68,7 @@ impl Store {
         self.is_changed |= self.clusters.apply(event, |before, now| before.document == now.document);
     }
 
-    pub(super) fn secret(&mut self, event: Event<(String, SecretMaterial)>) {
+    pub(super) fn secret(&mut self, event: Event<(String, SecretData)>) {
         self.is_changed |= self.secrets.apply(event, |before, now| before == now);
     }
 
@@ -84,7 +84,7 @@ impl Store {
         }
         Some(ObjectSet {
             clusters: self.clusters.current.values().map(|one| one.document.clone()).collect(),
-            materials: Materials::Secrets(self.secrets.current.clone()),
+            referenced_data: ReferencedData::Secrets(self.secrets.current.clone()),
             ..ObjectSet::default()
         })
     }
@@ -141,9 +141,8 @@ mod tests {
         let cluster = |document: u32, status: u32| {
             ("a".to_owned(), ClusterObject { document: Arc::new(document.into()), status: status.into() })
         };
-        let secret = |label: &str| {
-            ("s".to_owned(), SecretMaterial { clusters: [label.to_owned()].into(), ..SecretMaterial::default() })
-        };
+        let secret =
+            |label: &str| ("s".to_owned(), SecretData { clusters: [label.to_owned()].into(), ..SecretData::default() });
         let mut store = Store::default();
         store.cluster(Event::Init);
         store.cluster(Event::InitApply(cluster(1, 1)));

@@ -17,7 +17,7 @@ const EDGE_INTERVAL: Duration = Duration::from_secs(1);
 /// pool has one, never with the token, because Envoy does not inject credentials into health checks. By default kube-apiserver
 /// lets anonymous clients read /readyz; a server that answers 401 or 403 is alive.
 ///
-/// The check carries a `Via` header, so that a server which is this gateway itself, or leads back to it, never becomes healthy.
+/// The check carries a `Via` header, so that a server which is this gateway itself, or leads back to it, is never healthy.
 pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -> HealthCheck {
     let codec = match pool {
         Pool::Http2 | Pool::PassThrough => CodecClientType::Http2,
@@ -33,7 +33,7 @@ pub(super) fn health_check(cluster: &Cluster, pool: Pool, settings: &Settings) -
         path: check.path.clone(),
         request_headers_to_add: headers(cluster, pool, settings),
         codec_client_type: codec.into(),
-        // Envoy ejects at once on any status that stands in neither list; expected ones go first.
+        // Envoy ejects at once on any status that is in neither list; expected ones go first.
         retriable_statuses: check.counts_statuses.then_some(Int64Range { start: 100, end: 600 }).into_iter().collect(),
         expected_statuses: std::iter::once(200).chain(strangers).map(exactly).collect(),
         ..Default::default()

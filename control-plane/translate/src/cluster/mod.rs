@@ -27,7 +27,7 @@ const BUFFER_LIMIT: u32 = 1024 * 1024;
 const CONNECT_TIMEOUT: u64 = 5;
 
 /// The clusters and endpoints of a group.
-pub(crate) fn emit(
+pub(crate) fn emit_clusters(
     cluster: &Cluster,
     group: &Group,
     names: &ResourceNames,

@@ -1,7 +1,7 @@
 //! The access log: one JSON object a line.
 //!
-//! Whatever a client can write is escaped by the filter, which hands over finished members; beside them stand only words
-//! and numbers of Envoy's own that cannot end a JSON string.
+//! Whatever a client can write is escaped by the filter, which hands over finished members; beside them are only words and
+//! numbers of Envoy's own that cannot end a JSON string.
 
 use envoy_types::pb::envoy::config::accesslog::v3::access_log::ConfigType;
 use envoy_types::pb::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;

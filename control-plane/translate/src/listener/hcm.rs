@@ -95,7 +95,7 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
         // Envoy's own reading of the list is what logs and everything else here go by. An address that is missing or garbled is
         // the connection's.
         xff_num_trusted_hops: settings.trusted_hops,
-        // Not set, nobody is internal: such a client would choose its own request id and could steer the router by x-envoy-
+        // Not set, no client is internal: an internal one would choose its own request id and could steer the router by x-envoy-
         // headers. Set but empty, every private address is.
         internal_address_config: None,
         // kube-apiserver sees the path exactly as the client wrote it, so that the filter judges what it judges.
@@ -114,7 +114,7 @@ fn common(stat_prefix: String, settings: &Settings) -> Manager {
             ..Default::default()
         }),
         http2_protocol_options: Some(http2(settings.limits.max_concurrent_streams)),
-        // Also where nobody is served: an upgrade is to meet the same answer as any other request.
+        // Also where no cluster is served: an upgrade gets the same answer as any other request.
         upgrade_configs: ["websocket", "spdy/3.1"].map(upgrade).to_vec(),
         local_reply_config: Some(local_reply::config()),
         ..Default::default()
@@ -240,7 +240,7 @@ pub(super) fn filter(settings: &Settings, filter: FilterBuild) -> Wasm {
     let config = PluginConfig {
         name: names::HTTP_FILTER.to_owned(),
         configuration: Some(json_any(&filter.filter_config(settings))),
-        // What is under way when a VM panics fails closed, and the next request after this time makes another VM.
+        // Requests under way when a VM panics fail closed, and the next request after this time makes another VM.
         failure_policy: FailurePolicy::FailReload.into(),
         reload_config: Some(ReloadConfig {
             backoff: Some(BackoffStrategy { base_interval: Some(seconds(1)), ..Default::default() }),

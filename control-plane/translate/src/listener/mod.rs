@@ -103,7 +103,7 @@ fn listener(settings: &Settings, port: &ListenerPort<'_>, reserved: &[String], s
     if !reserved.is_empty() {
         own.push(chain::closed(names.part("reserved"), reserved.to_vec()).encode_to_vec());
     }
-    // A chain for everybody would let everybody in.
+    // A chain for all addresses would admit all of them.
     if let (true, Some(default)) = (port.requires_proxy_protocol(), &default) {
         own.push(default.encode_to_vec());
     }

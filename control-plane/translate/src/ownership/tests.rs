@@ -98,7 +98,7 @@ fn closest_owned_wildcard_counts() {
     let problem = &told[2][0].problem;
     assert_eq!(problem.message, "the name y.a.test is covered by *.test, which belongs to the UpstreamCluster wide");
     assert_eq!(told[1][0].name, "*.a.test");
-    // Whoever is the stronger one among equals, but may not have it, leaves it to the next who may.
+    // The strongest claimant that may not have the name leaves it to the next one that may.
     let named_so = claims("x.test", third, &[]);
     let older = claims("older", first, &["x.test"]);
     let between = claims("between", second, &["*.test"]);

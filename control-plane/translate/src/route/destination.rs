@@ -17,14 +17,14 @@ const RETRIES: u32 = 2;
 /// failures have ejected it.
 const RETRIES_WITH_ZONES: u32 = 4;
 
-/// How long a server may take to begin the answer to a read without a credential. Their pool speaks HTTP/1.1 and has no pings
-/// that would find a server which answers nothing; and what anybody may read is answered soon.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Timeout of one try of a read without a credential. Its pool uses HTTP/1.1 and has no pings that would find a server which
+/// answers nothing; and servers answer such reads soon.
+const ANONYMOUS_READ_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The common parts of all routes of a cluster.
 pub(super) struct Common {
-    /// How long one try of a read without a credential may take.
-    patience: Option<Duration>,
+    /// Timeout of one try of a read without a credential.
+    per_try_timeout: Option<Duration>,
     /// The request timeout.
     pub(super) timeout: Duration,
     retries: u32,
@@ -35,7 +35,11 @@ impl Common {
         let has_zones = cluster.servers.iter().any(|server| !server.zone.is_empty());
         let retries = if has_zones { RETRIES_WITH_ZONES } else { RETRIES };
         let is_strangers_only = matches!(cluster.upstream_identity, UpstreamIdentity::Impersonate);
-        Self { timeout: cluster.request_timeout, retries, patience: is_strangers_only.then_some(PATIENCE) }
+        Self {
+            timeout: cluster.request_timeout,
+            retries,
+            per_try_timeout: is_strangers_only.then_some(ANONYMOUS_READ_TIMEOUT),
+        }
     }
 }
 
@@ -50,7 +54,7 @@ pub(super) fn route(key: &str, target: String, pool: Pool, class: RequestClass, 
     if (pool, class) == (Pool::Anonymous, RequestClass::Read)
         && let Some(policy) = &mut action.retry_policy
     {
-        policy.per_try_timeout = common.patience.map(duration);
+        policy.per_try_timeout = common.per_try_timeout.map(duration);
     }
     if class.has_timeout() {
         action.timeout = Some(duration(common.timeout));

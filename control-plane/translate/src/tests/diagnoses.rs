@@ -37,7 +37,7 @@ fn problems_are_told_with_their_field() {
         (
             "/spec/dispatchPolicies/0/upsteamSubset",
             json!(["https://10.0.0.2:6443/"]),
-            "spec.dispatchPolicies[0].upstreamSubset[0]: must be spelt as in spec.servers (hint: write it as https://10.0.0.2:6443)",
+            "spec.dispatchPolicies[0].upstreamSubset[0]: must be spelled as in spec.servers (hint: write it as https://10.0.0.2:6443)",
         ),
         ("/metadata/name", json!("10.0.0.1"), "metadata.name: must be a DNS name"),
         ("/metadata/name", json!(""), "metadata.name: must be a DNS name"),

@@ -43,7 +43,7 @@ fn read(line: &str, frames: &mut Vec<Frame>, lines: &mut Vec<String>) {
     let kind = opened.trim();
     let is_config = frames.iter().rev().map(|frame| frame.step.as_str()).find(|step| !step.is_empty());
     let is_variant = rest.ends_with('(') && kind != "Some";
-    // Which message stands there is worth to know where it could be any.
+    // The type of the message is shown where any could be there.
     if !kind.is_empty() && (is_variant || is_config.is_some_and(|step| step.ends_with("_config"))) && kind != "Some" {
         step += &format!("<{kind}>");
     }

@@ -69,7 +69,7 @@ fn outcome(case: &str, pki: &Pki) -> Lines {
     let documents = documents(case, pki);
     let translation = translated(&settings(case, pki), &documents);
     let mut lines = Lines::new();
-    // So that cases of other names compare.
+    // Cases of other names compare, too.
     let first = documents[0]["metadata"]["name"].as_str().unwrap();
     let neutral = |text: &str| pki.hide(text).replace(first, "NAME").replace(&first.replace('.', "_"), "NAME");
     lines.insert("0 diagnoses".to_owned(), told(&translation).iter().map(|line| neutral(line)).collect());

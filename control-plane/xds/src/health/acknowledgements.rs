@@ -17,8 +17,8 @@ use envoy_types::pb::google::protobuf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::admission::QueuedResponse;
 use crate::registry::Registry;
-use crate::server::QueuedResponse;
 use crate::snapshot::Snapshot;
 use portcullis_api::status::Standing;
 

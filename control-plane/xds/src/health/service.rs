@@ -19,9 +19,9 @@ use tonic::{Request, Response, Status, Streaming};
 use super::acknowledgements::{self, MAX_ENTRIES};
 use super::acknowledgements::{AnswerSender, REPORT_INTERVAL, Snapshots};
 use super::{AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyServer};
+use crate::admission::{Admission, QueuedResponse, ResponseStream, admission};
+use crate::limits::Rejection;
 use crate::registry::Registry;
-use crate::server::Rejection;
-use crate::server::{Admission, QueuedResponse, ResponseStream, admission};
 
 /// The number of clusters that are read of one report.
 const MAX_CLUSTERS: usize = 20_000;

@@ -15,10 +15,10 @@ use tokio::sync::watch;
 
 use super::service::HealthStream;
 use super::{Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer};
+use crate::admission::Admission;
 use crate::kind::CDS;
+use crate::limits::Limits;
 use crate::resource::Resource;
-use crate::server::Admission;
-use crate::server::Limits;
 use crate::snapshot::Snapshot;
 
 /// A stream to a server that serves clusters of these names.

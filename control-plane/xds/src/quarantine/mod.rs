@@ -137,7 +137,7 @@ impl Quarantine {
         let (stand_ins, changed): (Vec<_>, Vec<_>) = differing.partition(is_stand_in);
         match changed.as_slice() {
             [] => self.whole = Some(refusal(&offer.version)),
-            // Before one is blamed: what stands for others may be bad itself.
+            // Before one is blamed: the fallbacks of others may be bad themselves.
             [_] if !stand_ins.is_empty() => {
                 self.without_fallbacks = true;
                 self.candidates.extend(group);
@@ -213,7 +213,7 @@ impl Quarantine {
             let chosen = if !is_change || self.is_tried(key) {
                 resolved
             } else {
-                // A new part that is not tried yet keeps its names from everybody else.
+                // A new part that is not tried yet keeps its names from other clusters.
                 accepted.or_else(|| {
                     wanted.fallback().filter(|one| !self.without_fallbacks && !self.is_refused(key, one.version()))
                 })

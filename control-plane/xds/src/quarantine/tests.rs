@@ -223,7 +223,7 @@ fn one_bad_among_many_costs_few_trials_and_stops_nobody() {
 
 #[test]
 fn bad_fallback_is_not_blamed_on_its_part() {
-    // Whatever stands in is bad: the closing chain itself.
+    // The fallback is bad, too: the closing chain itself.
     let is_bad = |offer: &Offer| show(offer).contains('!') || show(offer).contains("closed");
     let mut quarantine = Quarantine::default();
     quarantine.set_target(offer(&[("=", "1"), ("a", "1"), ("b", "1!"), ("c", "1"), ("d", "1")]));
@@ -249,7 +249,7 @@ proptest! {
     ) {
         let mut quarantine = Quarantine::default();
         for (set, is_restarted) in sets {
-            // What the node has, whoever talks to it.
+            // The state of the node, with any control plane.
             let mut has = quarantine.accepted.clone();
             let texts: BTreeMap<String, String> = set.iter().map(|(part, content)| {
                 (format!("p{part}"), format!("{content}{}", if *content < 2 { "!" } else { "" }))
@@ -271,7 +271,7 @@ proptest! {
                 }
                 for (key, before) in &has.chunks {
                     let Some(wanted) = quarantine.target.chunks.get(key) else { continue };
-                    // After a restart nobody has the bytes of what is wanted otherwise than it is.
+                    // After a restart the bytes of parts that differ from the wanted ones are lost.
                     let is_safe = !is_restarted || wanted.version() == before.version();
                     prop_assert!(!is_safe || offer.chunks.contains_key(key), "{key:?} was {before:?}");
                 }

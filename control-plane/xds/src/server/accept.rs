@@ -11,10 +11,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio_rustls::LazyConfigAcceptor;
 
-use super::connection::Peers;
-use super::connection_table::ConnectionTable;
-use super::limits::Rejection;
-use super::transport::{AdmittedConnection, Transport};
+use crate::admission::{AdmittedConnection, ConnectionTable, Peers, Transport};
+use crate::limits::Rejection;
 use crate::registry::lock;
 use crate::tls::Credentials;
 

@@ -1,11 +1,7 @@
 //! The gRPC server.
 
 mod accept;
-mod connection;
-mod connection_table;
-mod limits;
 mod task;
-mod transport;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,19 +21,15 @@ use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::admission::{Admitted, Peers, ResponseStream, admission};
 use crate::health::HealthRegistry;
+use crate::limits::Limits;
 use crate::node::Views;
 use crate::registry::Registry;
 use crate::snapshot::Snapshot;
 use crate::socket::Socket;
 use crate::tls::Credentials;
-use connection::Peers;
-pub(crate) use connection::{Admission, admission};
-pub use connection_table::ConnectionTable;
-pub use limits::{Limits, Rejection};
 use task::Task;
-use transport::Admitted;
-pub(crate) use transport::{QueuedResponse, ResponseStream};
 
 /// The number of encoded responses that wait for a slow connection.
 const MAX_QUEUED_RESPONSES: usize = 1;
@@ -148,7 +140,7 @@ impl AggregatedDiscoveryService for Service {
         request: Request<Streaming<DeltaDiscoveryRequest>>,
     ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
         let (responses, queued) = mpsc::channel(MAX_QUEUED_RESPONSES);
-        let admission = connection::admission(&request)?;
+        let admission = admission(&request)?;
         let outgoing = ResponseStream::new(queued, Arc::clone(&admission));
         let task = Task { served: self.served.clone(), admission, responses };
         tokio::spawn(task.run(request.into_inner()));

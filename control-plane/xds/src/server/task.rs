@@ -9,11 +9,10 @@ use futures_util::{Stream, StreamExt};
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
-use super::connection::Admission;
-use super::limits::Rejection;
-use super::transport::QueuedResponse;
+use crate::admission::{Admission, QueuedResponse};
 use crate::delta::{self, DeltaStream, PendingResponse};
 use crate::kind::ResourceKind;
+use crate::limits::Rejection;
 use crate::metrics::XdsMetrics;
 use crate::node::{NodeInfo, RejectedNode, View};
 use crate::registry::Registry;
@@ -148,7 +147,7 @@ impl Task {
             }),
             () = tokio::time::sleep(patience), if state.unacked.is_any() => {
                 self.admission.rejected(Rejection::AckState);
-                // What is unread is released only with the connection.
+                // Unread bytes are released only with the connection.
                 self.admission.close_connection();
                 Err(Status::deadline_exceeded("a response has no answer"))
             }

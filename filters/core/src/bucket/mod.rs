@@ -28,8 +28,8 @@ pub struct TokenBucket {
 #[derive(Debug)]
 enum StateOwner {
     // Held for a handful of instructions. A single atomic would have no room for both fields without rounding.
-    Here(Mutex<BucketState>),
-    Elsewhere(Box<dyn SharedBucketState>),
+    Local(Mutex<BucketState>),
+    Shared(Box<dyn SharedBucketState>),
 }
 
 /// How full a bucket is.
@@ -51,12 +51,12 @@ pub trait SharedBucketState: std::fmt::Debug + Send + Sync {
 impl TokenBucket {
     /// A full bucket.
     pub fn new(rate: Rate) -> Self {
-        TokenBucket { rate, level: StateOwner::Here(Mutex::new(BucketState { tokens: full(rate), at: 0 })) }
+        TokenBucket { rate, level: StateOwner::Local(Mutex::new(BucketState { tokens: full(rate), at: 0 })) }
     }
 
     /// A bucket whose level the host keeps.
     pub fn shared(rate: Rate, level: Box<dyn SharedBucketState>) -> Self {
-        TokenBucket { rate, level: StateOwner::Elsewhere(level) }
+        TokenBucket { rate, level: StateOwner::Shared(level) }
     }
 
     /// Its rate and burst.
@@ -78,14 +78,14 @@ impl TokenBucket {
     pub fn take(&self, uptime: Duration) -> bool {
         let now = u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX);
         match &self.level {
-            StateOwner::Here(level) => {
+            StateOwner::Local(level) => {
                 let mut level = level.lock().unwrap_or_else(PoisonError::into_inner);
                 *level = refilled(self.rate, *level, now);
                 let rest = level.tokens.checked_sub(TOKEN);
                 level.tokens = rest.unwrap_or(level.tokens);
                 rest.is_some()
             }
-            StateOwner::Elsewhere(shared) => shared.change(&|level| {
+            StateOwner::Shared(shared) => shared.change(&|level| {
                 let level = level.unwrap_or(BucketState { tokens: full(self.rate), at: 0 });
                 let level = refilled(self.rate, level, now);
                 Some(BucketState { tokens: level.tokens.checked_sub(TOKEN)?, at: level.at })

@@ -223,19 +223,19 @@ impl Gateway {
         let pool = mode.pool(scan.is_upgrade);
         let class = class_of(info, scan);
         let destination = cluster.destination(policy, pool, class).ok_or_else(Refusal::internal)?;
-        // Last: whoever is refused for another reason takes no token.
+        // Last: a request that is refused for another reason takes no token.
         let refused = |LimitReached| Refusal::too_many_requests(info.resource);
         let permit = cluster.acquire(policy, request.uptime).map_err(refused)?;
         let keeps_credential = mode.keeps_credential() || cluster.identity.is_unchanged();
         let forwarded = ForwardedHeaders { credential: keeps_credential, impersonation: passes };
-        // What answers behind a proxy subresource or verb may ask for credentials of its own.
+        // The service behind a proxy subresource or verb may ask for credentials of its own.
         let owns_answer = info.proxied_from.is_none();
         let token = mode.confirmed().filter(|_| owns_answer).map(|key| PassedToken::new(key, &cluster.caches));
         let user = mode.into_user();
         let attributed = cluster.audit_attribution && user.is_some();
         Ok(Forward {
             destination,
-            // Who asks for a review is told apart from that by the review.
+            // Reviewed requests need no Via: the review itself carries it.
             via: (user.is_none() || passes).then_some(&*self.via),
             attribution: if attributed {
                 attribution::lines(&cluster.identity.names, scan, original.as_ref())
@@ -256,10 +256,12 @@ impl Gateway {
 
     /// The policy that decides where a client's request goes.
     fn dispatch(&self, cluster: &Cluster, client: &Client, info: &RequestInfo<'_>) -> Option<usize> {
-        match (client.user(), client, &cluster.identity.passing) {
+        match (client.user(), client, &cluster.identity.client_credential) {
             (Some(user), ..) => user.first_match(&cluster.policies, info),
-            (None, Client::Opaque, Some(passing)) => passing.unknown.first_match(info, &self.anonymous),
-            // Nobody reviews tokens here, and so nobody is unknown.
+            (None, Client::Opaque, Some(client_credential)) => {
+                client_credential.unknown.first_match(info, &self.anonymous)
+            }
+            // Tokens are not reviewed here: there is no rule for an unknown user.
             (None, Client::Opaque, None) => None,
             (None, ..) => cluster.policies.first_match(info, &self.anonymous),
         }

@@ -25,9 +25,9 @@ pub(super) fn check_message(scan: &HeaderScan<'_>, cluster: &Cluster) -> Result<
     if scan.is_upgrade && scan.has_body {
         return Err(Refusal::bad_request("an upgrade has no body"));
     }
-    // Where they go upstream, their absence would make the request somebody else's.
+    // If identity headers are forwarded, a request without them would have another identity.
     if scan.connection_lists_identity && cluster.identity.passes() {
-        return Err(Refusal::bad_request("the Connection header names a header that tells who the client is"));
+        return Err(Refusal::bad_request("the Connection header lists a header with the identity of the client"));
     }
     check_target(scan)?;
     // Folded instead of searched, so that several bytes are looked at in one instruction.

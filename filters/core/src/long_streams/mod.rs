@@ -1,5 +1,5 @@
 //! Long-running streams by their server: when a server is removed, its streams end a grace period later.
-//! Sessions, which are what became an upgrade, may end after a time of their own, too.
+//! Sessions, which are upgraded connections, may end after a time of their own, too.
 
 mod handle;
 
@@ -20,7 +20,7 @@ pub struct StreamRegistry<T>(Mutex<RegistryState<T>>);
 struct RegistryState<T> {
     /// The present servers, and how long a stream may outlive its own; `None` before the first configuration.
     served: Option<(HashSet<Box<str>>, Duration)>,
-    servers: BTreeMap<Box<str>, Server<T>>,
+    servers: BTreeMap<Box<str>, ServerStreams<T>>,
     /// How long a session may take, if it may not for ever.
     session_limit: Option<Duration>,
     /// By number, and so by when they began.
@@ -29,7 +29,7 @@ struct RegistryState<T> {
 }
 
 #[derive(Debug)]
-struct Server<T> {
+struct ServerStreams<T> {
     gone_since: Option<Duration>,
     streams: BTreeMap<u64, T>,
 }
@@ -131,13 +131,13 @@ impl<T: Clone> StreamRegistry<T> {
         let mut is_awaited = false;
         if let Some(name) = arrival.server {
             let is_gone = inner.served.as_ref().is_some_and(|(names, _)| !names.contains(name));
-            let new = || Server { gone_since: is_gone.then_some(now), streams: BTreeMap::new() };
+            let new = || ServerStreams { gone_since: is_gone.then_some(now), streams: BTreeMap::new() };
             let server = inner.servers.entry(name.into()).or_insert_with(new);
             server.streams.insert(number, stream.clone());
             is_awaited |= is_gone;
         }
         if arrival.is_session {
-            // Whoever began before is due before, and `expire` goes on from there.
+            // An earlier session is due earlier, and `expire` goes on from there.
             is_awaited |= inner.session_limit.is_some() && inner.sessions.is_empty();
             inner.sessions.insert(number, Session { since: now, server: arrival.server.map(Into::into), stream });
         }

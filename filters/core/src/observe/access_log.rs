@@ -89,7 +89,7 @@ impl AccessLogEntry {
         }
     }
 
-    /// The members, with what became of the request and Envoy's word for how the answer came about.
+    /// The members, with the outcome of the request and Envoy's word for how the answer came about.
     pub fn finish(mut self, outcome: Outcome, details: Option<&[u8]>) -> String {
         self.0.text("decision", outcome.decision().as_bytes(), NAME);
         self.0.text("reason", outcome.reason().as_bytes(), NAME);

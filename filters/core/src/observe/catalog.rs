@@ -218,7 +218,7 @@ pub const REVIEW_WAIT: Metric = Metric {
 pub const REQUESTS_IN_FLIGHT: Metric = Metric {
     name: "requests_in_flight",
     kind: Kind::Gauge,
-    help: "Requests in flight that hold a place of `maxRequestsInflight`.",
+    help: "Requests in flight that hold a permit of `maxRequestsInflight`.",
     labels: &["cluster", "schema"],
 };
 

@@ -6,6 +6,7 @@ use super::counters::{CounterKey, CounterTable};
 use super::resource::ResourceLabels;
 use super::responses::{Response, ResponseTable, ServerCode, ServerLabels};
 use super::running::{LongRunningKey, RunningRequest, RunningRequests};
+use super::series_budget::SeriesBudget;
 use super::slow_log::{Conspicuous, SlowLog};
 use super::talkers::Talkers;
 use super::totals::{ClusterTotals, Limit, LimitSource};
@@ -14,7 +15,6 @@ use super::{Outcome, response_series};
 use crate::bucket::Rate;
 use crate::limit::InFlight;
 use crate::review::CredentialCaches;
-use crate::state_store::StateStore;
 use portcullis_filter_config as config;
 use portcullis_filter_config::without_generation;
 use std::sync::Arc;
@@ -69,12 +69,24 @@ struct InFlightLimit {
 /// A gauge, its labels' values and its value.
 pub type Gauges = Vec<(Metric, Vec<String>, u64)>;
 
+/// State of metrics that outlives a cluster's configurations.
+pub(crate) trait MetricsState {
+    /// The running requests of a flow control schema, by the cluster's name and the schema's.
+    fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight>;
+
+    /// The running requests of a cluster, by its name.
+    fn running(&self, cluster: &str) -> Arc<RunningRequests>;
+
+    /// The series that all clusters may make together.
+    fn series_budget(&self) -> Arc<SeriesBudget>;
+}
+
 impl ClusterMetrics {
     /// For the requests of one cluster.
     pub(crate) fn new(
         config: &config::ClusterConfig,
         policies: &[config::Policy],
-        memory: &impl StateStore,
+        memory: &impl MetricsState,
         caches: &Arc<CredentialCaches>,
     ) -> Self {
         let in_flight = |schema: &config::FlowControlSchema| match schema.limit {

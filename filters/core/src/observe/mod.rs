@@ -34,6 +34,7 @@ mod verb;
 
 pub use access_log::AccessLogEntry;
 pub use catalog::MetricsSink;
+pub(crate) use cluster_metrics::MetricsState;
 pub use cluster_metrics::{ClusterMetrics, Gauges, Labels};
 pub use flush::{FLUSH_INTERVAL, FlushGate, OrphanedMetrics};
 pub use outcome::Outcome;

@@ -2,7 +2,7 @@
 
 use super::clause::{Clauses, Polarity, count};
 use super::dimension::{Dimension, Dimensions};
-use super::edges::{Edge, EdgeMap};
+use super::edge_map::{Edge, EdgeMap};
 use super::exclusion_index::{BLOCK, ExclusionIndexBuilder};
 use super::tree::{Branch, Candidate, Node, Tree};
 
@@ -13,36 +13,36 @@ const LEAF: usize = 32;
 /// configuration.
 const MAX_COPIES: u32 = 64;
 
-/// A clause on its way down.
+/// A clause and its progress in the tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     pub(super) clause: u32,
-    /// In how many places it stands.
-    places: u32,
-    /// The dimensions in which the way down has met what it wants.
+    /// Number of its copies in the tree.
+    copies: u32,
+    /// The dimensions whose wanted values the splits above have matched.
     met: Dimensions,
 }
 
 /// Builds the tree of all clauses.
-pub(super) fn grow(clauses: &Clauses) -> Tree {
-    let items = (0..clauses.len()).map(|clause| Item { clause, places: 1, met: Dimensions::default() }).collect();
-    let mut grower = TreeBuilder {
+pub(super) fn build(clauses: &Clauses) -> Tree {
+    let items = (0..clauses.len()).map(|clause| Item { clause, copies: 1, met: Dimensions::default() }).collect();
+    let mut builder = TreeBuilder {
         clauses,
         tree: Tree::default(),
         edges: Vec::new(),
-        crowds: ExclusionIndexBuilder::default(),
-        tally: Tally::default(),
+        exclusions: ExclusionIndexBuilder::default(),
+        costs: SplitCosts::default(),
     };
-    let root = grower.grow(items, Dimensions::default());
-    Tree { root, edges: EdgeMap::new(grower.edges), crowds: grower.crowds.finish(), ..grower.tree }
+    let root = builder.branch(items, Dimensions::default());
+    Tree { root, edges: EdgeMap::new(builder.edges), exclusions: builder.exclusions.finish(), ..builder.tree }
 }
 
 struct TreeBuilder<'c> {
     clauses: &'c Clauses,
     tree: Tree,
     edges: Vec<Edge<Branch>>,
-    crowds: ExclusionIndexBuilder,
-    tally: Tally,
+    exclusions: ExclusionIndexBuilder,
+    costs: SplitCosts,
 }
 
 impl Item {
@@ -50,23 +50,23 @@ impl Item {
     pub(super) fn values<'c>(&self, clauses: &'c Clauses, dimension: Dimension) -> &'c [u32] {
         let mut conditions = clauses.conditions(self.clause);
         let wanted = conditions.find(|(at, wants, _)| *at == dimension && *wants == Polarity::AnyOf);
-        wanted.map(|(_, _, ids)| ids).filter(|ids| self.may_stand_below(ids.len())).unwrap_or_default()
+        wanted.map(|(_, _, ids)| ids).filter(|ids| self.may_be_copied(ids.len())).unwrap_or_default()
     }
 
-    fn may_stand_below(&self, values: usize) -> bool {
-        self.places == 1 || self.places.saturating_mul(count(values)) <= MAX_COPIES
+    fn may_be_copied(&self, values: usize) -> bool {
+        self.copies == 1 || self.copies.saturating_mul(count(values)) <= MAX_COPIES
     }
 
     fn below(self, dimension: Dimension, values: usize) -> Self {
-        Item { places: self.places.saturating_mul(count(values)), met: self.met.with(dimension), ..self }
+        Item { copies: self.copies.saturating_mul(count(values)), met: self.met.with(dimension), ..self }
     }
 }
 
 impl TreeBuilder<'_> {
-    fn grow(&mut self, mut items: Vec<Item>, used: Dimensions) -> Option<Branch> {
+    fn branch(&mut self, mut items: Vec<Item>, used: Dimensions) -> Option<Branch> {
         self.drop_unreachable(&mut items);
         let first = self.clauses.policy(items.first()?.clause);
-        let split = if items.len() <= LEAF { None } else { self.tally.best_split(self.clauses, &items, used) };
+        let split = if items.len() <= LEAF { None } else { self.costs.best_split(self.clauses, &items, used) };
         let node = match split {
             Some(dimension) => self.split(items, dimension, used.with(dimension)),
             None => self.leaf(&items),
@@ -85,11 +85,12 @@ impl TreeBuilder<'_> {
     fn leaf(&mut self, items: &[Item]) -> u32 {
         let start = count(self.tree.leaves.len());
         let clauses = self.clauses;
-        let candidate = |clause| Candidate { lanes: clauses.lanes(clause), clause, policy: clauses.policy(clause) };
+        let candidate =
+            |clause| Candidate { signature: clauses.signature(clause), clause, policy: clauses.policy(clause) };
         self.tree.leaves.extend(items.iter().map(|item| candidate(item.clause)));
-        let is_crowded = items.len() > BLOCK;
-        let crowd = is_crowded.then(|| self.crowds.add(clauses, items.iter().map(|item| item.clause)));
-        self.add(Node::Leaf { start, end: count(self.tree.leaves.len()), crowd })
+        let is_large = items.len() > BLOCK;
+        let large_leaf = is_large.then(|| self.exclusions.add(clauses, items.iter().map(|item| item.clause)));
+        self.add(Node::Leaf { start, end: count(self.tree.leaves.len()), large_leaf })
     }
 
     fn split(&mut self, items: Vec<Item>, dimension: Dimension, used: Dimensions) -> u32 {
@@ -107,14 +108,14 @@ impl TreeBuilder<'_> {
         for child in below.chunk_by(|(left, _), (right, _)| left == right) {
             let Some((value, _)) = child.first() else { continue };
             let items = child.iter().map(|(_, item)| *item).collect();
-            if let Some(to) = self.grow(items, used) {
+            if let Some(to) = self.branch(items, used) {
                 self.edges.push(Edge { from: node, value: *value, to });
             }
         }
         drop(below);
-        let others = self.grow(others, used);
-        if let Some(place) = self.tree.nodes.get_mut(node as usize) {
-            *place = Node::Split { dimension, others };
+        let others = self.branch(others, used);
+        if let Some(split) = self.tree.nodes.get_mut(node as usize) {
+            *split = Node::Split { dimension, others };
         }
         node
     }
@@ -127,7 +128,7 @@ impl TreeBuilder<'_> {
 
 /// Counts how well each dimension separates clauses.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct SplitCosts {
     by_dimension: [Counts; Dimension::COUNT],
 }
 
@@ -141,13 +142,13 @@ struct Counts {
     wanting: u64,
 }
 
-impl Tally {
+impl SplitCosts {
     /// The dimension after whose split a request meets the fewest clauses, of those that are not used up. None, if no
     /// clause wants a value in any of them.
     fn best_split(&mut self, clauses: &Clauses, items: &[Item], used: Dimensions) -> Option<Dimension> {
         for item in items {
             for (dimension, wants, ids) in clauses.conditions(item.clause) {
-                if wants == Polarity::AnyOf && !used.contains(dimension) && item.may_stand_below(ids.len()) {
+                if wants == Polarity::AnyOf && !used.contains(dimension) && item.may_be_copied(ids.len()) {
                     self.by_dimension.get_mut(dimension.index())?.add(ids);
                 }
             }
@@ -213,10 +214,10 @@ mod tests {
         clauses
     }
 
-    /// The clauses in each leaf, and whether it is treated as crowded.
+    /// The clauses in each leaf, and whether it is a large one.
     fn leaves(tree: &Tree) -> Vec<(u32, bool)> {
         let leaf = |node: &Node| match node {
-            Node::Leaf { start, end, crowd } => Some((end - start, crowd.is_some())),
+            Node::Leaf { start, end, large_leaf } => Some((end - start, large_leaf.is_some())),
             Node::Split { .. } => None,
         };
         tree.nodes.iter().filter_map(leaf).collect()
@@ -231,21 +232,21 @@ mod tests {
                 condition(Dimension::Namespace, Polarity::NoneOf, vec![n]),
             ]
         };
-        let tree = grow(&clauses((0..4000).map(of_ten)));
-        assert!(leaves(&tree).iter().all(|(len, is_crowded)| *len as usize <= LEAF && !is_crowded));
+        let tree = build(&clauses((0..4000).map(of_ten)));
+        assert!(leaves(&tree).iter().all(|(len, is_large)| *len as usize <= LEAF && !is_large));
         assert_eq!(tree.leaves.len(), 4000);
     }
 
     #[test]
     fn clauses_that_only_exclude_share_a_leaf() {
         let excluding = |n| vec![condition(Dimension::User, Polarity::NoneOf, vec![n])];
-        assert_eq!(leaves(&grow(&clauses((0..500).map(excluding)))), [(500, true)]);
+        assert_eq!(leaves(&build(&clauses((0..500).map(excluding)))), [(500, true)]);
     }
 
     #[test]
     fn behind_a_clause_that_always_holds_nothing_is_kept() {
         let only_one = |n| if n == 3 { vec![] } else { vec![condition(Dimension::User, Polarity::AnyOf, vec![n])] };
-        let tree = grow(&clauses((0..500).map(only_one)));
+        let tree = build(&clauses((0..500).map(only_one)));
         assert_eq!((tree.leaves.len(), tree.nodes.len()), (4, 1));
     }
 
@@ -257,14 +258,14 @@ mod tests {
                 .map(|dimension| condition(dimension, Polarity::AnyOf, list(n)))
                 .into()
         };
-        let tree = grow(&clauses((0..300).map(wide)));
+        let tree = build(&clauses((0..300).map(wide)));
         assert!((300..=300 * 100).contains(&tree.leaves.len()), "{}", tree.leaves.len());
         let short = |n: u32| {
             [Dimension::User, Dimension::Namespace, Dimension::Resource, Dimension::Verb]
                 .map(|dimension| condition(dimension, Polarity::AnyOf, (n % 50..n % 50 + 6).collect()))
                 .into()
         };
-        let tree = grow(&clauses((0..300).map(short)));
+        let tree = build(&clauses((0..300).map(short)));
         assert!(tree.leaves.len() <= 300 * MAX_COPIES as usize, "{}", tree.leaves.len());
     }
 }

@@ -78,10 +78,10 @@ impl Clauses {
         self.heads.get(clause as usize).map_or(u32::MAX, |head| head.policy)
     }
 
-    pub(super) fn holds(&self, clause: u32, facts: &RequestTerms) -> bool {
+    pub(super) fn holds(&self, clause: u32, terms: &RequestTerms) -> bool {
         self.packed(clause).iter().all(|packed| {
-            let said = facts.of(packed.dimension);
-            let is_met = !said.is_empty() && intersect(self.ids(packed), said);
+            let present = terms.of(packed.dimension);
+            let is_met = !present.is_empty() && intersect(self.ids(packed), present);
             is_met == (packed.wants == Polarity::AnyOf)
         })
     }
@@ -92,14 +92,14 @@ impl Clauses {
     }
 
     /// The clause's signature.
-    pub(super) fn lanes(&self, clause: u32) -> Signature {
-        let mut lanes = Signature::NONE;
+    pub(super) fn signature(&self, clause: u32) -> Signature {
+        let mut signature = Signature::NONE;
         for (dimension, wants, ids) in self.conditions(clause) {
             if wants == Polarity::AnyOf {
-                lanes.want(dimension, ids);
+                signature.want(dimension, ids);
             }
         }
-        lanes
+        signature
     }
 
     /// Whether a clause holds for all who meet what it wants in these dimensions.

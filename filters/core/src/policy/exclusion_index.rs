@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::clause::{Clauses, Polarity, count};
 use super::dimension::{Dimension, Dimensions};
-use super::edges::{Edge, EdgeMap};
+use super::edge_map::{Edge, EdgeMap};
 use super::request_terms::RequestTerms;
 
 /// Clauses in a block.
@@ -17,7 +17,7 @@ pub(super) const BLOCK: usize = 64;
 /// Maximum number of sets that are joined; the others are checked clause by clause.
 const MAX_SETS: usize = 16;
 
-/// Which clauses exclude what, for all crowded leaves.
+/// Which clauses exclude what, for all large leaves.
 #[derive(Debug, Default)]
 pub(super) struct ExclusionIndex {
     sets: EdgeMap<Set>,
@@ -38,7 +38,7 @@ struct Block {
     members: u64,
 }
 
-/// A crowded leaf.
+/// A leaf with many clauses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LargeLeaf {
     number: u32,
@@ -47,11 +47,12 @@ pub(super) struct LargeLeaf {
 
 impl ExclusionIndex {
     /// The clauses of a leaf that cannot hold. Blocks are to be asked for in ascending order.
-    pub(super) fn excluded<'s>(&'s self, crowd: LargeLeaf, facts: &RequestTerms) -> Excluded<'s> {
+    pub(super) fn excluded<'s>(&'s self, leaf: LargeLeaf, terms: &RequestTerms) -> Excluded<'s> {
         let mut excluded = Excluded { rest: [&[]; MAX_SETS] };
-        let dimensions = Dimension::ALL.into_iter().filter(|dimension| crowd.excludes.contains(*dimension));
-        let said = dimensions.flat_map(|at| facts.of(at).iter().map(move |id| (place(crowd.number, at), *id)));
-        let sets = said.filter_map(|(place, id)| self.sets.find(place, id));
+        let dimensions = Dimension::ALL.into_iter().filter(|dimension| leaf.excludes.contains(*dimension));
+        let present =
+            dimensions.flat_map(|at| terms.of(at).iter().map(move |id| (leaf_dimension(leaf.number, at), *id)));
+        let sets = present.filter_map(|(from, id)| self.sets.find(from, id));
         for (rest, set) in excluded.rest.iter_mut().zip(sets) {
             *rest = self.blocks.get(set.start as usize..set.end as usize).unwrap_or_default();
         }
@@ -59,7 +60,7 @@ impl ExclusionIndex {
     }
 }
 
-/// The sets of what a request says.
+/// The sets of a request's values.
 #[derive(Debug)]
 pub(super) struct Excluded<'s> {
     rest: [&'s [Block]; MAX_SETS],
@@ -84,10 +85,10 @@ impl Excluded<'_> {
     }
 }
 
-/// Collects crowded leaves.
+/// Collects large leaves.
 #[derive(Debug, Default)]
 pub(super) struct ExclusionIndexBuilder {
-    crowds: u32,
+    leaves: u32,
     sets: Vec<Edge<Set>>,
     blocks: Vec<Block>,
 }
@@ -95,8 +96,8 @@ pub(super) struct ExclusionIndexBuilder {
 impl ExclusionIndexBuilder {
     /// Adds a leaf.
     pub(super) fn add(&mut self, clauses: &Clauses, leaf: impl Iterator<Item = u32>) -> LargeLeaf {
-        let number = self.crowds;
-        self.crowds = self.crowds.saturating_add(1);
+        let number = self.leaves;
+        self.leaves = self.leaves.saturating_add(1);
         let mut sets: BTreeMap<(Dimension, u32), Vec<Block>> = BTreeMap::new();
         for (at, clause) in leaf.enumerate() {
             for (dimension, _, ids) in clauses.conditions(clause).filter(|(_, wants, _)| *wants == Polarity::NoneOf) {
@@ -111,7 +112,7 @@ impl ExclusionIndexBuilder {
             let start = count(self.blocks.len());
             self.blocks.extend(blocks);
             let to = Set { start, end: count(self.blocks.len()) };
-            self.sets.push(Edge { from: place(number, dimension), value, to });
+            self.sets.push(Edge { from: leaf_dimension(number, dimension), value, to });
         }
         LargeLeaf { number, excludes }
     }
@@ -130,8 +131,8 @@ fn insert(blocks: &mut Vec<Block>, at: usize) {
 }
 
 /// One number for a leaf and a dimension.
-fn place(crowd: u32, dimension: Dimension) -> u32 {
-    crowd.saturating_mul(count(Dimension::COUNT)).saturating_add(count(dimension.index()))
+fn leaf_dimension(leaf: u32, dimension: Dimension) -> u32 {
+    leaf.saturating_mul(count(Dimension::COUNT)).saturating_add(count(dimension.index()))
 }
 
 #[cfg(test)]

@@ -9,18 +9,18 @@
 //! - A match turns the request into ids once, follows the edges that these open and checks the clauses in the leaves, but only
 //!   where a policy can be that comes before the best match so far.
 
-mod buckets;
 mod build;
 mod clause;
 mod compile;
 mod dimension;
-mod edges;
+mod edge_map;
 mod exclusion_index;
 mod linear;
 pub(crate) mod names;
 mod prefixes;
 mod request_terms;
 mod signature;
+mod static_hash_table;
 mod tree;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,22 +87,22 @@ impl Policies {
 
     /// The index of the first policy that the request matches.
     ///
-    /// Allocates nothing, unless rules name more than 64 of the things that a request says (its user's groups, that is):
-    /// then one vector of their ids.
+    /// Allocates nothing, unless rules name more than 64 of a request's terms (of its user's groups, that is): then one vector
+    /// of their ids.
     pub fn first_match(&self, info: &RequestInfo<'_>, user: &UserInfo) -> Option<usize> {
         self.search(RequestTerms::of_user(user, &self.known), info)
     }
 
-    /// As [`Policies::first_match`], for a user of whom it may be remembered what rules know.
-    pub fn first_match_of(&self, info: &RequestInfo<'_>, user: &UserInfo, memo: &UserMatchCache) -> Option<usize> {
-        self.search(memo.facts(self.number, || RequestTerms::of_user(user, &self.known)), info)
+    /// As [`Policies::first_match`], with a cache of the user's terms.
+    pub fn first_match_of(&self, info: &RequestInfo<'_>, user: &UserInfo, cache: &UserMatchCache) -> Option<usize> {
+        self.search(cache.terms(self.number, || RequestTerms::of_user(user, &self.known)), info)
     }
 
     #[inline]
-    fn search(&self, mut facts: RequestTerms, info: &RequestInfo<'_>) -> Option<usize> {
-        facts.add_request(info, &self.known);
+    fn search(&self, mut terms: RequestTerms, info: &RequestInfo<'_>) -> Option<usize> {
+        terms.add_request(info, &self.known);
         let index = if info.is_resource { &self.resource } else { &self.plain };
-        index.tree.first_match(&index.clauses, &facts).map(|policy| policy as usize)
+        index.tree.first_match(&index.clauses, &terms).map(|policy| policy as usize)
     }
 
     /// The server groups, in the order of the policies.
@@ -119,7 +119,7 @@ fn asks_who(rule: &config::Rule) -> bool {
 
 impl Index {
     fn new(clauses: Clauses) -> Self {
-        Index { tree: build::grow(&clauses), clauses }
+        Index { tree: build::build(&clauses), clauses }
     }
 }
 

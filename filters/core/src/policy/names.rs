@@ -1,4 +1,4 @@
-use super::buckets::{StaticHashTable, hash_bytes};
+use super::static_hash_table::{StaticHashTable, hash_bytes};
 
 /// Texts that a rule compares whole, and their ids. A text has two parts, for `resource/subresource`; elsewhere the
 /// second is empty.

@@ -21,8 +21,8 @@ pub(super) struct RequestTerms {
     spilled: Vec<u32>,
     /// Start and end of each dimension's ids.
     bounds: [(usize, usize); Dimension::COUNT],
-    /// All of it, roughly.
-    pub(super) lanes: Signature,
+    /// A summary of all ids.
+    pub(super) signature: Signature,
 }
 
 /// All dimensions' texts.
@@ -33,7 +33,7 @@ pub(super) struct Vocabularies {
 }
 
 impl RequestTerms {
-    /// Of a request about which nothing is said.
+    /// A request without terms.
     #[inline]
     pub(super) fn nothing() -> Self {
         RequestTerms {
@@ -41,30 +41,30 @@ impl RequestTerms {
             len: 0,
             spilled: Vec::new(),
             bounds: [(0, 0); Dimension::COUNT],
-            lanes: Signature::NONE,
+            signature: Signature::NONE,
         }
     }
 
     pub(super) fn of_user(user: &UserInfo, known: &Vocabularies) -> Self {
-        let mut facts = RequestTerms::nothing();
+        let mut terms = RequestTerms::nothing();
         let [users, groups, ..] = &known.by_dimension;
-        facts.say(Dimension::User, |facts| facts.add_text(users, user.name.as_bytes()));
-        facts.say(Dimension::UserGroup, |facts| facts.add_groups(groups, user));
-        facts
+        terms.add_dimension(Dimension::User, |terms| terms.add_text(users, user.name.as_bytes()));
+        terms.add_dimension(Dimension::UserGroup, |terms| terms.add_groups(groups, user));
+        terms
     }
 
-    /// Adds what the request says to what its user does.
+    /// Adds the terms of the request to those of its user.
     pub(super) fn add_request(&mut self, info: &RequestInfo<'_>, known: &Vocabularies) {
         let [_, _, names, namespaces, paths, resources, verbs, api_groups, api_versions] = &known.by_dimension;
-        self.say(Dimension::Verb, |facts| facts.add(verbs.name(&info.verb, b"")));
+        self.add_dimension(Dimension::Verb, |terms| terms.add(verbs.name(&info.verb, b"")));
         if info.is_resource {
-            self.say(Dimension::Resource, |facts| facts.add_resource(resources, info));
-            self.say(Dimension::ApiGroup, |facts| facts.add(api_groups.name(info.api_group, b"")));
-            self.say(Dimension::ApiVersion, |facts| facts.add(api_versions.name(info.api_version, b"")));
-            self.say(Dimension::Namespace, |facts| facts.add(namespaces.name(info.namespace, b"")));
-            self.say(Dimension::ResourceName, |facts| facts.add(names.name(&info.name, b"")));
+            self.add_dimension(Dimension::Resource, |terms| terms.add_resource(resources, info));
+            self.add_dimension(Dimension::ApiGroup, |terms| terms.add(api_groups.name(info.api_group, b"")));
+            self.add_dimension(Dimension::ApiVersion, |terms| terms.add(api_versions.name(info.api_version, b"")));
+            self.add_dimension(Dimension::Namespace, |terms| terms.add(namespaces.name(info.namespace, b"")));
+            self.add_dimension(Dimension::ResourceName, |terms| terms.add(names.name(&info.name, b"")));
         } else {
-            self.say(Dimension::Path, |facts| facts.add_text(paths, info.path));
+            self.add_dimension(Dimension::Path, |terms| terms.add_text(paths, info.path));
         }
     }
 
@@ -74,21 +74,21 @@ impl RequestTerms {
         self.all().get(start..end).unwrap_or_default()
     }
 
-    /// Adds what one dimension has to say, in ascending order already.
+    /// Adds the ids of one dimension, which are in ascending order already.
     fn add_sorted(&mut self, dimension: Dimension, ids: &[u32]) {
         let start = self.all().len();
         for id in ids {
             self.add(Some(*id));
         }
-        self.lanes.say(dimension, ids);
+        self.signature.add(dimension, ids);
         if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
             *bounds = (start, start.saturating_add(ids.len()));
         }
     }
 
-    /// Adds what one dimension has to say.
+    /// Adds the ids of one dimension.
     #[inline]
-    fn say(&mut self, dimension: Dimension, add: impl FnOnce(&mut Self)) {
+    fn add_dimension(&mut self, dimension: Dimension, add: impl FnOnce(&mut Self)) {
         let start = self.all().len();
         add(self);
         let all = if self.spilled.is_empty() { self.inline.get_mut(..self.len) } else { Some(&mut *self.spilled) };
@@ -96,7 +96,7 @@ impl RequestTerms {
         if added.len() > 1 {
             added.sort_unstable();
         }
-        self.lanes.say(dimension, added);
+        self.signature.add(dimension, added);
         let end = start.saturating_add(added.len());
         if let Some(bounds) = self.bounds.get_mut(dimension.index()) {
             *bounds = (start, end);
@@ -198,7 +198,7 @@ impl<'c> TermTableBuilder<'c> {
     }
 }
 
-/// The texts of one dimension, to look up what a request says.
+/// The texts of one dimension, to look up a request's terms.
 #[derive(Debug)]
 pub(super) struct TermTable {
     names: Names,
@@ -239,18 +239,18 @@ impl PartialEq for UserMatchCache {
 impl Eq for UserMatchCache {}
 
 impl UserMatchCache {
-    /// The facts of a user, remembered for these policies or else worked out.
-    pub(super) fn facts(&self, policies: u64, work_out: impl FnOnce() -> RequestTerms) -> RequestTerms {
+    /// The terms of a user, remembered for these policies or else worked out.
+    pub(super) fn terms(&self, policies: u64, work_out: impl FnOnce() -> RequestTerms) -> RequestTerms {
         let known = self.read();
         if known.policies == policies {
-            return known.facts();
+            return known.terms();
         }
         drop(known);
-        let facts = work_out();
-        let (user, groups) = (facts.of(Dimension::User), facts.of(Dimension::UserGroup));
+        let terms = work_out();
+        let (user, groups) = (terms.of(Dimension::User), terms.of(Dimension::UserGroup));
         let known = CachedTerms { policies, users: user.len(), ids: [user, groups].concat().into() };
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = known;
-        facts
+        terms
     }
 
     fn read(&self) -> RwLockReadGuard<'_, CachedTerms> {
@@ -259,11 +259,11 @@ impl UserMatchCache {
 }
 
 impl CachedTerms {
-    fn facts(&self) -> RequestTerms {
+    fn terms(&self) -> RequestTerms {
         let (user, groups) = self.ids.split_at_checked(self.users).unwrap_or_default();
-        let mut facts = RequestTerms::nothing();
-        facts.add_sorted(Dimension::User, user);
-        facts.add_sorted(Dimension::UserGroup, groups);
-        facts
+        let mut terms = RequestTerms::nothing();
+        terms.add_sorted(Dimension::User, user);
+        terms.add_sorted(Dimension::UserGroup, groups);
+        terms
     }
 }

@@ -12,21 +12,21 @@ const LOWEST: u64 = 0x0101_0101_0101_0101;
 const HIGHEST: u64 = 0x8080_8080_8080_8080;
 
 impl Signature {
-    /// Wants nothing in particular, or says nothing that is known.
+    /// A clause without wanted values, or a request without known ids.
     pub(super) const NONE: Signature = Signature(HIGHEST);
 
-    /// A request says these ids.
-    pub(super) fn say(&mut self, dimension: Dimension, ids: &[u32]) {
-        self.0 |= picture(ids) << shift(dimension);
+    /// Adds the ids of a request.
+    pub(super) fn add(&mut self, dimension: Dimension, ids: &[u32]) {
+        self.0 |= bits(ids) << shift(dimension);
     }
 
-    /// A clause wants one of these ids.
+    /// Adds ids of which a clause wants one.
     pub(super) fn want(&mut self, dimension: Dimension, ids: &[u32]) {
         self.0 &= !(0x80 << shift(dimension));
-        self.say(dimension, ids);
+        self.add(dimension, ids);
     }
 
-    /// Whether a request that says `self` may hold all that a clause wants. Never wrongly false.
+    /// Whether a request with this signature may meet a clause. Never wrongly false.
     pub(super) fn may_meet(self, wanted: Signature) -> bool {
         let common = self.0 & wanted.0;
         // Set bits are left where a byte is zero.
@@ -34,8 +34,8 @@ impl Signature {
     }
 }
 
-fn picture(ids: &[u32]) -> u64 {
-    ids.iter().fold(0, |picture, id| picture | 1 << (id % 7))
+fn bits(ids: &[u32]) -> u64 {
+    ids.iter().fold(0, |bits, id| bits | 1 << (id % 7))
 }
 
 /// A request is for a path or a resource, so these share a byte.
@@ -56,24 +56,24 @@ const fn shift(dimension: Dimension) -> u32 {
 mod tests {
     use super::*;
 
-    fn said(dimension: Dimension, ids: &[u32]) -> Signature {
-        let mut lanes = Signature::NONE;
-        lanes.say(dimension, ids);
-        lanes
+    fn of_request(dimension: Dimension, ids: &[u32]) -> Signature {
+        let mut signature = Signature::NONE;
+        signature.add(dimension, ids);
+        signature
     }
 
     fn wanted(dimension: Dimension, ids: &[u32]) -> Signature {
-        let mut lanes = Signature::NONE;
-        lanes.want(dimension, ids);
-        lanes
+        let mut signature = Signature::NONE;
+        signature.want(dimension, ids);
+        signature
     }
 
     #[test]
     fn signature_of_a_request_meets_that_of_its_rule() {
         for dimension in Dimension::ALL {
-            assert!(said(dimension, &[3]).may_meet(Signature::NONE));
-            assert!(said(dimension, &[3, 9]).may_meet(wanted(dimension, &[8, 9])));
-            assert!(!said(dimension, &[3]).may_meet(wanted(dimension, &[4, 5])), "{dimension:?}");
+            assert!(of_request(dimension, &[3]).may_meet(Signature::NONE));
+            assert!(of_request(dimension, &[3, 9]).may_meet(wanted(dimension, &[8, 9])));
+            assert!(!of_request(dimension, &[3]).may_meet(wanted(dimension, &[4, 5])), "{dimension:?}");
             assert!(!Signature::NONE.may_meet(wanted(dimension, &[4])), "{dimension:?}");
         }
         assert!(Signature::NONE.may_meet(Signature::NONE));
@@ -81,11 +81,11 @@ mod tests {
 
     #[test]
     fn every_dimension_counts() {
-        let mut asks = wanted(Dimension::User, &[1]);
-        asks.want(Dimension::Verb, &[2]);
-        let mut says = said(Dimension::User, &[1]);
-        assert!(!says.may_meet(asks));
-        says.say(Dimension::Verb, &[2]);
-        assert!(says.may_meet(asks));
+        let mut clause = wanted(Dimension::User, &[1]);
+        clause.want(Dimension::Verb, &[2]);
+        let mut request = of_request(Dimension::User, &[1]);
+        assert!(!request.may_meet(clause));
+        request.add(Dimension::Verb, &[2]);
+        assert!(request.may_meet(clause));
     }
 }

@@ -1,6 +1,6 @@
 use super::clause::{Clauses, count};
 use super::dimension::Dimension;
-use super::edges::EdgeMap;
+use super::edge_map::EdgeMap;
 use super::exclusion_index::{BLOCK, ExclusionIndex, LargeLeaf};
 use super::request_terms::RequestTerms;
 use super::signature::Signature;
@@ -16,7 +16,7 @@ pub(super) struct Branch {
 #[derive(Debug)]
 pub(super) enum Node {
     /// Clauses to check one by one, in the order of their policies: `leaves[start..end]`.
-    Leaf { start: u32, end: u32, crowd: Option<LargeLeaf> },
+    Leaf { start: u32, end: u32, large_leaf: Option<LargeLeaf> },
     /// A way on for each value of the dimension that the request has, and one for the clauses that want none there.
     Split { dimension: Dimension, others: Option<Branch> },
 }
@@ -24,7 +24,7 @@ pub(super) enum Node {
 /// A clause in a leaf.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
-    pub(super) lanes: Signature,
+    pub(super) signature: Signature,
     pub(super) clause: u32,
     pub(super) policy: u32,
 }
@@ -36,21 +36,21 @@ pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
     pub(super) leaves: Vec<Candidate>,
     pub(super) edges: EdgeMap<Branch>,
-    pub(super) crowds: ExclusionIndex,
+    pub(super) exclusions: ExclusionIndex,
 }
 
 /// The best match so far, in a search that only looks for better ones.
 struct Search<'s> {
     tree: &'s Tree,
     clauses: &'s Clauses,
-    facts: &'s RequestTerms,
+    terms: &'s RequestTerms,
     best: u32,
 }
 
 impl Tree {
     /// The first policy that has a clause which holds.
-    pub(super) fn first_match(&self, clauses: &Clauses, facts: &RequestTerms) -> Option<u32> {
-        let mut search = Search { tree: self, clauses, facts, best: u32::MAX };
+    pub(super) fn first_match(&self, clauses: &Clauses, terms: &RequestTerms) -> Option<u32> {
+        let mut search = Search { tree: self, clauses, terms, best: u32::MAX };
         search.follow(self.root?);
         (search.best != u32::MAX).then_some(search.best)
     }
@@ -63,11 +63,11 @@ impl Search<'_> {
             return;
         }
         match self.tree.nodes.get(branch.node as usize) {
-            Some(Node::Leaf { start, end, crowd }) => {
+            Some(Node::Leaf { start, end, large_leaf }) => {
                 let leaf = self.tree.leaves.get(*start as usize..*end as usize).unwrap_or_default();
-                match crowd {
+                match large_leaf {
                     None => self.check(leaf.iter()),
-                    Some(crowd) => self.check_crowd(leaf, *crowd),
+                    Some(large_leaf) => self.check_large_leaf(leaf, *large_leaf),
                 }
             }
             Some(Node::Split { dimension, others }) => self.follow_split(branch.node, *dimension, *others),
@@ -78,8 +78,8 @@ impl Search<'_> {
     /// The node with the earlier policy comes first: a match there spares more of the rest.
     fn follow_split(&mut self, node: u32, dimension: Dimension, mut others: Option<Branch>) {
         let mut before = None;
-        for id in self.facts.of(dimension) {
-            // A user may be told to be in a group twice.
+        for id in self.terms.of(dimension) {
+            // A user may list a group twice.
             if before.replace(*id) == Some(*id) {
                 continue;
             }
@@ -94,8 +94,8 @@ impl Search<'_> {
         }
     }
 
-    fn check_crowd(&mut self, leaf: &[Candidate], crowd: LargeLeaf) {
-        let mut excluded = self.tree.crowds.excluded(crowd, self.facts);
+    fn check_large_leaf(&mut self, leaf: &[Candidate], large_leaf: LargeLeaf) {
+        let mut excluded = self.tree.exclusions.excluded(large_leaf, self.terms);
         for (number, block) in leaf.chunks(BLOCK).enumerate() {
             if block.first().is_some_and(|candidate| candidate.policy >= self.best) {
                 return;
@@ -114,7 +114,7 @@ impl Search<'_> {
             if candidate.policy >= self.best {
                 return;
             }
-            if self.facts.lanes.may_meet(candidate.lanes) && self.clauses.holds(candidate.clause, self.facts) {
+            if self.terms.signature.may_meet(candidate.signature) && self.clauses.holds(candidate.clause, self.terms) {
                 self.best = candidate.policy;
                 return;
             }

@@ -53,7 +53,7 @@ fn forget(host: &impl SharedData, key: &ReviewKey, is_old: impl Fn(u64) -> bool)
     let Some((value, cas)) = host.shared(&place) else { return };
     let came = value.strip_prefix(&key[..]).and_then(|rest| rest.first_chunk()).map(|at| u64::from_le_bytes(*at));
     if came.is_some_and(is_old) {
-        // What was written meanwhile is newer, and stays.
+        // A value that was written meanwhile is newer, and stays.
         let _ = host.set_shared(&place, &[], cas);
     }
 }

@@ -21,6 +21,8 @@ use crate::observe::{ClusterTotals, RunningRequests, SeriesBudget};
 use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
 
+use crate::observe::MetricsState;
+
 /// State that outlives a cluster's configurations, kept by the host for the whole process.
 pub trait StateStore {
     /// The caches of an earlier configuration of the owner; empty if there was none.
@@ -91,4 +93,18 @@ pub struct CacheOwner {
     pub(crate) reviewer: Option<Reviewer>,
     /// For how long answers are believed.
     pub lifetimes: Lifetimes,
+}
+
+impl<S: StateStore> MetricsState for S {
+    fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
+        StateStore::in_flight(self, cluster, schema)
+    }
+
+    fn running(&self, cluster: &str) -> Arc<RunningRequests> {
+        StateStore::running(self, cluster)
+    }
+
+    fn series_budget(&self) -> Arc<SeriesBudget> {
+        StateStore::series_budget(self)
+    }
 }

@@ -117,7 +117,7 @@ impl<H: SharedData> SharedCount for Counted<H> {
 impl<H: SharedData> StateStore for SharedState<H> {
     fn caches(&self, owner: CacheOwner) -> Arc<CredentialCaches> {
         let lifetimes = owner.lifetimes;
-        // Everything that makes an owner another one stands in its text, so that no two have the same secret.
+        // The text of an owner has all its fields, so that no two owners have the same secret.
         let derived = hmac::sign(&self.secret, format!("{owner:?}").as_bytes());
         let mut secret = [0; 32];
         secret.copy_from_slice(derived.as_ref());
@@ -127,10 +127,10 @@ impl<H: SharedData> StateStore for SharedState<H> {
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight> {
         self.in_flight.get_or_insert_with((cluster.to_owned(), schema.to_owned()), || {
             let id = table::row_id(&[cluster.as_bytes(), schema.as_bytes()]);
-            let places = SharedInFlight { host: self.host.clone(), id, vm: self.vm, own: AtomicU32::new(0) };
-            let places = Arc::new(places);
-            self.permits.borrow_mut().push(Arc::downgrade(&places));
-            InFlight::shared(Box::new(Counted(places)))
+            let permits = SharedInFlight { host: self.host.clone(), id, vm: self.vm, own: AtomicU32::new(0) };
+            let permits = Arc::new(permits);
+            self.permits.borrow_mut().push(Arc::downgrade(&permits));
+            InFlight::shared(Box::new(Counted(permits)))
         })
     }
 

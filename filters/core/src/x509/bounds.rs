@@ -21,12 +21,12 @@ const CONSTRUCTED: u8 = 0x20;
 /// Whether a certificate has at most so many elements, those inside of its extensions included.
 pub(super) fn is_bounded(der: &[u8], most: usize, cost: &mut Cost) -> bool {
     let mut count = 0_usize;
-    // What is yet to be read: extensions are DER in the octet strings of other DER.
+    // The regions to read: extensions are DER in the octet strings of other DER.
     let mut regions = vec![der];
     while let Some(mut rest) = regions.pop() {
         while !rest.is_empty() && count <= most {
             let Some((tag, content, tail)) = element(rest) else {
-                // Not DER, but perhaps something to whoever reads it with more patience: no element is shorter than two bytes.
+                // Not DER, but perhaps readable for a lenient parser: no element is shorter than two bytes.
                 count = count.saturating_add(rest.len() / 2);
                 break;
             };

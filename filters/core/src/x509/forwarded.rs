@@ -10,7 +10,7 @@ use super::{MAX_CERTIFICATES, encode_chain};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForwardedError {
     /// There are several lines or several elements: proxies before this one are not trusted with certificates.
-    #[error("x-forwarded-client-cert tells more than one connection")]
+    #[error("x-forwarded-client-cert describes more than one connection")]
     Several,
     /// It is no list of `key=value`.
     #[error("x-forwarded-client-cert is not readable")]

@@ -5,11 +5,11 @@ use ring::digest::{SHA256, digest};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Bytes of each of the two tables: unsigned certificates are free to make.
-const MOST: usize = 1 << 20;
+/// Maximum size of each of the two tables: unsigned certificates are free to make.
+const MAX_TABLE_BYTES: usize = 1 << 20;
 
-/// Bytes of a chain that is kept. A larger one is read for each request, at the cost of the client that presents it.
-const LARGEST: usize = 32 << 10;
+/// Maximum size of a chain that is kept. A larger one is read for each request, at the cost of the client that presents it.
+const MAX_CHAIN_BYTES: usize = 32 << 10;
 
 /// Chains that were read, by the digest of the certificate: those of one worker. New ones come into the first table. When
 /// that is full it becomes the second one, whose chains come back when they are asked for and are forgotten otherwise.
@@ -61,10 +61,10 @@ impl KnownChains {
     }
 
     fn keep(&mut self, presented: &[u8], known: ParsedChain) {
-        if known.size() > LARGEST {
+        if known.size() > MAX_CHAIN_BYTES {
             return;
         }
-        if self.young.bytes.saturating_add(known.size()) > MOST {
+        if self.young.bytes.saturating_add(known.size()) > MAX_TABLE_BYTES {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.put(presented.to_vec(), known);
@@ -119,7 +119,7 @@ fn is_digest(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use super::{KnownChains, LARGEST, MOST, Table};
+    use super::{KnownChains, MAX_CHAIN_BYTES, MAX_TABLE_BYTES, Table};
     use crate::x509::hex_digest;
     use crate::x509::{MAX_CERTIFICATES, encode_chain};
 
@@ -161,7 +161,7 @@ mod tests {
             known.chain(&hex_digest(&text), &text, read).unwrap();
             for Table { chains, bytes } in [&known.young, &known.old] {
                 let kept: usize = chains.values().map(super::ParsedChain::size).sum();
-                assert!(kept == *bytes && kept <= MOST, "{kept}, counted {bytes}");
+                assert!(kept == *bytes && kept <= MAX_TABLE_BYTES, "{kept}, counted {bytes}");
             }
         }
     }
@@ -186,7 +186,7 @@ mod tests {
         known.chain(&hex_digest(&honest), &honest, read).unwrap();
         let before = known.young.bytes;
         for number in 1..200 {
-            let huge = text(number, LARGEST);
+            let huge = text(number, MAX_CHAIN_BYTES);
             assert!(known.chain(&hex_digest(&huge), &huge, read).is_some());
             assert_eq!(known.chain(&hex_digest(&huge), &huge, |_| None), None);
         }

@@ -90,7 +90,7 @@ fn count_attributes(name: &[u8]) -> Option<usize> {
     Some(count)
 }
 
-/// The elements that stand one behind the other; `None` is the last where the rest is none.
+/// The elements, one behind the other; `None` is the last where the rest is none.
 fn elements(mut rest: &[u8]) -> impl Iterator<Item = Option<Any<'_>>> {
     std::iter::from_fn(move || {
         if rest.is_empty() {

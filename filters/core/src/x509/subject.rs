@@ -32,7 +32,7 @@ pub(super) fn user_of(leaf: &[u8]) -> Result<Option<UserInfo>, CertificateError>
     if name.is_empty() {
         return Ok(None);
     }
-    // Only now: a certificate without a name says nothing, whatever else stands in it.
+    // Only now: a certificate without a name has no user, whatever its other fields.
     let uid = match &*uids {
         [] => String::new(),
         [uid] if !uid.is_empty() => uid.clone(),

@@ -118,7 +118,7 @@ pub unsafe fn request_headers<C: FilterConfig>(filter: FilterPtr, stream: Module
 /// # Safety
 /// As [`run`].
 pub unsafe fn response_headers<C: FilterConfig>(filter: FilterPtr, stream: ModulePtr) -> u32 {
-    // SAFETY: alive, and nobody else uses it now.
+    // SAFETY: alive, and not used elsewhere now.
     if unsafe { &*stream.cast::<Stream<C>>() }.is_poisoned {
         // The answer that `fail_closed` gave.
         return HeadersStatus::Continue.code();
@@ -179,7 +179,7 @@ pub unsafe fn config_callout_done<C: FilterConfig>(
         config.callout_done(id, &response);
     });
     if let Err(Panicked) = done {
-        // Whoever waits for the answer must not wait for ever.
+        // The streams that wait for the answer must not wait for ever.
         let _ = guard("callout_done", || config.callout_done(id, &CalloutResponse::NONE));
     }
 }

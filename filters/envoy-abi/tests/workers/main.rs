@@ -156,7 +156,7 @@ fn work(worker: &Worker<'_>) -> BTreeMap<&'static str, usize> {
         worker.run();
         waiting.retain(|one| one.stream.is_alive() || settled(one, &mut count));
     }
-    // Whoever waits is answered: there are as many tries as a question has, and then none is an answer, too.
+    // Every waiting stream is answered: there are as many tries as a question has, and then none is an answer, too.
     while !waiting.is_empty() {
         worker.run();
         waiting.retain(|one| one.stream.is_alive() || settled(one, &mut count));

@@ -1,8 +1,6 @@
 //! The calls into Envoy that the filter needs. Everything concerns the context that Envoy calls, or the one of
 //! [`Hostcalls::act_for`].
 
-#[cfg(target_arch = "wasm32")]
-pub(crate) mod envoy;
 pub(crate) mod header_map;
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use portcullis_harness::client::H2Client;
 
-use super::world::{PATIENCE, POD, World};
+use super::fixture::{Fixture, PATIENCE, POD};
 use crate::error::BenchError;
 
-impl World {
+impl Fixture {
     /// Takes a permission away by one edit of a cluster's file and gives it back by another: until Envoy has acknowledged
     /// it, until a request is answered by it.
     pub(crate) fn edit_policy(&mut self, number: u32) -> Result<[(Duration, Duration); 2], BenchError> {

@@ -6,10 +6,10 @@
 
 mod edits;
 mod figures;
+mod fixture;
 mod log;
 mod manifests;
 mod memory;
-mod world;
 
 use std::path::PathBuf;
 
@@ -18,12 +18,12 @@ use portcullis_harness::rundir::RunDir;
 
 use crate::error::BenchError;
 use figures::Figures;
-use world::World;
+use fixture::Fixture;
 
 /// Measures many UpstreamClusters: cold push, one edit, memory.
 #[derive(Debug, Args)]
 pub(crate) struct Scale {
-    /// How many UpstreamClusters; each number is measured in a world of its own.
+    /// How many UpstreamClusters; each number is measured alone.
     #[arg(long, value_delimiter = ',', default_value = "100,1000")]
     clusters: Vec<u32>,
     /// Dispatch policies of each.
@@ -48,8 +48,8 @@ pub(crate) fn run(options: &Scale) -> Result<(), BenchError> {
     let mut all: Vec<Figures> = Vec::new();
     for count in &options.clusters {
         eprintln!("measuring {count} clusters");
-        let mut world = World::start(&run, options, *count)?;
-        let figures = world.measure(options)?;
+        let mut fixture = Fixture::start(&run, options, *count)?;
+        let figures = fixture.measure(options)?;
         figures.print();
         all.push(figures);
     }

@@ -3,11 +3,13 @@
 #![cfg(test)]
 
 mod docs;
+mod file_lengths;
 mod images;
 mod modules;
 mod test_names;
 mod texts;
 mod threats;
+mod type_names;
 
 use std::fs;
 

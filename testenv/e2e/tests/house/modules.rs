@@ -1,18 +1,16 @@
 //! Modules of a crate import in one direction.
 //!
 //! A module is a file. An arrow leads from a module to the one that defines what it names, also through re-exports; between a
-//! module and those inside it there is none, because a parent declares and re-exports its children.
+//! module and those inside it there is none, because a parent declares and re-exports its children. There is no circle of
+//! files, and none of top-level modules, each with all files inside it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
 
 use portcullis_harness::project_root;
 
-use crate::texts::files;
+use crate::texts::{Names, files, product, product_files};
 
-/// The names on the way from the crate's root to a module or an item.
-type Names = Vec<String>;
 /// The modules that each module imports from.
 type Graph = BTreeMap<Names, BTreeSet<Names>>;
 
@@ -32,32 +30,28 @@ struct Import {
 
 #[test]
 fn modules_of_no_crate_import_in_a_circle() {
-    let mut crates = 0;
+    let (mut crates, mut circles) = (0, Vec::new());
     for folder in ["filters", "control-plane", "testenv", "fuzz"] {
         for root in files(folder, &["src/lib.rs", "src/main.rs"]) {
             let source = root.parent().unwrap();
             if source.components().any(|part| part.as_os_str() == "target") {
                 continue;
             }
-            let circle = circle(&read_crate(source, root.file_name().unwrap().to_str().unwrap()).graph());
-            let shown: Vec<_> = circle.iter().map(|names| names.join("::")).collect();
-            assert!(circle.is_empty(), "{}: {}", root.display(), shown.join(" -> "));
+            let graph = read_crate(source, root.file_name().unwrap().to_str().unwrap()).graph();
+            let name = root.strip_prefix(project_root()).unwrap().display();
+            for circle in [circle(&graph), circle(&top_level(&graph))] {
+                circles.extend((!circle.is_empty()).then(|| format!("{name}: {}", shown(&circle))));
+            }
             crates += 1;
         }
     }
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
     assert!(crates > 15, "{crates}");
 }
 
 #[test]
 fn module_circle_is_found_through_groups_and_exports() {
-    let modules = |texts: &[(&str, &str)]| {
-        let mut read = Crate::default();
-        for (name, text) in texts {
-            let names = name.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
-            read.add(names, text);
-        }
-        circle(&read.graph()).len()
-    };
+    let modules = |texts: &[(&str, &str)]| circle(&graph_of(texts)).len();
     let root = ("", "mod a; mod b; mod c; pub use c::Thing;");
     assert_eq!(
         modules(&[root, ("a", "use crate::{b::{self, X}, d};"), ("b", "fn f() { super::a::f() }"), ("c", "")]),
@@ -70,19 +64,49 @@ fn module_circle_is_found_through_groups_and_exports() {
     assert_eq!(modules(&[root, ("a", "use crate::b::X;"), ("b", tests), ("c", "")]), 0);
 }
 
+#[test]
+fn module_circle_is_found_between_folders_whose_files_have_none() {
+    let files = [
+        ("", "mod a; mod b;"),
+        ("a", "mod x; mod y;"),
+        ("a::x", "use crate::b::f;"),
+        ("a::y", "fn g() {}"),
+        ("b", "mod z; fn f() {}"),
+        ("b::z", "use crate::a::y::g;"),
+    ];
+    assert_eq!(circle(&graph_of(&files)), Vec::<Names>::new());
+    assert_eq!(shown(&circle(&top_level(&graph_of(&files)))), "a -> b");
+    assert_eq!(circle(&top_level(&graph_of(&files[..5]))), Vec::<Names>::new());
+}
+
+fn graph_of(texts: &[(&str, &str)]) -> Graph {
+    let mut read = Crate::default();
+    for (name, text) in texts {
+        let names = name.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        read.add(names, &product(text));
+    }
+    read.graph()
+}
+
+fn shown(circle: &[Names]) -> String {
+    circle.iter().map(|names| names.join("::")).collect::<Vec<_>>().join(" -> ")
+}
+
+/// The graph of top-level modules. The crate's root is none of them: it re-exports the others' items.
+fn top_level(graph: &Graph) -> Graph {
+    let mut modules = Graph::new();
+    for (module, targets) in graph {
+        let Some(top) = module.first() else { continue };
+        let others = targets.iter().filter_map(|target| target.first()).filter(|other| *other != top);
+        modules.entry(vec![top.clone()]).or_default().extend(others.map(|other| vec![other.clone()]));
+    }
+    modules
+}
+
 fn read_crate(source: &Path, root: &str) -> Crate {
     let mut read = Crate::default();
-    for file in files(source.strip_prefix(project_root()).unwrap().to_str().unwrap(), &[".rs"]) {
-        let name = file.strip_prefix(source).unwrap().to_str().unwrap().trim_end_matches(".rs").to_owned();
-        let is_test = name.split('/').any(|part| matches!(part, "tests" | "testing" | "threads"));
-        let is_other_root = matches!(name.as_str(), "lib" | "main") && format!("{name}.rs") != root;
-        if is_test || is_other_root {
-            continue;
-        }
-        let name = name.trim_end_matches("/mod");
-        let names =
-            if matches!(name, "lib" | "main") { Names::new() } else { name.split('/').map(str::to_owned).collect() };
-        read.add(names, &fs::read_to_string(&file).unwrap());
+    for (names, _, text) in product_files(source, root) {
+        read.add(names, &text);
     }
     read
 }
@@ -90,7 +114,7 @@ fn read_crate(source: &Path, root: &str) -> Crate {
 impl Crate {
     fn add(&mut self, names: Names, text: &str) {
         let mut imports = Vec::new();
-        read_imports(&product(text), &mut imports);
+        read_imports(text, &mut imports);
         self.modules.insert(names, imports);
     }
 
@@ -139,15 +163,6 @@ impl Crate {
             Some(target) if depth < 5 => self.defining(target, depth + 1),
             _ => Some(module.to_vec()),
         }
-    }
-}
-
-/// The text without comments and tests.
-fn product(text: &str) -> String {
-    let code: String = text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
-    match code.find("#[cfg(test)]\nmod tests {") {
-        Some(start) => code[..start].to_owned(),
-        None => code,
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn fault(path: &str, name: &str) -> Option<String> {
     let Some(at) = heads.iter().find_map(|head| source.find(head)) else {
         return Some(format!("{path}.rs has no function {name}"));
     };
-    // Its attributes stand between the end of what is before and itself. proptest's own are the same.
+    // Its attributes are between the end of the item before and itself. proptest's own are the same.
     let before = &source[..at];
     let attributes = before.rfind("\n\n").map_or(before, |end| &before[end..]);
     let is_test = ["#[test]", "#[tokio::test"].iter().any(|attribute| attributes.contains(attribute));

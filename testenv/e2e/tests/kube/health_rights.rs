@@ -18,7 +18,7 @@ fn health_check_of_another_path_works_with_the_printed_rights() {
     let alice = fixture.target().identity(&fixture.alice);
     let status = || H2Client::connect(&alice).ok()?.get(PODS, &[]).ok().map(|answer| answer.status);
     assert_eq!(status(), Some(200));
-    // By these kube-apiserver lets everybody, and every authenticated user, read /livez and /readyz.
+    // These bindings let every user, and every authenticated one, read /livez and /readyz.
     fixture.admin(&["delete", "clusterrolebinding", "system:public-info-viewer", "system:discovery"]);
     let health = json!({"healthCheck": {"path": "/livez?exclude=etcd", "interval": "1s"}});
     let manifest = fixture.manifest().set("/spec/portcullis", fixture.portcullis(health));

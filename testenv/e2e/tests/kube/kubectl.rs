@@ -105,7 +105,7 @@ fn impersonation_needs_the_clients_own_grant(fixture: &KubeFixture) {
             fixture.kubectl(&fixture.bob).args(["--as=dave", "--as-group=ops", "auth", "whoami"]).json().ok()?;
         Some(review["status"]["userInfo"]["groups"].take())
     };
-    // That bob may not be of another group is remembered for 30 seconds, of this one nobody has asked.
+    // The answer that bob may not be in another group is cached for 30 seconds; about this one there is no answer yet.
     let groups = wait::until("bob may be of ops", SOON, as_ops).unwrap();
     assert_eq!(groups, json!(["ops", "system:authenticated"]));
 }

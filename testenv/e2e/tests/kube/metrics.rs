@@ -52,7 +52,7 @@ fn compare(test: &str, requests: usize) {
         }
         expected.retain(|_, count| *count != 0);
         let mut counted = gateways();
-        // What kube-apiserver answers before its handlers is missing from its own counts.
+        // Answers of kube-apiserver before its handlers are missing from its own counts.
         for uncounted in [["LIST", "pods", "", "namespace", "403"], ["GET", "pods", "", "resource", "405"]] {
             if counted.remove(&uncounted.map(str::to_owned)) != Some(1) {
                 return Err(format!("{uncounted:?} is missing"));

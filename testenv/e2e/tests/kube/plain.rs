@@ -122,7 +122,7 @@ fn token_is_its_own_where_nobody_is_told() {
             mode,
             name: NAME,
             servers: vec![plain.kube.apiservers()[0].address()],
-            // What lies there and must not be shown: to kube-apiserver its holder is alice.
+            // The certificate there must not be presented: for kube-apiserver its holder is alice.
             client: &plain.alice,
             upstream_ca: plain.kube.server_ca(),
             client_ca: plain.kube.client_ca(),

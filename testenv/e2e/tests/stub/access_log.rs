@@ -98,7 +98,7 @@ fn modes_of_cluster_and_policy_decide_together() {
         let manifest = fixture.manifest().set("/spec/logging", json!({"mode": cluster})).policies(policies);
         fixture.gateway.apply(&manifest).unwrap();
         assert_eq!(get(&target, PODS, &format!("User-Agent: row-{number}\r\n")), 200);
-        // What is not HTTP is told whatever the mode, and comes later.
+        // Streams that are not HTTP are logged in any mode, and later.
         let _ = target.raw_exchange(b"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n");
         let told = || lines(&fixture).iter().filter(|line| line["reason"] == "malformed").count() > number;
         wait::until("the line after it", SOON, || told().then_some(())).unwrap();
@@ -210,7 +210,7 @@ fn line_parses_for_every_end_of_a_request() {
     drop(watch);
     assert_eq!(line(&fixture, "watch")["verb"], "watch");
 
-    // An upgrade that nobody knows, and headers that are too much: Envoy's own answers.
+    // An unknown upgrade, and too many headers: Envoy's own answers.
     let upgrade = format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nConnection: Upgrade\r\nUpgrade: \"x\r\n\r\n");
     let _ = target.raw_exchange(upgrade.as_bytes());
     let large = format!("GET / HTTP/1.1\r\nHost: {NAME}\r\nX-Large: {}\r\n\r\n", "x".repeat(100 * 1024));

@@ -23,7 +23,7 @@ fn upstream_is_told_address_and_request_by_the_gateway_alone() {
     assert_eq!(ask(&forged).status, 200);
     let record = fixture.client_records().pop().unwrap();
     let told = |key: &str| record.header(&format!("impersonate-extra-portcullis.dev%2f{key}"));
-    // Of a client on loopback Envoy tells its own host's address.
+    // For a client on loopback Envoy sends its own host's address.
     let address = told("client-address").unwrap();
     assert!(address.parse::<IpAddr>().is_ok() && address != "6.6.6.6", "{address}");
     assert_eq!(record.header_all("x-forwarded-for"), [address], "the client's own entries are replaced");

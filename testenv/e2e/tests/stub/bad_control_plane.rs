@@ -28,7 +28,7 @@ pub(crate) struct BadControlPlane {
     pub(crate) serving_ca: Ca,
     settings: Value,
     pub(crate) envoy: Envoy,
-    // Prints the bootstrap; serves nobody.
+    // Prints the bootstrap; serves no client.
     _plane: ControlPlane,
     _runtime: tokio::runtime::Runtime,
 }

@@ -66,7 +66,7 @@ impl Line {
 fn while_waiting(fixture: &StubFixture, action: Action, meanwhile: impl FnOnce(&Waiting)) -> Option<Answers> {
     let is_held = action == Action::Hold;
     fixture.stub.fault(Fault::new(REVIEWS, action));
-    // Nobody waits longer than this.
+    // No request waits longer than this.
     let target = fixture.gateway.target(NAME).timeout(SOON);
     let crowd = ClientPool::new(2).unwrap();
     let line = |number| match number < TOKENS {
@@ -81,7 +81,7 @@ fn while_waiting(fixture: &StubFixture, action: Action, meanwhile: impl FnOnce(&
             scope.spawn(move || {
                 let response = line.ask(number % TOKENS);
                 waiting.answered.fetch_add(1, Ordering::AcqRel);
-                // Nobody is left to give up by himself.
+                // No client is left to give up by itself.
                 assert!(!matches!(&response, Err(error) if error.is_timeout()), "{response:?}");
                 let answer = response.ok().map(|response| (response.status, response.header("retry-after")));
                 (answer, waiting.since.elapsed())

@@ -69,14 +69,14 @@ fn start(test: &str) -> StubFixture {
 }
 
 /// The handle of a request; dropping it disconnects its client.
-enum Guest<'a> {
+enum OpenRequest<'a> {
     Gone,
     Stream { _stream: portcullis_harness::client::H2Stream<'a> },
     Connection { _connection: Box<TlsConnection> },
 }
 
 /// Sends one request. `None` if it was refused; returns at the end of requests that wait for an answer.
-fn attend<'a>(end: End, target: &TlsTarget, client: &'a H2Client) -> Option<Guest<'a>> {
+fn run_request<'a>(end: End, target: &TlsTarget, client: &'a H2Client) -> Option<OpenRequest<'a>> {
     let head = |method: &str, path: &str, more: &str| format!("{method} {path} HTTP/1.1\r\nHost: {NAME}\r\n{more}\r\n");
     let h1 = |request: String| {
         let mut connection = target.connect().unwrap();
@@ -93,11 +93,11 @@ fn attend<'a>(end: End, target: &TlsTarget, client: &'a H2Client) -> Option<Gues
         End::HangUp => h1(head("GET", &format!("{HELD}/pods"), "")).1.unwrap_or(0),
         End::WatchReset => {
             let stream = client.open("GET", &watch, &[], b"").unwrap();
-            return (stream.response.status == 200).then_some(Guest::Stream { _stream: stream });
+            return (stream.response.status == 200).then_some(OpenRequest::Stream { _stream: stream });
         }
         End::WatchHangUp => {
             let (connection, status) = h1(head("GET", &watch, ""));
-            return (status.unwrap() == 200).then(|| Guest::Connection { _connection: Box::new(connection) });
+            return (status.unwrap() == 200).then(|| OpenRequest::Connection { _connection: Box::new(connection) });
         }
         End::Tunnel => {
             let upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
@@ -106,14 +106,14 @@ fn attend<'a>(end: End, target: &TlsTarget, client: &'a H2Client) -> Option<Gues
             return (status.unwrap() == 101).then(|| {
                 connection.write(b"ping").unwrap();
                 assert_eq!(connection.read_exact(4).unwrap(), b"ping");
-                Guest::Connection { _connection: Box::new(connection) }
+                OpenRequest::Connection { _connection: Box::new(connection) }
             });
         }
     };
     match (end, status) {
         (_, 429) => None,
-        (End::Answer, 200) | (End::HangUp | End::Reset, 0) => Some(Guest::Gone),
-        (End::UpstreamReset | End::UpstreamClose, 502 | 503) => Some(Guest::Gone),
+        (End::Answer, 200) | (End::HangUp | End::Reset, 0) => Some(OpenRequest::Gone),
+        (End::UpstreamReset | End::UpstreamClose, 502 | 503) => Some(OpenRequest::Gone),
         other => panic!("{other:?}"),
     }
 }
@@ -137,14 +137,14 @@ fn attempt(fixture: &StubFixture, end: End) -> Option<()> {
     fixture.stub.take_peak();
     let (ready, refused, began) = (Barrier::new(clients.len()), AtomicUsize::new(0), Instant::now());
     let mut is_judged = true;
-    let guests: Vec<Guest<'_>> = std::thread::scope(|scope| {
+    let guests: Vec<OpenRequest<'_>> = std::thread::scope(|scope| {
         let attending: Vec<_> = clients
             .iter()
             .map(|client| {
                 let (ready, refused, target) = (&ready, &refused, &target);
                 scope.spawn(move || {
                     ready.wait();
-                    let guest = attend(end, target, client);
+                    let guest = run_request(end, target, client);
                     refused.fetch_add(usize::from(guest.is_none()), Ordering::AcqRel);
                     guest
                 })

@@ -23,7 +23,7 @@ fn server_that_is_the_gateway_itself_never_becomes_healthy() {
         assert_eq!(response.status, 503);
         assert_eq!(response.json().unwrap()["kind"], "Status");
     }
-    // What a check of its own, a review or a request of nobody meets.
+    // The answer to a health check of its own, a review or an anonymous request.
     let looped = asks(true, &[("via", "1.1 elsewhere, 1.1 e2e")]);
     assert_eq!(looped.status, 508, "{:?}", looped.json());
 }

@@ -93,7 +93,7 @@ fn by_certificate_h2(client: &H2Client, user: usize) {
     for _ in 0..ROUNDS {
         let headers = [("content-type", &b"application/json"[..])];
         let response = client.request("POST", &path_of(user), &headers, REVIEW.as_bytes()).unwrap();
-        // Nobody is asked about a certificate.
+        // Certificates are not reviewed.
         is_own(&told(&response, Duration::ZERO).unwrap(), user);
     }
 }

@@ -136,7 +136,7 @@ fn client_without_a_trusted_certificate_is_rejected() {
     let envoy = fixture.envoy("stranger", "envoy-0", &stranger, &fixture.server_ca);
     let expired = fixture.client_ca.issue(&CertSpec::client("envoy-1", [""; 0]).expired()).unwrap();
     let late = fixture.envoy("late", "envoy-1", &expired, &fixture.server_ca);
-    // An Envoy does not tell its name to another server, either.
+    // An Envoy does not send its name to another server, either.
     let deceived = fixture.envoy("deceived", "envoy-2", &fixture.client("envoy-2"), &other);
     for one in [&envoy, &late, &deceived] {
         wait::until("it tried twice", SOON, || (attempts(one) >= 2).then_some(())).unwrap();

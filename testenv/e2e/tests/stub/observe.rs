@@ -77,7 +77,7 @@ fn counted(fixture: &StubFixture) {
         (&[("verb", "LIST"), ("decision", "refused"), ("reason", "unauthorized")], 1),
         (&[("cluster", NAME), ("reason", "-"), ("decision", "refused")], 0),
     ];
-    // Envoy 1.38 takes counts from requests only, and each worker tells its own when it comes to it.
+    // Envoy 1.38 takes counts from requests only, and each worker publishes its own at its next request.
     let shown = || {
         nobody.get("/healthz", &[]).map_err(|error| error.to_string())?;
         let page = MetricsPage::of(&fixture.gateway);

@@ -65,7 +65,7 @@ fn chain_that_envoy_refuses_is_left_out_and_told() {
     assert!(matches!(standing("b.example.com"), Standing::Refused { .. }));
     assert_eq!(standing("a.example.com"), Standing::Acknowledged);
 
-    // The others change on, and it is mended.
+    // The others go on changing, and it is fixed.
     control_plane.publish(&manifests[..3], &["b.example.com"]);
     control_plane.wait("the others go on", |node| found(node) && fixture.ask("d.example.com") != Some(200));
     control_plane.publish(&manifests, &[]);

@@ -229,7 +229,7 @@ fn answers_are_believed_for_as_long_as_configured_and_no_longer() {
     assert_eq!(get(&target, ROBOT).status, 200);
     let revoked = respond(201, review(&json!({"authenticated": false})));
     fixture.stub.fault(Fault::new(REVIEWS, revoked));
-    // What is remembered is told to nobody who asks after the end of its life, which began before the answer was here.
+    // A cached answer is not used after the end of its life, which began before the answer arrived.
     let changes = |remembered: u16, life: u64, wanted: u16| {
         let known = Instant::now();
         let status = || {

@@ -77,7 +77,7 @@ impl Drop for Over<'_> {
 
 fn storm(test: &str, length: Duration) {
     let fixture = StubFixture::start(test, &GatewayOptions::default());
-    // So short that the regular user's token is reviewed again amidst the storm.
+    // Short enough for the regular user's token to be reviewed again during the storm.
     let manifest = fixture.manifest().set("/spec/portcullis", json!({"credentialCache": {"tokenTTL": "1s"}}));
     fixture.gateway.apply(&manifest).unwrap();
     let target = fixture.gateway.target(NAME).timeout(SOON);
@@ -134,8 +134,8 @@ fn storm(test: &str, length: Duration) {
         fixture.stub.records_for(REVIEWS).len()
     );
     assert!(statuses.contains_key(&401), "{statuses:?}");
-    // Who needs no review does not wait for theirs: he gets on no slower than half as fast as one of them, who mostly is
-    // turned away at once.
+    // A client without a review does not wait for theirs: it is at least half as fast as one of them, which mostly is refused at
+    // once.
     let turns = statuses.values().sum::<usize>() / (CONNECTIONS * AT_ONCE);
     assert!(2 * asked[0].load(Ordering::Acquire) >= turns, "{asked:?} beside {turns} turns");
     assert!(statuses.contains_key(&429), "the storm is more than the bound takes: {statuses:?}");
@@ -164,7 +164,7 @@ fn anonymous_impersonation_leaves_review_slots_to_users() {
     let alice = H2Client::connect(&target.clone().identity(&fixture.pki.alice)).unwrap();
     let anonymous = H2Client::connect(&target).unwrap();
     let reviews = || fixture.stub.records_for(ACCESS).len();
-    // Every review waits, so that whoever got a slot keeps it.
+    // Every review waits, so that a client with a slot keeps it.
     fixture.stub.fault(Fault::new(ACCESS, Action::Hold));
     let asks = |number: usize| {
         let user = format!("u{number}");

@@ -125,7 +125,7 @@ fn reviews_that_hang_are_bounded_in_number_and_time() {
 /// Asks about more tokens than there are places. Nothing if fewer are refused than there are too many: they came so late
 /// that the first had left their places, which they have for as long as a review may take.
 fn bounded_in_number(fixture: &StubFixture) -> Option<()> {
-    // Nobody is answered later than this, or not at all.
+    // Every client is answered before this.
     let target = fixture.gateway.target(NAME).timeout(SOON);
     let connections: Vec<_> = (0..80).map(|_| target.connect().unwrap()).collect();
     let statuses: Vec<u16> = std::thread::scope(|scope| {

@@ -90,7 +90,7 @@ fn files_that_are_no_manifests_change_nothing() {
     }
     fs::remove_file(&junk).unwrap();
     wait_all_accepted(&fixture);
-    // Half a file: as long as it is being written nobody looks at it, and what was written then is told.
+    // Half a file: it is not read while it is being written, and its problem is reported afterwards.
     let (first, rest) = good.split_at(good.len() / 2);
     let mut writing = File::create(&own).unwrap();
     writing.write_all(first).unwrap();

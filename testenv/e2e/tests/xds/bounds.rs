@@ -101,8 +101,8 @@ async fn connection_on_which_nobody_says_who_it_is_ends() {
     let ended = tokio::time::timeout(SOON, stream.hears.message()).await.expect("it is ended");
     assert!(ended.is_err(), "{ended:?}");
     site.until("both are counted", |site| site.rejected("idle") >= 2).await;
-    // Whoever has said so may be silent. On a busy machine he may come too late to say so; each time that he is not let in is
-    // counted as that.
+    // A client that has named its node may be silent. On a busy machine it may be too late to do so; each such rejection is
+    // counted.
     let speaks = async || {
         loop {
             let (before, since) = (site.rejected("idle"), Instant::now());
@@ -118,7 +118,7 @@ async fn connection_on_which_nobody_says_who_it_is_ends() {
     let mut good = tokio::time::timeout(SOON, speaks()).await.expect("he is let in");
     tokio::time::sleep(Duration::from_millis(700)).await;
     site.snapshots.send_replace(Some(snapshot(2, 1)));
-    // The first response is not acknowledged; another type tells that the stream is there.
+    // The first response is not acknowledged; another type shows that the stream is open.
     let request = DeltaDiscoveryRequest {
         type_url: SDS.to_owned(),
         resource_names_subscribe: vec!["s".to_owned()],

@@ -28,7 +28,7 @@ pub(crate) struct Envoy {
 
 /// The resources that another control plane sent it before.
 #[derive(Clone, Default)]
-pub(crate) struct Past {
+pub(crate) struct History {
     pub(crate) has: BTreeMap<String, Vec<u8>>,
     pub(crate) versions: BTreeMap<String, String>,
 }
@@ -39,7 +39,7 @@ fn is_bad(content: &[u8]) -> bool {
 
 impl Envoy {
     /// Connects and asks for all of a type.
-    pub(crate) async fn connect(caller: &Caller, type_url: &'static str, past: Past, names_it: bool) -> Self {
+    pub(crate) async fn connect(caller: &Caller, type_url: &'static str, history: History, names_it: bool) -> Self {
         let node = "envoy-0".to_owned();
         let channel = caller.channel().await.unwrap();
         let told = Node { id: node.clone(), ..Default::default() };
@@ -47,17 +47,17 @@ impl Envoy {
         let request = DeltaDiscoveryRequest {
             node: Some(told),
             type_url: type_url.to_owned(),
-            initial_resource_versions: past.versions.clone().into_iter().collect(),
+            initial_resource_versions: history.versions.clone().into_iter().collect(),
             ..Default::default()
         };
         stream.says.send(request).await.unwrap();
         let (pushes, refusals) = (0, 0);
-        Self { node, type_url, stream, has: past.has, versions: past.versions, names_it, pushes, refusals }
+        Self { node, type_url, stream, has: history.has, versions: history.versions, names_it, pushes, refusals }
     }
 
     /// Its resources, for the next control plane.
-    pub(crate) fn past(&self) -> Past {
-        Past { has: self.has.clone(), versions: self.versions.clone() }
+    pub(crate) fn history(&self) -> History {
+        History { has: self.has.clone(), versions: self.versions.clone() }
     }
 
     /// Takes responses until a condition holds of what it has.

@@ -105,7 +105,7 @@ async fn garbage_ends_only_its_own_connection() {
 async fn odd_words_change_nothing() {
     let site = Site::start("hostile-words", Limits::default(), snapshot(3, 10)).await;
     let caller = site.caller(&site.identity("odd"));
-    // A node that tells a lot about itself.
+    // A node with much metadata.
     let text = |size: usize| Value { kind: Some(Kind::StringValue("x".repeat(size))) };
     let fields: HashMap<_, _> = (0..1_000).map(|number| (format!("k{number}"), text(1_000))).collect();
     let node = Node { id: "odd".to_owned(), metadata: Some(Struct { fields }), ..Default::default() };
@@ -189,7 +189,7 @@ async fn health_of_foreign_clusters_or_nodes_does_not_count() {
         let answers = client.stream_health_check(ReceiverStream::new(receiver)).await.unwrap().into_inner();
         (says, answers)
     };
-    // As somebody else, first and later.
+    // With another node's name, first and later.
     for messages in
         [vec![introduction("victim"), about(vec!["c0".to_owned()])], vec![introduction("liar"), introduction("victim")]]
     {

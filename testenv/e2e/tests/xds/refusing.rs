@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use portcullis_xds::{Limits, Part, Resource, Snapshot};
 
-use crate::envoy::{Envoy, Past};
+use crate::envoy::{Envoy, History};
 use crate::site::{CDS, LDS, Site};
 
 /// An object's name and content.
@@ -65,9 +65,9 @@ fn most(all: usize, bad: usize) -> usize {
 
 /// The resources of an Envoy to which another control plane, with other objects and without a list of parts, sent everything
 /// before.
-fn strange(type_url: &str) -> Past {
+fn strange(type_url: &str) -> History {
     let versions = if type_url == CDS { BTreeMap::new() } else { BTreeMap::from([("l".to_owned(), "0".repeat(32))]) };
-    Past { has: BTreeMap::from([("old".to_owned(), b"old=1;".to_vec())]), versions }
+    History { has: BTreeMap::from([("old".to_owned(), b"old=1;".to_vec())]), versions }
 }
 
 async fn found(type_url: &'static str, names_it: bool, is_strange: bool) {
@@ -77,9 +77,9 @@ async fn found(type_url: &'static str, names_it: bool, is_strange: bool) {
         let kind = if type_url == CDS { "clusters" } else { "chains" };
         let what = format!("{kind}, named: {names_it}, strange: {is_strange}, {good} good, {} bad", bad.len());
         let site = Site::start("refusing", Limits::default(), made(type_url, &all)).await;
-        let past = if is_strange { strange(type_url) } else { Past::default() };
+        let history = if is_strange { strange(type_url) } else { History::default() };
         let caller = site.caller(&site.identity("envoy-0"));
-        let mut envoy = Envoy::connect(&caller, type_url, past, names_it).await;
+        let mut envoy = Envoy::connect(&caller, type_url, history, names_it).await;
         envoy.until(&what, |envoy| has_good_ones(envoy, &all)).await;
         let are_told = |site: &Site| {
             let nodes = site.registry.nodes();
@@ -99,7 +99,7 @@ async fn found(type_url: &'static str, names_it: bool, is_strange: bool) {
         site.snapshots.send_replace(Some(made(type_url, &edited)));
         envoy.until(&what, |envoy| has(envoy, "good0000", "2") && has(envoy, "newcomer", "1")).await;
         assert_eq!(envoy.refusals, refusals, "{what}");
-        // It is mended.
+        // It is fixed.
         edited.values_mut().filter(|content| *content == "!bad").for_each(|content| "3".clone_into(content));
         site.snapshots.send_replace(Some(made(type_url, &edited)));
         envoy.until(&what, |envoy| bad.iter().all(|name| has(envoy, name, "3"))).await;
@@ -127,7 +127,7 @@ cases! {
 async fn restart_with_a_bad_edit_touches_nobody_else() {
     let before = objects(50, &[]);
     let site = Site::start("refusing-first", Limits::default(), chains(&before)).await;
-    let mut envoy = Envoy::connect(&site.caller(&site.identity("envoy-0")), LDS, Past::default(), false).await;
+    let mut envoy = Envoy::connect(&site.caller(&site.identity("envoy-0")), LDS, History::default(), false).await;
     envoy.until("it has all", |envoy| has_good_ones(envoy, &before)).await;
     envoy.settle().await;
     let mut after = before.clone();
@@ -136,7 +136,7 @@ async fn restart_with_a_bad_edit_touches_nobody_else() {
     after.insert("newcomer".to_owned(), "1".to_owned());
     let second = Site::start("refusing-second", Limits::default(), chains(&after)).await;
     let caller = second.caller(&second.identity("envoy-0"));
-    let mut envoy = Envoy::connect(&caller, LDS, envoy.past(), false).await;
+    let mut envoy = Envoy::connect(&caller, LDS, envoy.history(), false).await;
     let is_untouched = |envoy: &Envoy| {
         (0..50).filter(|number| ![7, 8].contains(number)).all(|number| has(envoy, &format!("good{number:04}"), "1"))
     };

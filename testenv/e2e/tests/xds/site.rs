@@ -202,7 +202,7 @@ impl Delta {
     }
 
     pub(crate) async fn ask(&mut self, request: DeltaDiscoveryRequest) -> Result<DeltaDiscoveryResponse, Status> {
-        // Whoever does not listen any more says why below.
+        // A thread that does not listen any more reports the reason below.
         let _ = self.says.send(request).await;
         self.hear().await
     }

@@ -100,7 +100,7 @@ impl Envoy {
             .args(["--log-level", "info", "--component-log-level", &options.component_log_level])
             .args(["--concurrency", &options.concurrency.to_string()])
             .args(&options.flags)
-            // cargo points it at its own builds, among which Envoy would find a module that it was not told to load.
+            // cargo points it at its own builds, among which Envoy would find a module that it is not to load.
             .env_remove("LD_LIBRARY_PATH");
         if let Some(modules) = options.module_dir.clone().or_else(|| deps::module_dir().ok()) {
             spec = spec.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", modules);

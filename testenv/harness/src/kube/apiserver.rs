@@ -119,7 +119,7 @@ fn common_flags(spec: Spec, setup: &Setup<'_>) -> Spec {
     let spec = spec
         .flag("etcd-servers", setup.etcd_url)
         .flag("bind-address", "127.0.0.1")
-        // Loopback is no valid endpoint of the service "kubernetes", and nobody asks for that service here.
+        // Loopback is not a valid endpoint of the service "kubernetes", and the service is not used here.
         .flag("endpoint-reconciler-type", "none")
         .flag("service-cluster-ip-range", "10.0.0.0/24")
         .flag("client-ca-file", file("client-ca.pem"))

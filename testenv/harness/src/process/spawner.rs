@@ -17,7 +17,7 @@ static JOBS: LazyLock<io::Result<Mutex<Sender<Job>>>> = LazyLock::new(|| {
     let (sender, receiver) = channel::<Job>();
     std::thread::Builder::new().name("harness-spawner".to_owned()).spawn(move || {
         for mut job in receiver {
-            // Nobody waits for the answer only if the asking thread died; the child then ends here.
+            // The answer is not awaited only if the asking thread died; the child then ends here.
             if let Err(unwanted) = job.reply.send(job.command.spawn()) {
                 let _ = unwanted.0.map(|mut child| child.kill().and_then(|()| child.wait()));
             }

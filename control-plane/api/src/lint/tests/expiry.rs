@@ -13,10 +13,10 @@ fn certificate() -> String {
     params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
 }
 
-fn told(spec: &Value, now: i64) -> Vec<(String, String)> {
-    let mut told = lint_cluster(&cluster(spec.clone()), now);
-    told.retain(|told| told.code == Code::Expiry);
-    told.into_iter().map(|told| (told.path, told.message)).collect()
+fn warnings(spec: &Value, now: i64) -> Vec<(String, String)> {
+    let mut warnings = lint_cluster(&cluster(spec.clone()), now);
+    warnings.retain(|warnings| warnings.code == Code::Expiry);
+    warnings.into_iter().map(|warnings| (warnings.path, warnings.message)).collect()
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn certificates_are_told_before_their_end() {
         (end + DAY, Some("the certificate expired 1 day ago")),
     ] {
         let wanted = message.map(|message| ("spec.secureServing.certData".to_owned(), message.to_owned()));
-        assert_eq!(told(&spec, now), wanted.into_iter().collect::<Vec<_>>(), "{now}");
+        assert_eq!(warnings(&spec, now), wanted.into_iter().collect::<Vec<_>>(), "{now}");
     }
     let two = STANDARD.encode(format!("{}{}", certificate(), certificate()));
     for (spec, count) in [
@@ -41,6 +41,6 @@ fn certificates_are_told_before_their_end() {
         (json!({"clientConfig": {"caData": two}}), 2),
         (json!({"secureServing": {"clientCAData": two}}), 2),
     ] {
-        assert_eq!(told(&spec, end).len(), count, "{spec}");
+        assert_eq!(warnings(&spec, end).len(), count, "{spec}");
     }
 }

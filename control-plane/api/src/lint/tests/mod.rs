@@ -14,7 +14,7 @@ use crate::problem::Problem;
 use crate::types::UpstreamCluster;
 
 /// The code and the path of a finding.
-type Told = (Code, String);
+type Warnings = (Code, String);
 
 fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap()
@@ -36,8 +36,8 @@ fn warned(spec: Value) -> Vec<Problem> {
     warnings
 }
 
-fn codes(warnings: &[Problem]) -> Vec<Told> {
-    warnings.iter().map(|told| (told.code, told.path.clone())).collect()
+fn codes(warnings: &[Problem]) -> Vec<Warnings> {
+    warnings.iter().map(|warnings| (warnings.code, warnings.path.clone())).collect()
 }
 
 /// The policies, and behind them one that takes everything else.

@@ -67,9 +67,9 @@ fn entry_that_cannot_match_or_count_is_reported() {
         ("nonResourceURLs: [/api/v1/pods]", NeverMatches, ".nonResourceURLs[0]"),
         ("nonResourceURLs: ['/apis/apps/v1/d*']", NeverMatches, ".nonResourceURLs[0]"),
     ] {
-        let told = codes(&rule(fields));
+        let warnings = codes(&rule(fields));
         let wanted = (code, format!("spec.dispatchPolicies[0].rules[0]{field}"));
-        assert!(told.contains(&wanted), "{fields}: {told:?}");
+        assert!(warnings.contains(&wanted), "{fields}: {warnings:?}");
     }
 }
 
@@ -87,9 +87,9 @@ fn difference_to_kubegateway_is_reported() {
         ("namespaces: [default]", ".namespaces"),
         ("apiVersions: [v1]", ".apiVersions"),
     ] {
-        let told = codes(&rule(fields));
+        let warnings = codes(&rule(fields));
         let wanted = (Code::DiffersFromKubegateway, format!("spec.dispatchPolicies[0].rules[0]{field}"));
-        assert!(told.contains(&wanted), "{fields}: {told:?}");
+        assert!(warnings.contains(&wanted), "{fields}: {warnings:?}");
     }
 }
 
@@ -125,7 +125,7 @@ fn hints_name_what_is_meant() {
         ("apiGroups: [core]", "the core group is \"\""),
         ("nonResourceURLs: [healthz]", "write /healthz"),
     ] {
-        let told = rule(fields);
-        assert!(told.iter().any(|told| told.hint.as_deref() == Some(hint)), "{fields}: {told:?}");
+        let warnings = rule(fields);
+        assert!(warnings.iter().any(|warnings| warnings.hint.as_deref() == Some(hint)), "{fields}: {warnings:?}");
     }
 }

@@ -1,9 +1,9 @@
 use super::*;
 
-fn unreachable(policies: &str) -> Vec<Told> {
-    let mut told = codes(&warned(json!({"dispatchPolicies": yaml(policies)})));
-    told.retain(|(code, _)| matches!(code, Code::UnreachablePolicy | Code::UnreachableRule));
-    told
+fn unreachable(policies: &str) -> Vec<Warnings> {
+    let mut warnings = codes(&warned(json!({"dispatchPolicies": yaml(policies)})));
+    warnings.retain(|(code, _)| matches!(code, Code::UnreachablePolicy | Code::UnreachableRule));
+    warnings
 }
 
 #[test]
@@ -33,8 +33,12 @@ fn policies_behind_wider_ones_are_told() {
             "{verbs: [get], apiGroups: [''], resources: [pods], userGroups: [b], users: [x]}",
         ),
     ] {
-        let told = unreachable(&format!("[{{rules: [{wide}]}}, {{rules: [{narrow}]}}]"));
-        assert_eq!(told, [(Code::UnreachablePolicy, "spec.dispatchPolicies[1]".to_owned())], "{wide} before {narrow}");
+        let warnings = unreachable(&format!("[{{rules: [{wide}]}}, {{rules: [{narrow}]}}]"));
+        assert_eq!(
+            warnings,
+            [(Code::UnreachablePolicy, "spec.dispatchPolicies[1]".to_owned())],
+            "{wide} before {narrow}"
+        );
         let inside = unreachable(&format!("[{{rules: [{wide}, {narrow}]}}]"));
         let path = "spec.dispatchPolicies[0].rules[1]".to_owned();
         assert_eq!(inside, [(Code::UnreachableRule, path)], "{wide} beside {narrow}");
@@ -57,7 +61,7 @@ fn policy_that_something_is_left_to_is_reachable() {
     ] {
         assert_eq!(unreachable(&format!("[{{rules: [{wide}]}}, {{rules: [{narrow}]}}]")), [], "{wide}");
     }
-    // Somebody in both groups passes the first by and meets the second.
+    // A user in both groups skips the first rule and matches the second.
     let groups =
         |list: &str| format!("{{rules: [{{verbs: [get], apiGroups: [''], resources: [pods], userGroups: [{list}]}}]}}");
     assert_eq!(unreachable(&format!("[{}, {}]", groups("-a"), groups("b"))), []);
@@ -69,8 +73,8 @@ fn rule_of_both_kinds_needs_both_covered() {
     let resources = "{rules: [{verbs: [get], apiGroups: [''], resources: [pods]}]}";
     let paths = "{rules: [{verbs: [get], nonResourceURLs: ['/*']}]}";
     assert_eq!(unreachable(&format!("[{resources}, {{rules: [{both}]}}]")), []);
-    let told = unreachable(&format!("[{resources}, {paths}, {{rules: [{both}]}}]"));
-    assert_eq!(told, [(Code::UnreachablePolicy, "spec.dispatchPolicies[2]".to_owned())]);
+    let warnings = unreachable(&format!("[{resources}, {paths}, {{rules: [{both}]}}]"));
+    assert_eq!(warnings, [(Code::UnreachablePolicy, "spec.dispatchPolicies[2]".to_owned())]);
     let message = warned(with_default(&format!("[{resources}, {paths}, {{rules: [{both}]}}]"))).pop().unwrap().message;
     assert!(
         message.contains("spec.dispatchPolicies[0].rules[0] and spec.dispatchPolicies[1].rules[0] match"),
@@ -81,9 +85,9 @@ fn rule_of_both_kinds_needs_both_covered() {
 #[test]
 fn requests_that_no_policy_takes_are_told() {
     let missing = |rules: &str| {
-        let mut told = warned(json!({"dispatchPolicies": [{"rules": yaml(rules)}]}));
-        told.retain(|told| told.code == Code::MissingDefault);
-        told.into_iter().map(|told| told.message).collect::<Vec<_>>()
+        let mut warnings = warned(json!({"dispatchPolicies": [{"rules": yaml(rules)}]}));
+        warnings.retain(|warnings| warnings.code == Code::MissingDefault);
+        warnings.into_iter().map(|warnings| warnings.message).collect::<Vec<_>>()
     };
     let resources = "{verbs: ['*'], apiGroups: ['*'], resources: ['*']}";
     let paths = "{verbs: ['*'], nonResourceURLs: ['*']}";
@@ -124,7 +128,7 @@ fn gates_close_a_cluster_as_kubernetes_reads_them() {
         let annotation = ("proxy.kubegateway.io/feature-gates".to_owned(), text.to_owned());
         raw.metadata.annotations = Some([annotation].into());
         let checked = check_cluster(&raw, true);
-        let unknown = checked.warnings.iter().any(|told| told.code == Code::UnknownGate);
+        let unknown = checked.warnings.iter().any(|warnings| warnings.code == Code::UnknownGate);
         let gates = checked.outcome.map(|cluster| cluster.gates);
         gates.map(|gates| (gates.deny_all_requests, gates.close_connections, unknown)).ok()
     };
@@ -146,12 +150,12 @@ fn gates_close_a_cluster_as_kubernetes_reads_them() {
 
 #[test]
 fn rules_that_ask_who_it_is_are_told_where_nobody_knows() {
-    let told = |portcullis: Value, rule: &str| -> Vec<Told> {
+    let warnings = |portcullis: Value, rule: &str| -> Vec<Warnings> {
         let rule = format!("[{{rules: [{{verbs: [get], apiGroups: [''], resources: [pods], {rule}}}]}}]");
         let spec = json!({"portcullis": portcullis, "dispatchPolicies": yaml(&rule)});
-        let mut told = codes(&warned(spec));
-        told.retain(|(code, _)| *code == Code::Caution);
-        told
+        let mut warnings = codes(&warned(spec));
+        warnings.retain(|(code, _)| *code == Code::Caution);
+        warnings
     };
     let unreviewed = json!({"upstreamIdentity": "RequestHeader", "requestHeader": {"tokenReview": false}});
     let reviewed = json!({"upstreamIdentity": "RequestHeader"});
@@ -165,11 +169,11 @@ fn rules_that_ask_who_it_is_are_told_where_nobody_knows() {
         ("users: ['*'], userGroups: ['*']", None),
         ("namespaces: [a]", None),
     ] {
-        let expected: Vec<Told> = field
+        let expected: Vec<Warnings> = field
             .map(|field| (Code::Caution, format!("spec.dispatchPolicies[0].rules[0].{field}")))
             .into_iter()
             .collect();
-        assert_eq!(told(unreviewed.clone(), rule), expected, "{rule}");
-        assert_eq!(told(reviewed.clone(), rule), [], "{rule}");
+        assert_eq!(warnings(unreviewed.clone(), rule), expected, "{rule}");
+        assert_eq!(warnings(reviewed.clone(), rule), [], "{rule}");
     }
 }

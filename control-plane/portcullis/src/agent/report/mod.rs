@@ -17,7 +17,7 @@ use self::network::Network;
 use self::send::ControlPlane;
 use self::statistics::Servers;
 use super::admin::Admin;
-use crate::arguments::Bootstrap;
+use crate::bootstrap::Bootstrap;
 use crate::http_client::HttpError;
 
 /// The time between two reports, at least and at most. Control planes forget a report after 30 seconds.
@@ -75,7 +75,7 @@ async fn ask(admin: Admin, reports: watch::Sender<HealthReport>) {
         match look(admin, &mut servers).await {
             Ok(report) => drop(reports.send_replace(Some(Arc::new(report)))),
             // The last report grows old, which is what it is.
-            Err(error) => tracing::debug!(%error, "Envoy does not tell the endpoints' health"),
+            Err(error) => tracing::debug!(%error, "the endpoints' health cannot be read from Envoy"),
         }
         let (least, most) = INTERVAL;
         sleep(begin.elapsed().saturating_mul(SHARE).clamp(least, most)).await;
@@ -93,7 +93,7 @@ async fn look(admin: Admin, servers: &mut Servers) -> Result<EndpointHealthRespo
                     tracing::debug!(%error, "Envoy's page of clusters cannot be read");
                 }
             }
-            Err(error) => tracing::debug!(%error, "Envoy does not tell which servers are not healthy"),
+            Err(error) => tracing::debug!(%error, "the unhealthy servers cannot be read from Envoy"),
         }
     }
     Ok(statistics::report(&counts, servers))

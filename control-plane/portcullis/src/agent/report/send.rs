@@ -111,7 +111,7 @@ async fn stream_reports(peer: &ControlPlane, node: &Node, reports: &mut Reports)
     let heard = Heard::from(peer.display(), &reports.heard);
     loop {
         tokio::select! {
-            // What should be checked, Envoy knows already.
+            // Envoy knows already what to check: only acknowledgements are read.
             answer = answers.message() => heard.replace(repeated(answer?.ok_or(ReportError::Ended)?)),
             Ok(()) = reports.news.changed() => reports.found.mark_changed(),
             changed = reports.found.changed() => {

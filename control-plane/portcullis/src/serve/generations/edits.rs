@@ -1,6 +1,6 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use portcullis_api::{Materials, SecretBytes, SecretMaterial};
+use portcullis_api::{ReferencedData, SecretBytes, SecretData};
 use portcullis_sources::{Input, ObjectSet, read_inputs};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -164,7 +164,7 @@ impl EditedObject {
         // A token that is renewed is of the same account.
         let token = if by_headers { 0 } else { token.min(2) };
         let by_headers = by_headers.then_some((self.other_headers, self.reserves_names, asking_user));
-        // Servers that nobody verifies are known by their addresses only.
+        // Servers that are not verified are known by their addresses only.
         let unverified = (trust == 2).then_some(version.servers);
         format!(
             "{by_headers:?} account {account} token {token} trust {trust} {unverified:?} name {peer_name} uid {uid}"
@@ -177,15 +177,15 @@ impl EditedObject {
         let text: Vec<_> = documents.iter().map(Value::to_string).collect();
         let set =
             read_inputs(&[Input::Text { name: "f.yaml".to_owned(), bytes: text.join("\n---\n").into() }]).unwrap();
-        ObjectSet { materials: self.materials(), ..set }
+        ObjectSet { referenced_data: self.referenced_data(), ..set }
     }
 
     /// The Secret with the token, if it is there.
-    fn materials(&self) -> Materials {
+    fn referenced_data(&self) -> ReferencedData {
         let data = [("token".to_owned(), SecretBytes::new(token(self.version.token).into_bytes()))];
-        let secret = SecretMaterial { clusters: [NAME.to_owned()].into(), data: data.into() };
+        let secret = SecretData { clusters: [NAME.to_owned()].into(), data: data.into() };
         let secrets = (!self.is_revoked).then(|| (SECRET.to_owned(), secret));
-        Materials::Secrets(secrets.into_iter().collect())
+        ReferencedData::Secrets(secrets.into_iter().collect())
     }
 
     fn settings(&self) -> Value {

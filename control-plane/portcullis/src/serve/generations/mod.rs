@@ -198,12 +198,12 @@ impl Simulation {
         let of = |one: &Applied| self.made_of.get(one).cloned();
         let (mut reached, mut secrets) = (0, 0);
         for decided in self.envoy.decisions() {
-            let Some(facts) = of(&decided.routes) else { return Err("routes that nobody served".to_owned()) };
+            let Some(facts) = of(&decided.routes) else { return Err("routes that were not served".to_owned()) };
             for (destination, target) in &decided.destinations {
                 for used in self.envoy.way(target) {
                     reached += 1;
                     secrets += usize::from(used.url == type_urls::secret());
-                    let found = of(&used).ok_or_else(|| format!("{} that nobody served", used.name))?;
+                    let found = of(&used).ok_or_else(|| format!("{} that was not served", used.name))?;
                     if found != facts {
                         return Err(format!("{destination} of {facts} reaches {} of {found}", used.name));
                     }

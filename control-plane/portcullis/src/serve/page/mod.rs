@@ -54,7 +54,7 @@ fn summary(html: &mut Html, status: &StatusBody) {
 fn source(html: &mut Html, source: &SourceStatus) {
     html.text(&format!("Source: {}. ", source.kind));
     match &source.stale_since {
-        None => html.text("What it says is current."),
+        None => html.text("This page is current."),
         Some(since) => {
             let why = source.reason.as_deref().unwrap_or("unknown");
             html.raw("<strong class=\"bad\">").text(&format!("Stale since {since}: {}", sanitize(why))).raw("</strong>")

@@ -95,7 +95,7 @@ fn gateways(html: &mut Html, object: &ObjectStatus) {
 fn messages(html: &mut Html, object: &ObjectStatus) {
     html.raw("<td><ul>");
     for condition in &object.status.conditions {
-        // Accepted tells the diagnosis, which comes below with its warnings one by one.
+        // The message of Accepted is the diagnosis, which is listed below with its warnings.
         if condition.kind != ConditionType::Accepted && !condition.message.is_empty() {
             html.raw("<li>").text(&condition.message).raw("</li>");
         }

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use portcullis_api::{Materials, Settings};
+use portcullis_api::{ReferencedData, Settings};
 use portcullis_translate::{Diagnosis, FilterBuild, Reason, Resource, Translation};
 use serde_json::Value;
 
@@ -79,7 +79,7 @@ impl Retention {
         &mut self,
         documents: &mut [Arc<Value>],
         diagnoses: &[Diagnosis],
-        materials: &Materials,
+        referenced_data: &ReferencedData,
         now: Instant,
     ) -> Vec<Fallback> {
         let mut fallbacks = Vec::new();
@@ -89,7 +89,7 @@ impl Retention {
             }
             let accepted = self.accepted.get(&diagnosis.name).filter(|accepted| is_same_object(accepted, document));
             let Some(accepted) = accepted else { continue };
-            let grace = self.revoked.grace(&diagnosis.name, materials, now);
+            let grace = self.revoked.grace(&diagnosis.name, referenced_data, now);
             if grace != Grace::Over {
                 document.clone_from(accepted);
                 fallbacks.push(Fallback { index, diagnosis: diagnosis.clone(), grace });

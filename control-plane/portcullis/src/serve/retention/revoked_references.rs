@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use portcullis_api::{Materials, resolve};
+use portcullis_api::{ReferencedData, resolve};
 use serde_json::Value;
 
 use super::Documents;
@@ -45,8 +45,9 @@ impl RevokedReferences {
     }
 
     /// The grace period of an object whose newest version is invalid. The first call that finds a revoked reference starts it.
-    pub(super) fn grace(&mut self, name: &str, materials: &Materials, now: Instant) -> Grace {
-        let is_whole = self.written.get(name).is_none_or(|written| resolve(written, materials).problems.is_empty());
+    pub(super) fn grace(&mut self, name: &str, referenced_data: &ReferencedData, now: Instant) -> Grace {
+        let is_whole =
+            self.written.get(name).is_none_or(|written| resolve(written, referenced_data).problems.is_empty());
         if is_whole {
             self.since.remove(name);
             return Grace::NotNeeded;

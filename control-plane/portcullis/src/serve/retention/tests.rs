@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use portcullis_api::{Materials, SecretBytes, SecretMaterial};
+use portcullis_api::{ReferencedData, SecretBytes, SecretData};
 use portcullis_sources::{Input, ObjectSet, read_inputs};
 
 use crate::serve::reconciler::{Reconciled, Reconciler};
@@ -22,9 +22,9 @@ fn set(wanted: &str, there: Option<&str>) -> ObjectSet {
     let certificate = rcgen::CertificateParams::new(vec!["a.test".to_owned()]).unwrap().self_signed(&key).unwrap();
     let data = [("token", "T0KEN".to_owned()), ("tls.crt", certificate.pem()), ("tls.key", key.serialize_pem())];
     let data = data.map(|(name, text)| (name.to_owned(), SecretBytes::new(text.into_bytes())));
-    let secret = SecretMaterial { clusters: ["a.test".to_owned()].into(), data: data.into() };
+    let secret = SecretData { clusters: ["a.test".to_owned()].into(), data: data.into() };
     let secrets = there.map(|name| (name.to_owned(), secret)).into_iter().collect();
-    ObjectSet { materials: Materials::Secrets(secrets), ..set }
+    ObjectSet { referenced_data: ReferencedData::Secrets(secrets), ..set }
 }
 
 fn is_served(update: &Reconciled) -> bool {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use super::{FILE, StateError};
 
-/// Most bytes that are read or written: forty thousand clusters.
-const MOST: u64 = 1 << 30;
+/// Maximum size of the file: forty thousand clusters.
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// Reads the file; `None` if there is none. It must be a plain file that belongs to this process's user, and that no other user
 /// may read or write: a user who can write it could replace the gateway's configuration.
@@ -30,12 +30,12 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
     if opened.mode() & 0o777 != 0o600 {
         return Err(StateError::Mode(opened.mode() & 0o777));
     }
-    if opened.len() > MOST {
+    if opened.len() > MAX_FILE_BYTES {
         return Err(StateError::Size);
     }
     let mut bytes = Vec::new();
-    Read::by_ref(&mut file).take(MOST + 1).read_to_end(&mut bytes).map_err(StateError::Read)?;
-    if bytes.len() as u64 > MOST {
+    Read::by_ref(&mut file).take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(StateError::Read)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(StateError::Size);
     }
     Ok(Some(bytes))
@@ -43,7 +43,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
 
 /// Puts the file in its place in one step, written through to the disk: after a crash there is the old one or the new one.
 pub(super) fn write(directory: &Path, bytes: &[u8]) -> io::Result<()> {
-    if bytes.len() as u64 > MOST {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 GiB"));
     }
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
@@ -84,7 +84,7 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         let huge = state.join("huge");
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&huge).unwrap();
-        file.set_len(MOST + 1).unwrap();
+        file.set_len(MAX_FILE_BYTES + 1).unwrap();
         assert!(matches!(read(&huge), Err(StateError::Size)));
         fs::remove_file(huge).unwrap();
         // Only root may give a file away.

@@ -24,9 +24,9 @@ pub(crate) enum SavedError {
     Version,
     #[error("is of a release with another version of the filter's configuration")]
     ConfigVersion,
-    #[error("is corrupted: its hash is not the one that it says")]
+    #[error("is corrupted: its hash does not match")]
     Corrupted,
-    #[error("cannot be understood")]
+    #[error("cannot be read as a snapshot")]
     Content,
 }
 

@@ -8,10 +8,10 @@ use tokio::sync::watch;
 use super::super::metrics::ControlPlaneMetrics;
 use super::{file, format};
 
-/// The shortest pause between two writes.
-const PAUSE: Duration = Duration::from_secs(1);
-/// A pause is so many times as long as the write before it took.
-const SHARE: u32 = 10;
+/// Minimum pause between two writes.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+/// Ratio of a pause to the duration of the write before it.
+const PAUSE_RATIO: u32 = 10;
 
 /// Takes what is served, for the writer.
 pub(in super::super) struct StateKeeper(watch::Sender<Option<Arc<Snapshot>>>);
@@ -60,7 +60,7 @@ impl StateWriter {
             if is_last {
                 return;
             }
-            let pause = PAUSE.max(start.elapsed() * SHARE);
+            let pause = MIN_PAUSE.max(start.elapsed() * PAUSE_RATIO);
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = ended(self.snapshots.clone()) => {}

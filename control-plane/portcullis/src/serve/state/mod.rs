@@ -38,7 +38,7 @@ pub(crate) struct StateArguments {
 pub(super) enum StateError {
     #[error("cannot be read: {0}")]
     Read(#[source] std::io::Error),
-    #[error("is no plain file")]
+    #[error("is not a regular file")]
     NotPlain,
     #[error("belongs to another user")]
     Owner,

@@ -23,7 +23,7 @@ pub(super) fn clusters(client: Client) -> Api<DynamicObject> {
 
 /// Applies a status; returns the outcome and, if it failed, the reason. The reason holds no secret.
 pub(super) async fn apply(clusters: Api<DynamicObject>, name: String, object: Value) -> (String, WriteOutcome, String) {
-    // Fields of ours that somebody else wrote are ours again.
+    // Force takes back fields of ours that another writer changed.
     let parameters = PatchParams::apply(MANAGER).force();
     let patch = Patch::Apply(&object);
     let applied = clusters.patch_status(&name, &parameters, &patch);

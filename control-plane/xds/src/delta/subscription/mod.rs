@@ -234,7 +234,7 @@ impl Subscription {
         }
         self.forget_refusals(snapshot, type_url);
         self.forget_done(snapshot, type_url);
-        // A name that is new to the node and does not exist is told at once: nothing can refer to it.
+        // A name that is new to the node and does not exist is removed at once: nothing can refer to it.
         let unknown: BTreeSet<_> =
             self.due.iter().filter(|name| self.is_unknown(snapshot, type_url, name)).cloned().collect();
         if !unknown.is_empty() {

@@ -42,7 +42,7 @@ impl Subscription {
     pub(in crate::delta) fn out_of_sync(&self, snapshot: &Snapshot, type_url: &str) -> Blocked {
         let refused = self.refused(snapshot, type_url).map(|refused| Blocked::for_owner(refused.owner.as_deref()));
         let waits = refused.fold(self.unsettled(snapshot, type_url), Blocked::and);
-        // A part that is not as it is wanted, although nothing is to be sent, stands in for one that is refused.
+        // A part that differs from the wanted one, although nothing is left to send, replaces a refused one.
         if self.composed.is_in_sync() || waits != Blocked::None { waits } else { Blocked::All }
     }
 

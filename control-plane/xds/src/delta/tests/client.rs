@@ -61,7 +61,7 @@ impl Client {
         let Some(response) = self.inbox.pop_front() else { return false };
         let url = TYPES.into_iter().find(|url| *url == response.type_url).unwrap();
         let view = self.view.get_mut(url).unwrap();
-        // What it does not want any more, Envoy drops.
+        // Envoy drops resources that it unsubscribes from.
         let asked = self.asked.entry(url).or_default();
         let is_wanted = |name: &String| url == CDS || url == LDS || asked.contains(name);
         for resource in response.resources.iter().filter(|resource| is_wanted(&resource.name)) {

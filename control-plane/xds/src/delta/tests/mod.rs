@@ -3,7 +3,9 @@
 
 mod client;
 mod property;
+mod refusals;
 mod rules;
+mod steps;
 
 use std::ops::Deref;
 use std::sync::Arc;

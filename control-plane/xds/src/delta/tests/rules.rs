@@ -1,59 +1,9 @@
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
-use envoy_types::pb::google::rpc::Status;
 
+use super::steps::{ack, ask, nack, opened, owned, settle, show};
 use super::*;
-use portcullis_api::status::Standing;
-
-/// A response as `type: +name -name`.
-fn show(responses: &[DeltaDiscoveryResponse]) -> Vec<String> {
-    let short = BTreeMap::from([(CDS, "CDS"), (EDS, "EDS"), (LDS, "LDS"), (RDS, "RDS"), (SDS, "SDS")]);
-    let one = |response: &DeltaDiscoveryResponse| {
-        let mut text = format!("{}:", short[response.type_url.as_str()]);
-        response.resources.iter().for_each(|resource| text += &format!(" +{}", resource.name));
-        response.removed_resources.iter().for_each(|name| text += &format!(" -{name}"));
-        text
-    };
-    responses.iter().map(one).collect()
-}
-
-fn ask(url: &str, names: &[&str]) -> DeltaDiscoveryRequest {
-    DeltaDiscoveryRequest {
-        type_url: url.to_owned(),
-        resource_names_subscribe: names.iter().map(|name| (*name).to_owned()).collect(),
-        ..Default::default()
-    }
-}
-
-fn ack(response: &DeltaDiscoveryResponse) -> DeltaDiscoveryRequest {
-    DeltaDiscoveryRequest { response_nonce: response.nonce.clone(), ..ask(&response.type_url, &[]) }
-}
-
-fn nack(response: &DeltaDiscoveryResponse) -> DeltaDiscoveryRequest {
-    let error = Status { message: "bad thing".to_owned(), ..Default::default() };
-    DeltaDiscoveryRequest { error_detail: Some(error), ..ack(response) }
-}
-
-/// Acknowledges everything until nothing is said any more; returns what was said.
-fn settle(stream: &mut Encoded, mut responses: Vec<DeltaDiscoveryResponse>) -> Vec<String> {
-    let mut said = Vec::new();
-    while !responses.is_empty() {
-        said.extend(show(&responses));
-        responses = responses.iter().flat_map(|response| stream.on_request(ack(response))).collect();
-    }
-    said
-}
-
-fn opened(snapshot: Arc<Snapshot>, asked: &[(&str, &[&str])]) -> Encoded {
-    let mut stream = Encoded::new(snapshot);
-    for (url, names) in asked {
-        let responses = stream.on_request(ask(url, names));
-        settle(&mut stream, responses);
-    }
-    stream
-}
 
 #[test]
 fn first_request_decides_what_is_wanted() {
@@ -204,41 +154,6 @@ fn one_response_of_a_type_is_under_way_at_a_time() {
 }
 
 #[test]
-fn refused_resource_is_found_reported_and_not_sent_again() {
-    let mut stream = opened(snapshot(&[]), &[(CDS, &[]), (LDS, &[])]);
-    let all = [(CDS, "a", "1"), (CDS, "b", "bad"), (CDS, "c", "1"), (CDS, "d", "1")];
-    let mut responses = stream.on_snapshot(snapshot(&all));
-    let mut said = Vec::new();
-    while let [response] = &responses[..] {
-        said.extend(show(&responses));
-        let is_bad = response.resources.iter().any(|resource| resource.name == "b");
-        responses = stream.on_request(if is_bad { nack(response) } else { ack(response) });
-    }
-    assert_eq!(said, ["CDS: +a +b +c +d", "CDS: +a +b", "CDS: +a", "CDS: +b", "CDS: +c +d"]);
-    assert_eq!(stream.status()[CDS].nack.as_deref(), Some("bad thing"));
-    assert!(!stream.is_in_sync());
-    let mut more = all.to_vec();
-    more.push((CDS, "e", "1"));
-    let responses = stream.on_snapshot(snapshot(&more));
-    assert_eq!(settle(&mut stream, responses), ["CDS: +e"]);
-    more[1] = (CDS, "b", "good");
-    let responses = stream.on_snapshot(snapshot(&more));
-    assert_eq!(settle(&mut stream, responses), ["CDS: +b"]);
-    assert_eq!(stream.status()[CDS].nack, None);
-    assert!(stream.is_in_sync());
-}
-
-#[test]
-fn refusal_of_several_leaves_their_versions_unknown() {
-    let before = snapshot(&[(CDS, "a", "1"), (CDS, "b", "1")]);
-    let mut stream = opened(before.clone(), &[(CDS, &[]), (LDS, &[])]);
-    let responses = stream.on_snapshot(snapshot(&[(CDS, "a", "2"), (CDS, "b", "2"), (CDS, "c", "2")]));
-    assert_eq!(show(&stream.on_snapshot(before)), [""; 0]);
-    let responses = stream.on_request(nack(&responses[0]));
-    assert_eq!(settle(&mut stream, responses), ["CDS: +a", "CDS: +b", "CDS: -c"]);
-}
-
-#[test]
 fn resources_stay_while_a_route_is_refused() {
     let before = [(CDS, "a", "1"), (RDS, "r", "a")];
     let after = [(CDS, "b", "1"), (RDS, "r", "b")];
@@ -264,42 +179,6 @@ fn node_is_in_sync_only_after_asking_for_clusters_and_listeners() {
 }
 
 #[test]
-fn owner_learns_where_a_node_stands() {
-    let now = owned(&[(CDS, "a", "1", "A"), (CDS, "b", "bad", "B"), (RDS, "ra", "1", "A")]);
-    let mut stream = Encoded::new(now.clone());
-    let first = stream.on_request(ask(CDS, &[]));
-    assert_eq!(stream.standing(&now, "A"), Some(Standing::Pending));
-    assert_eq!(stream.standing(&now, "C"), None, "nothing of it is served");
-    let halves = stream.on_request(nack(&first[0]));
-    assert_eq!(show(&halves), ["CDS: +a"]);
-    let bad = stream.on_request(ack(&halves[0]));
-    assert_eq!(show(&bad), ["CDS: +b"]);
-    assert_eq!(show(&stream.on_request(nack(&bad[0]))), [""; 0]);
-    assert_eq!(stream.standing(&now, "A"), Some(Standing::Pending), "its route is not asked for yet");
-    let responses = stream.on_request(ask(LDS, &[]));
-    settle(&mut stream, responses);
-    let responses = stream.on_request(ask(RDS, &["ra"]));
-    settle(&mut stream, responses);
-    assert_eq!(stream.standing(&now, "A"), Some(Standing::Acknowledged));
-    let refused = Standing::Refused { message: "bad thing".to_owned() };
-    assert_eq!(stream.standing(&now, "B"), Some(refused));
-    let told = stream.refused();
-    assert_eq!((told.len(), told[0].name.as_str(), told[0].owner.as_deref()), (1, "b", Some("B")));
-    let newer = owned(&[(CDS, "a", "2", "A"), (CDS, "b", "good", "B")]);
-    assert_eq!(stream.standing(&newer, "B"), Some(Standing::Pending), "what is refused is another version");
-    assert_eq!(stream.standing(&newer, "A"), Some(Standing::Pending), "the stream need not know the snapshot");
-}
-
-/// `(type, name, content, owner)`.
-fn owned(all: &[(&str, &str, &str, &str)]) -> Arc<crate::Snapshot> {
-    let one = |(url, name, body, owner): &(&str, &str, &str, &str)| {
-        let resource = crate::Resource::new(body.as_bytes().to_vec()).owned_by(*owner);
-        ((*url).to_owned(), (*name).to_owned(), resource)
-    };
-    Arc::new(crate::Snapshot::new(all.iter().map(one)))
-}
-
-#[test]
 fn owners_do_not_wait_for_each_other() {
     let before = [(CDS, "a", "1", "A"), (CDS, "b", "1", "B"), (RDS, "ra", "1", "A"), (RDS, "rb", "1", "B")];
     let mut after = before;
@@ -315,78 +194,6 @@ fn owners_do_not_wait_for_each_other() {
     let gone = [after[2]];
     let responses = stream.on_snapshot(owned(&gone));
     assert_eq!(settle(&mut stream, responses), ["RDS: -rb", "CDS: -b"]);
-}
-
-/// A listener of a base and parts.
-fn listener(parts: &[(&str, &str)]) -> Arc<crate::Snapshot> {
-    let mut body = b"base".to_vec();
-    let mut ranges = Vec::new();
-    for (owner, content) in parts {
-        let start = body.len();
-        body.extend(content.as_bytes());
-        let fallback = Some("-".into());
-        ranges.push(crate::Part { owner: (*owner).to_owned(), range: start..body.len(), fallback });
-    }
-    let resource = crate::Resource::new(body).with_parts(ranges);
-    Arc::new(crate::Snapshot::new([(LDS.to_owned(), "l".to_owned(), resource)]))
-}
-
-/// Refuses every response with a `!` in it. Returns the bodies.
-fn settle_bodies(stream: &mut Encoded, mut responses: Vec<DeltaDiscoveryResponse>) -> Vec<String> {
-    let mut said = Vec::new();
-    while let Some(response) = responses.pop() {
-        let body = response.resources.iter().filter_map(|one| one.resource.as_ref());
-        let body: String = body.map(|any| String::from_utf8_lossy(&any.value).into_owned()).collect();
-        let answer = if body.contains('!') { nack(&response) } else { ack(&response) };
-        said.push(body);
-        responses.extend(stream.on_request(answer));
-    }
-    said
-}
-
-#[test]
-fn bad_part_is_found_told_and_left_out() {
-    let before = listener(&[("A", " a1"), ("B", " b1")]);
-    let mut stream = Encoded::new(before.clone());
-    let responses = stream.on_request(ask(CDS, &[]));
-    settle_bodies(&mut stream, responses);
-    let responses = stream.on_request(ask(LDS, &[]));
-    assert_eq!(settle_bodies(&mut stream, responses), ["base a1 b1"]);
-    assert_eq!(stream.standing(&before, "A"), Some(Standing::Acknowledged));
-    let after = listener(&[("A", " a2"), ("B", " b2!"), ("C", " c!")]);
-    let responses = stream.on_snapshot(after.clone());
-    let said = settle_bodies(&mut stream, responses);
-    assert_eq!(said.last().unwrap(), "base a2 b1-", "{said:#?}");
-    let told: Vec<_> = stream.refused().into_iter().map(|one| one.owner.unwrap()).collect();
-    assert_eq!(told, ["B", "C"]);
-    assert_eq!(stream.standing(&after, "A"), Some(Standing::Acknowledged));
-    assert_eq!(stream.standing(&after, "B"), Some(Standing::Refused { message: "bad thing".to_owned() }));
-    assert!(stream.status()[LDS].nack.is_some() && !stream.is_in_sync());
-    let responses = stream.on_snapshot(listener(&[("A", " a3"), ("B", " b3")]));
-    assert_eq!(settle_bodies(&mut stream, responses), ["base a3 b3"]);
-    assert!(stream.status()[LDS].nack.is_none() && stream.is_in_sync());
-}
-
-#[test]
-fn reconnect_does_not_send_a_refused_part_again() {
-    let all = listener(&[("A", " a1"), ("B", " b!")]);
-    let mut stream = Encoded::new(all.clone());
-    let responses = stream.on_request(ask(LDS, &[]));
-    let mut version = String::new();
-    let mut responses = std::collections::VecDeque::from(responses);
-    while let Some(response) = responses.pop_front() {
-        let resource = response.resources.first().unwrap();
-        let is_bad = resource.resource.as_ref().unwrap().value.contains(&b'!');
-        if !is_bad {
-            version.clone_from(&resource.version);
-        }
-        responses.extend(stream.on_request(if is_bad { nack(&response) } else { ack(&response) }));
-    }
-    let mut again = Encoded::new(all);
-    let mut request = ask(LDS, &[]);
-    request.initial_resource_versions = [("l".to_owned(), version)].into();
-    assert_eq!(show(&again.on_request(request)), [""; 0]);
-    assert_eq!(again.refused()[0].owner.as_deref(), Some("B"));
 }
 
 #[test]

@@ -72,9 +72,9 @@ fn protected_user_is_refused_in_every_mode() {
         for user in ["root", "system:serviceaccount:kube-system:anything"] {
             assert_eq!(by_certificate(&fixture(), user, &[], &[]), REFUSED, "{mode:?} {drops}");
             assert_eq!(by_token(&fixture(), user, &[], &[]), REFUSED, "{mode:?} {drops}");
-            // The certificate decides, whatever stands beside it.
+            // The certificate decides, with any other credential beside it.
             assert_eq!(by_certificate(&fixture(), user, &[], &[TOKEN]), REFUSED);
-            // Nor may it act as somebody else.
+            // Nor may it act as another user.
             assert_eq!(by_certificate(&fixture(), user, &[], &[("impersonate-user", "bob")]), REFUSED);
             assert_eq!(by_token(&fixture(), "alice", &[], &[("impersonate-user", user)]), REFUSED);
         }
@@ -133,7 +133,7 @@ fn policies_do_not_see_a_group_that_is_dropped() {
         fixture.route.cluster = Cluster::compile(&config, &EphemeralState([7; 32])).unwrap();
         let outcome = by_certificate(&fixture, "alice", &["system:masters"], &[]);
         assert!(outcome.starts_with("rest.h2.read"), "{outcome}");
-        // The access log, and whoever explains, see the same.
+        // The access log and `explain` see the same.
         let chain = chain(&fixture, "alice", &["system:masters"]);
         let scan = fixture
             .gateway
@@ -165,7 +165,7 @@ fn protected_identity_cannot_be_impersonated() {
     ];
     for (mode, drops) in [(Impersonate, false), (Impersonate, true), (RequestHeader, false), (RequestHeader, true)] {
         for headers in refused {
-            // What is asked for by name is never dropped.
+            // A group that is asked for by name is never dropped.
             let outcome = by_certificate(&masters(mode, drops), "alice", &["dev"], headers);
             assert_eq!(outcome, REFUSED, "{mode:?} {drops} {headers:?}");
         }
@@ -313,7 +313,7 @@ proptest! {
                 prop_assert!(!name.ends_with("-user") || !is_user(value), "{outcome}");
                 prop_assert!(!name.ends_with("-group") || !is_group(value), "{outcome}");
             }
-            // What goes on untouched the upstream resolves itself.
+            // The upstream itself resolves a credential that is forwarded.
             if is_proxy {
                 let is_asked = target.is_some() && asked.iter().any(|one| is_group(one));
                 prop_assert!(!is_asked && !target.is_some_and(is_user));

@@ -99,7 +99,7 @@ fn dependency_has_a_health_check() {
         };
         let ends = service.health_check().is_none() && service.fields["profiles"].is_null();
         assert!(!ends || project.services.values().any(waits), "{name}");
-        // What goes on for ever is looked after.
+        // Services that run without end are restarted.
         assert_eq!(service.fields["restart"] == "unless-stopped", service.health_check().is_some(), "{name}");
     }
     let gateway = &project.services["gateway"];

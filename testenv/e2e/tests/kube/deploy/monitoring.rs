@@ -54,7 +54,7 @@ fn asked(expression: &str) -> Vec<Asked> {
             None => Vec::new(),
         };
         let is_metric = ["portcullis_", "envoy_"].iter().any(|prefix| word.starts_with(prefix));
-        // Envoy's labels have its prefix, too, and stand in `by (…)`.
+        // Envoy's labels have its prefix, too, and are listed in `by (…)`.
         if is_metric && !["envoy_cluster_name", "envoy_response_code_class"].contains(&word.as_str()) {
             found.push(Asked { metric: word, labels });
         }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::addresses::{CONNECTION, listed_by};
 use super::effect::{manager, nothing_was_refused};
 use super::fixture::admin;
-use super::tenants::Neighbour;
+use super::tenants::OtherTenant;
 use super::users::told;
 
 const FRONT: &str = "system:istio-gateway";
@@ -221,7 +221,7 @@ fn nobody_else_gets_to_the_servers(shoot: &Shoot) {
     let server = TlsTarget::new(shoot.kube.apiservers()[0].address()).trust(shoot.kube.server_ca()).sni("localhost");
     let secrets =
         ["tls", "wildcard-tls", "istio-mtls"].map(|name| format!("{}-kube-apiserver-{name}", shoot.namespace));
-    let neighbour = Neighbour {
+    let other_tenant = OtherTenant {
         mesh: &shoot.mesh,
         address: shoot.mesh.target(HOST, &shoot.serving_ca).address(),
         label: "app: istio-ingressgateway",
@@ -235,6 +235,6 @@ fn nobody_else_gets_to_the_servers(shoot: &Shoot) {
         policy: &format!("{}-kube-apiserver", shoot.namespace),
     };
     let apply = |file: &str, objects: &str| apply(&shoot.kube, &shoot.run.write(file, objects).unwrap()).unwrap();
-    neighbour.nobody_else_routes_to_the_servers(apply);
-    neighbour.nobody_else_names_the_secrets(apply);
+    other_tenant.nobody_else_routes_to_the_servers(apply);
+    other_tenant.nobody_else_names_the_secrets(apply);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::effect::eventually;
 use super::fixture::admin;
-use super::tenants::{HOST, Neighbour};
+use super::tenants::{HOST, OtherTenant};
 
 /// A tenant's route to a kube-apiserver, with headers of any user. Only a certificate that the server trusts is missing.
 const WAY: &str = r"
@@ -112,8 +112,8 @@ fn with(mut spec: Value, field: &str, value: Value) -> Value {
     spec
 }
 
-impl Neighbour<'_> {
-    /// A Secret of the neighbour's own in the gateway's namespace, `shop`.
+impl OtherTenant<'_> {
+    /// A Secret of the other tenant's own in the gateway's namespace, `shop`.
     pub(super) fn own_secret(&self) -> Value {
         let own = Ca::new("shop").unwrap().issue(&CertSpec::server(HOST, [HOST])).unwrap();
         let data = json!({"tls.crt": own.pem(), "tls.key": own.key_pem()});
@@ -159,7 +159,7 @@ impl Neighbour<'_> {
         });
     }
 
-    /// With what is refused the neighbour is anybody: without the policy, and by objects that are older than it.
+    /// With what is refused the other tenant is anybody: without the policy, and by objects that are older than it.
     fn only_the_policy_forbids_it(&self, client: &H2Client, apply: impl Fn(&str, &str)) {
         let address = self.server.address();
         let way = WAY.replace("IP", &address.ip().to_string()).replace("PORT", &address.port().to_string());

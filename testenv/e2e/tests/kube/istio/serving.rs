@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::addresses::no_forged_address_is_listed;
 use super::effect::{connections, eventually, manager, nothing_was_refused, virtual_host};
 use super::fixture::{Build, MeshFixture, NAME, Setup, object};
-use super::tenants::Neighbour;
+use super::tenants::OtherTenant;
 use super::users::everybody_is_who_they_are;
 
 const SOON: Duration = Duration::from_secs(30);
@@ -64,7 +64,7 @@ fn serves(test: &str, setup: &Setup) {
     a_resumed_session_is_still_alices(&fixture);
     what_envoy_itself_answers_is_a_status(&fixture);
     nothing_was_refused(&fixture.mesh);
-    // With wasm nobody else has a host there at all.
+    // With wasm no other object has a host there.
     if setup.build == Build::Module {
         nobody_else_gets_to_the_servers(&fixture);
     }
@@ -76,7 +76,7 @@ fn serves(test: &str, setup: &Setup) {
 fn nobody_else_gets_to_the_servers(fixture: &MeshFixture) {
     let routes = || virtual_host(&fixture.mesh, NAME)["routes"].clone();
     let (before, object) = (routes(), object(NAME));
-    let neighbour = Neighbour {
+    let other_tenant = OtherTenant {
         mesh: &fixture.mesh,
         address: fixture.target().address(),
         label: "istio: ingressgateway",
@@ -90,8 +90,8 @@ fn nobody_else_gets_to_the_servers(fixture: &MeshFixture) {
         policy: &format!("{object}.istio-ingress"),
     };
     let apply = |file: &str, objects: &str| fixture.apply(file, objects);
-    neighbour.nobody_else_routes_to_the_servers(apply);
-    neighbour.nobody_else_names_the_secrets(apply);
+    other_tenant.nobody_else_routes_to_the_servers(apply);
+    other_tenant.nobody_else_names_the_secrets(apply);
     assert!(routes() == before, "the cluster's own routes");
     let alice = H2Client::connect(&fixture.target().identity(&fixture.alice)).unwrap();
     assert_eq!(alice.get(CONFIGMAPS, &[]).unwrap().status, 200);

@@ -46,15 +46,15 @@ spec:
     route: [{destination: {host: SERVICE, subset: upgrade, port: {number: 443}}}]
 ";
 
-/// A cluster as its neighbours know it.
-pub(super) struct Neighbour<'a> {
+/// A cluster as its other tenants know it.
+pub(super) struct OtherTenant<'a> {
     pub(super) mesh: &'a Mesh,
     /// The address of the gateway.
     pub(super) address: SocketAddr,
     /// By which the gateway's pods are found.
     pub(super) label: &'a str,
     pub(super) gateway: &'a str,
-    /// For which routes are added: the neighbour's, and what else the Gateway lets be taken.
+    /// For which routes are added: the other tenant's, and what else the Gateway lets be taken.
     pub(super) hosts: &'a str,
     /// The host of the DestinationRule.
     pub(super) service: &'a str,
@@ -69,7 +69,7 @@ pub(super) struct Neighbour<'a> {
     pub(super) policy: &'a str,
 }
 
-impl Neighbour<'_> {
+impl OtherTenant<'_> {
     /// A tenant with a host on the gateway's pods has no route to the servers as a user of his choice. `apply` applies objects.
     pub(super) fn nobody_else_routes_to_the_servers(&self, apply: impl Fn(&str, &str)) {
         let tenant = [("LABEL", self.label), ("GATEWAY", self.gateway)].into_iter();

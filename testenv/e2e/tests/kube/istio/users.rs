@@ -69,7 +69,7 @@ pub(super) fn nothing_said_changes_it(case: &str, credential: Headers<'_>, direc
     for judged in JUDGED {
         let headers = [credential, judged].concat();
         let (expected, found) = (told(direct, &headers), told(through, &headers));
-        // What is wrong with a request by itself the gateway says earlier, and in other words.
+        // A malformed request is refused by the gateway earlier, and in other words.
         let is_refused = |status: u16| (400..500).contains(&status);
         let same = found == expected || is_refused(found.0) && is_refused(expected.0);
         assert!(same, "{case}, {judged:?}: {found:?}, directly {expected:?}");

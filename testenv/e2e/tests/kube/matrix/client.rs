@@ -76,7 +76,7 @@ impl Client {
         connection.write(request.as_bytes()).unwrap();
         let response = connection.read_response(false).unwrap();
         let is_last = response.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"));
-        // What follows a request for an upgrade is not HTTP any more.
+        // Bytes after an upgrade request are not HTTP.
         self.h1 = (!is_last && !is_upgrade).then_some(connection);
         response
     }
@@ -92,7 +92,7 @@ impl Client {
         let usable = self.h2.take().filter(|client| !client.is_closed());
         let client = usable.unwrap_or_else(|| H2Client::connect(&self.target).unwrap());
         let response = client.request("POST", REVIEWS, &headers, REVIEW.as_bytes()).unwrap();
-        // kube-apiserver closes after what it answers to nobody in particular.
+        // kube-apiserver closes the connection after an answer to an anonymous request.
         self.h2 = self.is_certain.then_some(client);
         response
     }

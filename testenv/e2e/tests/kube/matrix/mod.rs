@@ -173,11 +173,11 @@ fn without_nominated(case: Case) -> Vec<(&'static str, &'static str)> {
 fn by_design(fixture: &KubeFixture, case: Case, form: Form, direct: Outcome) -> Outcome {
     let is_blank_ended = case.iter().any(|(_, value)| value.trim() != *value);
     if fixture.identities == Identities::RequestHeader {
-        // What would get lost on the way goes no further.
+        // Values that would change on the way are refused.
         return if form == Form::NominatedUpgrade { (400, json!("BadRequest")) } else { direct };
     }
     match form {
-        // HTTP/2 carries outer blanks, HTTP/1.1 trims them: told upstream, it would be another user on one of the two.
+        // HTTP/2 carries outer blanks, HTTP/1.1 trims them: forwarded, it would be another user on one of the two.
         Form::H2Once | Form::H2Twice if is_blank_ended && direct.0 == 201 => (400, json!("BadRequest")),
         _ => direct,
     }

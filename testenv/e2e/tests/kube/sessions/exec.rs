@@ -31,7 +31,7 @@ pub(super) fn a_terminal_follows_its_size(way: &Way<'_>) {
         let seen = || shell.stdout().contains(text).then_some(()).ok_or_else(|| shell.stdout());
         wait::until_ok(&format!("{way}: {text} on the terminal"), SOON, seen).unwrap();
     };
-    // The size is told beside the command and may come after it started; the trap tells it then.
+    // The size is sent beside the command and may arrive after its start; the trap prints it then.
     sees("ready");
     sees("33 101");
     let terminal = std::fs::read_to_string(&name).unwrap();

@@ -34,7 +34,7 @@ fn forgotten(way: &Way<'_>) {
         says(way, running, said);
     }
     let id = std::fs::read_to_string(way.place.fixture.kube.node().unwrap().directory_of(&way.pod).join("id")).unwrap();
-    // Over SPDY kubectl takes a session that broke off for one that succeeded, whoever broke it off.
+    // Over SPDY kubectl takes a session that broke off for one that succeeded, whichever side ended it.
     let status = exec.wait_exit(LIMIT + SOON).unwrap();
     assert!(began.elapsed() >= LIMIT, "{way}: {status} after {:?}", began.elapsed());
     assert_eq!(status.code(), Some(i32::from(way.protocol == Protocol::WebSocket)), "{way}");

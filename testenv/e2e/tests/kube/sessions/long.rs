@@ -37,7 +37,7 @@ fn hundred_megabytes_are_copied_both_ways() {
 fn idle_streams_last_seven_minutes() {
     let Some(place) = Place::start("idle") else { return };
     let ways = place.ways_through();
-    let quiet: Vec<_> = ways.iter().map(Quiet::start).collect();
+    let idle: Vec<_> = ways.iter().map(IdleSession::start).collect();
     // kubectl sends a ping now and then; a browser does not.
     place.fixture.kube.run_pod("browsed").unwrap();
     let token = place.fixture.admin(&["create", "token", "robot"]).trim().to_owned();
@@ -46,11 +46,11 @@ fn idle_streams_last_seven_minutes() {
         .into();
     let began = Instant::now();
     wait::until("time passes", IDLE + SOON, || {
-        assert!(quiet.iter().all(Quiet::is_running), "after {:?}", began.elapsed());
+        assert!(idle.iter().all(IdleSession::is_running), "after {:?}", began.elapsed());
         (began.elapsed() > IDLE).then_some(())
     })
     .unwrap();
-    for one in &quiet {
+    for one in &idle {
         one.speaks();
     }
     for session in &mut silent {
@@ -60,23 +60,23 @@ fn idle_streams_last_seven_minutes() {
 }
 
 /// A watch, a log and a session in which nothing happens.
-struct Quiet<'a> {
+struct IdleSession<'a> {
     way: &'a Way<'a>,
     exec: Process,
     watch: Process,
     log: Process,
 }
 
-impl<'a> Quiet<'a> {
+impl<'a> IdleSession<'a> {
     fn start(way: &'a Way<'a>) -> Self {
         let exec = way.kubectl(["exec", "-i", &way.pod, "--", "cat"]).stdin_piped().spawn().unwrap();
         let watch = way.kubectl(["get", "configmaps", "-w", "-o", "name"]).spawn().unwrap();
         let log = way.kubectl(["logs", "-f", &way.pod]).spawn().unwrap();
         exec.write(b"before\n").unwrap();
-        let quiet = Quiet { way, exec, watch, log };
-        quiet.says(&quiet.exec, "before\n");
-        quiet.says(&quiet.log, "started\n");
-        quiet
+        let idle = IdleSession { way, exec, watch, log };
+        idle.says(&idle.exec, "before\n");
+        idle.says(&idle.log, "started\n");
+        idle
     }
 
     fn is_running(&self) -> bool {

@@ -5,28 +5,28 @@ use portcullis_e2e::Manifest;
 use portcullis_harness::{wait, write_private};
 use serde_json::{Value, json};
 
+use super::control_plane::{ControlPlaneUnderTest, SOON, object, snapshot_of, text, wait_same};
 use super::fixture::SourceFixture;
-use super::side::{SOON, Side, object, snapshot_of, text, wait_same};
 
 /// Both sources, fed with the same.
-struct Both {
+struct SourcePair {
     fixture: SourceFixture,
-    directory: Side,
-    kubernetes: Side,
+    directory: ControlPlaneUnderTest,
+    kubernetes: ControlPlaneUnderTest,
     manifests: PathBuf,
 }
 
-impl Both {
+impl SourcePair {
     fn start(test: &str) -> Option<Self> {
         let fixture = SourceFixture::start(test)?;
         let manifests = fixture.run.make_dir("manifests").unwrap();
         fs::copy(&fixture.settings, manifests.join("settings.yaml")).unwrap();
-        let directory = Side::start(&fixture.run, "directory", &["--config", text(&manifests)]);
+        let directory = ControlPlaneUnderTest::start(&fixture.run, "directory", &["--config", text(&manifests)]);
         let kubernetes = fixture.kubernetes_side("kubernetes");
-        Some(Both { fixture, directory, kubernetes, manifests })
+        Some(SourcePair { fixture, directory, kubernetes, manifests })
     }
 
-    fn sides(&self) -> [&Side; 2] {
+    fn sides(&self) -> [&ControlPlaneUnderTest; 2] {
         [&self.directory, &self.kubernetes]
     }
 
@@ -64,7 +64,7 @@ impl Both {
 
     /// Both say the same of every object.
     fn wait_same_told(&self) {
-        wait::until_ok("both sources tell the same", SOON, || {
+        wait::until_ok("both sources serve the same", SOON, || {
             let [one, other] = self.sides().map(told);
             if one == other { Ok(()) } else { Err(format!("{one:#?}\n{other:#?}")) }
         })
@@ -82,7 +82,7 @@ impl Both {
 }
 
 /// The status of the clusters, without the line of the file and the transition times.
-fn told(side: &Side) -> Vec<Value> {
+fn told(side: &ControlPlaneUnderTest) -> Vec<Value> {
     let status = side.plane.status().unwrap();
     let objects = status["objects"].as_array().unwrap();
     let mut told: Vec<Value> = objects.iter().filter(|one| one["kind"] == "UpstreamCluster").cloned().collect();
@@ -98,102 +98,102 @@ fn told(side: &Side) -> Vec<Value> {
 
 #[test]
 fn both_sources_lead_to_the_same() {
-    let Some(mut both) = Both::start("conformance") else { return };
-    let mut snapshot = wait_same(both.sides());
-    snapshot = an_object_comes_and_changes(&both, &snapshot);
-    snapshot = a_wrong_edit_changes_nothing(&both, &snapshot);
+    let Some(mut sources) = SourcePair::start("conformance") else { return };
+    let mut snapshot = wait_same(sources.sides());
+    snapshot = an_object_comes_and_changes(&sources, &snapshot);
+    snapshot = a_wrong_edit_changes_nothing(&sources, &snapshot);
     // Before anything is removed: farewells to what is gone are forgotten by a restart.
-    a_restart_changes_nothing(&mut both, &snapshot);
-    snapshot = a_name_that_is_taken_stays(&both, &snapshot);
-    snapshot = many_come_at_once(&both, &snapshot);
-    an_object_goes_and_another_of_its_name_comes(&both, &snapshot);
+    a_restart_changes_nothing(&mut sources, &snapshot);
+    snapshot = a_name_that_is_taken_stays(&sources, &snapshot);
+    snapshot = many_come_at_once(&sources, &snapshot);
+    an_object_goes_and_another_of_its_name_comes(&sources, &snapshot);
 }
 
-fn an_object_comes_and_changes(both: &Both, before: &str) -> String {
-    let manifest = both.fixture.manifest("a.example.com");
-    both.apply(&manifest);
-    let added = both.same_and_new(before);
-    both.wait_told("a.example.com", Some(true));
-    both.apply(
+fn an_object_comes_and_changes(sources: &SourcePair, before: &str) -> String {
+    let manifest = sources.fixture.manifest("a.example.com");
+    sources.apply(&manifest);
+    let added = sources.same_and_new(before);
+    sources.wait_told("a.example.com", Some(true));
+    sources.apply(
         &manifest.set("/spec/portcullis", json!({"requestTimeout": "20s", "extraAuthorities": ["x.example.com"]})),
     );
-    both.same_and_new(&added)
+    sources.same_and_new(&added)
 }
 
 /// An edit that the CRD refuses never arrives; the check refuses what the CRD cannot judge.
-fn a_wrong_edit_changes_nothing(both: &Both, before: &str) -> String {
-    let bad = both.fixture.manifest("a.example.com").set("/spec/clientConfig/keyData", json!("bm90aGluZw=="));
-    both.apply(&bad);
-    both.wait_told("a.example.com", Some(false));
-    assert_eq!(wait_same(both.sides()), before);
-    let status = both.kubernetes.plane.status().unwrap();
+fn a_wrong_edit_changes_nothing(sources: &SourcePair, before: &str) -> String {
+    let bad = sources.fixture.manifest("a.example.com").set("/spec/clientConfig/keyData", json!("bm90aGluZw=="));
+    sources.apply(&bad);
+    sources.wait_told("a.example.com", Some(false));
+    assert_eq!(wait_same(sources.sides()), before);
+    let status = sources.kubernetes.plane.status().unwrap();
     let message = object(&status, "a.example.com").unwrap()["message"].to_string();
     assert!(message.contains("accepted last is still served") && message.contains("spec.clientConfig"), "{message}");
-    both.wait_same_told();
-    both.apply(
+    sources.wait_same_told();
+    sources.apply(
         &bad.set("/spec/clientConfig/keyData", json!("bm90aGluZw==")).set("/metadata/name", json!("bad.example.com")),
     );
-    both.wait_told("bad.example.com", Some(false));
-    both.apply(&both.fixture.manifest("a.example.com"));
-    both.same_and_new(before)
+    sources.wait_told("bad.example.com", Some(false));
+    sources.apply(&sources.fixture.manifest("a.example.com"));
+    sources.same_and_new(before)
 }
 
-fn a_name_that_is_taken_stays(both: &Both, before: &str) -> String {
+fn a_name_that_is_taken_stays(sources: &SourcePair, before: &str) -> String {
     let names = json!(["a.example.com"]);
-    both.apply(&both.fixture.manifest("thief.example.com").set("/spec/secureServing/serverNames", names));
-    let added = both.same_and_new(before);
-    both.wait_told("thief.example.com", Some(true));
-    let status = both.kubernetes.plane.status().unwrap();
+    sources.apply(&sources.fixture.manifest("thief.example.com").set("/spec/secureServing/serverNames", names));
+    let added = sources.same_and_new(before);
+    sources.wait_told("thief.example.com", Some(true));
+    let status = sources.kubernetes.plane.status().unwrap();
     let thief = object(&status, "thief.example.com").unwrap();
     assert!(thief["reason"] == "Conflicted" && thief["message"].to_string().contains("UpstreamCluster a.example.com"));
-    both.wait_same_told();
-    both.remove("thief.example.com");
-    both.wait_told("thief.example.com", None);
-    both.same_and_new(&added)
+    sources.wait_same_told();
+    sources.remove("thief.example.com");
+    sources.wait_told("thief.example.com", None);
+    sources.same_and_new(&added)
 }
 
 /// One `kubectl apply` of many, and the file that `kubectl get -o yaml` makes of them.
-fn many_come_at_once(both: &Both, before: &str) -> String {
+fn many_come_at_once(sources: &SourcePair, before: &str) -> String {
     let many: Vec<Value> = (0..40)
-        .map(|number| both.fixture.manifest(&format!("many-{number}.example.com")).to_text())
+        .map(|number| sources.fixture.manifest(&format!("many-{number}.example.com")).to_text())
         .map(|text| serde_json::from_str(&text).unwrap())
         .collect();
-    both.fixture.apply(&json!({"apiVersion": "v1", "kind": "List", "items": many}).to_string());
+    sources.fixture.apply(&json!({"apiVersion": "v1", "kind": "List", "items": many}).to_string());
     let raw = "/apis/proxy.kubegateway.io/v1alpha1/upstreamclusters";
-    let mut list: Value = serde_json::from_str(&both.fixture.admin(&["get", "--raw", raw])).unwrap();
+    let mut list: Value = serde_json::from_str(&sources.fixture.admin(&["get", "--raw", raw])).unwrap();
     assert_eq!(list["kind"], "UpstreamClusterList");
     let is_many = |one: &Value| one["metadata"]["name"].as_str().unwrap().starts_with("many-");
     list["items"].as_array_mut().unwrap().retain(is_many);
-    both.write("many.json", &list.to_string());
-    let added = both.same_and_new(before);
-    assert_eq!(told(&both.kubernetes).len(), 42);
-    let one = both.fixture.admin(&["get", "upstreamcluster", "many-0.example.com", "-o", "yaml"]);
-    both.write("many.json", &one);
-    fs::rename(both.manifests.join("many.json"), both.manifests.join("many-0.example.com.yaml")).unwrap();
+    sources.write("many.json", &list.to_string());
+    let added = sources.same_and_new(before);
+    assert_eq!(told(&sources.kubernetes).len(), 42);
+    let one = sources.fixture.admin(&["get", "upstreamcluster", "many-0.example.com", "-o", "yaml"]);
+    sources.write("many.json", &one);
+    fs::rename(sources.manifests.join("many.json"), sources.manifests.join("many-0.example.com.yaml")).unwrap();
     let names: Vec<String> = (1..40).map(|number| format!("many-{number}.example.com")).collect();
     let mut delete = vec!["delete", "upstreamcluster", "--wait=false"];
     delete.extend(names.iter().map(String::as_str));
-    both.fixture.admin(&delete);
-    both.wait_told("many-39.example.com", None);
-    both.same_and_new(&added)
+    sources.fixture.admin(&delete);
+    sources.wait_told("many-39.example.com", None);
+    sources.same_and_new(&added)
 }
 
-fn an_object_goes_and_another_of_its_name_comes(both: &Both, before: &str) {
-    both.remove("many-0.example.com");
-    both.wait_told("many-0.example.com", None);
-    let without = both.same_and_new(before);
+fn an_object_goes_and_another_of_its_name_comes(sources: &SourcePair, before: &str) {
+    sources.remove("many-0.example.com");
+    sources.wait_told("many-0.example.com", None);
+    let without = sources.same_and_new(before);
     assert_ne!(without, before);
-    both.apply(&both.fixture.manifest("many-0.example.com"));
-    both.same_and_new(&without);
+    sources.apply(&sources.fixture.manifest("many-0.example.com"));
+    sources.same_and_new(&without);
 }
 
-fn a_restart_changes_nothing(both: &mut Both, before: &str) {
-    for side in [&mut both.directory, &mut both.kubernetes] {
+fn a_restart_changes_nothing(sources: &mut SourcePair, before: &str) {
+    for side in [&mut sources.directory, &mut sources.kubernetes] {
         side.plane.restart().unwrap();
         side.plane.wait_in_sync(1, SOON).unwrap();
     }
-    assert_eq!(wait_same(both.sides()), before);
-    for side in both.sides() {
+    assert_eq!(wait_same(sources.sides()), before);
+    for side in sources.sides() {
         let removed = side.envoy.admin().stat("listener_manager.listener_removed").unwrap();
         assert_eq!(removed, 0);
     }

@@ -9,7 +9,7 @@ use portcullis_harness::rundir::RunDir;
 use portcullis_harness::{deps, ports, wait, write_private};
 use serde_json::Value;
 
-use super::side::{SOON, Side, text};
+use super::control_plane::{ControlPlaneUnderTest, SOON, text};
 
 /// The namespace of the control plane.
 pub(crate) const NAMESPACE: &str = "gateways";
@@ -65,15 +65,15 @@ impl SourceFixture {
     }
 
     /// A control plane that reads this Kubernetes, with an Envoy.
-    pub(crate) fn kubernetes_side(&self, name: &str) -> Side {
+    pub(crate) fn kubernetes_side(&self, name: &str) -> ControlPlaneUnderTest {
         self.kubernetes_side_with(name, &[])
     }
 
     /// As [`SourceFixture::kubernetes_side`], with more flags of `serve`.
-    pub(crate) fn kubernetes_side_with(&self, name: &str, more: &[&str]) -> Side {
+    pub(crate) fn kubernetes_side_with(&self, name: &str, more: &[&str]) -> ControlPlaneUnderTest {
         let flags = self.kubernetes_flags(&self.settings.display().to_string());
         let flags: Vec<&str> = flags.iter().map(String::as_str).chain(more.iter().copied()).collect();
-        Side::start(&self.run, name, &flags)
+        ControlPlaneUnderTest::start(&self.run, name, &flags)
     }
 
     pub(crate) fn kubernetes_flags(&self, settings: &str) -> Vec<String> {

@@ -6,8 +6,8 @@ use portcullis_harness::process::{Process, Spec};
 use portcullis_harness::{deps, ports, write_private};
 use serde_json::{Value, json};
 
+use super::control_plane::{SOON, object, text};
 use super::fixture::{NAMESPACE, SourceFixture, printed};
-use super::side::{SOON, object, text};
 
 const ACCOUNT: &str = "portcullis-control-plane";
 const NAME: &str = "a.example.com";

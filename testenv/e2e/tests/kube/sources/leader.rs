@@ -4,8 +4,8 @@ use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 
+use super::control_plane::{SOON, snapshot_of};
 use super::fixture::{NAMESPACE, SourceFixture};
-use super::side::{SOON, snapshot_of};
 
 /// Longer than a Lease.
 const EXPIRY: Duration = Duration::from_secs(40);

@@ -1,6 +1,7 @@
 //! Sources of objects: a directory and a Kubernetes API lead to the same, and the loss of either takes nothing away.
 
 mod conformance;
+mod control_plane;
 mod fixture;
 mod in_cluster;
 mod leader;
@@ -9,8 +10,7 @@ mod ownership;
 mod references;
 mod rights;
 mod scale;
-mod side;
 mod traffic;
 
+pub(crate) use control_plane::{ControlPlaneUnderTest, SOON};
 pub(crate) use fixture::SourceFixture;
-pub(crate) use side::{SOON, Side};

@@ -7,12 +7,12 @@ use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
+use super::control_plane::{ControlPlaneUnderTest, SOON, object, snapshot_of};
 use super::fixture::SourceFixture;
-use super::side::{SOON, Side, object, snapshot_of};
 
 const NAME: &str = "a.example.com";
 
-fn start(test: &str) -> Option<(SourceFixture, Side, String)> {
+fn start(test: &str) -> Option<(SourceFixture, ControlPlaneUnderTest, String)> {
     let fixture = SourceFixture::start(test)?;
     fixture.apply(&fixture.manifest(NAME).to_text());
     let side = fixture.kubernetes_side("plane");
@@ -26,7 +26,7 @@ fn start(test: &str) -> Option<(SourceFixture, Side, String)> {
 }
 
 /// Nothing was taken from Envoy, and the next edit acts.
-fn nothing_was_lost(fixture: &SourceFixture, side: &Side, before: &str) {
+fn nothing_was_lost(fixture: &SourceFixture, side: &ControlPlaneUnderTest, before: &str) {
     assert_eq!(side.snapshot(), before);
     for what in ["cluster_manager.cluster_removed", "listener_manager.listener_removed"] {
         assert_eq!(side.envoy.admin().stat(what).unwrap(), 0, "{what}");
@@ -78,7 +78,7 @@ fn api_that_is_gone_keeps_what_it_told() {
     let stale = side.wait_current(false);
     assert!(stale["reason"].as_str().unwrap().contains("no connection"), "{stale}");
     assert_eq!(side.snapshot(), snapshot);
-    // A control plane that starts meanwhile has nothing to tell, and tells Envoy nothing.
+    // A control plane that starts meanwhile has no objects, and sends nothing to Envoy.
     side.plane.restart().unwrap();
     side.wait_current(false);
     assert_eq!(plain::get(side.plane.http_address(), "/healthz").unwrap().status, 200);

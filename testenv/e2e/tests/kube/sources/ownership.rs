@@ -3,8 +3,8 @@ use std::time::Duration;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
+use super::control_plane::{SOON, object};
 use super::fixture::SourceFixture;
-use super::side::{SOON, object};
 
 const SHARED: &str = "shared.example.com";
 
@@ -62,7 +62,7 @@ fn name_stays_with_whom_it_was_given_over_restarts() {
     assert_eq!(object(&status, "b-younger.example.com").unwrap()["reason"], "Accepted");
     wait_owns(&fixture, "a-older.example.com", &["a-older.example.com"]);
 
-    // What is given up is free.
+    // A name that is given up is free.
     with_name("b-younger.example.com", false);
     wait_owns(&fixture, "a-older.example.com", &["a-older.example.com", SHARED]);
 }

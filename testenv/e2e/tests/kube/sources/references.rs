@@ -11,35 +11,35 @@ use portcullis_harness::client::{TlsTarget, plain};
 use portcullis_harness::{wait, write_private};
 use serde_json::{Value, json};
 
+use super::control_plane::{ControlPlaneUnderTest, SOON, object, text, wait_same};
 use super::fixture::{NAMESPACE, SourceFixture, printed};
-use super::side::{SOON, Side, object, text, wait_same};
 
 const NAME: &str = "a.example.com";
 
 static VERSIONS: AtomicU32 = AtomicU32::new(0);
 
-/// The same materials as Secrets and as files, and nothing of them in the objects.
-struct Both {
+/// The same certificates and keys as Secrets and as files, and nothing of them in the objects.
+struct SourcePair {
     fixture: SourceFixture,
-    directory: Side,
-    kubernetes: Side,
+    directory: ControlPlaneUnderTest,
+    kubernetes: ControlPlaneUnderTest,
     manifests: PathBuf,
     root: PathBuf,
 }
 
-impl Both {
+impl SourcePair {
     fn start(test: &str) -> Option<Self> {
         let fixture = SourceFixture::start(test)?;
         let (manifests, root) = (fixture.run.make_dir("manifests").unwrap(), fixture.run.make_dir("root").unwrap());
         fs::create_dir(root.join("a")).unwrap();
         fs::copy(&fixture.settings, manifests.join("settings.yaml")).unwrap();
         let flags = ["--config", text(&manifests), "--references-root", text(&root)];
-        let directory = Side::start(&fixture.run, "directory", &flags);
+        let directory = ControlPlaneUnderTest::start(&fixture.run, "directory", &flags);
         let kubernetes = fixture.kubernetes_side("kubernetes");
-        Some(Both { fixture, directory, kubernetes, manifests, root })
+        Some(SourcePair { fixture, directory, kubernetes, manifests, root })
     }
 
-    fn sides(&self) -> [&Side; 2] {
+    fn sides(&self) -> [&ControlPlaneUnderTest; 2] {
         [&self.directory, &self.kubernetes]
     }
 
@@ -131,31 +131,31 @@ fn references_to_files() -> Value {
 
 #[test]
 fn references_take_effect_rotate_and_stay() {
-    let Some(both) = Both::start("references") else { return };
-    let first = both.fixture.serving(NAME);
-    both.pair("serving", &first);
-    both.pair("client", &both.fixture.gateway);
-    let (client_ca, server_ca) = (both.fixture.kube.client_ca().pem(), both.fixture.kube.server_ca().pem());
-    both.material("cas", NAME, &[("ca.crt", &client_ca), ("upstream", &server_ca)]);
-    both.apply(&both.bare());
-    both.wait_told("the object is served", |told| told["accepted"] == true);
-    let served = wait_same(both.sides());
-    assert_eq!(both.directory.configuration(), both.kubernetes.configuration());
-    both.kubernetes.wait_listening(both.fixture.address);
-    assert_eq!(presented(&both), leaf(&first));
-    the_gateways_credential_works(&both);
+    let Some(sources) = SourcePair::start("references") else { return };
+    let first = sources.fixture.serving(NAME);
+    sources.pair("serving", &first);
+    sources.pair("client", &sources.fixture.gateway);
+    let (client_ca, server_ca) = (sources.fixture.kube.client_ca().pem(), sources.fixture.kube.server_ca().pem());
+    sources.material("cas", NAME, &[("ca.crt", &client_ca), ("upstream", &server_ca)]);
+    sources.apply(&sources.bare());
+    sources.wait_told("the object is served", |told| told["accepted"] == true);
+    let served = wait_same(sources.sides());
+    assert_eq!(sources.directory.configuration(), sources.kubernetes.configuration());
+    sources.kubernetes.wait_listening(sources.fixture.address);
+    assert_eq!(presented(&sources), leaf(&first));
+    the_gateways_credential_works(&sources);
 
-    let rotated = a_certificate_rotates(&both, &served);
-    what_is_gone_or_garbled_is_told_and_the_last_stays(&both, &rotated);
-    a_foreign_secret_looks_like_none(&both, &rotated);
-    nothing_secret_is_told(&both);
+    let rotated = a_certificate_rotates(&sources, &served);
+    what_is_gone_or_garbled_is_told_and_the_last_stays(&sources, &rotated);
+    a_foreign_secret_looks_like_none(&sources, &rotated);
+    nothing_secret_is_told(&sources);
 }
 
 /// alice is verified by one reference, and forwarded to the upstream with another, which trusts a third.
-fn the_gateways_credential_works(both: &Both) {
-    both.fixture.apply(&printed(&["rbac", "--user", "portcullis"]));
-    let alice = both.fixture.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
-    let target = TlsTarget::new(both.fixture.address).sni(NAME).trust(&both.fixture.serving_ca).identity(&alice);
+fn the_gateways_credential_works(sources: &SourcePair) {
+    sources.fixture.apply(&printed(&["rbac", "--user", "portcullis"]));
+    let alice = sources.fixture.kube.client_ca().issue(&CertSpec::client("alice", ["dev"])).unwrap();
+    let target = TlsTarget::new(sources.fixture.address).sni(NAME).trust(&sources.fixture.serving_ca).identity(&alice);
     let review = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}"#;
     let request = format!(
         "POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1\r\nHost: {NAME}\r\nConnection: close\r\n\
@@ -170,29 +170,30 @@ fn the_gateways_credential_works(both: &Both) {
 }
 
 /// By SDS: no listener and no cluster is touched, and a connection that is open stays.
-fn a_certificate_rotates(both: &Both, before: &str) -> String {
-    let updates = |side: &Side| {
+fn a_certificate_rotates(sources: &SourcePair, before: &str) -> String {
+    let updates = |side: &ControlPlaneUnderTest| {
         ["listener_manager.listener_modified", "listener_manager.listener_added", "cluster_manager.cluster_modified"]
             .map(|name| side.envoy.admin().stat(name).unwrap())
     };
-    let counted = both.sides().map(updates);
-    let target = TlsTarget::new(both.fixture.address).sni(NAME).trust(&both.fixture.serving_ca);
+    let counted = sources.sides().map(updates);
+    let target = TlsTarget::new(sources.fixture.address).sni(NAME).trust(&sources.fixture.serving_ca);
     let mut open = target.connect().unwrap();
     let mut ask = || {
         open.write(format!("GET /readyz HTTP/1.1\r\nHost: {NAME}\r\n\r\n").as_bytes()).unwrap();
         open.read_response(false).unwrap().status
     };
     assert_eq!(ask(), 200);
-    let second = both.fixture.serving(NAME);
-    both.pair("serving", &second);
-    let rotated = both.wait_snapshot_after(before);
-    wait::until("the new certificate is presented", SOON, || (presented(both) == leaf(&second)).then_some(())).unwrap();
-    assert_eq!(both.sides().map(updates), counted);
+    let second = sources.fixture.serving(NAME);
+    sources.pair("serving", &second);
+    let rotated = sources.wait_snapshot_after(before);
+    wait::until("the new certificate is presented", SOON, || (presented(sources) == leaf(&second)).then_some(()))
+        .unwrap();
+    assert_eq!(sources.sides().map(updates), counted);
     assert_eq!(ask(), 200, "a connection that is open stays");
     rotated
 }
 
-fn what_is_gone_or_garbled_is_told_and_the_last_stays(both: &Both, served: &str) {
+fn what_is_gone_or_garbled_is_told_and_the_last_stays(sources: &SourcePair, served: &str) {
     let path = "spec.portcullis.references.serving";
     let refused = |part: &'static str| {
         move |told: &Value| {
@@ -203,24 +204,24 @@ fn what_is_gone_or_garbled_is_told_and_the_last_stays(both: &Both, served: &str)
                 && message.contains("still served")
         }
     };
-    both.material("serving", NAME, &[("tls.crt", "garbled"), ("tls.key", "garbled")]);
-    both.wait_told("garbled material is told", refused("PEM"));
-    both.fixture.admin(&["delete", "secret", "serving", "-n", NAMESPACE]);
-    fs::remove_file(both.root.join("a/..data/serving.tls.key")).unwrap();
-    both.wait_told("missing material is told", refused("there is no "));
-    for side in both.sides() {
+    sources.material("serving", NAME, &[("tls.crt", "garbled"), ("tls.key", "garbled")]);
+    sources.wait_told("garbled material is told", refused("PEM"));
+    sources.fixture.admin(&["delete", "secret", "serving", "-n", NAMESPACE]);
+    fs::remove_file(sources.root.join("a/..data/serving.tls.key")).unwrap();
+    sources.wait_told("missing material is told", refused("there is no "));
+    for side in sources.sides() {
         assert_eq!(side.snapshot(), served);
     }
-    let last = both.fixture.serving(NAME);
-    both.pair("serving", &last);
-    both.wait_told("material that is back is used", |told| told["accepted"] == true);
-    both.wait_snapshot_after(served);
+    let last = sources.fixture.serving(NAME);
+    sources.pair("serving", &last);
+    sources.wait_told("material that is back is used", |told| told["accepted"] == true);
+    sources.wait_snapshot_after(served);
 }
 
 /// A Secret of another cluster, one in another namespace and one without the label count as missing.
-fn a_foreign_secret_looks_like_none(both: &Both, _: &str) {
-    both.material("foreign", "b.example.com", &[("token", "Zm9yZWlnbg==TOPSECRET")]);
-    both.fixture.admin(&[
+fn a_foreign_secret_looks_like_none(sources: &SourcePair, _: &str) {
+    sources.material("foreign", "b.example.com", &[("token", "Zm9yZWlnbg==TOPSECRET")]);
+    sources.fixture.admin(&[
         "create",
         "secret",
         "generic",
@@ -229,7 +230,7 @@ fn a_foreign_secret_looks_like_none(both: &Both, _: &str) {
         NAMESPACE,
         "--from-literal=token=TOPSECRET",
     ]);
-    both.fixture.admin(&[
+    sources.fixture.admin(&[
         "create",
         "secret",
         "generic",
@@ -239,39 +240,39 @@ fn a_foreign_secret_looks_like_none(both: &Both, _: &str) {
         "--from-literal=token=TOPSECRET",
     ]);
     let label = "portcullis.dev/upstream-cluster=b.example.com";
-    both.fixture.admin(&["label", "secret", "elsewhere", "-n", "default", label]);
+    sources.fixture.admin(&["label", "secret", "elsewhere", "-n", "default", label]);
     let mut messages = Vec::new();
     for name in ["foreign", "unlabelled", "elsewhere", "absent"] {
         let cluster = format!("{name}.example.com");
-        let manifest = both
+        let manifest = sources
             .fixture
             .manifest(&cluster)
             .set("/spec/portcullis", json!({"references": {"token": {"secret": {"name": name}}}}));
-        both.fixture.apply(&manifest.to_text());
+        sources.fixture.apply(&manifest.to_text());
         let told = |status: &Value| object(status, &cluster).is_some_and(|told| told["accepted"] == false);
-        let status = both.kubernetes.plane.wait_status("the reference is refused", SOON, told).unwrap();
+        let status = sources.kubernetes.plane.wait_status("the reference is refused", SOON, told).unwrap();
         messages.push(object(&status, &cluster).unwrap()["message"].as_str().unwrap().to_owned());
-        both.fixture.admin(&["delete", "upstreamcluster", &cluster]);
+        sources.fixture.admin(&["delete", "upstreamcluster", &cluster]);
     }
     assert!(messages.iter().all(|message| *message == messages[3]), "{messages:#?}");
     assert!(messages[3].contains("spec.portcullis.references.token: there is no Secret of this name"), "{messages:#?}");
-    let outside = both.bare().set("/metadata/name", json!("outside.example.com"));
+    let outside = sources.bare().set("/metadata/name", json!("outside.example.com"));
     let outside = outside.set("/spec/portcullis", json!({"references": {"token": {"file": "../settings.yaml"}}}));
-    write_private(&both.manifests.join("outside.yaml"), outside.to_text().as_bytes()).unwrap();
+    write_private(&sources.manifests.join("outside.yaml"), outside.to_text().as_bytes()).unwrap();
     let told = |status: &Value| object(status, "outside.example.com").is_some_and(|told| told["accepted"] == false);
-    both.directory.plane.wait_status("the reference is refused", SOON, told).unwrap();
+    sources.directory.plane.wait_status("the reference is refused", SOON, told).unwrap();
 }
 
-fn nothing_secret_is_told(both: &Both) {
-    let serving = fs::read_to_string(both.root.join("a/serving.tls.key")).unwrap();
-    let client = both.fixture.gateway.key_pem();
+fn nothing_secret_is_told(sources: &SourcePair) {
+    let serving = fs::read_to_string(sources.root.join("a/serving.tls.key")).unwrap();
+    let client = sources.fixture.gateway.key_pem();
     let foreign = "TOPSECRET";
     let secrets =
         Secrets::default().key("a serving key", &serving).key("the client key", &client).token("a token", foreign);
-    let stored = both.fixture.admin(&["get", "secrets", "-n", NAMESPACE, "-o", "yaml"]);
+    let stored = sources.fixture.admin(&["get", "secrets", "-n", NAMESPACE, "-o", "yaml"]);
     assert_eq!(secrets.found_in(&stored), ["a serving key in base64", "the client key in base64", "a token in base64"]);
-    let mut texts = vec![("Kubernetes", both.fixture.admin(&["get", "upstreamclusters", "-o", "yaml"]))];
-    for side in both.sides() {
+    let mut texts = vec![("Kubernetes", sources.fixture.admin(&["get", "upstreamclusters", "-o", "yaml"]))];
+    for side in sources.sides() {
         let page = |path: &str| plain::get(side.plane.http_address(), path).unwrap().text();
         texts.extend([("status", page("/status")), ("page", page("/")), ("metrics", page("/metrics"))]);
         texts.push(("log", side.plane.process().log()));
@@ -285,8 +286,8 @@ fn nothing_secret_is_told(both: &Both) {
 }
 
 /// The certificate that clients of either gateway see: both have the same listener, and hold the same.
-fn presented(both: &Both) -> Vec<u8> {
-    let target = TlsTarget::new(both.fixture.address).sni(NAME).trust(&both.fixture.serving_ca);
+fn presented(sources: &SourcePair) -> Vec<u8> {
+    let target = TlsTarget::new(sources.fixture.address).sni(NAME).trust(&sources.fixture.serving_ca);
     target.connect().unwrap().server_certificates().remove(0)
 }
 

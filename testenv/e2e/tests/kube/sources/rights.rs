@@ -2,8 +2,8 @@ use portcullis_harness::client::plain;
 use portcullis_harness::control_plane::ControlPlane;
 use portcullis_harness::kube::KubeOptions;
 
+use super::control_plane::SOON;
 use super::fixture::SourceFixture;
-use super::side::SOON;
 
 /// Everything else here runs with exactly the rights that are printed; here they are missing at first.
 #[test]

@@ -3,8 +3,8 @@ use std::time::{Duration, Instant};
 use portcullis_harness::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
+use super::control_plane::object;
 use super::fixture::SourceFixture;
-use super::side::object;
 
 const MANY: usize = 1000;
 const LONG: Duration = Duration::from_secs(240);

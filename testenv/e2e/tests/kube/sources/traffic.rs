@@ -11,8 +11,8 @@ use portcullis_harness::process::Signal;
 use portcullis_harness::wait;
 use serde_json::{Value, json};
 
+use super::control_plane::{SOON, object};
 use super::fixture::{SourceFixture, printed};
-use super::side::{SOON, object};
 
 const NAME: &str = "a.example.com";
 const WATCHED: &str = "/api/v1/namespaces/default/configmaps?watch=true";

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::fake_envoy::FakeEnvoy;
 use super::{condition, wait_condition};
-use crate::sources::{SOON, Side, SourceFixture};
+use crate::sources::{ControlPlaneUnderTest, SOON, SourceFixture};
 
 const NAME: &str = "prod.example.com";
 
@@ -16,7 +16,7 @@ fn object_has_true_conditions_for_its_whole_life() {
     let Some(fixture) = SourceFixture::start("status-conditions") else { return };
     let flags = fixture.kubernetes_flags(&fixture.settings.display().to_string());
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let side = Side::start(&fixture.run, "plane", &flags);
+    let side = ControlPlaneUnderTest::start(&fixture.run, "plane", &flags);
     let made = fixture.apply(&fixture.manifest(NAME).to_text());
     assert!(made.get("status").is_none());
     let object = wait_condition(&fixture, NAME, "Programmed", "True", "Programmed");
@@ -77,7 +77,7 @@ fn unresolved(fixture: &SourceFixture) {
 }
 
 /// A second gateway refuses everything, and finds no server.
-fn refused_and_unhealthy(fixture: &SourceFixture, side: &Side) {
+fn refused_and_unhealthy(fixture: &SourceFixture, side: &ControlPlaneUnderTest) {
     let fake_envoy = FakeEnvoy::new(side.plane.xds_socket(), "fake_envoy");
     fake_envoy.refuse("I like no \u{1b}[31mcluster");
     let object = wait_condition(fixture, NAME, "Programmed", "False", "Refused");

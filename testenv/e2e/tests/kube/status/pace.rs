@@ -5,7 +5,7 @@ use portcullis_harness::control_plane::ControlPlane;
 use serde_json::{Value, json};
 
 use super::{condition, wait_condition};
-use crate::sources::{SOON, Side, SourceFixture};
+use crate::sources::{ControlPlaneUnderTest, SOON, SourceFixture};
 
 const NAME: &str = "prod.example.com";
 /// How long the object is changed without a pause.
@@ -96,7 +96,7 @@ fn strangers_keep_their_fields(fixture: &SourceFixture) {
     };
     let is_ours = |one: &Value| one["operation"] == "Apply" && one["subresource"] == "status";
     assert!(is_ours(&of("portcullis")) && is_ours(&of("auditor")), "{managers:#}");
-    // What somebody writes over ours is ours again.
+    // A field of ours that another writer changed is restored.
     let forged = json!({"status": {"contentHash": "forged"}});
     let patch = ["patch", "uc", NAME, "--subresource=status", "--type=merge", "-p", &forged.to_string()];
     fixture.kubectl(&patch).run_ok().unwrap();
@@ -110,7 +110,7 @@ fn strangers_keep_their_fields(fixture: &SourceFixture) {
 #[test]
 fn control_plane_that_restarts_moves_no_time() {
     let Some(fixture) = SourceFixture::start("status-restart") else { return };
-    let mut side: Side = fixture.kubernetes_side("plane");
+    let mut side: ControlPlaneUnderTest = fixture.kubernetes_side("plane");
     fixture.apply(&fixture.manifest(NAME).to_text());
     let before = wait_condition(&fixture, NAME, "Programmed", "True", "Programmed");
     let count = writes(&fixture).len();

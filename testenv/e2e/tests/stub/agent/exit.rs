@@ -70,7 +70,7 @@ fn sent_away(
     let away = || busy.get(PODS, &[]).map_or(Some(()), |answer| (answer.status != 200).then_some(()));
     wait::until("HTTP/2 takes no more requests", SOON, away)?;
     tells(target, watched, "late")?;
-    // It may be told later than a busy one: Envoy draws lots among answers first, and the filter speaks after that.
+    // It may be closed later than a busy one: Envoy first picks answers at random, and the filter acts after that.
     let told = || quiet.get(PODS, &[]).is_err().then_some(());
     wait::until("a connection with a watch alone is told as well", SOON, told)?;
     echoes(tunnel)
@@ -110,7 +110,7 @@ fn leave(version: Option<String>) -> Option<()> {
         .and_then(|()| Ok((site.agent.status_of("/healthz")?, busy.get(PODS, &[])?.status, get(&mut kept)?)));
     let unready = unless_late(asked, draining, unready)?;
     (asked.elapsed() < draining).then_some(())?;
-    // The load balancer has not noticed yet: nobody is sent away.
+    // The load balancer has not noticed yet: no client is sent away.
     assert_eq!(unready, (200, 200, (200, None)));
 
     // The last watch may end a second before all does.

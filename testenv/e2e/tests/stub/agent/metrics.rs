@@ -48,7 +48,7 @@ fn envoy_that_hangs_holds_up_nobody_who_asks() {
     let http = site.agent.http_address();
     let asked: Vec<_> =
         (0..6).map(|_| std::thread::spawn(move || plain::get(http, "/metrics").unwrap().status)).collect();
-    // Whoever waits longer than ten seconds gets no answer here.
+    // A client that waits longer than ten seconds gets no answer here.
     for one in asked {
         assert_eq!(one.join().unwrap(), 503);
     }

@@ -110,7 +110,7 @@ fn unhealthy_server_of_a_subset_is_named_on_every_surface() {
 fn unhealthy_subsets_follow_names_and_disabled_servers() {
     let grounds = Grounds::new("agent-unhealthy-names");
     let good = format!("https://{}", grounds.stub.address());
-    // Nobody listens there.
+    // No process listens there.
     let gone = format!("localhost:{}", portcullis_harness::ports::free_address().unwrap().port());
     let site = Site::start(&grounds, "envoy-0", |_| ());
     let path = grounds.run.join("envoy-0-manifests").join("cluster.yaml");

@@ -10,7 +10,7 @@ use portcullis_stub_apiserver::{Record, StubOptions, StubServer, TokenEntry};
 pub(super) const FRONT: &str = "system:istio-gateway";
 
 /// The authorities and users of a shoot, and its kube-apiserver.
-pub(super) struct Side {
+pub(super) struct ShootFixture {
     pub(super) name: &'static str,
     pub(super) token: String,
     pub(super) alice: Identity,
@@ -20,7 +20,7 @@ pub(super) struct Side {
     front_proxy: Identity,
 }
 
-impl Side {
+impl ShootFixture {
     fn new(name: &'static str) -> Self {
         let (cluster_ca, client_ca, front_ca) =
             (Ca::new("cluster").unwrap(), Ca::new("clients").unwrap(), Ca::new("front-proxy").unwrap());
@@ -32,7 +32,7 @@ impl Side {
             StubOptions::new(serving.pem(), serving.key_pem()).client_ca(client_ca.pem()).token(&token, robot);
         options.requestheader_ca = Some(front_ca.pem());
         name.clone_into(&mut options.name);
-        Side {
+        ShootFixture {
             name,
             token,
             alice: client_ca.issue(&CertSpec::client("alice", ["dev"])).unwrap(),
@@ -54,7 +54,7 @@ impl Side {
 /// One ingress, two shoots.
 pub(super) struct IngressFixture {
     pub(super) ingress: Ingress,
-    pub(super) sides: [Side; 2],
+    pub(super) sides: [ShootFixture; 2],
     // Removed last.
     _run: RunDir,
 }
@@ -72,7 +72,7 @@ impl IngressFixture {
     /// As [`IngressFixture::start`], with something changed of what Envoy is started with.
     pub(super) fn changed(test: &str, change: impl FnOnce(&mut EnvoyOptions)) -> Self {
         let run = RunDir::new(test).unwrap();
-        let sides = [Side::new("one"), Side::new("two")];
+        let sides = [ShootFixture::new("one"), ShootFixture::new("two")];
         let setups = sides.each_ref().map(|side| ShootSetup {
             name: side.name,
             servers: vec![side.stub.address()],
@@ -111,14 +111,14 @@ impl IngressFixture {
 }
 
 /// Requests of one client over HTTP/1.1, on one connection for as long as the other side keeps it.
-pub(super) struct Line {
+pub(super) struct ReconnectingClient {
     target: TlsTarget,
     open: Option<TlsConnection>,
 }
 
-impl Line {
+impl ReconnectingClient {
     pub(super) fn new(target: TlsTarget) -> Self {
-        Line { target, open: None }
+        ReconnectingClient { target, open: None }
     }
 
     pub(super) fn send(&mut self, request: &str) -> Response {

@@ -2,11 +2,11 @@
 
 use portcullis_harness::client::{H2Client, Response, TlsTarget};
 
-use super::fixture::{IngressFixture, Line, bearer};
+use super::fixture::{IngressFixture, ReconnectingClient, bearer};
 use crate::fixture::PODS;
 
 /// The same request, by HTTP/1.1 and for some of them by HTTP/2.
-fn ask(line: &mut Line, h2: Option<&TlsTarget>, authority: &str) -> Vec<Response> {
+fn ask(line: &mut ReconnectingClient, h2: Option<&TlsTarget>, authority: &str) -> Vec<Response> {
     let by_h2 = h2.map(|target| H2Client::connect(target).unwrap().authority(authority).get(PODS, &[]).unwrap());
     let by_h1 = line.send(&format!("GET {PODS} HTTP/1.1\r\nHost: {authority}\r\n\r\n"));
     by_h2.into_iter().chain([by_h1]).collect()
@@ -34,7 +34,7 @@ fn connection_for_one_name_takes_no_request_for_another() {
     for (way, target) in fixture.ways() {
         let is_tunnel = way == "apiserver-proxy";
         for target in [target.clone(), target.identity(&side.alice)] {
-            let mut line = Line::new(target.clone());
+            let mut line = ReconnectingClient::new(target.clone());
             // Pods ask their kube-apiserver by its address, and only they come this way.
             let asked = strangers.iter().filter(|stranger| !is_tunnel || !stranger.contains(['1', '[']));
             for (number, stranger) in asked.enumerate() {
@@ -51,7 +51,7 @@ fn connection_for_one_name_takes_no_request_for_another() {
     let with_ports: Vec<String> = with_ports.collect();
     for (way, target) in fixture.ways().into_iter().take(2) {
         let target = target.identity(&side.alice);
-        let mut line = Line::new(target.clone());
+        let mut line = ReconnectingClient::new(target.clone());
         for name in &with_ports {
             // Behind one name of the shoot stands the same as behind another, but each server of the Gateway has its own.
             let is_own = name.to_lowercase().starts_with("api-dev--") == (way == "wildcard name");
@@ -68,7 +68,7 @@ fn pods_reach_their_kube_apiserver_by_the_names_that_they_know() {
     let fixture = IngressFixture::start("gardener-pods");
     let shoot = fixture.shoot(0);
     let target = fixture.ingress.tunnel(&shoot.socket(), shoot).identity(&fixture.sides[0].alice);
-    let mut line = Line::new(target.clone());
+    let mut line = ReconnectingClient::new(target.clone());
     for name in
         ["kubernetes", "kubernetes.default", "kubernetes.default.svc.cluster.local:443", "10.0.0.1", "[::1]:443"]
     {

@@ -7,14 +7,14 @@ use portcullis_harness::client::{H2Client, Response, TlsTarget};
 use portcullis_harness::wait;
 use portcullis_stub_apiserver::Record;
 
-use super::fixture::{IngressFixture, Line, bearer};
+use super::fixture::{IngressFixture, ReconnectingClient, bearer};
 use crate::fixture::PODS;
 use crate::spoofing::{FORGED, check, variants};
 
 /// One sender on one way in.
 struct Sender<'a> {
     fixture: &'a IngressFixture,
-    line: Line,
+    line: ReconnectingClient,
     host: &'a str,
     token: &'a str,
 }
@@ -47,7 +47,7 @@ fn forged_headers_change_nothing_or_are_refused() {
     for (target, host) in ways {
         let alice = target.clone().identity(&side.alice);
         for (who, target, token) in [("nobody", &target, ""), ("alice", &alice, ""), ("robot", &target, &*token)] {
-            let mut sender = Sender { fixture: &fixture, line: Line::new(target.clone()), host, token };
+            let mut sender = Sender { fixture: &fixture, line: ReconnectingClient::new(target.clone()), host, token };
             let clean = sender.send(&[]).1.expect("an honest request goes through");
             for (name, value) in FORGED.iter().filter(|(name, _)| !means_something_upstream(name)) {
                 // Each with a Connection of its own needs a connection of its own.

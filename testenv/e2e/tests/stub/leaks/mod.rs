@@ -84,7 +84,7 @@ fn no_key_and_no_token_is_told_to_anybody() {
         ..GatewayOptions::default()
     };
     let fixture = StubFixture::without_cluster("leaks", &options);
-    // Levels above that tell requests' headers, which are the clients' own.
+    // More detailed levels log requests' headers, which are the clients' own.
     fixture.gateway.envoy().admin().post("/logging?level=debug").unwrap();
     let objects = Objects::new(&fixture);
     objects.write_files(&root);
@@ -167,7 +167,7 @@ fn logs_hold_nothing(fixture: &StubFixture, objects: &Objects) {
     nowhere(&objects.secrets(), &vec![plane]);
     let envoy = ("Envoy's log".to_owned(), fixture.gateway.envoy().process().log());
     assert!(envoy.1.contains("[debug]"));
-    // With debug logs on, Envoy tells the headers of requests: see docs/operations.md.
+    // With debug logs on, Envoy logs the headers of requests: see docs/operations.md.
     nowhere(&objects.secrets_of_the_gateway(), &vec![envoy]);
 }
 

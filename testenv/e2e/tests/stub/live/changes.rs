@@ -206,7 +206,7 @@ fn authorities(site: &mut Site, turn: usize) {
 }
 
 fn request_headers(site: &mut Site, _: usize) {
-    // Who tells users as a front proxy has no token of its own.
+    // A gateway that is a front proxy has no token of its own.
     site.set("/spec/clientConfig/bearerToken", json!(""));
     site.change("/spec/portcullis/upstreamIdentity", json!("RequestHeader"));
 }
@@ -224,7 +224,7 @@ fn zones(site: &mut Site, turn: usize) {
 }
 
 fn drain_period(site: &mut Site, turn: usize) {
-    // By itself this tells Envoy nothing: it is for `portcullis rbac`.
+    // By itself this changes nothing in Envoy: it is for `portcullis rbac`.
     site.set("/spec/portcullis/forwardedExtras", either(turn, json!(["example.com/team"]), json!([])));
     site.change("/spec/portcullis/drainPeriod", either(turn, json!("2s"), json!("1s")));
 }

@@ -137,7 +137,7 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64, check: Check) 
     let Check(interval, timeout) = check;
     let portcullis = json!({
         "healthCheck": {"interval": format!("{interval}s"), "timeout": format!("{timeout}s")},
-        // So short that tokens are reviewed again while servers are gone.
+        // Short enough for tokens to be reviewed again while servers are gone.
         "credentialCache": {"tokenTTL": "2s"},
     });
     let mut field = Field::start(test, portcullis);
@@ -149,7 +149,7 @@ fn one_after_the_other(test: &str, how: Failure, per_second: f64, check: Check) 
     for gone in 1..=2 {
         one_more_is_gone(&field, how, gone, &load, check);
     }
-    // What is under way may take until it is given up.
+    // A request under way may take until it is given up.
     for until_here in [load.stop().unwrap(), strangers.stop().unwrap()] {
         assert_eq!(until_here.failed, 0, "{how:?}: {until_here}");
     }

@@ -82,7 +82,7 @@ fn frozen_cluster_reopens_for_heartbeats_first() {
     let told = alice.get("/api/v1/namespaces/kube-node-lease/pods", &[]).unwrap();
     refused(&told, "too many requests of this kind");
     assert_eq!(admin.get(PODS, &[]).unwrap().status, 200, "operators may look");
-    // The watch has been open all the time, and tells of the node's status.
+    // The watch has been open all the time, and reports the node's status.
     let mut news = String::new();
     while !news.contains("Running") {
         news += &String::from_utf8(watch.next_chunk(SOON).unwrap().unwrap()).unwrap();

@@ -13,13 +13,13 @@ use super::site::{PATIENCE, servers};
 use crate::fixture::{NAME, PODS, Pki, ROBOT};
 
 /// One of two groups of servers, which know the gateway by other certificates: of one subject, from authorities of one name.
-struct Side {
+struct ServerGroup {
     stubs: Vec<StubServer>,
     gateway: Identity,
     server_ca: Ca,
 }
 
-impl Side {
+impl ServerGroup {
     fn start(pki: &Pki, name: &str, server_ca: Ca, store: &SharedStore) -> Self {
         let authority = Ca::new("kubernetes").unwrap();
         let stub = |number: usize| {
@@ -31,7 +31,7 @@ impl Side {
         };
         let stubs = (0..2).map(stub).collect();
         let gateway = authority.issue(&CertSpec::client("portcullis", [""; 0])).unwrap();
-        Side { stubs, gateway, server_ca }
+        ServerGroup { stubs, gateway, server_ca }
     }
 
     fn manifest(&self, before: &Manifest) -> Manifest {
@@ -47,10 +47,10 @@ fn repointed(test: &str, has_other_server_ca: bool) {
     let (pki, store) = (Pki::new(), SharedStore::default());
     let shared = Ca::new("servers").unwrap();
     let other = if has_other_server_ca { Ca::new("servers").unwrap() } else { shared.clone() };
-    let sides = [("one", shared), ("other", other)].map(|(name, ca)| Side::start(&pki, name, ca, &store));
+    let groups = [("one", shared), ("other", other)].map(|(name, ca)| ServerGroup::start(&pki, name, ca, &store));
     let gateway = Gateway::start(&run, &GatewayOptions::default()).unwrap();
     let base = Manifest::new(NAME, []).serving(&gateway.serving_identity(NAME).unwrap(), &pki.client_ca);
-    gateway.apply(&sides[0].manifest(&base)).unwrap();
+    gateway.apply(&groups[0].manifest(&base)).unwrap();
     let target = gateway.target(NAME).timeout(PATIENCE);
     let alice = target.clone().identity(&pki.alice);
     let lanes = [Protocol::Http2, Protocol::Http1].map(|protocol| {
@@ -63,14 +63,14 @@ fn repointed(test: &str, has_other_server_ca: bool) {
     let load = crowd.steady(lanes.as_flattened(), &[PODS], 100.0).unwrap();
     let mut total = more(&load, 50);
     for number in 1..=6 {
-        gateway.apply(&sides[number % 2].manifest(&base)).unwrap();
+        gateway.apply(&groups[number % 2].manifest(&base)).unwrap();
         total = total.and(more(&load, 50));
     }
     let total = total.and(load.stop().unwrap());
     eprintln!("6 edits: {total}");
     assert_eq!(total.failed, 0, "{total}");
-    for side in &sides {
-        assert!(side.stubs.iter().any(|stub| stub.counters().requests > 0));
+    for group in &groups {
+        assert!(group.stubs.iter().any(|stub| stub.counters().requests > 0));
     }
 }
 

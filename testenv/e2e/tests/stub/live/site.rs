@@ -42,7 +42,7 @@ impl Site {
         let store = SharedStore::default();
         let stubs: Vec<_> = (0..3).map(|number| stub(&pki, &store, number)).collect();
         let spare = stub(&pki, &store, 3);
-        // What is drained ends within the test, not after Envoy's ten minutes.
+        // Drained streams end within the test, not after Envoy's ten minutes.
         let envoy_flags = ["--drain-time-s", DRAIN_SECONDS].map(str::to_owned).to_vec();
         let references = run.make_dir("references").unwrap();
         let plane_flags = vec!["--references-root".to_owned(), references.display().to_string()];
@@ -120,7 +120,7 @@ fn stub(pki: &Pki, store: &SharedStore, number: usize) -> StubServer {
     options.tls_cert = identity.pem();
     options.tls_key = identity.key_pem();
     options.store = store.clone();
-    // The gateway's certificate stands for a front proxy, too.
+    // The gateway's certificate is that of a front proxy, too.
     options.requestheader_ca = Some(pki.client_ca.pem());
     options.requestheader_names = vec!["portcullis".to_owned()];
     for token in OWN_TOKENS {

@@ -77,7 +77,7 @@ fn fifty_stalled_readers_of_large_lists_hold_up_nobody_else() {
     let both: Vec<_> = connections(&site, LARGE).intersection(&connections(&site, PODS)).copied().collect();
     assert!(!both.is_empty(), "they shared connections to the servers");
 
-    // Whoever reads on gets the rest.
+    // A client that reads on gets the rest.
     streams.into_iter().take(3).for_each(read_all);
     let last = &mut plain[0];
     let mut length = 0;

@@ -71,7 +71,7 @@ fn what_a_client_presents_goes_on(world: &Plain) {
     assert_eq!(acted_as(&record.unwrap()), "bob", "the server allows it");
     let (response, record) = world.request(None, "GET", PODS, &[("authorization", "Bearer unheard-of")]);
     assert_eq!((response.status, record.is_some()), (401, true), "the server's own answer");
-    // Who has a certificate alone is nobody behind an Envoy that tells nobody.
+    // A user with a certificate only is anonymous behind an Envoy that forwards no user.
     for identity in [None, Some(&world.pki.admin)] {
         let (response, record) = world.request(identity, "GET", PODS, &[]);
         assert_eq!(response.status, 403, "the stub's own answer to nobody");
@@ -91,7 +91,7 @@ fn what_is_asked_for_decides(world: &Plain) {
     let deletes = line(world, "deletes");
     let expected = ["no-deletecollection", "deletecollection", "pods", ""].map(Value::from);
     assert_eq!(["route", "verb", "resource", "subresource"].map(|key| deletes[key].clone()), expected);
-    // Only the module writes metadata, and who it is nobody asked for.
+    // Only the module writes metadata, and the user was not asked for.
     let metadata = if deps::runs_wasm() { Value::Null } else { json!("deletecollection") };
     assert_eq!((&deletes["metadata"], &deletes["user"]), (&metadata, &Value::Null));
 

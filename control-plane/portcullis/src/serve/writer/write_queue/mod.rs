@@ -60,7 +60,7 @@ impl<V: Clone + PartialEq> WriteQueue<V> {
     pub(super) fn want(&mut self, key: &str, value: V, is_there: bool, now: Uptime) {
         let entry = self.objects.entry(key.to_owned()).or_insert_with(Entry::new);
         let is_written = entry.written.as_ref().is_some_and(|(written, at)| {
-            // Perhaps what the server has is not told yet.
+            // The watch may not have shown the server's value yet.
             *written == value && now < at.saturating_add(REPEAT_AFTER)
         });
         entry.wanted = (!is_there && !is_written).then_some(value);

@@ -1,18 +1,17 @@
 //! Headers that no client may send on: found in one pass over the request, before anything else looks at it, and removed from
 //! every request, also from those that end here.
 
+mod removals;
+mod reserved;
+#[cfg(test)]
+mod tests;
+
 use crate::credential::{is_token_subprotocol, subprotocols};
 use crate::go_strings::equal_fold;
-
-/// Prefixes that only the gateway, or Envoy itself, may write.
-const RESERVED_PREFIXES: [&[u8]; 4] = [IMPERSONATE, b"x-remote-", b"x-envoy-", b"x-portcullis-"];
-const IMPERSONATE: &[u8] = b"impersonate-";
-const FORWARDED_CLIENT_CERT: &[u8] = b"x-forwarded-client-cert";
-
-/// Headers by which a client says where it is, and which Envoy neither reads nor writes. kube-apiserver's audit log would list
-/// their addresses before the connection's (apimachinery, `net.SourceIPs`).
-const FORWARDED: &[u8] = b"forwarded";
-const REAL_IP: &[u8] = b"x-real-ip";
+use removals::{FROM_INSIDE, FROM_OUTSIDE};
+pub use removals::{ForwardedHeaders, HeaderRemovals};
+use reserved::{FORWARDED_CLIENT_CERT, IMPERSONATE};
+pub use reserved::{Reserved, is_reserved};
 
 /// Names that describe the message or the hop itself; a `Connection` that lists them does not make them disappear.
 const NOT_LISTED: [&[u8]; 8] =
@@ -20,10 +19,6 @@ const NOT_LISTED: [&[u8]; 8] =
 
 /// Headers that Envoy has written by now; a `Connection` that lists one would hide where a request comes from.
 const HOP_WRITTEN: [&[u8]; 5] = [b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-proto", b"x-request-id"];
-
-/// Headers of which Envoy adds one to nearly every request, for its origin. They mean nothing to kube-apiserver.
-const FROM_OUTSIDE: &[u8] = b"x-envoy-external-address";
-const FROM_INSIDE: &[u8] = b"x-envoy-internal";
 
 /// The media type of a server-side apply (apimachinery, `types.ApplyPatchType`).
 const APPLY_PATCH: &[u8] = b"application/apply-patch+yaml";
@@ -98,35 +93,6 @@ pub struct HeaderScan<'a> {
     connection_listed: usize,
 }
 
-/// The client's own identity headers that a request keeps, for the upstream to judge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ForwardedHeaders {
-    /// `Authorization`.
-    pub credential: bool,
-    /// `Impersonate-*`.
-    pub impersonation: bool,
-}
-
-/// Names of headers to take out of a request. Costs no memory for what honest requests have.
-#[derive(Clone, Debug, Default)]
-pub struct HeaderRemovals {
-    authorization: bool,
-    from_outside: bool,
-    from_inside: bool,
-    others: Vec<Box<[u8]>>,
-}
-
-impl HeaderRemovals {
-    /// Header names to remove; may contain duplicates.
-    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
-        let authorization = self.authorization.then_some(&b"authorization"[..]);
-        let from_outside = self.from_outside.then_some(FROM_OUTSIDE);
-        let from_inside = self.from_inside.then_some(FROM_INSIDE);
-        let usual = [authorization, from_outside, from_inside].into_iter().flatten();
-        usual.chain(self.others.iter().map(|name| &**name))
-    }
-}
-
 impl std::fmt::Debug for HeaderScan<'_> {
     /// Headers may be secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -188,7 +154,7 @@ impl<'a> HeaderScan<'a> {
             scan.bad_connection = Some(BadConnection::AmbiguousUpgrade);
         }
         for value in connections {
-            scan.lift_nominated(value);
+            scan.remove_connection_listed(value);
         }
         scan
     }
@@ -206,7 +172,7 @@ impl<'a> HeaderScan<'a> {
         }
     }
 
-    fn lift_nominated(&mut self, connection: &'a [u8]) {
+    fn remove_connection_listed(&mut self, connection: &'a [u8]) {
         for name in connection.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             if is_one_of(name, &HOP_WRITTEN) {
                 self.bad_connection = Some(BadConnection::NamesHop);
@@ -224,40 +190,6 @@ impl<'a> HeaderScan<'a> {
     }
 }
 
-/// Names of headers that no client may send on: the built-in ones ([`is_reserved`]), and configured prefixes of names.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Reserved<'a> {
-    of_listener: &'a [Box<[u8]>],
-    /// Empty where the listener has the same.
-    of_cluster: &'a [Box<[u8]>],
-}
-
-impl<'a> Reserved<'a> {
-    /// Those of a listener and those of a cluster. Both lists count: during an edit one of them may be older than the other.
-    pub fn of(of_listener: &'a [Box<[u8]>], of_cluster: &'a [Box<[u8]>]) -> Self {
-        Reserved { of_listener, of_cluster: if of_cluster == of_listener { &[] } else { of_cluster } }
-    }
-
-    /// Whether it is one of them, or looks like one.
-    pub fn names(self, name: &[u8]) -> bool {
-        is_reserved(name) || self.of_listener.iter().chain(self.of_cluster).any(|prefix| is_like(name, prefix))
-    }
-}
-
-/// Whether a header, or a look-alike with underscores, is one that no client may send on.
-pub fn is_reserved(name: &[u8]) -> bool {
-    // Most names of an honest request are settled by their first byte.
-    match name.first() {
-        Some(b'f') => name == FORWARDED,
-        Some(b'i') => is_like(name, IMPERSONATE),
-        Some(b'x') => {
-            let is = |whole: &[u8]| name.len() == whole.len() && is_like(name, whole);
-            RESERVED_PREFIXES.iter().any(|prefix| is_like(name, prefix)) || is(FORWARDED_CLIENT_CERT) || is(REAL_IP)
-        }
-        _ => false,
-    }
-}
-
 /// Whether a client says by this header who it is or wants to be; in any case, as `Connection` lists names.
 fn tells_identity(name: &[u8]) -> bool {
     let starts = |prefix: &[u8]| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
@@ -266,13 +198,6 @@ fn tells_identity(name: &[u8]) -> bool {
 
 fn is_one_of(name: &[u8], names: &[&[u8]]) -> bool {
     names.iter().any(|other| other.eq_ignore_ascii_case(name))
-}
-
-/// Whether a name starts with the prefix, or with the prefix written with underscores.
-fn is_like(name: &[u8], prefix: &[u8]) -> bool {
-    name.get(..prefix.len()).is_some_and(|start| {
-        start.iter().zip(prefix).all(|(byte, wanted)| byte == wanted || (*wanted == b'-' && *byte == b'_'))
-    })
 }
 
 fn lists_upgrade(connection: &[u8]) -> bool {
@@ -289,150 +214,4 @@ fn names_instance(via: &[u8], instance: &[u8]) -> bool {
     via.split(|byte| *byte == b',').any(|entry| {
         entry.trim_ascii().split(|byte| *byte == b' ').nth(1).is_some_and(|received_by| received_by == instance)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn scan<'a>(headers: &'a [(&'a str, &'a str)]) -> HeaderScan<'a> {
-        HeaderScan::of(
-            headers.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())),
-            b"lab",
-            Reserved::of(&["x-auth-".as_bytes().into()], &[]),
-        )
-    }
-
-    #[test]
-    fn reserved_names_and_their_look_alikes_are_lifted() {
-        for name in [
-            "impersonate-user",
-            "impersonate-extra-a%2fb",
-            "impersonate-anything",
-            "impersonate_user",
-            "x-remote-user",
-            "x_remote-extra-a",
-            "x-envoy-retry-on",
-            "x-forwarded-client-cert",
-            "x_forwarded_client_cert",
-            "x-portcullis-destination",
-            "x-auth-user",
-            "x_auth-user",
-            "forwarded",
-            "x-real-ip",
-            "x_real-ip",
-        ] {
-            let headers = [(name, "v")];
-            let found = scan(&headers);
-            let removals = found.removals(ForwardedHeaders::default());
-            assert_eq!(removals.names().collect::<Vec<_>>(), [name.as_bytes()], "{name}");
-        }
-        for name in [
-            "accept",
-            "x-request-id",
-            "x-forwarded-for",
-            "x-stream-protocol-version",
-            "if-match",
-            "impersonate",
-            "x-real-ip-2",
-        ] {
-            assert!(scan(&[(name, "v")]).to_remove.is_empty(), "{name}");
-        }
-    }
-
-    #[test]
-    fn removed_headers_include_credentials_and_envoys_own() {
-        let found = scan(&[
-            ("x-envoy-internal", "true"),
-            ("x-envoy-external-address", "192.0.2.1"),
-            ("authorization", "Bearer a"),
-            ("x-envoy-external_address", "v"),
-            ("accept", "v"),
-        ]);
-        let removals = found.removals(ForwardedHeaders::default());
-        let names: Vec<&[u8]> = removals.names().collect();
-        let expected =
-            [&b"authorization"[..], b"x-envoy-external-address", b"x-envoy-internal", b"x-envoy-external_address"];
-        assert_eq!(names, expected);
-        assert_eq!(scan(&[("accept", "v")]).removals(ForwardedHeaders::default()).names().count(), 0);
-    }
-
-    #[test]
-    fn client_credential_headers_alone_may_be_kept() {
-        let found = scan(&[
-            ("authorization", "Bearer a"),
-            ("impersonate-user", "bob"),
-            ("impersonate_user", "bob"),
-            ("x-remote-user", "bob"),
-        ]);
-        let kept = ForwardedHeaders { credential: true, impersonation: true };
-        assert_eq!(found.removals(kept).names().collect::<Vec<_>>(), [&b"impersonate_user"[..], b"x-remote-user"]);
-        for (listed, expected) in
-            [("Impersonate-User", true), ("close, authorization", true), ("Sec-WebSocket-Protocol", true), ("x", false)]
-        {
-            assert_eq!(scan(&[("connection", listed)]).connection_lists_identity, expected, "{listed}");
-        }
-    }
-
-    #[test]
-    fn impersonation_is_seen_though_connection_lists_it() {
-        let hidden = [("impersonate-uid", "1"), ("connection", "Impersonate-Uid")];
-        assert_eq!(scan(&hidden).impersonation, [(&b"impersonate-uid"[..], &b"1"[..])]);
-        assert!(scan(&[("impersonate_uid", "1")]).impersonation.is_empty());
-    }
-
-    #[test]
-    fn names_listed_in_connection_are_lifted_in_any_case() {
-        let found = scan(&[("connection", "keep-alive, X-Secret ,Content-Length"), ("connection", "authorization")]);
-        assert_eq!(found.to_remove, [&b"X-Secret"[..], b"authorization"]);
-    }
-
-    #[test]
-    fn connection_hides_no_header_of_the_gateway() {
-        for name in ["X-Forwarded-For", "x-request-id", "Via", "forwarded", "x-forwarded-proto"] {
-            let listed = format!("Upgrade, {name}");
-            assert_eq!(scan(&[("connection", &listed)]).bad_connection, Some(BadConnection::NamesHop), "{name}");
-        }
-        assert_eq!(scan(&[("connection", &["a"; 16].join(","))]).bad_connection, None);
-        let many = scan(&[("connection", &["a"; 30_000].join(","))]).to_remove.len();
-        assert!(many < 20, "{many}");
-        assert_eq!(scan(&[("connection", &["a"; 17].join(","))]).bad_connection, Some(BadConnection::TooManyNames));
-    }
-
-    #[test]
-    fn lines_that_envoy_joined_count_apart() {
-        assert_eq!(scan(&[("authorization", "Bearer a")]).authorization_lines, 1);
-        assert_eq!(scan(&[("authorization", "Bearer a,Bearer b")]).authorization_lines, 2);
-    }
-
-    #[test]
-    fn upgrades_are_told_from_other_requests() {
-        let is_upgrade =
-            |connection: &str, upgrade: &str| scan(&[("connection", connection), ("upgrade", upgrade)]).is_upgrade;
-        assert!(is_upgrade("Upgrade", "websocket"));
-        assert!(is_upgrade("keep-alive, upgrade", "SPDY/3.1"));
-        assert!(!is_upgrade("keep-alive", "websocket"));
-        assert!(!is_upgrade("upgrade", ""));
-        assert!(!scan(&[("upgrade", "websocket")]).is_upgrade);
-        assert!(!is_upgrade("xupgrade", "websocket"));
-        let two = [("connection", "upgrade"), ("upgrade", "a"), ("upgrade", "websocket")];
-        assert!(!scan(&two).is_websocket, "the first line decides");
-        let ambiguous = scan(&[("connection", "xupgrade"), ("upgrade", "websocket")]);
-        assert_eq!(ambiguous.bad_connection, Some(BadConnection::AmbiguousUpgrade));
-        assert_eq!(scan(&[("connection", "xupgrade")]).bad_connection, None);
-    }
-
-    #[test]
-    fn gateways_own_requests_are_recognised() {
-        assert!(scan(&[("via", "1.1 other, 2 lab")]).is_loop);
-        assert!(!scan(&[("via", "1.1 other-lab")]).is_loop);
-        assert!(!scan(&[("via", "lab")]).is_loop);
-    }
-
-    #[test]
-    fn token_subprotocols_are_seen_among_others() {
-        let found = scan(&[("sec-websocket-protocol", "v5.channel.k8s.io, base64url.bearer.authorization.k8s.io.eA")]);
-        assert!(found.token_subprotocol);
-        assert!(!scan(&[("sec-websocket-protocol", "v5.channel.k8s.io")]).token_subprotocol);
-    }
 }

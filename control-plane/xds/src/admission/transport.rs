@@ -22,7 +22,7 @@ use tonic::server::NamedService;
 use tonic::transport::server::Connected;
 
 use super::connection::{Admission, Connection};
-use super::limits::Rejection;
+use crate::limits::Rejection;
 use crate::peer::Peer;
 
 /// The transport of a connection.
@@ -115,7 +115,7 @@ impl AsyncWrite for AdmittedConnection {
 
 /// A service behind the bounds.
 #[derive(Clone)]
-pub(super) struct Admitted<S>(pub(super) S);
+pub(crate) struct Admitted<S>(pub(crate) S);
 
 impl<S: NamedService> NamedService for Admitted<S> {
     const NAME: &'static str = S::NAME;

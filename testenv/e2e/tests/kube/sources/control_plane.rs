@@ -12,19 +12,19 @@ use serde_json::Value;
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// A control plane with a source, and an Envoy that follows it.
-pub(crate) struct Side {
+pub(crate) struct ControlPlaneUnderTest {
     pub(crate) plane: ControlPlane,
     pub(crate) envoy: Envoy,
 }
 
-impl Side {
+impl ControlPlaneUnderTest {
     pub(crate) fn start(run: &RunDir, name: &str, flags: &[&str]) -> Self {
         let dir = run.make_dir(name).unwrap();
         let plane = ControlPlane::start_from(&dir, flags).unwrap();
         let options = EnvoyOptions::new(plane.bootstrap("envoy").unwrap());
         let envoy = Envoy::start(&dir, "envoy", &options).unwrap();
         plane.wait_in_sync(1, SOON).unwrap();
-        Side { plane, envoy }
+        ControlPlaneUnderTest { plane, envoy }
     }
 
     pub(super) fn snapshot(&self) -> String {
@@ -75,7 +75,7 @@ fn timeless(value: &Value) -> Value {
 }
 
 /// Waits until all sides serve the same and Envoy has it.
-pub(super) fn wait_same(sides: [&Side; 2]) -> String {
+pub(super) fn wait_same(sides: [&ControlPlaneUnderTest; 2]) -> String {
     let what = "both sources lead to the same";
     wait::until_ok(what, SOON, || {
         let statuses = sides.map(|side| side.plane.status().unwrap());

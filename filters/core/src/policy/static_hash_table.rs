@@ -32,11 +32,11 @@ impl StaticHashTable {
     pub(super) fn build(count: u32, hash: impl Fn(u64, u32) -> u64) -> Self {
         let mut best = Self::with_seed(0, count, &hash);
         for seed in 1..MAX_SEEDS {
-            if best.deepest() <= MAX_BUCKET {
+            if best.fullest_bucket() <= MAX_BUCKET {
                 break;
             }
             let other = Self::with_seed(seed, count, &hash);
-            if other.deepest() < best.deepest() {
+            if other.fullest_bucket() < best.fullest_bucket() {
                 best = other;
             }
         }
@@ -65,7 +65,7 @@ impl StaticHashTable {
         StaticHashTable { seed, mask, starts: starts.into(), slots: hashed.into_iter().map(|(_, slot)| slot).collect() }
     }
 
-    fn deepest(&self) -> usize {
+    fn fullest_bucket(&self) -> usize {
         let sizes = self.starts.array_windows().map(|[start, end]| end.saturating_sub(*start) as usize);
         sizes.max().unwrap_or(0)
     }
@@ -122,7 +122,7 @@ mod tests {
             let key = |entry: u32| format!("key-{entry}");
             let hash = |seed, entry| hash_bytes(seed, key(entry).as_bytes());
             let buckets = StaticHashTable::build(count, hash);
-            assert!(buckets.deepest() <= MAX_BUCKET);
+            assert!(buckets.fullest_bucket() <= MAX_BUCKET);
             for entry in 0..count {
                 let hash = hash_bytes(buckets.seed(), key(entry).as_bytes());
                 assert!(buckets.candidates(hash).any(|found| found == entry as usize), "{entry} of {count}");
@@ -134,7 +134,7 @@ mod tests {
     fn keys_that_collide_under_one_seed_get_another() {
         let first = mix(0, 1);
         let hash = |seed, entry: u32| if seed == first { 7 } else { hash_bytes(seed, &entry.to_le_bytes()) };
-        assert!(StaticHashTable::build(1000, hash).deepest() <= MAX_BUCKET);
+        assert!(StaticHashTable::build(1000, hash).fullest_bucket() <= MAX_BUCKET);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
-use super::limits::{Limits, Rejection};
+use crate::limits::{Limits, Rejection};
 use crate::metrics::OptionalMetrics;
 use crate::peer::Peer;
 use crate::registry::lock;

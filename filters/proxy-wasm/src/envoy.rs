@@ -1,4 +1,4 @@
-//! [`Hostcalls`] by the proxy-wasm ABI.
+//! The proxy-wasm ABI: [`Hostcalls`] by its functions, and its hooks by [`Vm`].
 
 use std::time::Duration;
 
@@ -6,8 +6,7 @@ use envoy_abi::wasm::{self, BodyStatus, HeadersStatus, TrailersStatus, host};
 use portcullis_core::exchange::Next;
 use portcullis_core::state_store::SharedData;
 
-use super::header_map;
-use super::{Hostcalls, LocalResponse, Map, MetricKind};
+use crate::abi::{Hostcalls, LocalResponse, Map, MetricKind, header_map};
 use crate::vm::Vm;
 
 /// The Envoy that runs this VM.

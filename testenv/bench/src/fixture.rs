@@ -30,7 +30,7 @@ const OUT: &str = "callgrind.out";
 const BODY: usize = 2_048;
 
 /// The common parts of all cases.
-pub(crate) struct World<'a> {
+pub(crate) struct Fixture<'a> {
     run: &'a RunDir,
     /// Whether Envoys run under callgrind.
     is_counted: bool,
@@ -59,7 +59,7 @@ impl Running {
     }
 }
 
-impl<'a> World<'a> {
+impl<'a> Fixture<'a> {
     pub(crate) fn new(run: &'a RunDir, is_counted: bool) -> Result<Self, BenchError> {
         let (server_ca, client_ca) = (Ca::new("servers")?, Ca::new("clients")?);
         let token = format!("header.{}.signature", "x".repeat(client::TOKEN_LEN));
@@ -75,7 +75,7 @@ impl<'a> World<'a> {
         stub.fault(Fault::new("/api/v1/namespaces/", answer));
         let serving = server_ca.issue(&CertSpec::server(NAME, [NAME]))?;
         let alice = client_ca.issue(&CertSpec::client("alice", ["developers"]))?;
-        Ok(World { run, is_counted, server_ca, client_ca, serving, gateway, alice, token, stub })
+        Ok(Fixture { run, is_counted, server_ca, client_ca, serving, gateway, alice, token, stub })
     }
 
     /// The token of the cases with one.

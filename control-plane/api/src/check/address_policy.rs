@@ -4,7 +4,7 @@ use super::endpoint::{EndpointError, ServerHost};
 
 /// Refuses addresses that lead back into the gateway's own machine or to a cloud's metadata. A DNS name is only judged by
 /// its spelling: what it resolves to is Envoy's knowledge.
-pub(super) fn check_reach(host: &ServerHost, allow_loopback: bool) -> Result<(), EndpointError> {
+pub(super) fn check_address(host: &ServerHost, allow_loopback: bool) -> Result<(), EndpointError> {
     let reach = match host {
         ServerHost::Dns(name) if name == "localhost" || name.ends_with(".localhost") => Reach::Loopback,
         ServerHost::Dns(_) => Reach::Away,
@@ -59,7 +59,7 @@ fn reach_of_v6(ip: Ipv6Addr) -> Reach {
 /// already.
 fn ipv4_inside(ip: Ipv6Addr) -> Vec<Ipv4Addr> {
     let bits = u128::from(ip);
-    // So many bits before the address.
+    // The number of bits before the address.
     let at = |before: u32| Ipv4Addr::from_bits(low_32(bits >> (96 - before)));
     match ip.segments() {
         _ if ip.is_loopback() || ip.is_unspecified() => Vec::new(),
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn reach(host: &str, allow_loopback: bool) -> Result<(), EndpointError> {
-        check_reach(&parse_endpoint(&format!("https://{host}")).unwrap().endpoint.host, allow_loopback)
+        check_address(&parse_endpoint(&format!("https://{host}")).unwrap().endpoint.host, allow_loopback)
     }
 
     /// Every way to write an IPv4 address inside an IPv6 one.

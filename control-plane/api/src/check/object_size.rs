@@ -1,17 +1,10 @@
-//! How much one object may ask for. All objects share the control plane and every Envoy.
+//! The size of one object.
 
 use std::collections::BTreeSet;
 
-use super::{Findings, MAX_VIRTUAL_IPS};
+use super::Findings;
+use crate::bounds::{MAX_GROUPS, MAX_NAMES, MAX_POLICIES, MAX_SCHEMAS, MAX_SERVERS, MAX_VIRTUAL_IPS};
 use crate::types::UpstreamClusterSpec;
-
-/// Host names that one list of an object may name. Each request compares its own with them.
-pub(crate) const MAX_NAMES: usize = 256;
-pub(crate) const MAX_SERVERS: usize = 1_000;
-pub(crate) const MAX_SCHEMAS: usize = 1_000;
-/// Each is three Envoy clusters, with health checks of their own.
-const MAX_GROUPS: usize = 100;
-pub(crate) const MAX_POLICIES: usize = 20_000;
 
 /// Whether no list that is a set for server-side apply has an entry twice.
 fn check_sets(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
@@ -31,8 +24,8 @@ fn check_sets(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
     is_fine
 }
 
-/// Whether the object asks for no more than one object may. If it does, nothing else of it is worth a look.
-pub(super) fn check_amounts(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
+/// Whether the object is within the bounds of one object. If it is not, nothing else of it is checked.
+pub(super) fn check_size(spec: &UpstreamClusterSpec, findings: &mut Findings) -> bool {
     let lists = [
         ("spec.secureServing.serverNames", spec.secure_serving.server_names.len(), MAX_NAMES),
         ("spec.portcullis.extraAuthorities", spec.portcullis.extra_authorities.len(), MAX_NAMES),
@@ -57,8 +50,9 @@ pub(super) fn check_amounts(spec: &UpstreamClusterSpec, findings: &mut Findings)
         let is_own = !subset.is_empty() || strategy != "RoundRobin";
         if is_own && groups.insert((subset, strategy)) && groups.len() > MAX_GROUPS {
             let path = format!("spec.dispatchPolicies[{index}].upstreamSubset");
-            let message =
-                format!("is one subset too many: no more than {MAX_GROUPS} may differ, or have another strategy");
+            let message = format!(
+                "is one subset too many: at most {MAX_GROUPS} different combinations of subset and strategy are possible"
+            );
             findings.problem(path, message);
             return false;
         }

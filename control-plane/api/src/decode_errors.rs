@@ -1,4 +1,4 @@
-//! Mistakes in the shape of a document: serde reports the first one, without its place.
+//! Errors in the shape of a document: serde reports the first one, without its place.
 
 use serde_json::{Map, Value, json};
 
@@ -12,11 +12,11 @@ enum Step {
     Item(usize),
 }
 
-/// Every mistake of shape, each with its path. `read` reads a document; it must accept one that holds nothing but
+/// Every error of shape, each with its path. `read` reads a document; it must accept one that holds nothing but
 /// `apiVersion`, `kind` and an empty `metadata`.
 ///
-/// All fields below have defaults, so a document that is cut down to one value fails exactly if that value is wrong.
-pub(crate) fn mistakes(document: &Value, read: &dyn Fn(&Value) -> Result<(), String>) -> Vec<Problem> {
+/// All fields below have defaults, so a document that is reduced to one value fails exactly if that value is wrong.
+pub(crate) fn decode_errors(document: &Value, read: &dyn Fn(&Value) -> Result<(), String>) -> Vec<Problem> {
     let Some(fields) = document.as_object() else { return Vec::new() };
     let mut finder = Finder { read, found: Vec::new() };
     for (name, value) in fields {
@@ -49,9 +49,9 @@ struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    /// Looks for mistakes in the value at `path`.
+    /// Looks for errors in the value at `path`.
     fn look(&mut self, path: &mut Vec<Step>, value: &Value) {
-        let Err(message) = (self.read)(&cut(path, value.clone())) else { return };
+        let Err(message) = (self.read)(&isolated(path, value.clone())) else { return };
         let before = self.found.len();
         let empty = match value {
             Value::Object(_) => Some(json!({})),
@@ -59,7 +59,7 @@ impl Finder<'_> {
             _ => None,
         };
         // The kind of the value is right, so the mistake is further down.
-        if empty.is_some_and(|empty| (self.read)(&cut(path, empty)).is_ok()) {
+        if empty.is_some_and(|empty| (self.read)(&isolated(path, empty)).is_ok()) {
             self.look_inside(path, value);
         }
         if self.found.len() == before {
@@ -79,7 +79,7 @@ impl Finder<'_> {
 }
 
 /// A document that holds nothing but the value at this path.
-fn cut(path: &[Step], value: Value) -> Value {
+fn isolated(path: &[Step], value: Value) -> Value {
     let inner = path.iter().rev().fold(value, |inner, step| match step {
         Step::Field(name) => Value::Object(Map::from_iter([(name.clone(), inner)])),
         Step::Item(_) => Value::Array(vec![inner]),
@@ -102,14 +102,14 @@ fn problem(path: &[Step], message: &str) -> Problem {
         }
     }
     let problem = Problem::coded(Code::Invalid, text, message);
-    match meant(path, message) {
+    match suggestion(path, message) {
         Some(hint) => problem.hint(hint),
         None => problem,
     }
 }
 
 /// The known field that is spelt most like an unknown one.
-fn meant(path: &[Step], message: &str) -> Option<String> {
+fn suggestion(path: &[Step], message: &str) -> Option<String> {
     let Some(Step::Field(written)) = path.last() else { return None };
     let (_, known) = message.strip_prefix("unknown field")?.split_once(", expected ")?;
     if let Some(renamed) = renamed(path) {
@@ -118,7 +118,7 @@ fn meant(path: &[Step], message: &str) -> Option<String> {
     let known = known.split('`').skip(1).step_by(2);
     let best = known.map(|name| (distance(written, name), name)).min()?;
     let close = best.0 <= 1 + best.1.len() / 4;
-    close.then(|| format!("{} is meant?", best.1))
+    close.then(|| format!("{} is suggestion?", best.1))
 }
 
 /// Fields of [`crate::UpstreamCluster`] and [`crate::GatewaySettings`] whose names changed, with their new names. The definition

@@ -11,26 +11,26 @@ pub const SHARED_ANNOTATION: &str = "portcullis.dev/upstream-clusters";
 
 /// The material by which references are resolved. `Debug` shows no content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Materials {
+pub enum ReferencedData {
     /// Nothing: every reference is refused.
     #[default]
     None,
     /// Secrets of the control plane's own namespace that carry [`SECRET_LABEL`], by name.
-    Secrets(BTreeMap<String, SecretMaterial>),
+    Secrets(BTreeMap<String, SecretData>),
     /// Files below the root of references, by the path in a reference; `None` is a file that cannot be read, for any reason.
     Files(BTreeMap<String, Option<SecretBytes>>),
 }
 
 /// A Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SecretMaterial {
+pub struct SecretData {
     /// Which `UpstreamCluster`s may refer to it.
     pub clusters: BTreeSet<String>,
     /// Its content by key.
     pub data: BTreeMap<String, SecretBytes>,
 }
 
-impl SecretMaterial {
+impl SecretData {
     /// The clusters that may refer to a Secret with this value of [`SECRET_LABEL`] and of [`SHARED_ANNOTATION`].
     pub fn clusters_of(label: &str, annotation: Option<&str>) -> BTreeSet<String> {
         let shared = annotation.unwrap_or_default().split(',');

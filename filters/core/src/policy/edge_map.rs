@@ -1,5 +1,5 @@
-use super::buckets::{StaticHashTable, mix};
 use super::clause::count;
+use super::static_hash_table::{StaticHashTable, mix};
 
 /// Something for some pairs of a place in the tree and a value. Both are numbers of the configuration's making.
 #[derive(Debug)]

@@ -1,6 +1,10 @@
-use super::selector::{Exact, Pattern, Prefix, ResourcePattern, Selector};
-use crate::check::{is_dns_label, is_subdomain};
+//! Dispatch rules in a form that can be compared: the requests that one rule matches and another does not.
+
+mod selector;
+
+use crate::dns_name::{is_dns_label, is_subdomain};
 use portcullis_filter_config::{Rule, ServiceAccount};
+use selector::{Exact, Pattern, Prefix, ResourcePattern, Selector};
 
 /// The part of a rule about one of the two kinds of requests, in a form that can be compared.
 #[derive(Clone, Debug)]
@@ -46,7 +50,7 @@ pub(crate) fn parts(rule: &Rule) -> [RequestPart; 2] {
 }
 
 /// Whether a user can be this service account.
-pub(super) fn can_be(account: &ServiceAccount) -> bool {
+pub(crate) fn can_be(account: &ServiceAccount) -> bool {
     is_dns_label(&account.namespace) && is_subdomain(&account.name)
 }
 
@@ -61,17 +65,17 @@ impl RequestPart {
     }
 
     /// Whether it is about the other kind of requests only.
-    pub(super) fn asks_nothing(&self) -> bool {
+    pub(crate) fn asks_nothing(&self) -> bool {
         self.target.is_empty()
     }
 
     /// Whether it matches every request of its kind.
-    pub(super) fn is_everything(&self) -> bool {
+    pub(crate) fn is_everything(&self) -> bool {
         self.verbs == Selector::All && self.target.is_everything() && self.is_for_everybody()
     }
 
     /// Whether it matches every `get` of anybody to `path`.
-    pub(super) fn serves_path(&self, path: &str) -> bool {
+    pub(crate) fn serves_path(&self, path: &str) -> bool {
         let Target::Path(paths) = &self.target else { return false };
         let get = Selector::AnyOf(vec![Exact::parse("get")]);
         let path = Selector::AnyOf(vec![Prefix::Text(path.to_owned())]);
@@ -83,7 +87,7 @@ impl RequestPart {
     }
 
     /// Whether it certainly matches every request that `narrow` matches. `false` is no promise.
-    pub(super) fn covers(&self, narrow: &Self) -> bool {
+    pub(crate) fn covers(&self, narrow: &Self) -> bool {
         self.target.covers(&narrow.target)
             && self.verbs.covers(&narrow.verbs)
             && self.covers_subjects(narrow)

@@ -25,7 +25,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const POD: &str = "/api/v1/namespaces/default/pods/web-0";
 
 /// A gateway with many clusters.
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) parts: Parts,
     pub(crate) count: u32,
     pub(crate) log: Log,
@@ -38,7 +38,7 @@ pub(crate) struct World {
     stubs: Vec<StubServer>,
 }
 
-impl World {
+impl Fixture {
     /// Writes the manifests, starts everything and waits until Envoy has acknowledged all.
     pub(crate) fn start(run: &RunDir, options: &Scale, count: u32) -> Result<Self, BenchError> {
         let dir = run.make_dir(&format!("{count}"))?;

@@ -24,7 +24,7 @@ pub(crate) fn is_subdomain(name: &str) -> bool {
 }
 
 /// Whether `name` is a lower-case DNS name and cannot be taken for an IP address.
-pub(super) fn is_dns_name(name: &str) -> bool {
+pub(crate) fn is_dns_name(name: &str) -> bool {
     let last_is_number = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|c| c.is_ascii_digit()));
     name.len() <= MAX_NAME && name.split('.').all(is_dns_label) && !last_is_number && name.parse::<IpAddr>().is_err()
 }

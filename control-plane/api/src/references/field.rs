@@ -5,19 +5,19 @@ use crate::types::UpstreamClusterSpec;
 use crate::types::{AuthorityReference, PairReference, References, TokenReference};
 
 /// One of the references that an object may have.
-pub(super) struct Slot {
+pub(super) struct ReferenceField {
     /// Its name below `spec.portcullis.references`.
     pub(super) name: &'static str,
     /// The path of the reference.
     pub(super) path: &'static str,
-    /// The object below `spec` in which the fields stand that it replaces.
+    /// The object below `spec` with the fields that it replaces.
     pub(super) parent: &'static str,
     /// These fields, in the order of [`Reference`]'s places.
     pub(super) fields: &'static [&'static str],
     pub(super) of: fn(&References) -> Option<Reference<'_>>,
     /// Whether a field that it replaces is set.
     pub(super) is_set: fn(&UpstreamClusterSpec) -> bool,
-    /// Puts a stand-in into the fields that it replaces, so that the rest of an object can be checked.
+    /// Puts a placeholder into the fields that it replaces, so that the rest of an object can be checked.
     pub(super) assume: fn(&mut UpstreamClusterSpec),
 }
 
@@ -45,18 +45,18 @@ pub(super) struct Reference<'a> {
     pub(super) files: Option<Vec<&'a str>>,
 }
 
-pub(super) const SLOTS: [Slot; 5] = [
-    Slot {
+pub(super) const REFERENCE_FIELDS: [ReferenceField; 5] = [
+    ReferenceField {
         name: "serving",
         path: "spec.portcullis.references.serving",
         parent: "secureServing",
         fields: &["certData", "keyData"],
         of: |references| references.serving.as_ref().map(pair),
         is_set: |spec| !spec.secure_serving.cert_data.is_empty() || !spec.secure_serving.key_data.is_empty(),
-        // The gateway's default certificate stands in.
+        // The gateway's default certificate is used.
         assume: |_| {},
     },
-    Slot {
+    ReferenceField {
         name: "clientCA",
         path: "spec.portcullis.references.clientCA",
         parent: "secureServing",
@@ -65,7 +65,7 @@ pub(super) const SLOTS: [Slot; 5] = [
         is_set: |spec| !spec.secure_serving.client_ca_data.is_empty(),
         assume: |spec| spec.secure_serving.client_ca_data = unknown_authority(),
     },
-    Slot {
+    ReferenceField {
         name: "client",
         path: "spec.portcullis.references.client",
         parent: "clientConfig",
@@ -74,7 +74,7 @@ pub(super) const SLOTS: [Slot; 5] = [
         is_set: |spec| !spec.client_config.cert_data.is_empty() || !spec.client_config.key_data.is_empty(),
         assume: unknown_token,
     },
-    Slot {
+    ReferenceField {
         name: "token",
         path: "spec.portcullis.references.token",
         parent: "clientConfig",
@@ -83,7 +83,7 @@ pub(super) const SLOTS: [Slot; 5] = [
         is_set: |spec| !spec.client_config.bearer_token.is_empty(),
         assume: unknown_token,
     },
-    Slot {
+    ReferenceField {
         name: "upstreamCA",
         path: "spec.portcullis.references.upstreamCA",
         parent: "clientConfig",
@@ -94,7 +94,7 @@ pub(super) const SLOTS: [Slot; 5] = [
     },
 ];
 
-impl Slot {
+impl ReferenceField {
     /// The paths of the fields that it replaces.
     pub(super) fn replaced(&self) -> impl Iterator<Item = String> + '_ {
         self.fields.iter().map(|field| format!("spec.{}.{field}", self.parent))
@@ -145,14 +145,14 @@ pub(super) fn references_of(document: &Value) -> Option<References> {
     crate::parse::parse_part(written)
 }
 
-/// The reference that is to blame for a problem of the field at `path`, if the document has one in this field's place:
-/// what is wrong with a resolved document is wrong with what was referred to.
-pub fn blamed_reference(document: &Value, path: &str) -> Option<&'static str> {
+/// The reference in place of the field at `path`, if the document has one: a problem of the resolved field is a problem of the
+/// referenced data.
+pub fn reference_of_path(document: &Value, path: &str) -> Option<&'static str> {
     let references = references_of(document)?;
-    let blamed = |slot: &&Slot| {
-        slot.replaced().any(|replaced| replaced == path)
-            && (slot.of)(&references).is_some()
-            && !slot.is_inline(document)
+    let blamed = |field: &&ReferenceField| {
+        field.replaced().any(|replaced| replaced == path)
+            && (field.of)(&references).is_some()
+            && !field.is_inline(document)
     };
-    SLOTS.iter().find(blamed).map(|slot| slot.path)
+    REFERENCE_FIELDS.iter().find(blamed).map(|field| field.path)
 }

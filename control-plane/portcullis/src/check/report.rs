@@ -1,5 +1,5 @@
 use portcullis_api::{
-    Code, Materials, Problem, Settings, lint_cluster, lint_settings, parse_settings, without_references,
+    Code, Problem, ReferencedData, Settings, lint_cluster, lint_settings, parse_settings, without_references,
 };
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place, Position};
 use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_settings};
@@ -49,12 +49,12 @@ impl CheckReport {
     }
 }
 
-/// CheckedTranslators every object as the gateway would, and looks for what is hardly meant. `now` is in seconds since 1970.
-pub(super) fn judge(objects: &ObjectSet, now: i64) -> CheckReport {
+/// Checks every object as the gateway does, and looks for likely mistakes. `now` is in seconds since 1970.
+pub(super) fn check_objects(objects: &ObjectSet, now: i64) -> CheckReport {
     let without_settings = objects.settings.is_empty();
     let (documents, believes_certificate) = believed(objects);
     let choice = choose_settings(&documents, Some(check_client_ca));
-    // Settings that cannot be used are told; the clusters are checked all the same.
+    // Settings that cannot be used are reported; the clusters are checked all the same.
     let settings = choice.settings.unwrap_or_default();
     let mut report = CheckReport { objects: objects.diagnoses.iter().map(file).collect(), without_settings };
     let settings_of = objects.settings.iter().zip(&objects.settings_places).zip(choice.diagnoses);
@@ -67,7 +67,7 @@ pub(super) fn judge(objects: &ObjectSet, now: i64) -> CheckReport {
         objects.cluster_places.iter().enumerate().zip(clusters(objects, &resolved, &settings))
     {
         let lints = resolved.lint(objects, index, |raw| lint_cluster(raw, now));
-        let diagnosis = if objects.materials == Materials::None { unknown(diagnosis) } else { diagnosis };
+        let diagnosis = if objects.referenced_data == ReferencedData::None { unknown(diagnosis) } else { diagnosis };
         let diagnosis = if believes_certificate { believe(diagnosis) } else { diagnosis };
         let diagnosis = if without_settings { forgive(diagnosis) } else { diagnosis };
         report.objects.push(object(diagnosis, place, lints));
@@ -86,7 +86,7 @@ fn clusters(objects: &ObjectSet, resolved: &Resolved, settings: &Settings) -> Ve
 fn believed(objects: &ObjectSet) -> (Vec<Value>, bool) {
     let mut documents = objects.settings.clone();
     let mut is_one = false;
-    for document in documents.iter_mut().filter(|_| objects.materials == Materials::None) {
+    for document in documents.iter_mut().filter(|_| objects.referenced_data == ReferencedData::None) {
         let (other, had_certificate) = without_references(document);
         *document = other;
         is_one |= had_certificate;

@@ -1,0 +1,56 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::network::Network;
+
+/// Print the bootstrap with which Envoy finds this control plane (JSON).
+#[derive(Debug, Args)]
+pub(crate) struct Bootstrap {
+    /// The socket of `portcullis serve`. Given several times, these are replicas: Envoy follows one of them, and goes to
+    /// another if that one ends.
+    #[arg(long, env = "PORTCULLIS_XDS_SOCKET", value_name = "PATH", required_unless_present = "xds_address")]
+    pub(crate) xds_socket: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) network: Network,
+    /// Envoy's own admin interface. It is not protected: keep it on loopback.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9901")]
+    pub(crate) admin_address: SocketAddr,
+    /// How this Envoy is called in /status. With --xds-address it must be a name in the certificate.
+    #[arg(long, value_name = "ID", default_value = "envoy")]
+    pub(crate) node_id: String,
+    /// The zone of this Envoy: it prefers servers of the same one (spec.portcullis.servers[].zone).
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) zone: Option<String>,
+    /// Most client connections at a time.
+    #[arg(long, value_name = "N", default_value_t = 50_000)]
+    pub(crate) max_downstream_connections: u64,
+    /// Most memory that Envoy's heap may take, MiB. Near it Envoy resets the streams that hold most, then answers requests
+    /// with 503, then takes no connections. Without it `portcullis agent` takes nine tenths of its cgroup's limit, if there
+    /// is one, and `portcullis bootstrap` sets no bound.
+    #[arg(long, env = "PORTCULLIS_MAX_HEAP_MIB", value_name = "N", value_parser = clap::value_parser!(u64).range(64..))]
+    pub(crate) max_heap_mib: Option<u64>,
+    /// The configuration version that this Envoy's filter reads: that of this release, if the filter is of this release.
+    #[arg(long, value_name = "VERSION", default_value_t = portcullis_filter_config::CONFIG_VERSION)]
+    pub(crate) config_version: u32,
+    /// Which build of the filter this Envoy runs: the dynamic module, or portcullis.wasm at wasmModulePath of the GatewaySettings.
+    #[arg(long, value_enum, value_name = "BUILD", default_value_t = FilterBuild::Module)]
+    pub(crate) filter: FilterBuild,
+}
+
+/// Builds of the filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FilterBuild {
+    /// libportcullis.so.
+    Module,
+    /// portcullis.wasm.
+    Wasm,
+}
+
+impl Bootstrap {
+    /// The bound of Envoy's heap that is asked for, bytes.
+    pub(crate) fn max_heap(&self) -> Option<u64> {
+        self.max_heap_mib.map(|mib| mib.saturating_mul(1024 * 1024))
+    }
+}

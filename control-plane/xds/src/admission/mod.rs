@@ -1,0 +1,9 @@
+//! Admission of connections and streams within the limits of their peers, and the transport that keeps to them.
+
+mod connection;
+mod connection_table;
+mod transport;
+
+pub(crate) use connection::{Admission, Peers, admission};
+pub use connection_table::ConnectionTable;
+pub(crate) use transport::{Admitted, AdmittedConnection, QueuedResponse, ResponseStream, Transport};
