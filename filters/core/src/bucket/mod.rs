@@ -66,7 +66,7 @@ impl TokenBucket {
 
     /// Tokens that are taken at that uptime, parts of one as a whole. 0 where the host keeps the level.
     pub fn used(&self, uptime: Duration) -> u32 {
-        let StateOwner::Here(level) = &self.level else { return 0 };
+        let StateOwner::Local(level) = &self.level else { return 0 };
         let now = u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX);
         let level = refilled(self.rate, *level.lock().unwrap_or_else(PoisonError::into_inner), now);
         let taken = full(self.rate).saturating_sub(level.tokens).div_ceil(TOKEN);

@@ -12,7 +12,7 @@ use super::talkers::Talkers;
 use super::totals::{ClusterTotals, Limit, LimitSource};
 use super::verb::{ReportedVerb, Scope};
 use super::{Outcome, response_series};
-use crate::bucket::Rate;
+use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
 use crate::review::CredentialCaches;
 use portcullis_filter_config as config;
@@ -74,11 +74,17 @@ pub(crate) trait MetricsState {
     /// The running requests of a flow control schema, by the cluster's name and the schema's.
     fn in_flight(&self, cluster: &str, schema: &str) -> Arc<InFlight>;
 
+    /// The token bucket of a flow control schema with this rate.
+    fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket>;
+
     /// The running requests of a cluster, by its name.
     fn running(&self, cluster: &str) -> Arc<RunningRequests>;
 
     /// The series that all clusters may make together.
     fn series_budget(&self) -> Arc<SeriesBudget>;
+
+    /// The activity of a cluster, by its name over all edits.
+    fn totals(&self, cluster: &str) -> Option<Arc<ClusterTotals>>;
 }
 
 impl ClusterMetrics {
@@ -272,7 +278,7 @@ impl ClusterMetrics {
 }
 
 /// The limits of the configuration's schemas, to be shown as they are used.
-fn limits(config: &config::ClusterConfig, memory: &impl StateStore) -> Vec<Limit> {
+fn limits(config: &config::ClusterConfig, memory: &impl MetricsState) -> Vec<Limit> {
     let limit = |schema: &config::FlowControlSchema| {
         let source = match schema.limit {
             config::FlowControlLimit::MaxRequestsInflight(max) => {

@@ -17,11 +17,9 @@ pub use shared::SharedState;
 
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
-use crate::observe::{ClusterTotals, RunningRequests, SeriesBudget};
+use crate::observe::{ClusterTotals, MetricsState, RunningRequests, SeriesBudget};
 use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
-
-use crate::observe::MetricsState;
 
 /// State that outlives a cluster's configurations, kept by the host for the whole process.
 pub trait StateStore {
@@ -100,11 +98,19 @@ impl<S: StateStore> MetricsState for S {
         StateStore::in_flight(self, cluster, schema)
     }
 
+    fn token_bucket(&self, cluster: &str, schema: &str, rate: Rate) -> Arc<TokenBucket> {
+        StateStore::token_bucket(self, cluster, schema, rate)
+    }
+
     fn running(&self, cluster: &str) -> Arc<RunningRequests> {
         StateStore::running(self, cluster)
     }
 
     fn series_budget(&self) -> Arc<SeriesBudget> {
         StateStore::series_budget(self)
+    }
+
+    fn totals(&self, cluster: &str) -> Option<Arc<ClusterTotals>> {
+        StateStore::totals(self, cluster)
     }
 }
