@@ -15,6 +15,7 @@ use portcullis_sources::SourceHealth;
 use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::{Semaphore, watch};
 
+use super::fleet::Fleet;
 use super::metrics::{CONTENT_TYPE, ControlPlaneMetrics};
 use super::page::page;
 use super::status_observer::StatusObserver;
@@ -36,6 +37,8 @@ const HEADERS: [(HeaderName, &str); 5] = [
 #[derive(Clone)]
 pub(super) struct Pages {
     pub(super) observer: Arc<StatusObserver>,
+    #[allow(dead_code, reason = "the console reads it")]
+    pub(super) fleet: Arc<Fleet>,
     /// The names under which it may be asked.
     pub(super) hosts: Arc<AllowedHosts>,
 }

@@ -11,6 +11,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::filter_views::FilterViews;
+use super::fleet::Fleet;
 use super::http::AllowedHosts;
 use super::http::Probes;
 use super::http::{Pages, router};
@@ -85,8 +86,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
     }));
+    let fleet = Arc::new(Fleet::new(Arc::clone(&observer)));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http_hosts));
-    let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch())];
+    let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
     if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
         let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
         let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer) };
@@ -100,7 +102,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         watchdog: Arc::clone(&watchdog),
         health: source.health.clone(),
     };
-    let pages = router(Pages { observer, hosts }, probes);
+    let pages = router(Pages { observer, fleet, hosts }, probes);
     let (state, mut writing) = save_state(&arguments.state, &metrics);
     let outputs = Outputs {
         snapshots: snapshot_sender,
