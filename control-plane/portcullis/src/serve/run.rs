@@ -74,6 +74,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
 
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
+    let (served_sender, served_objects) = watch::channel(Arc::default());
     let metrics = Arc::new(ControlPlaneMetrics::default());
     let registry = Arc::new(Registry::with_metrics(metrics.clone()));
     let watchdog = Arc::new(Watchdog::new(Instant::now()));
@@ -86,7 +87,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
     }));
-    let fleet = Arc::new(Fleet::new(Arc::clone(&observer)));
+    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
     if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
@@ -102,11 +103,12 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         watchdog: Arc::clone(&watchdog),
         health: source.health.clone(),
     };
-    let pages = router(Pages { observer, fleet, hosts }, probes);
+    let pages = router(Pages { observer, fleet: Arc::clone(&fleet), hosts }, probes);
     let (state, mut writing) = save_state(&arguments.state, &metrics);
     let outputs = Outputs {
         snapshots: snapshot_sender,
         diagnoses: diagnosis_sender,
+        served: served_sender,
         metrics,
         watchdog: Arc::clone(&watchdog),
         state,
@@ -128,7 +130,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let served = ServerState { snapshots, registry, health, views };
+    let served = ServerState { snapshots, registry, health, views, reports: Some(fleet) };
     let mut xds = tokio::spawn(portcullis_xds::serve(listeners, served, shutdown));
     tokio::select! {
         () = stop_signals.recv() => {}
