@@ -4,7 +4,7 @@ use bytes::Bytes;
 use portcullis_filter_config::activity::{ClusterActivity, ServerActivity};
 
 use super::super::activity::GatewayActivity;
-use super::super::counts::Key;
+use super::super::keys::Key;
 use super::super::process::{Part, ProcessActivity};
 use super::{Agent, Clock, activity, cluster, take};
 use crate::activity_report::{ActivityPage, ReportPart};
