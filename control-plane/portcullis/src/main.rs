@@ -13,6 +13,7 @@ mod leader;
 mod listen;
 mod objects;
 mod output;
+mod page_tls;
 mod plain;
 mod rbac;
 mod serve;

@@ -29,7 +29,7 @@ pub use metrics::XdsMetrics;
 pub use node::{NodeInfo, OneView, Refused, RejectedNode, View, Views};
 pub use registry::{NodeStatus, Registry};
 pub use resource::{Part, Resource};
-pub use server::{ConnectionTable, Limits, Listeners, Rejection, ServeError, ServerState, serve};
+pub use server::{ConnectionTable, Limits, Listeners, Rejection, ServeError, ServerState, SourceNetwork, serve};
 pub use snapshot::Snapshot;
 pub use socket::{Socket, SocketError};
 pub use tls::{Credentials, TlsError};

@@ -34,7 +34,6 @@ pub(crate) struct Fleet {
     changes: watch::Sender<u64>,
 }
 
-#[allow(dead_code, reason = "the console reads it")]
 impl Fleet {
     pub(crate) fn new(observer: Arc<StatusObserver>) -> Self {
         Self { observer, newest: Mutex::default(), changes: watch::Sender::new(0) }
