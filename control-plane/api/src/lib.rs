@@ -11,6 +11,7 @@
 //! No I/O, no clock, no randomness.
 
 mod account;
+mod certificate_dates;
 mod check;
 mod claims;
 mod duration;
@@ -27,6 +28,7 @@ pub mod status;
 mod types;
 
 pub use account::token_account;
+pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
     AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, Gates, HealthCheck, KeyPair,
     Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Trust, UpstreamIdentity,

@@ -2,7 +2,8 @@
 //!
 //! This crate knows names, versions and bytes, not clusters. A [`Snapshot`] is everything that Envoy may ask for; one
 //! Envoy's exchange about it is a stream of its own. [`serve`] runs such streams on a Unix socket and keeps a
-//! [`Registry`] of them. A [`HealthRegistry`] holds what Envoys report about their endpoints.
+//! [`Registry`] of them. A [`HealthRegistry`] holds what Envoys report about their endpoints, and a [`ReportSink`] takes all other
+//! reports of gateways.
 
 mod delta;
 mod health;
@@ -12,6 +13,7 @@ mod node;
 mod peer;
 mod quarantine;
 mod registry;
+mod report;
 mod resource;
 mod server;
 mod snapshot;
@@ -28,6 +30,7 @@ pub use health::{
 pub use metrics::XdsMetrics;
 pub use node::{NodeInfo, OneView, Refused, RejectedNode, View, Views};
 pub use registry::{NodeStatus, Registry};
+pub use report::{GatewayReport, ReportClient, ReportSink, ReportStream, UnreadableReport};
 pub use resource::{Part, Resource};
 pub use server::{ConnectionTable, Limits, Listeners, Rejection, ServeError, ServerState, SourceNetwork, serve};
 pub use snapshot::Snapshot;

@@ -1,5 +1,6 @@
-//! `portcullis agent`: starts one Envoy, observes it, reports its health and stops it in order.
+//! `portcullis agent`: starts one Envoy, observes it, reports its health and activity and stops it in order.
 
+mod activity;
 mod admin;
 mod arguments;
 mod drain;

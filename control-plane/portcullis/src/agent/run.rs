@@ -6,6 +6,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::activity::ActivitySource;
 use super::admin::Admin;
 use super::admin::{EnvoyState, leave, probe};
 use super::drain::drain;
@@ -54,11 +55,12 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
     let mut filter = envoy.filter();
     tracing::info!(%http_address, envoy = %arguments.envoy.display(), "listening");
 
+    let activity = ActivitySource;
     let admin = Admin::new(address);
     let (sight, seen) = watch::channel(EnvoyState::new(Instant::now()));
     tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin)), None));
     tokio::spawn(probe(admin, sight.clone()));
-    report::start(admin, &arguments.bootstrap);
+    report::start(admin, activity, &arguments.bootstrap);
     tokio::select! {
         status = envoy.ended() => return ended(status),
         () = stop.recv() => {}

@@ -76,6 +76,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
 
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
+    let (served_sender, served_objects) = watch::channel(Arc::default());
     let metrics = Arc::new(ControlPlaneMetrics::default());
     let registry = Arc::new(Registry::with_metrics(metrics.clone()));
     let watchdog = Arc::new(Watchdog::new(Instant::now()));
@@ -88,7 +89,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
     }));
-    let fleet = Arc::new(Fleet::new(Arc::clone(&observer)));
+    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects));
     let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
     let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
     if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
@@ -105,7 +106,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: source.health.clone(),
     };
     let objects = Arc::new(OnceLock::new());
-    let data = LiveData { fleet, observer, objects: Arc::clone(&objects) };
+    let data = LiveData { fleet: Arc::clone(&fleet), observer, objects: Arc::clone(&objects) };
     let console = Console::new(data, &arguments.http.login(&source));
     tasks.push(tokio::spawn(console.clone().review_sessions()));
     let pages = router(console, hosts, probes);
@@ -113,6 +114,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let outputs = Outputs {
         snapshots: snapshot_sender,
         diagnoses: diagnosis_sender,
+        served: served_sender,
         metrics,
         watchdog: Arc::clone(&watchdog),
         state,
@@ -136,7 +138,7 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let served = ServerState { snapshots, registry, health, views };
+    let served = ServerState { snapshots, registry, health, views, reports: Some(fleet) };
     let mut xds = tokio::spawn(portcullis_xds::serve(listeners, served, shutdown));
     tokio::select! {
         () = stop_signals.recv() => {}

@@ -95,6 +95,7 @@ impl Site {
             registry: Arc::clone(&registry),
             health: Arc::clone(&health),
             views: Arc::new(OneView),
+            reports: None,
         };
         let doors = Listeners { network: Some((listener, Arc::new(credentials))), limits, ..Listeners::default() };
         tokio::spawn(portcullis_xds::serve(doors, served, std::future::pending()));

@@ -1,60 +1,112 @@
 //! Memory of the fleet: the newest activity of each gateway and cluster, an hour of history, changes of conditions. The
 //! console and `portcullis top` read it as [`view`]s.
 //!
-//! Everything is in memory and bounded; a control plane that restarts begins anew, and has numbers after two reports of each
-//! gateway.
+//! | step | module |
+//! |---|---|
+//! | take a gateway's report | `activity`, of one process `process`, of one cluster in it `samples`, of one time `counts` |
+//! | subtract two reports | `counts`, `rates` |
+//! | remember the past | `history`, `transitions` |
+//! | read what is served | `served_objects`, `rule_text` |
+//! | make the views | `inputs`, `fleet_view`, `cluster_view`, `severity` |
+//!
+//! Everything is in memory and bounded, and time is an argument of all of it but [`Fleet`]. A control plane that restarts begins
+//! anew, and has numbers after two reports of each gateway.
 
+mod activity;
+mod cluster_view;
+mod counts;
+mod fleet_view;
+mod history;
+mod inputs;
 mod moment;
+mod process;
+mod rates;
+mod rule_text;
+mod samples;
+mod served_objects;
 mod severity;
+#[cfg(test)]
+mod tests;
+mod transitions;
 pub(crate) mod view;
 
-use std::collections::{BTreeMap, btree_map::Entry};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use portcullis_api::CLUSTER_KIND;
-use portcullis_api::status::Health;
+use portcullis_xds::{GatewayReport, ReportSink, UnreadableReport};
 use tokio::sync::watch;
 
+use activity::GatewayActivity;
+use cluster_view::cluster_view;
+use fleet_view::{fleet_view, rates_by_cluster};
+use history::Histories;
+use inputs::Inputs;
 pub(crate) use moment::Moment;
-use view::{ClusterSummary, ClusterView, FleetView, GatewaySummary, ServerView, Severity, UnhealthyAt};
+use process::NO_CLUSTER;
+pub(crate) use served_objects::{ServedObjectCache, ServedObjects};
+use transitions::Transitions;
+use view::{ClusterView, FleetView};
 
-use super::status::{ObjectStatus, StatusBody};
+use super::status::StatusBody;
 use super::status_observer::StatusObserver;
+use crate::activity_report::{ReadError, ReportPart};
 
 /// The age to which a view of the fleet is reused, so that many readers cost no more than one.
 const MAX_VIEW_AGE: Duration = Duration::from_secs(1);
 /// The interval of looking for changes.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// The time after which views have changed in any case: they hold ages.
+const MAX_QUIET: Duration = Duration::from_secs(5);
 
 /// The state of the fleet.
 pub(crate) struct Fleet {
     observer: Arc<StatusObserver>,
+    served: watch::Receiver<Arc<ServedObjects>>,
+    memory: Mutex<Memory>,
     newest: Mutex<Option<(Instant, Arc<FleetView>)>>,
     changes: watch::Sender<u64>,
 }
 
+/// Everything that is remembered.
+#[derive(Debug, Default)]
+struct Memory {
+    activity: GatewayActivity,
+    histories: Histories,
+    transitions: Transitions,
+    /// Whether a report was taken since the last look.
+    is_news: bool,
+    /// When readers were last notified.
+    notified: Option<Instant>,
+}
+
 impl Fleet {
-    pub(crate) fn new(observer: Arc<StatusObserver>) -> Self {
-        Self { observer, newest: Mutex::default(), changes: watch::Sender::new(0) }
+    pub(super) fn new(observer: Arc<StatusObserver>, served: watch::Receiver<Arc<ServedObjects>>) -> Self {
+        let changes = watch::Sender::new(0);
+        Self { observer, served, memory: Mutex::default(), newest: Mutex::default(), changes }
     }
 
     /// All clusters, worst first, and all gateways; at most a second old.
     pub(crate) fn fleet(&self, now: Moment) -> Arc<FleetView> {
-        let mut newest = self.lock();
+        // The lock is held meanwhile: of readers who come together, one makes the view.
+        let mut newest = lock(&self.newest);
         if let Some((at, view)) = &*newest
             && now.since(*at) < MAX_VIEW_AGE
         {
             return Arc::clone(view);
         }
-        let view = Arc::new(fleet_view(&self.observer.status(), now));
+        let status = self.observer.status();
+        let view = self.with_inputs(&status, now, |inputs, _| Arc::new(fleet_view(inputs)));
         *newest = Some((now.uptime, Arc::clone(&view)));
         view
     }
 
-    /// Everything about one cluster; `None` if no object has that name.
+    /// Everything about one cluster; `None` if no object has that name. `-` is for requests that reached none.
     pub(crate) fn cluster(&self, name: &str, now: Moment) -> Option<ClusterView> {
-        cluster_view(&self.observer.status(), name, now)
+        let status = self.observer.status();
+        self.with_inputs(&status, now, |inputs, memory| {
+            cluster_view(inputs, name, &memory.histories, &memory.transitions)
+        })
     }
 
     /// Changes when the views do, at most once a second.
@@ -62,127 +114,78 @@ impl Fleet {
         self.changes.subscribe()
     }
 
-    /// Follows the status until the runtime ends.
+    /// Follows the objects and writes history until the runtime ends.
     pub(crate) async fn watch(self: Arc<Self>) {
         let mut turns = tokio::time::interval(WATCH_INTERVAL);
         turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             turns.tick().await;
-            self.changes.send_modify(|changes| *changes += 1);
+            if self.look(&self.observer.status(), Moment::now()) {
+                self.changes.send_modify(|changes| *changes += 1);
+            }
         }
     }
 
-    /// A panic elsewhere leaves the view whole: it is replaced in one step.
-    fn lock(&self) -> MutexGuard<'_, Option<(Instant, Arc<FleetView>)>> {
-        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The health of a cluster's servers, by node.
-type HealthByNode = BTreeMap<String, Health>;
-
-/// The health of all servers of each cluster. Envoy clusters are `<instance>/-/<name>/<part>`.
-fn health_by_cluster(status: &StatusBody) -> BTreeMap<&str, &HealthByNode> {
-    let of_all = status.endpoints.iter().filter_map(|(pool, nodes)| {
-        let (owner, part) = pool.rsplit_once('/')?;
-        let (_, name) = owner.rsplit_once('/')?;
-        (part == "all.h2").then_some((name, nodes))
-    });
-    of_all.collect()
-}
-
-/// The objects, one of each name: of those that share it, the one that is served.
-fn objects(status: &StatusBody) -> BTreeMap<&str, &ObjectStatus> {
-    let mut objects: BTreeMap<&str, &ObjectStatus> = BTreeMap::new();
-    for object in status.objects.iter().filter(|one| one.diagnosis.kind == CLUSTER_KIND) {
-        match objects.entry(&object.diagnosis.name) {
-            Entry::Vacant(entry) => drop(entry.insert(object)),
-            Entry::Occupied(mut entry) if object.diagnosis.accepted => drop(entry.insert(object)),
-            Entry::Occupied(_) => {}
+    /// Returns whether readers should look again.
+    fn look(&self, status: &StatusBody, now: Moment) -> bool {
+        let served = self.served.borrow().clone();
+        let mut guard = lock(&self.memory);
+        let memory = &mut *guard;
+        let inputs = Inputs { status, served: &served, activity: &memory.activity, now };
+        let objects = inputs.objects();
+        let conditions = objects.iter().map(|(name, object)| (*name, object.status.conditions.as_slice()));
+        memory.is_news |= memory.transitions.look(conditions, now);
+        if memory.histories.is_due(now) {
+            let is_known = |name: &str| name == NO_CLUSTER || objects.contains_key(name);
+            memory.histories.add(&rates_by_cluster(&inputs), is_known, now);
         }
-    }
-    objects
-}
-
-fn fleet_view(status: &StatusBody, now: Moment) -> FleetView {
-    let health = health_by_cluster(status);
-    let gateways = gateways(status);
-    let summary = |(name, object): (&str, &ObjectStatus)| summary(name, object, health.get(name).copied(), &gateways);
-    let mut clusters: Vec<_> = objects(status).into_iter().map(summary).collect();
-    clusters.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.name.cmp(&b.name)));
-    FleetView { time: now.seconds, instance: String::new(), clusters, gateways }
-}
-
-fn gateways(status: &StatusBody) -> Vec<GatewaySummary> {
-    let mut gateways: BTreeMap<&str, GatewaySummary> = BTreeMap::new();
-    for node in &status.nodes {
-        // A node has two streams for a moment after a reconnect.
-        let gateway = gateways.entry(&node.id).or_insert_with(|| GatewaySummary {
-            node: node.id.clone(),
-            connected: false,
-            in_sync: true,
-            ..GatewaySummary::default()
-        });
-        gateway.connected |= node.connected;
-        gateway.in_sync &= node.in_sync;
-    }
-    for node in status.endpoints.values().flat_map(BTreeMap::keys) {
-        // It follows another replica.
-        gateways.entry(node).or_insert_with(|| GatewaySummary {
-            node: node.clone(),
-            connected: true,
-            in_sync: true,
-            ..GatewaySummary::default()
-        });
-    }
-    gateways.into_values().collect()
-}
-
-fn summary(
-    name: &str,
-    object: &ObjectStatus,
-    health: Option<&HealthByNode>,
-    gateways: &[GatewaySummary],
-) -> ClusterSummary {
-    let assessment = severity::of_conditions(object);
-    let reported = || health.into_iter().flat_map(BTreeMap::values);
-    ClusterSummary {
-        name: name.to_owned(),
-        severity: assessment.severity,
-        message: assessment.message,
-        healthy_servers: reported().map(|health| health.healthy).min().unwrap_or_default(),
-        servers: reported().map(|health| health.total).max().unwrap_or_default(),
-        by_gateway: gateways.iter().map(|one| Some(of_health(health?.get(&one.node)?))).collect(),
-        ..ClusterSummary::default()
-    }
-}
-
-fn of_health(health: &Health) -> Severity {
-    match health.healthy {
-        0 => Severity::Critical,
-        healthy if healthy < health.total => Severity::Warning,
-        _ => Severity::Good,
-    }
-}
-
-fn cluster_view(status: &StatusBody, name: &str, now: Moment) -> Option<ClusterView> {
-    let object = objects(status).remove(name)?;
-    let health = health_by_cluster(status).remove(name);
-    let gateways = gateways(status);
-    let mut servers: BTreeMap<&str, ServerView> = BTreeMap::new();
-    for (node, health) in health.into_iter().flatten() {
-        for one in &health.unhealthy {
-            let server = servers
-                .entry(&one.server)
-                .or_insert_with(|| ServerView { server: one.server.clone(), ..ServerView::default() });
-            server.unhealthy.push(UnhealthyAt { node: node.clone(), reason: one.reason.clone(), since: 0 });
+        // Before the source was read, nothing is known of its objects.
+        if !status.snapshot.is_empty() {
+            let names: BTreeSet<String> = objects.keys().map(|name| (*name).to_owned()).collect();
+            memory.activity.follow(names, now.uptime);
         }
+        memory.is_due(now)
     }
-    Some(ClusterView {
-        time: now.seconds,
-        summary: summary(name, object, health, &gateways),
-        servers: servers.into_values().collect(),
-        conditions: object.status.conditions.clone(),
-        ..ClusterView::default()
-    })
+
+    fn with_inputs<T>(&self, status: &StatusBody, now: Moment, make: impl FnOnce(Inputs<'_>, &Memory) -> T) -> T {
+        let served = self.served.borrow().clone();
+        let memory = lock(&self.memory);
+        make(Inputs { status, served: &served, activity: &memory.activity, now }, &memory)
+    }
+
+    fn record(&self, node: &str, report: &ReportPart, at: Instant) -> Result<(), ReadError> {
+        let clusters = report.clusters().collect::<Result<Vec<_>, _>>()?;
+        let mut memory = lock(&self.memory);
+        memory.activity.take(node, report, clusters, at);
+        memory.is_news |= !report.more;
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// Whether readers should look again.
+    fn is_due(&mut self, now: Moment) -> bool {
+        let is_quiet = self.notified.is_some_and(|notified| now.since(notified) < MAX_QUIET);
+        if is_quiet && !self.is_news {
+            return false;
+        }
+        (self.is_news, self.notified) = (false, Some(now.uptime));
+        true
+    }
+}
+
+impl ReportSink for Fleet {
+    fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
+        // There is one instance today. A gateway that names one knows of several.
+        if !report.instance.is_empty() && report.instance != self.served.borrow().instance {
+            return Ok(());
+        }
+        let read = ReportPart::read(report.content).and_then(|part| self.record(&report.node, &part, Instant::now()));
+        read.map_err(|error| UnreadableReport(error.to_string()))
+    }
+}
+
+/// A panic elsewhere leaves at most one report half taken.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
