@@ -48,8 +48,10 @@ pub use secret::{PublicBytes, SecretBytes};
 pub use types::{
     AccessLogSettings, AuthorityInSecret, AuthorityReference, Certificate, ClientAuthority, ClientCaNames,
     ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings,
-    GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta,
+    GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight,
+    MetricsSettings, ObjectMeta,
     PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings,
     References, RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec, TokenBucket,
-    TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec, WildcardSubdomains,
+    TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode,
+    WildcardSubdomains,
 };

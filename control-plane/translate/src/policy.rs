@@ -37,6 +37,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         log_refused: is_logged(LogMode::Unset),
         log_slow_milliseconds: cluster.log_slow.filter(|_| has_log).map(whole_milliseconds),
         log_failed: has_log && cluster.log_failed,
+        top_talkers: settings.top_talkers,
         request_info: None,
         policies: cluster
             .policies

@@ -2,7 +2,8 @@
 //! process so that its size follows from the objects and not from the traffic.
 //!
 //! Counts grow from the start of the process; a reader that wants a rate subtracts two pages of the same
-//! [`Activity::process`]. Clusters are named as in metrics, servers as `spec.servers` writes them.
+//! [`Activity::process`]. A cluster or server that was removed and comes back begins at 0. Clusters are named as in metrics,
+//! servers as `spec.servers` writes them. Fields that have their default value may be left out of the page.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +12,17 @@ pub const LATENCY_BOUNDS: [u64; 12] = [
     5_000, 25_000, 100_000, 200_000, 400_000, 800_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000, 30_000_000,
     60_000_000,
 ];
+
+/// Leaves a field out of the page: most clusters of many rest.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Policies of a cluster that are counted apart.
+pub const MAX_POLICIES: usize = 256;
+
+/// The last name of a list: all the rest.
+pub const OTHER: &str = "other";
 
 /// The activity of one Envoy process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,16 +43,22 @@ pub struct ClusterActivity {
     /// The name of the `UpstreamCluster`; `-` for requests that reached none.
     pub cluster: String,
     /// Decisions by dispatch policy.
+    #[serde(skip_serializing_if = "is_default")]
     pub policies: Vec<PolicyActivity>,
     /// Answers by server.
+    #[serde(skip_serializing_if = "is_default")]
     pub servers: Vec<ServerActivity>,
     /// The use of the flow control schemas.
+    #[serde(skip_serializing_if = "is_default")]
     pub limits: Vec<LimitUse>,
     /// Requests in flight that end by themselves.
+    #[serde(skip_serializing_if = "is_default")]
     pub running: u32,
     /// Watches that are open.
+    #[serde(skip_serializing_if = "is_default")]
     pub watches: u32,
     /// Other long-running requests: exec, port-forward, logs that are followed.
+    #[serde(skip_serializing_if = "is_default")]
     pub sessions: u32,
     /// The clients with the most requests, if `metrics.users` asks for them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,11 +69,14 @@ pub struct ClusterActivity {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PolicyActivity {
-    /// The number of the policy in the object, from 0; `-` where none decided.
+    /// The number of the policy in the object, from 0; `-` where none decided, `other` for all beyond the first
+    /// [`MAX_POLICIES`] that were used.
     pub policy: String,
     /// Requests that were forwarded.
+    #[serde(skip_serializing_if = "is_default")]
     pub forwarded: u64,
     /// Requests that were refused or ended, and answers that were replaced, by the metrics' label `reason`.
+    #[serde(skip_serializing_if = "is_default")]
     pub refused: Vec<(String, u64)>,
 }
 
@@ -66,8 +87,10 @@ pub struct ServerActivity {
     /// The server, as the metrics' label `server` names it.
     pub server: String,
     /// Answers by class of the status, from 1xx to 5xx, behind those of requests that ended without one.
+    #[serde(skip_serializing_if = "is_default")]
     pub answers: [u64; 6],
     /// The time to the end of the answer, or to its headers for long-running requests.
+    #[serde(skip_serializing_if = "is_default")]
     pub latency: Latency,
 }
 
@@ -88,41 +111,49 @@ pub struct LimitUse {
     /// The schema's name.
     pub schema: String,
     /// Requests in flight, or tokens of the bucket that are used.
+    #[serde(skip_serializing_if = "is_default")]
     pub used: u32,
     /// The most requests in flight, or the bucket's size.
     pub limit: u32,
     /// Tokens a second; 0 for requests in flight.
+    #[serde(skip_serializing_if = "is_default")]
     pub rate: u32,
     /// Requests that were refused since the start of the process.
+    #[serde(skip_serializing_if = "is_default")]
     pub refused: u64,
 }
 
-/// The clients with the most requests. Counts are estimates of a sketch: too high by at most `error`, never too low.
+/// The clients with the most requests, most first, each list with [`OTHER`] at its end if there are more. Requests whose client
+/// is not known, such as those with a credential that failed, are in the list of user agents only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopTalkers {
     /// By user name.
     pub users: Vec<Talker>,
-    /// By group, each request under every group of its user.
+    /// By group, each request under every group of its user, the first 32 of them.
     pub groups: Vec<Talker>,
-    /// By the first word of the header `User-Agent`.
+    /// By the first word of the header `User-Agent`; `-` without one.
     pub user_agents: Vec<Talker>,
 }
 
-/// The requests of one user, group or user agent. The last entry of a list may be `other`: all the rest.
+/// The requests of one user, group or user agent, by a sketch of bounded size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Talker {
     /// The name, as the client or its authenticator wrote it: hostile text.
     pub name: String,
-    /// All requests.
+    /// All requests: never too low, and too high by at most `error`.
     pub requests: u64,
     /// The most by which `requests` is too high.
+    #[serde(skip_serializing_if = "is_default")]
     pub error: u64,
-    /// Requests of the verbs list and watch.
+    /// Requests of the verbs list and watch. This and what follows since the name is in the list, so never too high.
+    #[serde(skip_serializing_if = "is_default")]
     pub lists: u64,
     /// Bytes of answers.
+    #[serde(skip_serializing_if = "is_default")]
     pub bytes: u64,
     /// Requests that the gateway refused.
+    #[serde(skip_serializing_if = "is_default")]
     pub refusals: u64,
 }

@@ -60,6 +60,10 @@ pub struct ClusterConfig {
     /// Whether the access log has requests that are answered with 5xx, whatever their policy says.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub log_failed: bool,
+    /// How many users, groups and user agents are counted by name, those with the most requests; 1,000 at most. Without it none
+    /// are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub top_talkers: Option<u32>,
     /// The servers that streams may run on. Without it no stream is ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<Servers>,

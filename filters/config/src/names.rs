@@ -81,12 +81,17 @@ pub const HOST: &str = "portcullis";
 /// The key in [`HOST`].
 pub const HOST_SERVER: &str = "server";
 
-/// Environment variable, set by the agent that runs Envoy: commands come to the module by standard input.
+/// Environment variable, set by the agent that runs Envoy: commands come to the module by standard input, a socket by which it
+/// answers.
 pub const AGENT_VARIABLE: &str = "PORTCULLIS_AGENT";
 
-/// The one command, a line with milliseconds behind it: connections of long-running requests are sent away, and watches end
+/// A command, a line with milliseconds behind it: connections of long-running requests are sent away, and watches end
 /// one after the other within that time.
 pub const AGENT_LEAVE: &str = "leave";
+
+/// A command, a line with a number behind it. The answer is a line of the word, the number and a length in bytes, and that many
+/// bytes behind the line: [`crate::activity::Activity`] as JSON. A module that knows the command says so by the word alone, once.
+pub const AGENT_ACTIVITY: &str = "activity";
 
 /// Envoy puts it before the names of the filter's metrics, `envoy_portcullis_requests_total`.
 pub const METRICS_NAMESPACE: &str = "portcullis";

@@ -8,12 +8,12 @@ use portcullis_core::exchange::{Exchange, Next, RouteConfig};
 use portcullis_core::{Gateway, fault};
 use portcullis_filter_config::{PeerSource, names};
 
+use crate::agent;
 use crate::host::{LocalState, StreamHost};
 use crate::long_streams::{self, LongStream};
 use crate::memory::{self, uptime};
 use crate::metrics::Metrics;
 use crate::reviews::ReviewCallouts;
-use crate::shutdown;
 
 /// The HTTP filter of a listener: maps Envoy's hooks to [`Exchange`].
 pub(crate) struct Filter {
@@ -43,7 +43,7 @@ impl FilterConfig for Filter {
         let gateway = Gateway::load(body, &sources).map_err(|error| log::error(&error.to_string())).ok()?;
         let metrics = Metrics::new(handle)?;
         let reviews = ReviewCallouts::new(handle.scheduler(), gateway.via().to_owned());
-        shutdown::listen();
+        agent::listen();
         Some(Filter { gateway, metrics, reviews })
     }
 

@@ -1,8 +1,10 @@
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use portcullis_core::StateStore;
+use portcullis_core::observe::ClusterTotals;
 use portcullis_core::state_store::ProcessState;
+use portcullis_filter_config::activity::Activity;
 use ring::rand::{SecureRandom, SystemRandom};
 
 static STATE: LazyLock<ProcessState> = LazyLock::new(ProcessState::default);
@@ -18,6 +20,17 @@ pub(crate) fn state() -> Option<impl StateStore> {
     let mut secret = [0; 32];
     SystemRandom::new().fill(&mut secret).ok()?;
     Some(STATE.with_secret(secret))
+}
+
+/// The activity of requests that reach no cluster.
+pub(crate) fn unrouted() -> Arc<ClusterTotals> {
+    STATE.unrouted()
+}
+
+/// The activity of this process, which has that number.
+pub(crate) fn activity(process: u64) -> Activity {
+    let uptime = uptime(Instant::now());
+    Activity { process, uptime_seconds: uptime.as_secs(), clusters: STATE.activity(uptime) }
 }
 
 /// Forgets what is too old. True if anything is left.

@@ -57,7 +57,7 @@ impl Metrics {
             gauges,
             processing: handle.histogram(FILTER_DURATION.name)?,
             review_wait: handle.histogram(REVIEW_WAIT.name)?,
-            publisher: Publisher::default(),
+            publisher: Publisher::new(Some(memory::unrouted())),
             timer: FlushTimer::new(handle.scheduler()),
         })
     }

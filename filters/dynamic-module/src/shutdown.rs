@@ -1,16 +1,13 @@
 //! Graceful shutdown of streams that Envoy cannot drain: connections on which no response begins, and open watches.
 //!
-//! Envoy sends `Connection: close` or GOAWAY with the headers of a response only. The agent that runs Envoy writes to its
-//! standard input when to begin.
+//! Envoy sends `Connection: close` or GOAWAY with the headers of a response only. The agent that runs Envoy says when to begin.
 
-use std::io::BufRead;
 use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use envoy_abi::log;
 use portcullis_core::long_streams::{StreamCommand, watches_to_end};
-use portcullis_filter_config::names;
 
 use crate::long_streams::for_each;
 
@@ -18,31 +15,14 @@ static STARTED: Once = Once::new();
 /// Interval at which some watches end.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Starts to read the agent's commands, if an agent runs this Envoy.
-pub(crate) fn listen() {
+/// Sends clients away within that time; once.
+pub(crate) fn begin(time: Duration) {
     STARTED.call_once(|| {
-        if std::env::var_os(names::AGENT_VARIABLE).is_none() {
-            return;
-        }
-        if thread::Builder::new().name("portcullis-drain".to_owned()).spawn(read_commands).is_err() {
-            log::error("portcullis: the thread that listens to the agent could not be started; watches end with Envoy");
+        let drain = move || drain_streams(time);
+        if thread::Builder::new().name("portcullis-drain".to_owned()).spawn(drain).is_err() {
+            log::error("portcullis: the thread that ends watches could not be started; they end with Envoy");
         }
     });
-}
-
-fn read_commands() {
-    // The input ends with the agent, and Envoy with it.
-    for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-        match drain_time(&line) {
-            Some(time) => drain_streams(time),
-            None => log::error("portcullis: the agent sent a command that this module does not know"),
-        }
-    }
-}
-
-fn drain_time(line: &str) -> Option<Duration> {
-    let time = line.strip_prefix(names::AGENT_LEAVE)?.trim().parse().ok()?;
-    Some(Duration::from_millis(time))
 }
 
 /// Closes every connection with a long-running request for further requests, and ends the watches one after the other, so that

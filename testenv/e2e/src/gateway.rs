@@ -45,6 +45,8 @@ pub struct GatewayOptions {
     pub instance: Option<String>,
     /// More of `spec.listener` of the settings; null is nothing.
     pub listener: Value,
+    /// Whether the filter tells its activity ([`Gateway::activity`]).
+    pub activity: bool,
     /// More flags of `portcullis bootstrap`.
     pub bootstrap_flags: Vec<String>,
     /// A file with the fill level of Envoy's heap, from 0 to 1, in the place of the heap. Takes effect when a file is renamed
@@ -102,11 +104,22 @@ impl Gateway {
         envoy_options.version.clone_from(&options.envoy_version);
         envoy_options.module_dir.clone_from(&options.module_dir);
         envoy_options.flags.clone_from(&options.envoy_flags);
+        envoy_options.has_channel = options.activity;
         // Lines of the access log, which Envoy else keeps for ten seconds.
         envoy_options.flags.extend(["--file-flush-interval-msec", "50"].map(str::to_owned));
         let envoy = Envoy::start(&dir, "envoy-0", &envoy_options)?;
         let workers = workers(&envoy)?;
         Ok(Gateway { plane, envoy, manifests, address, serving_ca, workers })
+    }
+
+    /// The activity that the filter tells an agent.
+    ///
+    /// # Errors
+    /// [`Error::Connection`] without an answer, [`Error::Lacks`] if the gateway was started without
+    /// [`GatewayOptions::activity`].
+    pub fn activity(&self) -> Result<Value> {
+        let lacks = || Error::Lacks { what: "the gateway".to_owned(), field: "activity".to_owned() };
+        self.envoy.filter().ok_or_else(lacks)?.activity()
     }
 
     /// A certificate for a host name, of the authority that clients of this gateway trust.

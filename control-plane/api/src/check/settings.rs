@@ -10,12 +10,14 @@ use super::protected::check_protected;
 use super::{Checked, Findings};
 use crate::references::{unresolved_authority, unresolved_certificate};
 use crate::secret::PublicBytes;
-use crate::types::{ClientCaNames, GatewaySettings, LimitSettings, WildcardSubdomains};
+use crate::types::{ClientCaNames, GatewaySettings, LimitSettings, UserMetricsMode, WildcardSubdomains};
 
 /// Most proxies in a row. Envoy has no bound of its own.
 const MAX_TRUSTED_HOPS: u32 = 16;
 /// More than a content network, a load balancer and two ingresses is more likely a mistake.
 const UNUSUAL_HOPS: u32 = 4;
+/// Clients of each kind that are counted by name, if the settings do not say how many, and at most.
+const TOP_TALKERS: (u32, u32) = (100, 1_000);
 
 /// The checked form of `GatewaySettings`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Settings {
     pub wildcard_subdomains: WildcardSubdomains,
     /// The destination of the access log.
     pub access_log: AccessLog,
+    /// Number of clients of each kind that are counted by name.
+    pub top_talkers: Option<u32>,
     /// The headers in which users are forwarded to servers.
     pub request_header_names: RequestHeaders,
     /// The identities that no user may act as; `None` if none is protected.
@@ -116,6 +120,7 @@ impl Default for Settings {
             allow_loopback_upstreams: false,
             wildcard_subdomains: WildcardSubdomains::default(),
             access_log: AccessLog::Stdout,
+            top_talkers: None,
             request_header_names: RequestHeaders::default(),
             protected: None,
             limits: Limits::default(),
@@ -141,6 +146,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         allow_loopback_upstreams: raw.spec.allow_loopback_upstreams,
         wildcard_subdomains: raw.spec.wildcard_subdomains,
         access_log: check_access_log(raw, &mut findings),
+        top_talkers: check_user_metrics(raw, &mut findings),
         request_header_names: check_header_names(&raw.spec.request_header_names, &mut findings),
         protected: check_protected(&raw.spec.protected_identities, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
@@ -245,6 +251,16 @@ fn check_access_log(raw: &GatewaySettings, findings: &mut Findings) -> AccessLog
     }
 }
 
+fn check_user_metrics(raw: &GatewaySettings, findings: &mut Findings) -> Option<u32> {
+    let users = &raw.spec.metrics.users;
+    let (usual, most) = TOP_TALKERS;
+    let number = users.k.unwrap_or(usual);
+    if !(1..=most).contains(&number) {
+        findings.problem("spec.metrics.users.k", format!("must be from 1 to {most}"));
+    }
+    (users.mode == UserMetricsMode::TopK).then_some(number)
+}
+
 fn check_wasm_module_path(raw: &GatewaySettings, default: String, findings: &mut Findings) -> String {
     let file = raw.spec.wasm_module_path.clone().unwrap_or(default);
     if !file.starts_with('/') || file.contains('\0') {
@@ -313,6 +329,26 @@ mod tests {
         assert_eq!(hops(json!({"trustedHops": 16})), (Ok(16), 1));
         let refused = "spec.listener.trustedHops: must be at most 16";
         assert_eq!(hops(json!({"trustedHops": 17})), (Err(refused.to_owned()), 0));
+    }
+
+    #[test]
+    fn clients_are_counted_by_name_only_if_asked_for() {
+        let talkers = |users: serde_json::Value| {
+            let document = json!({
+                "apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"},
+                "spec": {"metrics": {"users": users}},
+            });
+            let checked = check_settings(&crate::parse_settings(&document).unwrap());
+            checked.outcome.map(|settings| settings.top_talkers).map_err(|problems| problems[0].to_string())
+        };
+        assert_eq!(Settings::default().top_talkers, None);
+        assert_eq!([talkers(json!({})), talkers(json!({"k": 5}))], [Ok(None), Ok(None)]);
+        assert_eq!(talkers(json!({"mode": "TopK"})), Ok(Some(100)));
+        assert_eq!(talkers(json!({"mode": "TopK", "k": 1_000})), Ok(Some(1_000)));
+        for wrong in [0, 1_001] {
+            let problem = talkers(json!({"mode": "TopK", "k": wrong})).unwrap_err();
+            assert_eq!(problem, "spec.metrics.users.k: must be from 1 to 1000");
+        }
     }
 
     #[test]

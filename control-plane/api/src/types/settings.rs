@@ -48,6 +48,8 @@ pub struct GatewaySettingsSpec {
     pub wildcard_subdomains: WildcardSubdomains,
     /// The access log.
     pub access_log: AccessLogSettings,
+    /// Metrics beyond those that are always there.
+    pub metrics: MetricsSettings,
     /// The header names for users, for each `UpstreamCluster` with `upstreamIdentity: RequestHeader`. A change ends
     /// connections.
     pub request_header_names: RequestHeaderNames,
@@ -102,6 +104,36 @@ pub struct ProtectedIdentitySettings {
 pub struct AccessLogSettings {
     /// `stdout` or `stderr` of Envoy, the absolute path of a file on Envoy's machine, or `none`; `stdout` if unset.
     pub destination: Option<String>,
+}
+
+/// Metrics beyond those that are always there.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct MetricsSettings {
+    /// Requests by client.
+    pub users: UserMetrics,
+}
+
+/// Requests by the name of the user, by group and by user agent. Names are personal data: who reads the metrics of gateways or
+/// the console reads them, too.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct UserMetrics {
+    /// Whether clients are counted by name.
+    pub mode: UserMetricsMode,
+    /// Number of users, groups and user agents of a cluster that are shown, 1,000 at most; 100 if unset. All clusters of a gateway
+    /// share 32,768 names, so that with many clusters each has fewer.
+    pub k: Option<u32>,
+}
+
+/// Whether clients are counted by name.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema, PartialEq, Eq)]
+pub enum UserMetricsMode {
+    /// They are not.
+    #[default]
+    Off,
+    /// Those with the most requests are, and all others together.
+    TopK,
 }
 
 /// The addresses and ports for clients.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::admin::Admin;
-use super::envoy::Filter;
+use super::filter::Filter;
 use crate::http_client::HttpError;
 
 /// The interval of looking for open connections. With 1,000 clusters each look takes 40 ms of Envoy's main thread.
@@ -23,7 +23,7 @@ const FINAL_MARGIN: Duration = Duration::from_secs(1);
 ///
 /// On a connection without a new response the filter announces it. The filter also ends the watches, one after the other, as if
 /// the upstream had: their clients open them again elsewhere.
-pub(super) async fn drain(admin: Admin, filter: &mut Filter, patience: Duration) {
+pub(super) async fn drain(admin: Admin, filter: &Filter, patience: Duration) {
     let start = Instant::now();
     warn_on_error("drain its listeners", admin.post("/drain_listeners?graceful&skip_exit").await);
     if timeout_at(start + first_part(patience), wait_for_idle(admin)).await.is_ok() {

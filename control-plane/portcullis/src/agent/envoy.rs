@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode, ExitStatus, Stdio};
@@ -9,10 +11,12 @@ use std::time::Duration;
 
 use portcullis_filter_config::names;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
-use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use super::activity::ActivitySource;
+use super::filter::Filter;
 use super::{Agent, BecomeEnvoy};
 
 /// The time for Envoy to end after SIGTERM. With 1,000 clusters on a busy machine it took 4 s.
@@ -22,6 +26,8 @@ const TERMINATION_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct EnvoyProcess {
     child: Child,
+    filter: Filter,
+    activity: ActivitySource,
 }
 
 impl EnvoyProcess {
@@ -38,6 +44,7 @@ impl EnvoyProcess {
         // To be kept until Envoy has inherited it.
         let secrets = network.resources().map(|resources| resources.in_memory()).transpose()?;
         let secrets = secrets.as_ref().map(|secrets| &secrets.paths);
+        let (channel, input) = StdUnixStream::pair()?;
         let mut command = Command::new(std::env::current_exe()?);
         command
             .arg("become-envoy")
@@ -50,8 +57,8 @@ impl EnvoyProcess {
             // Two Envoys of one machine would else meet in one shared memory.
             .arg("--disable-hot-restart")
             .args(&arguments.envoy_flags)
-            // The filter reads from it when to end watches.
-            .stdin(Stdio::piped())
+            // The filter's commands come by it, and its answers go back: nobody else holds an end of it.
+            .stdin(Stdio::from(OwnedFd::from(input)))
             .env(names::AGENT_VARIABLE, "1")
             // A Ctrl-C at the terminal is for this program, which lets Envoy drain.
             .process_group(0)
@@ -59,12 +66,21 @@ impl EnvoyProcess {
         if let Some(directory) = &arguments.module_dir {
             command.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", directory);
         }
-        Ok(Self { child: command.spawn()? })
+        channel.set_nonblocking(true)?;
+        let (answers, commands) = UnixStream::from_std(channel)?.into_split();
+        let filter = Filter::new(commands);
+        let activity = ActivitySource::start(filter.clone(), answers);
+        Ok(Self { child: command.spawn()?, filter, activity })
     }
 
-    /// The channel to the filter; once.
-    pub(super) fn filter(&mut self) -> Filter {
-        Filter { input: self.child.stdin.take() }
+    /// The filter, for commands.
+    pub(super) fn filter(&self) -> Filter {
+        self.filter.clone()
+    }
+
+    /// The activity that the filter counts.
+    pub(super) fn activity(&self) -> ActivitySource {
+        self.activity.clone()
     }
 
     /// Waits for its end.
@@ -86,20 +102,6 @@ impl EnvoyProcess {
             self.child.start_kill()?;
         }
         self.child.wait().await
-    }
-}
-
-/// The filter in Envoy.
-#[derive(Debug)]
-pub(super) struct Filter {
-    input: Option<ChildStdin>,
-}
-
-impl Filter {
-    /// Has the connections of long-running requests sent away, and watches ended within a time.
-    pub(super) async fn leave(&mut self, time: Duration) -> io::Result<()> {
-        let Some(input) = &mut self.input else { return Ok(()) };
-        input.write_all(format!("{} {}\n", names::AGENT_LEAVE, time.as_millis()).as_bytes()).await
     }
 }
 

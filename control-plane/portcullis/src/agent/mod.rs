@@ -5,9 +5,11 @@ mod admin;
 mod arguments;
 mod drain;
 mod envoy;
+mod filter;
 mod pages;
 mod report;
 mod run;
+mod talkers;
 
 pub(crate) use arguments::{Agent, BecomeEnvoy};
 pub(crate) use envoy::become_envoy;

@@ -1,18 +1,24 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{Response, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
+use futures_util::{FutureExt, StreamExt};
+use futures_util::stream::once;
+use http_body_util::BodyDataStream;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use super::activity::{ActivityError, ActivitySource};
 use super::admin::Admin;
 use super::admin::EnvoyState;
+use super::talkers;
 
-/// /healthz and /readyz of this program and its Envoy, and Envoy's /metrics.
+/// /healthz and /readyz of this program and its Envoy, and /metrics: Envoy's, with the talkers behind them.
 pub(super) fn router(sight: watch::Receiver<EnvoyState>, metrics: MetricsPage) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
@@ -41,30 +47,50 @@ async fn readyz(State(sight): State<watch::Receiver<EnvoyState>>) -> PageRespons
 const PAGE: &str = "/stats/prometheus?usedonly";
 /// Most pages under way: Envoy writes them on its main thread.
 const AT_ONCE: usize = 2;
+/// Age of the talkers at most: the agent's own reports have asked for activity just before, as a rule.
+const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Envoy's page, and the number of concurrent readers of it.
 #[derive(Clone, Debug)]
 pub(super) struct MetricsPage {
     admin: Admin,
+    activity: ActivitySource,
     places: Arc<Semaphore>,
 }
 
 impl MetricsPage {
-    pub(super) fn new(admin: Admin) -> Self {
-        Self { admin, places: Arc::new(Semaphore::new(AT_ONCE)) }
+    pub(super) fn new(admin: Admin, activity: ActivitySource) -> Self {
+        Self { admin, activity, places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// The page, handed on as it comes. 503 while too many ask, or where Envoy does not answer.
+    /// The page, handed on as it comes, and the talkers. 503 while too many ask, or where Envoy does not answer.
     pub(super) async fn page(&self) -> Response<Body> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
             return (StatusCode::SERVICE_UNAVAILABLE, "others are asking\n").into_response();
         };
         match self.admin.stream(PAGE, place).await {
-            Ok(body) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], Body::new(body)).into_response(),
+            Ok(body) => {
+                let talkers = once(talkers_text(self.activity.clone()).map(Ok));
+                let page = BodyDataStream::new(body).chain(talkers);
+                ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], Body::from_stream(page)).into_response()
+            }
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "no metrics from Envoy");
                 (StatusCode::SERVICE_UNAVAILABLE, "Envoy does not answer\n").into_response()
             }
+        }
+    }
+}
+
+/// Nothing where the filter does not tell them: the rest of the page is as good as without.
+async fn talkers_text(activity: ActivitySource) -> Bytes {
+    match activity.newer_than(MAX_AGE).await {
+        Ok(activity) => talkers::text(&activity).into(),
+        Err(error) => {
+            if !matches!(error, ActivityError::Unavailable) {
+                tracing::warn!(error = &error as &dyn std::error::Error, "no talkers from the filter");
+            }
+            Bytes::new()
         }
     }
 }

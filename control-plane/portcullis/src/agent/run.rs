@@ -6,11 +6,11 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::activity::ActivitySource;
 use super::admin::Admin;
 use super::admin::{EnvoyState, leave, probe};
 use super::drain::drain;
-use super::envoy::{EnvoyProcess, Filter, exit_code};
+use super::envoy::{EnvoyProcess, exit_code};
+use super::filter::Filter;
 use super::pages::MetricsPage;
 use super::{Agent, pages, report};
 use crate::listen;
@@ -52,13 +52,12 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
     let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
     let http_address = listener.local_addr().map_err(failed)?;
     let mut envoy = EnvoyProcess::start(arguments).map_err(RunError::Start)?;
-    let mut filter = envoy.filter();
+    let (filter, activity) = (envoy.filter(), envoy.activity());
     tracing::info!(%http_address, envoy = %arguments.envoy.display(), "listening");
 
-    let activity = ActivitySource;
     let admin = Admin::new(address);
     let (sight, seen) = watch::channel(EnvoyState::new(Instant::now()));
-    tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin)), None));
+    tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin, activity.clone())), None));
     tokio::spawn(probe(admin, sight.clone()));
     report::start(admin, activity, &arguments.bootstrap);
     tokio::select! {
@@ -70,12 +69,12 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
     tokio::select! {
         status = envoy.ended() => return ended(status),
         () = stop.recv() => tracing::warn!("asked again: ending at once"),
-        () = drain_after_delay(arguments, admin, &mut filter) => tracing::info!("drained"),
+        () = drain_after_delay(arguments, admin, &filter) => tracing::info!("drained"),
     }
     envoy.end().await.map_err(RunError::Wait)
 }
 
-async fn drain_after_delay(arguments: &Agent, admin: Admin, filter: &mut Filter) {
+async fn drain_after_delay(arguments: &Agent, admin: Admin, filter: &Filter) {
     sleep(arguments.shutdown_delay).await;
     // An Envoy that does not answer is no reason to stay longer.
     if timeout(arguments.drain_timeout, drain(admin, filter, arguments.drain_timeout)).await.is_err() {

@@ -101,6 +101,7 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
         log_refused: false,
         log_slow_milliseconds: Some(5_000),
         log_failed: true,
+        top_talkers: None,
         version: config::CONFIG_VERSION,
         name: "bench/-/prod.example.com".into(),
         identity: "prod".into(),

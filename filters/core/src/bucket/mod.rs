@@ -59,6 +59,20 @@ impl TokenBucket {
         TokenBucket { rate, level: StateOwner::Elsewhere(level) }
     }
 
+    /// Its rate and burst.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Tokens that are taken at that uptime, parts of one as a whole. 0 where the host keeps the level.
+    pub fn used(&self, uptime: Duration) -> u32 {
+        let StateOwner::Here(level) = &self.level else { return 0 };
+        let now = u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX);
+        let level = refilled(self.rate, *level.lock().unwrap_or_else(PoisonError::into_inner), now);
+        let taken = full(self.rate).saturating_sub(level.tokens).div_ceil(TOKEN);
+        u32::try_from(taken).unwrap_or(u32::MAX)
+    }
+
     /// Takes a token, if there is one; a refused request takes nothing. `uptime` is the time since any fixed point, by a clock
     /// that only goes forward; workers may read it out of order.
     pub fn take(&self, uptime: Duration) -> bool {

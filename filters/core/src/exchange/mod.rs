@@ -75,6 +75,8 @@ pub struct Exchange<T> {
     metrics: Option<Arc<ClusterMetrics>>,
     record: RequestRecord,
     running: Option<RunningRequest>,
+    /// The request counts among its client's already.
+    is_counted: bool,
     log_entry: Option<AccessLogEntry>,
     outcome: Option<Outcome>,
     permit: Option<InFlightPermit>,
@@ -122,6 +124,7 @@ impl<T> Default for Exchange<T> {
             metrics: None,
             record: RequestRecord::default(),
             running: None,
+            is_counted: false,
             log_entry: None,
             outcome: None,
             permit: None,
@@ -261,6 +264,9 @@ impl<T: Clone> Exchange<T> {
         self.is_forwarded = self.metrics.is_some();
         self.timeline.forwarded = Some(end);
         self.running = self.metrics.as_ref().map(|metrics| metrics.start(self.record.key, self.is_long()));
+        if self.is_long() {
+            self.count_talker(0, host);
+        }
         self.fault.strike("decided");
         Next::Continue
     }

@@ -140,12 +140,24 @@ impl<T: Clone> Exchange<T> {
             bytes: host.response_bytes(),
         };
         let (code, duration) = (response.code, response.duration);
+        self.count_talker(response.bytes.unwrap_or(0), host);
         // The host shows gauges with it.
         self.running = None;
         host.count_response(self.metrics.as_ref(), &self.record, &response);
         if let (Some(duration), Some(end)) = (duration, end) {
             self.log_conspicuous(code, duration, end, host);
         }
+    }
+
+    /// Counts the request among its client's, if the settings ask for it: when it ends, or already when it begins to run for
+    /// long; bytes follow then.
+    pub(super) fn count_talker(&mut self, bytes: u64, host: &impl Host<Stream = T>) {
+        let Some(talkers) = self.metrics.as_ref().and_then(|metrics| metrics.talkers()) else { return };
+        let is_new = !std::mem::replace(&mut self.is_counted, true);
+        let is_refused = matches!(self.outcome, Some(Outcome::Refused(_)));
+        let agent = host.request_header("user-agent");
+        let amounts = self.record.amounts(is_new, bytes, is_refused);
+        talkers.count(self.record.requester(), agent.as_deref().unwrap_or_default(), amounts);
     }
 
     /// Writes the log entry of a request that was slow or failed, or adds to the one that it has.

@@ -1,5 +1,5 @@
 use super::catalog::{
-    CREDENTIAL_CACHE_ENTRIES, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric, MetricsSink, REQUESTS_IN_FLIGHT,
+    CREDENTIAL_CACHE_ENTRIES, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric, MetricsSink, REQUESTS, REQUESTS_IN_FLIGHT,
     REVIEWS,
 };
 use super::counters::{CounterKey, CounterTable};
@@ -7,8 +7,11 @@ use super::resource::ResourceLabels;
 use super::responses::{Response, ResponseTable, ServerCode, ServerLabels};
 use super::running::{LongRunningKey, RunningRequest, RunningRequests};
 use super::slow_log::{Conspicuous, SlowLog};
+use super::talkers::Talkers;
+use super::totals::{ClusterTotals, Limit, LimitSource};
 use super::verb::{ReportedVerb, Scope};
 use super::{Outcome, response_series};
+use crate::bucket::Rate;
 use crate::limit::InFlight;
 use crate::review::CredentialCaches;
 use crate::state_store::StateStore;
@@ -40,6 +43,10 @@ pub struct ClusterMetrics {
     running: Arc<RunningRequests>,
     slots: Vec<InFlightLimit>,
     caches: Option<Arc<CredentialCaches>>,
+    /// `None` where the host shows no activity.
+    totals: Option<Arc<ClusterTotals>>,
+    /// `None` if clients are not counted by name.
+    talkers: Option<Arc<Talkers>>,
 }
 
 /// Words for what one policy decides.
@@ -87,6 +94,10 @@ impl ClusterMetrics {
         let servers =
             config.servers.as_ref().map_or_else(ServerLabels::default, |servers| ServerLabels::of(&servers.names));
         let shows_users = config.request_info.as_ref().is_some_and(|shown| shown.user);
+        let totals = memory.totals(&config.name);
+        let talkers = totals
+            .as_ref()
+            .and_then(|totals| totals.configure(&servers, limits(config, memory), config.top_talkers));
         ClusterMetrics {
             // The last part is the object's name, the rest is the gateway's own.
             cluster: config.name.rsplit('/').next().unwrap_or_default().into(),
@@ -97,6 +108,7 @@ impl ClusterMetrics {
                 || config.log_failed
                 || config.log_slow_milliseconds.is_some()
                 || shows_users
+                || talkers.is_some()
                 || policies.iter().any(|policy| policy.log),
             slow_log: SlowLog::of(config),
             shown: config.request_info.clone(),
@@ -105,12 +117,14 @@ impl ClusterMetrics {
             running: memory.running(&config.name),
             slots: config.flow_control_schemas.iter().filter_map(in_flight).collect(),
             caches: Some(Arc::clone(caches)),
-            ..ClusterMetrics::unrouted()
+            totals,
+            talkers,
+            ..ClusterMetrics::unrouted(None)
         }
     }
 
     /// For requests that reach no cluster: the label `cluster` is `-`.
-    pub fn unrouted() -> Self {
+    pub fn unrouted(totals: Option<Arc<ClusterTotals>>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         ClusterMetrics {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -126,6 +140,8 @@ impl ClusterMetrics {
             running: Arc::default(),
             slots: Vec::new(),
             caches: None,
+            totals,
+            talkers: None,
         }
     }
 
@@ -175,14 +191,35 @@ impl ClusterMetrics {
         self.decisions.take(|key, count| each(self.labels(key), count));
     }
 
-    /// Writes the answers that were counted since the last time.
-    pub fn publish_responses(&self, sink: &mut impl MetricsSink) {
-        response_series::publish(&self.cluster, &self.resources, &self.responses, sink);
+    /// Writes what was counted since the last time, and adds it to the cluster's activity.
+    pub fn publish(&self, sink: &mut impl MetricsSink) {
+        let mut totals = self.totals.as_ref().map(|totals| totals.lock());
+        self.decisions.take(|key, count| {
+            sink.add(REQUESTS, &self.labels(key), count);
+            if let Some(totals) = &mut totals {
+                totals.decided(key.policy, Outcome::of_code(key.outcome), self.policy_words(key).1, count);
+            }
+        });
+        response_series::publish(&self.cluster, &self.resources, &self.responses, sink, totals.as_deref_mut());
+        drop(totals);
+        if let Some(talkers) = &self.talkers {
+            talkers.merge();
+        }
+    }
+
+    /// Where clients are counted by name, if they are.
+    pub(crate) fn talkers(&self) -> Option<&Talkers> {
+        self.talkers.as_deref()
+    }
+
+    /// Number and schema of the policy.
+    fn policy_words(&self, key: CounterKey) -> (&str, &str) {
+        let policy = key.policy.checked_sub(1).and_then(|policy| self.policies.get(policy as usize));
+        policy.map_or(("-", "-"), |policy| (&*policy.number, &*policy.schema))
     }
 
     fn labels(&self, key: CounterKey) -> Labels<'_> {
-        let policy = key.policy.checked_sub(1).and_then(|policy| self.policies.get(policy as usize));
-        let (number, schema) = policy.map_or(("-", "-"), |policy| (&*policy.number, &*policy.schema));
+        let (number, schema) = self.policy_words(key);
         let outcome = Outcome::of_code(key.outcome);
         let (resource, subresource) = self.resources.labels(key.resource);
         let verb = ReportedVerb::of_code(key.verb).label();
@@ -221,4 +258,20 @@ impl ClusterMetrics {
             None => self.logs_refused,
         }
     }
+}
+
+/// The limits of the configuration's schemas, to be shown as they are used.
+fn limits(config: &config::ClusterConfig, memory: &impl StateStore) -> Vec<Limit> {
+    let limit = |schema: &config::FlowControlSchema| {
+        let source = match schema.limit {
+            config::FlowControlLimit::MaxRequestsInflight(max) => {
+                LimitSource::InFlight { running: memory.in_flight(&config.name, &schema.name), max }
+            }
+            config::FlowControlLimit::TokenBucket { qps, burst } => {
+                LimitSource::Bucket(memory.token_bucket(&config.name, &schema.name, Rate { qps, burst }))
+            }
+        };
+        Limit { schema: schema.name.as_str().into(), source }
+    };
+    config.flow_control_schemas.iter().map(limit).collect()
 }

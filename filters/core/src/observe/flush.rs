@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::catalog::MetricsSink;
-use super::publisher::publish_counts;
 use super::{ClusterMetrics, Publisher};
 
 /// Time from a change to the flush of metrics: the maximum age of figures.
@@ -60,7 +59,7 @@ impl OrphanedMetrics {
     #[cold]
     pub fn publish(&self, sink: &mut impl MetricsSink) {
         let orphaned = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        orphaned.values().for_each(|metrics| publish_counts(metrics, sink));
+        orphaned.values().for_each(|metrics| metrics.publish(sink));
     }
 }
 

@@ -4,6 +4,7 @@
 //! - `verb`, `resource`, `outcome`: the closed sets. A client's invention is `other`, so that no client makes a series.
 //! - `counters`, `responses`, `running`: decisions, answers with their durations and sizes, and requests that run.
 //! - [`SeriesBudget`]: the bound of all series of a process.
+//! - [`ClusterTotals`]: the activity of a cluster over all its configurations; `talkers`: its clients with the most requests.
 //! - [`ClusterMetrics`]: counts of one cluster's requests; [`Publisher`]: the counts of all, until the proxy takes them.
 //! - [`RequestRecord`]: the findings about one request, for both.
 //! - [`RequestAttributes`]: the attributes of a request that are exported to other filters, routes and logs.
@@ -14,6 +15,7 @@ pub mod catalog;
 mod cluster_metrics;
 mod counters;
 mod flush;
+mod histogram;
 mod outcome;
 #[cfg(test)]
 mod page;
@@ -26,6 +28,8 @@ mod responses;
 mod running;
 mod series_budget;
 mod slow_log;
+mod talkers;
+mod totals;
 mod verb;
 
 pub use access_log::AccessLogEntry;
@@ -41,3 +45,5 @@ pub(crate) use running::RunningRequest;
 pub use running::RunningRequests;
 pub use series_budget::SeriesBudget;
 pub(crate) use slow_log::Phases;
+pub(crate) use talkers::TalkerBudget;
+pub use totals::ClusterTotals;

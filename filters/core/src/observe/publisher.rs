@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::catalog::{Metric, MetricsSink, REQUESTS};
-use super::{ClusterMetrics, Outcome, RequestRecord, Response};
+use super::catalog::{Metric, MetricsSink};
+use super::{ClusterMetrics, ClusterTotals, Outcome, RequestRecord, Response};
 
 /// The metrics of all clusters of one filter configuration: counted here, carried to the proxy once in a while, because a
 /// labelled counter of Envoy costs more than the rest of the filter.
@@ -24,11 +24,17 @@ struct PublishedState {
 
 impl Default for Publisher {
     fn default() -> Self {
-        Publisher { unrouted: Arc::new(ClusterMetrics::unrouted()), latest: AtomicU64::new(0), known: Mutex::default() }
+        Publisher::new(None)
     }
 }
 
 impl Publisher {
+    /// Adds requests that reach no cluster to these totals, where the host shows activity.
+    pub fn new(unrouted: Option<Arc<ClusterTotals>>) -> Self {
+        let unrouted = Arc::new(ClusterMetrics::unrouted(unrouted));
+        Publisher { unrouted, latest: AtomicU64::new(0), known: Mutex::default() }
+    }
+
     /// Counts a request; `None` for one that reached no cluster.
     pub fn count(&self, metrics: Option<&Arc<ClusterMetrics>>, record: &RequestRecord, outcome: Outcome) {
         self.registered(metrics).count(record.key, outcome);
@@ -64,7 +70,7 @@ impl Publisher {
         known.clusters.retain(|metrics| {
             // Asked first: what a request counts that is still there must be found the next time.
             let is_in_use = Arc::strong_count(metrics) > 1;
-            publish_counts(metrics, sink);
+            metrics.publish(sink);
             if is_in_use {
                 let gauges = metrics.gauges().into_iter();
                 values.extend(gauges.map(|(metric, labels, value)| ((metric.name, labels), (metric, value))));
@@ -98,12 +104,6 @@ impl Publisher {
     fn lock(&self) -> MutexGuard<'_, PublishedState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Writes what was counted of a cluster's requests since.
-pub(super) fn publish_counts(metrics: &ClusterMetrics, sink: &mut impl MetricsSink) {
-    metrics.take(|labels, count| sink.add(REQUESTS, &labels, count));
-    metrics.publish_responses(sink);
 }
 
 fn write_gauge(sink: &mut impl MetricsSink, metric: Metric, labels: &[String], before: u64, value: u64) {

@@ -4,6 +4,7 @@ use super::access_log::AccessLogEntry;
 use super::cluster_metrics::ClusterMetrics;
 use super::counters::CounterKey;
 use super::request_attributes::RequestAttributes;
+use super::talkers::{Amounts, Requester};
 use super::verb::{ReportedVerb, Scope};
 use crate::header_scan::HeaderScan;
 use crate::identity::{ANONYMOUS, UserInfo};
@@ -49,6 +50,18 @@ impl RequestRecord {
     pub(crate) fn policy(&mut self, policy: usize) {
         self.key.policy = u32::try_from(policy.saturating_add(1)).unwrap_or(0);
         self.policy = Some(policy);
+    }
+
+    /// The authenticated client, if the cluster's metrics ask for users.
+    pub(crate) fn requester(&self) -> Requester<'_> {
+        self.client.as_ref().map(Option::as_ref)
+    }
+
+    /// One more request of its client's, or none of one that is counted already.
+    pub(crate) fn amounts(&self, is_new: bool, bytes: u64, is_refused: bool) -> Amounts {
+        let is_list = matches!(ReportedVerb::of_code(self.key.verb), ReportedVerb::List | ReportedVerb::Watch);
+        let count = |is_one: bool| u64::from(is_new && is_one);
+        Amounts { requests: count(true), lists: count(is_list), bytes, refusals: count(is_refused) }
     }
 
     /// By whom policies are chosen.

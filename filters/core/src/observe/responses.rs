@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use super::catalog::{DURATION_BOUNDS, SIZE_BOUNDS};
 use super::counters::{CounterKey, KeyHasher};
+use super::histogram::{Histogram, Taken, swap};
 use super::resource::OTHER;
 use super::series_budget::{SeriesBudget, SeriesLease};
 use super::verb::{ReportedVerb, Scope};
@@ -69,8 +70,11 @@ impl ServerCode {
 }
 
 /// The servers that count apart: those that the configuration names.
-#[derive(Debug, Default)]
-pub(super) struct ServerLabels(Box<[Box<str>]>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct ServerLabels(Arc<[Box<str>]>);
+
+/// The label `server` of answers of the gateway's own.
+pub(super) const NO_SERVER: &str = "-";
 
 impl ServerLabels {
     pub(super) fn of(names: &[String]) -> Self {
@@ -97,7 +101,7 @@ impl ServerLabels {
     /// The label `server`.
     pub(super) fn label(&self, code: ServerCode) -> &str {
         match code {
-            ServerCode::NONE => "-",
+            ServerCode::NONE => NO_SERVER,
             ServerCode(place) => self.0.get(usize::from(place).saturating_sub(1)).map_or("other", |name| name),
         }
     }
@@ -151,6 +155,11 @@ impl ResponseKey {
         self.server == ServerCode::REST
     }
 
+    /// The first digit of the status, 0 without one.
+    pub(super) fn class(self) -> u16 {
+        if self.is_rest() { self.code } else { self.code / 100 }
+    }
+
     /// Whether a server has a part in it.
     pub(super) fn has_server(self) -> bool {
         self.server != ServerCode::NONE
@@ -162,65 +171,36 @@ impl ResponseKey {
     }
 }
 
-/// Values by size, since the last time that they were taken.
-#[derive(Debug)]
-pub(super) struct Histogram<const N: usize> {
-    /// Values up to each bound, each counted once.
-    buckets: [AtomicU32; N],
-    above: AtomicU32,
-    sum: AtomicU64,
-}
-
-impl<const N: usize> Default for Histogram<N> {
-    fn default() -> Self {
-        let buckets = [const { AtomicU32::new(0) }; N];
-        Histogram { buckets, above: AtomicU32::new(0), sum: AtomicU64::new(0) }
-    }
-}
-
-impl<const N: usize> Histogram<N> {
-    fn record(&self, bounds: &[(u64, &str); N], value: u64) {
-        let place = bounds.iter().position(|(bound, _)| value <= *bound);
-        place.and_then(|place| self.buckets.get(place)).unwrap_or(&self.above).fetch_add(1, Ordering::Relaxed);
-        self.sum.fetch_add(value, Ordering::Relaxed);
-    }
-
-    /// Takes the counts out, those of smaller values included in each; and whole units of the sum. The rest of the sum stays for
-    /// the next time.
-    pub(super) fn take(&self, unit: u64) -> Option<Taken<N>> {
-        let mut count = 0_u64;
-        let mut buckets = [0; N];
-        for (bucket, taken) in self.buckets.iter().zip(&mut buckets) {
-            count = count.saturating_add(u64::from(swap(bucket)));
-            *taken = count;
-        }
-        count = count.saturating_add(u64::from(swap(&self.above)));
-        let sum = self.sum.load(Ordering::Relaxed).checked_div(unit).unwrap_or(0);
-        self.sum.fetch_sub(sum.saturating_mul(unit), Ordering::Relaxed);
-        (count > 0).then_some(Taken { buckets, count, sum })
-    }
-}
-
-/// Reads before it writes: most counts of a large table stand still.
-fn swap(count: &AtomicU32) -> u32 {
-    if count.load(Ordering::Relaxed) == 0 { 0 } else { count.swap(0, Ordering::Acquire) }
-}
-
-/// The counts of a [`Histogram`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken<const N: usize> {
-    /// Values up to each bound.
-    pub(super) buckets: [u64; N],
-    /// All values.
+/// Answers of one server and one class of the status, since the last time that they were taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct AnsweredRequests {
+    /// [`ResponseKey::class`]
+    pub(super) class: u16,
     pub(super) count: u64,
-    /// Their sum, in whole units.
-    pub(super) sum: u64,
+    /// Those that took up to each of [`DURATION_BOUNDS`] and longer than the one before, then the longest.
+    pub(super) durations: [u64; DURATION_BOUNDS.len() + 1],
+    /// The sum of the durations.
+    pub(super) microseconds: u64,
+}
+
+impl AnsweredRequests {
+    /// Takes over durations whose sum is `microseconds`.
+    pub(super) fn took(&mut self, taken: &Taken<{ DURATION_BOUNDS.len() }>, microseconds: u64) {
+        let mut before = 0;
+        for (count, up_to) in self.durations.iter_mut().zip(taken.buckets.iter().chain([&taken.count])) {
+            *count = up_to.saturating_sub(before);
+            before = *up_to;
+        }
+        self.microseconds = microseconds;
+    }
 }
 
 /// The counts of one [`ResponseKey`].
 #[derive(Debug, Default)]
 pub(super) struct ResponseCounts {
     count: AtomicU32,
+    /// The part of the durations' sum that was taken out once and has stayed there.
+    carried: AtomicU64,
     /// Microseconds.
     pub(super) durations: Histogram<{ DURATION_BOUNDS.len() }>,
     /// Microseconds.
@@ -247,6 +227,12 @@ impl ResponseCounts {
     /// Takes the number of answers out.
     pub(super) fn take_count(&self) -> u64 {
         u64::from(swap(&self.count))
+    }
+
+    /// The microseconds of durations that were taken in this unit and are new: a part of them was there the last time.
+    pub(super) fn new_microseconds(&self, taken: &Taken<{ DURATION_BOUNDS.len() }>, unit: u64) -> u64 {
+        let carried = self.carried.swap(taken.left, Ordering::Relaxed);
+        taken.sum.saturating_mul(unit).saturating_add(taken.left).saturating_sub(carried)
     }
 }
 
@@ -390,19 +376,5 @@ mod tests {
         table.count(REQUEST, &response(200, Some("a:1")));
         let expected = [("a:1", "200", 2), ("other", "2xx", 2), ("other", "4xx", 1), ("other", "5xx", 1)];
         assert_eq!(taken(&table), expected.map(|(server, code, count)| (server.to_owned(), code.to_owned(), count)));
-    }
-
-    #[test]
-    fn histogram_counts_up_to_bounds_and_keeps_fractions() {
-        let histogram = Histogram::default();
-        for value in [0, 5_000, 5_001, 25_000, 60_000_000, 60_000_001] {
-            histogram.record(&DURATION_BOUNDS, value);
-        }
-        let taken = histogram.take(1_000_000).unwrap();
-        assert_eq!((taken.buckets[0], taken.buckets[1], taken.buckets[DURATION_BOUNDS.len() - 1]), (2, 4, 5));
-        assert_eq!((taken.count, taken.sum), (6, 120));
-        assert_eq!(histogram.take(1_000_000), None);
-        histogram.record(&DURATION_BOUNDS, 970_000);
-        assert_eq!(histogram.take(1_000_000).unwrap().sum, 1, "35,002 microseconds were left");
     }
 }

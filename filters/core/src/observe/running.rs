@@ -64,6 +64,14 @@ impl RunningRequests {
         [("readOnly", self.read_only.load(Ordering::Relaxed)), ("mutating", self.mutating.load(Ordering::Relaxed))]
     }
 
+    /// Watches, and other long-running requests.
+    pub(super) fn watches_and_sessions(&self) -> (u32, u32) {
+        let (watches, sessions): (Vec<_>, Vec<_>) =
+            self.long_running().into_iter().partition(|(key, _)| key.verb == ReportedVerb::Watch);
+        let sum = |of: &[(LongRunningKey, u32)]| of.iter().map(|(_, count)| *count).fold(0, u32::saturating_add);
+        (sum(&watches), sum(&sessions))
+    }
+
     /// Long-running requests.
     pub(super) fn long_running(&self) -> Vec<(LongRunningKey, u32)> {
         let mut known = self.long_running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,6 +114,9 @@ mod tests {
         assert_eq!(running.by_kind(), [("readOnly", 2), ("mutating", 1)]);
         let counts: HashMap<_, _> = running.long_running().into_iter().collect();
         assert_eq!((counts[&watch("pods")], counts[&watch("nodes")]), (2, 1));
+        let exec = running.start_long(LongRunningKey { verb: ReportedVerb::Connect, ..watch("pods") });
+        assert_eq!(running.watches_and_sessions(), (3, 1));
+        drop(exec);
         drop((reads, write, watches));
         assert_eq!(running.by_kind(), [("readOnly", 0), ("mutating", 0)]);
         assert!(running.long_running().is_empty());

@@ -17,7 +17,7 @@ pub use shared::SharedState;
 
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
-use crate::observe::{RunningRequests, SeriesBudget};
+use crate::observe::{ClusterTotals, RunningRequests, SeriesBudget};
 use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
 
@@ -41,6 +41,11 @@ pub trait StateStore {
     /// The series that all clusters may make together. A host that shows no metrics needs none.
     fn series_budget(&self) -> Arc<SeriesBudget> {
         Arc::default()
+    }
+
+    /// The activity of a cluster, by its name over all edits. `None` from a host that shows none.
+    fn totals(&self, _cluster: &str) -> Option<Arc<ClusterTotals>> {
+        None
     }
 }
 

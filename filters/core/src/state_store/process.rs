@@ -1,10 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_filter_config::activity::ClusterActivity;
+
 use super::{CacheOwner, StateStore};
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
-use crate::observe::{RunningRequests, SeriesBudget};
+use crate::observe::{ClusterTotals, RunningRequests, SeriesBudget, TalkerBudget};
 use crate::review::{CredentialCaches, Store};
 use crate::weak_map::WeakMap;
 
@@ -17,12 +19,41 @@ pub struct ProcessState {
     buckets: WeakMap<(String, String, Rate), TokenBucket>,
     running: WeakMap<String, RunningRequests>,
     series: Arc<SeriesBudget>,
+    totals: WeakMap<String, ClusterTotals>,
+    talkers: Arc<TalkerBudget>,
 }
+
+/// The name under which requests count that reach no cluster.
+const UNROUTED: &str = "-";
 
 impl ProcessState {
     /// The state, with a secret for caches that are yet to be made.
     pub fn with_secret(&self, secret: [u8; 32]) -> impl StateStore {
         SeededState { state: self, secret }
+    }
+
+    /// The activity of requests that reach no cluster.
+    pub fn unrouted(&self) -> Arc<ClusterTotals> {
+        self.totals_of(UNROUTED)
+    }
+
+    /// The activity of all clusters that have any, by name.
+    pub fn activity(&self, uptime: Duration) -> Vec<ClusterActivity> {
+        let mut all = Vec::new();
+        self.totals.for_each(|totals| all.extend(totals.activity(uptime)));
+        all.sort_by(|one, other| one.cluster.cmp(&other.cluster));
+        all
+    }
+
+    fn running_in(&self, cluster: &str) -> Arc<RunningRequests> {
+        self.running.get_or_insert_with(cluster.to_owned(), RunningRequests::default)
+    }
+
+    fn totals_of(&self, cluster: &str) -> Arc<ClusterTotals> {
+        // The last part is the object's name, the rest is the gateway's own.
+        let name = cluster.rsplit('/').next().unwrap_or_default();
+        let new = || ClusterTotals::new(name, self.running_in(cluster), &self.talkers);
+        self.totals.get_or_insert_with(cluster.to_owned(), new)
     }
 
     /// Forgets answers that are too old. True if any are left.
@@ -52,7 +83,11 @@ impl StateStore for SeededState<'_> {
     }
 
     fn running(&self, cluster: &str) -> Arc<RunningRequests> {
-        self.state.running.get_or_insert_with(cluster.to_owned(), RunningRequests::default)
+        self.state.running_in(cluster)
+    }
+
+    fn totals(&self, cluster: &str) -> Option<Arc<ClusterTotals>> {
+        Some(self.state.totals_of(cluster))
     }
 
     fn series_budget(&self) -> Arc<SeriesBudget> {

@@ -12,6 +12,8 @@
 mod callbacks;
 #[path = "../stand_in/envoy.rs"]
 mod envoy;
+#[path = "../../../dynamic-module/src/agent.rs"]
+mod agent;
 #[path = "../../../dynamic-module/src/filter.rs"]
 mod filter;
 #[path = "../../../dynamic-module/src/flush_timer.rs"]

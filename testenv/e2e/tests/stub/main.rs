@@ -3,6 +3,7 @@
 
 mod acceptable;
 mod access_log;
+mod activity;
 mod agent;
 mod attack;
 mod attribution;

@@ -1,6 +1,7 @@
 //! A real Envoy.
 
 mod admin;
+mod filter;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub use admin::Admin;
+pub use filter::FilterChannel;
 
 use crate::error::{Error, Result};
 use crate::process::{Process, Spec};
@@ -38,6 +40,8 @@ pub struct EnvoyOptions {
     pub wrapper: Vec<OsString>,
     /// How long the admin page may take to answer.
     pub patience: Duration,
+    /// Whether the filter has a channel as it has to an agent ([`Envoy::filter`]).
+    pub has_channel: bool,
 }
 
 impl EnvoyOptions {
@@ -53,6 +57,7 @@ impl EnvoyOptions {
             flags: Vec::new(),
             wrapper: Vec::new(),
             patience: Duration::from_secs(20),
+            has_channel: false,
         }
     }
 }
@@ -62,6 +67,7 @@ impl EnvoyOptions {
 pub struct Envoy {
     process: Process,
     admin: Admin,
+    filter: Option<FilterChannel>,
 }
 
 impl Envoy {
@@ -99,8 +105,14 @@ impl Envoy {
         if let Some(modules) = options.module_dir.clone().or_else(|| deps::module_dir().ok()) {
             spec = spec.env("ENVOY_DYNAMIC_MODULES_SEARCH_PATH", modules);
         }
+        let mut filter = None;
+        if options.has_channel {
+            let (channel, input) = FilterChannel::new()?;
+            spec = spec.stdin_socket(input).env(filter::VARIABLE, "1");
+            filter = Some(channel);
+        }
         inotify::wait_for_room();
-        let envoy = Self { process: Process::start(spec)?, admin };
+        let envoy = Self { process: Process::start(spec)?, admin, filter };
         envoy.process.wait_ready("Envoy's admin page", options.patience, || envoy.admin.get("/server_info"))?;
         Ok(envoy)
     }
@@ -132,6 +144,11 @@ impl Envoy {
     /// The admin page.
     pub fn admin(&self) -> &Admin {
         &self.admin
+    }
+
+    /// The channel to the filter, if it was asked for.
+    pub fn filter(&self) -> Option<&FilterChannel> {
+        self.filter.as_ref()
     }
 
     /// The process, its log included.

@@ -2,9 +2,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
@@ -14,6 +17,7 @@ enum Input {
     Nothing,
     Pipe,
     File(PathBuf),
+    Socket(Arc<OwnedFd>),
 }
 
 /// A process to start: program, arguments, environment and where its output goes.
@@ -95,6 +99,13 @@ impl Spec {
         self
     }
 
+    /// Standard input is a socket.
+    #[must_use]
+    pub fn stdin_socket(mut self, socket: UnixStream) -> Self {
+        self.stdin = Input::Socket(Arc::new(socket.into()));
+        self
+    }
+
     /// Standard output goes to a file of its own, emptied first, instead of the log.
     #[must_use]
     pub fn stdout_to(mut self, path: PathBuf) -> Self {
@@ -139,6 +150,10 @@ impl Spec {
             Input::Nothing => Stdio::null(),
             Input::Pipe => Stdio::piped(),
             Input::File(path) => File::open(path).map_err(Error::file("opening", path))?.into(),
+            Input::Socket(socket) => {
+                let again = socket.try_clone().map_err(Error::connection("passing on a socket to", &self.name))?;
+                again.into()
+            }
         };
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(&self.program).args(&self.args);

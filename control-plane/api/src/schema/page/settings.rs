@@ -21,11 +21,14 @@ A field that is not set, or null, has the default; `-` is none: an empty text or
 ";
 
 /// Fields that take certain words.
-const WORDS: [(&str, &[&str]); 2] =
-    [("clientCANames", &["Sent", "Omitted"]), ("wildcardSubdomains", &["Reserved", "Allowed"])];
+const WORDS: [(&str, &[&str]); 3] = [
+    ("clientCANames", &["Sent", "Omitted"]),
+    ("metrics.users.mode", &["Off", "TopK"]),
+    ("wildcardSubdomains", &["Reserved", "Allowed"]),
+];
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 16] = [
+const DEFAULTS: [Default; 18] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.clientCANames", "`Sent`"),
     ("spec.instance", "`portcullis`"),
@@ -35,6 +38,8 @@ const DEFAULTS: [Default; 16] = [
     ("spec.limits.maxRequests", "`65536`"),
     ("spec.listener.address", "`0.0.0.0`"),
     ("spec.listener.port", "`6443`"),
+    ("spec.metrics.users.k", "`100`"),
+    ("spec.metrics.users.mode", "`Off`"),
     ("spec.wildcardSubdomains", "`Reserved`"),
     ("spec.protectedIdentities.action", "`Refuse`"),
     ("spec.requestHeaderNames.extraPrefix", "`X-Remote-Extra-`"),
@@ -47,9 +52,15 @@ const DEFAULTS: [Default; 16] = [
 fn schema() -> Value {
     let mut schema = derive::shape::<GatewaySettingsSpec>();
     for (field, words) in WORDS {
-        schema["properties"][field]["enum"] = json!(words);
+        let part = field.split('.').fold(&mut schema, |schema, field| &mut schema["properties"][field]);
+        part["enum"] = json!(words);
     }
     schema
+}
+
+/// Sets a field by its path.
+fn set(spec: &mut Value, path: &str, value: Value) {
+    *path.split('.').fold(spec, |spec, field| &mut spec[field]) = value;
 }
 
 #[test]
@@ -73,10 +84,7 @@ fn defaults_are_those_of_the_check() {
     for (path, default) in DEFAULTS {
         let default = default.trim_matches('`');
         let value = default.parse::<u32>().map_or_else(|_| json!(default), |number| json!(number));
-        match path.trim_start_matches("spec.").split_once('.') {
-            Some((group, field)) => written[group][field] = value,
-            None => written[path.trim_start_matches("spec.")] = value,
-        }
+        set(&mut written, path.trim_start_matches("spec."), value);
     }
     let settings = checked(&json!({}));
     assert_eq!(checked(&written), settings);
@@ -89,7 +97,11 @@ fn defaults_are_those_of_the_check() {
 #[test]
 fn every_word_is_one() {
     for (field, words) in WORDS {
-        words.iter().for_each(|word| drop(checked(&json!({field: word}))));
+        for word in words {
+            let mut spec = json!({});
+            set(&mut spec, field, json!(word));
+            checked(&spec);
+        }
     }
     let other = json!({"apiVersion": crate::SETTINGS_API_VERSION, "kind": crate::SETTINGS_KIND, "metadata": {"name": "x"}, "spec": {"wildcardSubdomains": "x"}});
     assert!(parse_settings(&other).is_err());

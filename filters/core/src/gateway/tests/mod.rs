@@ -22,7 +22,7 @@ pub(crate) use crate::moment::Moment;
 use crate::refusal::Cause;
 pub(crate) use crate::request::Peer;
 pub(crate) use crate::review::ReviewAnswers;
-use crate::state_store::EphemeralState;
+use crate::state_store::{EphemeralState, StateStore};
 use crate::testing::{self, ca, issue, now};
 
 pub(crate) const POD: &str = "/api/v1/namespaces/n/pods/a";
@@ -46,10 +46,15 @@ pub(crate) fn fixture() -> Fixture {
 }
 
 pub(crate) fn fixture_with(change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
+    fixture_in(&EphemeralState([7; 32]), change)
+}
+
+/// A fixture whose state the store keeps.
+pub(crate) fn fixture_in(state: &impl StateStore, change: impl FnOnce(&mut ClusterConfig)) -> Fixture {
     let ca = ca("clients");
     let mut config = plain_config(Some(ca.pem()));
     change(&mut config);
-    let (route, _) = RouteConfig::compile(&config, &EphemeralState([7; 32]), Arc::default(), UPTIME).unwrap();
+    let (route, _) = RouteConfig::compile(&config, state, Arc::default(), UPTIME).unwrap();
     Fixture { gateway: gateway(), route, ca }
 }
 
@@ -78,6 +83,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         log_refused: false,
         log_slow_milliseconds: None,
         log_failed: false,
+        top_talkers: None,
         request_info: None,
         policies: vec![
             Policy { group: "vault".into(), flow_control_schema: Some("few".into()), log: false, rules: vec![secrets] },

@@ -1,7 +1,11 @@
 //! Envoy's metrics by the agent, and nothing else of Envoy's admin page.
 
+use std::collections::BTreeMap;
+
 use portcullis_harness::client::plain;
-use portcullis_harness::wait;
+use portcullis_harness::prometheus::{Prometheus, Scraped};
+use portcullis_harness::{deps, wait, write_private};
+use serde_json::{Value, json};
 
 use super::site::{Grounds, SOON, Site};
 use super::supervision::signal_envoy;
@@ -49,4 +53,43 @@ fn envoy_that_hangs_holds_up_nobody_who_asks() {
     assert_eq!(plain::get(http, "/healthz").unwrap().status, 200);
     signal_envoy(&site.agent, "-CONT");
     wait::until("metrics are back", SOON, || (plain::get(http, "/metrics").ok()?.status == 200).then_some(())).unwrap();
+}
+
+/// A user agent that would end its label, and the line.
+const EVIL: &str = "evil\"}\\n{x=\\";
+
+#[test]
+fn talkers_are_gauges_that_prometheus_reads() {
+    let name = "agent-talkers";
+    if deps::or_skip(name, deps::prometheus()).unwrap().is_none() {
+        return;
+    }
+    let grounds = Grounds::new(name);
+    let site = Site::start(&grounds, "envoy-0", |_| ());
+    let settings = grounds.run.path().join("envoy-0-manifests/settings.yaml");
+    let mut object: Value = serde_json::from_str(&std::fs::read_to_string(&settings).unwrap()).unwrap();
+    let has_talkers = |page: &str| page.contains("\nportcullis_top_requests{");
+    assert!(!has_talkers(&plain::get(site.agent.http_address(), "/metrics").unwrap().text()));
+    object["spec"]["metrics"] = json!({"users": {"mode": "TopK", "k": 3}});
+    write_private(&settings, object.to_string().as_bytes()).unwrap();
+    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\nUser-Agent: {EVIL} x\r\nConnection: close\r\n\r\n");
+    wait::until("talkers are shown", SOON, || {
+        assert_eq!(grounds.target(site.address).raw_request(request.as_bytes()).unwrap().status, 200);
+        has_talkers(&plain::get(site.agent.http_address(), "/metrics").ok()?.text()).then_some(())
+    })
+    .unwrap();
+    let page = Scraped { job: "gateway", pod: "gateway-0", address: site.agent.http_address(), path: "/metrics" };
+    let prometheus = Prometheus::start(&grounds.run, "portcullis", &[page]).unwrap();
+    let names = || {
+        let labels = |(labels, _): (BTreeMap<String, String>, f64)| {
+            ["kind", "name"].map(|label| labels.get(label).cloned().unwrap_or_default())
+        };
+        let query = format!("portcullis_top_requests{{cluster=\"{NAME}\",pod=\"gateway-0\"}}");
+        let mut names: Vec<_> = prometheus.query(&query).ok()?.into_iter().map(labels).collect();
+        names.sort();
+        (!names.is_empty()).then_some(names)
+    };
+    let names = wait::until("Prometheus has the talkers", SOON, names).unwrap();
+    let expected = [("group", "dev"), ("group", "system:authenticated"), ("user", "alice"), ("userAgent", EVIL)];
+    assert_eq!(names, expected.map(|(kind, name)| [kind, name].map(str::to_owned)));
 }

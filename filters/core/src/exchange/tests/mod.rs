@@ -1,3 +1,5 @@
+mod talkers;
+
 use std::time::Duration;
 
 use portcullis_filter_config::{RequestHeaders, Servers, ShownRequest, UpstreamIdentity, names};

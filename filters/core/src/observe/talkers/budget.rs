@@ -1,0 +1,87 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Names of a process, of all kinds, beside [`ALWAYS`] of each kind for each cluster. A name takes some 200 bytes.
+const MAX_NAMES: u32 = 32_768;
+/// Names of each kind for which a cluster has room however many others there are.
+const ALWAYS: usize = 2;
+/// Users, groups and user agents.
+const KINDS: u32 = 3;
+
+/// The names that all clusters of a process may still keep.
+#[derive(Debug)]
+pub(crate) struct TalkerBudget {
+    left: AtomicU32,
+    clusters: AtomicU32,
+}
+
+impl Default for TalkerBudget {
+    fn default() -> Self {
+        TalkerBudget { left: AtomicU32::new(MAX_NAMES), clusters: AtomicU32::new(0) }
+    }
+}
+
+/// One cluster's part of the budget.
+#[derive(Debug)]
+pub(super) struct TalkerLease {
+    budget: Arc<TalkerBudget>,
+    taken: AtomicU32,
+}
+
+impl TalkerLease {
+    pub(super) fn new(budget: &Arc<TalkerBudget>) -> Self {
+        budget.clusters.fetch_add(1, Ordering::Relaxed);
+        TalkerLease { budget: Arc::clone(budget), taken: AtomicU32::new(0) }
+    }
+
+    /// Whether one more name may be kept beside that many of its kind: at most `capacity`, and at most a fair share of what the
+    /// process has, so that the busiest clusters leave room for the others.
+    pub(super) fn has_room(&self, names: usize, capacity: u32) -> bool {
+        if names < ALWAYS {
+            return true;
+        }
+        let clusters = self.budget.clusters.load(Ordering::Relaxed);
+        let share = MAX_NAMES.checked_div(clusters.saturating_mul(KINDS)).unwrap_or(MAX_NAMES);
+        if names >= usize::try_from(capacity.min(share)).unwrap_or(usize::MAX) {
+            return false;
+        }
+        let has_left = |left: u32| left.checked_sub(1);
+        let is_taken = self.budget.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, has_left).is_ok();
+        self.taken.fetch_add(u32::from(is_taken), Ordering::Relaxed);
+        is_taken
+    }
+}
+
+impl Drop for TalkerLease {
+    fn drop(&mut self) {
+        self.budget.left.fetch_add(*self.taken.get_mut(), Ordering::Relaxed);
+        self.budget.clusters.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names of one kind that find room, at most.
+    fn filled(lease: &TalkerLease, capacity: u32) -> usize {
+        (0..).find(|names| !lease.has_room(*names, capacity)).unwrap()
+    }
+
+    #[test]
+    fn names_of_all_clusters_stay_within_the_budget() {
+        let budget = Arc::default();
+        let one = TalkerLease::new(&budget);
+        assert_eq!(filled(&one, 200), 200);
+        drop(one);
+        let many: Vec<_> = (0..10_000).map(|_| TalkerLease::new(&budget)).collect();
+        assert!(many.iter().all(|lease| (0..3).all(|_| filled(lease, 2_000) == ALWAYS)));
+        drop(many);
+        let some: Vec<_> = (0..100).map(|_| TalkerLease::new(&budget)).collect();
+        let names: usize = some.iter().map(|lease| (0..3).map(|_| filled(lease, 2_000)).sum::<usize>()).sum();
+        assert_eq!(names, 100 * 3 * 109, "each has its share");
+        assert!(names <= usize::try_from(MAX_NAMES).unwrap());
+        drop(some);
+        assert_eq!(budget.left.load(Ordering::Relaxed), MAX_NAMES);
+    }
+}

@@ -1,0 +1,112 @@
+//! The activity of one cluster over all its configurations: what was published of its counts, added up, and its limits as they
+//! are. Fed once a second where counts are published, so that no request pays for it.
+
+mod answers;
+mod limits;
+mod policies;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use portcullis_filter_config::activity::ClusterActivity;
+
+use self::answers::AnswerTotals;
+use self::limits::LimitTotals;
+pub(super) use self::limits::{Limit, LimitSource};
+use self::policies::PolicyTotals;
+use super::Outcome;
+use super::responses::{AnsweredRequests, ServerLabels};
+use super::running::RunningRequests;
+use super::talkers::{TalkerBudget, Talkers};
+use crate::refusal::Cause;
+
+/// The cumulative counts of one cluster. Configurations of the cluster share them; freed with the last one.
+#[derive(Debug)]
+pub struct ClusterTotals {
+    cluster: Box<str>,
+    running: Arc<RunningRequests>,
+    budget: Arc<TalkerBudget>,
+    counts: Mutex<Counts>,
+}
+
+/// The numbers of a cluster, while they are read or added to.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    policies: PolicyTotals,
+    answers: AnswerTotals,
+    limits: LimitTotals,
+    talkers: Option<Arc<Talkers>>,
+}
+
+impl ClusterTotals {
+    /// For the cluster that metrics call so.
+    pub(crate) fn new(cluster: &str, running: Arc<RunningRequests>, budget: &Arc<TalkerBudget>) -> Self {
+        ClusterTotals { cluster: cluster.into(), running, budget: Arc::clone(budget), counts: Mutex::default() }
+    }
+
+    /// Follows a new configuration: its servers, its limits, and the number of talkers to be shown. Returns where those are
+    /// counted.
+    pub(super) fn configure(
+        &self,
+        servers: &ServerLabels,
+        limits: Vec<Limit>,
+        top: Option<u32>,
+    ) -> Option<Arc<Talkers>> {
+        let mut counts = self.lock();
+        counts.answers.keep(servers);
+        counts.limits.replace(limits);
+        counts.talkers = top.map(|top| {
+            let known = counts.talkers.take();
+            let talkers = known.unwrap_or_else(|| Arc::new(Talkers::new(&self.budget)));
+            talkers.show(top);
+            talkers
+        });
+        counts.talkers.clone()
+    }
+
+    /// For adding several counts.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The activity so far. `None` if there was none and nothing is limited.
+    pub(crate) fn activity(&self, uptime: Duration) -> Option<ClusterActivity> {
+        let [(_, reading), (_, writing)] = self.running.by_kind();
+        let (watches, sessions) = self.running.watches_and_sessions();
+        let counts = self.lock();
+        let talkers = counts.talkers.clone();
+        let mut activity = ClusterActivity {
+            policies: counts.policies.activity(),
+            servers: counts.answers.activity(),
+            limits: counts.limits.activity(uptime),
+            running: reading.saturating_add(writing),
+            watches,
+            sessions,
+            ..ClusterActivity::default()
+        };
+        drop(counts);
+        if activity == ClusterActivity::default() && talkers.is_none() {
+            return None;
+        }
+        activity.cluster = self.cluster.to_string();
+        activity.top = talkers.map(|talkers| talkers.top());
+        Some(activity)
+    }
+}
+
+impl Counts {
+    /// Adds decisions of a policy, by its number from 1 or 0 for none, under the schema that it names.
+    pub(super) fn decided(&mut self, policy: u32, outcome: Outcome, schema: &str, count: u64) {
+        self.policies.add(policy, outcome, count);
+        if outcome == Outcome::Refused(Cause::FlowControl) {
+            self.limits.refused(schema, count);
+        }
+    }
+
+    /// Adds answers of a server.
+    pub(super) fn answered(&mut self, server: &str, answered: &AnsweredRequests) {
+        self.answers.add(server, answered);
+    }
+}

@@ -1,0 +1,99 @@
+//! Commands of the agent that runs this Envoy, and answers to it, over Envoy's standard input: a socket of which the agent alone
+//! holds the other end. One thread reads and answers, so that neither a worker nor Envoy's main thread makes pages.
+
+use std::io::{self, BufRead, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+use std::thread;
+use std::time::Duration;
+
+use envoy_abi::log;
+use portcullis_filter_config::names;
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::{memory, shutdown};
+
+static STARTED: Once = Once::new();
+/// Time that the agent may take to read a part of an answer. One that reads nothing gets no further answer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Starts to read the agent's commands, if an agent runs this Envoy.
+pub(crate) fn listen() {
+    STARTED.call_once(|| {
+        if std::env::var_os(names::AGENT_VARIABLE).is_none() {
+            return;
+        }
+        if thread::Builder::new().name("portcullis-agent".to_owned()).spawn(serve).is_err() {
+            log::error("portcullis: the thread that listens to the agent could not be started; watches end with Envoy");
+        }
+    });
+}
+
+/// Obeys until the input ends: with the agent, and Envoy ends with it as well.
+fn serve() {
+    let mut answers = Answers::open();
+    for line in io::stdin().lock().lines().map_while(Result::ok) {
+        match Command::parse(&line) {
+            Some(Command::Leave(time)) => shutdown::begin(time),
+            Some(Command::Activity(number)) => {
+                if answers.as_mut().is_some_and(|answers| answers.activity(number).is_err()) {
+                    answers = None;
+                }
+            }
+            None => log::error("portcullis: the agent sent a command that this module does not know"),
+        }
+    }
+}
+
+enum Command {
+    /// To send clients away within a time.
+    Leave(Duration),
+    /// To answer with the page of activity, under that number.
+    Activity(u64),
+}
+
+impl Command {
+    fn parse(line: &str) -> Option<Self> {
+        match line.trim().split_once(' ')? {
+            (names::AGENT_LEAVE, time) => Some(Command::Leave(Duration::from_millis(time.parse().ok()?))),
+            (names::AGENT_ACTIVITY, number) => Some(Command::Activity(number.parse().ok()?)),
+            _ => None,
+        }
+    }
+}
+
+/// The way back to the agent.
+struct Answers {
+    socket: UnixStream,
+    /// Random, so that the agent's readers notice a restart.
+    process: u64,
+}
+
+impl Answers {
+    /// Tells the agent that it may ask. `None` where standard input is no socket: its agent is older than this module.
+    fn open() -> Option<Self> {
+        let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned().ok()?);
+        socket.set_write_timeout(Some(WRITE_TIMEOUT)).ok()?;
+        let mut process = [0; 8];
+        SystemRandom::new().fill(&mut process).ok()?;
+        let mut answers = Answers { socket, process: u64::from_le_bytes(process) };
+        answers.socket.write_all(format!("{}\n", names::AGENT_ACTIVITY).as_bytes()).ok()?;
+        Some(answers)
+    }
+
+    fn activity(&mut self, number: u64) -> io::Result<()> {
+        // A panic must not end the thread, which has watches to end later.
+        let page = catch_unwind(AssertUnwindSafe(|| serde_json::to_vec(&memory::activity(self.process))));
+        let page = page.ok().and_then(Result::ok).unwrap_or_default();
+        let head = format!("{} {number} {}\n", names::AGENT_ACTIVITY, page.len());
+        let written = self.socket.write_all(head.as_bytes()).and_then(|()| self.socket.write_all(&page));
+        if written.is_err() {
+            // The agent would take what comes next for the rest of this page.
+            let _ = self.socket.shutdown(Shutdown::Write);
+        }
+        written
+    }
+}
