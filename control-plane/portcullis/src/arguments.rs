@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use clap_complete::Shell;
 use portcullis_api::parse_duration;
 
-use crate::serve::{LEASE_NAME, SourceArguments, StateArguments};
+use crate::serve::{HttpArguments, LEASE_NAME, SourceArguments, StateArguments};
 
 /// Serve Envoy over xDS, and follow every change of the objects.
 ///
@@ -19,9 +19,9 @@ use crate::serve::{LEASE_NAME, SourceArguments, StateArguments};
 /// objects. Replace files by renaming a finished one into place. A Kubernetes API that does not answer keeps its last
 /// objects, too; /status shows since when.
 ///
-/// HTTP: / (a page for people), /status (the same as JSON: objects with their conditions, Envoys and what each of them has
+/// HTTP: /ui/ (the console, for people), /status (JSON: objects with their conditions, Envoys and what each of them has
 /// acknowledged; no secrets), /healthz (the objects are followed), /readyz (something is served), /metrics
-/// (docs/reference/control-plane-metrics.md).
+/// (docs/reference/control-plane-metrics.md). Unless its address is loopback, the console and /status need a login.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Serve {
@@ -41,13 +41,8 @@ pub(crate) struct Serve {
         default_value = "24h",
     )]
     pub(crate) revoked_reference_grace: Duration,
-    /// Address of /healthz, /readyz, /metrics and /status; port 0 takes a free one. Every client that can connect may read.
-    #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
-    pub(crate) http_address: SocketAddr,
-    /// A host name under which the status may be asked for, beside IP addresses and localhost; may be repeated. Other
-    /// names are refused, because a page in a browser could make its own name lead here.
-    #[arg(long = "http-host", env = "PORTCULLIS_HTTP_HOSTS", value_name = "NAME", value_delimiter = ',')]
-    pub(crate) http_hosts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) http: HttpArguments,
     /// How the log is written, on standard error; RUST_LOG says how much of it.
     #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

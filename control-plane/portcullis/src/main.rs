@@ -16,6 +16,7 @@ mod listen;
 mod live;
 mod objects;
 mod output;
+mod page_tls;
 mod plain;
 mod rbac;
 mod serve;

@@ -32,7 +32,7 @@ pub use node::{NodeInfo, OneView, Refused, RejectedNode, View, Views};
 pub use registry::{NodeStatus, Registry};
 pub use report::{GatewayReport, ReportClient, ReportSink, ReportStream, UnreadableReport};
 pub use resource::{Part, Resource};
-pub use server::{ConnectionTable, Limits, Listeners, Rejection, ServeError, ServerState, serve};
+pub use server::{ConnectionTable, Limits, Listeners, Rejection, ServeError, ServerState, SourceNetwork, serve};
 pub use snapshot::Snapshot;
 pub use socket::{Socket, SocketError};
 pub use tls::{Credentials, TlsError};

@@ -57,7 +57,7 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
 
     let admin = Admin::new(address);
     let (sight, seen) = watch::channel(EnvoyState::new(Instant::now()));
-    tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin, activity.clone()))));
+    tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin, activity.clone())), None));
     tokio::spawn(probe(admin, sight.clone()));
     report::start(admin, activity, &arguments.bootstrap);
     tokio::select! {

@@ -9,8 +9,9 @@
 //! | save the snapshot for the next start | `state` |
 //! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
 //! | remember what the gateways report of their requests | `fleet` |
-//! | inform the operator | `diagnosis_log`, `status`, `http`, `page`, `metrics`, and `writer` for Kubernetes |
+//! | inform the operator | `diagnosis_log`, `status`, `http`, `console`, `metrics`, and `writer` for Kubernetes |
 
+mod console;
 mod diagnosis_log;
 mod filter_views;
 pub(crate) mod fleet;
@@ -18,8 +19,8 @@ mod gateway_states;
 #[cfg(test)]
 mod generations;
 mod http;
+mod http_arguments;
 mod metrics;
-mod page;
 mod reconcile_loop;
 mod reconciler;
 mod references;
@@ -35,6 +36,7 @@ mod writer;
 mod xds;
 mod xds_resources;
 
+pub(crate) use http_arguments::HttpArguments;
 pub(crate) use reconciler::{CheckedTranslator, check_client_ca};
 pub(crate) use references::Resolved;
 pub(crate) use run::run;

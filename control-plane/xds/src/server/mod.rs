@@ -34,7 +34,7 @@ use crate::socket::Socket;
 use crate::tls::Credentials;
 use connection::Peers;
 pub(crate) use connection::{Admission, admission};
-pub use connection_table::ConnectionTable;
+pub use connection_table::{ConnectionTable, SourceNetwork};
 pub use limits::{Limits, Rejection};
 use task::Task;
 use transport::Admitted;

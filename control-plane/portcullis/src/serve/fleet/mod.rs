@@ -82,7 +82,6 @@ struct Memory {
     notified: Option<Instant>,
 }
 
-#[allow(dead_code, reason = "the console reads it")]
 impl Fleet {
     pub(super) fn new(observer: Arc<StatusObserver>, served: watch::Receiver<Arc<ServedObjects>>) -> Self {
         let changes = watch::Sender::new(0);
