@@ -44,7 +44,7 @@ fn one_gateway_takes_no_more_than_its_room() {
     assert!(gateway.cluster("a").unwrap().each(reported).count() > 0);
 }
 
-/// Where there is no room for single counts, and later is again.
+/// A memory without room for single counts that later has some again.
 #[test]
 fn sums_go_on_without_single_counts() {
     let clock = Clock::new();
