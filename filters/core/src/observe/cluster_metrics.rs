@@ -1,6 +1,6 @@
 use super::catalog::{
-    CREDENTIAL_CACHE_ENTRIES, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric, MetricsSink, REQUESTS, REQUESTS_IN_FLIGHT,
-    REVIEWS,
+    CREDENTIAL_CACHE_ENTRIES, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric, MetricsSink, REQUESTS,
+    REQUESTS_IN_FLIGHT, REVIEWS,
 };
 use super::counters::{CounterKey, CounterTable};
 use super::resource::ResourceLabels;
@@ -95,9 +95,8 @@ impl ClusterMetrics {
             config.servers.as_ref().map_or_else(ServerLabels::default, |servers| ServerLabels::of(&servers.names));
         let shows_users = config.request_info.as_ref().is_some_and(|shown| shown.user);
         let totals = memory.totals(&config.name);
-        let talkers = totals
-            .as_ref()
-            .and_then(|totals| totals.configure(&servers, limits(config, memory), config.top_talkers));
+        let talkers =
+            totals.as_ref().and_then(|totals| totals.configure(&servers, limits(config, memory), config.top_talkers));
         ClusterMetrics {
             // The last part is the object's name, the rest is the gateway's own.
             cluster: config.name.rsplit('/').next().unwrap_or_default().into(),

@@ -8,12 +8,12 @@
     reason = "the module's sources, and the stand-in, are not used whole"
 )]
 
+#[path = "../../../dynamic-module/src/agent.rs"]
+mod agent;
 #[path = "../stand_in/callbacks.rs"]
 mod callbacks;
 #[path = "../stand_in/envoy.rs"]
 mod envoy;
-#[path = "../../../dynamic-module/src/agent.rs"]
-mod agent;
 #[path = "../../../dynamic-module/src/filter.rs"]
 mod filter;
 #[path = "../../../dynamic-module/src/flush_timer.rs"]

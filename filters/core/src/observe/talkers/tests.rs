@@ -111,8 +111,7 @@ fn request_counts_by_user_under_every_group_and_by_agent() {
     assert_eq!(top.users.iter().find(|talker| talker.name == "bob").unwrap().bytes, 100);
     let mut groups = pairs(&top.groups);
     groups.sort_unstable();
-    let expected =
-        [("dev", 3), ("ops", 1), ("system:authenticated", 3), ("system:unauthenticated", 1)];
+    let expected = [("dev", 3), ("ops", 1), ("system:authenticated", 3), ("system:unauthenticated", 1)];
     assert_eq!(groups, expected);
     let mut agents = pairs(&top.user_agents);
     agents.sort_unstable();

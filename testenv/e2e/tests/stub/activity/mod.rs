@@ -65,7 +65,8 @@ fn policy(policy: &str, forwarded: u64, refused: &[(&str, u64)]) -> PolicyActivi
 #[test]
 fn activity_is_what_clients_sent_and_survives_an_edit() {
     for version in deps::envoy_versions() {
-        let fixture = StubFixture::without_cluster(&format!("activity-{version}"), &with_activity(Some(version.clone())));
+        let fixture =
+            StubFixture::without_cluster(&format!("activity-{version}"), &with_activity(Some(version.clone())));
         fixture.gateway.apply(&manifest(&fixture)).unwrap();
         let alice = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
         let nobody = H2Client::connect(&fixture.gateway.target(NAME)).unwrap();
@@ -82,7 +83,8 @@ fn activity_is_what_clients_sent_and_survives_an_edit() {
         let watch = alice.open("GET", WATCHED, &[], b"").unwrap();
         assert_eq!(alice.get(SECRET, &[]).unwrap().status, 429);
 
-        let decided = [policy("-", 0, &[("unauthorized", 1)]), policy("0", 4, &[("flow_control", 1)]), policy("1", 5, &[])];
+        let decided =
+            [policy("-", 0, &[("unauthorized", 1)]), policy("0", 4, &[("flow_control", 1)]), policy("1", 5, &[])];
         let server = fixture.stub.address().to_string();
         let told = until(&fixture, |cluster| {
             let requests = cluster.policies.last().map_or(0, |others| others.forwarded);
@@ -106,7 +108,8 @@ fn activity_is_what_clients_sent_and_survives_an_edit() {
         fixture.gateway.apply(&edited).unwrap();
         until(&fixture, |cluster| cluster.watches == 0 && cluster.limits[0].used == 0);
         send(1, 1);
-        let decided = [policy("-", 0, &[("unauthorized", 1)]), policy("0", 5, &[("flow_control", 1)]), policy("1", 6, &[])];
+        let decided =
+            [policy("-", 0, &[("unauthorized", 1)]), policy("0", 5, &[("flow_control", 1)]), policy("1", 6, &[])];
         until(&fixture, |cluster| cluster.policies.starts_with(&decided) && cluster.limits[0].refused == 1);
 
         drop((alice, nobody));
@@ -119,7 +122,8 @@ fn activity_is_what_clients_sent_and_survives_an_edit() {
 #[test]
 fn requests_for_no_cluster_are_told_apart() {
     let fixture = StubFixture::start("activity-unrouted", &with_activity(None));
-    let stranger = fixture.gateway.target("nobody.example.com").raw_request(b"GET / HTTP/1.1\r\nHost: nobody.example.com\r\n\r\n");
+    let stranger =
+        fixture.gateway.target("nobody.example.com").raw_request(b"GET / HTTP/1.1\r\nHost: nobody.example.com\r\n\r\n");
     assert_eq!(stranger.unwrap().status, 503);
     let refused = || {
         let activity: Activity = serde_json::from_value(fixture.gateway.activity().unwrap()).unwrap();

@@ -36,7 +36,10 @@ fn clients_are_told_by_name_only_while_asked_for() {
     for _ in 0..3 {
         assert_eq!(alice.get(PODS, &[kubectl]).unwrap().status, 200);
         assert_eq!(alice.get(SECRET, &[kubectl]).unwrap().status, 429);
-        assert_eq!(nobody.get(PODS, &[("authorization", &robot), ("user-agent", "\"}\\evil more")]).unwrap().status, 200);
+        assert_eq!(
+            nobody.get(PODS, &[("authorization", &robot), ("user-agent", "\"}\\evil more")]).unwrap().status,
+            200
+        );
     }
     for token in 0..5 {
         let token = format!("Bearer not-a-token-{token}");
