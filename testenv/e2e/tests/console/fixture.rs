@@ -67,8 +67,13 @@ impl Scene {
 
     /// A cluster of all servers.
     pub(crate) fn manifest(&self, name: &str) -> Manifest {
+        self.manifest_of(name, SERVERS)
+    }
+
+    /// A cluster of the first servers.
+    pub(crate) fn manifest_of(&self, name: &str, servers: usize) -> Manifest {
         let serving = self.serving_ca.issue(&CertSpec::server(name, [name])).unwrap();
-        Manifest::new(name, self.stubs.iter().map(StubServer::address))
+        Manifest::new(name, self.stubs.iter().take(servers).map(StubServer::address))
             .upstream(&self.gateway, &self.server_ca, "kubernetes")
             .serving(&serving, &self.client_ca)
     }

@@ -29,7 +29,7 @@ fn fleet(test: &str) -> Scene {
     for name in
         ["dev.example.com", "staging.example.com", "edge-eu.example.com", "edge-us.example.com", "batch.example.com"]
     {
-        scene.apply(&scene.manifest(name));
+        scene.apply(&scene.manifest_of(name, 2));
     }
     scene.write("qa.yaml", &scene.manifest("qa.example.com").set("/spec/serverz", json!([])).to_text());
     scene.plane.wait_in_sync(1, SOON).unwrap();
@@ -42,8 +42,11 @@ fn fleet(test: &str) -> Scene {
         ("edge-eu.example.com", "dave", "/apis/apps/v1/deployments", 6),
         ("batch.example.com", "jobs", "/apis/batch/v1/jobs", 7),
     ];
-    let clients = clients
-        .map(|(name, user, path, each)| (H2Client::connect(&scene.target(name, user)).unwrap(), user, path, each));
+    let clients = clients.map(|(name, user, path, each)| {
+        let target = scene.target(name, user);
+        let client = wait::until_ok("the cluster's own chain answers", SOON, || H2Client::connect(&target)).unwrap();
+        (client, user, path, each)
+    });
     let begin = Instant::now();
     let mut turn = 0;
     while begin.elapsed() < TRAFFIC {
@@ -76,7 +79,7 @@ fn screenshots_of_the_pages_are_taken() {
         return;
     }
     let scene = fleet("console-pictures");
-    let browser = scene.browser(1320, 900);
+    let browser = scene.browser(1280, 1080);
     for (colors, suffix) in [(ColorScheme::Light, "light"), (ColorScheme::Dark, "dark")] {
         browser.prefer(colors).unwrap();
         scene.open(&browser, "/ui/");
@@ -85,6 +88,10 @@ fn screenshots_of_the_pages_are_taken() {
         save(&browser, &format!("console-fleet-{suffix}.png"));
         scene.open(&browser, &format!("/ui/clusters/{NAME}"));
         wait_text(&browser, "Live");
+        if colors == ColorScheme::Light {
+            // For the eyes of the one who takes the pictures.
+            wait_for(&browser, "numbers", SOON, "return document.querySelector('#policies-part .part')");
+        }
         wait_for(&browser, "users", SOON, "return document.querySelector('#clients-part tbody th')");
         save(&browser, &format!("console-cluster-{suffix}.png"));
         scene.open(&browser, "/ui/explain");
