@@ -5,6 +5,7 @@ mod anonymous;
 mod attack;
 mod client_address;
 mod compose;
+mod console;
 mod container;
 mod crd;
 mod credentials;

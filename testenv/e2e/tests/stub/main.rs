@@ -14,6 +14,7 @@ mod changes;
 mod closing;
 mod config_reload;
 mod connection_lifetime;
+mod console;
 mod dashboard;
 mod default_client_ca;
 mod drain;

@@ -68,7 +68,7 @@ impl FleetPage<'_> {
         }
         if self.sees_all {
             let connected = self.view.gateways.iter().filter(|gateway| gateway.connected).count();
-            tile(html, "Gateways connected", &format!("{connected} of {}", self.view.gateways.len()), "");
+            tile(html, "Gateways", &format!("{connected} of {}", self.view.gateways.len()), "");
         }
         tile(html, "Requests/s", &figures::rate(requests), "");
         tile(html, "Errors/s", &figures::rate(errors), if errors > 0.0 { "critical" } else { "" });
@@ -103,7 +103,8 @@ impl FleetPage<'_> {
         html.raw("</td><th scope=\"row\"><a href=\"").cluster_path(&cluster.name).raw("\">").text(&cluster.name);
         html.raw("</a>");
         if !cluster.message.is_empty() {
-            html.raw("<span class=\"message\">").text(&cluster.message).raw("</span>");
+            html.raw("<span class=\"message short\"").attribute("title", &cluster.message).raw(">");
+            html.text(&cluster.message).raw("</span>");
         }
         html.raw("</th>");
         let lacking = cluster.healthy_servers < cluster.servers;

@@ -99,7 +99,7 @@ pub(super) fn mark(html: &mut Html, class: &'static str, word: &str) {
 
 /// Starts a table in a frame that scrolls; each column is its name and whether it holds numbers.
 pub(super) fn open_table(html: &mut Html, name: &'static str, columns: &[(&'static str, bool)]) {
-    html.raw("<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"").raw(name);
+    html.raw("<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"").raw(name);
     html.raw("\"><table>\n<thead><tr>");
     for (column, is_number) in columns {
         html.raw(if *is_number { "<th scope=\"col\" class=\"n\">" } else { "<th scope=\"col\">" });

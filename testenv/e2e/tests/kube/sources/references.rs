@@ -273,7 +273,12 @@ fn nothing_secret_is_told(both: &Both) {
     let mut texts = vec![("Kubernetes", both.fixture.admin(&["get", "upstreamclusters", "-o", "yaml"]))];
     for side in both.sides() {
         let page = |path: &str| plain::get(side.plane.http_address(), path).unwrap().text();
-        texts.extend([("status", page("/status")), ("page", page("/")), ("metrics", page("/metrics"))]);
+        texts.extend([
+            ("status", page("/status")),
+            ("page", page("/ui/")),
+            ("cluster", page(&format!("/ui/clusters/{NAME}"))),
+            ("metrics", page("/metrics")),
+        ]);
         texts.push(("log", side.plane.process().log()));
         texts.push(("Envoy's log", side.envoy.process().log()));
         texts.push(("config_dump", side.envoy.admin().config_dump().unwrap().to_string()));

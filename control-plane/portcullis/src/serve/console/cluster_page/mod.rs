@@ -33,7 +33,7 @@ pub(super) fn write(html: &mut Html, view: &ClusterView, object: Option<&ObjectS
     section(html, "servers", "Servers", |html| servers::servers(html, &view.servers));
     section(html, "policies", "Policies", |html| traffic::policies(html, &view.policies));
     section(html, "limits", "Limits", |html| traffic::limits(html, &view.limits));
-    section(html, "clients", "Clients", |html| traffic::clients(html, view.top.as_ref(), &view.summary.name));
+    section(html, "clients", "Clients", |html| traffic::clients(html, view.top.as_ref()));
     section(html, "certificates", "Certificates", |html| servers::certificates(html, &view.certificates));
     section(html, "conditions", "Conditions", |html| conditions::conditions(html, view, object));
 }

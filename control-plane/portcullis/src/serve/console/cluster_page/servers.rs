@@ -1,7 +1,7 @@
 use super::MAX_ROWS;
 use crate::serve::console::figures;
 use crate::serve::console::html::Html;
-use crate::serve::console::layout::{self, NUMBERS, close_table, figure, mark, open_table};
+use crate::serve::console::layout::{self, close_table, figure, mark, open_table};
 use crate::serve::fleet::view::{CertificateView, ServerView};
 
 /// Days before a certificate's end at which it is marked.
@@ -13,28 +13,47 @@ pub(super) fn servers(html: &mut Html, servers: &[ServerView]) {
         html.raw("<p class=\"none\">The object lists no server.</p>\n");
         return;
     }
-    let mut columns = vec![("State", false), ("Server", false), ("Zone", false), ("Share", true)];
-    columns.extend(NUMBERS);
+    // Gateways of today count requests in flight by cluster only.
+    let shows_running = servers.iter().any(|server| server.numbers.running > 0);
+    let mut columns = vec![("State", false), ("Server", false), ("Zone", false), ("Share", true), ("Requests/s", true)];
+    columns.extend([("Errors/s", true), ("p50", true), ("p99", true)]);
+    columns.extend(shows_running.then_some(("In flight", true)));
     open_table(html, "Servers", &columns);
     for server in servers.iter().take(MAX_ROWS) {
-        html.raw("<tr><td>");
-        match server.unhealthy.as_slice() {
-            [] => mark(html, "good", "Healthy"),
-            _ => mark(html, "critical", "Unhealthy"),
-        }
-        html.raw("</td><th scope=\"row\">").text(&server.server);
-        for at in &server.unhealthy {
-            html.raw("<span class=\"message\">").text(&at.reason).raw(" at ").text(&at.node).raw(" since ");
-            layout::time(html, at.since);
-            html.raw("</span>");
-        }
-        html.raw("</th><td>").text(server.zone.as_deref().unwrap_or("–")).raw("</td><td class=\"n\">");
-        bar(html, server.share, "");
-        html.text(&figures::share(server.share)).raw("</td>");
-        layout::numbers(html, &server.numbers);
-        html.raw("</tr>\n");
+        row(html, server, shows_running);
     }
     close_table(html);
+}
+
+fn row(html: &mut Html, server: &ServerView, shows_running: bool) {
+    let name = match server.server.as_str() {
+        "-" => "answered by the gateway itself",
+        "other" => "servers of earlier versions",
+        name => name,
+    };
+    html.raw("<tr><td>");
+    match server.unhealthy.as_slice() {
+        [] if name == server.server => mark(html, "good", "Healthy"),
+        [] => {}
+        _ => mark(html, "critical", "Unhealthy"),
+    }
+    html.raw("</td><th scope=\"row\">").text(name);
+    for at in &server.unhealthy {
+        html.raw("<span class=\"message\">").text(&at.reason).raw(" at ").text(&at.node).raw(" since ");
+        layout::time(html, at.since);
+        html.raw("</span>");
+    }
+    html.raw("</th><td>").text(server.zone.as_deref().unwrap_or("–")).raw("</td><td class=\"n\">");
+    bar(html, server.share, "");
+    html.text(&figures::share(server.share)).raw("</td>");
+    figure(html, &figures::rate(server.numbers.requests_per_second));
+    layout::bad_rate(html, server.numbers.errors_per_second, "critical");
+    figure(html, &figures::milliseconds(server.numbers.p50));
+    figure(html, &figures::milliseconds(server.numbers.p99));
+    if shows_running {
+        figure(html, &figures::thousands(server.numbers.running.into()));
+    }
+    html.raw("</tr>\n");
 }
 
 /// A part of a whole as a bar; the number beside it says the same.

@@ -91,11 +91,12 @@ pub(super) fn limits(html: &mut Html, limits: &[LimitView]) {
 }
 
 /// The clients with the most requests, if the object asks for them.
-pub(super) fn clients(html: &mut Html, top: Option<&TopTalkers>, cluster: &str) {
+pub(super) fn clients(html: &mut Html, top: Option<&TopTalkers>) {
     let Some(top) = top else {
-        html.raw("<p class=\"none\">Clients are not counted. <code>spec.portcullis.metrics.users</code> of ")
-            .text(cluster);
-        html.raw(" turns it on; names are personal data.</p>\n");
+        html.raw(
+            "<p class=\"none\">Clients are not counted. <code>metrics.users</code> of the GatewaySettings turns it on;",
+        );
+        html.raw(" names are personal data.</p>\n");
         return;
     };
     html.raw("<div class=\"columns\">\n");

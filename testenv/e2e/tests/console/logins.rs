@@ -1,0 +1,1 @@
+//! Placeholder until the fixture with a real kube-apiserver is here.
