@@ -76,7 +76,7 @@ impl<'a> Inputs<'a> {
     }
 
     fn gateway(&self, node: &str, connected: bool) -> GatewaySummary {
-        let in_sync = connected.then(|| self.is_in_sync_elsewhere(node)).unwrap_or(true);
+        let in_sync = !connected || self.is_in_sync_elsewhere(node);
         GatewaySummary { node: node.to_owned(), connected, in_sync, ..GatewaySummary::default() }
     }
 
