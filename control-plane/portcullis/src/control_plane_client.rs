@@ -1,6 +1,7 @@
 //! A client of the control plane's pages, for `portcullis status` and `portcullis top`.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -49,6 +50,11 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
+/// Whether a token may be sent there without TLS.
+fn is_this_machine(peer: IpAddr) -> bool {
+    peer.to_canonical().is_loopback()
+}
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
@@ -93,7 +99,7 @@ impl ControlPlaneAddress {
         // By address: a control plane refuses host names that it was not given.
         let mut request = Request::get(path).header(header::HOST, peer.to_string());
         if let Some(token) = self.token()? {
-            if self.certificate_authority.is_none() && !peer.ip().is_loopback() {
+            if self.certificate_authority.is_none() && !is_this_machine(peer.ip()) {
                 return Err(AskError::PlainToken(self.address.clone()));
             }
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
@@ -129,5 +135,36 @@ impl ControlPlaneAddress {
         let name = self.tls_server_name.as_deref().unwrap_or_else(host).to_owned();
         let name = ServerName::try_from(name.clone()).map_err(|_| AskError::Name(name))?;
         Ok((TlsConnector::from(Arc::new(config)), name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_is_sent_in_the_clear_to_this_machine_only() {
+        for (peer, is_so) in [
+            ("127.0.0.1", true),
+            ("127.8.8.8", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("10.0.0.1", false),
+            ("0.0.0.0", false),
+            ("fe80::1", false),
+            ("::ffff:10.0.0.1", false),
+        ] {
+            assert_eq!(is_this_machine(peer.parse().unwrap()), is_so, "{peer}");
+        }
+    }
+
+    #[test]
+    fn address_has_a_host_and_a_port() {
+        for good in ["127.0.0.1:9080", "[::1]:9080", "control.example.com:443"] {
+            assert!(address(good).is_ok(), "{good}");
+        }
+        for bad in ["", "9080", ":9080", "host", "host:", "host:x", "host:70000"] {
+            assert!(address(bad).is_err(), "{bad}");
+        }
     }
 }

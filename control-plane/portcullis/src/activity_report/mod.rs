@@ -13,6 +13,8 @@ mod write;
 mod tests;
 
 pub(crate) use bounds::{MAX_TALKERS, OTHER};
+#[cfg(test)]
+pub(crate) use message::PolicyMessage;
 pub(crate) use message::{ClusterMessage, LimitMessage, ServerMessage};
 pub(crate) use read::{ReadError, ReportPart, talkers};
 pub(crate) use write::ActivityPage;

@@ -59,6 +59,7 @@ mod source_faults;
 mod spoofing;
 mod stuffing;
 mod talkers;
+mod top;
 mod trusted_hops;
 mod upgrades;
 mod versions;

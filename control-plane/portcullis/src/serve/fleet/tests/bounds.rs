@@ -4,10 +4,18 @@ use bytes::Bytes;
 use portcullis_filter_config::activity::{ClusterActivity, ServerActivity};
 
 use super::super::activity::GatewayActivity;
+use super::super::cluster_view::cluster_view;
+use super::super::fleet_view::fleet_view;
+use super::super::history::Histories;
+use super::super::inputs::Inputs;
 use super::super::keys::Key;
 use super::super::process::{Part, ProcessActivity};
-use super::{Agent, Clock, activity, cluster, take};
-use crate::activity_report::{ActivityPage, ReportPart};
+use super::super::served_objects::ServedObjects;
+use super::super::transitions::Transitions;
+use super::super::view::{ClusterView, FleetView};
+use super::{Agent, Clock, activity, cluster, object, status, take};
+use crate::activity_report::{ActivityPage, ClusterMessage, LimitMessage, PolicyMessage, ReportPart, ServerMessage};
+use proptest::prelude::*;
 
 /// A report of so many clusters that each takes much room: many servers, of long names.
 fn loud(clusters: usize, turn: u64) -> Vec<Bytes> {
@@ -130,4 +138,70 @@ fn activity_counts_before_there_are_objects() {
     memory.follow(BTreeSet::from(["a".to_owned()]), clock.at(6));
     let (_, gateway, reported) = memory.reporting(clock.moment(6)).next().unwrap();
     assert_eq!(gateway.cluster("a").unwrap().rates(reported).answers, 10.0);
+}
+
+fn hostile_cluster() -> impl Strategy<Value = ClusterMessage> {
+    let count = || prop_oneof![Just(0), Just(1), Just(u64::from(u32::MAX)), Just(u64::MAX), any::<u64>()];
+    let counts = move || prop::collection::vec(count(), 0..20);
+    let server = ("[a-c]", counts(), counts());
+    let server = server.prop_map(|(server, answers, latency)| ServerMessage { server, answers, latency });
+    let policy = (prop_oneof![0..4_u32, any::<u32>()], count(), prop::collection::vec(0..70_u32, 0..8), counts());
+    let policy =
+        policy.prop_map(|(policy, forwarded, reasons, refused)| PolicyMessage { policy, forwarded, reasons, refused });
+    let limit = ("[a-c]", any::<u32>(), any::<u32>(), any::<u32>(), count());
+    let limit =
+        limit.prop_map(|(schema, used, limit, rate, refused)| LimitMessage { schema, used, limit, rate, refused });
+    let lists = (
+        prop::collection::vec(policy, 0..6),
+        prop::collection::vec(server, 0..6),
+        prop::collection::vec(limit, 0..4),
+        any::<u32>(),
+        prop::option::of(prop::collection::vec(any::<u8>(), 0..20)),
+    );
+    lists.prop_map(|(policies, servers, limits, running, top)| ClusterMessage {
+        cluster: "a".to_owned(),
+        policies,
+        servers,
+        limits,
+        running,
+        watches: running,
+        sessions: running,
+        top: top.map(Bytes::from),
+    })
+}
+
+proptest! {
+    /// Reports that no filter makes: counts of any size, that sink, repeated names, unknown reasons.
+    #[test]
+    fn hostile_counts_lead_to_rates_that_can_be_shown(
+        clusters in prop::collection::vec((hostile_cluster(), 0..3_u64, any::<bool>()), 1..12)
+    ) {
+        let (clock, mut memory) = (Clock::new(), GatewayActivity::default());
+        let (status, served) = (status(vec![object("a", &[])]), ServedObjects::default());
+        let mut seconds = 0;
+        for (message, pause, complete) in clusters {
+            seconds += pause * 7;
+            let mut part = ReportPart::read(Bytes::new()).unwrap();
+            (part.complete, part.reasons) = (complete, vec!["reason".to_owned(); 5]);
+            memory.take("n", &part, vec![message], clock.at(seconds));
+            let inputs = Inputs { status: &status, served: &served, activity: &memory, now: clock.moment(seconds) };
+            let (histories, transitions) = (Histories::default(), Transitions::default());
+            let view = cluster_view(inputs, "a", &histories, &transitions).unwrap();
+            let fleet = fleet_view(inputs);
+            let text = serde_json::to_string(&(&view, &fleet)).unwrap();
+            prop_assert!(serde_json::from_str::<(ClusterView, FleetView)>(&text).is_ok(), "{}", text);
+            for numbers in [&view.summary.numbers, &fleet.gateways[0].numbers] {
+                let rates = [numbers.requests_per_second, numbers.errors_per_second, numbers.refusals_per_second];
+                prop_assert!(rates.iter().all(|rate| rate.is_finite() && *rate >= 0.0), "{:?}", rates);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_report_are_refused_or_empty(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(part) = ReportPart::read(bytes.into()) {
+            let clusters: Result<Vec<_>, _> = part.clusters().collect();
+            prop_assert!(clusters.map_or(true, |clusters| clusters.len() <= 200));
+        }
+    }
 }
