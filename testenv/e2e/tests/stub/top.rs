@@ -142,7 +142,7 @@ fn top_and_status_log_in_by_a_certificate() {
     let [stranger, stranger_key] = identity("stranger");
     let strange = [&tls[..], &["--client-certificate", &stranger, "--client-key", &stranger_key]].concat();
     let wrong_ca = ["--certificate-authority", &client_ca, "--tls-server-name", name];
-    let wrong_name = ["--certificate-authority", &ca];
+    let wrong_name = ["--certificate-authority", &ca, "--tls-server-name", "other.test"];
     for (more, message) in [
         (&tls[..], "wants a login"),
         (&[], "wants a login"),
