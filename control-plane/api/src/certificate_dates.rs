@@ -19,7 +19,7 @@ pub struct CertificateDates {
 }
 
 /// The certificates of a specification whose references are resolved: the leaves of chains, and of each bundle of CAs those that
-/// end first. What is not well-formed is left out.
+/// end first. Certificates that are not well-formed are left out.
 pub fn certificate_dates(spec: &UpstreamClusterSpec) -> Vec<CertificateDates> {
     let mut all = Vec::new();
     add(&mut all, "serving", &spec.secure_serving.cert_data, 1);

@@ -54,7 +54,7 @@ impl ReportPart {
     }
 }
 
-/// What a cluster, a server or a schema may be called: no blank, nothing that controls a terminal.
+/// Whether a cluster, a server or a schema may have this name: it has no blank, and nothing that controls a terminal.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.len() <= MAX_NAME && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -16,8 +16,8 @@ use crate::arguments::{Bootstrap, LogFormat};
 /// are passed to Envoy.
 ///
 /// HTTP: /healthz (this program runs and Envoy answers it), /readyz (Envoy has its configuration, listens, and is not
-/// about to stop), /metrics (Envoy's, the filter's among them). Point the load balancer's or Kubernetes' readiness at
-/// /readyz.
+/// about to stop), /metrics (Envoy's, the filter's among them, and the names of the clients with the most requests, if the
+/// settings ask for them). Point the load balancer's or Kubernetes' readiness at /readyz.
 ///
 /// On SIGTERM or SIGINT /readyz fails at once. --shutdown-delay later, when the load balancer has noticed, Envoy begins to
 /// send its clients away: GOAWAY on HTTP/2, Connection: close on HTTP/1.1, with the response to their next request.
@@ -31,7 +31,7 @@ use crate::arguments::{Bootstrap, LogFormat};
 /// that is the platform's part. If this program is killed, Envoy ends as well, without draining.
 ///
 /// Every 2 seconds, or more seldom if Envoy is busy, the agent reports the health of servers to each control plane, for the
-/// condition Ready.
+/// condition Ready; every 5 seconds what the filter counted, for `portcullis top` and the console.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Agent {

@@ -82,7 +82,7 @@ impl MetricsPage {
     }
 }
 
-/// Nothing where the filter does not tell them: the rest of the page is as good as without.
+/// Nothing where the filter does not answer: the rest of the page is as good as without.
 async fn talkers_text(activity: ActivitySource) -> Bytes {
     match activity.newer_than(MAX_AGE).await {
         Ok(activity) => talkers::text(&activity).into(),

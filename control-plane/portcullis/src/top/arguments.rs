@@ -52,7 +52,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     if interval < MIN_INTERVAL { Err("must be 500ms or more".to_owned()) } else { Ok(interval) }
 }
 
-/// What the clusters are sorted by, the largest first.
+/// The order of the clusters, the largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Order {
     /// The worst first, then by name.

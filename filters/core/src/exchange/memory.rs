@@ -11,7 +11,7 @@ use super::host::{Asked, HeaderLines, Host};
 use crate::gateway::Edit;
 use crate::long_streams::StreamRegistry;
 use crate::moment::Moment;
-use crate::observe::{ClusterMetrics, Outcome, RequestRecord, Response, Server};
+use crate::observe::{ClusterMetrics, Outcome, Publisher, RequestRecord, Response, Server};
 use crate::refusal::Refusal;
 use crate::review::{Review, ReviewAnswers, ReviewResult};
 use crate::x509::KnownChains;
@@ -49,6 +49,8 @@ pub struct MemoryHost<A> {
     pub reply: Option<Refusal>,
     /// Every other effect in order, as one word and its argument.
     pub effects: Vec<String>,
+    /// Counts decisions and answers as well.
+    pub publisher: Option<Arc<Publisher>>,
     /// Counted answers: status, server and milliseconds.
     pub responses: RefCell<Vec<String>>,
     answers: ReviewAnswers,
@@ -73,6 +75,7 @@ impl<A> MemoryHost<A> {
             exported: Vec::new(),
             reply: None,
             effects: Vec::new(),
+            publisher: None,
             responses: RefCell::default(),
             answers: ReviewAnswers::default(),
         }
@@ -249,12 +252,18 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
         self.effects.push(format!("call at {}", at.as_secs()));
     }
 
-    fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, _seen: &RequestRecord, outcome: Outcome) {
+    fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, outcome: Outcome) {
+        if let Some(publisher) = &self.publisher {
+            publisher.count(series, seen, outcome);
+        }
         let cluster = if series.is_some() { "cluster" } else { "unrouted" };
         self.effects.push(format!("count {cluster} {} {}", outcome.decision(), outcome.reason()));
     }
 
-    fn count_response(&self, _series: Option<&Arc<ClusterMetrics>>, _seen: &RequestRecord, response: &Response<'_>) {
+    fn count_response(&self, series: Option<&Arc<ClusterMetrics>>, seen: &RequestRecord, response: &Response<'_>) {
+        if let Some(publisher) = &self.publisher {
+            publisher.count_response(series, seen, response);
+        }
         let Response { code, server, duration, server_duration, .. } = response;
         let times = [duration, server_duration].map(|time| time.map(|time| time.as_millis()));
         let server = match server {

@@ -206,7 +206,7 @@ impl ClusterMetrics {
         }
     }
 
-    /// Where clients are counted by name, if they are.
+    /// The counts of clients by name, if there are any.
     pub(crate) fn talkers(&self) -> Option<&Talkers> {
         self.talkers.as_deref()
     }

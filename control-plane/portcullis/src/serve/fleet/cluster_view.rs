@@ -2,10 +2,11 @@ use std::collections::BTreeMap;
 
 use portcullis_filter_config::activity::{Talker, TopTalkers};
 
-use super::counts::{BUCKETS, Key, REST, is_error};
+use super::counts::BUCKETS;
 use super::fleet_view::{SummedActivity, cluster_summary, without_object};
 use super::history::Histories;
 use super::inputs::Inputs;
+use super::keys::{Key, REST, is_error};
 use super::process::NO_CLUSTER;
 use super::rates::Rates;
 use super::severity::days_left;

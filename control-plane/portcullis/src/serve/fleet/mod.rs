@@ -3,8 +3,8 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | take a gateway's report | `activity`, of one process `process`, of one cluster in it `samples`, of one time `counts` |
-//! | subtract two reports | `counts`, `rates` |
+//! | take a gateway's report | `activity`, of one process `process`, of one cluster in it `samples` |
+//! | subtract two reports | `counts`, `growth`, `keys`, `rates` |
 //! | remember the past | `history`, `transitions` |
 //! | read what is served | `served_objects`, `rule_text` |
 //! | make the views | `inputs`, `fleet_view`, `cluster_view`, `severity` |
@@ -16,8 +16,10 @@ mod activity;
 mod cluster_view;
 mod counts;
 mod fleet_view;
+mod growth;
 mod history;
 mod inputs;
+mod keys;
 mod moment;
 mod process;
 mod rates;

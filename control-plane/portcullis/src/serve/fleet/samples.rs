@@ -1,7 +1,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::counts::{Counts, Key, Names, name_bytes};
+use super::counts::Counts;
+use super::growth::Growth;
+use super::keys::{Key, Names};
 use super::rates::Rates;
 use super::view::RATE_WINDOW;
 use crate::activity_report::{ClusterMessage, LimitMessage};
@@ -9,11 +11,11 @@ use crate::activity_report::{ClusterMessage, LimitMessage};
 /// The least time between two samples that stay. With the newest, at most four are kept.
 const SPACING: Duration = Duration::from_secs(RATE_WINDOW.as_secs() / 2);
 
-/// The counts at one time.
+/// The growth of all counts until one time.
 #[derive(Clone, Debug)]
 struct Sample {
     at: Instant,
-    counts: Counts,
+    growth: Growth,
 }
 
 /// The use of a flow control schema.
@@ -30,6 +32,8 @@ pub(super) struct LimitGauge {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterActivity {
     pub(super) names: Names,
+    /// The counts of the last report.
+    reported: Counts,
     /// Oldest first.
     samples: VecDeque<Sample>,
     running: u32,
@@ -43,7 +47,8 @@ pub(super) struct ClusterActivity {
 impl ClusterActivity {
     /// A cluster without a request until `at`.
     pub(super) fn idle(at: Instant) -> Self {
-        Self { samples: VecDeque::from([Sample { at, counts: Counts::zero() }]), ..Self::default() }
+        let samples = VecDeque::from([Sample { at, growth: Growth::none(&Counts::zero()) }]);
+        Self { reported: Counts::zero(), samples, ..Self::default() }
     }
 
     /// Takes the counts of a report that came at `at`. Reports that came until `unchanged` had no others than those before.
@@ -59,17 +64,18 @@ impl ClusterActivity {
             *self = Self::default();
         }
         let counts = Counts::of(message, reasons, detail.then_some(&mut self.names));
-        let counts = match self.samples.back().cloned() {
-            None => counts,
+        let grown = match self.samples.back().cloned() {
+            None => Growth::none(&counts),
             Some(before) => {
-                let counts = counts.sharing(&before.counts);
+                let grown = before.growth.after(&self.reported, &counts);
                 if let Some(unchanged) = unchanged.filter(|unchanged| before.at < *unchanged) {
-                    self.push(Sample { at: unchanged, counts: before.counts });
+                    self.push(Sample { at: unchanged, growth: before.growth });
                 }
-                counts
+                grown
             }
         };
-        self.push(Sample { at, counts });
+        self.reported = counts;
+        self.push(Sample { at, growth: grown });
         (self.running, self.watches, self.sessions) = (message.running, message.watches, message.sessions);
         let names = &mut self.names;
         let gauge = |one: &LimitMessage| {
@@ -101,14 +107,14 @@ impl ClusterActivity {
         }
     }
 
-    /// The counts at the end of the window before `at`, those at its begin, and how many seconds are between them. `None` with
+    /// The growth until the end of the window before `at`, that until its begin, and how many seconds are between them. `None` with
     /// one report.
-    fn window(&self, at: Instant) -> Option<(&Counts, &Counts, f64)> {
+    fn window(&self, at: Instant) -> Option<(&Growth, &Growth, f64)> {
         let newest = self.samples.back()?;
         let is_old = |one: &&Sample| at.saturating_duration_since(one.at) >= RATE_WINDOW;
         let base = self.samples.iter().rev().find(is_old).or_else(|| self.samples.front())?;
         let seconds = at.saturating_duration_since(base.at).as_secs_f64();
-        (seconds > 0.0).then_some((&newest.counts, &base.counts, seconds))
+        (seconds > 0.0).then_some((&newest.growth, &base.growth, seconds))
     }
 
     /// Rates and gauges, as of the process' report at `at`.
@@ -124,10 +130,16 @@ impl ClusterActivity {
 
     /// The memory that it takes.
     pub(super) fn bytes(&self) -> usize {
-        let samples: usize = self.samples.iter().map(|one| size_of::<Instant>() + one.counts.bytes()).sum();
-        // Keys that differ are rare: those of one sample count for all.
-        let keys = self.samples.back().map_or(0, |one| one.counts.key_bytes());
+        let samples: usize = self.samples.iter().map(|one| size_of::<Instant>() + one.growth.bytes()).sum();
+        // Keys that differ are rare: those of one sample count for all, and once more for the report.
+        let keys = self.samples.back().map_or(0, |one| 2 * one.growth.key_bytes());
         let top = self.top.as_ref().map_or(0, |top| top.len());
-        size_of::<Self>() + samples + keys + name_bytes(&self.names) + size_of_val(&*self.limits) + top
+        size_of::<Self>()
+            + self.reported.bytes()
+            + samples
+            + keys
+            + self.names.bytes()
+            + size_of_val(&*self.limits)
+            + top
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use portcullis_filter_config::activity::{ClusterActivity, ServerActivity};
 
 use super::super::activity::GatewayActivity;
-use super::super::counts::Key;
+use super::super::keys::Key;
 use super::super::process::{Part, ProcessActivity};
 use super::{Agent, Clock, activity, cluster, take};
 use crate::activity_report::{ActivityPage, ReportPart};
@@ -44,7 +44,7 @@ fn one_gateway_takes_no_more_than_its_room() {
     assert!(gateway.cluster("a").unwrap().each(reported).count() > 0);
 }
 
-/// Where there is no room for single counts, and later is again.
+/// A memory without room for single counts that later has some again.
 #[test]
 fn sums_go_on_without_single_counts() {
     let clock = Clock::new();

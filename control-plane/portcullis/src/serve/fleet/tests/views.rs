@@ -167,7 +167,7 @@ fn fleet_lists_clusters_worst_first_and_all_gateways() {
 }
 
 #[test]
-fn gateway_elsewhere_is_in_sync_unless_an_object_shows_otherwise() {
+fn gateway_elsewhere_is_in_sync_unless_an_object_waits_for_it() {
     let mut world = World::new();
     let entry = GatewayEntry { name: "n3".to_owned(), state: "Pending".to_owned(), ..GatewayEntry::default() };
     world.status.objects[0].status.gateways = vec![entry];
