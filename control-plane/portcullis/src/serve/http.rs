@@ -26,7 +26,7 @@ const MAX_AT_ONCE: usize = 16;
 /// The time limit for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a page may do in a browser: nothing but what this server sends. No page frames it.
+/// The rights of a page in a browser: to use what this server sends, and nothing else. No page frames it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use crate::sources::{SOON, SourceFixture};
 
-const TENANT: &str = "tenant.example.com";
-const OTHER: &str = "other.example.com";
+pub(crate) const TENANT: &str = "tenant.example.com";
+pub(crate) const OTHER: &str = "other.example.com";
 /// The namespace of the readers' service accounts.
-const READERS: &str = "readers";
+pub(crate) const READERS: &str = "readers";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// A control plane whose pages need a login, and a Kubernetes with two clusters and readers: `tenant`, who may get one of them,

@@ -6,6 +6,7 @@ mod attack;
 mod client_address;
 mod compose;
 mod console;
+mod console_login;
 mod container;
 mod crd;
 mod credentials;

@@ -11,7 +11,7 @@ use crate::serve::status::{NodeReport, ObjectStatus, StatusBody};
 const MAX_ROWS: usize = 200;
 const MAX_MESSAGES: usize = 20;
 
-/// What an operator has to know before everything else: nothing is served, or what is served may be old.
+/// News that an operator needs before everything else: nothing is served, or what is served may be old.
 pub(super) fn notices(html: &mut Html, status: &StatusBody) {
     html.raw("<div id=\"notices\" data-live>\n");
     if let Some(since) = &status.source.stale_since {
@@ -98,7 +98,7 @@ pub(super) fn messages(html: &mut Html, object: &ObjectStatus) {
     html.raw("</ul>");
 }
 
-/// What gateways reject (NACK), and gateways whose streams are rejected.
+/// Resources that gateways reject (NACK), and gateways whose streams are rejected.
 fn rejections(html: &mut Html, status: &StatusBody) {
     let nodes: Vec<&NodeReport> =
         status.nodes.iter().filter(|node| node.types.values().any(|one| one.nack.is_some())).collect();

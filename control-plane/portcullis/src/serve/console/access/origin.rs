@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_of_this_server_are_same() {
+    fn pages_of_this_server_alone_are_same() {
         let own = ("origin", "https://portcullis.test:9080");
         let fetch = |site| ("sec-fetch-site", site);
         assert_eq!(of(&[own]), Origin::Same);

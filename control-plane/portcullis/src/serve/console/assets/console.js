@@ -91,10 +91,11 @@
     source.addEventListener("changed", refresh);
     source.addEventListener("error", () => {
       if (source && source.readyState !== EventSource.CLOSED) return;
-      // Refused: too many streams, or the session has ended.
+      // Refused: the session has ended, which the page itself shows, or there are too many streams.
       say("Not live: trying again");
       clearTimeout(retry);
-      retry = setTimeout(() => refresh().then(follow), RETRY_MS);
+      retry = setTimeout(follow, RETRY_MS);
+      refresh();
     });
   };
 

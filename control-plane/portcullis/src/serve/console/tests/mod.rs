@@ -57,7 +57,7 @@ impl ConsoleData for FixedData {
     }
 }
 
-/// A Kubernetes API: `root` may list, everybody else may get the objects that begin with the user's name. Tokens are `NAME-token`.
+/// A Kubernetes API: `root` may list, any other user may get the objects that begin with the user's name. Tokens are `NAME-token`.
 #[derive(Default)]
 pub(super) struct FakeApi {
     pub(super) revoked: Mutex<Vec<String>>,

@@ -1,1 +1,0 @@
-//! Placeholder until the fixture with a real kube-apiserver is here.
