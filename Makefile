@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help manifests up unit test test-one test-wasm test-istio test-dashboard compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio kube module faulty wasm wasm-faulty build lint fmt
+.PHONY: help manifests up unit test test-one test-wasm test-istio test-dashboard test-console screenshots compatibility test-long tsan miri bench-envoy bench-cpu bench-scale deps istio kube module faulty wasm wasm-faulty build lint fmt
 
 KUBE ?= stub
 IDENTITY ?= Impersonate
@@ -51,6 +51,12 @@ test-istio: ## Build istiod and run the tests with Istio gateways
 test-dashboard: ## Check the types of the Grafana dashboard by @grafana/schema; needs npm
 	@$(SCRIPTS)/check-dashboard
 
+test-console: ## Test the console in Debian's Chromium, with axe-core; needs apt-get and npm
+	@$(SCRIPTS)/test-console
+
+screenshots: ## Take the pictures of the console in docs/images
+	@UPDATE_SCREENSHOTS=1 $(SCRIPTS)/test-console screenshots
+
 compatibility: ## Test each feature on each Envoy with each build of the filter, and write the table; almost an hour
 	@$(MAKE) --no-print-directory deps module faulty wasm wasm-faulty build
 	target/debug/portcullis-compatibility
@@ -88,6 +94,7 @@ deps: ## Install the real Envoys and build the real Kubernetes and istiod into .
 	$(SCRIPTS)/fetch-definitions
 	$(SCRIPTS)/build-declared
 	$(SCRIPTS)/install-prometheus || [ $$? = 3 ]
+	$(SCRIPTS)/install-chromium || [ $$? = 3 ]
 	$(SCRIPTS)/build-istio
 
 istio: ## Build istiod into .deps, for the tests with Istio gateways; takes minutes the first time

@@ -12,6 +12,7 @@
 
 mod account;
 mod bounds;
+mod certificate_dates;
 mod check;
 mod claims;
 mod decode_errors;
@@ -30,6 +31,7 @@ pub mod status;
 mod types;
 
 pub use account::token_account;
+pub use certificate_dates::{CertificateDates, certificate_dates};
 pub use check::{
     AccessLog, Checked, Cidr, ClientVerification, Cluster, CredentialCache, Endpoint, Gates, HealthCheck, KeyPair,
     Limits, LogMode, PeerName, Policy, ProxyProtocol, Server, ServerHost, Settings, Strategy, Trust, UpstreamIdentity,

@@ -6,6 +6,7 @@ use crate::bootstrap::Bootstrap;
 use crate::explain::Explain;
 use crate::serve::Serve;
 use crate::status::Status;
+use crate::top::Top;
 
 /// Control plane of Portcullis, a gateway in front of kube-apiservers.
 ///
@@ -15,6 +16,7 @@ use crate::status::Status;
 ///   portcullis serve --config DIR --xds-socket /run/portcullis/xds.sock
 ///   portcullis agent --module-dir /usr/lib/portcullis --xds-socket /run/portcullis/xds.sock
 ///   portcullis status                                     # are they served?
+///   portcullis top                                        # what do they do?
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, long_version = crate::version::long(), verbatim_doc_comment)]
 pub(crate) struct Cli {
@@ -36,4 +38,5 @@ pub(crate) enum Command {
     Man(Man),
     BecomeEnvoy(BecomeEnvoy),
     Status(Status),
+    Top(Top),
 }

@@ -1,4 +1,4 @@
-//! One HTTP/1.1 request on a connection of its own: to Envoy's admin page, and to the control plane's status.
+//! One HTTP/1.1 request on a connection of its own: to Envoy's admin page, and to the control plane's pages.
 
 use std::io;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -44,14 +45,19 @@ pub(crate) async fn request(
     path: &str,
     limits: ResponseLimits,
 ) -> Result<(StatusCode, Bytes), HttpError> {
-    let exchange = async {
-        let (response, connection) = send(address, method, path).await?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, limits.bytes).collect().await.map_err(HttpError::Body)?;
-        connection.abort();
-        Ok((head.status, body.to_bytes()))
-    };
+    let exchange = async { read(send(address, method, path).await?, limits).await };
     timeout(limits.time, exchange).await.map_err(|_| HttpError::Timeout(limits.time))?
+}
+
+/// Reads the whole body of a response.
+pub(crate) async fn read(
+    (response, connection): (Response<Incoming>, JoinHandle<()>),
+    limits: ResponseLimits,
+) -> Result<(StatusCode, Bytes), HttpError> {
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, limits.bytes).collect().await.map_err(HttpError::Body)?;
+    connection.abort();
+    Ok((head.status, body.to_bytes()))
 }
 
 /// The body of a page, if the status of the response is a success.
@@ -69,8 +75,16 @@ pub(crate) async fn send(
     let stream = TcpStream::connect(address).await.map_err(HttpError::Connect)?;
     // By address: a control plane refuses host names that it was not given.
     let host = stream.peer_addr().map_err(HttpError::Connect)?.to_string();
+    let request = Request::builder().method(method).uri(path).header(header::HOST, host).body(Empty::new())?;
+    send_on(stream, request).await
+}
+
+/// Sends a request on a connection; returns the head of the response and the task that drives the connection.
+pub(crate) async fn send_on(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Empty<Bytes>>,
+) -> Result<(Response<Incoming>, JoinHandle<()>), HttpError> {
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    let request = Request::builder().method(method).uri(path).header(header::HOST, host).body(Empty::<Bytes>::new())?;
     // It ends with the sender; its errors show in the response.
     let driver = tokio::spawn(async move { connection.await.unwrap_or_default() });
     Ok((sender.send_request(request).await?, driver))

@@ -1,24 +1,31 @@
 //! `portcullis`: the control plane's one program.
 
+mod activity_report;
 mod agent;
 mod arguments;
 mod bootstrap;
 mod check;
 mod cli;
 mod completion;
+mod control_plane_client;
 mod crd;
 mod explain;
 mod http_client;
 mod leader;
 mod listen;
+mod live;
 mod objects;
 mod output;
+mod page_tls;
 mod plain;
 mod rbac;
 mod runtime;
 mod serve;
 mod status;
 mod stop_signals;
+mod table;
+mod tls_client;
+mod top;
 mod version;
 mod zone;
 
@@ -66,6 +73,7 @@ fn main() -> ExitCode {
         Command::Completion(arguments) => completion::run(&arguments),
         Command::Man(arguments) => completion::man(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
     }
 }
 

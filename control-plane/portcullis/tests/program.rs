@@ -150,7 +150,7 @@ fn status_can_only_be_read_and_only_under_names_of_ours() {
     write(&config, "bad.yaml", BAD);
     let served = Served::start(&config, &dir.path().join("xds.sock"));
     served.status_when(|status| status["snapshot"] != "" && status["objects"].as_array().unwrap().len() == 2);
-    for path in ["/", "/status"] {
+    for path in ["/ui/", "/ui/clusters/a.test", "/status"] {
         for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"] {
             assert_eq!(served.ask(method, path, "localhost").0, "405", "{method} {path}");
         }
@@ -163,10 +163,15 @@ fn status_can_only_be_read_and_only_under_names_of_ours() {
         }
     }
     assert_eq!(served.ask("GET", "/readyz", "any.example").0, "200", "probes ask by any name");
-    let page = served.get("/").1;
-    for told in ["a.test", "bad.yaml:1", "Invalid", "NotAccepted", "None has connected", "GatewaySettings"] {
-        assert!(page.contains(told), "{told}: {page}");
-    }
+    assert_eq!(served.ask("GET", "/", "localhost").0, "307", "the console is elsewhere");
+    let contains = |path: &str, parts: &[&str]| {
+        let page = served.get(path).1;
+        for part in parts {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+    };
+    contains("/ui/", &["a.test", "No gateway has connected", "GatewaySettings"]);
+    contains("/ui/clusters/a.test", &["bad.yaml:1", "Invalid", "NotAccepted"]);
 }
 
 #[test]

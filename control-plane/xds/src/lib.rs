@@ -2,7 +2,8 @@
 //!
 //! This crate knows names, versions and bytes, not clusters. A [`Snapshot`] is everything that Envoy may ask for; one
 //! Envoy's exchange about it is a stream of its own. [`serve`] runs such streams on a Unix socket and keeps a
-//! [`Registry`] of them. A [`HealthRegistry`] holds what Envoys report about their endpoints.
+//! [`Registry`] of them. A [`HealthRegistry`] holds what Envoys report about their endpoints, and a [`ReportSink`] takes all other
+//! reports of gateways.
 
 mod admission;
 mod delta;
@@ -14,6 +15,7 @@ mod node;
 mod peer;
 mod quarantine;
 mod registry;
+mod report;
 mod resource;
 mod server;
 mod snapshot;
@@ -23,7 +25,7 @@ mod socket;
 pub mod testing;
 mod tls;
 
-pub use admission::ConnectionTable;
+pub use admission::{ConnectionTable, SourceNetwork};
 pub use delta::TypeStatus;
 pub use health::{
     AckState, AckStates, Endpoints, HealthRegistry, MAX_UNHEALTHY_SERVERS, UnhealthyReason, UnhealthyServer, repeated,
@@ -32,6 +34,7 @@ pub use limits::{Limits, Rejection};
 pub use metrics::XdsMetrics;
 pub use node::{NodeInfo, OneView, Refused, RejectedNode, View, Views};
 pub use registry::{NodeStatus, Registry};
+pub use report::{GatewayReport, ReportClient, ReportSink, ReportStream, UnreadableReport};
 pub use resource::{Part, Resource};
 pub use server::{Listeners, ServeError, ServerState, serve};
 pub use snapshot::Snapshot;

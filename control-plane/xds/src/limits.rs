@@ -31,7 +31,9 @@ pub struct Limits {
     pub message: usize,
     /// Bytes of a health report.
     pub report: usize,
-    /// Shortest time between two health reports of a stream; who sends more is read later.
+    /// Bytes of a message of a gateway's report about itself.
+    pub activity: usize,
+    /// Shortest time between two reports of a stream; who sends more is read later.
     pub report_pause: Duration,
     /// Names of resources that a stream may ask for or claim to have.
     pub names: usize,
@@ -58,6 +60,7 @@ impl Default for Limits {
             introduction: 4 << 20,
             message: 16 << 20,
             report: 8 << 20,
+            activity: 1 << 20,
             report_pause: Duration::from_secs(1),
             names: 100_000,
             unread: 32 << 20,

@@ -1,4 +1,4 @@
-//! The credentials with which xDS is served over the network.
+//! The credentials with which xDS, and pages for people, are served over the network.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustls::server::WebPkiClientVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -39,9 +41,19 @@ pub struct Credentials {
 
 #[derive(Debug)]
 struct Files {
+    purpose: Purpose,
     certificate: PathBuf,
     key: PathBuf,
-    client_ca: PathBuf,
+    client_ca: Option<PathBuf>,
+}
+
+/// The protocol that is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// HTTP/2, to clients with a certificate only.
+    Xds,
+    /// HTTP/1.1, to any client; one that shows a certificate has to show a good one.
+    Pages,
 }
 
 struct LoadedFiles {
@@ -66,33 +78,61 @@ const RELOAD_INTERVAL: Duration = Duration::from_millis(500);
 impl Credentials {
     /// Reads the files: PEM chain and key of this server, and the CAs of its clients.
     pub fn open(certificate: &Path, key: &Path, client_ca: &Path) -> Result<Self, TlsError> {
-        let files = Files { certificate: certificate.to_owned(), key: key.to_owned(), client_ca: client_ca.to_owned() };
+        Self::of(Purpose::Xds, certificate, key, Some(client_ca))
+    }
+
+    /// Reads the files for pages: PEM chain and key of this server, and the CAs of clients that show a certificate. Without
+    /// these, none is asked for.
+    ///
+    /// # Errors
+    /// [`TlsError`].
+    pub fn of_pages(certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
+        Self::of(Purpose::Pages, certificate, key, client_ca)
+    }
+
+    fn of(purpose: Purpose, certificate: &Path, key: &Path, client_ca: Option<&Path>) -> Result<Self, TlsError> {
+        let client_ca = client_ca.map(Path::to_owned);
+        let files = Files { purpose, certificate: certificate.to_owned(), key: key.to_owned(), client_ca };
         let contents = files.read()?;
         let config = Arc::new(files.config(&contents)?);
         Ok(Self { files, state: Mutex::new(LoadedFiles { config, contents, read: Instant::now() }) })
     }
 
     /// The configuration for new handshakes. Files that cannot be used, for example half written ones, change nothing.
-    pub(crate) fn newest(&self) -> Arc<ServerConfig> {
+    pub fn newest(&self) -> Arc<ServerConfig> {
         let mut state = lock(&self.state);
         if state.read.elapsed() >= RELOAD_INTERVAL {
             state.read = Instant::now();
             match self.files.read() {
                 Ok(contents) if contents == state.contents => {}
                 Ok(contents) => self.replace(&mut state, contents),
-                Err(error) => tracing::warn!(error = chain(&error), "the credentials of xDS stay as they are"),
+                Err(error) => tracing::warn!(
+                    error = chain(&error),
+                    "the credentials of {} stay as they are",
+                    self.files.purpose.name()
+                ),
             }
         }
         Arc::clone(&state.config)
     }
 
+    /// The CAs of clients in the newest configuration, PEM; empty if none is asked for.
+    pub fn client_ca(&self) -> Vec<u8> {
+        let [_, _, client_ca] = &lock(&self.state).contents;
+        client_ca.clone()
+    }
+
     fn replace(&self, state: &mut LoadedFiles, contents: Contents) {
         match self.files.config(&contents) {
             Ok(config) => {
-                tracing::info!("the credentials of xDS are new");
+                tracing::info!("the credentials of {} are new", self.files.purpose.name());
                 *state = LoadedFiles { config: Arc::new(config), contents, read: Instant::now() };
             }
-            Err(error) => tracing::warn!(error = chain(&error), "the credentials of xDS stay as they are"),
+            Err(error) => tracing::warn!(
+                error = chain(&error),
+                "the credentials of {} stay as they are",
+                self.files.purpose.name()
+            ),
         }
     }
 }
@@ -104,30 +144,63 @@ fn chain(error: &dyn std::error::Error) -> String {
 impl Files {
     fn read(&self) -> Result<Contents, TlsError> {
         let read = |path: &PathBuf| fs::read(path).map_err(|error| TlsError::Read(path.clone(), error));
-        Ok([read(&self.certificate)?, read(&self.key)?, read(&self.client_ca)?])
+        let client_ca = self.client_ca.as_ref().map(read).transpose()?;
+        Ok([read(&self.certificate)?, read(&self.key)?, client_ca.unwrap_or_default()])
     }
 
-    /// TLS 1.2 and later, and only with a certificate of the client CA.
+    /// TLS 1.2 and later.
     fn config(&self, [certificate, key, client_ca]: &Contents) -> Result<ServerConfig, TlsError> {
         let pair = certificates(&self.certificate, certificate)?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| TlsError::Pem(self.key.clone(), "a private key"))?;
-        let mut roots = RootCertStore::empty();
-        for root in certificates(&self.client_ca, client_ca)? {
-            roots.add(root).map_err(|error| TlsError::ClientCa(error.to_string()))?;
-        }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-            .build()
-            .map_err(|error| TlsError::ClientCa(error.to_string()))?;
+        let verifier = match &self.client_ca {
+            Some(path) => self.verifier(path, client_ca, &provider)?,
+            None => Arc::new(NoClientAuth),
+        };
         let versions = [&rustls::version::TLS13, &rustls::version::TLS12];
         let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(&versions);
         let builder = builder.map_err(TlsError::Pair)?.with_client_cert_verifier(verifier);
         let mut config = builder.with_single_cert(pair, key).map_err(TlsError::Pair)?;
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![self.purpose.protocol()];
         // A resumed session would be good for longer than the certificate, or the CA, that it was made with.
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(config)
+    }
+
+    /// Clients show a certificate of the client CA: all of them, or those that show one.
+    fn verifier(
+        &self,
+        path: &Path,
+        client_ca: &[u8],
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for root in certificates(path, client_ca)? {
+            roots.add(root).map_err(|error| TlsError::ClientCa(error.to_string()))?;
+        }
+        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+        let builder = match self.purpose {
+            Purpose::Xds => builder,
+            Purpose::Pages => builder.allow_unauthenticated(),
+        };
+        builder.build().map_err(|error| TlsError::ClientCa(error.to_string()))
+    }
+}
+
+impl Purpose {
+    fn protocol(self) -> Vec<u8> {
+        match self {
+            Purpose::Xds => b"h2".to_vec(),
+            Purpose::Pages => b"http/1.1".to_vec(),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Purpose::Xds => "xDS",
+            Purpose::Pages => "the pages",
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The control plane's executable.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,6 +57,28 @@ impl ControlPlane {
     /// # Errors
     /// As [`ControlPlane::start`].
     pub fn start_in(dir: &Path, flags: &[&str], env: &[(&str, &str)]) -> Result<Self> {
+        let plane = Self::launch(dir, None, flags, env)?;
+        plane.wait_answering()?;
+        Ok(plane)
+    }
+
+    /// Starts the control plane with its pages at all addresses of the machine, where they need a login. It is asked on
+    /// loopback, and [`ControlPlane::status`] is refused.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start`].
+    pub fn start_behind_login(dir: &Path, flags: &[&str]) -> Result<Self> {
+        let plane = Self::launch(dir, Some(Ipv4Addr::UNSPECIFIED), flags, &[])?;
+        plane.process.wait_ready("the control plane is alive", Duration::from_secs(20), || {
+            let answer = plain::get(plane.http, "/healthz")?;
+            let step = "asking /healthz";
+            if answer.status == 200 { Ok(()) } else { Err(Error::Http { step, reason: answer.text() }) }
+        })?;
+        Ok(plane)
+    }
+
+    /// Starts the process; its pages are at loopback, or at another address that includes it.
+    fn launch(dir: &Path, pages: Option<Ipv4Addr>, flags: &[&str], env: &[(&str, &str)]) -> Result<Self> {
         let binary = deps::portcullis()?;
         // In /tmp and not TMPDIR, which may be long.
         let socket_dir = tempfile::Builder::new()
@@ -68,13 +90,11 @@ impl ControlPlane {
         let spec = Spec::new("portcullis", &binary, dir)
             .args(["serve", "--xds-socket"])
             .arg(&xds_socket)
-            .args(["--http-address", &http.to_string()])
+            .args(["--http-address", &format!("{}:{}", pages.map_or(http.ip(), IpAddr::V4), http.port())])
             .args(flags);
         let spec = env.iter().fold(spec, |spec, (name, value)| spec.env(name, value));
         let process = Process::start(spec.clone())?;
-        let plane = Self { process, spec, binary, dir: dir.to_owned(), xds_socket, http, _socket_dir: socket_dir };
-        plane.wait_answering()?;
-        Ok(plane)
+        Ok(Self { process, spec, binary, dir: dir.to_owned(), xds_socket, http, _socket_dir: socket_dir })
     }
 
     /// Ends the process (in order, or with SIGKILL through [`ControlPlane::process`] before) and starts it again on the

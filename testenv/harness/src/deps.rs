@@ -150,6 +150,40 @@ pub fn prometheus() -> Result<PathBuf, Missing> {
     present("Prometheus", project_root().join(".deps/prometheus/prometheus"), "make deps")
 }
 
+/// Chromium, its driver, and the files that both need.
+#[derive(Debug, Clone)]
+pub struct Chromium {
+    /// The browser.
+    pub browser: PathBuf,
+    /// The program that drives it by WebDriver.
+    pub driver: PathBuf,
+    /// The directories of libraries that the machine lacks, separated by colons.
+    pub libraries: String,
+    /// The configuration of fonts.
+    pub fonts: PathBuf,
+}
+
+/// Chromium. Packages of Debian's, hence optional on a laptop; see [`or_skip`].
+pub fn chromium() -> Result<Chromium, Missing> {
+    let dir = project_root().join(".deps/chromium");
+    // The driver starts from a directory of its own.
+    let dir = dir.canonicalize().unwrap_or(dir);
+    let find = |path: &str| present("Chromium", dir.join(path), "make test-console");
+    let libraries = dir.join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH));
+    Ok(Chromium {
+        browser: find("usr/lib/chromium/chromium")?,
+        driver: find("usr/bin/chromedriver")?,
+        libraries: format!("{0}:{0}/pulseaudio", libraries.display()),
+        fonts: find("fonts.conf")?,
+    })
+}
+
+/// The source of axe-core, which judges the accessibility of a page. An npm package, optional as [`chromium`] is.
+pub fn axe() -> Result<PathBuf, Missing> {
+    let version = pinned("AXE_CORE_VERSION").unwrap_or_default();
+    present("axe-core", project_root().join(".deps/axe").join(version).join("axe.min.js"), "make test-console")
+}
+
 /// The directory with `libportcullis.so`. `PORTCULLIS_MODULE_DIR` overrides it; else `<target>/module` of the running
 /// executable, else `target/module` of the project.
 pub fn module_dir() -> Result<PathBuf, Missing> {

@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod balancer;
+pub mod browser;
 pub mod certs;
 pub mod client;
 pub mod control_plane;

@@ -83,7 +83,7 @@ pub(crate) fn print(lab: &Lab, dir: &Path) {
         None => print_curl_lines(lab, dir),
     }
     print_portcullis_lines(lab, dir);
-    println!("Status of everything: http://{}/", lab.gateway.plane().http_address());
+    println!("Console: http://{}/ui/", lab.gateway.plane().http_address());
     println!("Edit the manifests in {} and watch them take effect.", dir.join("manifests").display());
     println!("What runs where: {}. Ctrl-C stops everything.", dir.join("lab.json").display());
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 const DAY: u64 = 86_400;
 
-/// A point in time as Kubernetes writes it: RFC 3339 in UTC, whole seconds. It is text, because nothing is calculated with it.
+/// A point in time as Kubernetes writes it: RFC 3339 in UTC, whole seconds. It is text, because little is calculated with it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(String);
@@ -18,6 +18,32 @@ impl Timestamp {
         let (hour, minute, second) = (of_day / 3_600, of_day / 60 % 60, of_day % 60);
         Self(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z"))
     }
+}
+
+impl Timestamp {
+    /// Seconds since 1970; `None` if it is not written as here.
+    pub fn seconds(&self) -> Option<u64> {
+        let (date, time) = self.0.strip_suffix('Z')?.split_once('T')?;
+        let [year, month, day] = numbers(date, '-')?;
+        let [hour, minute, second] = numbers(time, ':')?;
+        let is_date = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day);
+        (is_date && hour < 24 && minute < 60 && second <= 60)
+            .then(|| days(year, month, day) * DAY + hour * 3_600 + minute * 60 + second)
+    }
+}
+
+fn numbers(text: &str, separator: char) -> Option<[u64; 3]> {
+    let mut parts = text.split(separator).map(|part| part.parse::<u16>().map(u64::from));
+    let numbers = [parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?];
+    parts.next().is_none().then_some(numbers)
+}
+
+/// The number of days from 1970-01-01 to a date, as [`date`] counts them.
+fn days(year: u64, month: u64, day: u64) -> u64 {
+    let (year, from_march) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, of_era) = (year / 400, year % 400);
+    let of_year = (153 * from_march + 2) / 5 + day - 1;
+    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
 impl Display for Timestamp {
@@ -58,6 +84,21 @@ mod tests {
         ];
         for (seconds, text) in table {
             assert_eq!(Timestamp::from_seconds(seconds).to_string(), text);
+            assert_eq!(Timestamp(text.to_owned()).seconds(), Some(seconds.min(253_402_300_799)));
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_of_this_form_has_no_seconds() {
+        for text in [
+            "",
+            "2026-01-01",
+            "2026-13-01T00:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "2026-01-01T00:00:00+01:00",
+            "2026-01-01T00:00:00.5Z",
+        ] {
+            assert_eq!(Timestamp(text.to_owned()).seconds(), None, "{text}");
         }
     }
 }

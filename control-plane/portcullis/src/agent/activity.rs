@@ -74,7 +74,6 @@ impl ActivitySource {
     }
 
     /// A new page.
-    #[allow(dead_code, reason = "for the agent's reports to control planes")]
     pub(super) async fn fetch(&self) -> Result<Arc<Activity>, ActivityError> {
         self.newer_than(Duration::ZERO).await
     }

@@ -32,7 +32,7 @@ use crate::bootstrap::Bootstrap;
 /// that is the platform's part. If this program is killed, Envoy ends as well, without draining.
 ///
 /// Every 2 seconds, or more seldom if Envoy is busy, the agent reports the health of servers to each control plane, for the
-/// condition Ready.
+/// condition Ready; every 5 seconds what the filter counted, for `portcullis top` and the console.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Agent {

@@ -1,4 +1,4 @@
-//! `portcullis agent`: starts one Envoy, observes it, reports its health and stops it in order.
+//! `portcullis agent`: starts one Envoy, observes it, reports its health and activity and stops it in order.
 
 mod activity;
 mod admin;

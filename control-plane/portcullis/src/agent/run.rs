@@ -60,9 +60,9 @@ async fn supervise(arguments: &Agent) -> Result<ExitStatus, RunError> {
 
     let admin = Admin::new(address);
     let (sight, seen) = watch::channel(EnvoyState::new(Instant::now()));
-    tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin, activity))));
+    tokio::spawn(listen::serve(listener, pages::router(seen, MetricsPage::new(admin, activity.clone())), None));
     tokio::spawn(probe(admin, sight.clone()));
-    report::start(admin, &arguments.bootstrap);
+    report::start(admin, activity, &arguments.bootstrap);
     tokio::select! {
         status = envoy.ended() => return ended(status),
         () = stop.recv() => {}

@@ -6,83 +6,83 @@ use serde_json::Value;
 /// The gateway's treatment of a request. A part that does not apply is null.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Explanation {
-    pub(super) id: Value,
-    pub(super) request_info: Option<RequestInfoAnswer>,
-    pub(super) credential: Option<CredentialAnswer>,
-    pub(super) dispatch: Option<DispatchAnswer>,
-    pub(super) upstream_headers: Option<Vec<(String, String)>>,
-    pub(super) refusal: Option<RefusalAnswer>,
+pub(crate) struct Explanation {
+    pub(crate) id: Value,
+    pub(crate) request_info: Option<RequestInfoAnswer>,
+    pub(crate) credential: Option<CredentialAnswer>,
+    pub(crate) dispatch: Option<DispatchAnswer>,
+    pub(crate) upstream_headers: Option<Vec<(String, String)>>,
+    pub(crate) refusal: Option<RefusalAnswer>,
     /// Why there is no answer: the call's fault.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) error: Option<String>,
+    pub(crate) error: Option<String>,
     /// Differences between the answer and the expectation of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) differences: Option<Vec<String>>,
+    pub(crate) differences: Option<Vec<String>>,
 }
 
 /// Kube-apiserver's reading of the request.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RequestInfoAnswer {
-    is_resource_request: bool,
-    verb: String,
+pub(crate) struct RequestInfoAnswer {
+    pub(crate) is_resource_request: bool,
+    pub(crate) verb: String,
     api_prefix: String,
-    api_group: String,
-    api_version: String,
-    namespace: String,
-    resource: String,
-    subresource: String,
-    name: String,
+    pub(crate) api_group: String,
+    pub(crate) api_version: String,
+    pub(crate) namespace: String,
+    pub(crate) resource: String,
+    pub(crate) subresource: String,
+    pub(crate) name: String,
     parts: Option<Vec<String>>,
-    path: String,
-    field_selector: String,
-    label_selector: String,
-    long_running: bool,
+    pub(crate) path: String,
+    pub(crate) field_selector: String,
+    pub(crate) label_selector: String,
+    pub(crate) long_running: bool,
 }
 
 /// The bearer credential that the request presents.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct CredentialAnswer {
-    pub(super) outcome: &'static str,
-    pub(super) source: Option<&'static str>,
-    pub(super) token_sha256: Option<String>,
-    pub(super) subprotocols_after_success: Option<String>,
+pub(crate) struct CredentialAnswer {
+    pub(crate) outcome: &'static str,
+    pub(crate) source: Option<&'static str>,
+    pub(crate) token_sha256: Option<String>,
+    pub(crate) subprotocols_after_success: Option<String>,
 }
 
 /// Which policy decides.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct DispatchAnswer {
-    pub(super) upstream_cluster: String,
-    pub(super) matched: bool,
-    pub(super) policy: Option<usize>,
-    pub(super) rule: Option<usize>,
-    pub(super) flow_control_schema: Option<String>,
-    pub(super) upstream_subset: Option<Vec<String>>,
-    pub(super) strategy: Option<&'static str>,
-    pub(super) trace: Vec<String>,
+pub(crate) struct DispatchAnswer {
+    pub(crate) upstream_cluster: String,
+    pub(crate) matched: bool,
+    pub(crate) policy: Option<usize>,
+    pub(crate) rule: Option<usize>,
+    pub(crate) flow_control_schema: Option<String>,
+    pub(crate) upstream_subset: Option<Vec<String>>,
+    pub(crate) strategy: Option<&'static str>,
+    pub(crate) trace: Vec<String>,
 }
 
 /// The gateway's own answer to the client.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct RefusalAnswer {
-    code: u16,
-    reason: &'static str,
-    message: String,
+pub(crate) struct RefusalAnswer {
+    pub(crate) code: u16,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
     retry_after: Option<u32>,
 }
 
 impl Explanation {
-    pub(super) fn failed(error: String) -> Self {
+    pub(crate) fn failed(error: String) -> Self {
         Explanation { error: Some(error), ..Explanation::default() }
     }
 }
 
 impl RequestInfoAnswer {
-    pub(super) fn new(info: &RequestInfo<'_>, query: &[u8]) -> Self {
+    pub(crate) fn new(info: &RequestInfo<'_>, query: &[u8]) -> Self {
         let selectors = info.selectors(query);
         RequestInfoAnswer {
             is_resource_request: info.is_resource,
@@ -104,7 +104,7 @@ impl RequestInfoAnswer {
 }
 
 impl RefusalAnswer {
-    pub(super) fn new(refusal: &Refusal) -> Self {
+    pub(crate) fn new(refusal: &Refusal) -> Self {
         RefusalAnswer {
             code: refusal.code,
             reason: refusal.reason,
@@ -115,13 +115,13 @@ impl RefusalAnswer {
 }
 
 /// JSON holds text only: other bytes are shown as U+FFFD.
-pub(super) fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The differences between the answer and the expectation, a sentence for each. Only members of `expected` are compared; null
 /// and empty are the same.
-pub(super) fn differences(expected: &Value, answer: &Explanation) -> Vec<String> {
+pub(crate) fn differences(expected: &Value, answer: &Explanation) -> Vec<String> {
     let mut found = Vec::new();
     // An answer is text, numbers and lists, which serialise.
     let got = serde_json::to_value(answer).unwrap_or_default();

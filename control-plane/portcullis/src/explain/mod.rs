@@ -4,17 +4,35 @@ mod answer;
 mod arguments;
 mod certificate;
 mod judge;
+pub(crate) mod paste;
 mod request;
 mod world;
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 
-use answer::Explanation;
+use portcullis_core::identity::UserInfo;
+use portcullis_sources::ObjectSet;
+
+pub(crate) use answer::{DispatchAnswer, Explanation, RequestInfoAnswer};
 pub(crate) use arguments::Explain;
 use arguments::ExplainCommand;
+use paste::PastedRequest;
 use request::{Named, Request};
 use world::World;
+pub(crate) use world::WorldError;
+
+/// Explains a request to one of the clusters. The second part is why the objects would not be served as they are.
+pub(crate) fn explain(
+    objects: &ObjectSet,
+    cluster: &str,
+    request: &PastedRequest,
+    user: Option<UserInfo>,
+) -> Result<(Explanation, Vec<String>), WorldError> {
+    let world = World::of_cluster(objects, cluster)?;
+    let answer = world.explain(&Request::of_user(request, user));
+    Ok((answer, world.problems().to_vec()))
+}
 
 pub(crate) fn run(arguments: &Explain) -> ExitCode {
     if let Some(ExplainCommand::Certificate(arguments)) = &arguments.command {

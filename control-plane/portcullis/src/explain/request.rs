@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::arguments::{Explain, Impersonation};
+use super::paste::PastedRequest;
 
 /// A request to explain, and what is assumed about it.
 #[derive(Debug, Deserialize)]
@@ -65,6 +66,21 @@ impl User {
 }
 
 impl Request {
+    /// A request by an authenticated user, or by an anonymous one; whom that user wants to act as is allowed.
+    pub(super) fn of_user(pasted: &PastedRequest, user: Option<UserInfo>) -> Self {
+        Request {
+            id: Value::Null,
+            method: pasted.method.clone(),
+            target: pasted.target.clone(),
+            host: None,
+            headers: Some(pasted.headers.clone()),
+            user: user.map(|user| User { name: Some(user.name), groups: Some(user.groups), ..User::default() }),
+            reviews: Some(GivenReviews { token: None, impersonation: Some(Impersonation::Allow) }),
+            expect: None,
+            unknown: BTreeMap::new(),
+        }
+    }
+
     /// Reads the flags of one request. Errors are messages for the caller.
     pub(super) fn from_arguments(arguments: &Explain) -> Result<Self, String> {
         let (Some(method), Some(target)) = (&arguments.method, &arguments.target) else {

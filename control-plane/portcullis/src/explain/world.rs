@@ -22,7 +22,7 @@ use crate::serve::check_client_ca;
 
 /// Why the clusters cannot be asked.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum WorldError {
+pub(crate) enum WorldError {
     #[error(transparent)]
     Objects(#[from] ObjectsError),
     #[error("no UpstreamCluster is among the files")]
@@ -65,19 +65,28 @@ pub(super) struct ServedCluster {
 impl World {
     pub(super) fn read(paths: &[PathBuf]) -> Result<Self, WorldError> {
         let all = all_objects(paths)?;
-        let settings = settings(&all)?;
-        let gateway = Gateway::compile(&explain_gateway(&settings)).map_err(WorldError::Gateway)?;
-        let mut world = World {
-            gateway,
-            clusters: Vec::new(),
-            has_files: !paths.is_empty(),
-            problems: Vec::new(),
-            asked: AtomicU64::new(0),
-        };
-        world.add(&all, &settings)?;
+        let mut world = Self::new(&all, !paths.is_empty(), |_| true)?;
+        let refused = all.diagnoses.iter().filter(|diagnosis| diagnosis.refused);
+        let refused = refused.map(|diagnosis| format!("{}: {}", diagnosis.file, diagnosis.message));
+        world.problems.splice(..0, refused);
         if world.has_files && world.clusters.is_empty() {
             return Err(WorldError::NoCluster);
         }
+        Ok(world)
+    }
+
+    /// The gateway with one of the clusters, which owns its names among all of them.
+    pub(super) fn of_cluster(objects: &ObjectSet, cluster: &str) -> Result<Self, WorldError> {
+        let world = Self::new(objects, true, |name| name == cluster)?;
+        if world.clusters.is_empty() { Err(WorldError::NoCluster) } else { Ok(world) }
+    }
+
+    fn new(objects: &ObjectSet, has_files: bool, is_wanted: impl Fn(&str) -> bool) -> Result<Self, WorldError> {
+        let settings = settings(objects)?;
+        let gateway = Gateway::compile(&explain_gateway(&settings)).map_err(WorldError::Gateway)?;
+        let (clusters, problems) = (Vec::new(), Vec::new());
+        let mut world = World { gateway, clusters, has_files, problems, asked: AtomicU64::new(0) };
+        world.add(objects, &settings, is_wanted)?;
         Ok(world)
     }
 
@@ -91,12 +100,17 @@ impl World {
         &self.problems
     }
 
-    fn add(&mut self, objects: &ObjectSet, settings: &Settings) -> Result<(), WorldError> {
-        for diagnosis in objects.diagnoses.iter().filter(|diagnosis| diagnosis.refused) {
-            self.problems.push(format!("{}: {}", diagnosis.file, diagnosis.message));
-        }
+    fn add(
+        &mut self,
+        objects: &ObjectSet,
+        settings: &Settings,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Result<(), WorldError> {
         for (document, lost) in objects.clusters.iter().zip(lost_names(&objects.clusters, settings)) {
             let name = document.pointer("/metadata/name").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
+            if !is_wanted(&name) {
+                continue;
+            }
             let read =
                 explain_input(document, settings).map_err(|problem| WorldError::Cluster(name.clone(), problem))?;
             for problem in &read.problems {

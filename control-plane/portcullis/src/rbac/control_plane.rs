@@ -5,7 +5,8 @@ const NAME: &str = "portcullis-control-plane";
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// The permissions of the control plane in the cluster that stores its objects, and nothing else: to read the UpstreamClusters
-/// and write their status, to read the Secrets of its own namespace, and its Lease there.
+/// and write their status, to review tokens and rights of the console's readers, to read the Secrets of its own namespace, and
+/// its Lease there.
 ///
 /// `subject` is a user's name; without it, it is the namespace's service account [`NAME`].
 pub(super) fn manifests(namespace: &str, lease: &str, subject: Option<&str>) -> Vec<Value> {
@@ -13,6 +14,8 @@ pub(super) fn manifests(namespace: &str, lease: &str, subject: Option<&str>) -> 
     let cluster_rules = json!([
         {"apiGroups": [group], "resources": ["upstreamclusters"], "verbs": ["list", "watch"]},
         {"apiGroups": [group], "resources": ["upstreamclusters/status"], "verbs": ["patch"]},
+        {"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]},
+        {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
     ]);
     let leases = "coordination.k8s.io";
     let rules = json!([

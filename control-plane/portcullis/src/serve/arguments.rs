@@ -1,9 +1,9 @@
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
 use portcullis_api::parse_duration;
 
+use super::http_arguments::HttpArguments;
 use super::source::SourceArguments;
 use super::state::StateArguments;
 use super::xds::XdsArguments;
@@ -18,9 +18,9 @@ use crate::arguments::LogFormat;
 /// objects. Replace files by renaming a finished one into place. A Kubernetes API that does not answer keeps its last
 /// objects, too; /status shows since when.
 ///
-/// HTTP: / (a page for people), /status (the same as JSON: objects with their conditions, Envoys and what each of them has
+/// HTTP: /ui/ (the console, for people), /status (JSON: objects with their conditions, Envoys and what each of them has
 /// acknowledged; no secrets), /healthz (the objects are followed), /readyz (something is served), /metrics
-/// (docs/reference/control-plane-metrics.md).
+/// (docs/reference/control-plane-metrics.md). Unless its address is loopback, the console and /status need a login.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Serve {
@@ -40,13 +40,8 @@ pub(crate) struct Serve {
         default_value = "24h",
     )]
     pub(crate) revoked_reference_grace: Duration,
-    /// Address of /healthz, /readyz, /metrics and /status; port 0 takes a free one. Every client that can connect may read.
-    #[arg(long, env = "PORTCULLIS_HTTP_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:9080")]
-    pub(crate) http_address: SocketAddr,
-    /// A host name under which the status may be asked for, beside IP addresses and localhost; may be repeated. Other
-    /// names are refused, because a page in a browser could make its own name lead here.
-    #[arg(long = "http-host", env = "PORTCULLIS_HTTP_HOSTS", value_name = "NAME", value_delimiter = ',')]
-    pub(crate) http_hosts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) http: HttpArguments,
     /// How the log is written, on standard error; RUST_LOG says how much of it.
     #[arg(long, env = "PORTCULLIS_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

@@ -1,64 +1,55 @@
-//! The HTTP pages: the status for people and programs, and the probes.
+//! The HTTP address: the console and the status behind their guards, and the probes.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
 use portcullis_sources::SourceHealth;
 use portcullis_xds::{HealthRegistry, Registry, Snapshot};
 use tokio::sync::{Semaphore, watch};
 
+use super::console::{self, Console, MAX_BODY};
 use super::metrics::{CONTENT_TYPE, ControlPlaneMetrics};
-use super::page::page;
-use super::status_observer::StatusObserver;
 use super::watchdog::Watchdog;
 
 /// The number of responses that are made at a time; further requests get 503 with Retry-After.
 const MAX_AT_ONCE: usize = 16;
 
-/// Headers of every page. A browser may show it, and nothing of it may run, load or be framed.
-const HEADERS: [(HeaderName, &str); 5] = [
-    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+/// The time limit for the body of a request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The rights of a page in a browser: to use what this server sends, and nothing else. No page frames it.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+     connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Headers of every response that has none of its own. The page that sent a request is named to this server only: without that
+/// a browser hides the origin of a form.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::REFERRER_POLICY, "no-referrer"),
+    (header::REFERRER_POLICY, "same-origin"),
     (header::CACHE_CONTROL, "no-store"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// The inputs of the pages.
-#[derive(Clone)]
-pub(super) struct Pages {
-    pub(super) observer: Arc<StatusObserver>,
-    /// The names under which it may be asked.
-    pub(super) hosts: Arc<AllowedHosts>,
-}
-
-/// Only reads: any other method is answered with 405.
-pub(super) fn router(pages: Pages, probes: Probes) -> Router {
+/// All routes. Methods that a page does not have are answered with 405.
+pub(super) fn router(console: Console, hosts: Arc<AllowedHosts>, probes: Probes) -> Router {
     let at_once = Arc::new(Semaphore::new(MAX_AT_ONCE));
-    Router::new()
-        .route("/", get(home))
-        .route("/status", get(status))
+    console::router(console)
         .layer(middleware::from_fn_with_state(at_once, take_turns))
-        .layer(middleware::from_fn_with_state(Arc::clone(&pages.hosts), guard))
-        .with_state(pages)
+        .layer(middleware::from_fn(read_body))
+        .layer(middleware::from_fn_with_state(hosts, guard))
         .merge(probe_router(probes))
         .layer(middleware::map_response(harden))
-}
-
-async fn home(State(pages): State<Pages>) -> Html<String> {
-    Html(page(&pages.observer.status()))
-}
-
-async fn status(State(pages): State<Pages>) -> Response {
-    Json(pages.observer.status().as_ref()).into_response()
 }
 
 async fn guard(State(hosts): State<Arc<AllowedHosts>>, request: Request, next: Next) -> Response {
@@ -71,6 +62,19 @@ async fn guard(State(hosts): State<Arc<AllowedHosts>>, request: Request, next: N
     (StatusCode::MISDIRECTED_REQUEST, told).into_response()
 }
 
+/// Reads a body before the request takes a turn, so that slow senders take none.
+async fn read_body(request: Request, next: Next) -> Response {
+    if request.method() != Method::POST {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    match tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, MAX_BODY)).await {
+        Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Ok(Err(_)) => (StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or broken\n").into_response(),
+        Err(_) => (StatusCode::REQUEST_TIMEOUT, "the body is late\n").into_response(),
+    }
+}
+
 async fn take_turns(State(at_once): State<Arc<Semaphore>>, request: Request, next: Next) -> Response {
     match at_once.try_acquire() {
         Ok(_turn) => next.run(request).await,
@@ -80,12 +84,12 @@ async fn take_turns(State(at_once): State<Arc<Semaphore>>, request: Request, nex
 
 async fn harden(mut response: Response) -> Response {
     for (name, value) in HEADERS {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }
 
-/// The inputs of the pages.
+/// The inputs of the probes.
 #[derive(Clone)]
 pub(super) struct Probes {
     pub(super) snapshots: watch::Receiver<Option<Arc<Snapshot>>>,

@@ -8,17 +8,20 @@
 //! | serve the snapshot to each Envoy, by the build of its filter | `filter_views`, the crate portcullis-xds |
 //! | save the snapshot for the next start | `state` |
 //! | judge the objects by what the gateways report | `status_observer`, `gateway_states` |
-//! | inform the operator | `diagnosis_log`, `status`, `http`, `page`, `metrics`, and `writer` for Kubernetes |
+//! | remember what the gateways report of their requests | `fleet` |
+//! | inform the operator | `diagnosis_log`, `status`, `http`, `console`, `metrics`, and `writer` for Kubernetes |
 
 mod arguments;
+mod console;
 mod diagnosis_log;
 mod filter_views;
+pub(crate) mod fleet;
 mod gateway_states;
 #[cfg(test)]
 mod generations;
 mod http;
+mod http_arguments;
 mod metrics;
-mod page;
 mod reconcile_loop;
 mod reconciler;
 mod references;

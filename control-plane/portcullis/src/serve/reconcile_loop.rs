@@ -11,6 +11,7 @@ use portcullis_xds::Snapshot;
 use tokio::sync::watch;
 
 use super::diagnosis_log::DiagnosisLog;
+use super::fleet::ServedObjects;
 use super::metrics::{ControlPlaneMetrics, Origin};
 use super::reconciler::{ReconcileError, Reconciled, Reconciler, diagnosis_of_file};
 use super::state::{LastGood, StateKeeper};
@@ -20,6 +21,7 @@ use super::watchdog::Watchdog;
 pub(super) struct Outputs {
     pub(super) snapshots: watch::Sender<Option<Arc<Snapshot>>>,
     pub(super) diagnoses: watch::Sender<Arc<Vec<Diagnosis>>>,
+    pub(super) served: watch::Sender<Arc<ServedObjects>>,
     pub(super) metrics: Arc<ControlPlaneMetrics>,
     pub(super) watchdog: Arc<Watchdog>,
     /// Saves the snapshot for the next start; none without --state-dir.
@@ -103,6 +105,7 @@ impl ReconcileLoop {
                 self.last_good = LastGood::default();
                 self.outputs.metrics.reconciled(&reconciled.diagnoses, now.elapsed());
                 self.outputs.metrics.revoked_references(reconciled.serving_revoked);
+                self.outputs.served.send_replace(Arc::new(reconciled.served));
                 // In this order: a reader of the diagnoses and then of the snapshot never takes an older snapshot for the
                 // result of an object's newest version.
                 self.publish(Arc::new(reconciled.snapshot), Origin::Source, now);

@@ -15,6 +15,7 @@ use portcullis_xds::Snapshot;
 use serde_json::Value;
 
 use super::filter_views::view_for;
+use super::fleet::{ServedObjectCache, ServedObjects};
 use super::references::Resolved;
 use super::retention::{Fallback, Grace, Outcome, Retention};
 use super::version;
@@ -31,6 +32,7 @@ pub(super) struct Reconciler {
     retention: Retention,
     translator: CheckedTranslator,
     resources: XdsResources,
+    served: ServedObjectCache,
     snapshot: Snapshot,
     views: BTreeMap<FilterBuild, FilterSnapshot>,
     /// Views that were served before this program started, until they are translated again.
@@ -68,6 +70,8 @@ pub(super) struct Reconciled {
     pub(super) diagnoses: Vec<Diagnosis>,
     /// The number of objects that are served with revoked references.
     pub(super) serving_revoked: usize,
+    /// The objects that are served, for views of the fleet.
+    pub(super) served: ServedObjects,
 }
 
 /// The reason for which a set of objects has no snapshot. The operator has to correct the objects.
@@ -114,7 +118,8 @@ impl Reconciler {
         self.follow_resources(&settings, translation.resources, &retired);
         diagnoses.extend(explained(translation.diagnoses, objects, &resolved));
         let snapshot = self.snapshot.clone().with_views(views);
-        Ok(Reconciled { snapshot, diagnoses, serving_revoked: self.retention.revoked_count() })
+        let served = self.served.read(&settings.instance, self.retention.accepted());
+        Ok(Reconciled { snapshot, diagnoses, serving_revoked: self.retention.revoked_count(), served })
     }
 
     /// The next time at which the same objects lead to another snapshot.

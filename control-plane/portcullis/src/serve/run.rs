@@ -1,20 +1,20 @@
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use portcullis_xds::{HealthRegistry, Registry, ServeError, ServerState};
+use portcullis_xds::{HealthRegistry, Registry, ServeError, ServerState, TlsError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::arguments::Serve;
+use super::console::{Console, LiveData};
 use super::filter_views::FilterViews;
-use super::http::AllowedHosts;
-use super::http::Probes;
-use super::http::{Pages, router};
+use super::fleet::Fleet;
+use super::http::{AllowedHosts, Probes, router};
 use super::metrics::ControlPlaneMetrics;
 use super::reconcile_loop::{Outputs, ReconcileLoop};
 use super::source::SourceState;
@@ -47,6 +47,8 @@ enum RunError {
     Listeners(#[from] XdsError),
     #[error("cannot listen at {0}")]
     Http(SocketAddr, #[source] io::Error),
+    #[error("cannot use the certificate of the HTTP address")]
+    PageTls(#[from] TlsError),
     #[error("the status pages failed")]
     Pages(#[source] io::Error),
     #[error(transparent)]
@@ -66,13 +68,15 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let last_good = arguments.state.state_dir.as_deref().map(LastGood::load).unwrap_or_default();
     let source = Source::open(&arguments.source, last_good.snapshot.is_some()).await?;
     let listeners = arguments.xds.open().await?;
-    let failed = |error| RunError::Http(arguments.http_address, error);
-    let listener = TcpListener::bind(arguments.http_address).await.map_err(failed)?;
+    let page_tls = arguments.http.tls()?;
+    let failed = |error| RunError::Http(arguments.http.http_address, error);
+    let listener = TcpListener::bind(arguments.http.http_address).await.map_err(failed)?;
     let http_address = listener.local_addr().map_err(failed)?;
     tracing::info!(%http_address, "listening");
 
     let (snapshot_sender, snapshots) = watch::channel(None);
     let (diagnosis_sender, diagnoses) = watch::channel(Arc::default());
+    let (served_sender, served_objects) = watch::channel(Arc::default());
     let metrics = Arc::new(ControlPlaneMetrics::default());
     let registry = Arc::new(Registry::with_metrics(metrics.clone()));
     let watchdog = Arc::new(Watchdog::new(Instant::now()));
@@ -85,8 +89,9 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         health: Arc::clone(&health),
         source: SourceState::new(&source, leadership.as_ref()),
     }));
-    let hosts = Arc::new(AllowedHosts::new(&arguments.http_hosts));
-    let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch())];
+    let fleet = Arc::new(Fleet::new(Arc::clone(&observer), served_objects));
+    let hosts = Arc::new(AllowedHosts::new(&arguments.http.http_hosts));
+    let mut tasks = vec![tokio::spawn(Arc::clone(&observer).watch()), tokio::spawn(Arc::clone(&fleet).watch())];
     if let (Some(access), Some(leadership)) = (&source.kubernetes, &leadership) {
         let (client, leads, statuses) = (access.client.clone(), leadership.leads.clone(), source.statuses.clone());
         let writer = Writer { client, leads, statuses, diagnoses, observer: Arc::clone(&observer) };
@@ -100,11 +105,16 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         watchdog: Arc::clone(&watchdog),
         health: source.health.clone(),
     };
-    let pages = router(Pages { observer, hosts }, probes);
+    let objects = Arc::new(OnceLock::new());
+    let data = LiveData { fleet: Arc::clone(&fleet), observer, objects: Arc::clone(&objects) };
+    let console = Console::new(data, &arguments.http.login(&source));
+    tasks.push(tokio::spawn(console.clone().review_sessions()));
+    let pages = router(console, hosts, probes);
     let (state, mut writing) = save_state(&arguments.state, &metrics);
     let outputs = Outputs {
         snapshots: snapshot_sender,
         diagnoses: diagnosis_sender,
+        served: served_sender,
         metrics,
         watchdog: Arc::clone(&watchdog),
         state,
@@ -115,8 +125,10 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
     let filters = views.wanted();
     let follow = tokio::spawn(async move {
         let work = async {
-            if let Some(objects) = source.sets.await {
-                reconcile_loop.run(objects, filters).await;
+            if let Some(sets) = source.sets.await {
+                // It is set once.
+                let _ = objects.set(sets.clone());
+                reconcile_loop.run(sets, filters).await;
             }
         };
         watchdog.watch(work).await;
@@ -126,12 +138,12 @@ async fn serve(arguments: &Serve) -> Result<(), RunError> {
         // An error means that the other end is gone, which is the end as well.
         let _ = stopped.await;
     };
-    let served = ServerState { snapshots, registry, health, views };
+    let served = ServerState { snapshots, registry, health, views, reports: Some(fleet) };
     let mut xds = tokio::spawn(portcullis_xds::serve(listeners, served, shutdown));
     tokio::select! {
         () = stop_signals.recv() => {}
         ended = &mut xds => return ended.map_err(|error| RunError::Pages(io::Error::other(error)))?.map_err(RunError::Xds),
-        () = listen::serve(listener, pages) => {}
+        () = listen::serve(listener, pages, page_tls) => {}
     }
     tracing::info!("stopping");
     // Takes the sender of snapshots with it, at which every stream ends.

@@ -4,6 +4,7 @@ mod arguments;
 mod report;
 mod text;
 
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,7 +13,9 @@ use serde_json::Value;
 pub(crate) use arguments::{Status, StatusOutput};
 use report::StatusReport;
 
-use crate::http_client::{self, HttpError, ResponseLimits};
+use crate::control_plane_client::AskError;
+use crate::http_client::ResponseLimits;
+use crate::live;
 use crate::runtime::{RuntimeError, Threads, runtime};
 
 /// The bounds of the status: thousands of clusters, with messages.
@@ -23,29 +26,42 @@ const LIMITS: ResponseLimits = ResponseLimits { time: Duration::from_secs(15), b
 enum StatusError {
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    #[error("cannot ask the control plane at {address}; does `portcullis serve` run there?")]
-    Ask { address: String, source: HttpError },
+    #[error(transparent)]
+    Ask(#[from] AskError),
     #[error("the control plane's answer is not a status")]
     Read(#[source] serde_json::Error),
     #[error("the control plane knows no UpstreamCluster {0}")]
     Unknown(String),
+    #[error("cannot draw on the terminal")]
+    Draw(#[source] io::Error),
 }
 
 pub(crate) fn run(arguments: &Status) -> ExitCode {
-    match text(arguments) {
-        Ok((text, all_is_well)) => {
-            let printed = crate::print(&text);
-            if all_is_well { printed } else { ExitCode::FAILURE }
-        }
+    let runtime = runtime(Threads::Current).map_err(StatusError::Runtime);
+    match runtime.and_then(|runtime| runtime.block_on(print(arguments))) {
+        Ok(status) => status,
         Err(error) => crate::fail(&error),
     }
 }
 
+async fn print(arguments: &Status) -> Result<ExitCode, StatusError> {
+    let (text, all_is_well) = self::text(arguments).await?;
+    if !arguments.watch || !live::is_possible() {
+        let printed = crate::print(&text);
+        return Ok(if all_is_well { printed } else { ExitCode::FAILURE });
+    }
+    let mut first = Some(text);
+    let frame = async |_| match first.take() {
+        Some(first) => first,
+        None => self::text(arguments).await.map_or_else(|error| crate::top::failure(&error), |(text, _)| text),
+    };
+    live::follow(arguments.interval, frame).await.map_err(StatusError::Draw)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// The text to print, and whether every object in it is accepted and programmed.
-fn text(arguments: &Status) -> Result<(String, bool), StatusError> {
-    let address = &arguments.address;
-    let body = runtime(Threads::Current)?.block_on(http_client::get(address, "/status", LIMITS));
-    let body = body.map_err(|source| StatusError::Ask { address: address.clone(), source })?;
+async fn text(arguments: &Status) -> Result<(String, bool), StatusError> {
+    let body = arguments.control_plane.get("/status", LIMITS).await?;
     let mut answer: Value = serde_json::from_slice(&body).map_err(StatusError::Read)?;
     if let Some(name) = &arguments.name {
         keep(&mut answer, name).ok_or_else(|| StatusError::Unknown(name.clone()))?;

@@ -6,11 +6,10 @@ use portcullis_api::status::ConditionType;
 
 use super::report::{Object, StatusReport};
 use crate::plain::line;
+use crate::table::aligned;
 
 /// Most characters of a message in a table.
 const MAX_MESSAGE: usize = 100;
-/// Spaces between columns, as kubectl has them.
-const GAP: usize = 3;
 
 /// A table of the clusters, one of what else is not accepted, and one line about the gateways.
 pub(super) fn table(report: &StatusReport, wide: bool) -> String {
@@ -20,7 +19,7 @@ pub(super) fn table(report: &StatusReport, wide: bool) -> String {
     } else {
         let mut rows = vec![head(wide)];
         rows.extend(clusters.into_iter().map(|object| row(object, wide)));
-        aligned(&rows)
+        aligned(&rows, &[])
     };
     let others: Vec<&Object> =
         report.objects.iter().filter(|object| !object.is_cluster() && (wide || !object.accepted)).collect();
@@ -31,7 +30,7 @@ pub(super) fn table(report: &StatusReport, wide: bool) -> String {
             vec![object.kind.clone(), line(place), accepted(object), short(object.headline())]
         }));
         text.push('\n');
-        text.push_str(&aligned(&rows));
+        text.push_str(&aligned(&rows, &[]));
     }
     let connected = report.nodes.iter().filter(|node| node.connected);
     let (all, synced) = (connected.clone().count(), connected.filter(|node| node.in_sync).count());
@@ -85,27 +84,6 @@ fn short(message: &str) -> String {
         return message;
     }
     message.chars().take(MAX_MESSAGE - 1).chain(['…']).collect()
-}
-
-/// Columns as wide as their widest cell; nothing behind the last one.
-fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut told = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            // Writing to a String cannot fail.
-            let _ = write!(told, "{cell:<width$}{:GAP$}", "");
-        }
-        text.push_str(told.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 /// Everything about one cluster.

@@ -4,10 +4,11 @@ use std::net::{IpAddr, Ipv6Addr};
 /// The origin of a connection: an IPv4 address, or the first 64 bits of an IPv6 address, as a client usually has all the
 /// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct SourceNetwork(IpAddr);
+pub struct SourceNetwork(IpAddr);
 
 impl SourceNetwork {
-    fn from_address(address: IpAddr) -> Self {
+    /// The origin of connections from an address.
+    pub fn from_address(address: IpAddr) -> Self {
         Self(match address.to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),

@@ -5,5 +5,5 @@ mod connection_table;
 mod transport;
 
 pub(crate) use connection::{Admission, Peers, admission};
-pub use connection_table::ConnectionTable;
+pub use connection_table::{ConnectionTable, SourceNetwork};
 pub(crate) use transport::{Admitted, AdmittedConnection, QueuedResponse, ResponseStream, Transport};

@@ -26,6 +26,7 @@ use crate::health::HealthRegistry;
 use crate::limits::Limits;
 use crate::node::Views;
 use crate::registry::Registry;
+use crate::report::ReportSink;
 use crate::snapshot::Snapshot;
 use crate::socket::Socket;
 use crate::tls::Credentials;
@@ -75,9 +76,11 @@ pub struct ServerState {
     pub health: Arc<HealthRegistry>,
     /// The choice of a view for each node.
     pub views: Arc<dyn Views>,
+    /// Takes the reports of gateways about themselves. Without it that service is not there.
+    pub reports: Option<Arc<dyn ReportSink>>,
 }
 
-/// Serves the incremental aggregated discovery service and health reports, until `shutdown` is done and every
+/// Serves the incremental aggregated discovery service, health reports and other reports of gateways, until `shutdown` is done and every
 /// stream has ended.
 pub async fn serve(
     listeners: Listeners,
@@ -100,6 +103,10 @@ pub async fn serve(
     drop(connections);
     let health =
         crate::health::service(Arc::clone(&served.health), Arc::clone(&served.registry), served.snapshots.clone());
+    let reports = served
+        .reports
+        .clone()
+        .map(|sink| Admitted(crate::report::service(sink, served.snapshots.clone(), limits.activity)));
     let service = AggregatedDiscoveryServiceServer::new(Service { served })
         .max_decoding_message_size(limits.message)
         .max_encoding_message_size(usize::MAX);
@@ -112,6 +119,7 @@ pub async fn serve(
         .http2_max_local_error_reset_streams(Some(MAX_RESETS))
         .add_service(Admitted(service))
         .add_service(Admitted(health.max_decoding_message_size(limits.report)))
+        .add_optional_service(reports)
         .serve_with_incoming_shutdown(ReceiverStream::new(incoming), shutdown)
         .await?;
     Ok(())

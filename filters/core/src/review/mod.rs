@@ -19,6 +19,7 @@ pub use cache::{CACHES, CredentialCaches, Lifetimes, MIN_TRUST_SECS, ReviewPermi
 use portcullis_filter_config as config;
 pub use queue::{AwaitedAnswers, CalloutResult, ReviewQueue};
 pub use store::Store;
+pub use token::expiry as token_expiry;
 
 use crate::identity::UserInfo;
 use crate::moment::Moment;

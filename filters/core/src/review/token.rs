@@ -66,7 +66,7 @@ pub(super) fn parse_response(body: &[u8]) -> ReviewResult {
 }
 
 /// When the token says that it expires, in seconds since the epoch: only ever shortens what a cache keeps.
-pub(super) fn expiry(token: &[u8]) -> Option<u64> {
+pub fn expiry(token: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct Claims {
         exp: f64,

@@ -5,6 +5,8 @@ mod anonymous;
 mod attack;
 mod client_address;
 mod compose;
+mod console;
+mod console_login;
 mod container;
 mod crd;
 mod credentials;

@@ -57,6 +57,7 @@ impl BadControlPlane {
             registry: Arc::clone(&registry),
             health: Arc::default(),
             views: Arc::new(OneView),
+            reports: None,
         };
         let doors = Listeners { socket: Some(socket), ..Listeners::default() };
         runtime.spawn(portcullis_xds::serve(doors, served, std::future::pending()));

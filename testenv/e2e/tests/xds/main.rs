@@ -6,4 +6,5 @@ mod envoy;
 mod flood;
 mod hostile;
 mod refusing;
+mod reports;
 mod site;

@@ -16,8 +16,8 @@ use hyper_util::rt::TokioIo;
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::rundir::RunDir;
 use portcullis_xds::{
-    Credentials, HealthRegistry, Limits, Listeners, OneView, Registry, Rejection, Resource, ServerState, Snapshot,
-    XdsMetrics,
+    Credentials, HealthRegistry, Limits, Listeners, OneView, Registry, Rejection, ReportSink, Resource, ServerState,
+    Snapshot, XdsMetrics,
 };
 use rustix::process::{Rlimit, getrlimit, setrlimit};
 use rustls::pki_types::ServerName;
@@ -76,6 +76,16 @@ pub(crate) fn snapshot(clusters: usize, bytes: usize) -> Arc<Snapshot> {
 
 impl Site {
     pub(crate) async fn start(test: &str, limits: Limits, served: Arc<Snapshot>) -> Self {
+        Self::with_reports(test, limits, served, None).await
+    }
+
+    /// A server that hands reports of gateways on.
+    pub(crate) async fn with_reports(
+        test: &str,
+        limits: Limits,
+        served: Arc<Snapshot>,
+        reports: Option<Arc<dyn ReportSink>>,
+    ) -> Self {
         raise_descriptors();
         let run = RunDir::new(test).unwrap();
         let (server_ca, client_ca) = (Ca::new("xds servers").unwrap(), Ca::new("xds clients").unwrap());
@@ -95,6 +105,7 @@ impl Site {
             registry: Arc::clone(&registry),
             health: Arc::clone(&health),
             views: Arc::new(OneView),
+            reports,
         };
         let doors = Listeners { network: Some((listener, Arc::new(credentials))), limits, ..Listeners::default() };
         tokio::spawn(portcullis_xds::serve(doors, served, std::future::pending()));

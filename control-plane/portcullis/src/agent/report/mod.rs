@@ -1,6 +1,7 @@
-//! Reports of endpoint health to the control planes, from Envoy's statistics: how many endpoints are healthy, and which are
-//! not.
+//! Reports to the control planes: of endpoint health, from Envoy's statistics (how many endpoints are healthy, and which are not),
+//! and of the filter's activity.
 
+mod activity;
 mod network;
 mod send;
 mod statistics;
@@ -16,6 +17,7 @@ use tokio::time::sleep;
 use self::network::Network;
 use self::send::ControlPlane;
 use self::statistics::Servers;
+use super::activity::ActivitySource;
 use super::admin::Admin;
 use crate::bootstrap::Bootstrap;
 use crate::http_client::HttpError;
@@ -37,16 +39,20 @@ struct Reports {
     heard: send::HeardChannel,
     /// When that changes.
     news: watch::Receiver<send::ByPeer>,
+    /// The newest page of the filter's activity.
+    pages: watch::Receiver<activity::Page>,
 }
 
 /// Polls and reports until the runtime ends. Every control plane gets the reports, because each of them may be the one that
 /// writes conditions.
-pub(super) fn start(admin: Admin, arguments: &Bootstrap) {
+pub(super) fn start(admin: Admin, source: ActivitySource, arguments: &Bootstrap) {
     let (sender, found) = watch::channel(None);
     let heard = send::HeardChannel::default();
     let news = heard.subscribe();
-    let reports = Reports { found, heard, news };
+    let (page_sender, pages) = watch::channel(None);
+    let reports = Reports { found, heard, news, pages };
     tokio::spawn(ask(admin, sender));
+    tokio::spawn(activity::read(source, page_sender));
     let node = Node { id: arguments.node_id.clone(), ..Node::default() };
     for socket in &arguments.xds_socket {
         tokio::spawn(send::report_to(ControlPlane::Local(socket.clone()), node.clone(), reports.clone()));

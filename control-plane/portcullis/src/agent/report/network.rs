@@ -3,20 +3,20 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tonic::codegen::Service;
+
+use crate::tls_client::{ClientTlsError, Identity, client_config};
 
 /// The address of a control plane, and the files of its connections. They are read for each connection: certificates are
 /// renewed.
@@ -37,12 +37,8 @@ pub(super) struct Network {
 /// Why there is no connection. It is tried again, with the files as they are then.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NetworkError {
-    #[error("cannot read {0}")]
-    Read(PathBuf, #[source] rustls_pki_types::pem::Error),
-    #[error("{0} holds no certificate")]
-    Empty(PathBuf),
-    #[error("the certificates cannot be used")]
-    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Tls(#[from] ClientTlsError),
     #[error("{0} is no server name")]
     Name(String),
     #[error("cannot connect to {0}")]
@@ -53,35 +49,15 @@ pub(super) enum NetworkError {
 
 impl Network {
     async fn connect(self) -> Result<TokioIo<TlsStream<TcpStream>>, NetworkError> {
-        let config = self.config()?;
+        let identity = Identity { certificate: &self.certificate, key: &self.key };
+        let mut config = client_config(&self.ca, Some(identity))?;
+        config.alpn_protocols = vec![b"h2".to_vec()];
         let name =
             ServerName::try_from(self.server_name.clone()).map_err(|_| NetworkError::Name(self.server_name.clone()))?;
         let tcp = TcpStream::connect(self.address).await.map_err(|error| NetworkError::Connect(self.address, error))?;
         let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await;
         Ok(TokioIo::new(tls.map_err(|error| NetworkError::Handshake(self.address, error))?))
     }
-
-    fn config(&self) -> Result<ClientConfig, NetworkError> {
-        let mut roots = RootCertStore::empty();
-        for root in certificates(&self.ca)? {
-            roots.add(root)?;
-        }
-        let key =
-            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| NetworkError::Read(self.key.clone(), error))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots)
-            .with_client_auth_cert(certificates(&self.certificate)?, key)?;
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        Ok(config)
-    }
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, NetworkError> {
-    let read = |error| NetworkError::Read(path.to_owned(), error);
-    let all = CertificateDer::pem_file_iter(path).map_err(read)?.collect::<Result<Vec<_>, _>>().map_err(read)?;
-    if all.is_empty() { Err(NetworkError::Empty(path.to_owned())) } else { Ok(all) }
 }
 
 impl Service<Uri> for Network {

@@ -1,4 +1,5 @@
-//! Reports to one control plane, by Envoy's own health discovery protocol.
+//! Reports to one control plane: of health by Envoy's own health discovery protocol, and of activity beside it on the same
+//! connection.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use tonic::Status;
 use tonic::transport;
 use tonic::transport::Endpoint;
 
+use super::activity;
 use super::network::Network;
 use super::{HealthReport, Reports};
 
@@ -101,7 +103,22 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 /// Ends without an error when there will be no more reports.
 async fn stream_reports(peer: &ControlPlane, node: &Node, reports: &mut Reports) -> Result<(), ReportError> {
-    let mut client = HealthDiscoveryServiceClient::new(peer.connect().await?);
+    let channel = peer.connect().await?;
+    let (name, pages) = (peer.display(), reports.pages.clone());
+    tokio::select! {
+        ended = stream_health(channel.clone(), peer, node, reports) => ended,
+        never = activity::report_on(channel, &node.id, pages, &name) => match never {},
+    }
+}
+
+/// Ends without an error when there will be no more reports.
+async fn stream_health(
+    channel: transport::Channel,
+    peer: &ControlPlane,
+    node: &Node,
+    reports: &mut Reports,
+) -> Result<(), ReportError> {
+    let mut client = HealthDiscoveryServiceClient::new(channel);
     let (sender, receiver) = mpsc::channel(1);
     // The first message is there before the stream: a server may wait for it before it answers.
     let introduction = HealthCheckRequest { node: Some(node.clone()), ..Default::default() };

@@ -33,7 +33,7 @@ pub(super) use revoked_references::DEFAULT_GRACE_PERIOD;
 pub(super) use revoked_references::Grace;
 
 /// Documents by the name of their object.
-type Documents = BTreeMap<String, Arc<Value>>;
+pub(super) type Documents = BTreeMap<String, Arc<Value>>;
 
 /// Every memory of what was served. It holds keys.
 #[derive(Debug, Default)]
@@ -108,6 +108,11 @@ impl Retention {
         let fallbacks: BTreeSet<usize> = outcome.fallbacks.iter().map(|fallback| fallback.index).collect();
         let newest = accepted_documents(outcome.written, diagnoses, |index| fallbacks.contains(&index));
         self.revoked.record(newest, &self.accepted);
+    }
+
+    /// The documents that were accepted last, by the name of their object.
+    pub(super) fn accepted(&self) -> &Documents {
+        &self.accepted
     }
 
     /// Clusters, endpoints and secrets that Envoy keeps although no route leads to them any more.

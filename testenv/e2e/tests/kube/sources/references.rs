@@ -274,7 +274,12 @@ fn nothing_secret_is_told(sources: &SourcePair) {
     let mut texts = vec![("Kubernetes", sources.fixture.admin(&["get", "upstreamclusters", "-o", "yaml"]))];
     for side in sources.sides() {
         let page = |path: &str| plain::get(side.plane.http_address(), path).unwrap().text();
-        texts.extend([("status", page("/status")), ("page", page("/")), ("metrics", page("/metrics"))]);
+        texts.extend([
+            ("status", page("/status")),
+            ("page", page("/ui/")),
+            ("cluster", page(&format!("/ui/clusters/{NAME}"))),
+            ("metrics", page("/metrics")),
+        ]);
         texts.push(("log", side.plane.process().log()));
         texts.push(("Envoy's log", side.envoy.process().log()));
         texts.push(("config_dump", side.envoy.admin().config_dump().unwrap().to_string()));

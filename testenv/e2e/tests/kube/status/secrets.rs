@@ -65,7 +65,8 @@ fn no_key_and_no_token_is_told_anywhere() {
     };
     let stored = |name: &str| fixture.stored(name)["status"].to_string();
     let outputs = [
-        ("/", http("/")),
+        ("/ui/", http("/ui/")),
+        ("/ui/clusters/", http(&format!("/ui/clusters/{GOOD}"))),
         ("/status", http("/status")),
         ("status", run(&[])),
         ("status -o wide", run(&["-o", "wide"])),

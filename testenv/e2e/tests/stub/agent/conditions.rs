@@ -48,8 +48,8 @@ fn gateway_that_comes_fails_recovers_and_goes_is_told() {
     let (code, table) = status(&site, &[]);
     assert_eq!(code, Some(0), "readiness does not count: {table}");
     assert!(table.contains("no endpoint is healthy"), "{table}");
-    let page = plain::get(site.plane.http_address(), "/").unwrap().text();
-    assert!(page.contains("NoHealthyEndpoints") && page.contains("0 of 1 endpoints healthy"), "{page}");
+    let page = plain::get(site.plane.http_address(), &format!("/ui/clusters/{NAME}")).unwrap().text();
+    assert!(page.contains("NoHealthyEndpoints") && page.contains("no endpoint is healthy"), "{page}");
     grounds.stub.clear_faults();
     site.plane.wait_status("it has recovered", SOON * 2, is("Ready", "True", "EndpointsHealthy")).unwrap();
 

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod exit;
+mod fleet;
 mod metrics;
 mod release;
 mod renewal;

@@ -59,7 +59,8 @@ impl OlderPlane {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let bound = runtime.block_on(async { Socket::bind(&socket) }).unwrap();
         let views = Arc::new(OlderViews);
-        let served = ServerState { snapshots, registry: Arc::clone(&registry), health: Arc::default(), views };
+        let served =
+            ServerState { snapshots, registry: Arc::clone(&registry), health: Arc::default(), views, reports: None };
         let doors = Listeners { socket: Some(bound), ..Listeners::default() };
         runtime.spawn(portcullis_xds::serve(doors, served, std::future::pending()));
         Self { socket, registry, _snapshots: sender, _runtime: runtime }

@@ -71,8 +71,10 @@ fn unhealthy_server_of_a_subset_is_named_on_every_surface() {
     assert_eq!(gateway["unhealthy"][0]["reason"], "HealthCheckTimedOut");
     let first = gateway["unhealthy"][0]["since"].as_str().unwrap().to_owned();
     let line = format!("{bad}: HealthCheckTimedOut since {first}");
-    let page = plain::get(site.plane.http_address(), "/").unwrap().text();
-    assert!(page.contains(&line), "{page}");
+    let page = plain::get(site.plane.http_address(), &format!("/ui/clusters/{NAME}")).unwrap().text();
+    for part in [&bad, &format!("HealthCheckTimedOut at envoy-0 since <time datetime=\"{first}\">")] {
+        assert!(page.contains(part.as_str()), "{part}: {page}");
+    }
     let text = status(&site, &[NAME]);
     assert!(text.contains(&line), "{text}");
     let table = status(&site, &[]);

@@ -38,7 +38,8 @@ fn printed(arguments: &[&str]) -> String {
 fn pages(fixture: &StubFixture) -> Texts {
     let admin = fixture.gateway.envoy().admin();
     let envoys = ["/config_dump?include_eds", "/certs", "/clusters", "/listeners", "/stats", "/server_info"];
-    let planes = ["/", "/status", "/metrics"];
+    let cluster = format!("/ui/clusters/{NAME}");
+    let planes = ["/ui/", &cluster, "/ui/api/fleet", "/status", "/metrics"];
     let http = fixture.gateway.plane().http_address();
     let envoys = envoys.iter().map(|page| (format!("Envoy's {page}"), admin.get(page).unwrap().text()));
     let planes =

@@ -1,0 +1,86 @@
+//! Reports of activity to one control plane: how many requests each cluster got, and what became of them.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use portcullis_xds::ReportClient;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use super::SHARE;
+use crate::activity_report::ActivityPage;
+use crate::agent::activity::ActivitySource;
+
+/// The time between two pages, at least and at most. Control planes forget a report after 30 seconds.
+const INTERVAL: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(10));
+/// The pause before another stream.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
+/// The same at a control plane of an older release, which has no such service.
+const OLD_PEER_PAUSE: Duration = Duration::from_secs(60);
+
+/// The newest page.
+pub(super) type Page = Option<Arc<ActivityPage>>;
+
+/// Reads pages until the runtime ends.
+pub(super) async fn read(source: ActivitySource, pages: watch::Sender<Page>) {
+    let mut page = ActivityPage::default();
+    loop {
+        let begin = Instant::now();
+        match source.fetch().await {
+            Ok(activity) => {
+                page = page.succeeded_by(&activity);
+                pages.send_replace(Some(Arc::new(page.clone())));
+            }
+            // The last page grows old, which is what it is.
+            Err(error) => tracing::debug!(%error, "the filter does not tell its activity"),
+        }
+        let (least, most) = INTERVAL;
+        sleep(begin.elapsed().saturating_mul(SHARE).clamp(least, most)).await;
+    }
+}
+
+/// Sends every page on a connection for as long as it is polled. A failure concerns these reports alone.
+pub(super) async fn report_on(channel: Channel, node: &str, pages: watch::Receiver<Page>, peer: &str) -> Infallible {
+    let client = ReportClient::new(channel);
+    let mut pages = pages;
+    let mut last = String::new();
+    loop {
+        let Err(status) = send_pages(&client, node, &mut pages).await;
+        let is_old = status.code() == Code::Unimplemented;
+        let why = if is_old { "it has no such service: an older release" } else { status.message() };
+        // Once, and not at every try.
+        if why != last {
+            tracing::warn!(control_plane = peer, error = why, "activity is not reported");
+            why.clone_into(&mut last);
+        }
+        sleep(if is_old { OLD_PEER_PAUSE } else { RECONNECT_PAUSE }).await;
+    }
+}
+
+async fn send_pages(
+    client: &ReportClient,
+    node: &str,
+    pages: &mut watch::Receiver<Page>,
+) -> Result<Infallible, Status> {
+    // A gateway without pages has nothing to report.
+    if pages.wait_for(Option::is_some).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    let mut stream = client.open(node).await?;
+    let mut since = None;
+    loop {
+        let page = pages.borrow_and_update().clone();
+        if let Some(page) = page {
+            for part in page.parts(since) {
+                stream.send("", part).await?;
+            }
+            since = Some(page.since());
+        }
+        if pages.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}

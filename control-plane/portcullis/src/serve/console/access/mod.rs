@@ -1,0 +1,374 @@
+//! Access to the pages: readers, and the objects that each of them may see.
+//!
+//! A loopback address is open. Elsewhere a reader shows a credential: a token or client certificate that the source's Kubernetes
+//! API reviews, object by object, or with a directory as the source a certificate of `--http-client-ca`. Each failure means no
+//! access.
+
+mod attempts;
+mod bearers;
+mod cookie;
+mod origin;
+mod reviewer;
+mod sessions;
+mod subject;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use axum::http::{HeaderMap, header};
+use futures_util::{StreamExt, stream};
+use portcullis_core::identity::UserInfo;
+use portcullis_core::review::token_expiry;
+use tokio::sync::watch;
+
+use crate::listen::Connection;
+use attempts::Attempts;
+use bearers::{BearerCache, Remembered};
+pub(super) use cookie::{remove as remove_cookie, set as set_cookie};
+pub(super) use origin::{Origin, origin};
+#[cfg(test)]
+pub(super) use reviewer::Right;
+pub(crate) use reviewer::{KubernetesReviewer, ReviewFailed, Reviewer};
+use sessions::{DueSession, NoSession, SessionTable};
+use subject::Subject;
+
+/// The longest token that is reviewed, in bytes.
+const MAX_TOKEN: usize = 16_384;
+/// The longest lifetime of a session.
+const SESSION_LIFETIME: Duration = Duration::from_secs(8 * 3_600);
+/// Added to two review intervals: the age at which a session is no longer believed whatever became of its reviews.
+const REVIEW_GRACE: Duration = Duration::from_secs(15);
+/// The number of sessions that are reviewed at a time.
+const REVIEWS_AT_ONCE: usize = 4;
+
+/// The credentials that open the pages.
+#[derive(Clone)]
+pub(crate) enum LoginPolicy {
+    /// None is needed: the address is loopback.
+    Open,
+    /// Tokens, and client certificates where the address has TLS, whose rights this reviewer knows.
+    Reviewed(Arc<dyn Reviewer>),
+    /// Client certificates, all of which may see everything.
+    Certificates,
+    /// None can be shown.
+    Impossible,
+}
+
+/// The access to the pages.
+pub(super) struct Access {
+    policy: LoginPolicy,
+    /// Whether a proxy in front of the address ends TLS.
+    behind_tls_proxy: bool,
+    review_interval: Duration,
+    sessions: SessionTable,
+    bearers: BearerCache,
+    /// Of client certificates, by the users that they name.
+    certificates: BearerCache,
+    attempts: Attempts,
+}
+
+/// The reader of a request.
+#[derive(Clone)]
+pub(super) enum Reader {
+    /// A reader who may see everything; the name is that of a certificate, if one is needed.
+    Everything(Option<String>),
+    /// A reader whose rights are reviewed. The session's end closes the channel.
+    Subject(Arc<Subject>, Option<watch::Receiver<()>>),
+}
+
+/// The reason for which a reader gets no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Denied {
+    /// No credential, or a session that has ended.
+    LoginRequired,
+    /// A credential that is rejected.
+    BadCredential,
+    /// A token would travel, or has travelled, without encryption.
+    Plaintext,
+    /// This address has no login.
+    Impossible,
+    /// The reader lacks the right.
+    Forbidden,
+    /// The page of another site sent the request.
+    OtherOrigin,
+    /// Too many attempts.
+    TooMany,
+    /// Too many sessions.
+    Full,
+    /// The review has no result.
+    Unavailable,
+}
+
+/// A session that has begun.
+#[derive(Debug)]
+pub(super) struct NewSession {
+    pub(super) id: String,
+    pub(super) lifetime: Duration,
+}
+
+impl From<ReviewFailed> for Denied {
+    fn from(_: ReviewFailed) -> Self {
+        Denied::Unavailable
+    }
+}
+
+impl Access {
+    pub(super) fn new(policy: LoginPolicy, behind_tls_proxy: bool, review_interval: Duration) -> Self {
+        Self {
+            policy,
+            behind_tls_proxy,
+            review_interval,
+            sessions: SessionTable::default(),
+            bearers: BearerCache::default(),
+            certificates: BearerCache::default(),
+            attempts: Attempts::default(),
+        }
+    }
+
+    /// Whether tokens are taken at all.
+    pub(super) fn takes_tokens(&self) -> bool {
+        matches!(self.policy, LoginPolicy::Reviewed(_))
+    }
+
+    /// Whether a token may be sent on this connection: encrypted, or between two programs of one machine. Headers of the
+    /// request count for nothing here.
+    pub(super) fn is_private(&self, connection: &Connection) -> bool {
+        connection.is_tls || connection.peer.ip().to_canonical().is_loopback() || self.behind_tls_proxy
+    }
+
+    /// The reader of a request. A token in its headers is judged before everything else.
+    pub(super) async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        connection: &Connection,
+        now: Instant,
+    ) -> Result<Reader, Denied> {
+        let reviewer = match &self.policy {
+            LoginPolicy::Open => return Ok(Reader::Everything(None)),
+            LoginPolicy::Impossible => return Err(Denied::Impossible),
+            LoginPolicy::Certificates => {
+                let user = connection.certificate_user().ok_or(Denied::LoginRequired)?;
+                return Ok(Reader::Everything(Some(user.name.clone())));
+            }
+            LoginPolicy::Reviewed(reviewer) => reviewer.as_ref(),
+        };
+        if let Some(header) = headers.get(header::AUTHORIZATION) {
+            if !self.is_private(connection) {
+                return Err(Denied::Plaintext);
+            }
+            let token = header.to_str().ok().and_then(bearer).ok_or(Denied::BadCredential)?;
+            return Ok(Reader::Subject(self.bearer(reviewer, token, connection, now).await?, None));
+        }
+        let max_age = self.review_interval * 2 + REVIEW_GRACE;
+        if let Some(found) = cookie::session_id(headers).and_then(|id| self.sessions.find(id, max_age, now)) {
+            return Ok(Reader::Subject(found.subject, Some(found.end)));
+        }
+        match connection.certificate_user() {
+            Some(user) => Ok(Reader::Subject(self.of_certificate(user, now), None)),
+            None if !self.is_private(connection) => Err(Denied::Plaintext),
+            None => Err(Denied::LoginRequired),
+        }
+    }
+
+    /// The reader of a token that a program sends.
+    async fn bearer(
+        &self,
+        reviewer: &dyn Reviewer,
+        token: &str,
+        connection: &Connection,
+        now: Instant,
+    ) -> Result<Arc<Subject>, Denied> {
+        match self.bearers.find(token, now) {
+            Some(Remembered::Good(subject)) => return Ok(subject),
+            Some(Remembered::Rejected) => return Err(Denied::BadCredential),
+            None => {}
+        }
+        let (subject, lifetime) = self.review(reviewer, token, connection, now).await?;
+        self.bearers.remember(token, Arc::clone(&subject), now + lifetime.min(self.review_interval));
+        Ok(subject)
+    }
+
+    fn of_certificate(&self, user: &UserInfo, now: Instant) -> Arc<Subject> {
+        // Escaped and quoted: no two users have one text.
+        let identity = format!("{user:?}");
+        if let Some(Remembered::Good(subject)) = self.certificates.find(&identity, now) {
+            return subject;
+        }
+        let subject = Arc::new(Subject::new(user.clone().into_authenticated(), self.review_interval));
+        self.certificates.remember(&identity, Arc::clone(&subject), now + self.review_interval);
+        subject
+    }
+
+    /// Reviews a token that is not known, and returns how long it can be believed at most.
+    async fn review(
+        &self,
+        reviewer: &dyn Reviewer,
+        token: &str,
+        connection: &Connection,
+        now: Instant,
+    ) -> Result<(Arc<Subject>, Duration), Denied> {
+        let lifetime = lifetime(token).filter(|lifetime| !lifetime.is_zero()).ok_or(Denied::BadCredential)?;
+        let attempt = self.attempts.begin(connection.peer.ip(), now).ok_or(Denied::TooMany)?;
+        let user = reviewer.user(token).await?;
+        drop(attempt);
+        let Some(user) = user else {
+            self.bearers.reject(token, now);
+            return Err(Denied::BadCredential);
+        };
+        Ok((Arc::new(Subject::new(user, self.review_interval)), lifetime))
+    }
+
+    /// Exchanges a token for a session.
+    pub(super) async fn log_in(
+        &self,
+        token: &str,
+        connection: &Connection,
+        now: Instant,
+    ) -> Result<NewSession, Denied> {
+        let LoginPolicy::Reviewed(reviewer) = &self.policy else { return Err(Denied::Impossible) };
+        if !self.is_private(connection) {
+            return Err(Denied::Plaintext);
+        }
+        if matches!(self.bearers.find(token, now), Some(Remembered::Rejected)) {
+            return Err(Denied::BadCredential);
+        }
+        let (subject, lifetime) = self.review(reviewer.as_ref(), token, connection, now).await?;
+        let user = subject.user().name.clone();
+        let id = self.sessions.begin(token, subject, lifetime, now).map_err(|error| match error {
+            NoSession::Full => Denied::Full,
+            NoSession::Random => Denied::Unavailable,
+        })?;
+        tracing::info!(user = crate::plain::line(&user), "a session of the console begins");
+        Ok(NewSession { id, lifetime })
+    }
+
+    /// Ends the session of a request.
+    pub(super) fn log_out(&self, headers: &HeaderMap) {
+        cookie::session_id(headers).into_iter().for_each(|id| self.sessions.end(id));
+    }
+
+    /// Whether a reader may see everything.
+    pub(super) async fn sees_all(&self, reader: &Reader, now: Instant) -> Result<bool, Denied> {
+        match (reader, &self.policy) {
+            (Reader::Everything(_), _) => Ok(true),
+            (Reader::Subject(subject, _), LoginPolicy::Reviewed(reviewer)) => {
+                Ok(subject.may_list(reviewer.as_ref(), now).await?)
+            }
+            (Reader::Subject(..), _) => Ok(false),
+        }
+    }
+
+    /// Whether a reader may see an object.
+    pub(super) async fn sees(&self, reader: &Reader, name: &str, now: Instant) -> Result<bool, Denied> {
+        if self.sees_all(reader, now).await? {
+            return Ok(true);
+        }
+        match (reader, &self.policy) {
+            (Reader::Subject(subject, _), LoginPolicy::Reviewed(reviewer)) => {
+                Ok(subject.may_get(reviewer.as_ref(), name, now).await?)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Those of the objects that a reader may see who may not see all.
+    pub(super) async fn visible(
+        &self,
+        reader: &Reader,
+        names: Vec<String>,
+        now: Instant,
+    ) -> Result<BTreeSet<String>, Denied> {
+        match (reader, &self.policy) {
+            (Reader::Subject(subject, _), LoginPolicy::Reviewed(reviewer)) => {
+                Ok(subject.visible(reviewer.as_ref(), names, now).await?)
+            }
+            _ => Ok(BTreeSet::new()),
+        }
+    }
+
+    /// Reviews sessions until it is dropped.
+    pub(super) async fn review_sessions(&self) {
+        let LoginPolicy::Reviewed(reviewer) = &self.policy else { return std::future::pending().await };
+        let pause = (self.review_interval / 10).clamp(Duration::from_millis(100), Duration::from_secs(5));
+        loop {
+            tokio::time::sleep(pause).await;
+            self.review_due(reviewer.as_ref(), Instant::now()).await;
+        }
+    }
+
+    async fn review_due(&self, reviewer: &dyn Reviewer, now: Instant) {
+        let due = self.sessions.due(self.review_interval, now);
+        let reviews = due.into_iter().map(|session| self.review_session(reviewer, session));
+        stream::iter(reviews).buffer_unordered(REVIEWS_AT_ONCE).collect::<()>().await;
+    }
+
+    /// Reviews a session again; it ends unless the token is still the same user's.
+    async fn review_session(&self, reviewer: &dyn Reviewer, session: DueSession) {
+        let (key, now) = (session.key, Instant::now());
+        match reviewer.user(&session.token).await {
+            Ok(Some(user)) if user == *session.subject.user() => self.sessions.renew(&key, session.subject, now),
+            Ok(Some(user)) if user.name == session.subject.user().name => {
+                self.sessions.renew(&key, Arc::new(Subject::new(user, self.review_interval)), now);
+            }
+            Ok(_) | Err(ReviewFailed) => {
+                tracing::info!(
+                    user = crate::plain::line(&session.subject.user().name),
+                    "a session of the console ends"
+                );
+                self.sessions.remove(&key);
+            }
+        }
+    }
+}
+
+impl Reader {
+    /// The reader's name.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self {
+            Reader::Everything(name) => name.as_deref(),
+            Reader::Subject(subject, _) => Some(&subject.user().name),
+        }
+    }
+
+    /// Whether it is one of a session, which can be ended.
+    pub(super) fn has_session(&self) -> bool {
+        matches!(self, Reader::Subject(_, Some(_)))
+    }
+}
+
+/// The token of `Authorization: Bearer TOKEN`.
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim()).filter(|token| is_token(token))
+}
+
+fn is_token(token: &str) -> bool {
+    !token.is_empty() && token.len() <= MAX_TOKEN && token.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// The time for which a token can be believed at most: until its own end, or that of a session. `None` for what is no token.
+fn lifetime(token: &str) -> Option<Duration> {
+    if !is_token(token) {
+        return None;
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let left = token_expiry(token.as_bytes()).map(|expiry| Duration::from_secs(expiry).saturating_sub(now));
+    Some(left.unwrap_or(SESSION_LIFETIME).min(SESSION_LIFETIME))
+}
+
+#[cfg(test)]
+impl Access {
+    /// Reviews the sessions that are due at a time.
+    pub(super) async fn review_all(&self, now: Instant) {
+        if let LoginPolicy::Reviewed(reviewer) = &self.policy {
+            self.review_due(reviewer.as_ref(), now).await;
+        }
+    }
+
+    /// Whether the session of a cookie goes on.
+    pub(super) fn session_of(&self, cookie: &str) -> bool {
+        let id = cookie.split_once('=').map(|(_, id)| id).unwrap_or_default();
+        self.sessions.find(id, self.review_interval * 2, Instant::now()).is_some()
+    }
+}

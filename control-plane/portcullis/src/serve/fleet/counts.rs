@@ -1,0 +1,120 @@
+//! The counts of one cluster in one Envoy process, as a report has them.
+
+use std::sync::Arc;
+
+use super::keys::{Cursor, Key, Names, is_error, policy};
+use crate::activity_report::{ClusterMessage, ServerMessage};
+
+/// Buckets of a histogram of durations.
+pub(super) const BUCKETS: usize = portcullis_filter_config::activity::LATENCY_BOUNDS.len() + 1;
+/// Kinds of answers: none, then 1xx to 5xx.
+const ANSWERS: usize = 6;
+/// Most counts of one cluster and process; the sums count the others, too.
+pub(super) const MAX_COUNTS: usize = 4_096;
+
+/// Sums over all policies and servers of a cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums<T> {
+    pub(super) answers: T,
+    pub(super) errors: T,
+    pub(super) refusals: T,
+    pub(super) latency: [T; BUCKETS],
+}
+
+/// All counts of a report.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) sums: Sums<u64>,
+    /// Packed keys of the counts that are not zero, sorted. `None` if single counts are not kept, for want of room.
+    pub(super) keys: Option<Arc<[u32]>>,
+    /// In the order of the keys.
+    values: Box<[u64]>,
+}
+
+impl Counts {
+    /// Before the first request.
+    pub(super) fn zero() -> Self {
+        Self { keys: Some(Arc::default()), ..Self::default() }
+    }
+
+    /// The counts of a report. `reasons` are the positions of its reasons. Without `names` only sums are kept.
+    pub(super) fn of(message: &ClusterMessage, reasons: &[u8], mut names: Option<&mut Names>) -> Self {
+        let mut builder = Builder { has_room: names.is_some(), ..Builder::default() };
+        for one in &message.policies {
+            let policy = policy(one.policy);
+            builder.add(Key::Forwarded(policy), one.forwarded);
+            for (reason, count) in one.reasons.iter().zip(&one.refused) {
+                builder.sums.refusals = builder.sums.refusals.saturating_add(*count);
+                let reason = usize::try_from(*reason).ok().and_then(|reason| reasons.get(reason));
+                reason.into_iter().for_each(|reason| builder.add(Key::Refused(policy, *reason), *count));
+            }
+        }
+        for one in &message.servers {
+            let server = names.as_mut().and_then(|names| names.server(&one.server));
+            builder.add_server(one, server);
+        }
+        for one in &message.limits {
+            let schema = names.as_mut().and_then(|names| names.schema(&one.schema));
+            schema.into_iter().for_each(|schema| builder.add(Key::Limited(schema), one.refused));
+        }
+        builder.build()
+    }
+
+    /// The counts, to be asked in the order of the keys.
+    pub(super) fn cursor(&self) -> Cursor<'_, u64> {
+        Cursor::new(self.keys.as_deref().unwrap_or_default(), &self.values)
+    }
+
+    /// The memory that it takes beside its keys.
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.values)
+    }
+}
+
+#[derive(Default)]
+struct Builder {
+    sums: Sums<u64>,
+    /// Whether single counts are kept.
+    has_room: bool,
+    counts: Vec<(u32, u64)>,
+}
+
+impl Builder {
+    fn add(&mut self, key: Key, count: u64) {
+        if self.has_room && count > 0 {
+            self.counts.push((key.pack(), count));
+        }
+    }
+
+    fn add_server(&mut self, one: &ServerMessage, server: Option<u8>) {
+        for (kind, count) in (0u8..).zip(one.answers.iter().take(ANSWERS)) {
+            self.sums.answers = self.sums.answers.saturating_add(*count);
+            if is_error(kind) {
+                self.sums.errors = self.sums.errors.saturating_add(*count);
+            }
+            server.into_iter().for_each(|server| self.add(Key::Answers(server, kind), *count));
+        }
+        for (bucket, (sum, count)) in (0u8..).zip(self.sums.latency.into_iter().zip(&one.latency)) {
+            let sum = sum.saturating_add(*count);
+            self.sums.latency.get_mut(usize::from(bucket)).into_iter().for_each(|one| *one = sum);
+            server.into_iter().for_each(|server| self.add(Key::Latency(server, bucket), *count));
+        }
+    }
+
+    fn build(mut self) -> Counts {
+        if !self.has_room || self.counts.len() > MAX_COUNTS {
+            return Counts { sums: self.sums, ..Counts::default() };
+        }
+        self.counts.sort_unstable_by_key(|(key, _)| *key);
+        // Names that share a position, as those of servers beyond the bound, are counted together.
+        self.counts.dedup_by(|next, kept| {
+            let is_same = next.0 == kept.0;
+            if is_same {
+                kept.1 = kept.1.saturating_add(next.1);
+            }
+            is_same
+        });
+        let (keys, values): (Vec<u32>, Vec<u64>) = self.counts.into_iter().unzip();
+        Counts { sums: self.sums, keys: Some(keys.into()), values: values.into() }
+    }
+}

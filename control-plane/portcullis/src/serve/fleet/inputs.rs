@@ -1,0 +1,88 @@
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use portcullis_api::CLUSTER_KIND;
+use portcullis_api::status::Health;
+
+use super::activity::GatewayActivity;
+use super::moment::Moment;
+use super::served_objects::{ServedObject, ServedObjects};
+use super::view::GatewaySummary;
+use crate::serve::status::{ObjectStatus, StatusBody};
+
+/// The inputs of the views, as of one moment.
+#[derive(Clone, Copy)]
+pub(super) struct Inputs<'a> {
+    pub(super) status: &'a StatusBody,
+    pub(super) served: &'a ServedObjects,
+    pub(super) activity: &'a GatewayActivity,
+    pub(super) now: Moment,
+}
+
+/// The health of a cluster's servers, by node.
+pub(super) type HealthByNode = BTreeMap<String, Health>;
+
+/// The part of a pool's name that holds all servers of a cluster.
+const ALL_SERVERS: &str = "all.h2";
+
+impl<'a> Inputs<'a> {
+    /// The objects, one of each name: of those that share it, the one that is served.
+    pub(super) fn objects(&self) -> BTreeMap<&'a str, &'a ObjectStatus> {
+        let mut objects: BTreeMap<&str, &ObjectStatus> = BTreeMap::new();
+        for object in self.status.objects.iter().filter(|one| one.diagnosis.kind == CLUSTER_KIND) {
+            match objects.entry(&object.diagnosis.name) {
+                Entry::Vacant(entry) => drop(entry.insert(object)),
+                Entry::Occupied(mut entry) if object.diagnosis.accepted => drop(entry.insert(object)),
+                Entry::Occupied(_) => {}
+            }
+        }
+        objects
+    }
+
+    /// The parts of an object that is served.
+    pub(super) fn served(&self, name: &str) -> Option<&'a ServedObject> {
+        self.served.by_name.get(name).map(AsRef::as_ref)
+    }
+
+    /// The health of all servers of each cluster. Envoy clusters are `<instance>/-/<name>/<part>`.
+    pub(super) fn health(&self) -> BTreeMap<&'a str, &'a HealthByNode> {
+        let of_all = self.status.endpoints.iter().filter_map(|(pool, nodes)| {
+            let (owner, part) = pool.rsplit_once('/')?;
+            let (_, name) = owner.rsplit_once('/')?;
+            (part == ALL_SERVERS).then_some((name, nodes))
+        });
+        of_all.collect()
+    }
+
+    /// Every gateway, by node: those of this replica, and those that only report, because they follow another one. Without
+    /// numbers.
+    pub(super) fn gateways(&self) -> Vec<GatewaySummary> {
+        let mut gateways: BTreeMap<&str, GatewaySummary> = BTreeMap::new();
+        for node in &self.status.nodes {
+            // A node has two streams for a moment after a reconnect.
+            let gateway = gateways.entry(&node.id).or_insert_with(|| self.gateway(&node.id, false));
+            gateway.connected |= node.connected;
+            gateway.in_sync &= node.in_sync;
+        }
+        let reporting = self.activity.reporting(self.now).map(|(node, _, _)| node);
+        for node in self.status.endpoints.values().flat_map(BTreeMap::keys).map(String::as_str).chain(reporting) {
+            gateways.entry(node).or_insert_with(|| self.gateway(node, true)).connected = true;
+        }
+        for (node, gateway) in self.activity.gateways() {
+            let Some(summary) = gateways.get_mut(node) else { continue };
+            summary.reported_seconds_ago = gateway.reported().map(|reported| self.now.since(reported).as_secs());
+            summary.uptime_seconds = gateway.uptime_seconds(self.now);
+        }
+        gateways.into_values().collect()
+    }
+
+    fn gateway(&self, node: &str, connected: bool) -> GatewaySummary {
+        let in_sync = !connected || self.is_in_sync_elsewhere(node);
+        GatewaySummary { node: node.to_owned(), connected, in_sync, ..GatewaySummary::default() }
+    }
+
+    /// A gateway that follows another replica: no object shows that it refuses or waits.
+    fn is_in_sync_elsewhere(&self, node: &str) -> bool {
+        let entries = self.status.objects.iter().flat_map(|object| &object.status.gateways);
+        !entries.into_iter().any(|one| one.name == node && (one.state == "Pending" || one.state == "Refused"))
+    }
+}

@@ -1,0 +1,152 @@
+//! Which count it is, packed into a number.
+
+use crate::activity_report::OTHER;
+
+/// The position of 5xx among answers.
+const SERVER_ERRORS: u8 = 5;
+/// Most names of servers, and of schemas, that a process may have used for one cluster.
+const MAX_NAMES: usize = 127;
+
+/// Which count it is. Order and equality are those of the packed number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// Forwarded requests of a policy: its number plus one, 0 for none, [`REST`] for the rest.
+    Forwarded(u16),
+    /// Refused requests of a policy, by the position of the reason.
+    Refused(u16, u8),
+    /// Answers of the server at this position of [`Names::servers`], by kind.
+    Answers(u8, u8),
+    /// Answers of that server, by duration.
+    Latency(u8, u8),
+    /// Requests beyond the limit at this position of [`Names::schemas`].
+    Limited(u8),
+}
+
+/// The policy that is the rest of a list.
+pub(super) const REST: u16 = u16::MAX;
+
+/// The number of a policy, as a report has it.
+pub(super) fn policy(number: u32) -> u16 {
+    u16::try_from(number).unwrap_or(REST)
+}
+
+/// Whether an answer of this kind is an error: 5xx, and none at all.
+pub(super) fn is_error(kind: u8) -> bool {
+    kind == 0 || kind == SERVER_ERRORS
+}
+
+impl Key {
+    pub(super) fn pack(self) -> u32 {
+        let (kind, one, two) = match self {
+            Self::Forwarded(policy) => (0, policy, 0),
+            Self::Refused(policy, reason) => (1, policy, reason),
+            Self::Answers(server, kind) => (2, u16::from(server), kind),
+            Self::Latency(server, bucket) => (3, u16::from(server), bucket),
+            Self::Limited(schema) => (4, u16::from(schema), 0),
+        };
+        (kind << 24) | (u32::from(one) << 8) | u32::from(two)
+    }
+
+    pub(super) fn unpack(packed: u32) -> Self {
+        let [kind, high, middle, two] = packed.to_be_bytes();
+        let one = u16::from_be_bytes([high, middle]);
+        match kind {
+            0 => Self::Forwarded(one),
+            1 => Self::Refused(one, two),
+            2 => Self::Answers(middle, two),
+            3 => Self::Latency(middle, two),
+            _ => Self::Limited(middle),
+        }
+    }
+}
+
+/// Names of servers and schemas, by position. They are added and never moved.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    pub(super) servers: Vec<Box<str>>,
+    pub(super) schemas: Vec<Box<str>>,
+}
+
+impl Names {
+    /// Whether there is no room for others: servers were replaced many times.
+    pub(super) fn is_full(&self) -> bool {
+        self.servers.len() >= MAX_NAMES || self.schemas.len() >= MAX_NAMES
+    }
+
+    pub(super) fn server(&mut self, name: &str) -> Option<u8> {
+        position(&mut self.servers, name)
+    }
+
+    pub(super) fn schema(&mut self, name: &str) -> Option<u8> {
+        position(&mut self.schemas, name)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.servers.iter().chain(&self.schemas).map(|name| name.len() + size_of::<Box<str>>()).sum()
+    }
+}
+
+/// The position of a name, which is added if it is new. Those beyond the bound share one.
+fn position(names: &mut Vec<Box<str>>, name: &str) -> Option<u8> {
+    let of = |names: &[Box<str>], name: &str| names.iter().position(|known| **known == *name);
+    let name = if of(names, name).is_none() && names.len() + 1 >= MAX_NAMES { OTHER } else { name };
+    let position = of(names, name).unwrap_or_else(|| {
+        names.push(name.into());
+        names.len() - 1
+    });
+    position.try_into().ok()
+}
+
+/// Keys and values beside each other, to be asked in the order of the keys.
+pub(super) struct Cursor<'a, T> {
+    keys: &'a [u32],
+    values: &'a [T],
+}
+
+impl<'a, T: Copy + Default> Cursor<'a, T> {
+    pub(super) fn new(keys: &'a [u32], values: &'a [T]) -> Self {
+        Self { keys, values }
+    }
+
+    /// The value of a key, or none at all.
+    pub(super) fn at(&mut self, wanted: u32) -> T {
+        while let ([key, keys @ ..], [value, values @ ..]) = (self.keys, self.values) {
+            if *key > wanted {
+                break;
+            }
+            (self.keys, self.values) = (keys, values);
+            if *key == wanted {
+                return *value;
+            }
+        }
+        T::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_is_the_same_after_it_was_packed() {
+        let keys = [
+            Key::Forwarded(0),
+            Key::Forwarded(REST),
+            Key::Refused(258, 127),
+            Key::Answers(126, 5),
+            Key::Latency(0, 12),
+            Key::Limited(126),
+        ];
+        assert_eq!(keys.map(|key| Key::unpack(key.pack())), keys);
+        assert!(keys.map(Key::pack).is_sorted());
+    }
+
+    #[test]
+    fn names_beyond_the_bound_share_a_position() {
+        let mut names = Names::default();
+        let positions: Vec<_> = (0..300).map(|number| names.server(&format!("s{number}")).unwrap()).collect();
+        assert!(names.is_full() && names.servers.len() == MAX_NAMES);
+        assert_eq!(names.server("s0"), Some(0));
+        assert!(positions[126..].iter().all(|position| *names.servers[usize::from(*position)] == *OTHER));
+    }
+}

@@ -1,0 +1,193 @@
+//! Memory of the fleet: the newest activity of each gateway and cluster, an hour of history, changes of conditions. The
+//! console and `portcullis top` read it as [`view`]s.
+//!
+//! | step | module |
+//! |---|---|
+//! | take a gateway's report | `activity`, of one process `process`, of one cluster in it `samples` |
+//! | subtract two reports | `counts`, `growth`, `keys`, `rates` |
+//! | remember the past | `history`, `transitions` |
+//! | read what is served | `served_objects`, `rule_text` |
+//! | make the views | `inputs`, `fleet_view`, `cluster_view`, `severity` |
+//!
+//! Everything is in memory and bounded, and time is an argument of all of it but [`Fleet`]. A control plane that restarts begins
+//! anew, and has numbers after two reports of each gateway.
+
+mod activity;
+mod cluster_view;
+mod counts;
+mod fleet_view;
+mod growth;
+mod history;
+mod inputs;
+mod keys;
+mod moment;
+mod process;
+mod rates;
+mod rule_text;
+mod samples;
+mod served_objects;
+mod severity;
+#[cfg(test)]
+mod tests;
+mod transitions;
+pub(crate) mod view;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use portcullis_xds::{GatewayReport, ReportSink, UnreadableReport};
+use tokio::sync::watch;
+
+use activity::GatewayActivity;
+use cluster_view::cluster_view;
+use fleet_view::{fleet_view, rates_by_cluster};
+use history::Histories;
+use inputs::Inputs;
+pub(crate) use moment::Moment;
+use process::NO_CLUSTER;
+pub(crate) use served_objects::{ServedObjectCache, ServedObjects};
+use transitions::Transitions;
+use view::{ClusterView, FleetView};
+
+use super::status::StatusBody;
+use super::status_observer::StatusObserver;
+use crate::activity_report::{ReadError, ReportPart};
+
+/// The age to which a view of the fleet is reused, so that many readers cost no more than one.
+const MAX_VIEW_AGE: Duration = Duration::from_secs(1);
+/// The interval of looking for changes.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
+/// The time after which views have changed in any case: they hold ages.
+const MAX_QUIET: Duration = Duration::from_secs(5);
+
+/// The state of the fleet.
+pub(crate) struct Fleet {
+    observer: Arc<StatusObserver>,
+    served: watch::Receiver<Arc<ServedObjects>>,
+    memory: Mutex<Memory>,
+    newest: Mutex<Option<(Instant, Arc<FleetView>)>>,
+    changes: watch::Sender<u64>,
+}
+
+/// Everything that is remembered.
+#[derive(Debug, Default)]
+struct Memory {
+    activity: GatewayActivity,
+    histories: Histories,
+    transitions: Transitions,
+    /// Whether a report was taken since the last look.
+    is_news: bool,
+    /// When readers were last notified.
+    notified: Option<Instant>,
+}
+
+impl Fleet {
+    pub(super) fn new(observer: Arc<StatusObserver>, served: watch::Receiver<Arc<ServedObjects>>) -> Self {
+        let changes = watch::Sender::new(0);
+        Self { observer, served, memory: Mutex::default(), newest: Mutex::default(), changes }
+    }
+
+    /// All clusters, worst first, and all gateways; at most a second old.
+    pub(crate) fn fleet(&self, now: Moment) -> Arc<FleetView> {
+        // The lock is held meanwhile: of readers who come together, one makes the view.
+        let mut newest = lock(&self.newest);
+        if let Some((at, view)) = &*newest
+            && now.since(*at) < MAX_VIEW_AGE
+        {
+            return Arc::clone(view);
+        }
+        let status = self.observer.status();
+        let view = self.with_inputs(&status, now, |inputs, _| Arc::new(fleet_view(inputs)));
+        *newest = Some((now.uptime, Arc::clone(&view)));
+        view
+    }
+
+    /// Everything about one cluster; `None` if no object has that name. `-` is for requests that reached none.
+    pub(crate) fn cluster(&self, name: &str, now: Moment) -> Option<ClusterView> {
+        let status = self.observer.status();
+        self.with_inputs(&status, now, |inputs, memory| {
+            cluster_view(inputs, name, &memory.histories, &memory.transitions)
+        })
+    }
+
+    /// Changes when the views do, at most once a second.
+    pub(crate) fn changed(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Follows the objects and writes history until the runtime ends.
+    pub(crate) async fn watch(self: Arc<Self>) {
+        let mut turns = tokio::time::interval(WATCH_INTERVAL);
+        turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            if self.look(&self.observer.status(), Moment::now()) {
+                self.changes.send_modify(|changes| *changes += 1);
+            }
+        }
+    }
+
+    /// Returns whether readers should look again.
+    fn look(&self, status: &StatusBody, now: Moment) -> bool {
+        let served = self.served.borrow().clone();
+        let mut guard = lock(&self.memory);
+        let memory = &mut *guard;
+        let inputs = Inputs { status, served: &served, activity: &memory.activity, now };
+        let objects = inputs.objects();
+        let conditions = objects.iter().map(|(name, object)| (*name, object.status.conditions.as_slice()));
+        memory.is_news |= memory.transitions.look(conditions, now);
+        if memory.histories.is_due(now) {
+            let is_known = |name: &str| name == NO_CLUSTER || objects.contains_key(name);
+            memory.histories.add(&rates_by_cluster(&inputs), is_known, now);
+        }
+        // Before the source was read, nothing is known of its objects.
+        if !status.snapshot.is_empty() {
+            let names: BTreeSet<String> = objects.keys().map(|name| (*name).to_owned()).collect();
+            memory.activity.follow(names, now.uptime);
+        }
+        memory.is_due(now)
+    }
+
+    fn with_inputs<T>(&self, status: &StatusBody, now: Moment, make: impl FnOnce(Inputs<'_>, &Memory) -> T) -> T {
+        let served = self.served.borrow().clone();
+        let memory = lock(&self.memory);
+        make(Inputs { status, served: &served, activity: &memory.activity, now }, &memory)
+    }
+
+    fn record(&self, node: &str, report: &ReportPart, at: Instant) -> Result<(), ReadError> {
+        let clusters = report.clusters().collect::<Result<Vec<_>, _>>()?;
+        let mut memory = lock(&self.memory);
+        memory.activity.take(node, report, clusters, at);
+        memory.is_news |= !report.more;
+        Ok(())
+    }
+}
+
+impl Memory {
+    /// Whether readers should look again.
+    fn is_due(&mut self, now: Moment) -> bool {
+        let is_quiet = self.notified.is_some_and(|notified| now.since(notified) < MAX_QUIET);
+        if is_quiet && !self.is_news {
+            return false;
+        }
+        (self.is_news, self.notified) = (false, Some(now.uptime));
+        true
+    }
+}
+
+impl ReportSink for Fleet {
+    fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
+        // There is one instance today. A gateway that names one knows of several.
+        if !report.instance.is_empty() && report.instance != self.served.borrow().instance {
+            return Ok(());
+        }
+        let read = ReportPart::read(report.content).and_then(|part| self.record(&report.node, &part, Instant::now()));
+        read.map_err(|error| UnreadableReport(error.to_string()))
+    }
+}
+
+/// A panic elsewhere leaves at most one report half taken.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

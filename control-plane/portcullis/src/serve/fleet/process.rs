@@ -1,0 +1,165 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use super::moment::Moment;
+use super::rates::Rates;
+use super::samples::ClusterActivity;
+use crate::activity_report::ClusterMessage;
+
+/// Most bytes of the activity of one gateway.
+const MAX_BYTES: usize = 48 << 20;
+
+/// The activity of one Envoy process, which begins anew with another process.
+#[derive(Debug)]
+pub(super) struct ProcessActivity {
+    pub(super) process: u64,
+    uptime_seconds: u64,
+    /// The time of its last whole report.
+    last: Option<Instant>,
+    /// The time of the last part of a report.
+    heard: Option<Instant>,
+    /// Whether every cluster with a count was in a report, so that one that comes later had none before.
+    is_complete: bool,
+    /// Whether a cluster was left out for want of room.
+    is_full: bool,
+    /// A cluster that is not known is here without activity: its counts are not those since its object exists.
+    clusters: BTreeMap<String, Option<ClusterActivity>>,
+    bytes: usize,
+}
+
+/// One part of a report, read.
+pub(super) struct Part {
+    pub(super) uptime_seconds: u64,
+    pub(super) complete: bool,
+    pub(super) more: bool,
+    /// The positions of the reasons of the report in the memory of reasons.
+    pub(super) reasons: Vec<u8>,
+    pub(super) clusters: Vec<ClusterMessage>,
+}
+
+impl ProcessActivity {
+    pub(super) fn new(process: u64) -> Self {
+        Self {
+            process,
+            uptime_seconds: 0,
+            last: None,
+            heard: None,
+            is_complete: false,
+            is_full: false,
+            clusters: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Takes a part of a report that came at `at`. Without `detail` only the sums of each cluster are kept. `known` are the
+    /// objects, as soon as there are any.
+    pub(super) fn take(&mut self, part: &Part, known: Option<&BTreeSet<String>>, detail: bool, at: Instant) {
+        self.uptime_seconds = part.uptime_seconds;
+        self.heard = Some(at);
+        for message in &part.clusters {
+            self.take_cluster(message, part, known, detail, at);
+        }
+        if !part.more {
+            self.is_complete |= part.complete;
+            self.last = Some(at);
+            self.forget_old(at);
+        }
+    }
+
+    fn take_cluster(
+        &mut self,
+        message: &ClusterMessage,
+        part: &Part,
+        known: Option<&BTreeSet<String>>,
+        detail: bool,
+        at: Instant,
+    ) {
+        let name = message.cluster.as_str();
+        if !self.clusters.contains_key(name) {
+            if self.bytes > MAX_BYTES {
+                self.is_full = true;
+                return;
+            }
+            // Its counts began between the last report and this one.
+            let began = self.last.filter(|_| self.is_complete && !self.is_full).map(ClusterActivity::idle);
+            self.bytes += entry_bytes(name);
+            self.clusters.insert(name.to_owned(), began.or_else(|| Some(ClusterActivity::default())));
+        }
+        let is_known = is_known(name, known);
+        let Some(entry) = self.clusters.get_mut(name) else { return };
+        let before = entry.as_ref().map_or(0, ClusterActivity::bytes);
+        if is_known {
+            let detail = detail && self.bytes <= MAX_BYTES;
+            let activity = entry.get_or_insert_default();
+            activity.take(message, &part.reasons, detail, self.last, at);
+        } else {
+            *entry = None;
+        }
+        let now = entry.as_ref().map_or(0, ClusterActivity::bytes);
+        self.bytes = self.bytes.saturating_sub(before) + now;
+    }
+
+    /// Forgets the activity of clusters that are not known.
+    pub(super) fn retain_known(&mut self, known: &BTreeSet<String>) {
+        for (name, entry) in &mut self.clusters {
+            if !is_known(name, Some(known)) {
+                self.bytes = self.bytes.saturating_sub(entry.take().map_or(0, |activity| activity.bytes()));
+            }
+        }
+    }
+
+    fn forget_old(&mut self, at: Instant) {
+        for activity in self.clusters.values_mut().flatten() {
+            let before = activity.bytes();
+            activity.forget(at);
+            self.bytes = (self.bytes + activity.bytes()).saturating_sub(before);
+        }
+    }
+
+    /// The time of the last whole report.
+    pub(super) fn reported(&self) -> Option<Instant> {
+        self.last
+    }
+
+    /// The time of the last part of a report.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        self.heard
+    }
+
+    /// Seconds since the process has loaded the filter.
+    pub(super) fn uptime_seconds(&self, now: Moment) -> u64 {
+        self.uptime_seconds.saturating_add(self.last.map_or(0, |last| now.since(last).as_secs()))
+    }
+
+    /// Rates and gauges by cluster, as of the last report.
+    pub(super) fn rates(&self) -> impl Iterator<Item = (&str, Rates)> {
+        let last = self.last;
+        self.activities().filter_map(move |(name, activity)| Some((name, activity.rates(last?))))
+    }
+
+    /// The activity of a cluster.
+    pub(super) fn cluster(&self, name: &str) -> Option<&ClusterActivity> {
+        self.clusters.get(name)?.as_ref()
+    }
+
+    fn activities(&self) -> impl Iterator<Item = (&str, &ClusterActivity)> {
+        self.clusters.iter().filter_map(|(name, activity)| Some((name.as_str(), activity.as_ref()?)))
+    }
+
+    /// The memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// The cluster of requests that reach no object.
+pub(super) const NO_CLUSTER: &str = "-";
+
+fn is_known(name: &str, known: Option<&BTreeSet<String>>) -> bool {
+    name == NO_CLUSTER || known.is_none_or(|known| known.contains(name))
+}
+
+/// The memory of a cluster's place in the map.
+fn entry_bytes(name: &str) -> usize {
+    name.len() + size_of::<String>() + size_of::<Option<ClusterActivity>>()
+}

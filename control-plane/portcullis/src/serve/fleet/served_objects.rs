@@ -1,0 +1,78 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use portcullis_api::{CertificateDates, UpstreamCluster, certificate_dates, cluster_as_written, parse_cluster};
+use serde_json::Value;
+
+use super::rule_text::rule_text;
+
+/// The parts of served objects that views of the fleet show. No key is among them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ServedObjects {
+    /// The instance of the control plane.
+    pub(crate) instance: String,
+    pub(super) by_name: BTreeMap<String, Arc<ServedObject>>,
+}
+
+/// The parts of one object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ServedObject {
+    pub(super) servers: Vec<ServedServer>,
+    /// The first rule of each policy, in a few words.
+    pub(super) policies: Vec<String>,
+    /// Names of flow control schemas.
+    pub(super) schemas: Vec<String>,
+    pub(super) certificates: Vec<CertificateDates>,
+}
+
+/// A server that may get requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ServedServer {
+    /// As metrics and health reports name it.
+    pub(super) server: String,
+    pub(super) zone: Option<String>,
+}
+
+/// Most policies of an object that are shown.
+const MAX_POLICIES: usize = 1_000;
+
+/// Reads each document once.
+#[derive(Debug, Default)]
+pub(crate) struct ServedObjectCache {
+    known: BTreeMap<String, (Arc<Value>, Arc<ServedObject>)>,
+}
+
+impl ServedObjectCache {
+    /// The parts of the documents that are served, by the name of their object.
+    pub(crate) fn read(&mut self, instance: &str, documents: &BTreeMap<String, Arc<Value>>) -> ServedObjects {
+        let mut before = std::mem::take(&mut self.known);
+        for (name, document) in documents {
+            let known = before.remove(name).filter(|(known, _)| Arc::ptr_eq(known, document) || known == document);
+            let read = known.map_or_else(|| Arc::new(ServedObject::of(document)), |(_, read)| read);
+            self.known.insert(name.clone(), (Arc::clone(document), read));
+        }
+        let by_name = self.known.iter().map(|(name, (_, read))| (name.clone(), Arc::clone(read)));
+        ServedObjects { instance: instance.to_owned(), by_name: by_name.collect() }
+    }
+}
+
+impl ServedObject {
+    fn of(document: &Arc<Value>) -> Self {
+        parse_cluster(document).map(|raw| Self::of_cluster(&raw)).unwrap_or_default()
+    }
+
+    fn of_cluster(raw: &UpstreamCluster) -> Self {
+        let Some(cluster) = cluster_as_written(raw) else { return Self::default() };
+        let served = cluster.servers.into_iter().filter(|server| server.enabled).map(|server| ServedServer {
+            server: server.endpoint.to_string(),
+            zone: Some(server.zone).filter(|zone| !zone.is_empty()),
+        });
+        let policies = cluster.policies.iter().take(MAX_POLICIES);
+        Self {
+            servers: served.collect(),
+            policies: policies.map(|one| one.rules.first().map(rule_text).unwrap_or_default()).collect(),
+            schemas: cluster.schemas.into_iter().map(|schema| schema.name).collect(),
+            certificates: certificate_dates(&raw.spec),
+        }
+    }
+}

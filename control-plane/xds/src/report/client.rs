@@ -1,0 +1,70 @@
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{Request, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::STREAM_REPORTS;
+use super::message::{ReportRequest, ReportResponse};
+
+/// Opens streams of reports to one control plane.
+#[derive(Clone, Debug)]
+pub struct ReportClient(Channel);
+
+impl ReportClient {
+    /// A client on a connection.
+    pub fn new(channel: Channel) -> Self {
+        Self(channel)
+    }
+
+    /// A stream of reports of one node.
+    ///
+    /// # Errors
+    /// The control plane refuses it, or has no such service (`Code::Unimplemented`).
+    pub async fn open(&self, node: &str) -> Result<ReportStream, Status> {
+        let (sender, receiver) = mpsc::channel(1);
+        // The first message is there before the stream: a server may wait for it before it answers.
+        let introduction = ReportRequest { node: node.to_owned(), ..ReportRequest::default() };
+        let _ = sender.try_send(introduction);
+        let mut client = Grpc::new(self.0.clone());
+        client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let request = Request::new(ReceiverStream::new(receiver));
+        let path = PathAndQuery::from_static(STREAM_REPORTS);
+        let codec = ProstCodec::<ReportRequest, ReportResponse>::default();
+        let acknowledgements = client.streaming(request, path, codec).await?.into_inner();
+        let mut stream = ReportStream { sender, acknowledgements };
+        stream.acknowledged().await?;
+        Ok(stream)
+    }
+}
+
+/// An open stream of reports.
+#[derive(Debug)]
+pub struct ReportStream {
+    sender: mpsc::Sender<ReportRequest>,
+    acknowledgements: Streaming<ReportResponse>,
+}
+
+impl ReportStream {
+    /// Sends a report and waits until it is acknowledged.
+    ///
+    /// # Errors
+    /// The stream has ended.
+    pub async fn send(&mut self, instance: &str, content: Bytes) -> Result<(), Status> {
+        let request = ReportRequest { node: String::new(), instance: instance.to_owned(), content };
+        if self.sender.send(request).await.is_err() {
+            // The reason is in the answers.
+            self.acknowledged().await?;
+            return Err(Status::unavailable("the stream has ended"));
+        }
+        self.acknowledged().await
+    }
+
+    async fn acknowledged(&mut self) -> Result<(), Status> {
+        let message = self.acknowledgements.message().await?;
+        message.map(drop).ok_or_else(|| Status::unavailable("the control plane has ended the stream"))
+    }
+}

@@ -1,0 +1,46 @@
+//! Reports of gateways about themselves, by a service of our own: `portcullis.report.v1.ReportService`.
+//!
+//! This crate checks the sender and the size of a report and hands its bytes on; it cannot read them. One client stream carries
+//! the reports of one node, and each is acknowledged, so that at most one waits to be read. A sender that does not know a field,
+//! or a receiver that does not, ignores it.
+
+mod client;
+mod message;
+mod service;
+#[cfg(test)]
+mod tests;
+
+use bytes::Bytes;
+
+pub use client::{ReportClient, ReportStream};
+pub(crate) use service::service;
+
+/// The full name of the service.
+const SERVICE: &str = "portcullis.report.v1.ReportService";
+/// The path of its one method.
+const STREAM_REPORTS: &str = "/portcullis.report.v1.ReportService/StreamReports";
+
+/// A report of a gateway. The peer may be that node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatewayReport {
+    /// The node's id.
+    pub node: String,
+    /// The instance that it is about; empty where there is one.
+    pub instance: String,
+    /// The report itself.
+    pub content: Bytes,
+}
+
+/// The reason that a report cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UnreadableReport(pub String);
+
+/// Takes the reports of gateways.
+pub trait ReportSink: Send + Sync {
+    /// Takes a report. Calls come from within the streams, so they must not wait.
+    ///
+    /// # Errors
+    /// The report cannot be read. Its stream ends.
+    fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport>;
+}

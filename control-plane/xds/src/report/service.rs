@@ -1,0 +1,189 @@
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::{Stream, StreamExt};
+use tokio::sync::{mpsc, watch};
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service, http};
+use tonic::server::{Grpc, NamedService, StreamingService};
+use tonic::{Code, Request, Response, Status, Streaming};
+use tonic_prost::ProstCodec;
+
+use super::message::{ReportRequest, ReportResponse};
+use super::{GatewayReport, ReportSink, SERVICE, STREAM_REPORTS};
+use crate::admission::{Admission, QueuedResponse, ResponseStream, admission};
+use crate::limits::Rejection;
+use crate::snapshot::Snapshot;
+
+/// Longest id of a node.
+const MAX_NODE: usize = 256;
+/// Longest name of an instance: a DNS label.
+const MAX_INSTANCE: usize = 63;
+
+/// The report service, which hands reports to `sink`. `max_message` bounds one of them. Its streams end when the sender of
+/// `life` is gone.
+pub(crate) fn service(
+    sink: Arc<dyn ReportSink>,
+    life: watch::Receiver<Option<Arc<Snapshot>>>,
+    max_message: usize,
+) -> ReportServer {
+    ReportServer { streams: Streams { sink, life }, max_message }
+}
+
+/// The service, as the server calls it.
+#[derive(Clone)]
+pub(crate) struct ReportServer {
+    streams: Streams,
+    max_message: usize,
+}
+
+impl NamedService for ReportServer {
+    const NAME: &'static str = SERVICE;
+}
+
+impl Service<http::Request<Body>> for ReportServer {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        if request.uri().path() != STREAM_REPORTS {
+            let refusal = Status::new(Code::Unimplemented, "use StreamReports").into_http();
+            return Box::pin(std::future::ready(Ok(refusal)));
+        }
+        let (streams, most) = (self.streams.clone(), self.max_message);
+        Box::pin(async move {
+            let codec = ProstCodec::<ReportResponse, ReportRequest>::default();
+            let mut grpc = Grpc::new(codec).apply_max_message_size_config(Some(most), None);
+            Ok(grpc.streaming(streams, request).await)
+        })
+    }
+}
+
+/// The method.
+#[derive(Clone)]
+struct Streams {
+    sink: Arc<dyn ReportSink>,
+    life: watch::Receiver<Option<Arc<Snapshot>>>,
+}
+
+impl StreamingService<ReportRequest> for Streams {
+    type Response = ReportResponse;
+    type ResponseStream = Pin<Box<dyn Stream<Item = Result<ReportResponse, Status>> + Send>>;
+    type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
+
+    fn call(&mut self, request: Request<Streaming<ReportRequest>>) -> Self::Future {
+        let opened = admission(&request).map(|admission| self.open(admission, request.into_inner()));
+        Box::pin(std::future::ready(opened.map(Response::new)))
+    }
+}
+
+impl Streams {
+    fn open(
+        &self,
+        admission: Arc<Admission>,
+        messages: Streaming<ReportRequest>,
+    ) -> <Self as StreamingService<ReportRequest>>::ResponseStream {
+        let (sender, receiver) = mpsc::channel(1);
+        let responses = ResponseStream::new(receiver, Arc::clone(&admission));
+        let (sink, mut life) = (Arc::clone(&self.sink), self.life.clone());
+        tokio::spawn(async move {
+            let stream = GatewayStream { sink, admission, responses: sender.clone() };
+            let ended = tokio::select! {
+                ended = stream.listen(messages) => ended,
+                () = sender.closed() => return,
+                () = async { while life.changed().await.is_ok() {} } => Ok(()),
+            };
+            if let Err(status) = ended {
+                // A closed stream needs no reason.
+                let _ = sender.send(QueuedResponse { content: Err(status), room: None }).await;
+            }
+        });
+        responses.boxed()
+    }
+}
+
+/// Takes the reports of one stream.
+pub(super) struct GatewayStream {
+    pub(super) sink: Arc<dyn ReportSink>,
+    pub(super) admission: Arc<Admission>,
+    pub(super) responses: mpsc::Sender<QueuedResponse<ReportResponse>>,
+}
+
+impl GatewayStream {
+    /// Takes reports until the stream ends.
+    pub(super) async fn listen(
+        &self,
+        mut messages: impl Stream<Item = Result<ReportRequest, Status>> + Unpin,
+    ) -> Result<(), Status> {
+        let limits = self.admission.limits();
+        let Ok(first) = tokio::time::timeout(limits.idle, messages.next()).await else {
+            self.admission.rejected(Rejection::Idle);
+            return Err(Status::deadline_exceeded("say which node this is"));
+        };
+        let Some(Ok(first)) = first else { return Ok(()) };
+        let node = self.node(&first.node)?;
+        self.admission.admit();
+        let mut next = Some(Ok(first));
+        while let Some(message) = next {
+            let pause = self.take(&node, message.inspect_err(|status| self.count(status))?)?;
+            self.acknowledge().await?;
+            tokio::time::sleep(pause).await;
+            next = messages.next().await;
+        }
+        Ok(())
+    }
+
+    /// The node id of the first message, if the peer may be that node.
+    fn node(&self, id: &str) -> Result<String, Status> {
+        self.admission.peer().may_be(id).inspect_err(|_| self.admission.rejected(Rejection::Node))?;
+        if id.is_empty() || id.len() > MAX_NODE {
+            return Err(Status::invalid_argument("a node id has 1 to 256 bytes"));
+        }
+        Ok(id.to_owned())
+    }
+
+    /// Hands a report on. Returns the time for which the peer's next one has to wait.
+    fn take(&self, node: &str, message: ReportRequest) -> Result<Duration, Status> {
+        if !message.node.is_empty() && message.node != node {
+            return Err(Status::invalid_argument("the node id changed within a stream"));
+        }
+        if message.instance.len() > MAX_INSTANCE {
+            return Err(Status::invalid_argument("an instance has at most 63 bytes"));
+        }
+        if message.content.is_empty() {
+            return Ok(Duration::ZERO);
+        }
+        let start = Instant::now();
+        let report = GatewayReport { node: node.to_owned(), instance: message.instance, content: message.content };
+        self.sink.take(report).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        Ok(self.admission.worked(start.elapsed()).max(self.admission.limits().report_pause))
+    }
+
+    /// A peer that does not read its acknowledgements is not read either, and is not waited for without end.
+    async fn acknowledge(&self) -> Result<(), Status> {
+        let response = QueuedResponse { content: Ok(ReportResponse {}), room: None };
+        match tokio::time::timeout(self.admission.limits().answer, self.responses.send(response)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(Status::cancelled("the stream is closed")),
+            Err(_) => {
+                self.admission.rejected(Rejection::AckState);
+                self.admission.close_connection();
+                Err(Status::deadline_exceeded("an acknowledgement is not read"))
+            }
+        }
+    }
+
+    fn count(&self, status: &Status) {
+        if status.code() == Code::OutOfRange {
+            self.admission.rejected(Rejection::Message);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::sync::mpsc;
+use tonic::Code;
+
+use super::message::ReportRequest;
+use super::service::GatewayStream;
+use super::{GatewayReport, ReportSink, UnreadableReport};
+use crate::admission::Admission;
+use crate::limits::Limits;
+
+/// Remembers every report; `bad` cannot be read.
+#[derive(Default)]
+struct Witness(Mutex<Vec<GatewayReport>>);
+
+impl ReportSink for Witness {
+    fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
+        if report.content == "bad" {
+            return Err(UnreadableReport("no report".to_owned()));
+        }
+        self.0.lock().unwrap().push(report);
+        Ok(())
+    }
+}
+
+fn message(node: &str, instance: &str, content: &str) -> ReportRequest {
+    let content = Bytes::copy_from_slice(content.as_bytes());
+    ReportRequest { node: node.to_owned(), instance: instance.to_owned(), content }
+}
+
+fn limits() -> Limits {
+    let short = Duration::from_millis(20);
+    Limits { report_pause: Duration::ZERO, idle: short, answer: short, ..Limits::default() }
+}
+
+/// The outcome of a stream of these messages whose acknowledgements are read, and the reports that were taken.
+async fn stream_of(messages: Vec<ReportRequest>) -> (Option<Code>, Vec<(String, String, Bytes)>) {
+    let witness = Arc::new(Witness::default());
+    let (responses, mut queued) = mpsc::channel(1);
+    let stream = GatewayStream { sink: witness.clone(), admission: Admission::local(limits()), responses };
+    let reader = tokio::spawn(async move { while queued.recv().await.is_some() {} });
+    let ended = stream.listen(stream::iter(messages.into_iter().map(Ok))).await;
+    drop(stream);
+    reader.await.unwrap();
+    let taken = witness.0.lock().unwrap().drain(..).map(|one| (one.node, one.instance, one.content)).collect();
+    (ended.err().map(|status| status.code()), taken)
+}
+
+#[tokio::test]
+async fn report_is_that_of_the_node_in_the_first_message() {
+    let taken =
+        |node: &str, content: &'static str| (node.to_owned(), String::new(), Bytes::from_static(content.as_bytes()));
+    let table = [
+        (vec![message("one", "", "a"), message("", "", "b")], None, vec![taken("one", "a"), taken("one", "b")]),
+        (vec![message("one", "", ""), message("one", "", "b")], None, vec![taken("one", "b")]),
+        (vec![message("", "", "a")], Some(Code::InvalidArgument), vec![]),
+        (vec![message(&"x".repeat(257), "", "a")], Some(Code::InvalidArgument), vec![]),
+        (vec![message("one", &"x".repeat(64), "a")], Some(Code::InvalidArgument), vec![]),
+        (vec![message("one", "", "a"), message("two", "", "b")], Some(Code::InvalidArgument), vec![taken("one", "a")]),
+        (vec![message("one", "", "bad"), message("", "", "b")], Some(Code::InvalidArgument), vec![]),
+    ];
+    for (messages, code, expected) in table {
+        assert_eq!(stream_of(messages.clone()).await, (code, expected), "{messages:?}");
+    }
+}
+
+#[tokio::test]
+async fn report_stream_ends_when_its_peer_is_silent_or_deaf() {
+    let stream = |responses| GatewayStream {
+        sink: Arc::new(Witness::default()),
+        admission: Admission::local(limits()),
+        responses,
+    };
+    let (responses, _queued) = mpsc::channel(1);
+    let silent = stream(responses).listen(stream::pending()).await;
+    assert_eq!(silent.unwrap_err().code(), Code::DeadlineExceeded);
+    let (responses, _queued) = mpsc::channel(1);
+    let endless = stream::repeat_with(|| Ok(message("one", "", "a")));
+    let deaf = stream(responses).listen(endless).await;
+    assert_eq!(deaf.unwrap_err().code(), Code::DeadlineExceeded);
+}

@@ -1,0 +1,95 @@
+//! Reports of gateways about themselves, over mutual TLS.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use portcullis_xds::{GatewayReport, Limits, ReportClient, ReportSink, UnreadableReport};
+use tonic::Code;
+
+use crate::site::{SOON, Site, snapshot};
+
+/// Remembers the nodes of all reports, and their sizes.
+#[derive(Default)]
+struct Witness(Mutex<Vec<(String, usize)>>);
+
+impl ReportSink for Witness {
+    fn take(&self, report: GatewayReport) -> Result<(), UnreadableReport> {
+        self.0.lock().unwrap().push((report.node, report.content.len()));
+        Ok(())
+    }
+}
+
+impl Witness {
+    fn taken(&self) -> Vec<(String, usize)> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+fn limits() -> Limits {
+    Limits { report_pause: Duration::ZERO, activity: 100_000, ..Limits::default() }
+}
+
+async fn client(site: &Site, name: &str) -> ReportClient {
+    ReportClient::new(site.caller(&site.identity(name)).channel().await.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gateway_reports_as_itself_only() {
+    let witness = Arc::new(Witness::default());
+    let site = Site::with_reports("reports-names", limits(), snapshot(1, 1), Some(witness.clone())).await;
+    let mut own = client(&site, "honest").await.open("honest").await.unwrap();
+    own.send("", Bytes::from_static(b"abc")).await.unwrap();
+    let thief = client(&site, "thief").await;
+    for node in ["honest", "", "THIEF", &"x".repeat(10_000)] {
+        let refused = thief.open(node).await.map(drop).unwrap_err();
+        assert!([Code::PermissionDenied, Code::InvalidArgument].contains(&refused.code()), "{node:.20}: {refused}");
+    }
+    assert!(site.rejected("node") >= 3);
+    assert_eq!(witness.taken(), [("honest".to_owned(), 3)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn report_that_is_too_large_ends_its_stream_alone() {
+    let witness = Arc::new(Witness::default());
+    let site = Site::with_reports("reports-size", limits(), snapshot(1, 1), Some(witness.clone())).await;
+    let loud = client(&site, "loud").await;
+    let mut stream = loud.open("loud").await.unwrap();
+    let mut other = loud.open("loud").await.unwrap();
+    assert!(stream.send("", vec![0; 200_000].into()).await.is_err());
+    site.until("it is counted", |site| site.rejected("message") == 1).await;
+    other.send("", vec![0; 50_000].into()).await.unwrap();
+    assert_eq!(witness.taken(), [("loud".to_owned(), 50_000)]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_of_reports_count_among_those_of_a_peer() {
+    let witness = Arc::new(Witness::default());
+    let limits = Limits { streams_per_peer: 2, ..limits() };
+    let site = Site::with_reports("reports-streams", limits, snapshot(1, 1), Some(witness)).await;
+    let greedy = client(&site, "greedy").await;
+    let kept = [greedy.open("greedy").await.unwrap(), greedy.open("greedy").await.unwrap()];
+    assert_eq!(greedy.open("greedy").await.map(drop).unwrap_err().code(), Code::ResourceExhausted);
+    client(&site, "other").await.open("other").await.unwrap();
+    drop(kept);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reports_are_read_one_after_the_other() {
+    let witness = Arc::new(Witness::default());
+    let limits = Limits { report_pause: Duration::from_secs(600), ..limits() };
+    let site = Site::with_reports("reports-pace", limits, snapshot(1, 1), Some(witness.clone())).await;
+    let mut hasty = client(&site, "hasty").await.open("hasty").await.unwrap();
+    hasty.send("", Bytes::from_static(b"a")).await.unwrap();
+    let second = tokio::time::timeout(Duration::from_millis(300), hasty.send("", Bytes::from_static(b"b"))).await;
+    assert!(second.is_err(), "it waits for its turn");
+    assert_eq!(witness.taken().len(), 1);
+}
+
+/// As an agent meets a control plane of an older release.
+#[tokio::test(flavor = "multi_thread")]
+async fn control_plane_without_the_service_says_so() {
+    let site = Site::start("reports-none", limits(), snapshot(1, 1)).await;
+    let opened = tokio::time::timeout(SOON, client(&site, "new").await.open("new")).await;
+    assert_eq!(opened.unwrap().map(drop).unwrap_err().code(), Code::Unimplemented);
+}
