@@ -1,6 +1,7 @@
 //! The fleet as the console, `portcullis top` and programs read it: bodies of `/ui/api/fleet` and `/ui/api/clusters/NAME`.
 //!
-//! Rates are averages over the last [`RATE_WINDOW`]; a gateway that has sent fewer than two reports has none. Texts that others
+//! Rates are averages over the last [`RATE_WINDOW`], or up to half of it more; a gateway that has sent fewer than two reports has
+//! none. Texts that others
 //! wrote are sanitized.
 
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use portcullis_api::status::Condition;
 use serde::{Deserialize, Serialize};
 
-/// The time over which rates and quantiles are computed.
+/// The least time over which rates and quantiles are computed, as soon as there are reports of it.
 pub(crate) const RATE_WINDOW: Duration = Duration::from_secs(30);
 /// The time between two points of a history.
 pub(crate) const HISTORY_STEP: Duration = Duration::from_secs(10);
