@@ -19,6 +19,7 @@ mod lint;
 mod materials;
 mod parse;
 mod problem;
+mod quantity;
 mod references;
 mod schema;
 mod secret;
@@ -48,6 +49,7 @@ pub use types::{
     ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings,
     GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight, ObjectMeta,
     PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings, ProxyProtocolSettings,
-    References, RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec, TokenBucket,
-    TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec, WildcardSubdomains,
+    RebalanceConditions, RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec, SecureServing,
+    ServerDetails, ServerSpec, TokenBucket, TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec,
+    WildcardSubdomains,
 };

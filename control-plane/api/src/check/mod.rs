@@ -16,6 +16,7 @@ mod logging;
 mod policies;
 mod protected;
 mod reach;
+mod rebalance;
 mod servers;
 mod settings;
 

@@ -22,5 +22,6 @@ pub use references::{
 };
 pub use settings::{
     AccessLogSettings, Certificate, ClientAuthority, ClientCaNames, GatewaySettings, GatewaySettingsSpec,
-    LimitSettings, ListenerSettings, ProtectedIdentitySettings, ProxyProtocolSettings, WildcardSubdomains,
+    LimitSettings, ListenerSettings, ProtectedIdentitySettings, ProxyProtocolSettings, RebalanceConditions,
+    RebalanceSettings, WildcardSubdomains,
 };

@@ -1,6 +1,6 @@
 use super::catalog::{
-    CREDENTIAL_CACHE_ENTRIES, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric, MetricsSink, REQUESTS_IN_FLIGHT,
-    REVIEWS,
+    CREDENTIAL_CACHE_ENTRIES, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric, MetricsSink, REBALANCED_CONNECTIONS,
+    REQUESTS_IN_FLIGHT, REVIEWS,
 };
 use super::counters::{CounterKey, CounterTable};
 use super::resource::ResourceLabels;
@@ -10,6 +10,7 @@ use super::slow_log::{Conspicuous, SlowLog};
 use super::verb::{ReportedVerb, Scope};
 use super::{Outcome, response_series};
 use crate::limit::InFlight;
+use crate::rebalance::Rebalance;
 use crate::review::CredentialCaches;
 use crate::state_store::StateStore;
 use portcullis_filter_config as config;
@@ -21,7 +22,8 @@ use std::time::Duration;
 /// Values of the labels of [`super::catalog::REQUESTS`], in its order.
 pub type Labels<'a> = [&'a str; 8];
 
-/// The counts of one cluster's requests under one configuration, and the choice of those for the access log.
+/// The counts of one cluster's requests under one configuration, and the choice of those for the access log and of those that
+/// drain their connections.
 #[derive(Debug)]
 pub struct ClusterMetrics {
     id: u64,
@@ -35,6 +37,7 @@ pub struct ClusterMetrics {
     /// The attributes of requests that are exported, if any.
     pub(super) shown: Option<config::ShownRequest>,
     slow_log: SlowLog,
+    rebalance: Option<Rebalance>,
     decisions: CounterTable,
     responses: ResponseTable,
     running: Arc<RunningRequests>,
@@ -69,6 +72,7 @@ impl ClusterMetrics {
         policies: &[config::Policy],
         memory: &impl StateStore,
         caches: &Arc<CredentialCaches>,
+        rebalance: Option<Rebalance>,
     ) -> Self {
         let in_flight = |schema: &config::FlowControlSchema| match schema.limit {
             config::FlowControlLimit::MaxRequestsInflight(max) => {
@@ -99,6 +103,7 @@ impl ClusterMetrics {
                 || shows_users
                 || policies.iter().any(|policy| policy.log),
             slow_log: SlowLog::of(config),
+            rebalance,
             shown: config.request_info.clone(),
             decisions: CounterTable::new(&budget),
             responses: ResponseTable::new(servers, &budget),
@@ -121,6 +126,7 @@ impl ClusterMetrics {
             tells_users: true,
             shown: None,
             slow_log: SlowLog::default(),
+            rebalance: None,
             decisions: CounterTable::new(&Arc::default()),
             responses: ResponseTable::new(ServerLabels::default(), &Arc::default()),
             running: Arc::default(),
@@ -170,6 +176,11 @@ impl ClusterMetrics {
         self.slow_log.admit(uptime)
     }
 
+    /// The choice of the requests that drain their connections, if any do.
+    pub(crate) fn rebalance(&self) -> Option<&Rebalance> {
+        self.rebalance.as_ref()
+    }
+
     /// Takes out the decisions that were counted since the last time.
     pub fn take(&self, mut each: impl FnMut(Labels<'_>, u64)) {
         self.decisions.take(|key, count| each(self.labels(key), count));
@@ -178,6 +189,13 @@ impl ClusterMetrics {
     /// Writes the answers that were counted since the last time.
     pub fn publish_responses(&self, sink: &mut impl MetricsSink) {
         response_series::publish(&self.cluster, &self.resources, &self.responses, sink);
+    }
+
+    /// Writes the drained connections that were counted since the last time.
+    pub(super) fn publish_drains(&self, sink: &mut impl MetricsSink) {
+        for (trigger, count) in self.rebalance.iter().flat_map(Rebalance::take_counts) {
+            sink.add(REBALANCED_CONNECTIONS, &[&self.cluster, trigger.label()], count);
+        }
     }
 
     fn labels(&self, key: CounterKey) -> Labels<'_> {

@@ -104,6 +104,7 @@ impl Publisher {
 pub(super) fn publish_counts(metrics: &ClusterMetrics, sink: &mut impl MetricsSink) {
     metrics.take(|labels, count| sink.add(REQUESTS, &labels, count));
     metrics.publish_responses(sink);
+    metrics.publish_drains(sink);
 }
 
 fn write_gauge(sink: &mut impl MetricsSink, metric: Metric, labels: &[String], before: u64, value: u64) {

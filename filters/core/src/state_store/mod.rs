@@ -18,6 +18,7 @@ pub use shared::SharedState;
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
 use crate::observe::{RunningRequests, SeriesBudget};
+use crate::rebalance::ProcessLoad;
 use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
 
@@ -40,6 +41,11 @@ pub trait StateStore {
 
     /// The series that all clusters may make together. A host that shows no metrics needs none.
     fn series_budget(&self) -> Arc<SeriesBudget> {
+        Arc::default()
+    }
+
+    /// The load by which connections are drained. A host that cannot drain them needs none.
+    fn load(&self) -> Arc<ProcessLoad> {
         Arc::default()
     }
 }

@@ -5,6 +5,7 @@ use super::{CacheOwner, StateStore};
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
 use crate::observe::{RunningRequests, SeriesBudget};
+use crate::rebalance::ProcessLoad;
 use crate::review::{CredentialCaches, Store};
 use crate::weak_map::WeakMap;
 
@@ -17,6 +18,7 @@ pub struct ProcessState {
     buckets: WeakMap<(String, String, Rate), TokenBucket>,
     running: WeakMap<String, RunningRequests>,
     series: Arc<SeriesBudget>,
+    load: Arc<ProcessLoad>,
 }
 
 impl ProcessState {
@@ -57,5 +59,9 @@ impl StateStore for SeededState<'_> {
 
     fn series_budget(&self) -> Arc<SeriesBudget> {
         Arc::clone(&self.state.series)
+    }
+
+    fn load(&self) -> Arc<ProcessLoad> {
+        Arc::clone(&self.state.load)
     }
 }

@@ -3,6 +3,7 @@
 mod conditions;
 mod exit;
 mod metrics;
+mod rebalance;
 mod release;
 mod renewal;
 mod replicas;
