@@ -30,8 +30,8 @@ pub struct Rebalance {
     drained: [AtomicU64; Trigger::ALL.len()],
 }
 
-/// What became of a request that may drain its connection. Others do not: neither do strangers move anybody, nor is one that
-/// presents a bad credential better off elsewhere.
+/// The outcome of a request that may drain its connection. Others may not: a stranger would use up the drains of others, and one with
+/// a bad credential is no better off elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It goes to a server.

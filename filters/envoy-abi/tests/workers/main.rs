@@ -61,6 +61,8 @@ fn config() -> Config {
     let route = json!({
         "version": CONFIG_VERSION, "name": "i/-/prod", "identity": "x", "authorities": ["prod"], "allowAnonymous": true,
         "reviews": {"cluster": "reviewer"}, "upstreamIdentity": "Impersonate",
+        "rebalance": {"chancePerMillion": 20_000, "connectionsPerSecond": 1_000_000,
+            "when": {"inFlight": 2, "requestsPerSecond": 1_000, "memoryBytes": 1}},
         "flowControlSchemas": [{"name": "some", "limit": {"maxRequestsInflight": 10_000}}],
         "policies": [{"group": "all", "flowControlSchema": "some", "rules": [everything]}],
     })

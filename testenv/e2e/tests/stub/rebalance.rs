@@ -8,6 +8,7 @@ use portcullis_harness::wait;
 use serde_json::{Value, json};
 
 use crate::fixture::{NAME, PODS, StubFixture};
+use crate::observe::with_another_request;
 
 const SOON: Duration = Duration::from_secs(20);
 /// Envoy sends its last word on a connection this long after the first.
@@ -59,6 +60,7 @@ fn tells(stream: &mut H2Stream<'_>, name: &str) {
 }
 
 fn drained(fixture: &StubFixture, trigger: &str) -> u64 {
+    with_another_request(&fixture.gateway.target(NAME));
     let labels = [("cluster", NAME), ("trigger", trigger)];
     MetricsPage::of(&fixture.gateway).sum("rebalanced_connections_total", &labels)
 }
@@ -91,16 +93,10 @@ fn limited_requests_drain_connections_where_that_is_asked_for() {
     let fixture = StubFixture::without_cluster("rebalance-limited", &GatewayOptions::default());
     let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let rule = |resource: &str| json!({"verbs": ["*"], "apiGroups": ["*"], "resources": [resource]});
-    let manifest = fixture
-        .manifest()
-        .set("/spec/flowControl/flowControlSchemas", json!([{"name": "none", "maxRequestsInflight": {"max": 0}}]))
-        .set(
-            "/spec/dispatchPolicies",
-            json!([
-                {"rules": [rule("pods")], "flowControlSchemaName": "none"},
-                {"rules": [rule("secrets")]},
-            ]),
-        );
+    let none = json!({"flowControlSchemas": [{"name": "none", "maxRequestsInflight": {"max": 0}}]});
+    let limited = json!({"rules": [rule("pods")], "flowControlSchemaName": "none"});
+    let policies = json!([limited, {"rules": [rule("secrets")]}]);
+    let manifest = fixture.manifest().set("/spec/flowControl", none).policies(policies);
     fixture.gateway.apply(&manifest).unwrap();
     set(&fixture, &json!({"onLimited": true}));
     let client = H2Client::connect(&target).unwrap();

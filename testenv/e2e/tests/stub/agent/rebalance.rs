@@ -15,7 +15,7 @@ use super::site::{Grounds, SOON, Site};
 use crate::fixture::PODS;
 
 const CLIENTS: usize = 50;
-const PER_SECOND: f64 = 400.0;
+const PER_SECOND: f64 = 500.0;
 /// The bound of each gateway.
 const CONNECTIONS_PER_SECOND: u64 = 20;
 /// The time in which the shares have to be even, and how even.
