@@ -23,6 +23,8 @@ pub(crate) enum Case {
     None,
     /// Envoy without the filter, and a client that presents a token.
     BareToken,
+    /// As [`Case::Last`], with a rebalance whose conditions never hold.
+    Rebalance,
     /// A cached token, 100 policies, the last one matches.
     Token,
     /// A cached certificate and one policy, which matches.
@@ -41,10 +43,11 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
+        Self::Rebalance,
         Self::None,
         Self::One,
         Self::Token,
@@ -67,6 +70,7 @@ impl Case {
             Case::Idle => "bare Envoy with a module that does nothing",
             Case::Lines => "bare Envoy with the user's header lines",
             Case::Last => "certificate, 100 policies, last matches",
+            Case::Rebalance => "certificate, 100 policies, last matches, rebalance",
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
             Case::One => "certificate, 1 policy",
@@ -87,6 +91,7 @@ impl Case {
             Case::Idle => "idle",
             Case::Lines => "lines",
             Case::Last => "last",
+            Case::Rebalance => "rebalance",
             Case::None => "none",
             Case::Token => "token",
             Case::One => "one",
@@ -126,6 +131,13 @@ impl Case {
     /// The case that it is compared with.
     pub(crate) const fn baseline(self) -> Self {
         if self.uses_token() { Case::BareToken } else { Case::Bare }
+    }
+
+    /// More of the `spec` of the settings.
+    pub(crate) fn settings(self) -> Option<(&'static str, Value)> {
+        let most = u32::MAX;
+        let when = json!({"inFlight": most, "requestsPerSecond": most, "memory": "1Ti", "onLimited": true});
+        (self == Case::Rebalance).then(|| ("rebalance", json!({"chance": 0.02, "when": when})))
     }
 
     /// The `dispatchPolicies` of the manifest.

@@ -99,8 +99,14 @@ impl<'a> World<'a> {
         let dir = self.run.make_dir(case.slug())?;
         let manifests = self.run.make_dir(&format!("{}/manifests", case.slug()))?;
         let address = ports::free_address()?;
-        self.run
-            .write(&format!("{}/manifests/settings.yaml", case.slug()), settings("bench", address, &self.serving))?;
+        let settings = settings("bench", address, &self.serving);
+        let mut settings: Value = serde_json::from_str(&settings).map_err(|_| BenchError::Lacks("settings"))?;
+        if let (Some((field, value)), Some(spec)) =
+            (case.settings(), settings.pointer_mut("/spec").and_then(Value::as_object_mut))
+        {
+            spec.insert(field.to_owned(), value);
+        }
+        self.run.write(&format!("{}/manifests/settings.yaml", case.slug()), settings.to_string())?;
         self.run.write(&format!("{}/manifests/cluster.yaml", case.slug()), self.manifest(case).to_text())?;
         let plane = ControlPlane::start(&dir, &manifests)?;
         let flags: &[&str] = if case.is_wasm() { &["--filter", "wasm"] } else { &[] };

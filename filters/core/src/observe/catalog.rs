@@ -235,6 +235,15 @@ pub const IN_FLIGHT_LIMIT: Metric = Metric {
     labels: &["cluster", "schema"],
 };
 
+/// The limit of requests per second.
+pub const REQUESTS_PER_SECOND_LIMIT: Metric = Metric {
+    name: "requests_per_second_limit",
+    kind: Kind::Gauge,
+    help: "Requests per second that `tokenBucket` allows in the long run (`qps`). The part in use is the rate of `requests_total` \
+           with `decision=\"forwarded\"` and this schema.",
+    labels: &["cluster", "schema"],
+};
+
 /// Reviews under way.
 pub const REVIEWS: Metric = Metric {
     name: "reviews_in_flight",
@@ -260,7 +269,7 @@ pub const REBALANCED_CONNECTIONS: Metric = Metric {
 };
 
 /// All of them.
-pub const METRICS: [Metric; 14] = [
+pub const METRICS: [Metric; 15] = [
     REQUESTS,
     RESPONSES,
     DURATIONS.histogram,
@@ -272,6 +281,7 @@ pub const METRICS: [Metric; 14] = [
     REVIEW_WAIT,
     REQUESTS_IN_FLIGHT,
     IN_FLIGHT_LIMIT,
+    REQUESTS_PER_SECOND_LIMIT,
     REVIEWS,
     CREDENTIAL_CACHE_ENTRIES,
     REBALANCED_CONNECTIONS,
@@ -294,8 +304,15 @@ pub const COUNTERS: [Metric; 12] = [
 ];
 
 /// The gauges that a host defines.
-pub const GAUGES: [Metric; 6] =
-    [IN_FLIGHT, LONG_RUNNING, REQUESTS_IN_FLIGHT, IN_FLIGHT_LIMIT, REVIEWS, CREDENTIAL_CACHE_ENTRIES];
+pub const GAUGES: [Metric; 7] = [
+    IN_FLIGHT,
+    LONG_RUNNING,
+    REQUESTS_IN_FLIGHT,
+    IN_FLIGHT_LIMIT,
+    REQUESTS_PER_SECOND_LIMIT,
+    REVIEWS,
+    CREDENTIAL_CACHE_ENTRIES,
+];
 
 /// The proxy's metrics, as a publisher writes them.
 pub trait MetricsSink {

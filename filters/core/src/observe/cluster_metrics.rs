@@ -1,6 +1,6 @@
 use super::catalog::{
     CREDENTIAL_CACHE_ENTRIES, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric, MetricsSink, REBALANCED_CONNECTIONS,
-    REQUESTS_IN_FLIGHT, REVIEWS,
+    REQUESTS_IN_FLIGHT, REQUESTS_PER_SECOND_LIMIT, REVIEWS,
 };
 use super::counters::{CounterKey, CounterTable};
 use super::resource::ResourceLabels;
@@ -42,6 +42,8 @@ pub struct ClusterMetrics {
     responses: ResponseTable,
     running: Arc<RunningRequests>,
     slots: Vec<InFlightLimit>,
+    /// Schemas with a token bucket, and its requests per second.
+    rates: Vec<(Box<str>, u32)>,
     caches: Option<Arc<CredentialCaches>>,
 }
 
@@ -81,6 +83,10 @@ impl ClusterMetrics {
             }
             _ => None,
         };
+        let rate = |schema: &config::FlowControlSchema| match schema.limit {
+            config::FlowControlLimit::TokenBucket { qps, .. } => Some((schema.name.as_str().into(), qps)),
+            config::FlowControlLimit::MaxRequestsInflight(_) => None,
+        };
         let words = policies.iter().zip(0_usize..).map(|(policy, number)| PolicyLabels {
             number: number.to_string().into(),
             schema: policy.flow_control_schema.as_deref().unwrap_or("-").into(),
@@ -109,6 +115,7 @@ impl ClusterMetrics {
             responses: ResponseTable::new(servers, &budget),
             running: memory.running(&config.name),
             slots: config.flow_control_schemas.iter().filter_map(in_flight).collect(),
+            rates: config.flow_control_schemas.iter().filter_map(rate).collect(),
             caches: Some(Arc::clone(caches)),
             ..ClusterMetrics::unrouted()
         }
@@ -131,6 +138,7 @@ impl ClusterMetrics {
             responses: ResponseTable::new(ServerLabels::default(), &Arc::default()),
             running: Arc::default(),
             slots: Vec::new(),
+            rates: Vec::new(),
             caches: None,
         }
     }
@@ -216,6 +224,8 @@ impl ClusterMetrics {
             gauges.push((REQUESTS_IN_FLIGHT, labels(), u64::from(running.count())));
             gauges.push((IN_FLIGHT_LIMIT, labels(), u64::from(*max)));
         }
+        let rates = self.rates.iter().map(|(schema, qps)| (vec![cluster(), schema.to_string()], u64::from(*qps)));
+        gauges.extend(rates.map(|(labels, qps)| (REQUESTS_PER_SECOND_LIMIT, labels, qps)));
         let by_kind = self.running.by_kind().into_iter();
         gauges.extend(by_kind.map(|(kind, count)| (IN_FLIGHT, vec![cluster(), kind.to_owned()], u64::from(count))));
         for (key, count) in self.running.long_running() {
