@@ -57,7 +57,7 @@ impl Durations {
         all
     }
 
-    /// What came since an earlier page.
+    /// Values that came after an earlier page.
     pub(super) fn since(mut self, before: &Durations) -> Self {
         for (place, buckets) in &mut self.0 {
             let earlier = before.0.get(place);
