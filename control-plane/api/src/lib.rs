@@ -22,6 +22,7 @@ mod kind;
 mod lint;
 mod parse;
 mod problem;
+mod quantity;
 mod referenced_data;
 mod references;
 mod request_part;
@@ -53,7 +54,7 @@ pub use types::{
     ClientConfig, CredentialCacheSpec, DispatchPolicy, Exempt, FlowControl, FlowControlSchema, GatewaySettings,
     GatewaySettingsSpec, HealthCheckSpec, LimitSettings, ListenerSettings, Logging, MaxRequestsInflight,
     MetricsSettings, ObjectMeta, PairInFiles, PairInSecret, PairReference, PortcullisSpec, ProtectedIdentitySettings,
-    ProxyProtocolSettings, References, RequestHeaderNames, RequestHeaderSpec, SecureServing, ServerDetails, ServerSpec,
-    TokenBucket, TokenInSecret, TokenReference, UpstreamCluster, UpstreamClusterSpec, UserMetrics, UserMetricsMode,
-    WildcardSubdomains,
+    ProxyProtocolSettings, RebalanceConditions, RebalanceSettings, References, RequestHeaderNames, RequestHeaderSpec,
+    SecureServing, ServerDetails, ServerSpec, TokenBucket, TokenInSecret, TokenReference, UpstreamCluster,
+    UpstreamClusterSpec, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };

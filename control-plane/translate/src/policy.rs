@@ -26,6 +26,7 @@ pub(crate) fn cluster_config(cluster: &Cluster, names: &ResourceNames, settings:
         client_ca: cluster.client_ca.as_ref().map(text),
         deny_all_requests: cluster.gates.deny_all_requests,
         close_connections: cluster.gates.close_connections,
+        rebalance: settings.rebalance.clone(),
         allow_anonymous: cluster.allow_anonymous,
         audit_attribution: cluster.audit_attribution,
         reviews: reviews(cluster, names, settings),

@@ -1,6 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::dispatch::Dispatch;
+use crate::rebalance::Rebalance;
 
 /// One `UpstreamCluster`, as its virtual host carries it (`DynamicModuleFilterPerRoute.filter_config`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct ClusterConfig {
     /// requests on the connection go on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub close_connections: bool,
+    /// Which requests drain their connections at random. Without it none do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebalance: Option<Rebalance>,
     /// Whether requests without a credential are let through, for the upstream to judge.
     #[serde(default = "yes")]
     pub allow_anonymous: bool,

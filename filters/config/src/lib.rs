@@ -18,6 +18,7 @@ mod filter;
 mod hex;
 pub mod names;
 mod policy;
+mod rebalance;
 #[cfg(test)]
 mod reference;
 mod validator;
@@ -32,6 +33,7 @@ pub use dispatch::Dispatch;
 pub use filter::{FilterConfig, PeerSource};
 pub use hex::hex;
 pub use policy::{Policy, Rule, RuleList, ServiceAccount};
+pub use rebalance::{Rebalance, RebalanceConditions};
 pub use validator::ValidatorConfig;
 pub use version::{CONFIG_VERSION, NODE_CONFIG_VERSION, NODE_FILTER, NODE_FILTER_MODULE, NODE_FILTER_WASM};
 

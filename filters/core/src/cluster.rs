@@ -15,6 +15,7 @@ use crate::limit::{InFlight, InFlightPermit};
 use crate::observe::ClusterMetrics;
 use crate::policy::Policies;
 use crate::protected::Protected;
+use crate::rebalance::Rebalance;
 use crate::review::{CredentialCaches, Lifetimes, Reviewer};
 use crate::state_store::{CacheOwner, StateStore};
 use crate::upstream_user::HeaderNames;
@@ -35,6 +36,9 @@ pub enum CompileError {
     /// In this mode users are not forwarded, so that a client with a certificate would be anonymous to the upstream.
     #[error("{0} means nothing where what clients present goes upstream unchanged")]
     ClientCredential(&'static str),
+    /// The draining of connections.
+    #[error("rebalance is out of bounds")]
+    Rebalance,
     /// Without an instance id the gateway would not recognise its own requests.
     #[error("the instance id is not a word")]
     Instance,
@@ -174,7 +178,8 @@ impl Cluster {
         let destinations = policies.groups().map(|group| Destinations::of(group, pools)).collect();
         let schemas = schemas(config, memory);
         let limits = written.iter().map(|policy| schema_of(policy, config)).collect();
-        let series = Arc::new(ClusterMetrics::new(config, &written, memory, &caches));
+        let rebalance = rebalance(config, memory)?;
+        let series = Arc::new(ClusterMetrics::new(config, &written, memory, &caches, rebalance));
         let authorities = AllowedHosts::new(config.authorities.iter().map(String::as_str));
         Ok(Cluster {
             authorities,
@@ -227,6 +232,11 @@ impl Cluster {
         let class = RequestClass::ALL.iter().position(|candidate| *candidate == class)?;
         table.get(pool)?.get(class)?.as_deref()
     }
+}
+
+fn rebalance(config: &config::ClusterConfig, memory: &impl StateStore) -> Result<Option<Rebalance>, CompileError> {
+    let Some(rebalance) = &config.rebalance else { return Ok(None) };
+    Rebalance::compile(rebalance, memory.load()).map(Some).ok_or(CompileError::Rebalance)
 }
 
 /// Two clusters of one Envoy never share caches of credentials, also if their configuration has no identity.

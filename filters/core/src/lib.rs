@@ -14,14 +14,15 @@
 //! - [`refusal`]: every response that the filter gives itself, as a Kubernetes `Status`.
 //! - [`credential`] and [`header_scan`]: bearer tokens, and the headers that no client may send, found in one pass.
 //! - [`request`]: a request as the phases hand it on. `protected`, `impersonation`, [`attribution`]: the checks of identities.
-//! - [`limit`] and [`bucket`]: requests in flight and per second. [`observe`]: metrics and the access log.
+//! - [`limit`] and [`bucket`]: requests in flight and per second. [`rebalance`]: draining of connections at random.
+//!   [`observe`]: metrics and the access log.
 //! - [`state_store`]: state that outlives a configuration; [`cluster`]: one cluster's configuration, compiled.
 //! - [`schedule`]: tasks by the time at which they are due. [`fault`]: faults in builds for tests.
 //! - [`gateway`]: the decision about one request, phase by phase.
 //! - [`exchange`]: a request and its response as one state machine, which every host drives; a good place to start.
 //!
 //! # Invariants
-//! No I/O, no clock, no threads, no environment: the time is an argument. Anything a client can write is hostile.
+//! No I/O, no clock, no threads, no environment: time and randomness are arguments. Anything a client can write is hostile.
 
 pub mod attribution;
 mod authenticate;
@@ -43,6 +44,7 @@ mod moment;
 pub mod observe;
 pub mod policy;
 mod protected;
+pub mod rebalance;
 pub mod refusal;
 pub mod request;
 pub mod request_info;

@@ -20,6 +20,7 @@ use crate::long_streams::{LongStream, Waker, call_at};
 use crate::memory::uptime;
 use crate::metrics::Metrics;
 use crate::reviews::{Pending, ReviewCallouts};
+use crate::{random, resident};
 
 thread_local! {
     /// The chains that this worker has parsed.
@@ -175,6 +176,14 @@ impl Host for StreamHost<'_> {
 
     fn drain_connection(&mut self) {
         self.stream.drain_connection();
+    }
+
+    fn random(&mut self) -> u64 {
+        random::number()
+    }
+
+    fn resident_memory(&self) -> Option<u64> {
+        resident::bytes()
     }
 
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {

@@ -25,6 +25,8 @@ pub(crate) enum Case {
     None,
     /// Envoy without the filter, and a client that presents a token.
     BareToken,
+    /// As [`Case::Last`], with a rebalance whose conditions never hold.
+    Rebalance,
     /// A cached token, 100 policies, the last one matches.
     Token,
     /// A cached certificate and one policy, which matches.
@@ -43,11 +45,12 @@ pub(crate) enum Case {
 
 impl Case {
     /// In the order in which they run.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Bare,
         Self::BareToken,
         Self::Last,
         Self::Talkers,
+        Self::Rebalance,
         Self::None,
         Self::One,
         Self::Token,
@@ -71,6 +74,7 @@ impl Case {
             Case::Lines => "bare Envoy with the user's header lines",
             Case::Last => "certificate, 100 policies, last matches",
             Case::Talkers => "certificate, 100 policies, last matches, clients by name",
+            Case::Rebalance => "certificate, 100 policies, last matches, rebalance",
             Case::None => "certificate, 100 policies, none matches (403)",
             Case::Token => "token, 100 policies, last matches",
             Case::One => "certificate, 1 policy",
@@ -92,6 +96,7 @@ impl Case {
             Case::Lines => "lines",
             Case::Last => "last",
             Case::Talkers => "talkers",
+            Case::Rebalance => "rebalance",
             Case::None => "none",
             Case::Token => "token",
             Case::One => "one",
@@ -118,11 +123,6 @@ impl Case {
         is_bare || matches!(self, Case::RequestInfo | Case::Forwarded)
     }
 
-    /// `spec.metrics` of the gateway's settings.
-    pub(crate) fn metrics(self) -> Value {
-        if self == Case::Talkers { json!({"users": {"mode": "TopK"}}) } else { json!({}) }
-    }
-
     /// Whether Envoy runs portcullis.wasm.
     pub(crate) const fn is_wasm(self) -> bool {
         matches!(self, Case::WasmLast | Case::WasmToken)
@@ -136,6 +136,17 @@ impl Case {
     /// The case that it is compared with.
     pub(crate) const fn baseline(self) -> Self {
         if self.uses_token() { Case::BareToken } else { Case::Bare }
+    }
+
+    /// More of the `spec` of the settings.
+    pub(crate) fn settings(self) -> Option<(&'static str, Value)> {
+        let most = u32::MAX;
+        let when = json!({"inFlight": most, "requestsPerSecond": most, "memory": "1Ti", "onLimited": true});
+        match self {
+            Case::Rebalance => Some(("rebalance", json!({"chance": 0.02, "when": when}))),
+            Case::Talkers => Some(("metrics", json!({"users": {"mode": "TopK"}}))),
+            _ => None,
+        }
     }
 
     /// The `dispatchPolicies` of the manifest.

@@ -15,6 +15,7 @@ mod logging;
 mod object_size;
 mod policies;
 mod protected;
+mod rebalance;
 mod servers;
 mod settings;
 

@@ -1,11 +1,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
-use portcullis_filter_config::{ProtectedIdentities, RequestHeaders};
+use portcullis_filter_config::{ProtectedIdentities, Rebalance, RequestHeaders};
 
 use super::certificates::{KeyPair, read_client_bundle, read_pair};
 use super::cidr::{Cidr, check_ranges};
 use super::identity::check_header_names;
 use super::protected::check_protected;
+use super::rebalance::check_rebalance;
 use super::{Checked, Findings};
 use crate::dns_name::is_dns_label;
 use crate::references::{unresolved_authority, unresolved_certificate};
@@ -54,6 +55,8 @@ pub struct Settings {
     pub protected: Option<ProtectedIdentities>,
     /// Bounds.
     pub limits: Limits,
+    /// The draining of client connections at random, if any.
+    pub rebalance: Option<Rebalance>,
     /// The path of portcullis.wasm on the gateways.
     pub wasm_module_path: String,
 }
@@ -124,6 +127,7 @@ impl Default for Settings {
             request_header_names: RequestHeaders::default(),
             protected: None,
             limits: Limits::default(),
+            rebalance: None,
             wasm_module_path: "/usr/lib/portcullis/portcullis.wasm".to_owned(),
         }
     }
@@ -150,6 +154,7 @@ pub fn check_settings(raw: &GatewaySettings) -> Checked<Settings> {
         request_header_names: check_header_names(&raw.spec.request_header_names, &mut findings),
         protected: check_protected(&raw.spec.protected_identities, &mut findings),
         limits: check_limits(&raw.spec.limits, default.limits, &mut findings),
+        rebalance: raw.spec.rebalance.as_ref().and_then(|rebalance| check_rebalance(rebalance, &mut findings)),
         wasm_module_path: check_wasm_module_path(raw, default.wasm_module_path, &mut findings),
     };
     if settings.port == 0 {

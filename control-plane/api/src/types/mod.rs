@@ -22,6 +22,6 @@ pub use references::{
 };
 pub use settings::{
     AccessLogSettings, Certificate, ClientAuthority, ClientCaNames, GatewaySettings, GatewaySettingsSpec,
-    LimitSettings, ListenerSettings, MetricsSettings, ProtectedIdentitySettings, ProxyProtocolSettings, UserMetrics,
-    UserMetricsMode, WildcardSubdomains,
+    LimitSettings, ListenerSettings, MetricsSettings, ProtectedIdentitySettings, ProxyProtocolSettings,
+    RebalanceConditions, RebalanceSettings, UserMetrics, UserMetricsMode, WildcardSubdomains,
 };

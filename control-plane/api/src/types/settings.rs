@@ -57,6 +57,9 @@ pub struct GatewaySettingsSpec {
     pub protected_identities: ProtectedIdentitySettings,
     /// Bounds.
     pub limits: LimitSettings,
+    /// Spreading of clients over gateways. HTTP/2 clients keep their connections, so that a gateway that restarted has none until
+    /// others let some go. Unset lets none go.
+    pub rebalance: Option<RebalanceSettings>,
     /// The path of `portcullis.wasm` for Envoys that run it in place of the module (`portcullis bootstrap --filter wasm`),
     /// absolute; `/usr/lib/portcullis/portcullis.wasm` if unset. A change ends connections.
     pub wasm_module_path: Option<String>,
@@ -190,6 +193,35 @@ pub struct ClientAuthority {
     /// In place of `data`: the path of a PEM file below the root of references (`serve --references-root`). A change of the
     /// file acts as an edit does.
     pub file: Option<String>,
+}
+
+/// Draining of client connections at random: a drained connection takes no further requests (GOAWAY, `Connection: close`), and
+/// everything on it goes on to its end. The client's next request makes a new one.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RebalanceSettings {
+    /// The probability with which a request drains its connection, as kube-apiserver's `--goaway-chance`: above 0, at most 0.02, in
+    /// millionths. 0.001 is usual. Only requests that go to a server or that a limit refuses are drawn, and no upgrades.
+    pub chance: f64,
+    /// Maximum number of connections that one gateway drains in a second, evenly spread, and with them of new TLS handshakes; 10 if
+    /// unset.
+    pub connections_per_second: Option<u32>,
+    /// The conditions, one of which has to hold for a drain; at least one. Unset: every request is drawn.
+    pub when: Option<RebalanceConditions>,
+}
+
+/// The conditions under which requests drain their connections, of one gateway's Envoy.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct RebalanceConditions {
+    /// More requests than these run at servers, watches and other long-running ones not counted.
+    pub in_flight: Option<u32>,
+    /// More requests than these go to servers in a second, measured over five seconds.
+    pub requests_per_second: Option<u32>,
+    /// Envoy has more resident memory than this, for instance `1500Mi`.
+    pub memory: Option<String>,
+    /// The request is answered 429 by a limit of `flowControl`.
+    pub on_limited: bool,
 }
 
 /// Bounds; each must be at least 1.

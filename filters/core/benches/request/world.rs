@@ -109,6 +109,7 @@ fn cluster(client_ca: String) -> config::ClusterConfig {
         client_ca: Some(client_ca),
         deny_all_requests: false,
         close_connections: false,
+        rebalance: None,
         allow_anonymous: false,
         reviews: Some(config::Reviews {
             cluster: "c".into(),

@@ -89,6 +89,14 @@ pub trait Host {
     }
     /// Lets the connection take no further requests.
     fn drain_connection(&mut self) {}
+    /// A random number, not for secrets. The largest, which no probability reaches, from a host that cannot drain connections.
+    fn random(&mut self) -> u64 {
+        u64::MAX
+    }
+    /// Bytes of resident memory of the process. `None` if they are not known.
+    fn resident_memory(&self) -> Option<u64> {
+        None
+    }
 
     /// Sends reviews to the upstream.
     ///

@@ -43,6 +43,8 @@ pub struct MemoryHost<A> {
     pub refuses: Option<Vec<u8>>,
     /// Whether the proxy can close a connection for further requests.
     pub drains: bool,
+    /// Random numbers.
+    pub random: u64,
     /// Whether answers to reviews get lost, as they do when the configuration changes meanwhile.
     pub loses_answers: bool,
     /// The filter state that opened a route.
@@ -76,6 +78,7 @@ impl<A> MemoryHost<A> {
             reviewer,
             refuses: None,
             drains: false,
+            random: u64::MAX,
             loses_answers: false,
             destination: None,
             exported: Vec::new(),
@@ -236,6 +239,10 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
 
     fn drain_connection(&mut self) {
         self.effects.push("drain".to_owned());
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random
     }
 
     fn ask(&mut self, reviews: Vec<Review>) -> Result<Asked, Refusal> {

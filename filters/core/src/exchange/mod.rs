@@ -12,20 +12,24 @@
 //! - A forwarded request is never decided again, and no body or trailers go on of a request that was not forwarded.
 
 mod certificate;
+mod drain;
 mod host;
 mod memory;
 mod response;
 mod route;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use certificate::PresentedChain;
+use drain::Drain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
 pub use route::{LoadError, RouteCache, RouteConfig};
+use timeline::Timeline;
 
 use crate::fault::Fault;
 pub use crate::gateway::Edit;
@@ -35,6 +39,7 @@ use crate::limit::InFlightPermit;
 use crate::long_streams::{StreamGuard, StreamRegistry};
 use crate::moment::Moment;
 use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest};
+use crate::rebalance::RunningPlace;
 use crate::refusal::Refusal;
 use crate::request::RequestContext;
 use crate::review::{PassedToken, Review, ReviewAnswers};
@@ -63,8 +68,7 @@ pub struct Exchange<T> {
     saw_request: bool,
     /// The request was answered here: nothing of it may be touched any more.
     is_answered: bool,
-    /// The request waits for its connection to be drained, before anything else.
-    drains: bool,
+    drain: Drain,
     rounds: u8,
     answers: ReviewAnswers,
     waiting_since: Option<Duration>,
@@ -80,20 +84,12 @@ pub struct Exchange<T> {
     log_entry: Option<AccessLogEntry>,
     outcome: Option<Outcome>,
     permit: Option<InFlightPermit>,
+    /// The place among the requests of the process by which connections are drained.
+    place: Option<RunningPlace>,
     token: Option<PassedToken>,
     owns_unauthorized: bool,
     upgrade: UpgradeGate,
     tracking: Tracking<T>,
-}
-
-/// The times of a request, by the clock that only goes forward.
-#[derive(Clone, Copy, Debug, Default)]
-struct Timeline {
-    received: Option<Duration>,
-    forwarded: Option<Duration>,
-    answered: Option<Duration>,
-    /// The time that it waited for reviews.
-    waited: Duration,
 }
 
 /// How a long-running stream is followed until its server is removed or its time is over.
@@ -114,7 +110,7 @@ impl<T> Default for Exchange<T> {
             fault: Fault::default(),
             saw_request: false,
             is_answered: false,
-            drains: false,
+            drain: Drain::None,
             rounds: 0,
             answers: ReviewAnswers::default(),
             waiting_since: None,
@@ -128,6 +124,7 @@ impl<T> Default for Exchange<T> {
             log_entry: None,
             outcome: None,
             permit: None,
+            place: None,
             token: None,
             owns_unauthorized: false,
             upgrade: UpgradeGate::default(),
@@ -163,7 +160,7 @@ impl<T: Clone> Exchange<T> {
         self.fault.strike("request-headers");
         self.saw_request = true;
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
-            self.drains = true;
+            self.drain = Drain::BeforeDecision;
             return Next::Pause;
         }
         self.process(gateway, route, host)
@@ -180,15 +177,22 @@ impl<T: Clone> Exchange<T> {
         if self.is_answered {
             return Next::Stop;
         }
-        // Decided again, a request would be another user's: what it presented was removed when it was forwarded.
-        if !self.drains && self.waiting_since.is_none() {
-            return Next::Pause;
-        }
-        if std::mem::take(&mut self.drains) {
-            host.drain_connection();
-        } else {
-            let Some(answers) = host.take_answers() else { return Next::Pause };
-            self.answers.extend(answers);
+        match std::mem::take(&mut self.drain) {
+            Drain::None => {
+                // Decided again, a request would be another user's: what it presented was removed when it was forwarded.
+                let answers = if self.waiting_since.is_some() { host.take_answers() } else { None };
+                let Some(answers) = answers else { return Next::Pause };
+                self.answers.extend(answers);
+            }
+            Drain::BeforeDecision => host.drain_connection(),
+            Drain::Beside => {
+                host.drain_connection();
+                return Next::Pause;
+            }
+            Drain::BeforeReply(refusal) => {
+                host.drain_connection();
+                return self.answer(&refusal, host);
+            }
         }
         if let (Some(since), Some(now)) = (self.waiting_since.take(), host.uptime()) {
             let waited = now.saturating_sub(since);
@@ -255,10 +259,8 @@ impl<T: Clone> Exchange<T> {
         host.count(series.as_ref(), &seen, outcome);
         (self.log_entry, self.outcome) = (seen.entry.take(), Some(outcome));
         (self.metrics, self.record) = (series, seen);
-        if let Progress::Refused(refusal) = &progress {
-            self.is_answered = true;
-            reply(refusal, host);
-            return Next::Stop;
+        if let Progress::Refused(refusal) = progress {
+            return self.refuse(refusal, host);
         }
         // One that reached no cluster is not forwarded.
         self.is_forwarded = self.metrics.is_some();
@@ -267,6 +269,7 @@ impl<T: Clone> Exchange<T> {
         if self.is_long() {
             self.count_talker(0, host);
         }
+        self.rebalance_forwarded(host);
         self.fault.strike("decided");
         Next::Continue
     }

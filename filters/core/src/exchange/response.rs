@@ -1,12 +1,13 @@
 use std::time::Duration;
 
 use super::host::{HeaderLines, Host};
-use super::{Exchange, Next, RouteConfig, Timeline, Tracking, reply};
+use super::timeline::{Timeline, between};
+use super::{Exchange, Next, RouteConfig, Tracking, reply};
 use crate::fault;
 use crate::gateway::Gateway;
 use crate::header_scan::{HeaderScan, Reserved};
 use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason, Wake};
-use crate::observe::{AccessLogEntry, Outcome, Phases, RequestRecord, Response, Server};
+use crate::observe::{AccessLogEntry, Outcome, RequestRecord, Response, Server};
 use crate::refusal::{Refusal, details};
 
 impl<T: Clone> Exchange<T> {
@@ -142,7 +143,7 @@ impl<T: Clone> Exchange<T> {
         let (code, duration) = (response.code, response.duration);
         self.count_talker(response.bytes.unwrap_or(0), host);
         // The host shows gauges with it.
-        self.running = None;
+        (self.running, self.place) = (None, None);
         host.count_response(self.metrics.as_ref(), &self.record, &response);
         if let (Some(duration), Some(end)) = (duration, end) {
             self.log_conspicuous(code, duration, end, host);
@@ -201,23 +202,6 @@ impl<T: Clone> Exchange<T> {
         }
         self.tracking = Tracking::Active { stream, is_watch, is_terminated: false, _guard: guard };
     }
-}
-
-impl Timeline {
-    fn phases(self, end: Duration) -> Phases {
-        let Timeline { received, forwarded, answered, waited } = self;
-        let here = between(received, forwarded.or(Some(end))).unwrap_or_default();
-        Phases {
-            filter: here.saturating_sub(waited),
-            reviews: waited,
-            server: between(forwarded, answered.or(Some(end))).unwrap_or_default(),
-            answer: between(answered.filter(|_| forwarded.is_some()), Some(end)).unwrap_or_default(),
-        }
-    }
-}
-
-fn between(start: Option<Duration>, end: Option<Duration>) -> Option<Duration> {
-    Some(end?.saturating_sub(start?))
 }
 
 impl<W: Wake> Exchange<StreamHandle<W>> {

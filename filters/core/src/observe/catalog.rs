@@ -34,7 +34,7 @@ pub struct Label {
 }
 
 /// All labels.
-pub const LABELS: [Label; 14] = [
+pub const LABELS: [Label; 15] = [
     Label {
         name: "cluster",
         values: "The name of the `UpstreamCluster`; `-` for what reached none; `other` in histograms of what has no room.",
@@ -78,6 +78,11 @@ pub const LABELS: [Label; 14] = [
         values: "Why it was not forwarded, why its answer was replaced, or why it was ended; `-` otherwise.",
     },
     Label { name: "kind", values: "The kind of answer that is remembered." },
+    Label {
+        name: "trigger",
+        values: "The condition of `rebalance.when` that held: `inFlight`, `requestsPerSecond`, `memory` or `onLimited`; `chance` \
+                 where there are no conditions.",
+    },
 ];
 
 /// Envoy's prefix of every name on its Prometheus page: its own word and our namespace.
@@ -230,6 +235,15 @@ pub const IN_FLIGHT_LIMIT: Metric = Metric {
     labels: &["cluster", "schema"],
 };
 
+/// The limit of requests per second.
+pub const REQUESTS_PER_SECOND_LIMIT: Metric = Metric {
+    name: "requests_per_second_limit",
+    kind: Kind::Gauge,
+    help: "Requests per second that `tokenBucket` allows in the long run (`qps`). The part in use is the rate of `requests_total` \
+           with `decision=\"forwarded\"` and this schema.",
+    labels: &["cluster", "schema"],
+};
+
 /// Reviews under way.
 pub const REVIEWS: Metric = Metric {
     name: "reviews_in_flight",
@@ -246,8 +260,16 @@ pub const CREDENTIAL_CACHE_ENTRIES: Metric = Metric {
     labels: &["cluster", "kind"],
 };
 
+/// Connections drained at random.
+pub const REBALANCED_CONNECTIONS: Metric = Metric {
+    name: "rebalanced_connections_total",
+    kind: Kind::Counter,
+    help: "Connections that requests drained because of `rebalance` in the GatewaySettings.",
+    labels: &["cluster", "trigger"],
+};
+
 /// All of them.
-pub const METRICS: [Metric; 13] = [
+pub const METRICS: [Metric; 15] = [
     REQUESTS,
     RESPONSES,
     DURATIONS.histogram,
@@ -259,12 +281,14 @@ pub const METRICS: [Metric; 13] = [
     REVIEW_WAIT,
     REQUESTS_IN_FLIGHT,
     IN_FLIGHT_LIMIT,
+    REQUESTS_PER_SECOND_LIMIT,
     REVIEWS,
     CREDENTIAL_CACHE_ENTRIES,
+    REBALANCED_CONNECTIONS,
 ];
 
 /// The counters that a host defines, those of histograms included.
-pub const COUNTERS: [Metric; 11] = [
+pub const COUNTERS: [Metric; 12] = [
     REQUESTS,
     RESPONSES,
     DURATIONS.bucket,
@@ -276,11 +300,19 @@ pub const COUNTERS: [Metric; 11] = [
     RESPONSE_SIZES.bucket,
     RESPONSE_SIZES.sum,
     RESPONSE_SIZES.count,
+    REBALANCED_CONNECTIONS,
 ];
 
 /// The gauges that a host defines.
-pub const GAUGES: [Metric; 6] =
-    [IN_FLIGHT, LONG_RUNNING, REQUESTS_IN_FLIGHT, IN_FLIGHT_LIMIT, REVIEWS, CREDENTIAL_CACHE_ENTRIES];
+pub const GAUGES: [Metric; 7] = [
+    IN_FLIGHT,
+    LONG_RUNNING,
+    REQUESTS_IN_FLIGHT,
+    IN_FLIGHT_LIMIT,
+    REQUESTS_PER_SECOND_LIMIT,
+    REVIEWS,
+    CREDENTIAL_CACHE_ENTRIES,
+];
 
 /// The proxy's metrics, as a publisher writes them.
 pub trait MetricsSink {

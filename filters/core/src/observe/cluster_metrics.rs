@@ -1,6 +1,6 @@
 use super::catalog::{
-    CREDENTIAL_CACHE_ENTRIES, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric, MetricsSink, REQUESTS,
-    REQUESTS_IN_FLIGHT, REVIEWS,
+    CREDENTIAL_CACHE_ENTRIES, IN_FLIGHT, IN_FLIGHT_LIMIT, LONG_RUNNING, Metric, MetricsSink, REBALANCED_CONNECTIONS,
+    REQUESTS, REQUESTS_IN_FLIGHT, REQUESTS_PER_SECOND_LIMIT, REVIEWS,
 };
 use super::counters::{CounterKey, CounterTable};
 use super::resource::ResourceLabels;
@@ -14,6 +14,7 @@ use super::verb::{ReportedVerb, Scope};
 use super::{Outcome, response_series};
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
+use crate::rebalance::Rebalance;
 use crate::review::CredentialCaches;
 use portcullis_filter_config as config;
 use portcullis_filter_config::without_generation;
@@ -24,7 +25,8 @@ use std::time::Duration;
 /// Values of the labels of [`super::catalog::REQUESTS`], in its order.
 pub type Labels<'a> = [&'a str; 8];
 
-/// The counts of one cluster's requests under one configuration, and the choice of those for the access log.
+/// The counts of one cluster's requests under one configuration, and the choice of those for the access log and of those that
+/// drain their connections.
 #[derive(Debug)]
 pub struct ClusterMetrics {
     id: u64,
@@ -38,10 +40,13 @@ pub struct ClusterMetrics {
     /// The attributes of requests that are exported, if any.
     pub(super) shown: Option<config::ShownRequest>,
     slow_log: SlowLog,
+    rebalance: Option<Rebalance>,
     decisions: CounterTable,
     responses: ResponseTable,
     running: Arc<RunningRequests>,
     slots: Vec<InFlightLimit>,
+    /// Schemas with a token bucket, and its requests per second.
+    rates: Vec<(Box<str>, u32)>,
     caches: Option<Arc<CredentialCaches>>,
     /// `None` where the host shows no activity.
     totals: Option<Arc<ClusterTotals>>,
@@ -94,6 +99,7 @@ impl ClusterMetrics {
         policies: &[config::Policy],
         memory: &impl MetricsState,
         caches: &Arc<CredentialCaches>,
+        rebalance: Option<Rebalance>,
     ) -> Self {
         let in_flight = |schema: &config::FlowControlSchema| match schema.limit {
             config::FlowControlLimit::MaxRequestsInflight(max) => {
@@ -101,6 +107,10 @@ impl ClusterMetrics {
                 Some(InFlightLimit { schema: schema.name.as_str().into(), running, max })
             }
             _ => None,
+        };
+        let rate = |schema: &config::FlowControlSchema| match schema.limit {
+            config::FlowControlLimit::TokenBucket { qps, .. } => Some((schema.name.as_str().into(), qps)),
+            config::FlowControlLimit::MaxRequestsInflight(_) => None,
         };
         let words = policies.iter().zip(0_usize..).map(|(policy, number)| PolicyLabels {
             number: number.to_string().into(),
@@ -128,11 +138,13 @@ impl ClusterMetrics {
                 || talkers.is_some()
                 || policies.iter().any(|policy| policy.log),
             slow_log: SlowLog::of(config),
+            rebalance,
             shown: config.request_info.clone(),
             decisions: CounterTable::new(&budget),
             responses: ResponseTable::new(servers, &budget),
             running: memory.running(&config.name),
             slots: config.flow_control_schemas.iter().filter_map(in_flight).collect(),
+            rates: config.flow_control_schemas.iter().filter_map(rate).collect(),
             caches: Some(Arc::clone(caches)),
             totals,
             talkers,
@@ -152,10 +164,12 @@ impl ClusterMetrics {
             tells_users: true,
             shown: None,
             slow_log: SlowLog::default(),
+            rebalance: None,
             decisions: CounterTable::new(&Arc::default()),
             responses: ResponseTable::new(ServerLabels::default(), &Arc::default()),
             running: Arc::default(),
             slots: Vec::new(),
+            rates: Vec::new(),
             caches: None,
             totals,
             talkers: None,
@@ -203,6 +217,11 @@ impl ClusterMetrics {
         self.slow_log.admit(uptime)
     }
 
+    /// The choice of the requests that drain their connections, if any do.
+    pub(crate) fn rebalance(&self) -> Option<&Rebalance> {
+        self.rebalance.as_ref()
+    }
+
     /// Takes out the decisions that were counted since the last time.
     pub fn take(&self, mut each: impl FnMut(Labels<'_>, u64)) {
         self.decisions.take(|key, count| each(self.labels(key), count));
@@ -219,6 +238,7 @@ impl ClusterMetrics {
         });
         response_series::publish(&self.cluster, &self.resources, &self.responses, sink, totals.as_deref_mut());
         drop(totals);
+        self.publish_drains(sink);
         if let Some(talkers) = &self.talkers {
             talkers.merge();
         }
@@ -233,6 +253,13 @@ impl ClusterMetrics {
     fn policy_words(&self, key: CounterKey) -> (&str, &str) {
         let policy = key.policy.checked_sub(1).and_then(|policy| self.policies.get(policy as usize));
         policy.map_or(("-", "-"), |policy| (&*policy.number, &*policy.schema))
+    }
+
+    /// Writes the drained connections that were counted since the last time.
+    fn publish_drains(&self, sink: &mut impl MetricsSink) {
+        for (trigger, count) in self.rebalance.iter().flat_map(Rebalance::take_counts) {
+            sink.add(REBALANCED_CONNECTIONS, &[&self.cluster, trigger.label()], count);
+        }
     }
 
     fn labels(&self, key: CounterKey) -> Labels<'_> {
@@ -252,6 +279,8 @@ impl ClusterMetrics {
             gauges.push((REQUESTS_IN_FLIGHT, labels(), u64::from(running.count())));
             gauges.push((IN_FLIGHT_LIMIT, labels(), u64::from(*max)));
         }
+        let rates = self.rates.iter().map(|(schema, qps)| (vec![cluster(), schema.to_string()], u64::from(*qps)));
+        gauges.extend(rates.map(|(labels, qps)| (REQUESTS_PER_SECOND_LIMIT, labels, qps)));
         let by_kind = self.running.by_kind().into_iter();
         gauges.extend(by_kind.map(|(kind, count)| (IN_FLIGHT, vec![cluster(), kind.to_owned()], u64::from(count))));
         for (key, count) in self.running.long_running() {

@@ -18,6 +18,7 @@ pub use shared::SharedState;
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
 use crate::observe::{ClusterTotals, MetricsState, RunningRequests, SeriesBudget};
+use crate::rebalance::ProcessLoad;
 use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
 
@@ -46,6 +47,11 @@ pub trait StateStore {
     /// The activity of a cluster, by its name over all edits. `None` from a host that shows none.
     fn totals(&self, _cluster: &str) -> Option<Arc<ClusterTotals>> {
         None
+    }
+
+    /// The load by which connections are drained. A host that cannot drain them needs none.
+    fn load(&self) -> Arc<ProcessLoad> {
+        Arc::default()
     }
 }
 

@@ -7,6 +7,7 @@ use super::{CacheOwner, StateStore};
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
 use crate::observe::{ClusterTotals, RunningRequests, SeriesBudget, TalkerBudget};
+use crate::rebalance::ProcessLoad;
 use crate::review::{CredentialCaches, Store};
 use crate::weak_map::WeakMap;
 
@@ -21,6 +22,7 @@ pub struct ProcessState {
     series: Arc<SeriesBudget>,
     totals: WeakMap<String, ClusterTotals>,
     talkers: Arc<TalkerBudget>,
+    load: Arc<ProcessLoad>,
 }
 
 /// The name under which requests count that reach no cluster.
@@ -92,5 +94,9 @@ impl StateStore for SeededState<'_> {
 
     fn series_budget(&self) -> Arc<SeriesBudget> {
         Arc::clone(&self.state.series)
+    }
+
+    fn load(&self) -> Arc<ProcessLoad> {
+        Arc::clone(&self.state.load)
     }
 }

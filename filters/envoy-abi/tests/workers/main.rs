@@ -26,6 +26,10 @@ mod long_streams;
 mod memory;
 #[path = "../../../dynamic-module/src/metrics.rs"]
 mod metrics;
+#[path = "../../../dynamic-module/src/random.rs"]
+mod random;
+#[path = "../../../dynamic-module/src/resident.rs"]
+mod resident;
 #[path = "../../../dynamic-module/src/reviews.rs"]
 mod reviews;
 #[path = "../../../dynamic-module/src/shutdown.rs"]
@@ -60,6 +64,8 @@ fn config() -> Config {
     let route = json!({
         "version": CONFIG_VERSION, "name": "i/-/prod", "identity": "x", "authorities": ["prod"], "allowAnonymous": true,
         "reviews": {"cluster": "reviewer"}, "upstreamIdentity": "Impersonate", "topTalkers": 1_000,
+        "rebalance": {"chancePerMillion": 20_000, "connectionsPerSecond": 1_000_000,
+            "when": {"inFlight": 2, "requestsPerSecond": 1_000, "memoryBytes": 1}},
         "flowControlSchemas": [{"name": "some", "limit": {"maxRequestsInflight": 10_000}}],
         "policies": [{"group": "all", "flowControlSchema": "some", "rules": [everything]}],
     })

@@ -50,12 +50,14 @@ fn start(test: &str) -> Option<(StubFixture, Prometheus)> {
     deps::or_skip(test, deps::prometheus()).unwrap()?;
     let fixture = StubFixture::start(test, &GatewayOptions::default());
     let schema = |name: &str, max: u32| json!({"name": name, "maxRequestsInflight": {"max": max}});
-    let events = json!({"verbs": ["*"], "apiGroups": [""], "resources": ["events"]});
+    let slow = json!({"name": "slow", "tokenBucket": {"qps": 1, "burst": 1_000}});
+    let of = |resource: &str| json!({"verbs": ["*"], "apiGroups": [""], "resources": [resource]});
     let manifest = fixture
         .manifest()
-        .set("/spec/flowControl", json!({"flowControlSchemas": [schema("many", 8), schema("none", 0)]}))
+        .set("/spec/flowControl", json!({"flowControlSchemas": [schema("many", 8), schema("none", 0), slow]}))
         .policies(json!([
-            {"rules": [events], "flowControlSchemaName": "none"},
+            {"rules": [of("events")], "flowControlSchemaName": "none"},
+            {"rules": [of("secrets")], "flowControlSchemaName": "slow"},
             {"rules": [allow_all()], "flowControlSchemaName": "many"},
         ]));
     fixture.gateway.apply(&manifest).unwrap();
@@ -128,7 +130,8 @@ fn holding(prometheus: &Prometheus) -> BTreeSet<String> {
 /// A panel's title with a query's legend, and the series that it shows, by their labels.
 type Row = (&'static str, &'static str, &'static [(&'static str, Is)]);
 
-/// After the mix ten times, with 4 of the 80 lists of pods held up for 2 s, and 2 watches that run. `@` is the server.
+/// After the mix ten times, with 4 of the 80 lists of pods held up for 2 s and a read of a secret broken off once, and 2 watches that
+/// run. `@` is the server.
 const SHOWN: &[Row] = &[
     ("Requests", "requests", &[("", Count(162.0))]),
     ("Refused", "refused", &[("", Between(0.11, 0.14))]),
@@ -177,7 +180,7 @@ const SHOWN: &[Row] = &[
         ],
     ),
     ("Long-running requests", "{{verb}} {{resource}}", &[("verb=WATCH resource=pods", Number(2.0))]),
-    ("By dispatch policy", "{{cluster}} {{policy}}", &[("policy=1", Count(142.0))]),
+    ("By dispatch policy", "{{cluster}} {{policy}}", &[("policy=1", Count(60.0)), ("policy=2", Count(82.0))]),
     (
         "Refused, by reason",
         "{{cluster}} {{reason}}",
@@ -186,6 +189,8 @@ const SHOWN: &[Row] = &[
     ("Limited", "{{cluster}} {{schema}}", &[("schema=none", Count(10.0))]),
     ("Requests in flight that hold a place", "{{pod}} {{cluster}} {{schema}}", &[("schema=many", Number(2.0))]),
     ("Use of limits", "{{cluster}} {{schema}}", &[("schema=many", Number(0.25))]),
+    // Of one a second.
+    ("Use of limits", "{{cluster}} {{schema}} rate", &[("schema=slow", Count(60.0))]),
     ("Ended by the gateway", "{{cluster}} {{reason}}", &[]),
     ("Objects not accepted", "objects", &[("", Number(0.0))]),
     ("Source stale", "stale", &[("", Number(0.0))]),
@@ -233,6 +238,9 @@ const SHOWN: &[Row] = &[
     ("Connections to servers", "{{pod}}", &[("pod=gateway-0", Between(1.0, 10.0))]),
     ("Requests under way", "{{pod}}", &[("pod=gateway-0", Number(2.0))]),
     ("Memory of Envoy", "{{pod}}", &[("pod=gateway-0", Between(1e6, 1e9))]),
+    ("Retries", "{{envoy_cluster_name}}", &[("envoy_cluster_name=e2e/-/prod_example_com/all_h2", Count(1.0))]),
+    ("Ejected servers", "{{envoy_cluster_name}}", &[("envoy_cluster_name=e2e/-/prod_example_com/all_h2", Number(0.0))]),
+    ("Connections drained to spread clients", "{{trigger}}", &[]),
 ];
 
 /// Whether a series carries labels that are written as `name=value name=value`.
@@ -291,6 +299,7 @@ fn dashboard_and_alerts_say_what_has_happened() {
     is_counted(6.0, 6.0);
 
     fixture.stub.fault(Fault::new(PODS, Action::Delay { millis: 2_000 }).times(4));
+    fixture.stub.fault(Fault::new(SECRET, Action::ResetStream { code: 7 }).times(1));
     let [own, strange] = mix(ROUNDS);
     for answer in alice.burst(own, 4).into_iter().chain(nobody.burst(strange, 1)) {
         answer.unwrap();

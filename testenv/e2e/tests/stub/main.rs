@@ -45,6 +45,7 @@ mod plain;
 mod protected;
 mod proxy_protocol;
 mod quarantine;
+mod rebalance;
 mod replies;
 mod resets;
 mod responses;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portcullis_e2e::{GatewayOptions, MetricsPage, allow_all};
-use portcullis_harness::client::{H2Client, TlsTarget};
+use portcullis_harness::client::{H2Client, Outgoing, TlsTarget};
 use portcullis_harness::{deps, wait};
 use serde_json::json;
 
@@ -176,46 +176,114 @@ fn hundred_thousand_invented_names_make_no_series() {
     invent("invented-many", 100_000);
 }
 
-/// Every request names a new resource, group, namespace, object and user agent.
-fn invent(test: &str, count: u64) {
-    let fixture = start(test, &GatewayOptions::default());
-    let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
-    let refused = [("decision", "refused"), ("reason", "no_policy")];
-    let send = |client: &H2Client, path: &str, agent: &str| {
-        let status = client.request("DELETE", path, &[("user-agent", agent.as_bytes())], b"").unwrap().status;
-        assert_eq!(status, 403, "{path}");
-    };
-    send(&H2Client::connect(&target).unwrap(), "/apis/example.com/v1/namespaces/n/inventions", "first");
-    until(&fixture, "the first is counted", "requests_total", &refused, 1);
-    let before = lines(&fixture);
-
-    const CLIENTS: u64 = 8;
-    std::thread::scope(|scope| {
-        for client in 0..CLIENTS {
-            let (target, send) = (&target, &send);
-            scope.spawn(move || {
-                let connection = H2Client::connect(target).unwrap();
-                for n in (client..count).step_by(CLIENTS as usize) {
-                    send(
-                        &connection,
-                        &format!("/apis/g{n}.example.com/v{n}/namespaces/n{n}/r{n}"),
-                        &format!("agent/{n}"),
-                    );
-                }
-            });
-        }
-    });
-    until(&fixture, "all are counted", "requests_total", &refused, count + 1);
-    let added: Vec<_> = lines(&fixture).into_iter().filter(|line| !before.contains(line)).collect();
-    assert!(added.is_empty(), "{added:#?}");
-    let words = MetricsPage::of(&fixture.gateway);
-    let resources: Vec<_> = words.series_of("requests_total").map(|(labels, _)| labels["resource"].clone()).collect();
-    assert_eq!(resources, ["other"]);
+/// A way to invent names.
+#[derive(Clone, Copy, Debug)]
+enum Invention {
+    /// A known user asks for an invented resource, with an invented user agent.
+    Resource,
+    /// An invented token.
+    Token,
+    /// A user who may not impersonates an invented one.
+    Denied,
+    /// A user who may impersonates an invented one, with an invented group, who asks for an invented resource.
+    User,
+    /// An invented method.
+    Method,
 }
 
-/// The names of all series on the page, Envoy's own included, but for buckets that only slower answers fill.
+impl Invention {
+    const ALL: [Invention; 5] =
+        [Invention::Resource, Invention::Token, Invention::Denied, Invention::User, Invention::Method];
+
+    fn outgoing(self, n: u64) -> Outgoing {
+        let path = format!("/apis/g{n}.example.com/v{n}/namespaces/n{n}/r{n}");
+        let (method, path, credential) = match self {
+            Invention::Resource => ("DELETE".to_owned(), path, vec![]),
+            Invention::Token => ("GET".to_owned(), path, vec![("authorization", format!("Bearer invented-{n}"))]),
+            Invention::Denied => ("GET".to_owned(), path, vec![("impersonate-user", format!("user-{n}"))]),
+            Invention::User => {
+                let user = [("impersonate-user", format!("user-{n}")), ("impersonate-group", format!("group-{n}"))];
+                ("DELETE".to_owned(), path, user.to_vec())
+            }
+            Invention::Method => (format!("M{n}"), "/version".to_owned(), vec![]),
+        };
+        let headers = [("user-agent", format!("agent/{n}"))].into_iter().chain(credential);
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.into_bytes())).collect();
+        Outgoing { method, path, headers, body: Vec::new() }
+    }
+
+    /// The status and the reason of the refusal; none for a request that is forwarded.
+    const fn refusal(self) -> Option<(u16, &'static str)> {
+        match self {
+            Invention::Resource | Invention::User => Some((403, "no_policy")),
+            Invention::Token => Some((401, "unauthorized")),
+            Invention::Denied => Some((403, "impersonation")),
+            Invention::Method => None,
+        }
+    }
+}
+
+/// Every request names what no other request names: a resource with its group, namespace and user agent, and a token, a user, a
+/// group or a method.
+fn invent(test: &str, count: u64) {
+    const AT_ONCE: usize = 16;
+    let fixture = start(test, &GatewayOptions::default());
+    let target = |identity| fixture.gateway.target(NAME).identity(identity);
+    let [alice, admin] = [&fixture.pki.alice, &fixture.pki.admin].map(|user| H2Client::connect(&target(user)).unwrap());
+    let stranger = H2Client::connect(&fixture.gateway.target(NAME)).unwrap();
+    let each = count / Invention::ALL.len() as u64;
+    let send = |range: std::ops::Range<u64>| {
+        for (invention, number) in Invention::ALL.into_iter().zip(0..) {
+            let client = match invention {
+                Invention::User => &admin,
+                Invention::Token => &stranger,
+                _ => &alice,
+            };
+            let first = number * count;
+            let requests = range.clone().map(|n| invention.outgoing(first + n)).collect();
+            // Those that are forwarded hold one of three places.
+            let at_once = if invention.refusal().is_some() { AT_ONCE } else { 2 };
+            let answers = client.burst(requests, at_once);
+            for answer in answers {
+                let answer = answer.unwrap();
+                let expected = invention.refusal().map_or(answer.status, |(status, _)| status);
+                assert_eq!(answer.status, expected, "{invention:?} {}", answer.text());
+            }
+        }
+    };
+    let counted = |n: u64| {
+        for (_, reason) in Invention::ALL.into_iter().filter_map(Invention::refusal) {
+            let kinds = Invention::ALL.iter().filter(|one| one.refusal().is_some_and(|(_, other)| other == reason));
+            until(&fixture, "all are counted", "requests_total", &[("reason", reason)], n * kinds.count() as u64);
+        }
+        until(&fixture, "methods are counted", "requests_total", &[("verb", "other"), ("decision", "forwarded")], n);
+    };
+    send(0..1);
+    counted(1);
+    let before = lines(&fixture);
+    send(1..each);
+    counted(each);
+    let after = lines(&fixture);
+    eprintln!("{} series before {} requests, {} after", before.len(), each * 5, after.len());
+    let added: Vec<_> = after.iter().filter(|line| !before.contains(line)).collect();
+    assert!(added.iter().all(|line| is_of_slower_answers(line)), "{added:#?}");
+    // The finite bounds and the sum of each histogram that there was before.
+    let histograms = before.iter().filter(|line| line.contains("_seconds_count{")).count();
+    assert!(added.len() <= 13 * histograms, "{} of {histograms}: {added:#?}", added.len());
+    let page = MetricsPage::of(&fixture.gateway);
+    for (labels, _) in page.series_of("requests_total") {
+        assert!(["other", ""].contains(&labels["resource"].as_str()), "{labels:?}");
+    }
+}
+
+/// All series on the page, Envoy's own included.
 fn lines(fixture: &StubFixture) -> Vec<String> {
     let text = fixture.gateway.envoy().admin().get("/stats/prometheus").unwrap().text();
-    let series = text.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned()));
-    series.filter(|name| !name.starts_with("envoy_portcullis_apiserver_request_duration_seconds")).collect()
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned())).collect()
+}
+
+/// A bucket or the sum of a histogram of durations, which only slower answers fill.
+fn is_of_slower_answers(series: &str) -> bool {
+    series.starts_with("envoy_portcullis_") && series.contains("_seconds_")
 }

@@ -28,7 +28,7 @@ const WORDS: [(&str, &[&str]); 3] = [
 ];
 
 /// Defaults that are more than the type's own; [`defaults_are_those_of_the_check`] holds them to it.
-const DEFAULTS: [Default; 18] = [
+const DEFAULTS: [Default; 19] = [
     ("spec.accessLog.destination", "`stdout`"),
     ("spec.clientCANames", "`Sent`"),
     ("spec.instance", "`portcullis`"),
@@ -36,6 +36,7 @@ const DEFAULTS: [Default; 18] = [
     ("spec.limits.maxConnections", "`65536`"),
     ("spec.limits.maxPendingRequests", "`65536`"),
     ("spec.limits.maxRequests", "`65536`"),
+    ("spec.rebalance.connectionsPerSecond", "`10`"),
     ("spec.listener.address", "`0.0.0.0`"),
     ("spec.listener.port", "`6443`"),
     ("spec.metrics.users.k", "`100`"),
@@ -81,7 +82,9 @@ fn checked(spec: &Value) -> Settings {
 #[test]
 fn defaults_are_those_of_the_check() {
     let mut written = json!({});
-    for (path, default) in DEFAULTS {
+    // Whose default holds only where the object is there.
+    let whole = DEFAULTS.into_iter().filter(|(path, _)| !path.starts_with("spec.rebalance."));
+    for (path, default) in whole {
         let default = default.trim_matches('`');
         let value = default.parse::<u32>().map_or_else(|_| json!(default), |number| json!(number));
         set(&mut written, path.trim_start_matches("spec."), value);
@@ -92,6 +95,8 @@ fn defaults_are_those_of_the_check() {
         (&settings.access_log, settings.wildcard_subdomains),
         (&AccessLog::Stdout, WildcardSubdomains::Reserved)
     );
+    let rebalance = checked(&json!({"rebalance": {"chance": 0.001}})).rebalance.unwrap();
+    assert_eq!((rebalance.connections_per_second, rebalance.when), (10, None));
 }
 
 #[test]

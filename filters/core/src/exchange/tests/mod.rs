@@ -1,3 +1,4 @@
+mod drain;
 mod talkers;
 
 use std::time::Duration;
@@ -172,19 +173,6 @@ fn lost_answers_end_a_request_after_its_rounds() {
         next = exchange.resume(&fixture.gateway, Some(&fixture.route), &mut host);
     }
     assert_eq!((rounds, host.reply.map(|reply| reply.code), host.destination), (MAX_ROUNDS, Some(503), None));
-}
-
-#[test]
-fn connection_is_drained_before_its_request_is_decided() {
-    let fixture = fixture_with(|config| config.close_connections = true);
-    let mut host = proxy(&fixture, POD, &[]);
-    host.drains = true;
-    let (mut exchange, next) = begin(&fixture, &mut host);
-    assert_eq!((next, &host.destination), (Next::Pause, &None));
-    assert_eq!(exchange.resume(&fixture.gateway, Some(&fixture.route), &mut host), Next::Continue);
-    assert_eq!(host.effects, ["drain", "count cluster forwarded -", "continue"]);
-    let mut cannot = proxy(&fixture, POD, &[]);
-    assert_eq!(begin(&fixture, &mut cannot).1, Next::Continue, "where a proxy cannot, requests go on all the same");
 }
 
 #[test]

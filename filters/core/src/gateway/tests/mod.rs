@@ -75,6 +75,7 @@ fn plain_config(client_ca: Option<String>) -> ClusterConfig {
         client_ca,
         deny_all_requests: false,
         close_connections: false,
+        rebalance: None,
         allow_anonymous: true,
         audit_attribution: false,
         reviews: None,

@@ -141,11 +141,13 @@ pub(super) fn missing(page: &str) -> Vec<String> {
     let told: BTreeSet<&str> = page.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
     let all = expressions(&rendered).into_iter().flat_map(|expression| asked(&expression));
     let names: BTreeSet<String> = all.map(|one| one.metric).filter(|name| name.starts_with("envoy_")).collect();
-    // The requests of the test are no lists or watches, wait for no answer of the servers and hold no place.
+    // The requests of the test are no lists or watches, wait for no answer of the servers, hold no place and drain no connection.
     let absent = [
         "envoy_portcullis_review_wait_milliseconds_bucket",
         "envoy_portcullis_requests_in_flight",
         "envoy_portcullis_requests_in_flight_limit",
+        "envoy_portcullis_requests_per_second_limit",
+        "envoy_portcullis_rebalanced_connections_total",
         "envoy_portcullis_apiserver_longrunning_requests",
         "envoy_portcullis_apiserver_response_sizes_sum",
     ];
@@ -181,6 +183,31 @@ fn alerts_say_what_happened_and_how_bad_it_is() {
             assert_eq!(rule["annotations"]["runbook"], runbook);
             assert!(runbooks.contains(&format!("\n### {name}\n")), "{name} has no section");
         }
+    }
+}
+
+/// kube-prometheus-stack selects what has the label of its Helm release, and dashboards by a label of Grafana's sidecar.
+#[test]
+fn monitors_and_rules_have_the_label_of_their_release() {
+    let Some(rendered) = Rendered::of("overlays/complete") else { return };
+    let selected: Vec<&Value> = rendered.all("ServiceMonitor").chain(rendered.all("PrometheusRule")).collect();
+    assert_eq!(selected.len(), 3);
+    for one in selected {
+        assert_eq!(one["metadata"]["labels"]["release"], "kube-prometheus-stack", "{}", one["metadata"]["name"]);
+    }
+    assert_eq!(rendered.get("ConfigMap", "portcullis-dashboard")["metadata"]["labels"]["grafana_dashboard"], "1");
+    let readme = std::fs::read_to_string(project_root().join("deploy/kubernetes/README.md")).unwrap();
+    let mut blocks = readme.split("```yaml\n").skip(1).filter_map(|block| block.split("```").next());
+    let patch = blocks.find(|block| block.contains("/metadata/labels/release")).unwrap().replace("NAME", "mine");
+    let run = RunDir::new("release-label").unwrap();
+    // kustomize takes no absolute path.
+    let up = "../".repeat(run.path().components().count() - 1);
+    let complete = project_root().join("deploy/kubernetes/overlays/complete");
+    let complete = format!("{up}{}", complete.strip_prefix("/").unwrap().display());
+    run.write("kustomization.yaml", format!("resources: [{complete}]\n{patch}")).unwrap();
+    let patched = Rendered::at(run.path()).unwrap();
+    for one in patched.all("ServiceMonitor").chain(patched.all("PrometheusRule")) {
+        assert_eq!(one["metadata"]["labels"]["release"], "mine", "the overlay of the README");
     }
 }
 

@@ -4,6 +4,7 @@ mod conditions;
 mod exit;
 mod fleet;
 mod metrics;
+mod rebalance;
 mod release;
 mod renewal;
 mod replicas;

@@ -66,6 +66,7 @@ pub(super) const CHANGES: &[Change] = &[
     ("a wrong edit, and the right one", wrong),
     ("limits of the gateway", settings_limits),
     ("protected identities", protected_identities),
+    ("connections drained at random", rebalance),
     ("the default certificate", default_certificate),
     ("another control plane", |site, _| site.gateway.restart_control_plane().unwrap()),
 ];
@@ -283,6 +284,11 @@ fn settings_limits(site: &mut Site, turn: usize) {
 fn protected_identities(site: &mut Site, turn: usize) {
     let protected = either(turn, json!({"groups": ["break-glass"]}), json!({}));
     site.gateway.change_settings(|spec| spec["protectedIdentities"] = protected).unwrap();
+}
+
+fn rebalance(site: &mut Site, turn: usize) {
+    let rebalance = either(turn, json!({"chance": 0.02, "connectionsPerSecond": 100}), json!(null));
+    site.gateway.change_settings(|spec| spec["rebalance"] = rebalance).unwrap();
 }
 
 fn default_certificate(site: &mut Site, _: usize) {

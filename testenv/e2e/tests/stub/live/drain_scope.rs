@@ -54,6 +54,7 @@ const OF_THE_GATEWAY: &[Edit] = &[
     ("listener.trustedHops", Ends::All, |site| settings(site, "/listener/trustedHops", json!(1))),
     ("a port for proxies", Ends::None, |site| proxies(site, "127.0.0.0/8")),
     ("trustedProxies", Ends::None, |site| proxies(site, "127.0.0.0/9")),
+    ("rebalance", Ends::None, |site| settings(site, "/rebalance", json!({"chance": 0.000_001}))),
     ("listener.address", Ends::All, |site| settings(site, "/listener/address", json!("0.0.0.0"))),
     ("instance", Ends::All, |site| settings(site, "/instance", json!("renamed"))),
 ];

@@ -45,9 +45,18 @@ impl ClientPool {
     /// # Errors
     /// [`Error::Http`] without a lane or a path, [`Error::Tls`].
     pub fn steady(&self, lanes: &[LoadProfile], paths: &[&str], per_second: f64) -> Result<OpenLoopLoad> {
-        let lines =
-            lanes.iter().cloned().map(|lane| LoadConnection::new(lane).map(Arc::new)).collect::<Result<Vec<_>>>()?;
-        let Some(patience) = lanes.iter().map(|lane| lane.target.timeout).max().filter(|_| !paths.is_empty()) else {
+        let lines = lanes.iter().cloned().map(|lane| LoadConnection::new(lane).map(Arc::new));
+        self.steady_on(lines.collect::<Result<_>>()?, paths, per_second)
+    }
+
+    pub(super) fn steady_on(
+        &self,
+        lines: Vec<Arc<LoadConnection>>,
+        paths: &[&str],
+        per_second: f64,
+    ) -> Result<OpenLoopLoad> {
+        let patience = lines.iter().map(|line| line.lane.target.timeout).max();
+        let Some(patience) = patience.filter(|_| !paths.is_empty()) else {
             return Err(Error::Http { step: "starting a load", reason: "no lane or no path".to_owned() });
         };
         let shared = Arc::new(Shared {

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use tokio::task::JoinSet;
 
 use super::connection::{LoadConnection, told};
-use super::{Failure, LoadProfile};
+use super::{Failure, LoadProfile, OpenLoopLoad};
 use crate::client::ClientPool;
 use crate::error::{Error, Result};
 
@@ -18,6 +18,7 @@ const AT_ONCE: usize = 32;
 #[derive(Debug)]
 pub struct Watches {
     shared: Arc<Shared>,
+    lines: Vec<Arc<LoadConnection>>,
     // Dropping it ends the watches.
     _following: JoinSet<()>,
     crowd: ClientPool,
@@ -46,13 +47,15 @@ impl ClientPool {
         });
         let mut numbers = 0..total;
         let mut plan: Vec<(usize, Arc<LoadConnection>)> = Vec::with_capacity(total);
+        let mut lines = Vec::with_capacity(lanes.len());
         for (lane, count) in lanes {
             let line = Arc::new(LoadConnection::new(lane.clone())?);
+            lines.push(Arc::clone(&line));
             plan.extend(numbers.by_ref().take(*count).map(|number| (number, Arc::clone(&line))));
         }
         let opened = self.runtime().block_on(open(plan, path.to_owned(), Arc::clone(&shared)));
         let following = opened.map_err(|reason| Error::Http { step: "opening a watch", reason })?;
-        Ok(Watches { shared, _following: following, crowd: self.clone() })
+        Ok(Watches { shared, lines, _following: following, crowd: self.clone() })
     }
 }
 
@@ -76,6 +79,14 @@ impl Watches {
     pub fn events(&self) -> (u64, u64) {
         let counts = self.shared.lines.iter().map(|lines| lines.load(Ordering::Acquire));
         counts.fold((u64::MAX, 0), |(least, most), count| (least.min(count), most.max(count)))
+    }
+
+    /// As [`ClientPool::steady`], over the connections that the watches of HTTP/2 lanes were opened on, until these close.
+    ///
+    /// # Errors
+    /// [`Error::Http`] without a lane or a path.
+    pub fn steady(&self, paths: &[&str], per_second: f64) -> Result<OpenLoopLoad> {
+        self.crowd.steady_on(self.lines.clone(), paths, per_second)
     }
 
     /// The threads that they share.
