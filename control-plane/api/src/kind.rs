@@ -57,7 +57,7 @@ pub fn kind_of(document: &Value) -> ObjectKind {
     }
     if is_ours && !KUBEGATEWAY_KINDS.contains(&kind) {
         let problem = Problem::new("kind", format!("{group} has no kind {kind}"));
-        return ObjectKind::Unknown(problem.hint(format!("{CLUSTER_KIND} or {SETTINGS_KIND} is meant?")));
+        return ObjectKind::Unknown(problem.hint(format!("did you mean {CLUSTER_KIND} or {SETTINGS_KIND}?")));
     }
     ObjectKind::Foreign { api_version: api_version.to_owned(), kind: kind.to_owned() }
 }
@@ -76,11 +76,11 @@ fn misnamed(document: &Value, known_version: &str, known_kind: &str) -> Option<P
     let (api_version, kind) = names_of(document);
     if kind != known_kind {
         let problem = Problem::new("kind", format!("there is no kind {kind:?}"));
-        return Some(problem.hint(format!("{known_kind} is meant?")));
+        return Some(problem.hint(format!("did you mean {known_kind}?")));
     }
     if api_version != known_version {
         let problem = Problem::new("apiVersion", format!("{kind} has no apiVersion {api_version:?}"));
-        return Some(problem.hint(format!("{known_version} is meant?")));
+        return Some(problem.hint(format!("did you mean {known_version}?")));
     }
     None
 }
@@ -135,7 +135,7 @@ mod tests {
             assert_eq!(kind(api_version, written), ObjectKind::GatewaySettings, "{api_version} {written}");
             let document = json!({"apiVersion": api_version, "kind": written, "metadata": {"name": "a"}});
             let problem = crate::parse_settings(&document).unwrap_err();
-            assert!(problem.hint.unwrap().ends_with(" is meant?"), "{api_version} {written}");
+            assert!(problem.hint.unwrap().starts_with("did you mean "), "{api_version} {written}");
         }
         for (api_version, written) in
             [(CLUSTER_API_VERSION, "UpstreamClusters"), ("proxy.kubegateway.io/v2", CLUSTER_KIND)]

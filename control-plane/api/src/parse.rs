@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(paths, wanted);
         assert!(!format!("{found:?}").contains("TOPSECRET"));
         let hints: Vec<_> = found.iter().filter_map(|problem| problem.hint.as_deref()).collect();
-        for hint in ["servers is meant?", "clientCAData is meant?", "endpoint is meant?"] {
+        for hint in ["did you mean servers?", "did you mean clientCAData?", "did you mean endpoint?"] {
             assert!(hints.contains(&hint), "{hint}: {hints:?}");
         }
         let twice = json!({"dispatchPolicies": [{"upstreamSubset": [], "upsteamSubset": []}]});

@@ -143,7 +143,7 @@ fn standard_input_and_several_documents_keep_their_lines() {
     let lines = input.lines().position(|line| line.contains("serverz")).unwrap() + 1;
     let wanted = format!("<stdin>:{lines}:5: error: spec.serverz: unknown field `serverz`");
     assert!(checked.has(&wanted), "{wanted}: {}", checked.output);
-    assert!(checked.output.contains("(hint: servers is meant?)"));
+    assert!(checked.output.contains("(hint: did you mean servers?)"));
     let pod = format!("{GOOD}---\n\nkind: Pod\napiVersion: v1\n");
     let foreign = Dir::new(&[]).check(&["-f", "-"], &pod);
     assert_eq!(foreign.code, Some(0));
@@ -158,14 +158,14 @@ fn misspelt_kinds_and_groups_are_refused_with_a_hint() {
         (
             "kind: GatewaySettings",
             "kind: GatewaySetting",
-            "error: kind: there is no kind \"GatewaySetting\" (hint: GatewaySettings is meant?)",
+            "error: kind: there is no kind \"GatewaySetting\" (hint: did you mean GatewaySettings?)",
         ),
         (
             "portcullis.dev/v1alpha1",
             "portcullis.dev/v1",
             "error: apiVersion: GatewaySettings has no apiVersion \"portcullis.dev/v1\"",
         ),
-        ("portcullis.dev/", "portculis.dev/", "(hint: portcullis.dev/v1alpha1 is meant?)"),
+        ("portcullis.dev/", "portculis.dev/", "(hint: did you mean portcullis.dev/v1alpha1?)"),
         ("kind: GatewaySettings", "kind: Gateway", "error: kind: portcullis.dev has no kind Gateway (hint:"),
         ("kind: GatewaySettings\n", "", "error: kind: is required"),
     ] {

@@ -129,11 +129,11 @@ fn misspelt_settings_are_never_replaced_by_defaults() {
     let served = Served::start(&config, &dir.path().join("xds.sock"));
     let refused = |status: &Value| status["objects"][0]["reason"] == "Invalid";
     let told = served.status_when(refused);
-    assert!(told["objects"][0]["message"].as_str().unwrap().contains("GatewaySettings is meant?"), "{told}");
+    assert!(told["objects"][0]["message"].as_str().unwrap().contains("did you mean GatewaySettings?"), "{told}");
     assert_eq!(served.get("/readyz").0, "503");
     let status = output(&["status", "--address", &served.address]);
     let table = String::from_utf8(status.stdout).unwrap();
-    assert!(status.status.code() == Some(1) && table.contains("GatewaySettings is meant?"), "{table}");
+    assert!(status.status.code() == Some(1) && table.contains("did you mean GatewaySettings?"), "{table}");
     write(&config, "settings.yaml", SETTINGS);
     let good = served.status_when(|status| status["snapshot"] != "");
     write(&config, "settings.yaml", &SETTINGS.replace("GatewaySettings", "GatewaySetting"));

@@ -149,7 +149,7 @@ mod tests {
         let found: Vec<LogRecord> = records(&set, &update.diagnoses).collect();
         let [line] = &found[..] else { panic!("{found:?}") };
         assert_eq!((line.file.as_deref(), line.line, line.column), (Some("f.yaml"), Some(9), Some(3)));
-        assert_eq!((line.field.as_str(), line.hint.as_deref()), ("spec.serverz", Some("servers is meant?")));
+        assert_eq!((line.field.as_str(), line.hint.as_deref()), ("spec.serverz", Some("did you mean servers?")));
         assert!(line.is_refused);
     }
 }
