@@ -118,7 +118,7 @@ fn suggestion(path: &[Step], message: &str) -> Option<String> {
     let known = known.split('`').skip(1).step_by(2);
     let best = known.map(|name| (distance(written, name), name)).min()?;
     let close = best.0 <= 1 + best.1.len() / 4;
-    close.then(|| format!("{} is suggestion?", best.1))
+    close.then(|| format!("{} is meant?", best.1))
 }
 
 /// Fields of [`crate::UpstreamCluster`] and [`crate::GatewaySettings`] whose names changed, with their new names. The definition
