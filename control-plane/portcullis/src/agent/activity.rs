@@ -123,7 +123,7 @@ impl Shared {
             }
             let waiting = self.waiting().take_if(|(waiting, _)| *waiting == number);
             if let Some((_, answer)) = waiting {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = answer.send(page);
             }
         }
@@ -179,7 +179,7 @@ mod tests {
         announced(&source, &mut filter).await;
         tokio::select! {
             page = source.fetch() => panic!("{page:?}"),
-            // Whoever asked goes.
+            // The caller goes.
             line = question(&mut filter) => assert_eq!(line, "activity 0\n"),
         }
         let answers = async {

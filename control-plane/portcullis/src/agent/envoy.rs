@@ -57,7 +57,7 @@ impl EnvoyProcess {
             // Two Envoys of one machine would else meet in one shared memory.
             .arg("--disable-hot-restart")
             .args(&arguments.envoy_flags)
-            // The filter's commands come by it, and its answers go back: nobody else holds an end of it.
+            // Carries commands to the filter, and its answers back; no other process holds an end of it.
             .stdin(Stdio::from(OwnedFd::from(input)))
             .env(names::AGENT_VARIABLE, "1")
             // A Ctrl-C at the terminal is for this program, which lets Envoy drain.

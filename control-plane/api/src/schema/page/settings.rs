@@ -82,7 +82,7 @@ fn checked(spec: &Value) -> Settings {
 #[test]
 fn defaults_are_those_of_the_check() {
     let mut written = json!({});
-    // Whose default holds only where the object is there.
+    // Defaults within an object that has no default of its own are left out.
     let whole = DEFAULTS.into_iter().filter(|(path, _)| !path.starts_with("spec.rebalance."));
     for (path, default) in whole {
         let default = default.trim_matches('`');

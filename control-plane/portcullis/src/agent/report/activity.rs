@@ -35,7 +35,7 @@ pub(super) async fn read(source: ActivitySource, pages: watch::Sender<Page>) {
                 pages.send_replace(Some(Arc::new(page.clone())));
             }
             // The last page grows old, which is what it is.
-            Err(error) => tracing::debug!(%error, "the filter does not tell its activity"),
+            Err(error) => tracing::debug!(%error, "the filter does not report its activity"),
         }
         let (least, most) = INTERVAL;
         sleep(begin.elapsed().saturating_mul(SHARE).clamp(least, most)).await;

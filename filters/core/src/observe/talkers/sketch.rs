@@ -62,7 +62,7 @@ impl Sketch {
     /// Counts amounts of a name. `has_room` says whether one more may be kept beside that many.
     pub(super) fn count(&mut self, name: &str, amounts: Amounts, has_room: impl FnOnce(usize) -> bool) {
         self.total.add(amounts);
-        // Whoever is called like the rest counts there: two entries of one name would be an error to readers.
+        // A client of the same name as the rest counts there: two entries of one name would be an error to readers.
         if name == OTHER {
             return;
         }

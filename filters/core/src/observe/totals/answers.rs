@@ -27,7 +27,7 @@ impl AnswerTotals {
     }
 
     pub(super) fn add(&mut self, server: &str, answered: &AnsweredRequests) {
-        // Answers that a server gives after its removal are nobody's.
+        // Answers of a removed server count with the rest.
         let server = if is_kept(server, &self.names) { server } else { OTHER };
         let at = self.servers.binary_search_by(|totals| (*totals.server).cmp(server)).unwrap_or_else(|at| {
             self.servers.insert(at, ServerTotals::new(server));
