@@ -136,7 +136,7 @@ fn kubeconfig_comes_from_the_environment_and_has_contexts() {
         told(&output)
     };
     let named = path.to_str().unwrap();
-    assert!(serve(&[], named).contains("namespace is not told"), "it is used, and its namespace is not ours");
+    assert!(serve(&[], named).contains("namespace is not known"), "it is used, and its namespace is not ours");
     let other = serve(&["--context", "two"], named);
     assert!(other.contains("$KUBECONFIG") && other.contains("gone"), "{other}");
     assert!(serve(&["--kubeconfig", "/none"], named).contains("cannot use the kubeconfig /none"));

@@ -233,7 +233,7 @@ fn columns_show_the_conditions(fixture: &Fixture) {
 
 fn fields_are_explained(fixture: &Fixture) {
     for (field, words) in [
-        ("dispatchPolicies", "Which request goes where; the first match wins."),
+        ("dispatchPolicies", "Policies that select servers for requests; the first match wins."),
         ("portcullis.requestTimeout", "75s if unset"),
     ] {
         let told = fixture.kubectl(&["explain", &format!("upstreamcluster.spec.{field}")]).run_ok().unwrap();
