@@ -20,8 +20,8 @@ const NO_SERVER: &str = "-";
 
 /// The single counts of one cluster, over all gateways.
 #[derive(Debug, Default)]
-struct Details {
-    activity: SummedActivity,
+struct Details<'a> {
+    activity: SummedActivity<'a>,
     /// Forwarded requests in a second, by policy.
     forwarded: BTreeMap<u16, f64>,
     /// Refusals in a second, by policy and reason.
@@ -61,8 +61,8 @@ pub(super) fn cluster_view(
     })
 }
 
-impl Details {
-    fn of(inputs: &Inputs<'_>, name: &str) -> Self {
+impl<'a> Details<'a> {
+    fn of(inputs: &Inputs<'a>, name: &str) -> Self {
         let mut details = Self::default();
         for (node, gateway, reported) in inputs.activity.reporting(inputs.now) {
             let Some(activity) = gateway.cluster(name) else { continue };

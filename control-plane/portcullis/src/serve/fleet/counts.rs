@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::keys::{Cursor, Key, Names, is_error, policy};
+use super::keys::{CountValues, Key, Names, is_error, policy};
 use crate::activity_report::{ClusterMessage, ServerMessage};
 
 /// Buckets of a histogram of durations.
@@ -10,7 +10,7 @@ pub(super) const BUCKETS: usize = portcullis_filter_config::activity::LATENCY_BO
 /// Kinds of answers: none, then 1xx to 5xx.
 const ANSWERS: usize = 6;
 /// Most counts of one cluster and process; the sums count the others, too.
-pub(super) const MAX_COUNTS: usize = 4_096;
+const MAX_COUNTS: usize = 4_096;
 
 /// Sums over all policies and servers of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Counts {
     /// Packed keys of the counts that are not zero, sorted. `None` if single counts are not kept, for want of room.
     pub(super) keys: Option<Arc<[u32]>>,
     /// In the order of the keys.
-    values: Box<[u64]>,
+    pub(super) values: CountValues,
 }
 
 impl Counts {
@@ -60,14 +60,16 @@ impl Counts {
         builder.build()
     }
 
-    /// The counts, to be asked in the order of the keys.
-    pub(super) fn cursor(&self) -> Cursor<'_, u64> {
-        Cursor::new(self.keys.as_deref().unwrap_or_default(), &self.values)
+    /// Shares the keys of others, if they are the same.
+    pub(super) fn share_keys(&mut self, others: &Option<Arc<[u32]>>) {
+        if self.keys == *others {
+            self.keys.clone_from(others);
+        }
     }
 
     /// The memory that it takes beside its keys.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.values)
+        self.values.bytes()
     }
 }
 

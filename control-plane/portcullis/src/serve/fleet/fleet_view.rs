@@ -9,16 +9,22 @@ use crate::serve::status::ObjectStatus;
 
 /// The activity of a cluster at all gateways.
 #[derive(Debug, Default)]
-pub(super) struct SummedActivity {
+pub(super) struct SummedActivity<'a> {
     pub(super) rates: Rates,
-    /// By node.
-    severities: BTreeMap<String, Severity>,
+    /// By node, in its order.
+    severities: Vec<(&'a str, Severity)>,
 }
 
-impl SummedActivity {
-    pub(super) fn add(&mut self, node: &str, rates: &Rates) {
+impl<'a> SummedActivity<'a> {
+    /// Adds the activity at the next node.
+    pub(super) fn add(&mut self, node: &'a str, rates: &Rates) {
         self.rates.add(rates);
-        self.severities.insert(node.to_owned(), of_error_ratio(rates));
+        self.severities.push((node, of_error_ratio(rates)));
+    }
+
+    fn severity(&self, node: &str) -> Option<Severity> {
+        let position = self.severities.binary_search_by(|(known, _)| (*known).cmp(node)).ok()?;
+        self.severities.get(position).map(|(_, severity)| *severity)
     }
 }
 
@@ -47,8 +53,8 @@ pub(super) fn fleet_view(inputs: Inputs<'_>) -> FleetView {
 }
 
 /// Rates by cluster, and by node.
-fn summed<'a>(inputs: &Inputs<'a>) -> (BTreeMap<&'a str, SummedActivity>, BTreeMap<&'a str, Rates>) {
-    let mut clusters: BTreeMap<&str, SummedActivity> = BTreeMap::new();
+fn summed<'a>(inputs: &Inputs<'a>) -> (BTreeMap<&'a str, SummedActivity<'a>>, BTreeMap<&'a str, Rates>) {
+    let mut clusters: BTreeMap<&str, SummedActivity<'_>> = BTreeMap::new();
     let mut nodes: BTreeMap<&str, Rates> = BTreeMap::new();
     for (node, gateway, _) in inputs.activity.reporting(inputs.now) {
         let of_node = nodes.entry(node).or_default();
@@ -89,7 +95,7 @@ struct Parts<'a> {
     name: &'a str,
     object: &'a ObjectStatus,
     health: Option<&'a HealthByNode>,
-    activity: &'a SummedActivity,
+    activity: &'a SummedActivity<'a>,
     refusing: &'a Refusing<'a>,
 }
 
@@ -98,7 +104,7 @@ pub(super) fn cluster_summary(
     inputs: &Inputs<'_>,
     name: &str,
     object: &ObjectStatus,
-    activity: &SummedActivity,
+    activity: &SummedActivity<'_>,
     gateways: &[GatewaySummary],
 ) -> ClusterSummary {
     let (health, refusing) = (inputs.health().remove(name), refusing(inputs));
@@ -115,7 +121,7 @@ fn summary(inputs: &Inputs<'_>, parts: &Parts<'_>, gateways: &[GatewaySummary]) 
     let at_gateway = |gateway: &GatewaySummary| {
         let node = gateway.node.as_str();
         let of_health = health.and_then(|health| health.get(node)).map(of_health);
-        let of_errors = activity.severities.get(node).copied();
+        let of_errors = activity.severity(node);
         let of_refusal = refuses(node).then_some(Severity::Warning);
         [of_health, of_errors, of_refusal].into_iter().flatten().max()
     };

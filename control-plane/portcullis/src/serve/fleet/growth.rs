@@ -1,112 +1,191 @@
-//! The growth of counts since the first report, compact: 50 gateways report 1,000 clusters of 100 policies, and each growth is kept
-//! for several times.
+//! The growth of counts between two times, compact: 50 gateways report 1,000 clusters of 100 policies, and each growth is kept for
+//! a while.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::counts::{BUCKETS, Counts, MAX_COUNTS, Sums};
+use super::counts::{BUCKETS, Counts, Sums};
 use super::keys::{Cursor, Key, is_error};
 use super::rates::Rates;
 
-/// How much a count has grown; nothing if it has sunk. Growth in one report is far below the bound.
-fn more(before: u64, now: u64) -> u32 {
-    u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX)
-}
-
-/// The growth of all counts of a cluster until one time.
+/// The growth of all counts of a cluster between two times.
 ///
-/// Counts of a report may sink, as those of a server that was taken away and comes back. Growth is therefore added up count by
-/// count, from report to report, and rates are differences of that. Additions wrap: a difference is right as long as it is
-/// below the range.
+/// Counts of a report may sink, as those of a server that was taken away and comes back. Growth is therefore taken count by count,
+/// and the growth of sums is that of all counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Growth {
     sums: Sums<u32>,
     /// Packed keys, sorted; the same for several times as a rule. `None` if single counts are not kept, for want of room.
     keys: Option<Arc<[u32]>>,
     /// In the order of the keys.
-    values: Arc<[u32]>,
+    values: Values,
+}
+
+/// Numbers, most of which are small.
+#[derive(Clone, Debug)]
+enum Values {
+    Small(Box<[u16]>),
+    Large(Box<[u32]>),
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::Small(Box::default())
+    }
+}
+
+impl From<Vec<u32>> for Values {
+    fn from(values: Vec<u32>) -> Self {
+        let small: Result<Box<[u16]>, _> = values.iter().map(|value| u16::try_from(*value)).collect();
+        small.map_or_else(|_| Self::Large(values.into()), Self::Small)
+    }
+}
+
+impl Values {
+    fn get(&self, position: usize) -> u32 {
+        match self {
+            Self::Small(values) => values.get(position).copied().map(u32::from),
+            Self::Large(values) => values.get(position).copied(),
+        }
+        .unwrap_or_default()
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Small(values) => size_of_val(&**values),
+            Self::Large(values) => size_of_val(&**values),
+        }
+    }
+}
+
+/// How much a count has grown; nothing if it has sunk.
+fn grown(before: u64, now: u64) -> u32 {
+    u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX)
 }
 
 impl Growth {
-    /// Until the first report.
-    pub(super) fn none(counts: &Counts) -> Self {
-        let values = counts.keys.iter().flat_map(|keys| keys.iter().map(|_| 0));
-        Self { sums: Sums::default(), keys: counts.keys.clone(), values: values.collect() }
+    /// No growth at all.
+    pub(super) fn none() -> Self {
+        Self { keys: Some(Arc::default()), ..Self::default() }
     }
 
-    /// The growth until the report `now`, after this growth until the report `before`.
-    pub(super) fn after(&self, before: &Counts, now: &Counts) -> Self {
-        let (Some(known), Some(reported), true) = (&self.keys, &now.keys, before.keys.is_some()) else {
-            return Self { sums: self.sums.grown(&before.sums, &now.sums), ..Self::none(now) };
+    /// The growth from one report to the next.
+    pub(super) fn between(before: &Counts, now: &Counts) -> Self {
+        let (Some(keys), Some(_)) = (&now.keys, &before.keys) else {
+            return Self { sums: Sums::between(&before.sums, &now.sums), ..Self::default() };
         };
-        let keys = union(known, reported);
-        let (mut sums, mut grown) = (self.sums, self.cursor());
-        let (mut before, mut now) = (before.cursor(), now.cursor());
+        let (mut sums, mut before, mut now) = (Sums::default(), before.cursor(), now.cursor());
         let values = keys.iter().map(|key| {
-            let more = more(before.at(*key), now.at(*key));
-            sums.add(Key::unpack(*key), more);
-            grown.at(*key).wrapping_add(more)
+            let growth = grown(before.at(*key), now.at(*key));
+            sums.count(Key::unpack(*key), growth);
+            growth
         });
-        let values = values.collect();
-        Self { sums, keys: Some(keys), values }
+        let values: Vec<u32> = values.collect();
+        Self { sums, keys: Some(Arc::clone(keys)), values: values.into() }
     }
 
-    fn cursor(&self) -> Cursor<'_, u32> {
-        Cursor::new(self.keys.as_deref().unwrap_or_default(), &self.values)
+    /// The growth of both, one after the other.
+    pub(super) fn and(self, later: Self) -> Self {
+        let mut sums = self.sums;
+        sums.add(&later.sums);
+        let (Some(before), Some(after)) = (&self.keys, &later.keys) else { return Self { sums, ..Self::default() } };
+        if before.is_empty() {
+            return Self { sums, ..later };
+        }
+        if before == after || after.is_empty() {
+            let values = (0..before.len()).map(|one| self.values.get(one).saturating_add(later.values.get(one)));
+            let values: Vec<u32> = values.collect();
+            return Self { sums, keys: self.keys.clone(), values: values.into() };
+        }
+        let mut all = BTreeMap::new();
+        self.add_to(&mut all);
+        later.add_to(&mut all);
+        let (keys, values): (Vec<u32>, Vec<u32>) = all.into_iter().unzip();
+        Self { sums, keys: Some(keys.into()), values: values.into() }
     }
 
-    /// The growth since `base` in a second.
-    pub(super) fn rates(&self, base: &Self, seconds: f64) -> Rates {
-        let rate = |before: u32, now: u32| f64::from(now.wrapping_sub(before)) / seconds;
-        let mut latency = [0.0; BUCKETS];
-        let counts = self.sums.latency.iter().zip(base.sums.latency);
-        latency.iter_mut().zip(counts).for_each(|(sum, (now, before))| *sum = rate(before, *now));
+    /// Shares the keys of another growth, if they are the same.
+    pub(super) fn share_keys(&mut self, others: &Option<Arc<[u32]>>) {
+        if self.keys == *others {
+            self.keys.clone_from(others);
+        }
+    }
+
+    /// The keys.
+    pub(super) fn keys(&self) -> &Option<Arc<[u32]>> {
+        &self.keys
+    }
+
+    fn add_to(&self, all: &mut BTreeMap<u32, u32>) {
+        let keys = self.keys.as_deref().unwrap_or_default();
+        for (position, key) in keys.iter().enumerate() {
+            let sum = all.entry(*key).or_default();
+            *sum = sum.saturating_add(self.values.get(position));
+        }
+    }
+
+    /// Rates of several, one after the other, that took so many seconds.
+    pub(super) fn rates<'a>(all: impl Iterator<Item = &'a Self>, seconds: f64) -> Rates {
+        let mut sums = Sums::default();
+        all.for_each(|one| sums.add(&one.sums));
+        let rate = |growth: u32| f64::from(growth) / seconds;
         Rates {
-            answers: rate(base.sums.answers, self.sums.answers),
-            errors: rate(base.sums.errors, self.sums.errors),
-            refusals: rate(base.sums.refusals, self.sums.refusals),
-            latency,
+            answers: rate(sums.answers),
+            errors: rate(sums.errors),
+            refusals: rate(sums.refusals),
+            latency: sums.latency.map(rate),
             ..Rates::default()
         }
     }
 
-    /// The growth of each count since `base` in a second. Nothing if one of the two was kept without single counts.
-    pub(super) fn each<'a>(&'a self, base: &'a Self, seconds: f64) -> impl Iterator<Item = (Key, f64)> + 'a {
-        let keys = self.keys.as_deref().filter(|_| base.keys.is_some()).unwrap_or_default();
-        let mut base = base.cursor();
-        keys.iter()
-            .zip(self.values.iter())
-            .map(move |(key, value)| (Key::unpack(*key), f64::from(value.wrapping_sub(base.at(*key))) / seconds))
+    /// The rate of each count of several, one after the other, that took so many seconds. Nothing if one of them was kept without
+    /// single counts.
+    pub(super) fn each<'a>(all: impl Iterator<Item = &'a Self> + Clone, seconds: f64) -> Vec<(Key, f64)> {
+        if all.clone().any(|one| one.keys.is_none()) {
+            return Vec::new();
+        }
+        let mut sums = BTreeMap::new();
+        all.for_each(|one| one.add_to(&mut sums));
+        sums.into_iter().map(|(key, growth)| (Key::unpack(key), f64::from(growth) / seconds)).collect()
     }
 
     /// The memory that it takes beside keys that others share.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>() + size_of_val(&*self.values)
+        self.values.bytes()
     }
+}
 
-    /// The memory of its keys.
-    pub(super) fn key_bytes(&self) -> usize {
-        self.keys.as_deref().map_or(0, size_of_val)
+impl Counts {
+    fn cursor(&self) -> Cursor<'_> {
+        Cursor::new(self.keys.as_deref().unwrap_or_default(), &self.values)
     }
 }
 
 impl Sums<u32> {
-    /// With the growth of sums.
-    fn grown(&self, before: &Sums<u64>, now: &Sums<u64>) -> Self {
-        let add = |sum: u32, before: u64, now: u64| sum.wrapping_add(more(before, now));
-        let mut latency = self.latency;
+    /// The growth of sums.
+    fn between(before: &Sums<u64>, now: &Sums<u64>) -> Self {
+        let mut latency = [0; BUCKETS];
         let counts = before.latency.iter().zip(now.latency);
-        latency.iter_mut().zip(counts).for_each(|(sum, (before, now))| *sum = add(*sum, *before, now));
+        latency.iter_mut().zip(counts).for_each(|(sum, (before, now))| *sum = grown(*before, now));
         Self {
-            answers: add(self.answers, before.answers, now.answers),
-            errors: add(self.errors, before.errors, now.errors),
-            refusals: add(self.refusals, before.refusals, now.refusals),
+            answers: grown(before.answers, now.answers),
+            errors: grown(before.errors, now.errors),
+            refusals: grown(before.refusals, now.refusals),
             latency,
         }
     }
 
+    fn add(&mut self, other: &Self) {
+        let add = |sum: &mut u32, more: u32| *sum = sum.saturating_add(more);
+        add(&mut self.answers, other.answers);
+        add(&mut self.errors, other.errors);
+        add(&mut self.refusals, other.refusals);
+        self.latency.iter_mut().zip(other.latency).for_each(|(sum, more)| add(sum, more));
+    }
+
     /// Adds the growth of a single count.
-    fn add(&mut self, key: Key, growth: u32) {
-        let add = |sum: &mut u32| *sum = sum.wrapping_add(growth);
+    fn count(&mut self, key: Key, growth: u32) {
+        let add = |sum: &mut u32| *sum = sum.saturating_add(growth);
         match key {
             Key::Answers(_, kind) => {
                 add(&mut self.answers);
@@ -121,18 +200,40 @@ impl Sums<u32> {
     }
 }
 
-/// The keys of both, in one copy if they are the same. Keys that are not reported any more stay as long as there is room: their
-/// growth is a part of the sums.
-fn union(known: &Arc<[u32]>, reported: &Arc<[u32]>) -> Arc<[u32]> {
-    if known == reported {
-        return Arc::clone(known);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A growth of forwarded requests, by policy.
+    fn growth(policies: &[(u16, u32)]) -> Growth {
+        let (keys, values): (Vec<u32>, Vec<u32>) =
+            policies.iter().map(|(policy, growth)| (Key::Forwarded(*policy).pack(), *growth)).unzip();
+        Growth { keys: Some(keys.into()), values: values.into(), ..Growth::default() }
     }
-    let mut keys: Vec<u32> = known.iter().chain(reported.iter()).copied().collect();
-    keys.sort_unstable();
-    keys.dedup();
-    match keys.len() {
-        length if length == known.len() => Arc::clone(known),
-        length if length > MAX_COUNTS => Arc::clone(reported),
-        _ => keys.into(),
+
+    fn each(all: &[Growth]) -> Vec<(Key, f64)> {
+        Growth::each(all.iter(), 1.0)
+    }
+
+    #[test]
+    fn growth_of_two_times_is_that_of_each_count() {
+        let (one, two) = (Key::Forwarded(1), Key::Forwarded(2));
+        for (first, second, expected) in [
+            (growth(&[(1, 5), (2, 7)]), growth(&[(1, 1), (2, 2)]), vec![(one, 6.0), (two, 9.0)]),
+            (growth(&[(1, 5)]), growth(&[(2, 70_000)]), vec![(one, 5.0), (two, 70_000.0)]),
+            (Growth::none(), growth(&[(2, 2)]), vec![(two, 2.0)]),
+            (growth(&[(1, 65_535)]), growth(&[(1, 1)]), vec![(one, 65_536.0)]),
+            (growth(&[(1, 1)]), Growth::none(), vec![(one, 1.0)]),
+        ] {
+            assert_eq!(each(&[first.clone(), second.clone()]), expected);
+            assert_eq!(each(&[first.and(second)]), expected);
+        }
+        assert_eq!(each(&[growth(&[(1, 1)]), Growth::default()]), [], "the latter is without single counts");
+    }
+
+    #[test]
+    fn small_growth_takes_two_bytes() {
+        assert_eq!(growth(&[(1, 65_535), (2, 0)]).bytes(), 4);
+        assert_eq!(growth(&[(1, 65_536), (2, 0)]).bytes(), 8);
     }
 }

@@ -97,29 +97,64 @@ fn position(names: &mut Vec<Box<str>>, name: &str) -> Option<u8> {
     position.try_into().ok()
 }
 
-/// Keys and values beside each other, to be asked in the order of the keys.
-pub(super) struct Cursor<'a, T> {
-    keys: &'a [u32],
-    values: &'a [T],
+/// Counts, most of which are smaller than 2^32, in the order of their keys.
+#[derive(Clone, Debug)]
+pub(super) enum CountValues {
+    Small(Box<[u32]>),
+    Large(Box<[u64]>),
 }
 
-impl<'a, T: Copy + Default> Cursor<'a, T> {
-    pub(super) fn new(keys: &'a [u32], values: &'a [T]) -> Self {
-        Self { keys, values }
+impl Default for CountValues {
+    fn default() -> Self {
+        Self::Small(Box::default())
+    }
+}
+
+impl From<Vec<u64>> for CountValues {
+    fn from(values: Vec<u64>) -> Self {
+        let small: Result<Box<[u32]>, _> = values.iter().map(|value| u32::try_from(*value)).collect();
+        small.map_or_else(|_| Self::Large(values.into()), Self::Small)
+    }
+}
+
+impl CountValues {
+    fn get(&self, position: usize) -> u64 {
+        match self {
+            Self::Small(values) => values.get(position).copied().map(u64::from),
+            Self::Large(values) => values.get(position).copied(),
+        }
+        .unwrap_or_default()
     }
 
-    /// The value of a key, or none at all.
-    pub(super) fn at(&mut self, wanted: u32) -> T {
-        while let ([key, keys @ ..], [value, values @ ..]) = (self.keys, self.values) {
-            if *key > wanted {
-                break;
-            }
-            (self.keys, self.values) = (keys, values);
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Small(values) => size_of_val(&**values),
+            Self::Large(values) => size_of_val(&**values),
+        }
+    }
+}
+
+/// Counts that are asked for in the order of their keys.
+pub(super) struct Cursor<'a> {
+    keys: &'a [u32],
+    values: &'a CountValues,
+    next: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(keys: &'a [u32], values: &'a CountValues) -> Self {
+        Self { keys, values, next: 0 }
+    }
+
+    /// The count of a key; 0 if it is not among them.
+    pub(super) fn at(&mut self, wanted: u32) -> u64 {
+        while let Some(key) = self.keys.get(self.next).filter(|key| **key <= wanted) {
+            self.next += 1;
             if *key == wanted {
-                return *value;
+                return self.values.get(self.next - 1);
             }
         }
-        T::default()
+        0
     }
 }
 

@@ -11,7 +11,7 @@ use crate::activity_report::{ClusterMessage, LimitMessage};
 /// The least time between two samples that stay. With the newest, at most four are kept.
 const SPACING: Duration = Duration::from_secs(RATE_WINDOW.as_secs() / 2);
 
-/// The growth of all counts until one time.
+/// A time, and the growth since the one before it.
 #[derive(Clone, Debug)]
 struct Sample {
     at: Instant,
@@ -47,7 +47,7 @@ pub(super) struct ClusterActivity {
 impl ClusterActivity {
     /// A cluster without a request until `at`.
     pub(super) fn idle(at: Instant) -> Self {
-        let samples = VecDeque::from([Sample { at, growth: Growth::none(&Counts::zero()) }]);
+        let samples = VecDeque::from([Sample { at, growth: Growth::none() }]);
         Self { reported: Counts::zero(), samples, ..Self::default() }
     }
 
@@ -63,19 +63,17 @@ impl ClusterActivity {
         if self.names.is_full() {
             *self = Self::default();
         }
-        let counts = Counts::of(message, reasons, detail.then_some(&mut self.names));
-        let grown = match self.samples.back().cloned() {
-            None => Growth::none(&counts),
-            Some(before) => {
-                let grown = before.growth.after(&self.reported, &counts);
-                if let Some(unchanged) = unchanged.filter(|unchanged| before.at < *unchanged) {
-                    self.push(Sample { at: unchanged, growth: before.growth });
-                }
-                grown
+        let mut counts = Counts::of(message, reasons, detail.then_some(&mut self.names));
+        let mut growth = Growth::between(&self.reported, &counts);
+        if let Some(last) = self.samples.back() {
+            growth.share_keys(last.growth.keys());
+            if let Some(unchanged) = unchanged.filter(|unchanged| last.at < *unchanged) {
+                self.push(unchanged, Growth::none());
             }
-        };
+        }
+        counts.share_keys(growth.keys());
         self.reported = counts;
-        self.push(Sample { at, growth: grown });
+        self.push(at, growth);
         (self.running, self.watches, self.sessions) = (message.running, message.watches, message.sessions);
         let names = &mut self.names;
         let gauge = |one: &LimitMessage| {
@@ -86,17 +84,19 @@ impl ClusterActivity {
         self.top = message.top.as_ref().filter(|_| detail).map(|top| top.as_ref().into());
     }
 
-    fn push(&mut self, sample: Sample) {
-        let at = sample.at;
+    /// Adds the growth until `at`. The first one is that of a time before there was a memory.
+    fn push(&mut self, at: Instant, growth: Growth) {
         let last_but_one = self.samples.len().checked_sub(2).and_then(|position| self.samples.get(position));
-        // The newest but for this one stays only if it is far enough from the one before it.
-        let is_near = last_but_one
-            .zip(self.samples.back())
-            .is_some_and(|(one, last)| last.at.saturating_duration_since(one.at) < SPACING);
-        if is_near {
-            self.samples.pop_back();
+        let last_but_one = last_but_one.map(|one| one.at);
+        match self.samples.back_mut() {
+            None => self.samples.push_back(Sample { at, growth: Growth::none() }),
+            // The newest stays only if it is far enough from the one before it.
+            Some(last) if last_but_one.is_some_and(|one| last.at.saturating_duration_since(one) < SPACING) => {
+                last.growth = std::mem::take(&mut last.growth).and(growth);
+                last.at = at;
+            }
+            Some(_) => self.samples.push_back(Sample { at, growth }),
         }
-        self.samples.push_back(sample);
         self.forget(at);
     }
 
@@ -104,35 +104,35 @@ impl ClusterActivity {
     pub(super) fn forget(&mut self, at: Instant) {
         while self.samples.get(1).is_some_and(|one| at.saturating_duration_since(one.at) >= RATE_WINDOW) {
             self.samples.pop_front();
+            self.samples.front_mut().into_iter().for_each(|begin| begin.growth = Growth::none());
         }
     }
 
-    /// The growth until the end of the window before `at`, that until its begin, and how many seconds are between them. `None` with
-    /// one report.
-    fn window(&self, at: Instant) -> Option<(&Growth, &Growth, f64)> {
-        let newest = self.samples.back()?;
-        let is_old = |one: &&Sample| at.saturating_duration_since(one.at) >= RATE_WINDOW;
-        let base = self.samples.iter().rev().find(is_old).or_else(|| self.samples.front())?;
-        let seconds = at.saturating_duration_since(base.at).as_secs_f64();
-        (seconds > 0.0).then_some((&newest.growth, &base.growth, seconds))
+    /// The growth in the window before `at`, in pieces, and how many seconds the window has. `None` with one report.
+    fn window(&self, at: Instant) -> Option<(impl Iterator<Item = &Growth> + Clone, f64)> {
+        let is_old = |one: &Sample| at.saturating_duration_since(one.at) >= RATE_WINDOW;
+        let begin = self.samples.iter().rposition(is_old).unwrap_or_default();
+        let seconds = at.saturating_duration_since(self.samples.get(begin)?.at).as_secs_f64();
+        let pieces = self.samples.iter().skip(begin + 1).map(|one| &one.growth);
+        (seconds > 0.0).then_some((pieces, seconds))
     }
 
     /// Rates and gauges, as of the process' report at `at`.
     pub(super) fn rates(&self, at: Instant) -> Rates {
-        let rates = self.window(at).map(|(newest, base, seconds)| newest.rates(base, seconds)).unwrap_or_default();
+        let rates = self.window(at).map(|(pieces, seconds)| Growth::rates(pieces, seconds)).unwrap_or_default();
         Rates { running: self.running, watches: self.watches, sessions: self.sessions, ..rates }
     }
 
     /// The rate of each count, as of the process' report at `at`.
-    pub(super) fn each(&self, at: Instant) -> impl Iterator<Item = (Key, f64)> + '_ {
-        self.window(at).into_iter().flat_map(|(newest, base, seconds)| newest.each(base, seconds))
+    pub(super) fn each(&self, at: Instant) -> Vec<(Key, f64)> {
+        self.window(at).map(|(pieces, seconds)| Growth::each(pieces, seconds)).unwrap_or_default()
     }
 
     /// The memory that it takes.
     pub(super) fn bytes(&self) -> usize {
-        let samples: usize = self.samples.iter().map(|one| size_of::<Instant>() + one.growth.bytes()).sum();
-        // Keys that differ are rare: those of one sample count for all, and once more for the report.
-        let keys = self.samples.back().map_or(0, |one| 2 * one.growth.key_bytes());
+        let samples: usize = self.samples.iter().map(|one| size_of::<Sample>() + one.growth.bytes()).sum();
+        // Keys that differ are rare: those of the report count for all.
+        let keys = self.reported.keys.as_deref().map_or(0, size_of_val);
         let top = self.top.as_ref().map_or(0, |top| top.len());
         size_of::<Self>()
             + self.reported.bytes()
