@@ -158,8 +158,8 @@ fn lab_prints_commands_that_work() {
             assert!(!said.contains("warning:"), "{said}");
         }
     }
-    let page = up.make.log().lines().find_map(|line| line.strip_prefix("Status of everything: ").map(str::to_owned));
-    assert_eq!(page, up.report()["controlPlane"]["http"].as_str().map(|address| format!("http://{address}/")));
+    let console = up.make.log().lines().find_map(|line| line.strip_prefix("Console: ").map(str::to_owned));
+    assert_eq!(console, up.report()["controlPlane"]["http"].as_str().map(|address| format!("http://{address}/ui/")));
 }
 
 #[test]

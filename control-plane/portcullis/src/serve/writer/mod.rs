@@ -59,9 +59,10 @@ impl Writer {
         let mut queue = WriteQueue::default();
         let mut writes = FuturesUnordered::new();
         let mut planned: Option<Instant> = None;
+        let mut followed = None;
         loop {
             if !*self.leads.borrow_and_update() {
-                self.follow(&mut queue);
+                self.follow(&mut queue, &mut followed);
                 planned = None;
             } else if planned.is_none_or(|at| at.elapsed() >= PLAN_INTERVAL) {
                 self.plan(&mut queue, start.elapsed());
@@ -92,10 +93,14 @@ impl Writer {
         }
     }
 
-    /// Another replica writes: what it says of times holds here, too.
-    fn follow(&mut self, queue: &mut WriteQueue<Value>) {
+    /// Takes over the transition times that another replica writes, whenever it has written, and for the objects of each
+    /// reconciliation: the source may show a status before its object is translated. `followed` is the last reconciliation.
+    fn follow(&mut self, queue: &mut WriteQueue<Value>, followed: &mut Option<Arc<Vec<Diagnosis>>>) {
         queue.forget();
-        if self.statuses.has_changed().unwrap_or_default() {
+        let diagnoses = self.diagnoses.borrow().clone();
+        let is_followed = followed.as_ref().is_some_and(|known| Arc::ptr_eq(known, &diagnoses));
+        if !is_followed || self.statuses.has_changed().unwrap_or_default() {
+            *followed = Some(diagnoses);
             let statuses = self.statuses.borrow_and_update().clone();
             self.remember(queue, &statuses);
         }
