@@ -6,6 +6,7 @@ mod arguments;
 mod bootstrap;
 mod check;
 mod cli;
+mod client_ca;
 mod completion;
 mod control_plane_client;
 mod crd;

@@ -47,10 +47,10 @@ struct Shared {
     /// One question at a time; with it the newest answer.
     turn: tokio::sync::Mutex<Option<(Instant, Arc<Activity>)>>,
     last: AtomicU64,
-    waiting: Mutex<Option<(u64, Answer)>>,
+    waiting: Mutex<Option<(u64, ActivityReply)>>,
 }
 
-type Answer = oneshot::Sender<Vec<u8>>;
+type ActivityReply = oneshot::Sender<Vec<u8>>;
 
 impl ActivitySource {
     /// Asks the filter, and reads its answers as long as the channel is open.
@@ -129,7 +129,7 @@ impl Shared {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Option<(u64, Answer)>> {
+    fn waiting(&self) -> MutexGuard<'_, Option<(u64, ActivityReply)>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,8 @@ use portcullis_translate::{Diagnosis, FilterBuild, Input, Reason, choose_setting
 
 use serde_json::Value;
 
-use crate::serve::{CheckedTranslator, Resolved, check_client_ca};
+use crate::client_ca::check_client_ca;
+use crate::serve::{CheckedTranslator, Resolved};
 
 /// The outcome of everything that was read.
 #[derive(Debug)]

@@ -17,8 +17,8 @@ use portcullis_sources::ObjectSet;
 use portcullis_translate::{choose_settings, explain_gateway, explain_input, lost_names};
 use serde_json::Value;
 
+use crate::client_ca::check_client_ca;
 use crate::objects::{ObjectsError, read_objects};
-use crate::serve::check_client_ca;
 
 /// Why the clusters cannot be asked.
 #[derive(Debug, thiserror::Error)]

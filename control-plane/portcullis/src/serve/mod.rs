@@ -38,6 +38,6 @@ mod xds;
 mod xds_resources;
 
 pub(crate) use arguments::Serve;
-pub(crate) use reconciler::{CheckedTranslator, check_client_ca};
+pub(crate) use reconciler::CheckedTranslator;
 pub(crate) use references::Resolved;
 pub(crate) use run::run;

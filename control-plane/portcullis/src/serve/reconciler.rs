@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use portcullis_api::Settings;
 use portcullis_api::status::Served;
-use portcullis_core::x509::ClientCa;
 use portcullis_sources::{FileDiagnosis, ObjectSet, Place};
 use portcullis_translate::{
     Diagnosis, FilterBuild, Input, Reason, Resource, Translation, Translator, Version, choose_settings,
@@ -20,6 +19,7 @@ use super::references::Resolved;
 use super::retention::{Fallback, Grace, Outcome, Retention};
 use super::version;
 use super::xds_resources::XdsResources;
+use crate::client_ca::check_client_ca;
 
 /// Appended to the diagnosis of an object whose last accepted version is served although a reference of it is revoked.
 const REVOKED: &str = "; a Secret or file that the version accepted last refers to is revoked: that version is still served with the keys it had then, until the time of --revoked-reference-grace is over or the control plane restarts";
@@ -56,11 +56,6 @@ impl Default for CheckedTranslator {
     fn default() -> Self {
         Self(Translator::default().check_client_cas(check_client_ca))
     }
-}
-
-/// The reason for which the filter would refuse a client CA bundle (PEM).
-pub(crate) fn check_client_ca(pem: &str) -> Result<(), String> {
-    ClientCa::from_pem(pem).map(drop).map_err(|error| error.to_string())
 }
 
 /// The result of a set of objects.

@@ -6,7 +6,7 @@ use super::catalog::{
 use super::histogram::{Histogram, Taken};
 use super::resource::ResourceLabels;
 use super::responses::{AnsweredRequests, ResponseTable};
-use super::totals::Counts;
+use super::totals::ClusterSums;
 
 /// Microseconds of a second.
 const SECOND: u64 = 1_000_000;
@@ -17,7 +17,7 @@ pub(super) fn publish(
     resources: &ResourceLabels,
     responses: &ResponseTable,
     sink: &mut impl MetricsSink,
-    mut totals: Option<&mut Counts>,
+    mut totals: Option<&mut ClusterSums>,
 ) {
     responses.for_each(|key, counts| {
         let count = counts.take_count();

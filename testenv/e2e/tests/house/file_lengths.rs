@@ -9,8 +9,11 @@ use crate::texts::files;
 const MAX_LINES: usize = 400;
 
 /// Files that are yet to be split.
-const LONG: [&str; 3] =
-    ["filters/core/src/exchange/mod.rs", "filters/core/src/exchange/tests.rs", "filters/core/src/observe/responses.rs"];
+const LONG: [&str; 3] = [
+    "filters/core/src/exchange/mod.rs",
+    "filters/core/src/exchange/tests/mod.rs",
+    "filters/core/src/observe/responses.rs",
+];
 
 #[test]
 fn files_have_400_lines_at_most() {

@@ -4,7 +4,7 @@ use portcullis_sources::ObjectSet;
 use tokio::sync::watch;
 
 use crate::serve::fleet::view::{ClusterView, FleetView};
-use crate::serve::fleet::{Fleet, Moment};
+use crate::serve::fleet::{Fleet, FleetTime};
 use crate::serve::status::StatusBody;
 use crate::serve::status_observer::StatusObserver;
 
@@ -30,11 +30,11 @@ pub(in crate::serve) struct LiveData {
 
 impl ConsoleData for LiveData {
     fn fleet(&self) -> Arc<FleetView> {
-        self.fleet.fleet(Moment::now())
+        self.fleet.fleet(FleetTime::now())
     }
 
     fn cluster(&self, name: &str) -> Option<ClusterView> {
-        self.fleet.cluster(name, Moment::now())
+        self.fleet.cluster(name, FleetTime::now())
     }
 
     fn changed(&self) -> watch::Receiver<u64> {

@@ -2,11 +2,11 @@
 
 use super::html::Html;
 use super::layout::{close_table, mark, open_table};
-use super::question::{Answer, Question};
+use super::question::{Explained, Question};
 use crate::explain::{DispatchAnswer, RequestInfoAnswer};
 
 /// The form, and below it the answer or the reason for which there is none.
-pub(super) fn write(html: &mut Html, question: &Question, outcome: Option<&Result<Answer, String>>) {
+pub(super) fn write(html: &mut Html, question: &Question, outcome: Option<&Result<Explained, String>>) {
     html.raw("<h1>Explain a request</h1>\n");
     html.raw("<p>How does the gateway treat it, by which policy, and why not by another? The answer comes from the filter's own code; no request is sent.</p>\n");
     form(html, question);
@@ -62,7 +62,7 @@ fn without_tokens(text: &str) -> String {
     kept
 }
 
-fn result(html: &mut Html, answer: &Answer) {
+fn result(html: &mut Html, answer: &Explained) {
     let explanation = &answer.explanation;
     html.raw("<section aria-labelledby=\"answer\" class=\"answer\">\n<h2 id=\"answer\" tabindex=\"-1\">");
     match (&explanation.error, &explanation.refusal) {
@@ -112,7 +112,7 @@ fn fact(html: &mut Html, name: &'static str, value: impl FnOnce(&mut Html)) {
     html.raw("</dd></div>\n");
 }
 
-fn identity(html: &mut Html, answer: &Answer) {
+fn identity(html: &mut Html, answer: &Explained) {
     match &answer.user {
         None => {
             html.raw("anonymous: no user is given");
@@ -187,7 +187,7 @@ fn policy(html: &mut Html, dispatch: &DispatchAnswer) {
     });
 }
 
-fn remarks(html: &mut Html, answer: &Answer) {
+fn remarks(html: &mut Html, answer: &Explained) {
     for problem in &answer.problems {
         html.raw("<p class=\"notice warning\">").text(problem).raw("</p>\n");
     }

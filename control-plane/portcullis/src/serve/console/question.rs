@@ -38,7 +38,7 @@ pub(super) struct Asked {
 /// The answer.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Answer {
+pub(super) struct Explained {
     pub(super) method: String,
     pub(super) target: String,
     pub(super) cluster: String,
@@ -125,7 +125,7 @@ fn by_host(objects: &ObjectSet, host: Option<&str>) -> Result<String, QuestionEr
 
 impl Asked {
     /// The answer, by the filter's own code.
-    pub(super) fn answer(self, objects: &ObjectSet) -> Result<Answer, QuestionError> {
+    pub(super) fn answer(self, objects: &ObjectSet) -> Result<Explained, QuestionError> {
         let (explanation, problems) = explain(objects, &self.cluster, &self.request, self.user.clone())?;
         let mut notes = self.request.notes.clone();
         if self.request.headers.iter().any(|(name, _)| name.to_ascii_lowercase().starts_with("impersonate-")) {
@@ -133,7 +133,7 @@ impl Asked {
         }
         notes.push("Limits are judged as if this were the only request.");
         let (user, groups) = self.user.map(|user| (user.name, user.groups)).unzip();
-        Ok(Answer {
+        Ok(Explained {
             method: self.request.method,
             target: self.request.target,
             cluster: self.cluster,

@@ -6,7 +6,7 @@ use tokio::sync::Semaphore;
 
 use super::access::{Access, Denied, LoginPolicy, Reader};
 use super::data::ConsoleData;
-use super::question::{Answer, Question, QuestionError};
+use super::question::{Explained, Question, QuestionError};
 use crate::serve::fleet::view::{ClusterSummary, ClusterView, FleetView};
 
 /// The number of streams of events.
@@ -86,7 +86,7 @@ impl Console {
         reader: &Reader,
         question: &Question,
         now: Instant,
-    ) -> Result<Result<Answer, String>, Denied> {
+    ) -> Result<Result<Explained, String>, Denied> {
         let objects = self.data.objects();
         let asked = match question.read(&objects) {
             Ok(asked) => asked,

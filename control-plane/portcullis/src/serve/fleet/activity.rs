@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::moment::Moment;
-use super::process::{Part, ProcessActivity};
+use super::fleet_time::FleetTime;
+use super::process::{ProcessActivity, ProcessPart};
 use crate::activity_report::{ClusterMessage, OTHER, ReportPart};
 
 /// The age to which a report counts. Agents send one every 10 seconds at the least.
@@ -31,7 +31,7 @@ impl GatewayActivity {
     pub(super) fn take(&mut self, node: &str, report: &ReportPart, clusters: Vec<ClusterMessage>, at: Instant) {
         let reasons = report.reasons.iter().map(|reason| self.reason(reason)).collect();
         let &ReportPart { process, uptime_seconds, complete, more, .. } = report;
-        let part = Part { uptime_seconds, complete, more, reasons, clusters };
+        let part = ProcessPart { uptime_seconds, complete, more, reasons, clusters };
         if !self.gateways.contains_key(node) && !self.has_room(at) {
             return;
         }
@@ -93,7 +93,7 @@ impl GatewayActivity {
     }
 
     /// The gateways whose last report counts.
-    pub(super) fn reporting(&self, now: Moment) -> impl Iterator<Item = (&str, &ProcessActivity, Instant)> {
+    pub(super) fn reporting(&self, now: FleetTime) -> impl Iterator<Item = (&str, &ProcessActivity, Instant)> {
         self.gateways().filter_map(move |(node, gateway)| {
             let reported = gateway.reported().filter(|reported| now.since(*reported) <= MAX_AGE)?;
             Some((node, gateway, reported))

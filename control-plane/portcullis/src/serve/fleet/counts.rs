@@ -23,7 +23,7 @@ pub(super) struct Sums<T> {
 
 /// All counts of a report.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct ReportedCounts {
     pub(super) sums: Sums<u64>,
     /// Packed keys of the counts that are not zero, sorted. `None` if single counts are not kept, for want of room.
     pub(super) keys: Option<Arc<[u32]>>,
@@ -31,7 +31,7 @@ pub(super) struct Counts {
     pub(super) values: CountValues,
 }
 
-impl Counts {
+impl ReportedCounts {
     /// Before the first request.
     pub(super) fn zero() -> Self {
         Self { keys: Some(Arc::default()), ..Self::default() }
@@ -103,9 +103,9 @@ impl Builder {
         }
     }
 
-    fn build(mut self) -> Counts {
+    fn build(mut self) -> ReportedCounts {
         if !self.has_room || self.counts.len() > MAX_COUNTS {
-            return Counts { sums: self.sums, ..Counts::default() };
+            return ReportedCounts { sums: self.sums, ..ReportedCounts::default() };
         }
         self.counts.sort_unstable_by_key(|(key, _)| *key);
         // Names that share a position, as those of servers beyond the bound, are counted together.
@@ -117,6 +117,6 @@ impl Builder {
             is_same
         });
         let (keys, values): (Vec<u32>, Vec<u64>) = self.counts.into_iter().unzip();
-        Counts { sums: self.sums, keys: Some(keys.into()), values: values.into() }
+        ReportedCounts { sums: self.sums, keys: Some(keys.into()), values: values.into() }
     }
 }

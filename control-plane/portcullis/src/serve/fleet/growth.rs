@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::counts::{BUCKETS, Counts, Sums};
+use super::counts::{BUCKETS, ReportedCounts, Sums};
 use super::keys::{Cursor, Key, is_error};
 use super::rates::Rates;
 
@@ -70,7 +70,7 @@ impl Growth {
     }
 
     /// The growth from one report to the next.
-    pub(super) fn between(before: &Counts, now: &Counts) -> Self {
+    pub(super) fn between(before: &ReportedCounts, now: &ReportedCounts) -> Self {
         let (Some(keys), Some(_)) = (&now.keys, &before.keys) else {
             return Self { sums: Sums::between(&before.sums, &now.sums), ..Self::default() };
         };
@@ -155,7 +155,7 @@ impl Growth {
     }
 }
 
-impl Counts {
+impl ReportedCounts {
     fn cursor(&self) -> Cursor<'_> {
         Cursor::new(self.keys.as_deref().unwrap_or_default(), &self.values)
     }

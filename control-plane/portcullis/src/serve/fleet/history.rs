@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
-use super::moment::Moment;
+use super::fleet_time::FleetTime;
 use super::rates::Rates;
 use super::view::{HISTORY_LENGTH, HISTORY_STEP, HistoryPoint, Numbers};
 
@@ -34,21 +34,21 @@ struct Point {
 #[derive(Debug, Default)]
 pub(super) struct Histories {
     points: BTreeMap<String, VecDeque<Point>>,
-    last: Option<Moment>,
+    last: Option<FleetTime>,
 }
 
 impl Histories {
     /// Whether it is time for a point.
-    pub(super) fn is_due(&self, now: Moment) -> bool {
+    pub(super) fn is_due(&self, now: FleetTime) -> bool {
         self.last.is_none_or(|last| now.since(last.uptime) >= HISTORY_STEP)
     }
 
     /// Adds a point of each cluster of which gateways report, and forgets clusters that `is_known` does not know.
-    pub(super) fn add(&mut self, rates: &BTreeMap<&str, Rates>, is_known: impl Fn(&str) -> bool, now: Moment) {
+    pub(super) fn add(&mut self, rates: &BTreeMap<&str, Rates>, is_known: impl Fn(&str) -> bool, now: FleetTime) {
         // Points keep their distance as long as turns come in time.
         let step = self.last.and_then(|last| last.uptime.checked_add(HISTORY_STEP));
         let due = step.filter(|step| now.since(*step) < HISTORY_STEP).unwrap_or(now.uptime);
-        self.last = Some(Moment { uptime: due, ..now });
+        self.last = Some(FleetTime { uptime: due, ..now });
         self.points.retain(|name, _| is_known(name));
         for (name, rates) in rates {
             if !self.points.contains_key(*name) && self.points.len() >= MAX_CLUSTERS {
@@ -63,7 +63,7 @@ impl Histories {
     }
 
     /// The history of a cluster in the last hour, oldest first.
-    pub(super) fn of(&self, name: &str, now: Moment) -> Vec<HistoryPoint> {
+    pub(super) fn of(&self, name: &str, now: FleetTime) -> Vec<HistoryPoint> {
         let begin = now.seconds.saturating_sub(HISTORY_LENGTH.as_secs());
         let points = self.points.get(name).into_iter().flatten().map(|point| point.view());
         points.filter(|point| point.time >= begin).collect()

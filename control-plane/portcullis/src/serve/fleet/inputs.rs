@@ -4,7 +4,7 @@ use portcullis_api::CLUSTER_KIND;
 use portcullis_api::status::Health;
 
 use super::activity::GatewayActivity;
-use super::moment::Moment;
+use super::fleet_time::FleetTime;
 use super::served_objects::{ServedObject, ServedObjects};
 use super::view::GatewaySummary;
 use crate::serve::status::{ObjectStatus, StatusBody};
@@ -15,7 +15,7 @@ pub(super) struct Inputs<'a> {
     pub(super) status: &'a StatusBody,
     pub(super) served: &'a ServedObjects,
     pub(super) activity: &'a GatewayActivity,
-    pub(super) now: Moment,
+    pub(super) now: FleetTime,
 }
 
 /// The health of a cluster's servers, by node.

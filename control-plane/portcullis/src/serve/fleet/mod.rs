@@ -15,12 +15,12 @@
 mod activity;
 mod cluster_view;
 mod counts;
+mod fleet_time;
 mod fleet_view;
 mod growth;
 mod history;
 mod inputs;
 mod keys;
-mod moment;
 mod process;
 mod rates;
 mod rule_text;
@@ -41,10 +41,10 @@ use tokio::sync::watch;
 
 use activity::GatewayActivity;
 use cluster_view::cluster_view;
+pub(crate) use fleet_time::FleetTime;
 use fleet_view::{fleet_view, rates_by_cluster};
 use history::Histories;
 use inputs::Inputs;
-pub(crate) use moment::Moment;
 use process::NO_CLUSTER;
 pub(crate) use served_objects::{ServedObjectCache, ServedObjects};
 use transitions::Transitions;
@@ -89,7 +89,7 @@ impl Fleet {
     }
 
     /// All clusters, worst first, and all gateways; at most a second old.
-    pub(crate) fn fleet(&self, now: Moment) -> Arc<FleetView> {
+    pub(crate) fn fleet(&self, now: FleetTime) -> Arc<FleetView> {
         // The lock is held meanwhile: of readers who come together, one makes the view.
         let mut newest = lock(&self.newest);
         if let Some((at, view)) = &*newest
@@ -104,7 +104,7 @@ impl Fleet {
     }
 
     /// Everything about one cluster; `None` if no object has that name. `-` is for requests that reached none.
-    pub(crate) fn cluster(&self, name: &str, now: Moment) -> Option<ClusterView> {
+    pub(crate) fn cluster(&self, name: &str, now: FleetTime) -> Option<ClusterView> {
         let status = self.observer.status();
         self.with_inputs(&status, now, |inputs, memory| {
             cluster_view(inputs, name, &memory.histories, &memory.transitions)
@@ -122,14 +122,14 @@ impl Fleet {
         turns.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             turns.tick().await;
-            if self.look(&self.observer.status(), Moment::now()) {
+            if self.look(&self.observer.status(), FleetTime::now()) {
                 self.changes.send_modify(|changes| *changes += 1);
             }
         }
     }
 
     /// Returns whether readers should look again.
-    fn look(&self, status: &StatusBody, now: Moment) -> bool {
+    fn look(&self, status: &StatusBody, now: FleetTime) -> bool {
         let served = self.served.borrow().clone();
         let mut guard = lock(&self.memory);
         let memory = &mut *guard;
@@ -149,7 +149,7 @@ impl Fleet {
         memory.is_due(now)
     }
 
-    fn with_inputs<T>(&self, status: &StatusBody, now: Moment, make: impl FnOnce(Inputs<'_>, &Memory) -> T) -> T {
+    fn with_inputs<T>(&self, status: &StatusBody, now: FleetTime, make: impl FnOnce(Inputs<'_>, &Memory) -> T) -> T {
         let served = self.served.borrow().clone();
         let memory = lock(&self.memory);
         make(Inputs { status, served: &served, activity: &memory.activity, now }, &memory)
@@ -166,7 +166,7 @@ impl Fleet {
 
 impl Memory {
     /// Whether readers should look again.
-    fn is_due(&mut self, now: Moment) -> bool {
+    fn is_due(&mut self, now: FleetTime) -> bool {
         let is_quiet = self.notified.is_some_and(|notified| now.since(notified) < MAX_QUIET);
         if is_quiet && !self.is_news {
             return false;

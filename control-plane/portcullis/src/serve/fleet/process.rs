@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use super::moment::Moment;
+use super::fleet_time::FleetTime;
 use super::rates::Rates;
 use super::samples::ClusterActivity;
 use crate::activity_report::ClusterMessage;
@@ -28,7 +28,7 @@ pub(super) struct ProcessActivity {
 }
 
 /// One part of a report, read.
-pub(super) struct Part {
+pub(super) struct ProcessPart {
     pub(super) uptime_seconds: u64,
     pub(super) complete: bool,
     pub(super) more: bool,
@@ -53,7 +53,7 @@ impl ProcessActivity {
 
     /// Takes a part of a report that came at `at`. Without `detail` only the sums of each cluster are kept. `known` are the
     /// objects, as soon as there are any.
-    pub(super) fn take(&mut self, part: &Part, known: Option<&BTreeSet<String>>, detail: bool, at: Instant) {
+    pub(super) fn take(&mut self, part: &ProcessPart, known: Option<&BTreeSet<String>>, detail: bool, at: Instant) {
         self.uptime_seconds = part.uptime_seconds;
         self.heard = Some(at);
         for message in &part.clusters {
@@ -69,7 +69,7 @@ impl ProcessActivity {
     fn take_cluster(
         &mut self,
         message: &ClusterMessage,
-        part: &Part,
+        part: &ProcessPart,
         known: Option<&BTreeSet<String>>,
         detail: bool,
         at: Instant,
@@ -127,7 +127,7 @@ impl ProcessActivity {
     }
 
     /// Seconds since the process has loaded the filter.
-    pub(super) fn uptime_seconds(&self, now: Moment) -> u64 {
+    pub(super) fn uptime_seconds(&self, now: FleetTime) -> u64 {
         self.uptime_seconds.saturating_add(self.last.map_or(0, |last| now.since(last).as_secs()))
     }
 

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::counts::Counts;
+use super::counts::ReportedCounts;
 use super::growth::Growth;
 use super::keys::{Key, Names};
 use super::rates::Rates;
@@ -33,7 +33,7 @@ pub(super) struct LimitGauge {
 pub(super) struct ClusterActivity {
     pub(super) names: Names,
     /// The counts of the last report.
-    reported: Counts,
+    reported: ReportedCounts,
     /// Oldest first.
     samples: VecDeque<Sample>,
     running: u32,
@@ -48,7 +48,7 @@ impl ClusterActivity {
     /// A cluster without a request until `at`.
     pub(super) fn idle(at: Instant) -> Self {
         let samples = VecDeque::from([Sample { at, growth: Growth::none() }]);
-        Self { reported: Counts::zero(), samples, ..Self::default() }
+        Self { reported: ReportedCounts::zero(), samples, ..Self::default() }
     }
 
     /// Takes the counts of a report that came at `at`. Reports that came until `unchanged` had no others than those before.
@@ -63,7 +63,7 @@ impl ClusterActivity {
         if self.names.is_full() {
             *self = Self::default();
         }
-        let mut counts = Counts::of(message, reasons, detail.then_some(&mut self.names));
+        let mut counts = ReportedCounts::of(message, reasons, detail.then_some(&mut self.names));
         let mut growth = Growth::between(&self.reported, &counts);
         if let Some(last) = self.samples.back() {
             growth.share_keys(last.growth.keys());

@@ -2,7 +2,7 @@
 
 use portcullis_api::status::{ConditionType, Health, State};
 
-use super::moment::Moment;
+use super::fleet_time::FleetTime;
 use super::rates::Rates;
 use super::served_objects::ServedObject;
 use super::view::Severity;
@@ -33,7 +33,12 @@ impl Assessment {
 }
 
 /// The assessment of a cluster by everything that is known of it.
-pub(super) fn assess(object: &ObjectStatus, served: Option<&ServedObject>, rates: &Rates, now: Moment) -> Assessment {
+pub(super) fn assess(
+    object: &ObjectStatus,
+    served: Option<&ServedObject>,
+    rates: &Rates,
+    now: FleetTime,
+) -> Assessment {
     of_conditions(object).or_worse(of_errors(rates)).or_worse(of_certificates(served, now))
 }
 
@@ -86,7 +91,7 @@ fn of_errors(rates: &Rates) -> Assessment {
     }
 }
 
-fn of_certificates(served: Option<&ServedObject>, now: Moment) -> Assessment {
+fn of_certificates(served: Option<&ServedObject>, now: FleetTime) -> Assessment {
     let first = served.into_iter().flat_map(|served| &served.certificates).min_by_key(|one| one.not_after);
     let Some(first) = first else { return Assessment::default() };
     let days = days_left(first.not_after, now);
@@ -105,7 +110,7 @@ fn of_certificates(served: Option<&ServedObject>, now: Moment) -> Assessment {
 }
 
 /// Whole days until a time, less than 0 behind it.
-pub(super) fn days_left(end: u64, now: Moment) -> i64 {
+pub(super) fn days_left(end: u64, now: FleetTime) -> i64 {
     let seconds = |seconds: u64| i64::try_from(seconds).unwrap_or(i64::MAX);
     seconds(end).saturating_sub(seconds(now.seconds)).div_euclid(DAY)
 }

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use portcullis_api::status::{Condition, ConditionType, State};
 
-use super::moment::Moment;
+use super::fleet_time::FleetTime;
 use super::view::Transition;
 
 /// Changes of one object that are remembered.
@@ -30,7 +30,11 @@ struct ObjectTransitions {
 impl Transitions {
     /// Looks for changes in the conditions of all objects. Returns whether there is one. A condition that is seen for the
     /// first time has not changed.
-    pub(super) fn look<'a>(&mut self, objects: impl Iterator<Item = (&'a str, &'a [Condition])>, now: Moment) -> bool {
+    pub(super) fn look<'a>(
+        &mut self,
+        objects: impl Iterator<Item = (&'a str, &'a [Condition])>,
+        now: FleetTime,
+    ) -> bool {
         let mut gone: BTreeSet<String> = self.objects.keys().cloned().collect();
         let mut is_changed = false;
         for (name, conditions) in objects {
@@ -78,7 +82,7 @@ impl ObjectTransitions {
     }
 }
 
-fn transition(condition: &Condition, now: Moment) -> Transition {
+fn transition(condition: &Condition, now: FleetTime) -> Transition {
     Transition {
         time: now.seconds,
         condition: condition.kind.to_string(),

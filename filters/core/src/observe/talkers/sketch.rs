@@ -43,7 +43,7 @@ impl Amounts {
 /// Names with their counts, as many as have room.
 #[derive(Debug, Default)]
 pub(super) struct Sketch {
-    places: Vec<Place>,
+    places: Vec<SketchEntry>,
     by_name: HashMap<Arc<str>, usize>,
     /// Requests and number of each place.
     order: BTreeSet<(u64, usize)>,
@@ -52,7 +52,7 @@ pub(super) struct Sketch {
 }
 
 #[derive(Debug)]
-struct Place {
+struct SketchEntry {
     name: Arc<str>,
     amounts: Amounts,
     error: u64,
@@ -81,7 +81,7 @@ impl Sketch {
         let (name, place) = (Arc::from(name), self.places.len());
         self.by_name.insert(Arc::clone(&name), place);
         self.order.insert((amounts.requests, place));
-        self.places.push(Place { name, amounts, error: 0 });
+        self.places.push(SketchEntry { name, amounts, error: 0 });
     }
 
     /// Gives a place to another name, with the requests of the one that had it. The rest of its amounts is forgotten: for the new
@@ -98,7 +98,7 @@ impl Sketch {
         });
     }
 
-    fn change(&mut self, number: usize, change: impl FnOnce(&mut Place)) {
+    fn change(&mut self, number: usize, change: impl FnOnce(&mut SketchEntry)) {
         let Some(place) = self.places.get_mut(number) else { return };
         let before = place.amounts.requests;
         change(place);

@@ -28,12 +28,12 @@ pub struct ClusterTotals {
     cluster: Box<str>,
     running: Arc<RunningRequests>,
     budget: Arc<TalkerBudget>,
-    counts: Mutex<Counts>,
+    counts: Mutex<ClusterSums>,
 }
 
 /// The numbers of a cluster, while they are read or added to.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct ClusterSums {
     policies: PolicyTotals,
     answers: AnswerTotals,
     limits: LimitTotals,
@@ -67,7 +67,7 @@ impl ClusterTotals {
     }
 
     /// For adding several counts.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Counts> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ClusterSums> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,7 +96,7 @@ impl ClusterTotals {
     }
 }
 
-impl Counts {
+impl ClusterSums {
     /// Adds decisions of a policy, by its number from 1 or 0 for none, under the schema that it names.
     pub(super) fn decided(&mut self, policy: u32, outcome: Outcome, schema: &str, count: u64) {
         self.policies.add(policy, outcome, count);

@@ -31,10 +31,10 @@ pub(super) enum NoSession {
 /// The sessions of browsers, by the hashes of their ids. They are in memory and end with the process.
 #[derive(Default)]
 pub(super) struct SessionTable {
-    sessions: Mutex<BTreeMap<SessionKey, Session>>,
+    sessions: Mutex<BTreeMap<SessionKey, ConsoleSession>>,
 }
 
-struct Session {
+struct ConsoleSession {
     token: Arc<str>,
     subject: Arc<Subject>,
     begun: Instant,
@@ -72,7 +72,7 @@ impl SessionTable {
         let id = URL_SAFE_NO_PAD.encode(id);
         let mut sessions = self.lock();
         sessions.retain(|_, session| session.expires > now);
-        let own = |session: &Session| session.subject.user().name == subject.user().name;
+        let own = |session: &ConsoleSession| session.subject.user().name == subject.user().name;
         while sessions.values().filter(|session| own(session)).count() >= MAX_OF_USER {
             let oldest = sessions.iter().filter(|(_, session)| own(session)).min_by_key(|(_, session)| session.begun);
             let Some(oldest) = oldest.map(|(key, _)| *key) else { break };
@@ -82,7 +82,7 @@ impl SessionTable {
             return Err(NoSession::Full);
         }
         let (token, end, expires) = (token.into(), watch::channel(()).0, now + lifetime);
-        sessions.insert(key_of(&id), Session { token, subject, begun: now, expires, reviewed: now, end });
+        sessions.insert(key_of(&id), ConsoleSession { token, subject, begun: now, expires, reviewed: now, end });
         Ok(id)
     }
 
@@ -126,7 +126,7 @@ impl SessionTable {
     }
 
     /// Each change is whole: a panic elsewhere leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionKey, Session>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionKey, ConsoleSession>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,12 +24,12 @@ pub(crate) struct Subject {
 
 #[derive(Default)]
 struct Rights {
-    list: Option<Answer>,
-    get: BTreeMap<String, Answer>,
+    list: Option<ReviewedRight>,
+    get: BTreeMap<String, ReviewedRight>,
 }
 
 #[derive(Clone, Copy)]
-struct Answer {
+struct ReviewedRight {
     is_allowed: bool,
     reviewed: Instant,
 }
@@ -50,7 +50,7 @@ impl Subject {
             return Ok(allowed);
         }
         let is_allowed = reviewer.allows(&self.user, Right::List).await?;
-        self.lock().list = Some(Answer { is_allowed, reviewed: now });
+        self.lock().list = Some(ReviewedRight { is_allowed, reviewed: now });
         Ok(is_allowed)
     }
 
@@ -71,7 +71,7 @@ impl Subject {
             rights.get.retain(|_, answer| self.fresh(*answer, now).is_some());
         }
         if rights.get.len() < MAX_OBJECTS {
-            rights.get.insert(name.to_owned(), Answer { is_allowed, reviewed: now });
+            rights.get.insert(name.to_owned(), ReviewedRight { is_allowed, reviewed: now });
         }
         Ok(is_allowed)
     }
@@ -91,7 +91,7 @@ impl Subject {
         Ok(visible.into_iter().flatten().collect())
     }
 
-    fn fresh(&self, answer: Answer, now: Instant) -> Option<bool> {
+    fn fresh(&self, answer: ReviewedRight, now: Instant) -> Option<bool> {
         let max_age = if answer.is_allowed { self.max_age } else { DENIED_AGE };
         (now.saturating_duration_since(answer.reviewed) < max_age).then_some(answer.is_allowed)
     }

@@ -9,7 +9,7 @@ use super::super::fleet_view::fleet_view;
 use super::super::history::Histories;
 use super::super::inputs::Inputs;
 use super::super::keys::Key;
-use super::super::process::{Part, ProcessActivity};
+use super::super::process::{ProcessActivity, ProcessPart};
 use super::super::served_objects::ServedObjects;
 use super::super::transitions::Transitions;
 use super::super::view::{ClusterView, FleetView};
@@ -49,7 +49,7 @@ fn one_gateway_takes_no_more_than_its_room() {
     }
     let (_, gateway, reported) = memory.reporting(clock.moment(65)).find(|(node, _, _)| *node == "quiet").unwrap();
     assert_eq!(gateway.cluster("a").unwrap().rates(reported).answers, 10.0);
-    assert!(gateway.cluster("a").unwrap().each(reported).len() > 0);
+    assert!(!gateway.cluster("a").unwrap().each(reported).is_empty());
 }
 
 /// A memory without room for single counts that later has some again.
@@ -64,7 +64,7 @@ fn sums_go_on_without_single_counts() {
             .succeeded_by(&activity(1, vec![cluster("a", &[("s", 200 * (turn as u64 + 5), 0)])]));
         let report = ReportPart::read(page.parts(None).remove(0)).unwrap();
         let clusters = report.clusters().map(Result::unwrap).collect();
-        let part = Part { uptime_seconds: 0, complete: true, more: false, reasons: Vec::new(), clusters };
+        let part = ProcessPart { uptime_seconds: 0, complete: true, more: false, reasons: Vec::new(), clusters };
         gateway.take(&part, None, detail, at);
         let one = gateway.cluster("a").unwrap();
         let of_each: f64 =

@@ -14,7 +14,7 @@ use portcullis_filter_config::activity::{Activity, ClusterActivity, Latency, Pol
 use portcullis_translate::{Diagnosis, Reason, Version};
 
 use super::activity::GatewayActivity;
-use super::moment::Moment;
+use super::fleet_time::FleetTime;
 use crate::activity_report::{ActivityPage, ReportPart, Since};
 use crate::serve::status::{ObjectStatus, StatusBody};
 
@@ -34,8 +34,8 @@ impl Clock {
         self.0 + Duration::from_secs(seconds)
     }
 
-    fn moment(self, seconds: u64) -> Moment {
-        Moment { uptime: self.at(seconds), seconds: START + seconds }
+    fn moment(self, seconds: u64) -> FleetTime {
+        FleetTime { uptime: self.at(seconds), seconds: START + seconds }
     }
 }
 
