@@ -49,7 +49,7 @@ fn one_gateway_takes_no_more_than_its_room() {
     }
     let (_, gateway, reported) = memory.reporting(clock.moment(65)).find(|(node, _, _)| *node == "quiet").unwrap();
     assert_eq!(gateway.cluster("a").unwrap().rates(reported).answers, 10.0);
-    assert!(gateway.cluster("a").unwrap().each(reported).len() > 0);
+    assert!(!gateway.cluster("a").unwrap().each(reported).is_empty());
 }
 
 /// A memory without room for single counts that later has some again.
