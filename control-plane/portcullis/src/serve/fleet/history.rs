@@ -54,7 +54,7 @@ impl Histories {
             if !self.points.contains_key(*name) && self.points.len() >= MAX_CLUSTERS {
                 continue;
             }
-            let points = self.points.entry((*name).to_owned()).or_default();
+            let points = self.points.entry((*name).to_owned()).or_insert_with(|| VecDeque::with_capacity(MAX_POINTS));
             if points.len() >= MAX_POINTS {
                 points.pop_front();
             }
@@ -101,6 +101,8 @@ impl Point {
         HistoryPoint { time: u64::from(self.seconds), numbers }
     }
 }
+
+const _: () = assert!(size_of::<Point>() == 36, "the bound of all histories counts on it");
 
 #[expect(clippy::cast_possible_truncation, reason = "seven digits are enough for a chart")]
 fn short(number: f64) -> f32 {

@@ -50,7 +50,8 @@ fn cpu() -> Duration {
 /// The memory of this process.
 fn resident_mib() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    (statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap() * 4_096) >> 20
+    let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
+    (pages.unwrap() * 4_096) >> 20
 }
 
 /// Prints what a fleet takes. It judges memory; nothing is said about time.
