@@ -4,7 +4,7 @@ use axum::response::{Html, IntoResponse, Response};
 use serde_json::json;
 
 use super::access::Denied;
-use super::layout::{Frame, Page, page};
+use super::layout::{ConsolePage, Frame, page};
 use super::login_page;
 
 /// Seconds after which a client may try again.
@@ -44,7 +44,7 @@ impl DeniedResponse {
     fn page(&self, status: StatusCode) -> String {
         let asks = self.takes_tokens && matches!(status.as_u16(), 401 | 429 | 503);
         let title = if asks { "Log in" } else { "Not shown" };
-        page(&Frame { title, place: Page::Login, reader: None, events: None }, |html| {
+        page(&Frame { title, place: ConsolePage::Login, reader: None, events: None }, |html| {
             if asks {
                 login_page::form(html, self.denied, &self.asked);
             } else {

@@ -8,7 +8,7 @@ use crate::serve::fleet::view::{Numbers, Severity};
 
 /// The pages that the navigation names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Page {
+pub(super) enum ConsolePage {
     Fleet,
     Cluster,
     Explain,
@@ -19,7 +19,7 @@ pub(super) enum Page {
 #[derive(Debug)]
 pub(super) struct Frame<'a> {
     pub(super) title: &'a str,
-    pub(super) place: Page,
+    pub(super) place: ConsolePage,
     /// The reader's name, and whether a session of the reader's can be ended.
     pub(super) reader: Option<(&'a str, bool)>,
     /// The stream of events at which the page is fetched again.
@@ -52,10 +52,10 @@ pub(super) fn page(frame: &Frame<'_>, content: impl FnOnce(&mut Html)) -> String
 
 fn header(html: &mut Html, frame: &Frame<'_>) {
     html.raw("<header>\n<a class=\"brand\" href=\"/ui/\"><img src=\"/ui/icon.svg\" alt=\"\" width=\"22\" height=\"22\">Portcullis</a>\n");
-    if frame.place != Page::Login {
+    if frame.place != ConsolePage::Login {
         html.raw("<nav aria-label=\"Console\"><ul>");
-        entry(html, "/ui/", "Fleet", frame.place == Page::Fleet);
-        entry(html, "/ui/explain", "Explain", frame.place == Page::Explain);
+        entry(html, "/ui/", "Fleet", frame.place == ConsolePage::Fleet);
+        entry(html, "/ui/explain", "Explain", frame.place == ConsolePage::Explain);
         html.raw("</ul></nav>\n");
     }
     if let Some((reader, has_session)) = frame.reader {

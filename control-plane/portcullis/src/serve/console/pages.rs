@@ -11,7 +11,7 @@ use super::denied::DeniedResponse;
 use super::explain_page;
 use super::fleet_page::FleetPage;
 use super::html::encode;
-use super::layout::{Frame, Page, page};
+use super::layout::{ConsolePage, Frame, page};
 use super::objects_page;
 use super::question::Question;
 use super::state::Console;
@@ -42,7 +42,8 @@ pub(super) async fn fleet(
     let visible = console.fleet(&visit.reader, visit.now).await.map_err(|denied| visit.refuse(denied))?;
     let filter = if q.len() <= MAX_FILTER { q.as_str() } else { "" };
     let status = visible.sees_all.then(|| console.data.status());
-    let frame = Frame { title: "Fleet", place: Page::Fleet, reader: visit.label(), events: Some("/ui/api/events") };
+    let frame =
+        Frame { title: "Fleet", place: ConsolePage::Fleet, reader: visit.label(), events: Some("/ui/api/events") };
     Ok(Html(page(&frame, |html| {
         if let Some(status) = &status {
             objects_page::notices(html, status);
@@ -61,7 +62,7 @@ pub(super) async fn cluster(
 ) -> Result<Response, DeniedResponse> {
     let view = console.cluster(&visit.reader, &name, visit.now).await.map_err(|denied| visit.refuse(denied))?;
     let Some(view) = view else {
-        let frame = Frame { title: "Not found", place: Page::Cluster, reader: visit.label(), events: None };
+        let frame = Frame { title: "Not found", place: ConsolePage::Cluster, reader: visit.label(), events: None };
         let text = page(&frame, |html| {
             html.raw("<h1>Not found</h1>\n<p>There is no UpstreamCluster ").text(&name).raw(".</p>\n");
         });
@@ -74,7 +75,8 @@ pub(super) async fn cluster(
     // Of those that share a name the one that is served.
     let objects = || status.objects.iter().filter(is_it);
     let object = objects().find(|object| object.diagnosis.accepted).or_else(|| objects().next());
-    let frame = Frame { title: &name, place: Page::Cluster, reader: visit.label(), events: Some("/ui/api/events") };
+    let frame =
+        Frame { title: &name, place: ConsolePage::Cluster, reader: visit.label(), events: Some("/ui/api/events") };
     let text = page(&frame, |html| {
         cluster_page::write(html, &view, object);
         html.raw("<p><a href=\"/ui/explain?cluster=").text(&encode(&name)).raw("\">Explain a request to it</a></p>\n");
@@ -101,6 +103,6 @@ fn explain_text(
     question: &Question,
     answer: Option<&Result<super::question::Explained, String>>,
 ) -> String {
-    let frame = Frame { title: "Explain", place: Page::Explain, reader: visit.label(), events: None };
+    let frame = Frame { title: "Explain", place: ConsolePage::Explain, reader: visit.label(), events: None };
     page(&frame, |html| explain_page::write(html, question, answer))
 }
