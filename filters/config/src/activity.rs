@@ -8,8 +8,10 @@
 use serde::{Deserialize, Serialize};
 
 /// Bounds of [`Latency::buckets`] in microseconds, those of the metrics of durations.
-pub const LATENCY_BOUNDS: [u64; 12] =
-    [5_000, 25_000, 100_000, 200_000, 400_000, 800_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000];
+pub const LATENCY_BOUNDS: [u64; 12] = [
+    5_000, 25_000, 100_000, 200_000, 400_000, 800_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000, 30_000_000,
+    60_000_000,
+];
 
 /// Leaves a field out of the page: most clusters of many rest.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -16,7 +16,7 @@ mod injected {
 
     const HEADER: &str = "x-fault-injection";
     /// Places outside of requests.
-    const ARMED_BY_REQUEST: [&[u8]; 4] = [b"send", b"callout", b"metrics", b"tick"];
+    const ARMED_BY_REQUEST: [&[u8]; 5] = [b"send", b"callout", b"metrics", b"tick", b"timer"];
 
     static ARMED: Mutex<Option<Vec<u8>>> = Mutex::new(None);
 

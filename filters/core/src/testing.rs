@@ -64,6 +64,13 @@ pub(crate) fn reviewer() -> crate::review::Reviewer {
     crate::review::Reviewer { cluster: "c".into(), user: None }
 }
 
+/// A certificate as Envoy writes it into headers.
+pub(crate) fn escaped_pem(der: &[u8]) -> String {
+    use base64::Engine as _;
+    let body = base64::engine::general_purpose::STANDARD.encode(der);
+    format!("-----BEGIN%20CERTIFICATE-----%0A{}%0A-----END%20CERTIFICATE-----%0A", body.replace('+', "%2B"))
+}
+
 /// The bytes that the validator keeps for such a chain.
 pub(crate) fn encode(certificates: &[&[u8]]) -> Vec<u8> {
     crate::x509::encode_chain(certificates.iter().copied())

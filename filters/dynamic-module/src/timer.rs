@@ -4,13 +4,18 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use envoy_abi::guard::guard;
 use envoy_abi::log;
+use portcullis_core::fault;
 use portcullis_core::schedule::Schedule;
 
 use crate::memory::uptime;
 
 /// The timer, `None` if its thread could not be started.
 static TIMER: OnceLock<Option<&'static Timer>> = OnceLock::new();
+
+/// Time after which a task that panicked runs again: what it left undone must not wait for the next change.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A task that runs on the timer's thread.
 pub(crate) trait Task: Send + Sync + 'static {
@@ -27,10 +32,7 @@ struct Timer {
 /// if this process has no timer.
 pub(crate) fn run_at<T: Task>(task: &Arc<T>, at: Duration) -> bool {
     let Some(timer) = TIMER.get_or_init(start) else { return false };
-    let task: Weak<dyn Task> = Arc::downgrade(task) as Weak<dyn Task>;
-    let mut tasks = timer.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-    tasks.add(task, at, |one, other| std::ptr::addr_eq(one.as_ptr(), other.as_ptr()));
-    timer.is_changed.notify_one();
+    timer.add(Arc::downgrade(task) as Weak<dyn Task>, at);
     true
 }
 
@@ -38,7 +40,7 @@ fn start() -> Option<&'static Timer> {
     let timer: &'static Timer = Box::leak(Box::default());
     let started = thread::Builder::new().name("portcullis-timer".to_owned()).spawn(|| {
         loop {
-            timer.due().into_iter().filter_map(|task| task.upgrade()).for_each(Task::run);
+            timer.due().into_iter().for_each(|task| timer.run(&task));
         }
     });
     if started.is_err() {
@@ -48,12 +50,30 @@ fn start() -> Option<&'static Timer> {
 }
 
 impl Timer {
+    fn add(&self, task: Weak<dyn Task>, at: Duration) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.add(task.as_ptr().cast::<()>().addr(), task, at);
+        self.is_changed.notify_one();
+    }
+
+    /// Runs a task. A panic ends that run alone: the thread serves all other tasks.
+    fn run(&self, task: &Weak<dyn Task>) {
+        let Some(strong) = task.upgrade() else { return };
+        let ran = guard("portcullis: a panic in a task of the timer", || {
+            fault::strike_once("timer");
+            strong.run();
+        });
+        if ran.is_err() {
+            self.add(Weak::clone(task), uptime(Instant::now()).saturating_add(RETRY_AFTER));
+        }
+    }
+
     /// Waits until tasks are due.
     fn due(&self) -> Vec<Weak<dyn Task>> {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = uptime(Instant::now());
-            let due: Vec<_> = tasks.take_due(now).collect();
+            let due = tasks.take_due(now);
             if !due.is_empty() {
                 return due;
             }

@@ -38,6 +38,6 @@ impl LongStreams {
 
     /// Has the streams looked through at that uptime.
     pub(crate) fn call_at(&mut self, streams: &Arc<StreamRegistry<u32>>, end: Duration) {
-        self.calls.add(Arc::clone(streams), end, Arc::ptr_eq);
+        self.calls.add(Arc::as_ptr(streams).addr(), Arc::clone(streams), end);
     }
 }

@@ -31,6 +31,10 @@ pub struct MemoryHost<A> {
     pub chain: Option<Vec<u8>>,
     /// Whether the TLS handshake had a certificate of which no chain was recorded.
     pub lost_chain: bool,
+    /// The SHA-256 digest of the handshake's certificate in hexadecimal digits, as Envoy writes it.
+    pub digest: Option<Vec<u8>>,
+    /// Chains that were parsed from headers.
+    pub known_chains: RefCell<KnownChains>,
     /// The time. `None` is a proxy without a clock.
     pub moment: Option<Moment>,
     /// Answers a review.
@@ -64,6 +68,8 @@ impl<A> MemoryHost<A> {
             server: None,
             chain: None,
             lost_chain: false,
+            digest: None,
+            known_chains: RefCell::default(),
             moment: Some(Moment { now, uptime }),
             reviewer,
             refuses: None,
@@ -155,15 +161,15 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
     }
 
     fn certificate_digest(&self) -> Option<Cow<'_, [u8]>> {
-        None
+        self.digest.as_deref().map(Cow::Borrowed)
     }
 
     fn presented_certificate(&self) -> bool {
-        self.chain.is_some() || self.lost_chain
+        self.chain.is_some() || self.lost_chain || self.digest.is_some()
     }
 
-    fn with_known_chains<R>(&self, _f: impl FnOnce(&mut KnownChains) -> R) -> Option<R> {
-        None
+    fn with_known_chains<R>(&self, f: impl FnOnce(&mut KnownChains) -> R) -> Option<R> {
+        self.known_chains.try_borrow_mut().ok().map(|mut known| f(&mut known))
     }
 
     fn edit(&mut self, edit: Edit<'_>) -> bool {

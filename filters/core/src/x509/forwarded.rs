@@ -118,13 +118,8 @@ fn certificates(pem: &[u8]) -> Result<Vec<u8>, ForwardedError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::escaped_pem as pem;
     use crate::x509::{ChainError, ClientChain};
-
-    fn pem(der: &[u8]) -> String {
-        use base64::Engine as _;
-        let body = base64::engine::general_purpose::STANDARD.encode(der);
-        format!("-----BEGIN%20CERTIFICATE-----%0A{}%0A-----END%20CERTIFICATE-----%0A", body.replace('+', "%2B"))
-    }
 
     fn of(header: &str) -> Result<Vec<u8>, ForwardedError> {
         chain_from_header(Some(header.as_bytes()), 1).unwrap()

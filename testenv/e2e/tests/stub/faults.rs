@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use portcullis_e2e::{GatewayOptions, Manifest, PlainFiles, PlainSetup, allow_all};
+use portcullis_e2e::{GatewayOptions, Manifest, MetricsPage, PlainFiles, PlainSetup, allow_all};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::{H2Client, TlsTarget};
 use portcullis_harness::rundir::RunDir;
@@ -219,6 +219,20 @@ fn hook_that_panics_passes_on_no_wrong_identity() {
 #[test]
 fn hook_that_panics_passes_on_no_wrong_identity_as_front_proxy() {
     faults_are_refused_or_ended("RequestHeader");
+}
+
+/// The timer publishes metrics, and ends sessions and the streams of removed servers.
+#[test]
+fn timer_goes_on_after_a_task_that_panics() {
+    let fixture = StubFixture::start("faults-timer", &faulty(None));
+    let client = H2Client::connect(&fixture.gateway.target(NAME).identity(&fixture.pki.alice)).unwrap();
+    for round in 1..=3 {
+        assert_eq!(client.get(PODS, &[("x-fault-injection", "timer")]).unwrap().status, 200);
+        let counted = || MetricsPage::of(&fixture.gateway).sum("requests_total", &[("decision", "forwarded")]);
+        wait::until("the request is counted", SOON, || (counted() == round).then_some(())).unwrap();
+    }
+    let panics = fixture.gateway.envoy().process().log().matches("a panic in a task of the timer").count();
+    assert_eq!(panics, 3);
 }
 
 #[test]

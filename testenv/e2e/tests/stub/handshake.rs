@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_e2e::GatewayOptions;
+use portcullis_e2e::{GatewayOptions, Manifest};
 use portcullis_harness::certs::{Ca, CertSpec, Identity};
 use portcullis_harness::client::H2Client;
 use portcullis_harness::wait;
@@ -84,14 +84,23 @@ fn certificate_that_expires_names_nobody_on_open_connections() {
 /// A resumed session would skip the validator, and a ticket could be taken to the name of another cluster: there is none.
 #[test]
 fn no_session_is_resumed() {
+    const OTHER: &str = "other.example.com";
     let fixture = StubFixture::start("resumption", &GatewayOptions::default());
-    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice).resuming().unwrap();
-    let request = format!("GET {PODS} HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
-    for _ in 0..3 {
-        let mut connection = alice.connect().unwrap();
-        connection.write(request.as_bytes()).unwrap();
-        assert_eq!(connection.read_response(false).unwrap().status, 200);
-        assert!(!connection.is_resumed());
-        assert_eq!(connection.tickets(), 0);
+    let other = Manifest::new(OTHER, [fixture.stub.address()])
+        .upstream(&fixture.pki.gateway, &fixture.pki.server_ca, "kubernetes")
+        .serving(&fixture.gateway.serving_identity(OTHER).unwrap(), &fixture.pki.client_ca);
+    fixture.gateway.apply(&other).unwrap();
+    let alice = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
+    for (is_tls12, target) in [(false, alice.clone().resuming()), (true, alice.resuming_tls12())] {
+        let target = target.unwrap();
+        for name in [NAME, NAME, OTHER, NAME] {
+            let mut connection = target.clone().sni(name).connect().unwrap();
+            let request = format!("GET {PODS} HTTP/1.1\r\nHost: {name}\r\n\r\n");
+            connection.write(request.as_bytes()).unwrap();
+            assert_eq!(connection.read_response(false).unwrap().status, 200, "{name} {is_tls12}");
+            assert_eq!(connection.is_tls12(), is_tls12);
+            assert!(!connection.is_resumed(), "{name} {is_tls12}");
+            assert_eq!(connection.tickets(), 0);
+        }
     }
 }

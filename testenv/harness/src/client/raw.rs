@@ -144,6 +144,11 @@ impl TlsConnection {
         self.stream.conn.tls13_tickets_received()
     }
 
+    /// Whether the connection is of TLS 1.2.
+    pub fn is_tls12(&self) -> bool {
+        self.stream.conn.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_2)
+    }
+
     /// The protocol that the server chose.
     pub fn alpn(&self) -> Option<String> {
         self.stream.conn.alpn_protocol().map(|name| String::from_utf8_lossy(name).into_owned())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme, SupportedProtocolVersion};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::KeyStore;
@@ -23,6 +23,9 @@ pub enum Trust {
     Anybody,
 }
 
+/// Of the versions that rustls supports, the older one.
+static TLS12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
+
 /// A TLS server to connect to, with the client's side of the handshake.
 #[derive(Debug, Clone)]
 pub struct TlsTarget {
@@ -36,6 +39,7 @@ pub struct TlsTarget {
     pub(super) preamble: Vec<u8>,
     pub(super) is_tunnel: bool,
     pub(super) sessions: Option<Arc<ClientConfig>>,
+    pub(super) versions: &'static [&'static SupportedProtocolVersion],
 }
 
 /// As for conditions.
@@ -57,6 +61,7 @@ impl TlsTarget {
             preamble: Vec::new(),
             is_tunnel: false,
             sessions: None,
+            versions: rustls::DEFAULT_VERSIONS,
         }
     }
 
@@ -113,6 +118,14 @@ impl TlsTarget {
         Ok(Self { sessions: Some(Arc::new(config)), ..self })
     }
 
+    /// Offers TLS 1.2 alone, whose sessions have an id or a ticket.
+    ///
+    /// # Errors
+    /// [`Error::Tls`].
+    pub fn resuming_tls12(self) -> Result<Self> {
+        Self { versions: TLS12, ..self }.resuming()
+    }
+
     /// How long each read or write, and each HTTP/2 answer, may take.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
@@ -139,7 +152,7 @@ impl TlsTarget {
         let tls = |source| Error::Tls { peer: self.address.to_string(), source };
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(self.versions)
             .map_err(tls)?;
         let builder = match &self.trust {
             Trust::Ca(der) => {

@@ -2,7 +2,9 @@ mod talkers;
 
 use std::time::Duration;
 
-use portcullis_filter_config::{RequestHeaders, Servers, ShownRequest, UpstreamIdentity, names};
+use portcullis_filter_config::{
+    FilterConfig, PeerSource, RequestHeaders, Servers, ShownRequest, UpstreamIdentity, names,
+};
 
 use super::*;
 use crate::gateway::tests::reviews::{reviewing_with, token_of};
@@ -11,6 +13,7 @@ use crate::long_streams::TerminationReason;
 use crate::refusal::Cause;
 use crate::review::ReviewResult;
 use crate::testing::{self, issue, now};
+use crate::x509::hex_digest;
 
 type Proxy = MemoryHost<fn(&Review) -> ReviewResult>;
 
@@ -57,6 +60,30 @@ fn request_goes_upstream_as_its_user() {
     assert_eq!(exchange.response_headers(&mut host), Next::Continue);
     exchange.complete(&mut host);
     assert_eq!(host.effects, ["count cluster forwarded -"]);
+}
+
+/// Of several lines only the last is at hand, which may be one that a client wrote before the proxy.
+#[test]
+fn known_chain_names_nobody_in_several_header_lines() {
+    const HEADER: &str = "x-forwarded-client-cert";
+    let mut fixture = fixture();
+    let forwarded = PeerSource::ForwardedClientCert;
+    fixture.gateway = Gateway::compile(&FilterConfig { peer_source: forwarded, ..FilterConfig::new("lab") }).unwrap();
+    let leaf = issue(testing::alice(), &fixture.ca);
+    let line = format!("Chain=\"{}\"", testing::escaped_pem(&leaf));
+    let mut host = proxy(&fixture, POD, &[(HEADER, &line)]);
+    host.digest = Some(hex_digest(&leaf).to_vec());
+    begin(&fixture, &mut host);
+    assert_eq!(values(&host, "impersonate-user"), ["alice"]);
+    for lines in [[(HEADER, &*line), (HEADER, &*line)], [(HEADER, ""), (HEADER, &*line)]] {
+        let mut again = proxy(&fixture, POD, &lines);
+        again.digest.clone_from(&host.digest);
+        again.known_chains.swap(&host.known_chains);
+        begin(&fixture, &mut again);
+        again.known_chains.swap(&host.known_chains);
+        assert_eq!(again.destination, None);
+        assert!(again.reply.as_ref().is_some_and(|reply| reply.code >= 400), "{:?}", again.reply);
+    }
 }
 
 /// Whatever the proxy refuses, nothing goes upstream, and no route is open.
