@@ -27,6 +27,8 @@ pub struct MemoryHost<A> {
     pub status: Option<&'static str>,
     /// The server that the request went to.
     pub server: Option<String>,
+    /// The address of that server.
+    pub address: Option<&'static str>,
     /// The client's chain as a certificate validator records it.
     pub chain: Option<Vec<u8>>,
     /// Whether the TLS handshake had a certificate of which no chain was recorded.
@@ -53,7 +55,7 @@ pub struct MemoryHost<A> {
     pub reply: Option<Refusal>,
     /// Every other effect in order, as one word and its argument.
     pub effects: Vec<String>,
-    /// Counted answers: status, server and milliseconds.
+    /// Counted answers: whether the request reached the cluster, status, server and milliseconds.
     pub responses: RefCell<Vec<String>>,
     answers: ReviewAnswers,
 }
@@ -66,6 +68,7 @@ impl<A> MemoryHost<A> {
             trailers: Vec::new(),
             status: None,
             server: None,
+            address: None,
             chain: None,
             lost_chain: false,
             digest: None,
@@ -133,6 +136,10 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
 
     fn server(&self) -> Option<Cow<'_, [u8]>> {
         self.server.as_ref().map(|name| Cow::Borrowed(name.as_bytes()))
+    }
+
+    fn server_address(&self) -> Option<&[u8]> {
+        self.address.map(str::as_bytes)
     }
 
     fn response_code(&self) -> Option<u16> {
@@ -256,19 +263,20 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
     }
 
     fn count(&mut self, series: Option<&Arc<ClusterMetrics>>, _seen: &RequestRecord, outcome: Outcome) {
-        let cluster = if series.is_some() { "cluster" } else { "unrouted" };
-        self.effects.push(format!("count {cluster} {} {}", outcome.decision(), outcome.reason()));
+        self.effects.push(format!("count {} {} {}", reached(series), outcome.decision(), outcome.reason()));
     }
 
-    fn count_response(&self, _series: Option<&Arc<ClusterMetrics>>, _seen: &RequestRecord, response: &Response<'_>) {
+    fn count_response(&self, series: Option<&Arc<ClusterMetrics>>, _seen: &RequestRecord, response: &Response<'_>) {
         let Response { code, server, duration, server_duration, .. } = response;
         let times = [duration, server_duration].map(|time| time.map(|time| time.as_millis()));
         let server = match server {
             Some(Server::Named(name)) => String::from_utf8_lossy(name),
             Some(Server::Known(_)) => "known".into(),
+            Some(Server::Unnamed) => "unnamed".into(),
+            Some(Server::Missing) => "missing".into(),
             None => "-".into(),
         };
-        self.responses.borrow_mut().push(format!("{code} {server} {times:?}"));
+        self.responses.borrow_mut().push(format!("{} {code} {server} {times:?}", reached(series)));
     }
 
     fn record_processing(&mut self, _microseconds: u64) {}
@@ -282,4 +290,8 @@ impl<A: FnMut(&Review) -> ReviewResult> Host for MemoryHost<A> {
     fn log(&mut self, members: &str) {
         self.effects.push(format!("log {members}"));
     }
+}
+
+fn reached(series: Option<&Arc<ClusterMetrics>>) -> &'static str {
+    if series.is_some() { "cluster" } else { "unrouted" }
 }

@@ -71,6 +71,8 @@ pub struct Exchange<T> {
     processing_time: Duration,
     timeline: Timeline,
     is_forwarded: bool,
+    /// The request may run for as long as it likes.
+    is_long: bool,
     /// The metrics and the labels of the request, to count what happens to it later. No metrics if it reached no cluster.
     metrics: Option<Arc<ClusterMetrics>>,
     record: RequestRecord,
@@ -121,6 +123,7 @@ impl<T> Default for Exchange<T> {
             processing_time: Duration::ZERO,
             timeline: Timeline::default(),
             is_forwarded: false,
+            is_long: false,
             metrics: None,
             record: RequestRecord::default(),
             running: None,
@@ -162,6 +165,8 @@ impl<T: Clone> Exchange<T> {
         self.fault.read(|name| host.request_header(name));
         self.fault.strike("request-headers");
         self.saw_request = true;
+        // The proxy may drop the route's configuration once the route is chosen again, and the request may leave before that.
+        self.metrics = route.map(|route| Arc::clone(route.cluster.series()));
         if route.is_some_and(|route| route.cluster.closes_connections()) && host.schedule_drain() {
             self.drains = true;
             return Next::Pause;
@@ -202,10 +207,6 @@ impl<T: Clone> Exchange<T> {
         next
     }
 
-    fn is_long(&self) -> bool {
-        !matches!(self.tracking, Tracking::None)
-    }
-
     fn is_forwarded(&self) -> bool {
         self.is_forwarded && !self.is_answered
     }
@@ -219,9 +220,10 @@ impl<T: Clone> Exchange<T> {
     pub fn fail_closed(&mut self, host: &mut impl Host<Stream = T>) {
         let refusal = Refusal::internal();
         let outcome = Outcome::Refused(refusal.cause);
-        host.count(None, &RequestRecord::default(), outcome);
+        host.count(self.metrics.as_ref(), &RequestRecord::default(), outcome);
         (self.log_entry, self.outcome) = (Some(AccessLogEntry::bare()), Some(outcome));
-        self.is_answered = true;
+        // The proxy's answer to a request that it did not show is another matter.
+        (self.saw_request, self.is_answered) = (true, true);
         reply(&refusal, host);
     }
 
@@ -236,8 +238,6 @@ impl<T: Clone> Exchange<T> {
             self.fail_closed(host);
             return Next::Stop;
         };
-        // The proxy may drop the route's configuration once the route is chosen again.
-        let series = route.map(|route| Arc::clone(route.cluster.series()));
         let mut seen = RequestRecord::default();
         self.timeline.received.get_or_insert(start.uptime);
         let progress = self.settle(gateway, route, start, &mut seen, host);
@@ -245,16 +245,17 @@ impl<T: Clone> Exchange<T> {
         self.processing_time = self.processing_time.saturating_add(end.saturating_sub(start.uptime));
         let outcome = match &progress {
             Progress::Waiting | Progress::Retry => {
-                self.waiting_since = Some(end);
+                // For the case that it leaves while it waits.
+                (self.record, self.waiting_since) = (seen, Some(end));
                 return Next::Pause;
             }
             Progress::Forwarded => Outcome::Forwarded,
             Progress::Refused(refusal) => Outcome::Refused(refusal.cause),
         };
         host.record_processing(u64::try_from(self.processing_time.as_micros()).unwrap_or(u64::MAX));
-        host.count(series.as_ref(), &seen, outcome);
+        host.count(self.metrics.as_ref(), &seen, outcome);
         (self.log_entry, self.outcome) = (seen.entry.take(), Some(outcome));
-        (self.metrics, self.record) = (series, seen);
+        self.record = seen;
         if let Progress::Refused(refusal) = &progress {
             self.is_answered = true;
             reply(refusal, host);
@@ -263,8 +264,8 @@ impl<T: Clone> Exchange<T> {
         // One that reached no cluster is not forwarded.
         self.is_forwarded = self.metrics.is_some();
         self.timeline.forwarded = Some(end);
-        self.running = self.metrics.as_ref().map(|metrics| metrics.start(self.record.key, self.is_long()));
-        if self.is_long() {
+        self.running = self.metrics.as_ref().map(|metrics| metrics.start(self.record.key, self.is_long));
+        if self.is_long {
             self.count_talker(0, host);
         }
         self.fault.strike("decided");
@@ -346,6 +347,7 @@ impl<T: Clone> Exchange<T> {
         self.token = forward.token.take();
         self.owns_unauthorized = forward.owns_unauthorized;
         self.upgrade = UpgradeGate::for_request(forward.is_upgrade);
+        self.is_long = forward.is_long;
         if let Some(streams) = streams {
             self.tracking = Tracking::Pending { streams, is_watch: forward.is_watch };
         }

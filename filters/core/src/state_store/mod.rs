@@ -17,7 +17,7 @@ pub use shared::SharedState;
 
 use crate::bucket::{Rate, TokenBucket};
 use crate::limit::InFlight;
-use crate::observe::{ClusterTotals, RunningRequests, SeriesBudget};
+use crate::observe::{ClusterTotals, RunningRequests, SeriesLedger};
 use crate::review::{CredentialCaches, Lifetimes, Reviewer, Store};
 use crate::upstream_user::HeaderNames;
 
@@ -38,8 +38,8 @@ pub trait StateStore {
         Arc::default()
     }
 
-    /// The series that all clusters may make together. A host that shows no metrics needs none.
-    fn series_budget(&self) -> Arc<SeriesBudget> {
+    /// The series that a cluster has had, by its name over all edits. A host that shows no metrics needs none.
+    fn ledger(&self, _cluster: &str) -> Arc<SeriesLedger> {
         Arc::default()
     }
 

@@ -368,7 +368,7 @@ fn answer_counts_with_its_server_and_its_times() {
     assert_eq!(exchange.response_headers(&mut host), Next::Continue);
     at(&mut host, 1_500);
     exchange.complete(&mut host);
-    assert_eq!(*host.responses.borrow(), ["404 a:6443 [Some(500), Some(200)]"]);
+    assert_eq!(*host.responses.borrow(), ["cluster 404 a:6443 [Some(500), Some(200)]"]);
     assert_eq!(running().unwrap().2, 0);
 }
 
@@ -390,7 +390,7 @@ fn long_running_request_counts_with_the_time_to_its_headers() {
     assert_eq!(exchange.response_headers(&mut host), Next::Continue);
     at(&mut host, 600_000);
     exchange.complete(&mut host);
-    assert_eq!(*host.responses.borrow(), ["200 a:6443 [Some(30), Some(30)]"]);
+    assert_eq!(*host.responses.borrow(), ["cluster 200 a:6443 [Some(30), Some(30)]"]);
     assert_eq!(watches().count(), 0);
 }
 
@@ -399,20 +399,20 @@ fn request_counts_that_no_server_answered() {
     let fixture = fixture();
     let mut host = proxy(&fixture, POD, &[("via", "1.1 lab")]);
     begin(&fixture, &mut host).0.complete(&mut host);
-    assert_eq!(*host.responses.borrow(), ["508 - [Some(0), None]"], "refused");
+    assert_eq!(*host.responses.borrow(), ["cluster 508 - [None, None]"], "refused");
 
     let mut host = proxy(&fixture, POD, &[]);
     let (mut exchange, _) = begin(&fixture, &mut host);
     at(&mut host, 70);
     exchange.complete(&mut host);
-    assert_eq!(*host.responses.borrow(), ["0 - [Some(70), None]"], "the client left");
+    assert_eq!(*host.responses.borrow(), ["cluster 0 missing [Some(70), None]"], "the client left");
 
     let mut host = proxy(&fixture, POD, &[]);
     host.status = Some("400");
     let mut exchange = Exchange::<()>::default();
     assert_eq!(exchange.response_headers(&mut host), Next::Continue);
     exchange.complete(&mut host);
-    assert_eq!(*host.responses.borrow(), ["400 - [None, None]"], "Envoy answered before the filter");
+    assert_eq!(*host.responses.borrow(), ["unrouted 400 - [None, None]"], "Envoy answered before the filter");
 }
 
 /// Lines of the access log.

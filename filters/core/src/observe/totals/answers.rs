@@ -2,7 +2,8 @@ use std::collections::BTreeMap;
 
 use portcullis_filter_config::activity::{Latency, OTHER, ServerActivity};
 
-use super::super::responses::{AnsweredRequests, NO_SERVER, ServerLabels};
+use super::super::responses::AnsweredRequests;
+use super::super::servers::{NO_SERVER, ServerLabels, UNNAMED};
 
 /// Answers by server.
 #[derive(Debug, Default)]
@@ -54,5 +55,5 @@ impl AnswerTotals {
 }
 
 fn is_kept(server: &str, names: &ServerLabels) -> bool {
-    [NO_SERVER, OTHER].contains(&server) || names.find(server.as_bytes()).is_some()
+    [NO_SERVER, UNNAMED, OTHER].contains(&server) || names.find(server.as_bytes()).is_some()
 }

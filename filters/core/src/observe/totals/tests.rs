@@ -104,7 +104,7 @@ fn activity_adds_up_what_is_published() {
             policy("1", 0, &[("flow_control", 4)]),
         ],
         servers: vec![
-            server("-", [0, 0, 0, 0, 2, 0], &[(0, 2)], 6_000),
+            server("-", [0, 0, 0, 0, 2, 0], &[], 0),
             server("a:1", [2, 0, 2, 0, 0, 0], &[(0, 2), (7, 2)], 3_006_000),
             server("other", [0, 0, 0, 0, 0, 2], &[(12, 2)], 140_000_000),
         ],
