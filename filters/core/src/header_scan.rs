@@ -28,6 +28,19 @@ const FROM_INSIDE: &[u8] = b"x-envoy-internal";
 /// The media type of a server-side apply (apimachinery, `types.ApplyPatchType`).
 const APPLY_PATCH: &[u8] = b"application/apply-patch+yaml";
 
+/// Headers that describe the request and go on with it: the scan reads them and removes none, whatever is reserved.
+const READ: [&[u8]; 9] = [
+    b"authorization",
+    b"connection",
+    b"content-length",
+    b"content-type",
+    b"sec-websocket-protocol",
+    b"upgrade",
+    b"via",
+    b"x-forwarded-for",
+    b"x-request-id",
+];
+
 /// Names that `Connection` may list.
 const MAX_LISTED: usize = 16;
 
@@ -244,6 +257,13 @@ impl<'a> Reserved<'a> {
     }
 }
 
+/// Whether a name can be reserved, as a prefix: a word in lower case that starts the name of no header which is not removed.
+pub(crate) fn can_be_reserved(prefix: &str) -> bool {
+    let is_word =
+        prefix.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    prefix.len() > 1 && is_word && !READ.iter().any(|name| is_like(name, prefix.as_bytes()))
+}
+
 /// Whether a header, or a look-alike with underscores, is one that no client may send on.
 pub fn is_reserved(name: &[u8]) -> bool {
     // Most names of an honest request are settled by their first byte.
@@ -420,6 +440,18 @@ mod tests {
         let ambiguous = scan(&[("connection", "xupgrade"), ("upgrade", "websocket")]);
         assert_eq!(ambiguous.bad_connection, Some(BadConnection::AmbiguousUpgrade));
         assert_eq!(scan(&[("connection", "xupgrade")]).bad_connection, None);
+    }
+
+    #[test]
+    fn header_that_the_scan_reads_cannot_be_reserved() {
+        for prefix in ["x-auth-", "content-encoding", "x-forwarded-proto", "x-r"] {
+            assert_eq!(can_be_reserved(prefix), prefix != "x-r", "{prefix}");
+        }
+        for name in READ.map(|name| std::str::from_utf8(name).unwrap()) {
+            assert!((1..=name.len()).all(|end| !can_be_reserved(&name[..end])), "{name}");
+            let values = [("upgrade", "websocket"), (name, "upgrade")];
+            assert!(scan(&values).to_remove.is_empty(), "{name}");
+        }
     }
 
     #[test]

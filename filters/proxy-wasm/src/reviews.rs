@@ -72,6 +72,7 @@ impl ReviewCallouts {
         let is_root = asking.hostcalls.act_for(asking.root);
         match is_root.then(|| asking.hostcalls.callout(review.cluster(), &headers, body, left)).flatten() {
             Some(token) => {
+                // Envoy calls no VM within a call of the VM's own, and reports a failure later: no response is early.
                 let early = self.0.sent(*key, token)?;
                 self.finish(key, &early, asking.uptime)
             }

@@ -18,6 +18,8 @@ mod response;
 mod route;
 #[cfg(test)]
 mod tests;
+mod timeline;
+mod tracking;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +28,14 @@ use certificate::PresentedChain;
 pub use host::{Asked, HeaderLines, Host};
 pub use memory::MemoryHost;
 pub use route::{LoadError, RouteCache, RouteConfig};
+use timeline::Timeline;
+use tracking::Tracking;
 
 use crate::fault::Fault;
 pub use crate::gateway::Edit;
 use crate::gateway::{Decision, Forward, Gateway};
 use crate::header_scan::{ForwardedHeaders, HeaderRemovals};
 use crate::limit::InFlightPermit;
-use crate::long_streams::{StreamGuard, StreamRegistry};
 use crate::moment::Moment;
 use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, RunningRequest};
 use crate::refusal::Refusal;
@@ -86,28 +89,6 @@ pub struct Exchange<T> {
     owns_unauthorized: bool,
     upgrade: UpgradeGate,
     tracking: Tracking<T>,
-}
-
-/// The times of a request, by the clock that only goes forward.
-#[derive(Clone, Copy, Debug, Default)]
-struct Timeline {
-    received: Option<Duration>,
-    forwarded: Option<Duration>,
-    answered: Option<Duration>,
-    /// The time that it waited for reviews.
-    waited: Duration,
-}
-
-/// How a long-running stream is followed until its server is removed or its time is over.
-#[derive(Debug, Default)]
-enum Tracking<T> {
-    /// The request ends by itself.
-    #[default]
-    None,
-    /// The response has not come, and so the server is not known.
-    Pending { streams: Arc<StreamRegistry<T>>, is_watch: bool },
-    /// It runs.
-    Active { stream: T, is_watch: bool, is_terminated: bool, _guard: StreamGuard<T> },
 }
 
 impl<T> Default for Exchange<T> {

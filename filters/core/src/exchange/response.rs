@@ -1,12 +1,14 @@
 use std::time::Duration;
 
 use super::host::{HeaderLines, Host};
-use super::{Exchange, Next, RouteConfig, Timeline, Tracking, reply};
+use super::timeline::{Timeline, between};
+use super::tracking::Tracking;
+use super::{Exchange, Next, RouteConfig, reply};
 use crate::fault;
 use crate::gateway::Gateway;
 use crate::header_scan::{HeaderScan, Reserved};
 use crate::long_streams::{StreamCommand, StreamHandle, StreamStart, TerminationReason, Wake};
-use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, Phases, RequestRecord, Response, Server};
+use crate::observe::{AccessLogEntry, ClusterMetrics, Outcome, RequestRecord, Response, Server};
 use crate::refusal::{Refusal, details};
 
 impl<T: Clone> Exchange<T> {
@@ -226,23 +228,6 @@ fn late_entry(record: &RequestRecord, metrics: &ClusterMetrics, host: &impl Host
     let mut entry = record.late_entry(metrics, &scan);
     entry.client(header(b"user-agent"), header(b"x-request-id"));
     Some(entry)
-}
-
-impl Timeline {
-    fn phases(self, end: Duration) -> Phases {
-        let Timeline { received, forwarded, answered, waited } = self;
-        let here = between(received, forwarded.or(Some(end))).unwrap_or_default();
-        Phases {
-            filter: here.saturating_sub(waited),
-            reviews: waited,
-            server: between(forwarded, answered.or(Some(end))).unwrap_or_default(),
-            answer: between(answered.filter(|_| forwarded.is_some()), Some(end)).unwrap_or_default(),
-        }
-    }
-}
-
-fn between(start: Option<Duration>, end: Option<Duration>) -> Option<Duration> {
-    Some(end?.saturating_sub(start?))
 }
 
 impl<W: Wake> Exchange<StreamHandle<W>> {

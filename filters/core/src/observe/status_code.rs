@@ -66,6 +66,6 @@ mod tests {
             assert_eq!((label(reported(status)).as_str(), class(reported(status))), (expected, first), "{status}");
         }
         let labels: std::collections::BTreeSet<_> = (0..=u16::MAX).map(|status| label(reported(status))).collect();
-        assert_eq!(labels.len(), 44, "{labels:?}");
+        assert_eq!(labels.len(), 41, "{labels:?}");
     }
 }

@@ -131,12 +131,12 @@ fn labels_cost_nothing_after_an_edit() {
     (0..1_000).for_each(|number| request(&publisher, &other, &name(1, number), 1));
     let again = compile(&state, "prod", 0, 50);
     publish(&publisher, &mut series);
-    let before = series.names.len();
+    assert!(again.counts.ledger.used() > 13_000);
     (0..50).for_each(|number| request(&publisher, &again, &name(0, number), 0));
     let mut last = Series::default();
     publish(&publisher, &mut last);
     assert!(!last.names.iter().any(|name| name.starts_with("apiserver_request_total") && name.contains("other")));
-    assert!(last.names.is_subset(&series.names) && before > SHARE * 9 / 10, "{before}");
+    assert!(last.names.is_subset(&series.names));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn compile(state: &ProcessState, servers: &[&str], policies: usize) -> Arc<Clust
 }
 
 fn of_policy(policy: u32) -> CounterKey {
-    CounterKey { policy, verb: ReportedVerb::List.code(), ..CounterKey::default() }
+    CounterKey { policy, verb: ReportedVerb::List.code(), is_known: true, ..CounterKey::default() }
 }
 
 fn answer(metrics: &ClusterMetrics, server: Option<&str>, code: u16, milliseconds: u64) {
