@@ -45,6 +45,7 @@ pub(super) struct ClusterCounts {
     pub(super) responses: ResponseTable,
     pub(super) running: Arc<RunningRequests>,
     pub(super) slots: Vec<InFlightLimit>,
+    /// `None` for requests that reach no cluster.
     pub(super) caches: Option<Arc<CredentialCaches>>,
     /// `None` where the host shows no activity.
     pub(super) totals: Option<Arc<ClusterTotals>>,
@@ -231,6 +232,8 @@ impl ClusterCounts {
     pub(super) fn gauges(&self) -> Gauges {
         let cluster = || self.cluster.to_string();
         let mut gauges = Gauges::new();
+        // What reaches no cluster runs nowhere.
+        let Some(caches) = &self.caches else { return gauges };
         self.add_limits(&mut gauges);
         let by_kind = self.running.by_kind().into_iter();
         gauges.extend(by_kind.map(|(kind, count)| (IN_FLIGHT, vec![cluster(), kind.to_owned()], u64::from(count))));
@@ -238,13 +241,10 @@ impl ClusterCounts {
             let labels = [key.verb.label(), &key.resource, &key.subresource, key.scope.label()].map(str::to_owned);
             gauges.push((LONG_RUNNING, [cluster()].into_iter().chain(labels).collect(), u64::from(count)));
         }
-        if let Some(caches) = &self.caches {
-            gauges.push((REVIEWS, vec![cluster()], caches.under_way()));
-            let entries = caches.entries();
-            gauges.extend(
-                entries.map(|(kind, count)| (CREDENTIAL_CACHE_ENTRIES, vec![cluster(), kind.to_owned()], count)),
-            );
-        }
+        gauges.push((REVIEWS, vec![cluster()], caches.under_way()));
+        let entries = caches.entries();
+        gauges
+            .extend(entries.map(|(kind, count)| (CREDENTIAL_CACHE_ENTRIES, vec![cluster(), kind.to_owned()], count)));
         gauges
     }
 

@@ -51,6 +51,7 @@ mod review_faults;
 mod review_storm;
 mod reviews;
 mod revoked;
+mod series;
 mod sessions;
 mod slow_log;
 mod source_faults;

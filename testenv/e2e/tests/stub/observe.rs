@@ -1,5 +1,6 @@
 //! The requests on Envoy's Prometheus page: exact, of closed sets, and right again when the load is over.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use portcullis_e2e::{GatewayOptions, MetricsPage, allow_all};
@@ -176,17 +177,34 @@ fn hundred_thousand_invented_names_make_no_series() {
     invent("invented-many", 100_000);
 }
 
-/// Every request names a new resource, group, namespace, object and user agent.
+/// Every request names a new resource, group, namespace, object and user agent: one that is refused, and one that goes on.
 fn invent(test: &str, count: u64) {
-    let fixture = start(test, &GatewayOptions::default());
+    let fixture = StubFixture::start(test, &GatewayOptions::default());
+    let rule = json!({"verbs": ["-deletecollection"], "apiGroups": ["*"], "resources": ["*"]});
+    fixture.gateway.apply(&fixture.manifest().policies(json!([{"rules": [rule]}]))).unwrap();
     let target = fixture.gateway.target(NAME).identity(&fixture.pki.alice);
     let refused = [("decision", "refused"), ("reason", "no_policy")];
-    let send = |client: &H2Client, path: &str, agent: &str| {
-        let status = client.request("DELETE", path, &[("user-agent", agent.as_bytes())], b"").unwrap().status;
-        assert_eq!(status, 403, "{path}");
+    const VERBS: [&str; 6] = ["GET", "LIST", "POST", "PUT", "PATCH", "DELETE"];
+    let send = |client: &H2Client, path: &str, number: u64| {
+        let agent = format!("agent/{number}");
+        let ask = |method: &str, path: &str| {
+            client.request(method, path, &[("user-agent", agent.as_bytes())], b"{}").unwrap().status
+        };
+        assert_eq!(ask("DELETE", path), 403, "{path}");
+        let verb = VERBS[usize::try_from(number).unwrap() % VERBS.len()];
+        match verb {
+            "LIST" => ask("GET", path),
+            "POST" => ask("POST", path),
+            verb => ask(verb, &format!("{path}/o{number}")),
+        }
     };
-    send(&H2Client::connect(&target).unwrap(), "/apis/example.com/v1/namespaces/n/inventions", "first");
-    until(&fixture, "the first is counted", "requests_total", &refused, 1);
+    let client = H2Client::connect(&target).unwrap();
+    let first = VERBS.len() as u64;
+    for number in 0..first {
+        send(&client, "/apis/example.com/v1/namespaces/n/inventions", number);
+    }
+    until(&fixture, "the first are counted", "requests_total", &refused, first);
+    until(&fixture, "the first have gone on", "apiserver_request_total", &[("resource", "other")], 2 * first);
     let before = lines(&fixture);
 
     const CLIENTS: u64 = 8;
@@ -196,26 +214,36 @@ fn invent(test: &str, count: u64) {
             scope.spawn(move || {
                 let connection = H2Client::connect(target).unwrap();
                 for n in (client..count).step_by(CLIENTS as usize) {
-                    send(
-                        &connection,
-                        &format!("/apis/g{n}.example.com/v{n}/namespaces/n{n}/r{n}"),
-                        &format!("agent/{n}"),
-                    );
+                    send(&connection, &format!("/apis/g{n}.example.com/v{n}/namespaces/n{n}/r{n}"), n);
                 }
             });
         }
     });
-    until(&fixture, "all are counted", "requests_total", &refused, count + 1);
+    until(&fixture, "all are counted", "requests_total", &refused, count + first);
+    let all = 2 * (count + first);
+    until(&fixture, "all have ended", "apiserver_request_total", &[("resource", "other")], all);
     let added: Vec<_> = lines(&fixture).into_iter().filter(|line| !before.contains(line)).collect();
     assert!(added.is_empty(), "{added:#?}");
-    let words = MetricsPage::of(&fixture.gateway);
-    let resources: Vec<_> = words.series_of("requests_total").map(|(labels, _)| labels["resource"].clone()).collect();
-    assert_eq!(resources, ["other"]);
+    let page = MetricsPage::of(&fixture.gateway);
+    let forwarded = [("resource", "other"), ("decision", "forwarded")];
+    assert_eq!(page.sum("requests_total", &forwarded), count + first);
+    assert_eq!(page.sum("apiserver_request_duration_seconds_count", &[("resource", "other")]), count + first);
+    let resources = |name| page.series_of(name).map(|(labels, _)| labels["resource"].clone()).collect::<BTreeSet<_>>();
+    for name in ["requests_total", "apiserver_request_total", "apiserver_request_duration_seconds_count"] {
+        assert_eq!(resources(name), BTreeSet::from(["other".to_owned()]), "{name}");
+    }
 }
 
-/// The names of all series on the page, Envoy's own included, but for buckets that only slower answers fill.
-fn lines(fixture: &StubFixture) -> Vec<String> {
+/// The names and labels of all series on the page, Envoy's own included. A histogram is one, however long its answers took.
+fn lines(fixture: &StubFixture) -> BTreeSet<String> {
     let text = fixture.gateway.envoy().admin().get("/stats/prometheus").unwrap().text();
-    let series = text.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0.to_owned()));
-    series.filter(|name| !name.starts_with("envoy_portcullis_apiserver_request_duration_seconds")).collect()
+    let series = text.lines().filter_map(|line| Some(line.rsplit_once(' ')?.0));
+    series.map(one_of_its_histogram).collect()
+}
+
+fn one_of_its_histogram(series: &str) -> String {
+    let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+    let name = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    let labels = labels.trim_end_matches('}').split(',').filter(|label| !label.starts_with("le="));
+    format!("{name} {}", labels.collect::<Vec<_>>().join(","))
 }
